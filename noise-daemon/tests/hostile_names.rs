@@ -185,10 +185,10 @@ fn frame(second: i64) -> Frame {
             Signal::Hardirq,
         ] {
             let totals = Histogram::new(total, [(40, total)]);
-            let labels = vec![name.to_owned(), name.to_owned()];
+            let labels = [name.to_owned(), name.to_owned()].into();
             sample.series.push(Series { signal, labels, totals, recent_max_ns: 9 });
         }
-        let labels = vec![name.to_owned()];
+        let labels = [name.to_owned()].into();
         sample.counts.push(Count { signal: Signal::TcpRetransmit, labels, total });
         for resource in [Resource::Cpu, Resource::BlockQueue, Resource::NetTx, Resource::Running] {
             sample.interference.push(Interference {

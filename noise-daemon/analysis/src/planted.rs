@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::hist::bucket_of;
 use noise_common::signals::Signal;
-use noise_model::{Histogram, Interference, OutlierRecord, Sample, Series, Step};
+use noise_model::{Histogram, Interference, Label, OutlierRecord, Sample, Series, Step};
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
 use super::{Board, Clock, Event, Name, Report, Settings, Watched};
@@ -23,7 +23,7 @@ type Pair = (Resource, Cause, Name, Name, Name);
 #[derive(Default)]
 pub(super) struct Host {
     at_ns: u64,
-    series: BTreeMap<(Signal, Vec<String>), Histogram>,
+    series: BTreeMap<Label, Histogram>,
     charged: BTreeMap<Pair, Charged>,
     /// What interrupts took from each CPU.
     interrupted: BTreeMap<u32, u64>,
@@ -525,7 +525,7 @@ proptest! {
             let subject = format!("/{subject}");
             let totals = Histogram::new(value, [(bucket_of(value), value)]);
             let signal = Signal::CgroupRunqueueWait;
-            let one = Series { signal, labels: vec![subject.clone()], totals, recent_max_ns: 0 };
+            let one = Series { signal, labels: [subject.clone()].into(), totals, recent_max_ns: 0 };
             let pair = Interference {
                 resource: Resource::Cpu,
                 cause: Cause::Foreign,

@@ -135,7 +135,7 @@ mod tests {
         interference.sort_by(Interference::order);
         let series = Series {
             signal: Signal::DirectReclaim,
-            labels: Vec::new(),
+            labels: [].into(),
             totals: Histogram::of(&vec![7; number as usize]),
             recent_max_ns: 0,
         };

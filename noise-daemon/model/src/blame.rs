@@ -11,9 +11,9 @@ use super::bounded::Foldable;
 use super::fold::Fold;
 use super::histogram::Histogram;
 use super::labels::OTHER;
-use super::sample::{Count, Interference, Sample, Series, is_held_up};
+use super::sample::{Count, Interference, Labels, Sample, Series, is_held_up};
 use super::steady::{Corrections, Steady};
-use super::step::{Labels, Step, run};
+use super::step::{Step, run};
 
 /// Name of the metric of delays by who caused them.
 pub const INTERFERENCE_METRIC: &str = "noised_interference_seconds_total";
@@ -200,7 +200,7 @@ impl Attribution {
         counters
             .map(|(signal, labels, totals)| Series {
                 signal,
-                labels: labels.to_vec(),
+                labels: Arc::clone(labels),
                 totals: totals.clone(),
                 recent_max_ns: 0,
             })
@@ -412,7 +412,7 @@ mod tests {
         let totals = Histogram::new(count * 1000, [(bucket_of(1000), count)]);
         Series {
             signal: Signal::CgroupRunqueueWait,
-            labels: vec![cgroup.to_owned()],
+            labels: [cgroup.to_owned()].into(),
             totals,
             recent_max_ns: 0,
         }

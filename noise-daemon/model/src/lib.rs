@@ -45,12 +45,13 @@ pub use longest::Longest;
 pub use names::SharedNames;
 pub use outlier::{OutlierPart, OutlierRecord};
 use steady::Corrections;
-pub use step::{Cpu, Delays, Key, Labels, Names, Step, TAKERS, Taker, by_labels, run};
+pub use step::{Cpu, Delays, Names, Step, TAKERS, Taker, by_labels, run};
 use sums::Sums;
 pub use trends::{HeldUp, MOST_TREND_BYTES, SignalPoint, TRENDS_NS, Trends, VictimTrend};
 
 pub use sample::{
-    Count, CpuNoise, HookSample, Interference, Label, NoiseSource, Recorder, Reload, Sample, Series,
+    Count, CpuNoise, HookSample, Interference, Label, Labels, NoiseSource, Recorder, Reload,
+    Sample, Series,
 };
 
 /// How far back rates and quantiles look, ns.
@@ -266,7 +267,7 @@ mod tests {
     fn sample(at_ns: u64, values: &[u64]) -> Sample {
         let series = Series {
             signal: Signal::RunqueueWait,
-            labels: vec!["wakeup".into()],
+            labels: ["wakeup".into()].into(),
             totals: Histogram::of(values),
             recent_max_ns: values.iter().copied().max().unwrap_or(0),
         };

@@ -90,7 +90,7 @@ mod tests {
     fn sample(at_ns: u64, longest: &[(&str, u64)]) -> Sample {
         let series = longest.iter().map(|(label, recent_max_ns)| Series {
             signal: Signal::BlockQueueWait,
-            labels: vec![(*label).to_owned()],
+            labels: [(*label).to_owned()].into(),
             totals: Histogram::default(),
             recent_max_ns: *recent_max_ns,
         });

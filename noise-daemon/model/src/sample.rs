@@ -13,8 +13,11 @@ use super::histogram::Histogram;
 use super::name::name;
 use super::outlier::OutlierRecord;
 
+/// Label values of a series. What samples share of them is in memory once.
+pub type Labels = Arc<[String]>;
+
 /// What identifies a series: its signal and label values.
-pub type Label = (Signal, Vec<String>);
+pub type Label = (Signal, Labels);
 
 /// One histogram: a signal with its label values.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -22,7 +25,7 @@ pub struct Series {
     /// The signal.
     pub signal: Signal,
     /// Values of the signal's labels.
-    pub labels: Vec<String>,
+    pub labels: Labels,
     /// Everything since attach.
     pub totals: Histogram,
     /// The longest value of the windows that were open since the previous sample, ns.
@@ -35,7 +38,7 @@ pub struct Count {
     /// The signal.
     pub signal: Signal,
     /// Values of the signal's labels.
-    pub labels: Vec<String>,
+    pub labels: Labels,
     /// Everything since attach.
     pub total: u64,
 }

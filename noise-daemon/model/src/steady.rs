@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::iter::from_fn;
+use std::sync::Arc;
 
 use noise_common::signals::Signal;
 use noise_common::subject::SubjectKind;
@@ -19,7 +20,7 @@ use super::changes::changes;
 use super::histogram::Histogram;
 use super::labels::OTHER;
 use super::remembered::Remembered;
-use super::sample::{Count, Label, Series};
+use super::sample::{Count, Label, Labels, Series};
 
 /// Series that are gone and remembered.
 const GONE: usize = 128;
@@ -30,7 +31,7 @@ pub trait Sampled: Clone {
     type Counted: Amount;
 
     /// Its signal and label values.
-    fn label(&self) -> (Signal, &[String]);
+    fn label(&self) -> (Signal, &Labels);
 
     /// What it has.
     fn counted(&self) -> &Self::Counted;
@@ -45,7 +46,7 @@ pub trait Sampled: Clone {
 impl Sampled for Series {
     type Counted = Histogram;
 
-    fn label(&self) -> (Signal, &[String]) {
+    fn label(&self) -> (Signal, &Labels) {
         (self.signal, &self.labels)
     }
 
@@ -65,7 +66,7 @@ impl Sampled for Series {
 impl Sampled for Count {
     type Counted = u64;
 
-    fn label(&self) -> (Signal, &[String]) {
+    fn label(&self) -> (Signal, &Labels) {
         (self.signal, &self.labels)
     }
 
@@ -82,7 +83,7 @@ impl Sampled for Count {
     }
 }
 
-fn borrowed((signal, labels): &Label) -> (Signal, &[String]) {
+fn borrowed((signal, labels): &Label) -> (Signal, &Labels) {
     (*signal, labels)
 }
 
@@ -180,7 +181,7 @@ impl Foldable for Label {
 
 fn label_of(one: &impl Sampled) -> Label {
     let (signal, labels) = one.label();
-    (signal, labels.to_vec())
+    (signal, Arc::clone(labels))
 }
 
 impl<T: Sampled> Steady<T> {
@@ -308,7 +309,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn count(signal: Signal, name: &str, total: u64) -> Count {
-        Count { signal, labels: vec![name.to_owned()], total }
+        Count { signal, labels: [name.to_owned()].into(), total }
     }
 
     /// What is exported of samples, one after the other.
@@ -369,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_device_that_is_counted_for_the_rest_keeps_its_operation() {
-        let label = |signal, names: [&str; 2]| (signal, names.map(str::to_owned).to_vec());
+        let label = |signal, names: [&str; 2]| (signal, Labels::from(names.map(str::to_owned)));
         let device = label(Signal::BlockQueueWait, ["loop3", "read"]);
         assert_eq!(device.rest(), label(Signal::BlockQueueWait, [OTHER, "read"]));
         let irq = label(Signal::Hardirq, ["36", "virtio1"]);

@@ -16,7 +16,7 @@ use super::amount::total;
 use super::changes::{grown, since_boot};
 use super::histogram::{Among, Histogram};
 use super::joined::{in_order, joined, side_by_side};
-use super::sample::{Count, Interference, Sample, Series};
+use super::sample::{Count, Interference, Label, Labels, Sample, Series};
 
 mod cpus;
 mod names;
@@ -24,8 +24,8 @@ mod names;
 mod tests;
 
 pub use cpus::{Cpu, TAKERS, Taker};
-pub use names::{Key, Labels, Names, by_labels};
 use names::{Listed, by_known_name, key, listed};
+pub use names::{Names, by_labels};
 
 /// What came between two samples, each kind in order in one piece: a screen goes through a hundred
 /// of them. What did not change is missing.
@@ -40,7 +40,7 @@ pub struct Step {
     counts: Vec<u64>,
     by_signal: [Whole; SIGNALS.len()],
     /// Events by signal and label values.
-    counters: Vec<(Key, u64)>,
+    counters: Vec<(Label, u64)>,
     /// Who delayed whom, with what was charged in that time.
     pub charges: Vec<Interference>,
     /// What was taken from CPUs, and waited for them.
@@ -50,7 +50,7 @@ pub struct Step {
     /// Events that could not be counted.
     pub dropped: u64,
     /// Histograms that the later sample does not have.
-    pub gone_series: Vec<Key>,
+    pub gone_series: Vec<Label>,
     /// Charges that the later sample does not have, as they were.
     pub gone_charges: Vec<Interference>,
 }
@@ -58,7 +58,7 @@ pub struct Step {
 /// Delays of one signal and its label values.
 #[derive(Clone, Debug, PartialEq)]
 struct Delayed {
-    key: Key,
+    key: Label,
     began: bool,
     histogram: Histogram<Among>,
 }
@@ -149,7 +149,7 @@ impl Step {
     }
 
     /// Adds delays; those of later label values come later.
-    fn put_delay(&mut self, key: impl FnOnce() -> Key, before: Option<&Series>, now: &Series) {
+    fn put_delay(&mut self, key: impl FnOnce() -> Label, before: Option<&Series>, now: &Series) {
         let Some(whole) = self.by_signal.get_mut(now.signal as usize) else { return };
         whole.longest_ns = whole.longest_ns.max(now.recent_max_ns);
         let before = before.map(|before| &before.totals);

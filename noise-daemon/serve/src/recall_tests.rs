@@ -96,14 +96,14 @@ impl World {
             };
             let total = amount;
             let totals = Histogram::new(amount, [(bucket_of(u64::from(name) << 12), amount)]);
-            let series = |signal, labels: Vec<String>| Series {
+            let series = |signal, name: String| Series {
                 signal,
-                labels,
+                labels: [name].into(),
                 totals: totals.clone(),
                 recent_max_ns: 0,
             };
             match name % 4 {
-                0 => sample.series.push(series(Signal::CgroupRunqueueWait, vec![text])),
+                0 => sample.series.push(series(Signal::CgroupRunqueueWait, text)),
                 1 => sample.interference.push(Interference {
                     resource: if name % 3 == 0 { Resource::Preemption } else { Resource::Cpu },
                     cause: Cause::Foreign,
@@ -112,10 +112,10 @@ impl World {
                     culprit: format!("/{:02}", name % 7).into(),
                     charged: Charged { ns: amount, count: amount },
                 }),
-                2 => sample.series.push(series(Signal::NetTxWait, vec![text])),
+                2 => sample.series.push(series(Signal::NetTxWait, text)),
                 _ => sample.counts.push(Count {
                     signal: Signal::TcpRetransmit,
-                    labels: vec![text],
+                    labels: [text].into(),
                     total,
                 }),
             }

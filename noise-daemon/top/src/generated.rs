@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::Signal;
-use noise_model::{Count, Histogram, Host, Interference, Sample, Series};
+use noise_model::{Count, Histogram, Host, Interference, Labels, Sample, Series};
 use noise_wire::Frame;
 
 use super::{Cell, History, Row, Table};
@@ -18,7 +18,7 @@ pub struct Made {
     pub overview: noise_analysis::Overview,
 }
 
-fn owned(labels: &[&str]) -> Vec<String> {
+fn owned(labels: &[&str]) -> Labels {
     labels.iter().map(|label| (*label).to_owned()).collect()
 }
 

@@ -52,13 +52,13 @@ fn totals(number: u64, index: u64) -> Histogram {
 fn sample(number: u64, cgroups: u64) -> Sample {
     let series = |index| Series {
         signal: Signal::CgroupRunqueueWait,
-        labels: vec![cgroup(index)],
+        labels: [cgroup(index)].into(),
         totals: totals(number, index),
         recent_max_ns: some(number, index) * 10_000,
     };
     let host = Series {
         signal: Signal::RunqueueWait,
-        labels: vec!["wakeup".to_owned()],
+        labels: ["wakeup".to_owned()].into(),
         totals: totals(number, 0),
         recent_max_ns: 12_345_678,
     };

@@ -14,7 +14,7 @@ use noise_common::loss::LOSSES;
 use noise_common::signals::{SIGNALS, Signal};
 use noise_model::clean::clean;
 use noise_model::{
-    Count, Histogram, HookSample, Interference, OutlierPart, OutlierRecord, Sample, Series,
+    Count, Histogram, HookSample, Interference, Labels, OutlierPart, OutlierRecord, Sample, Series,
 };
 use proptest::prelude::{Strategy, any};
 
@@ -92,7 +92,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
         let mut overview = Overview::default();
         for number in numbers {
             let signal = SIGNALS[pick(number, SIGNALS.len())].signal;
-            let labels = vec![text.clone(), number.to_string()];
+            let labels = Labels::from([text.clone(), number.to_string()]);
             let totals = Histogram::new(number, [(pick(number, BUCKETS), number)]);
             let series = Series { signal, labels: labels.clone(), totals, recent_max_ns: number };
             sample.series.push(series);

@@ -87,7 +87,7 @@ mod tests {
     use noise_common::signals::Signal;
 
     fn label(name: &str) -> Label {
-        (Signal::TcpRetransmit, vec![name.to_owned()])
+        (Signal::TcpRetransmit, [name.to_owned()].into())
     }
 
     fn key(subject: u64) -> CellKey {

@@ -488,7 +488,7 @@ mod tests {
     /// Packets that the collector has counted on the loopback interface.
     fn sent(collector: &mut Collector) -> u64 {
         let series = collector.sample().series.into_iter();
-        let own = |one: &Series| one.signal == SIGNAL && one.labels == ["lo"];
+        let own = |one: &Series| one.signal == SIGNAL && *one.labels == ["lo"];
         series.filter(own).map(|one| one.totals.count()).sum()
     }
 

@@ -11,15 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use noise_common::charge::{UNKNOWN, WATCHED_TASK};
 use noise_common::signals::{OPERATIONS, OTHER_INTERFACE, Signal, split_block_subject};
 use noise_common::subject::SubjectKind;
-use noise_model::clean::clean;
-use noise_model::clean::printable;
+use noise_model::Labels;
+use noise_model::clean::{clean, printable};
 
-use cgroup::{Hierarchies, Labels, NodeNames, Of};
+use cgroup::{Hierarchies, NodeNames, Of};
 pub use host::read_host;
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
@@ -70,8 +71,8 @@ pub struct Names {
     procfs: PathBuf,
     sysfs: PathBuf,
     drop_reasons: BTreeMap<u32, String>,
-    known: BTreeMap<(Signal, u64), Vec<String>>,
-    cgroups: Labels,
+    known: BTreeMap<(Signal, u64), Labels>,
+    cgroups: cgroup::Labels,
     threads: KernelThreads,
     interner: Interner,
     /// The interfaces that there were when a sweep first looked; empty where that is not known.
@@ -93,7 +94,7 @@ impl Names {
             sysfs: sysfs.to_owned(),
             drop_reasons,
             known: BTreeMap::new(),
-            cgroups: Labels::new(hierarchies, NodeNames::below(None)),
+            cgroups: cgroup::Labels::new(hierarchies, NodeNames::below(None)),
             threads: KernelThreads::new(procfs),
             interner: Interner::default(),
             interfaces: None,
@@ -103,19 +104,19 @@ impl Names {
 
     /// The same, with what files below this root call pods and containers.
     pub fn with_nodes(self, root: &Path, hierarchies: &Hierarchies) -> Self {
-        Self { cgroups: Labels::new(hierarchies, NodeNames::below(Some(root))), ..self }
+        Self { cgroups: cgroup::Labels::new(hierarchies, NodeNames::below(Some(root))), ..self }
     }
 
     /// Label values of a subject, in the order of the signal's labels; `None` where they will be
     /// known later. Once known, they stay until the subject is forgotten or [renamed](Names::renamed).
-    pub fn labels(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Vec<String>> {
+    pub fn labels(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Labels> {
         if let Some(labels) = self.known.get(&(signal, subject)) {
-            return Some(labels.clone());
+            return Some(Arc::clone(labels));
         }
         let labels = self.look_up(signal, subject, now)?;
         // Cgroups and interfaces bear names that their makers chose.
-        let labels: Vec<String> = labels.iter().map(|name| clean(name).into_owned()).collect();
-        self.known.insert((signal, subject), labels.clone());
+        let labels: Labels = labels.iter().map(|name| clean(name).into_owned()).collect();
+        self.known.insert((signal, subject), Arc::clone(&labels));
         Some(labels)
     }
 
@@ -258,7 +259,7 @@ mod tests {
     fn subjects_get_the_names_people_know() {
         let (_root, mut names) = fixture();
         let now = Instant::now();
-        let mut labels = |signal, subject| names.labels(signal, subject, now).unwrap();
+        let mut labels = |signal, subject| names.labels(signal, subject, now).unwrap().to_vec();
         assert_eq!(labels(Signal::Hardirq, 36), ["36", "virtio1-req.0"]);
         assert_eq!(labels(Signal::Hardirq, 99), ["99", "unknown"]);
         assert_eq!(labels(Signal::BlockQueueWait, block_subject(254, 0, 1)), ["vda", "write"]);
@@ -284,7 +285,7 @@ mod tests {
         std::fs::write(path(b"class/net/we\xff/ifindex"), "8\n").unwrap();
         std::os::unix::fs::symlink(path(b"block/d\xff"), path(b"dev/block/254:1")).unwrap();
         let now = Instant::now();
-        let mut labels = |signal, subject| names.labels(signal, subject, now).unwrap();
+        let mut labels = |signal, subject| names.labels(signal, subject, now).unwrap().to_vec();
         assert_eq!(labels(Signal::Hardirq, 35), ["35", r"evil\xff\x1b[2J"]);
         assert_eq!(labels(Signal::Hardirq, 36), ["36", "virtio1"]);
         assert_eq!(labels(Signal::NetTxWait, 8), [r"we\xff"]);

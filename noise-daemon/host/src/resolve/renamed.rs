@@ -99,7 +99,7 @@ mod tests {
         let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         let now = Instant::now();
         let show = |names: &mut Names, index| {
-            names.labels(Signal::NetTxWait, index, now).unwrap().remove(0)
+            names.labels(Signal::NetTxWait, index, now).unwrap()[0].clone()
         };
         for (index, name) in [(1, "lo"), (2, "eth0"), (3, "eth1"), (9, "if9")] {
             assert_eq!(show(&mut names, index), name);

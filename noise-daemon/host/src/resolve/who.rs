@@ -132,7 +132,7 @@ impl Names {
             }
             Some((signal, subject)) => {
                 let labels = self.labels(signal, subject, now)?;
-                let name = labels.into_iter().next().unwrap_or_default();
+                let name = labels.first().cloned().unwrap_or_default();
                 self.interner.get(&name)
             }
         };
@@ -213,7 +213,7 @@ impl Names {
         }
         let irqs = of_subject(SubjectKind::Irq).next();
         let labels = irqs.and_then(|signal| self.labels(signal, source, now)).unwrap_or_default();
-        match labels.as_slice() {
+        match &*labels {
             [_, name] if name != "unknown" => self.interner.get(name),
             _ => self.interner.get(&format!("irq {source}")),
         }

@@ -98,7 +98,7 @@ pub mod sampled {
         let totals = Histogram::new(700_000 * times, [(40, 2 * times)]);
         let series = Series {
             signal: Signal::CgroupRunqueueWait,
-            labels: vec!["~task".to_owned()],
+            labels: ["~task".to_owned()].into(),
             totals,
             recent_max_ns: 0,
         };

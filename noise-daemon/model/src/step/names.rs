@@ -6,13 +6,7 @@ use std::sync::Arc;
 use noise_common::signals::Signal;
 
 use crate::joined::{in_order, joined};
-use crate::sample::{Count, Sample, Series};
-
-/// Label values of a series.
-pub type Labels = Arc<[String]>;
-
-/// A signal and its label values.
-pub type Key = (Signal, Labels);
+use crate::sample::{Count, Label, Labels, Sample, Series};
 
 /// In order of the names, which need not be read where they are one and the same.
 pub fn by_labels(a: &Labels, b: &Labels) -> Ordering {
@@ -21,31 +15,31 @@ pub fn by_labels(a: &Labels, b: &Labels) -> Ordering {
 
 /// What is measured by signal and label values, and how much of it there was so far.
 pub(super) trait Named {
-    fn named(&self) -> (Signal, &[String], u64);
+    fn named(&self) -> (Signal, &Labels, u64);
 }
 
 impl Named for Series {
-    fn named(&self) -> (Signal, &[String], u64) {
+    fn named(&self) -> (Signal, &Labels, u64) {
         (self.signal, &self.labels, self.totals.sum_ns)
     }
 }
 
 impl Named for Count {
-    fn named(&self) -> (Signal, &[String], u64) {
+    fn named(&self) -> (Signal, &Labels, u64) {
         (self.signal, &self.labels, self.total)
     }
 }
 
 pub(super) fn by_name<T: Named>(a: &T, b: &T) -> Ordering {
     let ((signal, labels, _), (other, others, _)) = (a.named(), b.named());
-    signal.cmp(&other).then_with(|| labels.cmp(others))
+    signal.cmp(&other).then_with(|| by_labels(labels, others))
 }
 
 /// A series or counter of a sample, and how much of it there was so far: ns, or events.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its name.
-    pub key: Key,
+    pub key: Label,
     /// How much.
     pub total: u64,
     /// Where the sample has it.
@@ -75,7 +69,7 @@ impl Names {
 fn next<T: Named>(known: &[Entry], now: &[T]) -> Vec<Entry> {
     let order = |known: &&Entry, (_, one): &(usize, &T)| {
         let ((signal, labels), (other, others, _)) = (&known.key, one.named());
-        signal.cmp(&other).then_with(|| labels[..].cmp(others))
+        signal.cmp(&other).then_with(|| by_labels(labels, others))
     };
     let mut now: Vec<(usize, &T)> = now.iter().enumerate().collect();
     // In order already, unless a peer or a file broke that rule.
@@ -88,7 +82,7 @@ fn next<T: Named>(known: &[Entry], now: &[T]) -> Vec<Entry> {
 }
 
 /// One of a sample, with its name where that is known.
-pub(super) type Listed<'a, T> = (Option<&'a Key>, &'a T);
+pub(super) type Listed<'a, T> = (Option<&'a Label>, &'a T);
 
 /// All of a sample in order: that of their names, where these are known.
 pub(super) fn listed<'a, T: Named>(all: &'a [T], names: Option<&'a [Entry]>) -> Vec<Listed<'a, T>> {
@@ -110,11 +104,11 @@ pub(super) fn by_known_name<T: Named>(a: &Listed<'_, T>, b: &Listed<'_, T>) -> O
 }
 
 /// The name of one.
-pub(super) fn key<T: Named>((known, one): Listed<'_, T>) -> Key {
+pub(super) fn key<T: Named>((known, one): Listed<'_, T>) -> Label {
     known.cloned().unwrap_or_else(|| own_key(one))
 }
 
-fn own_key<T: Named>(one: &T) -> Key {
+fn own_key<T: Named>(one: &T) -> Label {
     let (signal, labels, _) = one.named();
-    (signal, labels.into())
+    (signal, Arc::clone(labels))
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::amount::Amount;
 
 fn series(name: &str, totals: Histogram, recent_max_ns: u64) -> Series {
-    let labels = vec![name.to_owned()];
+    let labels = [name.to_owned()].into();
     Series { signal: Signal::CgroupRunqueueWait, labels, totals, recent_max_ns }
 }
 
@@ -81,7 +81,7 @@ fn charges_begin_anew_and_go() {
 fn charges_and_counts_are_found_by_kind() {
     let resources = [Resource::Cpu, Resource::Running, Resource::BlockQueue];
     let signals = [Signal::TcpRetransmit, Signal::PacketDrop];
-    let count = |signal, label: &str, total| Count { signal, labels: vec![label.into()], total };
+    let count = |signal, label: &str, total| Count { signal, labels: [label.into()].into(), total };
     let now = Sample {
         interference: resources
             .iter()
@@ -183,7 +183,7 @@ fn sample(at_ns: u64, gains: &[&[Gain]]) -> Sample {
         let cpu = u32::from(subject);
         sample.counts.push(Count {
             signal: Signal::TcpRetransmit,
-            labels: vec![name.clone()],
+            labels: [name.clone()].into(),
             total: charged.count,
         });
         sample.interrupted.push((cpu, "hardirq".into(), charged.ns));

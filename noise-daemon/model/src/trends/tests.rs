@@ -23,7 +23,7 @@ fn charge(victim: &str, culprit: &str, cause: Cause, ns: u64) -> Interference {
 fn sample(at_ns: u64, charges: &[Interference], waits_ns: &[u64]) -> Sample {
     let series = Series {
         signal: Signal::RunqueueWait,
-        labels: vec!["wakeup".to_owned()],
+        labels: ["wakeup".to_owned()].into(),
         totals: Histogram::of(waits_ns),
         recent_max_ns: 0,
     };

@@ -48,7 +48,7 @@ fn everything() -> (Model, Overview) {
         ],
         counts: vec![Count {
             signal: Signal::ContextSwitch,
-            labels: vec!["voluntary".into()],
+            labels: ["voluntary".into()].into(),
             total: 7,
         }],
         interrupted: vec![(0, "softirq".into(), 1_500_000_000)],

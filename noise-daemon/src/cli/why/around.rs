@@ -309,11 +309,11 @@ mod tests {
         };
         let series = Series {
             signal: Signal::CgroupRunqueueWait,
-            labels: vec!["/a".to_owned()],
+            labels: ["/a".to_owned()].into(),
             totals: Histogram::of(&[10, 30]),
             recent_max_ns: 0,
         };
-        let other = Series { labels: vec!["/b".to_owned()], ..series.clone() };
+        let other = Series { labels: ["/b".to_owned()].into(), ..series.clone() };
         let (frame, labels) = (frame(vec![series, other]), BTreeSet::from(["/a".to_owned()]));
         let found = usual(&labels, &[learnt(LEAST_WINDOWS)], &frame);
         assert_eq!(

@@ -125,7 +125,7 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
     let series = &history.latest()?.sample.series;
     let (kind, labels) = series.iter().find_map(|series| {
         let kind = kinds().find(|kind| kind.signal == series.signal)?;
-        (kind.key(&series.labels) == key).then_some((kind, series.labels.as_slice()))
+        (kind.key(&series.labels) == key).then_some((kind, &series.labels[..]))
     })?;
     let recent = Recent::new(history, look);
     let one = |signal| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use noise_analysis::{Outlier, Report};
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::Signal;
-use noise_model::{Count, Histogram, Interference, Sample, Series};
+use noise_model::{Count, Histogram, Interference, Label, Sample, Series};
 use noise_wire::Frame;
 
 use crate::History;
@@ -23,8 +23,8 @@ pub struct Made {
     pub outliers: Vec<Arc<Outlier>>,
     frames: u64,
     charged: BTreeMap<Parties, Charged>,
-    delays: BTreeMap<(Signal, Vec<String>), Histogram>,
-    counts: BTreeMap<(Signal, Vec<String>), u64>,
+    delays: BTreeMap<Label, Histogram>,
+    counts: BTreeMap<Label, u64>,
 }
 
 impl Made {
@@ -85,7 +85,7 @@ impl Made {
 
     /// So many events.
     pub fn count(&mut self, signal: Signal, label: &str, count: u64) {
-        *self.counts.entry((signal, vec![label.to_owned()])).or_default() += count;
+        *self.counts.entry((signal, [label.to_owned()].into())).or_default() += count;
     }
 
     /// The daemon starts anew.

@@ -10,7 +10,7 @@ use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
 use noise_common::subject::SubjectKind;
 use noise_model::{
-    Count, Histogram, Host, Interference, OutlierPart, OutlierRecord, Sample, Series,
+    Count, Histogram, Host, Interference, Labels, OutlierPart, OutlierRecord, Sample, Series,
 };
 use noise_wire::Frame;
 
@@ -52,11 +52,11 @@ fn irq(index: u64) -> String {
 
 /// All series, without a value.
 fn series() -> Vec<Series> {
-    let named = |number: u64, name: fn(u64) -> String| -> Vec<Vec<String>> {
-        (0..number).map(|index| vec![name(index)]).collect()
+    let named = |number: u64, name: fn(u64) -> String| -> Vec<Labels> {
+        (0..number).map(|index| [name(index)].into()).collect()
     };
-    let fixed = |names: &[&str]| -> Vec<Vec<String>> {
-        names.iter().map(|name| vec![(*name).to_owned()]).collect()
+    let fixed = |names: &[&str]| -> Vec<Labels> {
+        names.iter().map(|name| [(*name).to_owned()].into()).collect()
     };
     let labels = |info: &SignalInfo| match info.subject {
         _ if !info.is_delay() => Vec::new(),
@@ -86,7 +86,7 @@ fn series() -> Vec<Series> {
 }
 
 fn counts() -> Vec<Count> {
-    let count = |signal, label: &str| Count { signal, labels: vec![label.to_owned()], total: 0 };
+    let count = |signal, label: &str| Count { signal, labels: [label.to_owned()].into(), total: 0 };
     let mut counts: Vec<Count> = ["involuntary", "voluntary"]
         .map(|kind| count(Signal::ContextSwitch, kind))
         .into_iter()
