@@ -33,8 +33,8 @@ use self::text::Text;
 pub use self::format::Format;
 pub use self::process::Process;
 
-/// Room for the text of most hosts.
-const USUAL_BYTES: usize = 128 << 10;
+/// Room for the text of most hosts. From 128 KiB on, musl would map memory anew for each page.
+const USUAL_BYTES: usize = 96 << 10;
 
 fn labels(names: &[&str], values: &[&str]) -> Vec<LabelPair> {
     names

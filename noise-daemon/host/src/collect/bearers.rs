@@ -2,7 +2,6 @@
 //! as long as others bear it: when the subject gets another name (an interface that is renamed), and
 //! when it is forgotten (one that was made anew under its name).
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use noise_common::event::CellKey;
@@ -32,25 +31,24 @@ impl<V> Default for Bearers<V> {
 impl<V: Amount> Bearers<V> {
     /// The label of a subject that has counted `amount`, and how much of it is counted there. `label`
     /// is how it is called now; one that is gone keeps its name.
-    pub fn bear<'a>(
+    pub fn bear(
         &mut self,
         key: CellKey,
         label: Label,
-        amount: &'a V,
+        amount: V,
         is_named: impl FnOnce() -> bool,
-    ) -> (Label, Cow<'a, V>) {
+    ) -> (Label, V) {
         let Some(bearer) = self.bearers.get_mut(&key) else {
             self.bearers.insert(key, Bearer { label: label.clone(), before: None });
-            return (label, Cow::Borrowed(amount));
+            return (label, amount);
         };
         if bearer.label == label {
             return (label, part(&bearer.before, amount));
         }
         if is_named() {
-            let part = part(&bearer.before, amount).into_owned();
             let old = std::mem::replace(&mut bearer.label, label);
-            bearer.before = Some(Box::new(amount.clone()));
-            self.left.entry(old).or_default().add(&part);
+            let before = bearer.before.replace(Box::new(amount.clone()));
+            self.left.entry(old).or_default().add(&part(&before, amount.clone()));
         }
         (bearer.label.clone(), part(&bearer.before, amount))
     }
@@ -61,7 +59,7 @@ impl<V: Amount> Bearers<V> {
     }
 
     /// Takes what a subject has counted that is forgotten.
-    pub fn forget(&mut self, key: CellKey, amount: &V) {
+    pub fn forget(&mut self, key: CellKey, amount: V) {
         let Some(bearer) = self.bearers.remove(&key) else { return };
         self.left.entry(bearer.label).or_default().add(&part(&bearer.before, amount));
     }
@@ -74,10 +72,10 @@ impl<V: Amount> Bearers<V> {
 }
 
 /// What of an amount came after `before`.
-fn part<'a, V: Amount>(before: &Option<Box<V>>, amount: &'a V) -> Cow<'a, V> {
+fn part<V: Amount>(before: &Option<Box<V>>, amount: V) -> V {
     match before {
-        Some(before) => Cow::Owned(amount.since(before)),
-        None => Cow::Borrowed(amount),
+        Some(before) => amount.since(before),
+        None => amount,
     }
 }
 
@@ -101,8 +99,8 @@ mod tests {
     ) -> Vec<(String, u64)> {
         let mut counts: BTreeMap<Label, u64> = BTreeMap::new();
         for (subject, name, amount, exists) in subjects {
-            let (label, part) = bearers.bear(key(*subject), label(name), amount, || *exists);
-            *counts.entry(label).or_default() += *part;
+            let (label, part) = bearers.bear(key(*subject), label(name), *amount, || *exists);
+            *counts.entry(label).or_default() += part;
         }
         bearers
             .add_left(|label, left| counts.get_mut(label).map(|count| *count += *left).is_some());
@@ -117,9 +115,9 @@ mod tests {
     fn a_label_keeps_what_its_subjects_counted() {
         let mut bearers = Bearers::default();
         counted(&mut bearers, &[(1, "eth0", 10, true), (2, "eth0", 5, true), (3, "eth1", 7, true)]);
-        bearers.forget(key(1), &10);
-        bearers.forget(key(2), &5);
-        bearers.forget(key(3), &7);
+        bearers.forget(key(1), 10);
+        bearers.forget(key(2), 5);
+        bearers.forget(key(3), 7);
         for own in [2, 3] {
             let now = counted(&mut bearers, &[(4, "eth0", own, true)]);
             assert_eq!(now, sums(&[("eth0", own + 15)]));
@@ -139,7 +137,7 @@ mod tests {
         // Two that swap their names.
         let now = counted(&mut bearers, &[(1, "eth1", 16, true), (2, "wan", 101, true)]);
         assert_eq!(now, sums(&[("eth1", 101), ("wan", 4)]));
-        bearers.forget(key(1), &20);
+        bearers.forget(key(1), 20);
         assert_eq!(counted(&mut bearers, &[(2, "wan", 101, true)]), sums(&[("wan", 4)]));
     }
 

@@ -5,6 +5,7 @@
 //! from the sample.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Instant;
 
 use noise_common::charge::UNKNOWN;
@@ -72,10 +73,17 @@ impl Histograms {
             let known = || self.bearers.label(counted.key).cloned();
             let Some(label) = named.or_else(known) else { return };
             let is_named = || names.is_named(signal, counted.key.subject);
-            let (label, part) = self.bearers.bear(counted.key, label, &counted.totals, is_named);
-            let (totals, max_ns) = &mut **series.entry(label).or_default();
-            totals.add(&part);
-            *max_ns = (*max_ns).max(counted.recent_max_ns);
+            let (label, part) = self.bearers.bear(counted.key, label, counted.totals, is_named);
+            match series.entry(label) {
+                Entry::Vacant(entry) => {
+                    entry.insert(Box::new((part, counted.recent_max_ns)));
+                }
+                Entry::Occupied(mut entry) => {
+                    let (totals, max_ns) = &mut **entry.get_mut();
+                    totals.add(&part);
+                    *max_ns = (*max_ns).max(counted.recent_max_ns);
+                }
+            }
         });
         self.bearers.add_left(|label, left| match series.get_mut(label) {
             Some(one) => {
@@ -128,7 +136,7 @@ impl Histograms {
                 free(signal, key);
                 self.windows.forget_freed(key)
             };
-            self.bearers.forget(key, &totals);
+            self.bearers.forget(key, totals);
             names.forget(signal, key.subject);
         }
         self.windows.sweep();

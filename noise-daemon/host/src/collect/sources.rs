@@ -363,8 +363,8 @@ impl Collector {
             let Some(labels) = self.names.labels(signal, key.subject, now) else { continue };
             let is_named = || self.names.is_named(signal, key.subject);
             let total = values.iter().sum();
-            let (label, part) = self.bearers.bear(key, (signal, labels), &total, is_named);
-            *counts.entry(label).or_default() += *part;
+            let (label, part) = self.bearers.bear(key, (signal, labels), total, is_named);
+            *counts.entry(label).or_default() += part;
         }
         self.bearers.add_left(|label, left| match counts.get_mut(label) {
             Some(count) => {
@@ -423,7 +423,7 @@ impl Collector {
             // One that has not been sampled has not been counted anywhere.
             if bearers.label(key).is_some() && !names.exists(signal, key.subject) {
                 let Ok(values) = counts.get(&key, 0) else { continue };
-                bearers.forget(key, &values.iter().sum());
+                bearers.forget(key, values.iter().sum());
                 let _ = counts.remove(&key);
                 names.forget(signal, key.subject);
             }

@@ -173,7 +173,7 @@ impl WindowTotals {
     }
 
     /// Shows every subject's totals, in order of the keys.
-    pub fn visit(&mut self, mut show: impl FnMut(&Counted)) {
+    pub fn visit(&mut self, mut show: impl FnMut(Counted)) {
         // Both maps are in order of the keys, and those who stand for others come last.
         let mut cells = self.cells.iter().peekable();
         let mut folded: BTreeMap<u32, Histogram> = BTreeMap::new();
@@ -205,7 +205,7 @@ impl WindowTotals {
                 subject.count = count;
                 subject.changed = self.newest;
             }
-            show(&counted);
+            show(counted);
         }
     }
 
@@ -291,7 +291,7 @@ mod tests {
     impl WindowTotals {
         fn take(&mut self) -> Vec<Counted> {
             let mut all = Vec::new();
-            self.visit(|counted| all.push(counted.clone()));
+            self.visit(|counted| all.push(counted));
             all
         }
     }
