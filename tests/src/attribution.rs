@@ -32,7 +32,7 @@ const UNTRACKED_SHARE: f64 = 0.1;
 /// Pieces of time shorter than so many times the distance of two stamps are mostly that distance.
 const SHORT: f64 = 2.0;
 
-/// Seconds that are not worth a dispute: a few pieces of code that found cold caches.
+/// Seconds that are not worth a dispute: a few stamps that are apart, a few pieces of code that found cold caches.
 const FLOOR: f64 = 0.000_5;
 
 /// Causes that say it all.
@@ -456,9 +456,11 @@ pub fn ensure_sums(seen: &Observation, victim: &Group, cast: &Cast) -> Result<()
         "{label} waited {waited} s and was charged for {charged} s; {moved} s of waits without an end were \
          charged at moves"
     );
-    // Floating-point numbers on either side, and stamps of the moves.
+    // Floating-point numbers on either side.
     let margin = 1e-9 * waited.max(1.0);
-    let most = moved * (1.0 + BOUNDARY_SHARE) + margin;
+    // Stamps of the moves.
+    let stamps = if moved_ns > 0 { FLOOR } else { 0.0 };
+    let most = moved * (1.0 + BOUNDARY_SHARE) + stamps + margin;
     ensure!(
         (-margin..=most).contains(&(charged - waited)),
         "{label}: charges of {charged} s for waits of {waited} s, with {moved} s charged at moves of waits \
