@@ -11,18 +11,19 @@ use super::report::{Outlier, Report};
 
 /// Threads that are named of a victim, and of each culprit.
 const THREADS: usize = 5;
-/// Culprits whose threads are named.
-const CULPRITS: usize = 3;
+/// Culprits whose threads are named, and victims.
+const PARTIES: usize = 3;
 /// Commands that are remembered.
 const MOST_COMMANDS: usize = 1024;
 
 /// A thread by its side, its cgroup, its number and its name.
 type Thread<'a> = (Side, &'a Name, u32, &'a Name);
 
-/// The threads of a victim's long waits: of each culprit, those that had the CPU longest, then those that waited longest.
+/// The threads of these victims' long waits: of each culprit, those that had the CPU longest, then those that waited
+/// longest.
 pub fn processes<'a>(
     outliers: impl IntoIterator<Item = &'a Outlier>,
-    victim: &str,
+    victims: &[&str],
     commands: &[Command],
 ) -> Vec<Process> {
     let mut sums: BTreeMap<Thread<'_>, (u64, u64)> = BTreeMap::new();
@@ -31,7 +32,8 @@ pub fn processes<'a>(
         *waits += 1;
         *sum_ns = sum_ns.saturating_add(ns);
     };
-    for Outlier { wait, .. } in outliers.into_iter().filter(|one| *one.wait.victim == *victim) {
+    let is_theirs = |one: &&Outlier| victims.contains(&&*one.wait.victim);
+    for Outlier { wait, .. } in outliers.into_iter().filter(is_theirs) {
         add((Side::Victim, &wait.victim, wait.pid, &wait.comm), wait.wait_ns);
         for part in wait.parts.iter().filter(|part| part.pid > 0) {
             add((Side::Culprit, &part.culprit, part.pid, &part.comm), part.ns);
@@ -57,7 +59,7 @@ pub fn processes<'a>(
     by_party.sort_by_key(|((side, of), ns, _)| (*side, Reverse(*ns), *of));
     let (culprits, victims): (Vec<_>, Vec<_>) =
         by_party.into_iter().partition(|((side, _), ..)| *side == Side::Culprit);
-    let named = culprits.into_iter().take(CULPRITS).chain(victims);
+    let named = culprits.into_iter().take(PARTIES).chain(victims.into_iter().take(PARTIES));
     named.flat_map(|(_, _, own)| own).collect()
 }
 
@@ -68,7 +70,8 @@ fn command(commands: &[Command], pid: u32, comm: &str) -> Option<Name> {
 }
 
 impl Report {
-    /// The threads behind what it is about, of the long waits while it was disturbed.
+    /// The threads behind all that it is about, of the long waits while it was disturbed: what waits with the main
+    /// subject may be what the work is done by.
     pub(super) fn processes_of(
         &self,
         outliers: &VecDeque<Arc<Outlier>>,
@@ -78,7 +81,8 @@ impl Report {
             one.time >= self.main.start && (self.open || one.time <= self.main.end)
         };
         let meanwhile = outliers.iter().map(|one| &**one).filter(is_meanwhile);
-        processes(meanwhile, &self.main.subject, commands)
+        let subjects: Vec<&str> = self.episodes().map(|episode| &*episode.subject).collect();
+        processes(meanwhile, &subjects, commands)
     }
 
     /// The thread that did most, of the first culprit.
@@ -158,7 +162,7 @@ mod tests {
         ];
         let command = Command { pid: 9, comm: "t9".into(), command: "hog --all".into() };
         let other = Command { pid: 10, comm: "earlier".into(), command: "no".into() };
-        let found = processes(&outliers, "/web", &[command, other]);
+        let found = processes(&outliers, &["/web"], &[command, other]);
         let shown: Vec<_> =
             found.iter().map(|one| (&*one.of, one.words(), one.waits, one.ns)).collect();
         let expected = [
@@ -168,7 +172,7 @@ mod tests {
             ("/web", "web 7".to_owned(), 2, 1_091),
         ];
         assert_eq!(shown, expected);
-        assert!(processes(&outliers, "/none", &[]).is_empty());
+        assert!(processes(&outliers, &["/none"], &[]).is_empty());
     }
 
     #[test]
@@ -190,6 +194,10 @@ mod tests {
         assert_eq!(report.first_process(), None);
         report.processes = report.processes_of(&all.iter().cloned().collect(), &[]);
         assert_eq!(report.first_process().map(|one| one.pid), Some(2));
+        // Those who wait with it are its own as well.
+        report.also.push(report.main.clone());
+        report.main.subject = "/".into();
+        assert_eq!(pids(&report), [2]);
     }
 
     #[test]
@@ -214,8 +222,8 @@ mod tests {
                 .iter()
                 .map(|(pid, culprit, ns)| outlier("/web", 0, &[(&format!("/{culprit}"), *pid, *ns)]))
                 .collect();
-            let found = processes(&outliers, "/web", &[]);
-            prop_assert!(found.len() <= (CULPRITS + 1) * THREADS);
+            let found = processes(&outliers, &["/web"], &[]);
+            prop_assert!(found.len() <= (PARTIES + 1) * THREADS);
             let sum = |side| found.iter().filter(|one| one.side == side).map(|one| one.ns).sum::<u64>();
             let all: u64 = waits.iter().map(|(_, _, ns)| ns).sum();
             prop_assert!(sum(Side::Culprit) <= all && sum(Side::Victim) == all);

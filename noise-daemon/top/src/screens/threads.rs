@@ -14,7 +14,7 @@ pub(super) fn of_report(report: &Report) -> Option<Block> {
 pub(super) fn of_victim(history: &History, victim: &str) -> Option<Block> {
     let overview = &history.latest()?.overview;
     let outliers = overview.outliers.iter().map(|one| &**one);
-    table(&processes(outliers, victim, &overview.commands))
+    table(&processes(outliers, &[victim], &overview.commands))
 }
 
 /// Those of a culprit, where it had what that victim waited for; and of the victim.
@@ -22,7 +22,7 @@ pub(super) fn of_pair(history: &History, victim: &str, culprit: &str) -> Option<
     let overview = &history.latest()?.overview;
     let is_of_pair = |one: &&Outlier| one.wait.parts.iter().any(|part| *part.culprit == *culprit);
     let outliers = overview.outliers.iter().map(|one| &**one).filter(is_of_pair);
-    let mut all = processes(outliers, victim, &overview.commands);
+    let mut all = processes(outliers, &[victim], &overview.commands);
     all.retain(|one| one.side == Side::Victim || *one.of == *culprit);
     table(&all)
 }
