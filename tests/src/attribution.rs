@@ -429,7 +429,7 @@ pub fn rank(charged: &BTreeMap<Blame, f64>, resources: &[&str]) -> Vec<(String, 
 
 /// Requires that the charges for waiting sum to the waits, of a group that came and went during the
 /// observation. A wait of which the end was not seen is in no histogram, but what of it passed before the thread
-/// moved to its last CPU is charged.
+/// moved to its last CPU is charged, where the daemon still knew when and where the wait began.
 ///
 /// # Errors
 /// If they do not.

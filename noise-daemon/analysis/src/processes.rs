@@ -1,4 +1,4 @@
-//! Which threads are behind a victim and its culprits: those of the long waits that are reported individually, each of which
+//! Which threads are behind victims and their culprits: those of the long waits that are reported individually, each of which
 //! says who waited and who had the CPU meanwhile, by thread. Nothing is said of shorter waits, nor of other resources.
 
 use std::cmp::Reverse;
@@ -9,7 +9,7 @@ use super::name::Name;
 use super::process::{Command, Process, Side};
 use super::report::{Outlier, Report};
 
-/// Threads that are named of a victim, and of each culprit.
+/// Threads that are named of each victim, and of each culprit.
 const THREADS: usize = 5;
 /// Culprits whose threads are named, and victims.
 const PARTIES: usize = 3;
@@ -70,8 +70,8 @@ fn command(commands: &[Command], pid: u32, comm: &str) -> Option<Name> {
 }
 
 impl Report {
-    /// The threads behind all that it is about, of the long waits while it was disturbed: what waits with the main
-    /// subject may be what the work is done by.
+    /// The threads behind all that it is about, of the long waits while it was disturbed: the root cgroup may come
+    /// first, and a service beside it.
     pub(super) fn processes_of(
         &self,
         outliers: &VecDeque<Arc<Outlier>>,

@@ -124,7 +124,7 @@ pub struct Report {
     /// Whether all of it has ended, but what comes back soon is still the same incident.
     #[serde(default)]
     pub resting: bool,
-    /// The threads behind its culprits and its victim, where single waits of it were reported.
+    /// The threads behind its culprits and its victims, where single waits of these were reported.
     #[serde(default)]
     pub processes: Vec<Process>,
     /// What the host says beside it.
