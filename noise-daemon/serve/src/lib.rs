@@ -12,6 +12,7 @@ mod log;
 #[cfg(test)]
 mod made;
 mod metrics;
+mod packer;
 mod socket;
 mod status;
 pub mod victim;
