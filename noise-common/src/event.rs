@@ -90,12 +90,26 @@ pub struct CellKey {
     pub subject: u64,
 }
 
+/// The per-CPU hashes, for what finds no place in [`CpuState`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hash {
+    /// Cells of subjects that come and go.
+    Cells,
+    /// Counters of such subjects.
+    Counts,
+    /// Charges.
+    Charges,
+}
+
+/// Number of [`Hash`]es.
+pub const HASHES: usize = 3;
+
 /// Words of 8 bytes by which [`CpuState`] without its cells falls short of whole cache lines. How many
-/// there are of most arrays follows from the tables; the rest is six words more than whole lines.
+/// there are of most arrays follows from the tables; the rest is a word more than whole lines.
 const GAP_WORDS: usize = {
     let by_signal = SIGNAL_COUNT * (LOSSES.len() + 1);
     let by_resource = RESOURCES.len() * CHARGE_CAUSES.len() * (size_of::<Charged>() / 8);
-    (8 - (by_signal + by_resource + 6) % 8) % 8
+    (8 - (by_signal + by_resource + 1) % 8) % 8
 };
 
 /// Everything that programs keep for one CPU. A whole number of cache lines; the type is not marked as
@@ -157,6 +171,8 @@ pub struct CpuState {
     pub woken_at: u64,
     /// System calls of 32-bit programs that began while calls were written to the store: they are left out.
     pub foreign_calls: u64,
+    /// 1 for each [`Hash`] once this CPU put something into it: the daemon looks into no other.
+    pub hashed: [u64; HASHES],
     /// Always 0; puts the head of each cell into one cache line.
     pub gap: [u64; GAP_WORDS],
     /// Always zero: the initial value of new keyed cells (too large for a program's stack).

@@ -8,9 +8,9 @@ use noise_common::charge::{
     CHARGE_CAUSES, CHARGE_WAYS, Cause, ChargeKey, ChargeRequest, ChargeSlot, Charged, RESOURCES,
     Resource, charge_slot,
 };
-use noise_common::event::CpuState;
+use noise_common::event::{CpuState, Hash};
 
-use crate::maps::{NOISE_CHARGES, cpu_state};
+use crate::maps::{NOISE_CHARGES, cpu_state, note_hashed};
 
 /// The words of an entry, as [`ChargeSlot`] lays them out.
 #[repr(C)]
@@ -142,6 +142,7 @@ pub fn spill(state: *mut CpuState, victim: u64, culprit: u64, kind: u64, ns: u64
     }
     let first = Charged { ns, count: 1 };
     if NOISE_CHARGES.insert(key, first, u64::from(BPF_NOEXIST)).is_ok() {
+        note_hashed(state, Hash::Charges);
         return;
     }
     match NOISE_CHARGES.get_ptr_mut(key) {

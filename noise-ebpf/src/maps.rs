@@ -12,7 +12,7 @@ use aya_log_ebpf::{debug, trace};
 use noise_common::WINDOW_NS;
 use noise_common::charge::{ChargeKey, Charged, UNKNOWN};
 use noise_common::event::{
-    Cell, CellKey, CpuState, Outlier, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
+    Cell, CellKey, CpuState, Hash, Outlier, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
 };
 use noise_common::header::Header;
 use noise_common::hist::{BUCKETS, bucket_of};
@@ -241,6 +241,7 @@ pub fn record_keyed(
                 let empty = &(*state).empty;
                 // Another CPU may insert the same key first.
                 let _ = NOISE_CELLS.insert(key, empty, u64::from(BPF_NOEXIST));
+                note_hashed(state, Hash::Cells);
                 match NOISE_CELLS.get_ptr_mut(key) {
                     Some(hashed) => hashed,
                     None => return drop_event(state, signal, Loss::MapFull),
@@ -289,6 +290,13 @@ pub fn record_rotating(
     }
 }
 
+/// Has the daemon look into a hash from now on.
+#[inline(always)]
+pub fn note_hashed(state: *mut CpuState, hash: Hash) {
+    // SAFETY: the index is a discriminant; all programs of the CPU write the same.
+    unsafe { (*state).hashed[hash as usize] = 1 };
+}
+
 /// Adds one to the counter of a subject that comes and goes.
 #[inline(always)]
 pub fn count_keyed(state: *mut CpuState, signal: Signal, subject: u64) {
@@ -299,7 +307,9 @@ pub fn count_keyed(state: *mut CpuState, signal: Signal, subject: u64) {
     if let Some(counter) = NOISE_COUNTS.get_ptr_mut(key) {
         // SAFETY: the pointer is this CPU's value; programs of one hook do not nest.
         unsafe { *counter += 1 };
-    } else if NOISE_COUNTS.insert(key, 1, u64::from(BPF_NOEXIST)).is_err() {
+    } else if NOISE_COUNTS.insert(key, 1, u64::from(BPF_NOEXIST)).is_ok() {
+        note_hashed(state, Hash::Counts);
+    } else {
         // Another CPU inserted the key meanwhile, or there is no room.
         match NOISE_COUNTS.get_ptr_mut(key) {
             // SAFETY: as above.

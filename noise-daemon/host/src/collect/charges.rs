@@ -19,12 +19,13 @@ use std::time::Instant;
 use noise_common::charge::{
     CHARGE_CAUSES, CHARGE_SLOTS, Cause, ChargeKey, Charged, RESOURCES, Resource, UNKNOWN,
 };
+use noise_common::event::Hash;
 use noise_common::subject::SubjectKind;
 use noise_model::labels::{GONE, OTHER};
 use noise_model::{Amount as _, Bounded, Foldable, Interference};
 use slab::Slab;
 
-use super::hashed::HashedCharges;
+use super::hashed::Hashed;
 use super::old_parts::Charging;
 use super::states::CpuStates;
 use crate::resolve::{Entity, Names, Parties};
@@ -139,7 +140,7 @@ pub struct Charges {
     hashed: HashMap<ChargeKey, Entry>,
     /// What the programs charged by resource and cause alone.
     unplaced: Vec<Entry>,
-    hash: Option<HashedCharges>,
+    hash: Option<Hashed<ChargeKey, Charged>>,
     /// What this process charged, since attach.
     added: HashMap<ChargeKey, (Charged, Entry)>,
     crowded: bool,
@@ -158,7 +159,7 @@ pub struct Asked<'a> {
 
 impl Charges {
     /// Those of the programs' tables and of the hash, where the object has one.
-    pub fn new(hash: Option<HashedCharges>) -> Self {
+    pub fn new(hash: Option<Hashed<ChargeKey, Charged>>) -> Self {
         Self {
             rows: Rows { rows: Slab::new(), order: Bounded::new(PAIRS), left: BTreeMap::new() },
             slots: Vec::new(),
@@ -200,10 +201,10 @@ impl Charges {
             }
             fullest = fullest.max(used);
         }
-        if let Some(hash) = hash {
-            let read = hash.read(|key, charged| {
+        if let Some(hash) = hash.as_mut().filter(|_| states.uses(Hash::Charges)) {
+            let read = hash.read(|key, by_cpu| {
                 let entry = hashed.entry(key).or_insert(NEW);
-                binder.update(entry, charged, || Some(key));
+                binder.update(entry, sum(by_cpu), || Some(key));
             });
             if let Err(error) = read {
                 tracing::debug!(%error, "cannot read the hash of charges");
@@ -324,6 +325,13 @@ impl Charging for Charges {
         let (charged, _) = self.added.entry(key).or_insert((Charged::default(), NEW));
         charged.add(&Charged { ns, count: 1 });
     }
+}
+
+fn sum(charges: &[Charged]) -> Charged {
+    charges.iter().fold(Charged::default(), |sum, one| Charged {
+        ns: sum.ns.wrapping_add(one.ns),
+        count: sum.count.wrapping_add(one.count),
+    })
 }
 
 /// Whether an entry can grow no more: one whom it is about is gone.

@@ -1,12 +1,14 @@
-//! The charges that found no entry in their CPU's table: a per-CPU hash, read in few system calls.
+//! The per-CPU hashes, where the programs put what finds no place in the memory of their CPU: read in few
+//! system calls.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use anyhow::{Context as _, bail};
-use aya::maps::{Map, MapData, PerCpuHashMap};
+use aya::Pod;
+use aya::maps::{Map, MapData, PerCpuHashMap, PerCpuValues};
 use aya_obj::generated::bpf_cmd;
-use noise_common::charge::{ChargeKey, Charged};
+use bytemuck::Zeroable;
 
 /// The command of the `bpf` system call, which aya does not offer.
 const MAP_LOOKUP_BATCH: libc::c_long = bpf_cmd::BPF_MAP_LOOKUP_BATCH as libc::c_long;
@@ -15,13 +17,13 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// Entries of one call: at least, and at most, which is more than any bucket has.
 const BATCH: (usize, usize) = (16, 4096);
 
-/// The hash.
-pub struct HashedCharges {
-    map: PerCpuHashMap<MapData, ChargeKey, Charged>,
+/// A hash.
+pub struct Hashed<K: Pod, V: Pod> {
+    map: PerCpuHashMap<MapData, K, V>,
     fd: OwnedFd,
     cpus: usize,
-    keys: Vec<ChargeKey>,
-    values: Vec<Charged>,
+    keys: Vec<K>,
+    values: Vec<V>,
 }
 
 /// `batch` of the kernel's `union bpf_attr`.
@@ -37,7 +39,7 @@ struct Attributes {
     flags: u64,
 }
 
-impl HashedCharges {
+impl<K: Pod + Zeroable, V: Pod + Zeroable> Hashed<K, V> {
     /// Takes over the map, whose values are of that many CPUs.
     ///
     /// # Errors
@@ -45,24 +47,24 @@ impl HashedCharges {
     pub fn new(map: Map, cpus: usize) -> anyhow::Result<Self> {
         let Map::PerCpuHashMap(data) = &map else { bail!("it is not a per-CPU hash") };
         let fd = data.fd().as_fd().try_clone_to_owned().context("cannot copy its descriptor")?;
-        let cpus = cpus.max(1);
-        let entries = (BATCH_BYTES / (size_of::<Charged>() * cpus)).clamp(BATCH.0, BATCH.1);
         let (keys, values) = (Vec::new(), Vec::new());
-        let mut hashed = Self { map: map.try_into()?, fd, cpus, keys, values };
-        hashed.make_room(entries);
-        Ok(hashed)
+        Ok(Self { map: map.try_into()?, fd, cpus: cpus.max(1), keys, values })
     }
 
     fn make_room(&mut self, entries: usize) {
-        self.keys.resize(entries, bytemuck::Zeroable::zeroed());
-        self.values.resize(entries * self.cpus, Charged::default());
+        self.keys.resize(entries, K::zeroed());
+        self.values.resize(entries * self.cpus, V::zeroed());
     }
 
-    /// Shows every key with the sum over all CPUs.
+    /// Shows every key with its values by CPU.
     ///
     /// # Errors
     /// Where the kernel refuses; what was shown until then is right.
-    pub fn read(&mut self, mut show: impl FnMut(ChargeKey, Charged)) -> io::Result<()> {
+    pub fn read(&mut self, mut show: impl FnMut(K, &[V])) -> io::Result<()> {
+        if self.keys.is_empty() {
+            let entries = BATCH_BYTES / (size_of::<V>() * self.cpus);
+            self.make_room(entries.clamp(BATCH.0, BATCH.1));
+        }
         // The kernel's own notion of where it is.
         let (mut from, mut to) = (0u64, 0u64);
         let mut first = true;
@@ -100,11 +102,7 @@ impl HashedCharges {
             }
             let values = self.values.chunks_exact(self.cpus);
             for (key, of_cpus) in self.keys.iter().zip(values).take(attributes.count as usize) {
-                let sum = of_cpus.iter().fold(Charged::default(), |sum, one| Charged {
-                    ns: sum.ns.wrapping_add(one.ns),
-                    count: sum.count.wrapping_add(one.count),
-                });
-                show(*key, sum);
+                show(*key, of_cpus);
             }
             if error.is_some() {
                 return Ok(());
@@ -113,9 +111,14 @@ impl HashedCharges {
         }
     }
 
+    /// The values of a key by CPU; `None` where it is not there.
+    pub fn get(&self, key: &K) -> Option<PerCpuValues<V>> {
+        self.map.get(key, 0).ok()
+    }
+
     /// Takes a key out. What a program adds at that very moment is lost, so that is for those who
     /// can add nothing.
-    pub fn remove(&mut self, key: &ChargeKey) {
+    pub fn remove(&mut self, key: &K) {
         // Gone already is as good.
         let _ = self.map.remove(key);
     }
@@ -125,12 +128,10 @@ impl HashedCharges {
 mod tests {
     use std::collections::BTreeMap;
 
-    use aya::maps::PerCpuValues;
-
     use super::*;
 
     /// A hash of our own, with what the kernel knows it as.
-    fn create(entries: u32) -> (PerCpuHashMap<MapData, ChargeKey, Charged>, HashedCharges, usize) {
+    fn create(entries: u32) -> (PerCpuHashMap<MapData, u64, u64>, Hashed<u64, u64>, usize) {
         let cpus = aya::util::nr_cpus().unwrap();
         let known =
             || -> Vec<u32> { aya::maps::loaded_maps().map(|info| info.unwrap().id()).collect() };
@@ -139,9 +140,7 @@ mod tests {
         let hashed = known()
             .into_iter()
             .filter(|id| !before.contains(id))
-            .find_map(|id| {
-                HashedCharges::new(Map::PerCpuHashMap(MapData::from_id(id).ok()?), cpus).ok()
-            })
+            .find_map(|id| Hashed::new(Map::PerCpuHashMap(MapData::from_id(id).ok()?), cpus).ok())
             .unwrap();
         (own, hashed, cpus)
     }
@@ -153,29 +152,24 @@ mod tests {
             return eprintln!("skipped: making a map needs root");
         }
         let (mut own, mut hashed, cpus) = create(10_000);
-        let read = |hashed: &mut HashedCharges| {
+        let read = |hashed: &mut Hashed<u64, u64>| {
             let mut all = BTreeMap::new();
-            hashed.read(|key, charged| assert_eq!(all.insert(key, charged), None)).unwrap();
+            hashed.read(|key, of| assert_eq!(all.insert(key, of.to_vec()), None)).unwrap();
             all
         };
         assert!(read(&mut hashed).is_empty());
         let mut expected = BTreeMap::new();
-        for victim in 0..9_000 {
-            let key = ChargeKey { victim, ..bytemuck::Zeroable::zeroed() };
-            let of_cpus = (0..cpus as u64).map(|cpu| Charged { ns: victim + cpu, count: 1 });
-            let sum = of_cpus.clone().fold(Charged::default(), |sum, one| Charged {
-                ns: sum.ns + one.ns,
-                count: sum.count + one.count,
-            });
-            own.insert(key, PerCpuValues::try_from(of_cpus.collect::<Vec<_>>()).unwrap(), 0)
-                .unwrap();
-            expected.insert(key, sum);
+        for key in 0..9_000 {
+            let by_cpu: Vec<u64> = (0..cpus as u64).map(|cpu| key + cpu).collect();
+            own.insert(key, PerCpuValues::try_from(by_cpu.clone()).unwrap(), 0).unwrap();
+            expected.insert(key, by_cpu);
         }
         assert_eq!(read(&mut hashed), expected);
-        for victim in 0..9_000 {
-            let key = ChargeKey { victim, ..bytemuck::Zeroable::zeroed() };
+        assert_eq!(hashed.get(&7).unwrap().to_vec(), *expected.get(&7).unwrap());
+        for key in 0..9_000 {
             hashed.remove(&key);
         }
         assert!(read(&mut hashed).is_empty());
+        assert!(hashed.get(&7).is_none());
     }
 }

@@ -10,6 +10,7 @@ mod faults;
 mod hashed;
 mod old_parts;
 mod outliers;
+mod programs;
 mod series;
 mod sources;
 mod states;

@@ -8,15 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use aya::maps::{HashMap, Map, MapData, PerCpuHashMap, RingBuf};
+use aya::maps::{HashMap, Map, MapData, RingBuf};
 use noise_common::MARKER_MAP;
-use noise_common::event::{Cell, CellKey, PacketTimes, RequestTimes};
+use noise_common::event::{Cell, CellKey, Hash, PacketTimes, RequestTimes};
 use noise_common::header::Header;
-use noise_common::hooks::Hook;
 use noise_common::loss::{LOSSES, Loss};
 use noise_common::record::Record;
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
-use noise_model::{Count, HookSample, INTERFERENCE_METRIC, Label, Sample};
+use noise_model::{Count, INTERFERENCE_METRIC, Label, Sample};
 use noise_system::procfs::Reader;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::broadcast;
@@ -24,15 +23,14 @@ use tokio::sync::broadcast;
 use super::bearers::Bearers;
 use super::charges::{Asked, Charges};
 use super::faults::PageFaults;
-use super::hashed::HashedCharges;
+use super::hashed::Hashed;
 use super::old_parts::OldParts;
 use super::outliers::{MOST_WAITING, Outliers};
+use super::programs::Programs;
 use super::series::Histograms;
 use super::states::{CpuStates, Mark};
 use super::steal;
-use crate::kernel::{
-    Engine, EventStore, HookStatus, Measured, PidLimit, ProgramStats, monotonic_ns,
-};
+use crate::kernel::{Engine, EventStore, HookStatus, Measured, PidLimit, monotonic_ns};
 use crate::resolve::cgroup::Hierarchies;
 use crate::resolve::{Names, task};
 
@@ -84,8 +82,8 @@ pub struct Collector {
     states: CpuStates,
     /// What each cell was like at the last reading, by CPU and cell.
     read: Vec<Mark>,
-    cells: PerCpuHashMap<MapData, CellKey, Cell>,
-    counts: PerCpuHashMap<MapData, CellKey, u64>,
+    cells: Hashed<CellKey, Cell>,
+    counts: Hashed<CellKey, u64>,
     requests: HashMap<MapData, u64, RequestTimes>,
     spilled: HashMap<MapData, u64, PacketTimes>,
     histograms: Histograms,
@@ -100,7 +98,7 @@ pub struct Collector {
     reader: Reader,
     page_faults: PageFaults,
     pids: PidLimit,
-    programs: BTreeMap<Hook, ProgramStats>,
+    programs: Programs,
     absent: Vec<(Signal, String)>,
     events: Option<Arc<Mutex<EventStore>>>,
     swept: Instant,
@@ -126,7 +124,7 @@ impl Collector {
             .with_context(|| format!("cannot map {MARKER_MAP} into memory"))?;
         let hashed = engine
             .take_map(CHARGES_MAP)
-            .map(|map| HashedCharges::new(map, count))
+            .map(|map| Hashed::new(map, count))
             .transpose()
             .with_context(|| format!("cannot use {CHARGES_MAP}"))?;
         let facts = engine.facts();
@@ -142,8 +140,8 @@ impl Collector {
         let (records, receiver) = broadcast::channel(MOST_WAITING);
         Ok(Self {
             ring: take(&mut engine, "NOISE_RING")?.try_into()?,
-            cells: take(&mut engine, "NOISE_CELLS")?.try_into()?,
-            counts: take(&mut engine, "NOISE_COUNTS")?.try_into()?,
+            cells: Hashed::new(take(&mut engine, "NOISE_CELLS")?, count)?,
+            counts: Hashed::new(take(&mut engine, "NOISE_COUNTS")?, count)?,
             requests: take(&mut engine, "NOISE_REQUESTS")?.try_into()?,
             spilled: take(&mut engine, "NOISE_SPILLED")?.try_into()?,
             states,
@@ -160,7 +158,7 @@ impl Collector {
             reader: Reader::default(),
             page_faults: PageFaults::default(),
             pids: PidLimit::new(engine.sizes()),
-            programs: BTreeMap::new(),
+            programs: Programs::default(),
             absent: engine.absent(),
             events,
             swept: Instant::now(),
@@ -259,7 +257,7 @@ impl Collector {
     /// Adds to a sample what costs more to read and is needed less often: the statistics of the
     /// programs themselves, and what the host has counted on its own.
     pub fn complete(&mut self, sample: &mut Sample) {
-        self.add_hooks(sample);
+        sample.hooks = self.programs.read(&self.engine, Instant::now());
         let found = self.hierarchies.found();
         sample.hierarchies = found.map(|(kind, is_found)| (kind.into(), is_found)).into();
         sample.stolen = steal::stolen(Path::new("/proc"), &mut self.reader);
@@ -307,23 +305,6 @@ impl Collector {
         }
     }
 
-    fn add_hooks(&mut self, sample: &mut Sample) {
-        // Where the kernel does not say for once, what it said last counts.
-        let stats = self.engine.program_stats().into_iter();
-        self.programs.extend(stats.map(|stats| (stats.hook, stats)));
-        let hooks = self.engine.hooks().iter().map(|status| {
-            let stats = self.programs.get(&status.hook);
-            HookSample {
-                hook: status.hook,
-                attached: status.is_attached(),
-                runs: stats.map_or(0, |stats| stats.runs),
-                run_ns: stats.map_or(0, |stats| stats.run_ns),
-                missed: stats.map_or(0, |stats| stats.missed),
-            }
-        });
-        sample.hooks = hooks.collect();
-    }
-
     fn read_open_windows(&mut self) {
         for (place, read) in self.read.iter_mut().enumerate() {
             let (cpu, index) = (place / CELLS_PER_CPU, place % CELLS_PER_CPU);
@@ -336,16 +317,41 @@ impl Collector {
                 self.histograms.read_open(&cell);
             }
         }
-        let keys: Vec<CellKey> = self.cells.keys().flatten().collect();
-        for key in keys {
-            for _ in 0..READ_ATTEMPTS {
-                let Ok(cells) = self.cells.get(&key, 0) else { break };
-                cells.iter().for_each(|cell| self.histograms.read_open(cell));
-                if cells.iter().all(|cell| cell.head == cell.tail) {
-                    break;
-                }
-            }
+        if self.states.uses(Hash::Cells) {
+            self.read_hashed_windows();
         }
+    }
+
+    fn read_hashed_windows(&mut self) {
+        let Self { cells, histograms, .. } = self;
+        // Whether one is being reset.
+        let mut take = |by_cpu: &[Cell]| {
+            by_cpu.iter().for_each(|cell| histograms.read_open(cell));
+            by_cpu.iter().any(|cell| cell.head != cell.tail)
+        };
+        let mut torn = Vec::new();
+        let read = cells.read(|key, by_cpu| {
+            if take(by_cpu) {
+                torn.push(key);
+            }
+        });
+        if let Err(error) = read {
+            tracing::debug!(%error, "cannot read the hash of cells");
+        }
+        for _ in 1..READ_ATTEMPTS {
+            torn.retain(|key| cells.get(key).is_some_and(|by_cpu| take(&by_cpu)));
+        }
+    }
+
+    /// Counters by subject, of all CPUs.
+    fn read_counts(&mut self) -> Vec<(CellKey, u64)> {
+        let mut all = Vec::new();
+        if self.states.uses(Hash::Counts)
+            && let Err(error) = self.counts.read(|key, by_cpu| all.push((key, by_cpu.iter().sum())))
+        {
+            tracing::debug!(%error, "cannot read the hash of counters");
+        }
+        all
     }
 
     fn add_counts(&mut self, sample: &mut Sample, now: Instant) {
@@ -356,13 +362,10 @@ impl Collector {
                 counts.insert((info.signal, labels), self.states.switches(kind));
             }
         }
-        let keys: Vec<CellKey> = self.counts.keys().flatten().collect();
-        for key in keys {
+        for (key, total) in self.read_counts() {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
-            let Ok(values) = self.counts.get(&key, 0) else { continue };
             let Some(labels) = self.names.labels(signal, key.subject, now) else { continue };
             let is_named = || self.names.is_named(signal, key.subject);
-            let total = values.iter().sum();
             let (label, part) = self.bearers.bear(key, (signal, labels), total, is_named);
             *counts.entry(label).or_default() += part;
         }
@@ -412,19 +415,19 @@ impl Collector {
     /// Frees what belongs to devices, interfaces, cgroups and threads that are gone, and, where a
     /// map was found full, requests and packets that were lost on the way.
     fn sweep(&mut self, now_ns: u64, now: Instant, sample: &Sample) {
+        let read = self.read_counts();
         let Self { states, cells, counts, names, histograms, bearers, .. } = self;
         histograms.sweep(names, |signal, key| {
-            let _ = cells.remove(&key);
+            cells.remove(&key);
             states.free_cells(signal, key);
         });
-        let keys: Vec<CellKey> = counts.keys().flatten().collect();
-        for key in keys {
+        for (key, _) in read {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
             // One that has not been sampled has not been counted anywhere.
             if bearers.label(key).is_some() && !names.exists(signal, key.subject) {
-                let Ok(values) = counts.get(&key, 0) else { continue };
-                bearers.forget(key, values.iter().sum());
-                let _ = counts.remove(&key);
+                let Some(by_cpu) = counts.get(&key) else { continue };
+                bearers.forget(key, by_cpu.iter().sum());
+                counts.remove(&key);
                 names.forget(signal, key.subject);
             }
         }

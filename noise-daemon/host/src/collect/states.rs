@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use memmap2::{MmapOptions, MmapRaw};
 use noise_common::charge::{CHARGE_SLOTS, ChargeKey, ChargeSlot, Charged, charge_slot};
 use noise_common::charge::{CHARGE_WAYS, Cause, Resource};
-use noise_common::event::{Cell, CellKey, CpuState};
+use noise_common::event::{Cell, CellKey, CpuState, Hash};
 use noise_common::ledger::{TURNS, Turn};
 use noise_common::loss::Loss;
 use noise_common::signals::{CELLS_PER_CPU, Signal};
@@ -135,6 +135,15 @@ impl CpuStates {
             }
         };
         self.states().map(of).sum()
+    }
+
+    /// Whether any CPU put something into a hash.
+    pub fn uses(&self, hash: Hash) -> bool {
+        // SAFETY: the pointer lies in the mapping; the index is a discriminant.
+        let of = |state: *mut CpuState| unsafe {
+            (&raw const (*state).hashed[hash as usize]).read_volatile()
+        };
+        self.states().any(|state| of(state) != 0)
     }
 
     /// The turns that a CPU remembers, the newest and the oldest apart, which may be being written.

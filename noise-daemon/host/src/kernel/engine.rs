@@ -352,16 +352,19 @@ impl Engine {
 
     /// What the kernel counted of each loaded program.
     pub fn program_stats(&self) -> Vec<ProgramStats> {
-        self.hooks
-            .iter()
-            .filter_map(|status| {
-                let (HookState::Loaded(attach) | HookState::Attached(attach)) = status.state else {
-                    return None;
-                };
-                let program = self.ebpf.program(status.hook.program(attach))?;
-                read_stats(status.hook, program)
-            })
-            .collect()
+        self.hooks.iter().filter_map(|status| self.stats(status)).collect()
+    }
+
+    /// What the kernel counted of one; `None` where it is not loaded, or the kernel does not say.
+    pub fn stats_of(&self, hook: Hook) -> Option<ProgramStats> {
+        self.stats(self.hooks.iter().find(|status| status.hook == hook)?)
+    }
+
+    fn stats(&self, status: &HookStatus) -> Option<ProgramStats> {
+        let (HookState::Loaded(attach) | HookState::Attached(attach)) = status.state else {
+            return None;
+        };
+        read_stats(status.hook, self.ebpf.program(status.hook.program(attach))?)
     }
 }
 
