@@ -33,9 +33,9 @@ pub const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS)
 /// Why a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// One window's length had passed.
+    /// A window's length had passed.
     Beat,
-    /// A client requested one. Such a sample is complete: it shows the programs themselves, too.
+    /// A client requested one in between.
     Asked,
 }
 
@@ -182,12 +182,14 @@ impl Pipeline {
         }
     }
 
-    /// Takes a sample now, and publishes it with what `add` adds to it.
+    /// Takes a sample now, and publishes it with what `add` adds to it. Such a sample is complete: it shows
+    /// the programs themselves, too. Where the next beat is due, it is that of the beat.
     pub fn sample(&mut self, add: impl FnOnce(&mut Sample)) -> Arc<Published> {
+        let occasion = if self.beat.is_now() { Occasion::Beat } else { Occasion::Asked };
         let mut sample = self.collector.sample();
         self.collector.complete(&mut sample);
         add(&mut sample);
-        self.publisher.publish(sample, Occasion::Asked)
+        self.publisher.publish(sample, occasion)
     }
 
     /// Goes on with other signals and thresholds.

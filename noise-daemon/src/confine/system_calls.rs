@@ -257,6 +257,7 @@ const WAITING: &[i64] = &[
     libc::SYS_epoll_pwait,
     libc::SYS_gettimeofday,
     libc::SYS_nanosleep,
+    libc::SYS_timerfd_settime,
 ];
 
 /// The same by calls that newer architectures do not have.

@@ -1,18 +1,54 @@
-//! IO: a beat of fixed length, from a timer of the kernel.
+//! IO: a beat of fixed length, from a timer of the kernel, which moves a little to meet those who ask for
+//! samples at their own pace.
 //!
 //! A timer of the runtime would wake the daemon twice for each beat (at a slot of its wheel, and at
 //! the time itself) and once more for being set anew.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
 
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+/// By this part of its length a beat may come earlier, and by half of that later.
+const LEEWAY: u32 = 25;
+
+/// When beats come, where some of what is done on request serves as one.
+#[derive(Debug)]
+struct Pace {
+    length: Duration,
+    is_postponed: bool,
+}
+
+impl Pace {
+    /// Whether what is requested `elapsed` after the last beat is the next one, because that is due; and how long
+    /// from now the beat after this comes, where that changes. One that is not due comes a little later: so the
+    /// beats soon meet one who asks once in some beats, and from then on nothing is done twice.
+    fn asked(&mut self, elapsed: Duration) -> (bool, Option<Duration>) {
+        let leeway = self.length / LEEWAY;
+        let is_due = elapsed + leeway >= self.length;
+        let was_postponed = std::mem::replace(&mut self.is_postponed, !is_due);
+        // By half of it: one whose pace this is may come before or after its time.
+        let later = self.length + leeway / 2;
+        let next = match (is_due, was_postponed) {
+            (true, _) => Some(later),
+            (false, false) => Some(later - elapsed),
+            (false, true) => None,
+        };
+        (is_due, next)
+    }
+}
+
 /// Beats until it is dropped.
-pub struct Beat(AsyncFd<OwnedFd>);
+pub struct Beat {
+    pace: Pace,
+    last: Instant,
+    timer: TimerFd,
+    /// The same timer, to wait for it.
+    due: AsyncFd<OwnedFd>,
+}
 
 impl Beat {
     /// Beats at this interval; the first comes after one interval.
@@ -23,18 +59,39 @@ impl Beat {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
         timer.set(Expiration::Interval(length.into()), TimerSetTimeFlags::empty())?;
+        let own = timer.as_fd().try_clone_to_owned()?;
         // SAFETY: an `OwnedFd` keeps one open descriptor as long as it lives.
-        Ok(Self(unsafe { AsyncFd::register_with_interest(timer.into(), Interest::READABLE) }?))
+        let due = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?;
+        let pace = Pace { length, is_postponed: false };
+        Ok(Self { pace, last: Instant::now(), timer, due })
     }
 
     /// Waits for the next beat. All that were missed count as one.
     ///
     /// # Errors
     /// Where the timer cannot be read.
-    pub async fn next(&self) -> io::Result<()> {
+    pub async fn next(&mut self) -> io::Result<()> {
         let mut count = [0; size_of::<u64>()];
         let read = |timer: &OwnedFd| Ok(nix::unistd::read(timer, &mut count)?);
-        self.0.async_io(Interest::READABLE, read).await.map(drop)
+        self.due.async_io(Interest::READABLE, read).await?;
+        self.pace.is_postponed = false;
+        self.last = Instant::now();
+        Ok(())
+    }
+
+    /// Whether what is done now, on request, is the next beat; see [`Pace::asked`].
+    pub fn is_now(&mut self) -> bool {
+        let now = Instant::now();
+        let (is_due, next) = self.pace.asked(now.duration_since(self.last));
+        if is_due {
+            self.last = now;
+        }
+        if let Some(next) = next {
+            let beats = Expiration::IntervalDelayed(next.into(), self.pace.length.into());
+            // Where the kernel refuses, it comes as it would have.
+            let _ = self.timer.set(beats, TimerSetTimeFlags::empty());
+        }
+        is_due
     }
 }
 
@@ -47,7 +104,7 @@ mod tests {
     #[tokio::test]
     async fn missed_beats_are_one() {
         let begin = Instant::now();
-        let beat = Beat::every(Duration::from_millis(20)).unwrap();
+        let mut beat = Beat::every(Duration::from_millis(20)).unwrap();
         beat.next().await.unwrap();
         assert!(begin.elapsed() >= Duration::from_millis(20));
         std::thread::sleep(Duration::from_millis(70));
@@ -57,5 +114,66 @@ mod tests {
         beat.next().await.unwrap();
         // The first had come long ago, two are of their own: more than one length between them.
         assert!(missed.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[tokio::test]
+    async fn what_is_due_is_done_once() {
+        let mut beat = Beat::every(Duration::from_millis(20)).unwrap();
+        assert!(!beat.is_now() || beat.last.elapsed() >= Duration::from_millis(19));
+        std::thread::sleep(Duration::from_millis(50));
+        let done = Instant::now();
+        assert!(beat.is_now());
+        beat.next().await.unwrap();
+        assert!(done.elapsed() >= Duration::from_millis(20));
+    }
+
+    /// How long each beat was where requests come at these times, ms, and whether each request was a beat.
+    fn beats(requests: impl IntoIterator<Item = u64>) -> (Vec<u64>, Vec<bool>) {
+        let mut pace = Pace { length: Duration::from_millis(500), is_postponed: false };
+        let (mut last, mut next) = (0, 500);
+        let (mut lengths, mut met) = (Vec::new(), Vec::new());
+        for at in requests {
+            while next < at {
+                // The daemon is late, too, but the timer does not wait for it.
+                lengths.push(next + 1 - last);
+                (last, next) = (next + 1, next + 500);
+                pace.is_postponed = false;
+            }
+            let (is_due, later) = pace.asked(Duration::from_millis(at - last));
+            next = later.map_or(next, |later| at + later.as_millis() as u64);
+            if is_due {
+                lengths.push(at - last);
+                last = at;
+            }
+            met.push(is_due);
+        }
+        (lengths, met)
+    }
+
+    fn ensure_even(lengths: &[u64]) {
+        assert!(lengths.iter().all(|length| (480..=511).contains(length)), "{lengths:?}");
+    }
+
+    #[test]
+    fn one_who_asks_at_an_even_pace_is_met_and_not_lost_again() {
+        for every in [500, 1000, 2000, 15_000] {
+            for first in (0..500).step_by(7) {
+                // A request may come 8 ms late.
+                let late = |number: u64| number * 13 % 9;
+                let requests = (1..=100).map(|number| first + number * every + late(number));
+                let (lengths, met) = beats(requests);
+                ensure_even(&lengths);
+                let unmet = met.iter().take_while(|met| !**met).count();
+                let is_kept = met.iter().skip(unmet).all(|met| *met);
+                assert!(unmet <= 50 && is_kept, "every {every} ms from {first} on: {met:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn however_often_one_asks_the_beats_keep_their_length() {
+        for every in [1, 90, 333, 700, 2100, 15_050] {
+            ensure_even(&beats((1..500).map(|number| number * every)).0);
+        }
     }
 }

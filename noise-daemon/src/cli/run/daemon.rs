@@ -19,7 +19,7 @@ use super::logging::Log;
 use super::service::Service;
 use crate::cli::watching::Watching;
 use crate::config::{Config, Flags, applied, changes, load};
-use crate::pipeline::{Pipeline, Subscription};
+use crate::pipeline::{Occasion, Pipeline, Subscription};
 
 /// Where the configuration is from.
 pub struct ConfigSource {
@@ -77,9 +77,7 @@ impl Daemon {
             tokio::select! {
                 published = self.pipeline.turn() => {
                     if published?.is_some() {
-                        self.watching.current().look(&mut |label| self.pipeline.cgroup_path(label));
-                        self.service.alive();
-                        self.web.remind();
+                        self.after_beat();
                     }
                     continue;
                 }
@@ -131,10 +129,20 @@ impl Daemon {
 
     /// Publishes a sample.
     fn sample(&mut self) {
-        self.pipeline.sample(|sample| {
+        let published = self.pipeline.sample(|sample| {
             sample.noise = self.duty.as_ref().map(Duty::noise).unwrap_or_default();
             sample.reload = self.reload;
         });
+        if published.occasion == Occasion::Beat {
+            self.after_beat();
+        }
+    }
+
+    /// What is done once for each beat.
+    fn after_beat(&mut self) {
+        self.watching.current().look(&mut |label| self.pipeline.cgroup_path(label));
+        self.service.alive();
+        self.web.remind();
     }
 
     /// Answers what is known of victims, up to now where their latest time is asked for.

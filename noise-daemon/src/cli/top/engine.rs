@@ -22,7 +22,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::cli::CommandError;
 use crate::cli::watching::Watching;
-use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY, Subscription};
+use crate::pipeline::{Beat, Occasion, Pipeline, SAMPLE_EVERY, Subscription};
 
 /// Why this process cannot measure by itself.
 #[derive(Debug, thiserror::Error)]
@@ -148,7 +148,7 @@ impl<'a> Measuring<'a> {
             tokio::select! {
                 published = self.pipeline.turn() => {
                     if published?.is_some() {
-                        self.watching.current().look(&mut |label| self.pipeline.cgroup_path(label));
+                        self.look();
                     }
                 }
                 _ = frames.tick() => self.show(),
@@ -160,9 +160,17 @@ impl<'a> Measuring<'a> {
         }
     }
 
+    /// Looks at the host beside incidents, after each beat.
+    fn look(&mut self) {
+        self.watching.current().look(&mut |label| self.pipeline.cgroup_path(label));
+    }
+
     fn show(&mut self) {
         self.longest.current().ask();
         let published = self.pipeline.sample(|_| {});
+        if published.occasion == Occasion::Beat {
+            self.look();
+        }
         let sample = self.longest.current().raised(&published.sample, self.shown_ns);
         let overview = self.watching.current().overview();
         self.shown_ns = sample.at_ns;
