@@ -27,7 +27,7 @@ use slab::Slab;
 
 use super::hashed::Hashed;
 use super::old_parts::Charging;
-use super::states::CpuStates;
+use super::states::{CpuStates, sum};
 use crate::resolve::{Entity, Names, Parties};
 
 /// Most labels that charges are kept under; the others count for [`OTHER`].
@@ -204,7 +204,7 @@ impl Charges {
         if let Some(hash) = hash.as_mut().filter(|_| states.uses(Hash::Charges)) {
             let read = hash.read(|key, by_cpu| {
                 let entry = hashed.entry(key).or_insert(NEW);
-                binder.update(entry, sum(by_cpu), || Some(key));
+                binder.update(entry, sum(by_cpu.iter().copied()), || Some(key));
             });
             if let Err(error) = read {
                 tracing::debug!(%error, "cannot read the hash of charges");
@@ -325,13 +325,6 @@ impl Charging for Charges {
         let (charged, _) = self.added.entry(key).or_insert((Charged::default(), NEW));
         charged.add(&Charged { ns, count: 1 });
     }
-}
-
-fn sum(charges: &[Charged]) -> Charged {
-    charges.iter().fold(Charged::default(), |sum, one| Charged {
-        ns: sum.ns.wrapping_add(one.ns),
-        count: sum.count.wrapping_add(one.count),
-    })
 }
 
 /// Whether an entry can grow no more: one whom it is about is gone.

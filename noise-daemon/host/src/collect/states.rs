@@ -21,6 +21,14 @@ pub struct Mark {
     shortest: u32,
 }
 
+/// What all CPUs charged.
+pub fn sum(by_cpu: impl Iterator<Item = Charged>) -> Charged {
+    by_cpu.fold(Charged::default(), |sum, one| Charged {
+        ns: sum.ns.wrapping_add(one.ns),
+        count: sum.count.wrapping_add(one.count),
+    })
+}
+
 /// The states of all possible CPUs.
 pub struct CpuStates {
     map: MmapRaw,
@@ -219,10 +227,7 @@ impl CpuStates {
                 (&raw const (*state).unplaced[resource as usize][cause as usize]).read_volatile()
             }
         };
-        self.states().map(of).fold(Charged::default(), |sum, one| Charged {
-            ns: sum.ns.wrapping_add(one.ns),
-            count: sum.count.wrapping_add(one.count),
-        })
+        sum(self.states().map(of))
     }
 }
 
