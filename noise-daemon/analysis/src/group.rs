@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use self::member::Member;
 use super::incident::Change;
-use super::name::Name;
+use super::name::{Name, ROOT};
 use super::relation::{
     Disturbance, allies, has_first_of, is_apart, is_by_itself, related, rivals, share_culprit,
     sleeps_for, succeeds,
@@ -83,7 +83,8 @@ pub(super) struct Groups {
 struct Group {
     id: u64,
     /// What belongs to it, each signal of a subject once, in the order of joining; never empty. What
-    /// it is about is first: what opened it, or the requests that this sleeps for.
+    /// it is about is first: what opened it, the requests that this sleeps for, or the cgroup beside which
+    /// the root cgroup is disturbed.
     members: Vec<Member>,
     /// How many ended without being listed.
     untold: u64,
@@ -177,12 +178,20 @@ impl Group {
         Some(leaver)
     }
 
-    /// Puts the requests first that the first one sleeps for.
+    /// Puts first what it is about, where that did not open it: the requests that the first one sleeps for, or the
+    /// cgroup that lost most where the first one is the root cgroup, most of which are kernel threads.
     fn lead(&mut self) {
-        let Some(first) = self.members.first() else { return };
-        let sleep = first.newest();
-        let requests = self.members.iter().position(|other| sleeps_for(sleep, other.newest()));
-        if let Some(before) = requests.and_then(|index| self.members.get_mut(..=index)) {
+        let Some(first) = self.members.first().map(Member::newest) else { return };
+        let disturbances = || self.members.iter().map(Member::newest).enumerate();
+        let requests = disturbances().find(|(_, other)| sleeps_for(first, other));
+        let cgroup = || {
+            let alike = |other: &Disturbance| other.signal == first.signal && !is_root(other);
+            disturbances()
+                .filter(|(_, other)| is_root(first) && alike(other))
+                .max_by(|(_, one), (_, other)| one.lost_seconds.total_cmp(&other.lost_seconds))
+        };
+        let leader = requests.or_else(cgroup).map(|(index, _)| index);
+        if let Some(before) = leader.and_then(|index| self.members.get_mut(..=index)) {
             before.rotate_right(1);
         }
     }
@@ -256,11 +265,14 @@ impl Groups {
     /// Takes what opened and closed in the newest window, with what is open now.
     pub fn take(
         &mut self,
-        changes: Vec<Change<Name, Name>>,
+        mut changes: Vec<Change<Name, Name>>,
         active: impl Iterator<Item = Disturbance>,
         clock: Clock,
     ) -> Vec<Event> {
         let mut events = Vec::new();
+        // Of those that open together, the root cgroup joins another.
+        changes
+            .sort_by_key(|change| matches!(change, Change::Opened(incident) if is_root(incident)));
         if changes.is_empty() && self.open.is_empty() {
             return events;
         }
@@ -358,6 +370,7 @@ impl Groups {
             let culprits = self.culprits;
             let group = self.open.get_mut(index)?;
             group.absorb(member, culprits);
+            group.lead();
             let mut listed = group.members.iter().take(LISTED + 1);
             let is_listed = listed.any(|one| one.is_of(&(signal, Arc::clone(&subject))));
             let into = group.report(clock, culprits).filter(|_| is_listed)?;
@@ -396,6 +409,7 @@ impl Groups {
         group.untold += newer.untold;
         group.apart.extend(newer.apart);
         newer.members.into_iter().for_each(|member| group.absorb(member, self.culprits));
+        group.lead();
         let into = Arc::new(group.report(clock, self.culprits)?);
         // Numbers of what is over are used no more.
         let open: BTreeSet<u64> = self.open.iter().map(|group| group.id).collect();
@@ -406,6 +420,10 @@ impl Groups {
 
 fn key(incident: &Disturbance) -> Key {
     (incident.signal, Arc::clone(&incident.subject))
+}
+
+fn is_root(incident: &Disturbance) -> bool {
+    &*incident.subject == ROOT
 }
 
 #[cfg(test)]

@@ -96,6 +96,33 @@ fn who_is_overloaded_by_himself_does_not_take_in_what_befalls_his_neighbour() {
     assert_eq!(&*closed(&events)[0].main.culprits[0].culprit, "/hog");
 }
 
+/// The root cgroup opens the incident, long before, together with, or after the one that a hog keeps waiting.
+#[test]
+fn an_incident_is_about_a_cgroup_rather_than_about_the_root_cgroup() {
+    for (late, late_root) in [(6, 0), (0, 0), (0, 6)] {
+        let (_, events) = planted(|host, number| {
+            for (victim, late, part) in [("/", late_root, 3), ("/web", late, 10)] {
+                let is_disturbed = is_planted(number) && is_planted(number - late);
+                let mean_ns = around(if is_disturbed { 8_000_000 } else { 50_000 }, number);
+                host.delay(Signal::CgroupRunqueueWait, &[victim], &[mean_ns; 10]);
+                let at = ["", victim];
+                host.charge(Resource::Cpu, at, "/hog", Cause::Foreign, part * mean_ns);
+                host.charge(Resource::Cpu, at, victim, Cause::Own, (10 - part) * mean_ns);
+            }
+        });
+        assert_eq!(counted(&events), (1, 1), "{events:#?}");
+        assert_eq!(&*closed(&events)[0].main.subject, "/web");
+        let abouts = events.iter().filter_map(|event| match event {
+            Event::Opened(report) | Event::Joined { into: report, .. } => {
+                Some(&*report.main.subject)
+            }
+            _ => None,
+        });
+        let opener = if late > late_root { "/" } else { "/web" };
+        assert_eq!(abouts.collect::<Vec<_>>(), [opener, "/web"]);
+    }
+}
+
 proptest! {
     #![proptest_config(Config { cases: 64, ..Config::default() })]
 

@@ -114,7 +114,8 @@ pub struct Report {
     pub id: u64,
     /// Whether any of it goes on.
     pub open: bool,
-    /// What it is about: what opened it, or requests of a device where that sleeps for them.
+    /// What it is about: what opened it, requests of a device where that sleeps for them, or the cgroup
+    /// that lost most where the root cgroup is disturbed beside others.
     #[serde(flatten)]
     pub main: Episode,
     /// What joined it, being explained by the same: each signal of a subject once.
