@@ -7,7 +7,9 @@ use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
 use noise_common::charge::{Cause, ChargeKey, UNKNOWN};
 use noise_common::event::CpuState;
-use noise_common::queue::{Ahead, QUEUE_IDLE_NS, QueueWait, Served, Share, queue_entry};
+use noise_common::queue::{
+    Ahead, QUEUE_IDLE_NS, QUEUE_WAYS, QUEUES, QueueWait, Served, Share, queue_entry,
+};
 
 use crate::charge::spill;
 use crate::maps::{NOISE_QUEUES, cpu_state};
@@ -15,17 +17,46 @@ use crate::maps::{NOISE_QUEUES, cpu_state};
 /// Set in the number of a device where it stands for what the device has done, not for its queue.
 pub const AT_DEVICE: u64 = 1 << 40;
 
+/// The number of a queue's entry, or of one that it may take, because that is free or was not used for long; of none
+/// where there is no room.
+#[inline(always)]
+fn number(queue: u64, now_ns: u64) -> u32 {
+    let first = queue_entry(queue);
+    // SAFETY: the pointer is an entry of the array.
+    if NOISE_QUEUES.get_ptr(first).is_some_and(|served| unsafe { (*served).queue } == queue) {
+        return first;
+    }
+    search(queue, now_ns)
+}
+
+/// The same for a queue whose first entry is not its own.
+#[inline(never)]
+fn search(queue: u64, now_ns: u64) -> u32 {
+    let first = queue_entry(queue);
+    let mut room = QUEUES as u32;
+    for way in 0..QUEUE_WAYS {
+        let number = first ^ way;
+        let Some(served) = NOISE_QUEUES.get_ptr(number) else { break };
+        // SAFETY: the pointer is an entry of the array.
+        let (occupant, used_ns) = unsafe { ((*served).queue, (*served).used_ns) };
+        if occupant == queue {
+            return number;
+        }
+        let is_free = occupant == 0 || used_ns.wrapping_add(QUEUE_IDLE_NS) < now_ns;
+        if is_free && room == QUEUES as u32 {
+            room = number;
+        }
+    }
+    room
+}
+
 /// The entry of a queue, which is made if there is room.
 #[inline(always)]
 fn entry(queue: u64, now_ns: u64) -> Option<*mut Served> {
-    let served = NOISE_QUEUES.get_ptr_mut(queue_entry(queue))?;
+    let served = NOISE_QUEUES.get_ptr_mut(number(queue, now_ns))?;
     // SAFETY: the pointer is an entry of the array.
     unsafe {
         if (*served).queue != queue {
-            let unused = (*served).used_ns.wrapping_add(QUEUE_IDLE_NS) < now_ns;
-            if (*served).queue != 0 && !unused {
-                return None;
-            }
             // Marks of the queue before lie beyond the new scale, or count as idle.
             (*served).total = 0;
             (*served).sources.newest = 0;
@@ -83,14 +114,18 @@ pub struct Wait {
 pub fn charge(state: *mut CpuState, wait: &Wait) {
     // The cause is put in with each part.
     let kind = ChargeKey::kind(wait.place, Cause::Foreign, wait.which.resource());
+    let entry = number(wait.queue, 0);
+    let served = NOISE_QUEUES.get_ptr(entry);
+    // SAFETY: the pointer is an entry of the array.
+    let is_followed = served.is_some_and(|served| unsafe { (*served).queue } == wait.queue);
     // SAFETY: the state is this CPU's, and a program that runs does not run again on its CPU before
     // it has ended.
     unsafe {
         let share = &raw mut (*state).shares[wait.which as usize];
         (*share).victim = wait.ticket.cgroup;
         (*share).kind = kind;
-        (*share).entry = u64::from(queue_entry(wait.queue));
-        (*share).from = wait.ticket.mark;
+        (*share).entry = u64::from(entry);
+        (*share).from = if is_followed { wait.ticket.mark } else { UNKNOWN };
         (*share).left_ns = wait.ns;
     }
     noise_ahead(wait.which as u32);
@@ -144,13 +179,13 @@ extern "C" fn noise_ahead(which: u32) -> u32 {
     let Some(state) = cpu_state() else { return 0 };
     let mut parts = Sharing { state, which };
     let Share { entry, from: mark, left_ns: wait_ns, .. } = *parts.share();
-    let Some(served) = NOISE_QUEUES.get_ptr(entry as u32) else { return 0 };
     if mark == UNKNOWN {
         if wait_ns > 0 {
             parts.charge(Cause::Untracked, 0, wait_ns);
         }
         return 0;
     }
+    let Some(served) = NOISE_QUEUES.get_ptr(entry as u32) else { return 0 };
     // SAFETY: the pointer is an entry of the array.
     unsafe { (*served).divide(mark, wait_ns, &mut parts) };
     0

@@ -7,6 +7,7 @@
 //! Where one memory has several entries, because a packet left one behind when it went another way,
 //! the newest is the packet's.
 
+use noise_common::charge::UNKNOWN;
 use noise_common::event::{CpuState, PacketTimes, packet_slot};
 use noise_common::loss::Loss;
 use noise_common::queue::QueueWait;
@@ -143,7 +144,9 @@ pub fn start(state: *mut CpuState, packet: &PacketTimes, at: Interface, now_ns: 
     let queue = at.identity();
     let (which, place) = (QueueWait::Transmit, interface as u32);
     let ticket = Ticket { mark: packet.mark, cgroup: packet.cgroup };
-    if queue::mark(queue, now_ns) != packet.mark {
+    // Of a queue that is not followed, it is not known whether something was ahead.
+    let mark = queue::mark(queue, now_ns);
+    if mark != packet.mark || mark == UNKNOWN {
         queue::charge(state, &Wait { which, queue, ticket, ns, place });
     }
     queue::serve(queue, packet.cgroup, packet.len, now_ns);

@@ -102,7 +102,7 @@ pub(crate) fn run_programs() -> Result<()> {
 
 fn recorder_has_every_event() -> Result<Verdict> {
     let Socketed { daemon, socket, .. } = &Socketed::start(&[
-        "--recorder.kibibytes-per-cpu=32768",
+        "--recorder.kibibytes-per-cpu=65536",
         "--recorder.kibibytes-in-all=1048576",
     ])?;
     let _sight = keep_sight()?;
