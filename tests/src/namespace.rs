@@ -230,10 +230,20 @@ pub struct VethPair {
 impl VethPair {
     /// Makes one.
     pub fn new() -> Result<Self> {
+        Self::make(["a", "b"], &[])
+    }
+
+    /// Makes a further one, whose near end has this number.
+    pub fn numbered(index: u32, ends: [&str; 2]) -> Result<Self> {
+        Self::make(ends, &["index", &index.to_string()])
+    }
+
+    fn make(ends: [&str; 2], options: &[&str]) -> Result<Self> {
         // An interface's name has 15 characters at most.
-        let pid = process::id();
-        let pair = Self { near: format!("ntest{pid}a"), far: format!("ntest{pid}b") };
-        configure("ip", &["link", "add", &pair.near, "type", "veth", "peer", "name", &pair.far])?;
+        let [near, far] = ends.map(|end| format!("ntest{}{end}", process::id()));
+        let pair = Self { near, far };
+        let kind = ["type", "veth", "peer", "name", &pair.far];
+        configure("ip", &[&["link", "add", &pair.near], options, &kind].concat())?;
         for end in [&pair.near, &pair.far] {
             configure("ip", &["link", "set", end, "up"])?;
         }
