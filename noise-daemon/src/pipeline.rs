@@ -27,13 +27,13 @@ use tokio::sync::{broadcast, watch};
 
 pub use self::beat::Beat;
 
-/// Time between two beats: one window.
+/// Time between two beats, unless [`Pipeline::set_pace`] says otherwise: one window.
 pub const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
 
 /// Why a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// A window's length had passed.
+    /// The length of a beat had passed.
     Beat,
     /// A client requested one in between.
     Asked,
@@ -190,6 +190,11 @@ impl Pipeline {
         self.collector.complete(&mut sample);
         add(&mut sample);
         self.publisher.publish(sample, occasion)
+    }
+
+    /// From now on, a beat comes after as many windows.
+    pub fn set_pace(&mut self, windows: u32) {
+        self.beat.set_length(SAMPLE_EVERY * windows);
     }
 
     /// Goes on with other signals and thresholds.

@@ -134,8 +134,13 @@ impl Board {
         self.feed.baseline(watched, subject)
     }
 
-    /// Takes the next sample, about one window's length after the one before, and the step that led
-    /// to it, if from that one.
+    /// Whether longer windows do for now: nothing is open, and nothing near it, or nothing is looked for.
+    pub fn is_calm(&self) -> bool {
+        !self.settings.enabled || self.feed.is_calm()
+    }
+
+    /// Takes the next sample, about one window's length after the one before or, while it is calm, two, and the
+    /// step that led to it, if from that one.
     pub fn analyse(&mut self, sample: &Arc<Sample>, step: &Step, clock: Clock) -> Vec<Event> {
         if !self.settings.enabled {
             return Vec::new();

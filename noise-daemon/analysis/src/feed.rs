@@ -170,6 +170,11 @@ impl Feed {
         }
     }
 
+    /// See [`Monitor::is_calm`].
+    pub fn is_calm(&self) -> bool {
+        self.monitor.is_calm()
+    }
+
     /// Incidents that are open, by signal and subject.
     pub fn active(&self) -> impl Iterator<Item = Incident<Name, Name>> {
         self.monitor.active()

@@ -40,6 +40,7 @@ pub struct Monitor<S, C> {
     tracks: BTreeMap<Key<S>, Track<C>>,
     counts: Counts,
     searches: u32,
+    until_calm: u64,
 }
 
 impl<S: Clone + Ord, C: Party> Monitor<S, C> {
@@ -49,7 +50,9 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
     /// Where the settings cannot work.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
-        Ok(Self { settings, tracks: BTreeMap::new(), counts: Counts::default(), searches: 0 })
+        let until_calm = settings.first_judged();
+        let (tracks, counts) = (BTreeMap::new(), Counts::default());
+        Ok(Self { settings, tracks, counts, searches: 0, until_calm })
     }
 
     /// Goes on with other settings, which have been checked.
@@ -75,6 +78,9 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
             return Vec::new();
         }
         let key = (signal.into(), subject.clone());
+        if window.lost() >= self.settings.keeps_open(key.0) {
+            self.until_calm = self.until_calm.max(self.settings.closing_windows as u64);
+        }
         let mut changes = Vec::new();
         let track = self.tracks.get_mut(&key);
         if window.is_empty() {
@@ -118,6 +124,7 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
     pub fn settle(&mut self, at_ns: u64) -> Vec<Change<S, C>> {
         let mut changes = Vec::new();
         self.searches = 0;
+        self.until_calm = self.until_calm.saturating_sub(1);
         let settings = &self.settings;
         let before = self.tracks.len();
         self.tracks.retain(|key, track| {
@@ -131,6 +138,13 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
         self.counts.forgotten += (before - self.tracks.len()) as u64;
         self.keep_to_room(at_ns);
         changes
+    }
+
+    /// Whether nothing is open, and nothing can open in the next window either: in none of the latest
+    /// `closing_windows` did anyone lose what keeps an incident open. Never before the first subjects are judged,
+    /// so that they are learnt at the usual pace.
+    pub fn is_calm(&self) -> bool {
+        self.until_calm == 0
     }
 
     /// Forgets the cheapest where there are more than there may be by now, but none whose incident is
@@ -199,8 +213,7 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
             return false;
         }
         self.searches += 1;
-        let length_ns = window.end_ns.saturating_sub(window.start_ns).max(1);
-        let cost = window.delays.sum_ns as f64 / length_ns as f64;
+        let cost = window.lost();
         let cheapest = self
             .tracks
             .iter()
@@ -255,6 +268,57 @@ mod tests {
         monitor.observe(SIGNAL, &2, &window(100, &[1 << 10]), &[]);
         assert_eq!((monitor.subjects(), monitor.counts().displaced), (1, 1));
         assert!(monitor.baseline(SIGNAL, &2).is_some());
+    }
+
+    #[test]
+    fn it_is_calm_after_the_warm_up_until_somebody_loses_what_keeps_an_incident_open() {
+        let settings = Settings {
+            warmup_windows: 5,
+            recent_windows: 4,
+            closing_windows: 3,
+            ..Settings::default()
+        };
+        let mut monitor: Monitor<u32, u8> = Monitor::new(settings).unwrap();
+        let mut at = 0;
+        let mut advance = |monitor: &mut Monitor<u32, u8>, lost_ns: u64| {
+            let window = window(at, &[lost_ns]);
+            at += 1;
+            monitor.observe(SIGNAL, &1, &window, &[]);
+            monitor.settle(window.end_ns);
+            monitor.is_calm()
+        };
+        // Half of 10 ms in a second, in windows of half a second.
+        let (less, enough) = (2_499_999, 2_500_000);
+        let calm: Vec<bool> = (0..10).map(|_| advance(&mut monitor, less)).collect();
+        assert_eq!(calm.iter().filter(|calm| !**calm).count(), 8);
+        assert!(calm.is_sorted());
+        let calm: Vec<bool> =
+            [enough, less, less, less].map(|lost_ns| advance(&mut monitor, lost_ns)).into();
+        assert_eq!(calm, [false, false, true, true]);
+        let restless = Settings { closing_fraction: 0.0, warmup_windows: 2, ..Settings::default() };
+        let mut monitor: Monitor<u32, u8> = Monitor::new(restless).unwrap();
+        assert!(!(0..200).any(|_| advance(&mut monitor, 1)));
+    }
+
+    #[test]
+    fn nothing_opens_while_it_is_calm() {
+        let mut monitor = monitor(1);
+        let mut opened = 0;
+        for number in 0..2000u64 {
+            // Every now and then, three seconds with longer waits.
+            let is_disturbed = number % 400 > 393;
+            let lost_ns = if is_disturbed { 20_000_000 } else { 100_000 + number % 7 * 10_000 };
+            let was_calm = monitor.is_calm();
+            let window = window(number, &[lost_ns]);
+            let changes = monitor.observe(SIGNAL, &1, &window, &[]);
+            monitor.settle(window.end_ns);
+            if changes.iter().any(|change| matches!(change, Change::Opened(_))) {
+                opened += 1;
+                assert!(!was_calm, "window {number}");
+            }
+            assert!(!monitor.is_calm() || monitor.active().next().is_none(), "window {number}");
+        }
+        assert!(opened > 0 && !monitor.is_calm());
     }
 
     #[test]

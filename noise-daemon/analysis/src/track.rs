@@ -277,8 +277,7 @@ impl<C: Party> Track<C> {
             self.normal.learn_quiet(window.start_ns.saturating_sub(self.accounted_ns));
         }
         let slice = Slice::new(window, charged);
-        let lost = slice.delays.sum_ns as f64 / slice.length_ns().max(1) as f64;
-        self.cost = self.cost(window.start_ns) * (1.0 - COST_WEIGHT) + lost * COST_WEIGHT;
+        self.cost = self.cost(window.start_ns) * (1.0 - COST_WEIGHT) + window.lost() * COST_WEIGHT;
         (self.heard_ns, self.accounted_ns) = (slice.end_ns, slice.end_ns);
         self.length_ns = slice.length_ns();
         match self.is_open() {
@@ -370,7 +369,7 @@ impl<C: Party> Track<C> {
         let start_ns = open.start_ns;
         if open.tail.len() >= settings.closing_windows {
             let lost = lost_beyond(&open.before, open.tail.iter());
-            let large = lost >= settings.minimum(key.0) * settings.closing_fraction;
+            let large = lost >= settings.keeps_open(key.0);
             if !large || !self.lasts(open, open.tail.iter(), settings) {
                 return self.close(key, Ending::Over, settings).into_iter().collect();
             }

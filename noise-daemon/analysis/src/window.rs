@@ -39,6 +39,12 @@ impl Window {
         self.start_ns < self.end_ns && few && least <= sum && most.is_none_or(|most| sum <= most)
     }
 
+    /// Time lost, seconds per second.
+    pub(super) fn lost(&self) -> f64 {
+        let length_ns = self.end_ns.saturating_sub(self.start_ns).max(1);
+        self.delays.sum_ns as f64 / length_ns as f64
+    }
+
     /// Whether nothing happened.
     pub fn is_empty(&self) -> bool {
         self.delays.is_empty()

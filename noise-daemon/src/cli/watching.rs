@@ -17,8 +17,8 @@ use crate::kept::{Bounds, Keeping, Latest};
 use crate::pipeline::{Occasion, Published, Subscriber};
 use crate::state::{Baselines, Document, Keeper};
 
-/// Samples after which baselines are written though nothing else changed: ten minutes.
-const BASELINES_EVERY: u32 = 1200;
+/// Time after which baselines are written though nothing else changed, ns: ten minutes.
+const BASELINES_EVERY_NS: u64 = 600_000_000_000;
 
 /// Looks for incidents, and keeps them.
 pub struct Watching {
@@ -27,8 +27,8 @@ pub struct Watching {
     /// Keeps the kernel events of those that open, where there is a folder for them.
     keeping: Option<Keeping>,
     boot: String,
-    /// Beats since baselines were written.
-    beats: u32,
+    /// When baselines were written though nothing else had changed, or the start.
+    baselines_ns: u64,
     commands: Commands,
     /// Looks at the host beside incidents.
     looking: Looking,
@@ -55,7 +55,7 @@ impl Watching {
             keeper,
             keeping: None,
             boot,
-            beats: 0,
+            baselines_ns: monotonic_ns(),
             commands: Commands::default(),
             looking: Looking::start(),
             is_fresh: false,
@@ -97,7 +97,7 @@ impl Watching {
         Ok(())
     }
 
-    /// Takes the next of the samples that are a window apart.
+    /// Takes the next of the samples that are a beat apart.
     fn analyse(&mut self, published: &Published) {
         let Published { sample, step, .. } = published;
         let clock = clock();
@@ -115,9 +115,12 @@ impl Watching {
         let changed = events.iter().any(lasting);
         self.keep_events(&events, clock);
         let waited = self.board.keep_outliers(sample, clock);
-        self.beats = (self.beats + 1) % BASELINES_EVERY;
+        let is_due = clock.at_ns.saturating_sub(self.baselines_ns) >= BASELINES_EVERY_NS;
+        if is_due {
+            self.baselines_ns = clock.at_ns;
+        }
         let Some(keeper) = &mut self.keeper else { return };
-        if changed || waited || self.beats == 0 {
+        if changed || waited || is_due {
             keeper.changed(changed);
         }
         let (board, boot) = (&mut self.board, &self.boot);
@@ -137,6 +140,11 @@ impl Watching {
             keeping.forget(|id| self.board.has(id));
         }
         keeping.tick();
+    }
+
+    /// Whether longer windows do for now.
+    pub fn is_calm(&self) -> bool {
+        self.board.is_calm()
     }
 
     /// Looks at the host beside what opened, is open for long, or closed; `find` knows the paths of cgroups.
@@ -194,7 +202,7 @@ impl Subscriber for Watching {
     fn advance(&mut self, published: &Published) {
         match published.occasion {
             Occasion::Beat => self.analyse(published),
-            // Incidents need steps of one window, but each long wait is in one sample alone.
+            // Incidents need steps of whole windows, but each long wait is in one sample alone.
             Occasion::Asked => {
                 let waited = self.board.keep_outliers(&published.sample, clock());
                 if waited && let Some(keeper) = &mut self.keeper {

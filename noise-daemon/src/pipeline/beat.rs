@@ -66,6 +66,15 @@ impl Beat {
         Ok(Self { pace, last: Instant::now(), timer, due })
     }
 
+    /// Goes on with beats of another length, the first of them since the last beat.
+    pub fn set_length(&mut self, length: Duration) {
+        if length == self.pace.length {
+            return;
+        }
+        self.pace = Pace { length, is_postponed: false };
+        self.beat_in(length.saturating_sub(self.last.elapsed()));
+    }
+
     /// Waits for the next beat. All that were missed count as one.
     ///
     /// # Errors
@@ -87,11 +96,17 @@ impl Beat {
             self.last = now;
         }
         if let Some(next) = next {
-            let beats = Expiration::IntervalDelayed(next.into(), self.pace.length.into());
-            // Where the kernel refuses, it comes as it would have.
-            let _ = self.timer.set(beats, TimerSetTimeFlags::empty());
+            self.beat_in(next);
         }
         is_due
+    }
+
+    fn beat_in(&self, next: Duration) {
+        // A timer of 0 is one that is off.
+        let next = next.max(Duration::from_nanos(1));
+        let beats = Expiration::IntervalDelayed(next.into(), self.pace.length.into());
+        // Where the kernel refuses, it comes as it would have.
+        let _ = self.timer.set(beats, TimerSetTimeFlags::empty());
     }
 }
 
@@ -125,6 +140,23 @@ mod tests {
         assert!(beat.is_now());
         beat.next().await.unwrap();
         assert!(done.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[tokio::test]
+    async fn another_length_counts_from_the_last_beat() {
+        let ms = Duration::from_millis;
+        let begin = Instant::now();
+        let mut beat = Beat::every(ms(20)).unwrap();
+        beat.set_length(ms(60));
+        beat.next().await.unwrap();
+        assert!(begin.elapsed() >= ms(60));
+        std::thread::sleep(ms(30));
+        let changed = Instant::now();
+        // Its time is over: it comes now, and the next one a length later.
+        beat.set_length(ms(20));
+        beat.next().await.unwrap();
+        beat.next().await.unwrap();
+        assert!(changed.elapsed() >= ms(20));
     }
 
     /// How long each beat was where requests come at these times, ms, and whether each request was a beat.

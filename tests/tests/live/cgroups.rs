@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::daemon::{
     Daemon, Outcome, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run, run_noised,
 };
@@ -32,6 +32,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 /// Cgroups that live so long that the daemon learns their names, and all of them.
 const LASTING: usize = 400;
 const ALL: usize = 10_000;
+/// Short lives between two scrapes, and how many there are at a time: each waits most of its time until the kernel has
+/// moved it.
+const BETWEEN_SCRAPES: usize = 960;
+const STARTERS: usize = 4;
 /// How often each of those runs, at most, until there are more than have counters of their own. One
 /// that is never seen in a queue, or only before its name is known, counts for no cgroup.
 const ROUNDS: usize = 30;
@@ -184,13 +188,24 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
     ensure!(missing.is_empty(), "{missing:?}: more than room, not folded");
     drop(lasting);
     let mut most = before;
-    for number in LASTING..ALL {
+    let live = |number: usize| -> Result<()> {
         let group = top.inner(&format!("short-{number}"))?;
         ensure!(group.run(short())?.success(), "the process in a cgroup failed");
-        if number.is_multiple_of(1_000) {
-            recall.ensure_rising(&daemon.scrape()?)?;
-            most = most.max(daemon.resident_bytes()?);
-        }
+        Ok(())
+    };
+    for first in (LASTING..ALL).step_by(BETWEEN_SCRAPES) {
+        let numbers = first..ALL.min(first + BETWEEN_SCRAPES);
+        thread::scope(|scope| {
+            let starter = |start: usize| numbers.clone().skip(start).step_by(STARTERS);
+            let starters = (0..STARTERS)
+                .map(|start| scope.spawn(move || starter(start).try_for_each(live)))
+                .collect::<Vec<_>>();
+            starters
+                .into_iter()
+                .try_for_each(|one| one.join().unwrap_or_else(|_| bail!("a thread failed")))
+        })?;
+        recall.ensure_rising(&daemon.scrape()?)?;
+        most = most.max(daemon.resident_bytes()?);
     }
     let scrape = daemon.scrape()?;
     recall.ensure_rising(&scrape)?;

@@ -21,6 +21,10 @@ use crate::cli::watching::Watching;
 use crate::config::{Config, Flags, applied, changes, load};
 use crate::pipeline::{Occasion, Pipeline, Subscription};
 
+/// Windows that are taken at once while nothing is disturbed: less often means less work. What is disturbed is noticed a window
+/// later.
+const WINDOWS_WHEN_CALM: u32 = 2;
+
 /// Where the configuration is from.
 pub struct ConfigSource {
     /// The file; `None` = the usual one, which was not there at the start.
@@ -140,7 +144,11 @@ impl Daemon {
 
     /// What is done once for each beat.
     fn after_beat(&mut self) {
-        self.watching.current().look(&mut |label| self.pipeline.cgroup_path(label));
+        let mut watching = self.watching.current();
+        watching.look(&mut |label| self.pipeline.cgroup_path(label));
+        let windows = if watching.is_calm() { WINDOWS_WHEN_CALM } else { 1 };
+        drop(watching);
+        self.pipeline.set_pace(windows);
         self.service.alive();
         self.web.remind();
     }
