@@ -192,9 +192,9 @@ impl Pipeline {
         self.publisher.publish(sample, occasion)
     }
 
-    /// From now on, a beat comes after as many windows.
+    /// From now on, a beat comes after as many windows, or where somebody asks after one.
     pub fn set_pace(&mut self, windows: u32) {
-        self.beat.set_length(SAMPLE_EVERY * windows);
+        self.beat.set_length(SAMPLE_EVERY * windows, SAMPLE_EVERY);
     }
 
     /// Goes on with other signals and thresholds.

@@ -113,11 +113,7 @@ impl App {
         let shown = self.refresh.shown().await?;
         match document {
             Document::Metrics(format) => {
-                let page = render(format, &shown.model, &shown.overview, Some(&self.process));
-                page.map_err(|error| {
-                    tracing::error!(%error, "cannot render the metrics");
-                    StatusCode::INTERNAL_SERVER_ERROR
-                })
+                Ok(render(format, &shown.model, &shown.overview, Some(&self.process)))
             }
             Document::Page => Ok(page(&self.host, &shown.model, &shown.overview).into_bytes()),
             Document::Incidents => {

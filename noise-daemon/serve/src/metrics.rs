@@ -2,10 +2,10 @@
 
 #[cfg(test)]
 pub(crate) mod decoded;
+mod exposition;
 mod format;
 mod incidents;
 mod native;
-mod openmetrics;
 mod own;
 mod process;
 mod protobuf;
@@ -14,7 +14,6 @@ mod recorder;
 mod tests;
 mod text;
 
-use std::slice;
 use std::time::Duration;
 
 use noise_analysis::Overview;
@@ -26,8 +25,8 @@ use noise_protobuf::Message;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
-use prometheus::{Encoder as _, TextEncoder};
 
+use self::exposition::Syntax;
 use self::text::Text;
 
 pub use self::format::Format;
@@ -190,27 +189,22 @@ impl Page {
     }
 
     /// Adds a family that began at that time since 1970, with the series that histograms were made of.
-    fn add(
-        &mut self,
-        family: &MetricFamily,
-        began: Duration,
-        series: &[&Series],
-    ) -> anyhow::Result<()> {
+    fn add(&mut self, family: &MetricFamily, began: Duration, series: &[&Series]) {
         match self {
-            Self::Text(text) => TextEncoder::new().encode(slice::from_ref(family), text)?,
-            Self::OpenMetrics(text) => openmetrics::write(text, family, began)?,
+            Self::Text(text) => exposition::write(text, family, Syntax::Prometheus),
+            Self::OpenMetrics(text) => {
+                exposition::write(text, family, Syntax::OpenMetrics { began });
+            }
             Self::Protobuf(message) => protobuf::write(message, family, began, series),
         }
-        Ok(())
     }
 
     fn into_bytes(self) -> Vec<u8> {
         match self {
             Self::Text(text) => text.into_bytes(),
-            Self::OpenMetrics(text) => {
-                let mut bytes = text.into_bytes();
-                bytes.extend_from_slice(openmetrics::END);
-                bytes
+            Self::OpenMetrics(mut text) => {
+                text.push(exposition::END);
+                text.into_bytes()
             }
             Self::Protobuf(message) => message.into_bytes(),
         }
@@ -219,15 +213,12 @@ impl Page {
 
 /// Renders a model and the incidents, with the metrics of the process where given; families in order of
 /// their names.
-///
-/// # Errors
-/// Where the encoder refuses a family, which would be a defect.
 pub fn render(
     format: Format,
     model: &Model,
     overview: &Overview,
     process: Option<&Process>,
-) -> anyhow::Result<Vec<u8>> {
+) -> Vec<u8> {
     // What was counted before a signal was switched off would look like calm.
     let is_absent = |signal| model.sample.absent.iter().any(|(absent, _)| *absent == signal);
     let measured = SIGNALS.iter().filter(|info| !is_absent(info.signal));
@@ -251,10 +242,10 @@ pub fn render(
                 (signal_family(model, &own, info), own)
             }
         };
-        // The encoder refuses a family without metrics.
+        // One without metrics says nothing.
         if !family.get_metric().is_empty() {
-            page.add(&family, began.of(family.name()), &own)?;
+            page.add(&family, began.of(family.name()), &own);
         }
     }
-    Ok(page.into_bytes())
+    page.into_bytes()
 }

@@ -216,9 +216,9 @@ proptest! {
             }
             at_ns += SECOND;
             let model = builder.model_after(world.sample(at_ns));
-            let text = render(Format::Text, &model, &Overview::default(), None).unwrap();
+            let text = render(Format::Text, &model, &Overview::default(), None);
             let text = String::from_utf8(text).unwrap();
-            let page = render(Format::Protobuf, &model, &Overview::default(), None).unwrap();
+            let page = render(Format::Protobuf, &model, &Overview::default(), None);
             let plain = rising(&text).into_iter().map(|(series, now)| (series.to_owned(), now));
             for (series, now) in plain.chain(rising_natively(&page)) {
                 let (before, seen_ns) = seen.get(&series).copied().unwrap_or((0.0, 0));

@@ -18,23 +18,33 @@ const LEEWAY: u32 = 25;
 /// When beats come, where some of what is done on request serves as one.
 #[derive(Debug)]
 struct Pace {
+    /// The length of a beat.
     length: Duration,
+    /// The shortest one, where that is another: then beats come when somebody asks.
+    shortest: Duration,
     is_postponed: bool,
 }
 
 impl Pace {
+    fn new(length: Duration, shortest: Duration) -> Self {
+        Self { length, shortest, is_postponed: false }
+    }
+
     /// Whether what is requested `elapsed` after the last beat is the next one, because that is due; and how long
     /// from now the beat after this comes, where that changes. One that is not due comes a little later: so the
     /// beats soon meet one who asks once in some beats, and from then on nothing is done twice.
+    ///
+    /// Where beats may be shorter, the next one comes its whole length after the request: one who asks once in a beat is
+    /// met at once.
     fn asked(&mut self, elapsed: Duration) -> (bool, Option<Duration>) {
-        let leeway = self.length / LEEWAY;
-        let is_due = elapsed + leeway >= self.length;
+        let is_due = elapsed + self.shortest / LEEWAY >= self.shortest;
         let was_postponed = std::mem::replace(&mut self.is_postponed, !is_due);
         // By half of it: one whose pace this is may come before or after its time.
-        let later = self.length + leeway / 2;
+        let later = self.length + self.length / LEEWAY / 2;
+        let passed = if self.shortest < self.length { Duration::ZERO } else { elapsed };
         let next = match (is_due, was_postponed) {
             (true, _) => Some(later),
-            (false, false) => Some(later - elapsed),
+            (false, false) => Some(later - passed),
             (false, true) => None,
         };
         (is_due, next)
@@ -62,16 +72,17 @@ impl Beat {
         let own = timer.as_fd().try_clone_to_owned()?;
         // SAFETY: an `OwnedFd` keeps one open descriptor as long as it lives.
         let due = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?;
-        let pace = Pace { length, is_postponed: false };
+        let pace = Pace::new(length, length);
         Ok(Self { pace, last: Instant::now(), timer, due })
     }
 
-    /// Goes on with beats of another length, the first of them since the last beat.
-    pub fn set_length(&mut self, length: Duration) {
+    /// Goes on with beats of another length, the first of them since the last beat; a beat that somebody asks for may
+    /// be as short as `shortest`.
+    pub fn set_length(&mut self, length: Duration, shortest: Duration) {
         if length == self.pace.length {
             return;
         }
-        self.pace = Pace { length, is_postponed: false };
+        self.pace = Pace::new(length, shortest);
         self.beat_in(length.saturating_sub(self.last.elapsed()));
     }
 
@@ -147,28 +158,32 @@ mod tests {
         let ms = Duration::from_millis;
         let begin = Instant::now();
         let mut beat = Beat::every(ms(20)).unwrap();
-        beat.set_length(ms(60));
+        beat.set_length(ms(60), ms(20));
         beat.next().await.unwrap();
         assert!(begin.elapsed() >= ms(60));
         std::thread::sleep(ms(30));
         let changed = Instant::now();
         // Its time is over: it comes now, and the next one a length later.
-        beat.set_length(ms(20));
+        beat.set_length(ms(20), ms(20));
         beat.next().await.unwrap();
         beat.next().await.unwrap();
         assert!(changed.elapsed() >= ms(20));
     }
 
     /// How long each beat was where requests come at these times, ms, and whether each request was a beat.
-    fn beats(requests: impl IntoIterator<Item = u64>) -> (Vec<u64>, Vec<bool>) {
-        let mut pace = Pace { length: Duration::from_millis(500), is_postponed: false };
-        let (mut last, mut next) = (0, 500);
+    fn beats(
+        length: u64,
+        shortest: u64,
+        requests: impl IntoIterator<Item = u64>,
+    ) -> (Vec<u64>, Vec<bool>) {
+        let mut pace = Pace::new(Duration::from_millis(length), Duration::from_millis(shortest));
+        let (mut last, mut next) = (0, length);
         let (mut lengths, mut met) = (Vec::new(), Vec::new());
         for at in requests {
             while next < at {
                 // The daemon is late, too, but the timer does not wait for it.
                 lengths.push(next + 1 - last);
-                (last, next) = (next + 1, next + 500);
+                (last, next) = (next + 1, next + length);
                 pace.is_postponed = false;
             }
             let (is_due, later) = pace.asked(Duration::from_millis(at - last));
@@ -182,19 +197,22 @@ mod tests {
         (lengths, met)
     }
 
-    fn ensure_even(lengths: &[u64]) {
-        assert!(lengths.iter().all(|length| (480..=511).contains(length)), "{lengths:?}");
+    fn ensure_between(lengths: &[u64], least: u64, most: u64) {
+        assert!(lengths.iter().all(|length| (least..=most).contains(length)), "{lengths:?}");
+    }
+
+    /// A request may come 8 ms late.
+    fn late(number: u64) -> u64 {
+        number * 13 % 9
     }
 
     #[test]
     fn one_who_asks_at_an_even_pace_is_met_and_not_lost_again() {
         for every in [500, 1000, 2000, 15_000] {
             for first in (0..500).step_by(7) {
-                // A request may come 8 ms late.
-                let late = |number: u64| number * 13 % 9;
                 let requests = (1..=100).map(|number| first + number * every + late(number));
-                let (lengths, met) = beats(requests);
-                ensure_even(&lengths);
+                let (lengths, met) = beats(500, 500, requests);
+                ensure_between(&lengths, 480, 511);
                 let unmet = met.iter().take_while(|met| !**met).count();
                 let is_kept = met.iter().skip(unmet).all(|met| *met);
                 assert!(unmet <= 50 && is_kept, "every {every} ms from {first} on: {met:?}");
@@ -203,9 +221,26 @@ mod tests {
     }
 
     #[test]
+    fn one_who_asks_once_in_a_beat_is_met_at_once_where_beats_may_be_shorter() {
+        for every in [500, 600, 1000] {
+            for first in (0..1000).step_by(7) {
+                let requests = (0..100).map(|number| first + number * every + late(number));
+                let (lengths, met) = beats(1000, 500, requests);
+                ensure_between(&lengths, 480, 1511);
+                assert!(
+                    met.iter().skip(1).all(|met| *met),
+                    "every {every} ms from {first} on: {met:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn however_often_one_asks_the_beats_keep_their_length() {
         for every in [1, 90, 333, 700, 2100, 15_050] {
-            ensure_even(&beats((1..500).map(|number| number * every)).0);
+            let requests = || (1..500).map(|number| number * every);
+            ensure_between(&beats(500, 500, requests()).0, 480, 511);
+            ensure_between(&beats(1000, 500, requests()).0, 480, 1511);
         }
     }
 }

@@ -10,8 +10,8 @@ use noise_model::Series;
 use noise_protobuf::Message;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 
+use super::exposition::{family_name, unit_of};
 use super::native::{Native, SCHEMA, ZERO_THRESHOLD_S};
-use super::openmetrics::{family_name, unit_of};
 
 /// Numbers of fields, by message.
 mod family {

@@ -117,7 +117,7 @@ fn everything() -> (Model, Overview) {
 
 fn page(format: Format) -> Vec<u8> {
     let (model, overview) = everything();
-    render(format, &model, &overview, None).unwrap()
+    render(format, &model, &overview, None)
 }
 
 fn text(format: Format) -> String {

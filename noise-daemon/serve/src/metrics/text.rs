@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// The text as it grows. The encoder writes it in ten thousand pieces of a few bytes, for which calling
-/// `memcpy` costs more than copying them, above all musl's.
+/// The text as it grows. It is written in ten thousand pieces of a few bytes, for which calling `memcpy`
+/// costs more than copying them, above all musl's.
 pub struct Text(Vec<u8>);
 
 impl Text {
@@ -15,6 +15,27 @@ impl Text {
     /// What is in it.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
+    }
+
+    /// Adds a piece.
+    pub fn push(&mut self, piece: &str) {
+        self.put(piece.as_bytes());
+    }
+
+    /// Adds pieces.
+    pub fn extend<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) {
+        pieces.into_iter().for_each(|piece| self.push(piece));
+    }
+
+    fn put(&mut self, piece: &[u8]) {
+        match piece.len() {
+            0..4 => piece.iter().for_each(|byte| self.0.push(*byte)),
+            4..8 => self.add::<4>(piece),
+            8..16 => self.add::<8>(piece),
+            16..32 => self.add::<16>(piece),
+            32..=64 => self.add::<32>(piece),
+            _ => self.0.extend_from_slice(piece),
+        }
     }
 
     /// Adds a piece of N to 2 N bytes: its first and its last N, which may overlap.
@@ -30,14 +51,7 @@ impl Text {
 
 impl io::Write for Text {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        match piece.len() {
-            0..4 => piece.iter().for_each(|byte| self.0.push(*byte)),
-            4..8 => self.add::<4>(piece),
-            8..16 => self.add::<8>(piece),
-            16..32 => self.add::<16>(piece),
-            32..=64 => self.add::<32>(piece),
-            _ => self.0.extend_from_slice(piece),
-        }
+        self.put(piece);
         Ok(piece.len())
     }
 

@@ -99,6 +99,9 @@ pub struct Around {
     /// Incidents of the victim, or by it, that are open or ended in the last minutes.
     #[serde(serialize_with = "written")]
     pub incidents: Vec<Arc<Report>>,
+    /// Numbers of those that are open and that the victim suffers from.
+    #[serde(skip)]
+    pub suffers: Vec<u64>,
     /// What is kept of them.
     pub kept: Vec<Kept>,
 }
@@ -142,6 +145,8 @@ impl Around {
             }),
         };
         let incidents = incidents(labels, last);
+        let suffers = labels.iter().flat_map(|label| last.overview.suffers(label));
+        let suffers = suffers.map(|(id, _)| id).collect();
         let kept = |report: &Arc<Report>| {
             let trace = last.overview.trace(report.id)?;
             Some(Kept { incident: report.id, sentence: trace.sentence() })
@@ -149,7 +154,8 @@ impl Around {
         let kept = incidents.iter().filter_map(kept).collect();
         let trends = |label: &String| last.trends.as_ref()?.held_up(label);
         let trends = labels.iter().filter_map(trends).take(MOST_TRENDS).collect();
-        Self { usual: usual(labels, &learnt, last), stopped, trends, ledger, incidents, kept }
+        let usual = usual(labels, &learnt, last);
+        Self { usual, stopped, trends, ledger, incidents, suffers, kept }
     }
 
     /// What is usual of a signal.

@@ -176,13 +176,24 @@ fn answer(found: &Findings, title: &str) -> String {
     let ran = format!("It ran {} {when} ({threads}).", time(found.ns("running")));
     let what: Vec<_> = held.into_iter().map(|(_, what)| what).collect();
     match what.as_slice() {
-        [] => format!("{title}: nothing held it up. {ran}"),
+        [] => format!("{title}: nothing held it up{}. {ran}", but_open(found)),
         [only] => format!("{title} {only}. {ran}"),
         [first, second] => format!("{title} {first}; it also {second}. {ran}"),
         [first, middle @ .., last] => {
             format!("{title} {first}; it also {}, and {last}. {ran}", middle.join(", "))
         }
     }
+}
+
+/// That it suffers from an open incident, as it follows that nothing held it up: it did before, or a little.
+fn but_open(found: &Findings) -> String {
+    let around = &found.around;
+    let newest = around.incidents.iter().rev().find(|report| around.suffers.contains(&report.id));
+    newest.map_or_else(String::new, |report| {
+        let (id, start) = (report.id, report.main.start.strftime("%H:%M:%S UTC"));
+        let sentence = report.sentence();
+        format!(" in this time, but incident {id} is open since {start}: {}", clean(&sentence))
+    })
 }
 
 /// The greatest culprit of waits, as it follows them, with the thread that had most where several are meant.

@@ -204,6 +204,7 @@ fn found() -> Findings {
             stopped: None,
             ledger: None,
             incidents: vec![report()],
+            suffers: vec![3],
             kept: vec![Kept { incident: 3, sentence: "its kernel events are kept".to_owned() }],
         },
         pressure: Some(pressure()),
@@ -250,6 +251,14 @@ fn a_victim_that_nothing_holds_up_is_shown_as_agreed() {
     calm.discarded = 7;
     calm.advise(&Setup::default());
     insta::assert_snapshot!(text(&calm, "process nginx 70"));
+    // One that is open is part of the answer, where it suffers from it and not only has a part in it.
+    calm.around.incidents = vec![report()];
+    assert!(text(&calm, "nginx").starts_with("nginx: nothing held it up. It ran"));
+    calm.around.suffers = vec![3];
+    let answer = text(&calm, "nginx").replace('\n', " ");
+    let due = "nginx: nothing held it up in this time, but incident 3 is open since ";
+    assert!(answer.starts_with(due), "{answer}");
+    assert!(answer.contains(&report().sentence()), "{answer}");
 }
 
 #[test]
