@@ -203,6 +203,8 @@ fn escape(value: &str, ending: &[char], mut write: impl FnMut(&str)) {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use prometheus::TextEncoder;
     use prometheus::proto::{Bucket, Histogram};
     use proptest::prelude::{Just, Strategy, prop_assert_eq, prop_oneof, proptest};
@@ -300,20 +302,34 @@ mod tests {
         ]
     }
 
+    /// A text of so many of these characters.
+    fn any_text(of: &'static str, length: Range<usize>) -> impl Strategy<Value = String> {
+        let character = proptest::sample::select(of.chars().collect::<Vec<_>>());
+        proptest::collection::vec(character, length).prop_map(String::from_iter)
+    }
+
+    fn any_kind() -> impl Strategy<Value = MetricType> {
+        prop_oneof![Just(MetricType::COUNTER), Just(MetricType::GAUGE), Just(MetricType::HISTOGRAM)]
+    }
+
+    fn any_labels() -> impl Strategy<Value = Vec<(String, String)>> {
+        let label = (any_text("abc", 1..4), any_text("ab\"\\\n=,{} äß", 0..13));
+        proptest::collection::vec(label, 0..4)
+    }
+
     proptest! {
         #[test]
         fn the_text_is_that_of_the_library(
-            kind in prop_oneof![Just(MetricType::COUNTER), Just(MetricType::GAUGE), Just(MetricType::HISTOGRAM)],
-            help in "[ab\"\\\\\n ]{1,12}",
+            kind in any_kind(),
+            help in any_text("ab \"\\\n", 1..13),
             metrics in proptest::collection::vec(
-                (
-                    proptest::collection::vec(("[a-z]{1,3}", "[a-z\"\\\\\n=,{}äß]{0,12}"), 0..4),
-                    [any_number(), any_number(), any_number(), (0_u64..1 << 40).prop_map(|count| count as f64)],
-                ),
+                (any_labels(), any_number(), any_number(), any_number(), 0_u64..1 << 40),
                 1..5,
             ),
         ) {
-            let metrics = metrics.iter().map(|(labels, numbers)| metric(kind, labels, *numbers));
+            let metrics = metrics.iter().map(|(labels, value, first, second, count)| {
+                metric(kind, labels, [*value, *first, *second, *count as f64])
+            });
             let family = family("x_seconds_total", &help, kind, metrics.collect());
             let due = TextEncoder::new().encode_to_string(&[family.clone()]).unwrap();
             prop_assert_eq!(text_of(&family, Syntax::Prometheus), due);
