@@ -363,6 +363,7 @@ fn runs_full() -> bool {
 fn turn_window(cell: *mut Cell, signal: u32, subject: u64, now_ns: u64) {
     // SAFETY: `cell` points to a whole cell of this CPU, and one hook alone writes it.
     unsafe {
+        let is_claimed = (*cell).closes_ns == 0;
         if (*cell).head != 0 {
             // The daemon drains by a timer; wake it early only where the ring runs full.
             let wakeup = if runs_full() { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
@@ -394,6 +395,10 @@ fn turn_window(cell: *mut Cell, signal: u32, subject: u64, now_ns: u64) {
         ptr::write_volatile(&raw mut (*cell).closes_ns, (window + 1) * WINDOW_NS);
         ptr::write_volatile(&raw mut (*cell).head, window);
         ptr::write_volatile(&raw mut (*cell).tail, window);
+        // Only now: the daemon that sees the number finds the cell.
+        if is_claimed && let Some(state) = cpu_state() {
+            (*state).claims += 1;
+        }
     }
 }
 

@@ -78,8 +78,8 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
             return Vec::new();
         }
         let key = (signal.into(), subject.clone());
-        if window.lost() >= self.settings.keeps_open(key.0) {
-            self.until_calm = self.until_calm.max(self.settings.closing_windows as u64);
+        if window.lost() >= self.settings.minimum(key.0) {
+            self.wake();
         }
         let mut changes = Vec::new();
         let track = self.tracks.get_mut(&key);
@@ -126,25 +126,33 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
         self.searches = 0;
         self.until_calm = self.until_calm.saturating_sub(1);
         let settings = &self.settings;
-        let before = self.tracks.len();
+        let (before, mut any_open) = (self.tracks.len(), false);
         self.tracks.retain(|key, track| {
             let gone = track.is_gone(at_ns, settings);
             changes.extend(match gone {
                 true => track.vanish(key, at_ns, settings),
                 false => track.be_silent(key, at_ns, settings),
             });
+            any_open |= track.is_open();
             !gone
         });
+        if any_open {
+            self.wake();
+        }
         self.counts.forgotten += (before - self.tracks.len()) as u64;
         self.keep_to_room(at_ns);
         changes
     }
 
-    /// Whether nothing is open, and nothing can open in the next window either: in none of the latest
-    /// `closing_windows` did anyone lose what keeps an incident open. Never before the first subjects are judged,
-    /// so that they are learnt at the usual pace.
+    /// Whether nothing is open, and nothing is about to open: in none of the latest `closing_windows` did a subject
+    /// lose the least that is an incident. Never before the first subjects are judged, so that they are learnt
+    /// at the usual pace.
     pub fn is_calm(&self) -> bool {
         self.until_calm == 0
+    }
+
+    fn wake(&mut self) {
+        self.until_calm = self.until_calm.max(self.settings.closing_windows as u64);
     }
 
     /// Forgets the cheapest where there are more than there may be by now, but none whose incident is
@@ -271,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_calm_after_the_warm_up_until_somebody_loses_what_keeps_an_incident_open() {
+    fn it_is_calm_after_the_warm_up_until_a_subject_loses_the_least_that_is_an_incident() {
         let settings = Settings {
             warmup_windows: 5,
             recent_windows: 4,
@@ -287,15 +295,15 @@ mod tests {
             monitor.settle(window.end_ns);
             monitor.is_calm()
         };
-        // Half of 10 ms in a second, in windows of half a second.
-        let (less, enough) = (2_499_999, 2_500_000);
+        // 10 ms in a second, in windows of half a second.
+        let (less, enough) = (4_999_999, 5_000_000);
         let calm: Vec<bool> = (0..10).map(|_| advance(&mut monitor, less)).collect();
         assert_eq!(calm.iter().filter(|calm| !**calm).count(), 8);
         assert!(calm.is_sorted());
         let calm: Vec<bool> =
             [enough, less, less, less].map(|lost_ns| advance(&mut monitor, lost_ns)).into();
         assert_eq!(calm, [false, false, true, true]);
-        let restless = Settings { closing_fraction: 0.0, warmup_windows: 2, ..Settings::default() };
+        let restless = Settings { minimum_lost: 0.0, warmup_windows: 2, ..Settings::default() };
         let mut monitor: Monitor<u32, u8> = Monitor::new(restless).unwrap();
         assert!(!(0..200).any(|_| advance(&mut monitor, 1)));
     }

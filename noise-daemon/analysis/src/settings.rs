@@ -148,11 +148,6 @@ impl Settings {
         }
     }
 
-    /// The same, below which an open incident ends.
-    pub(super) fn keeps_open(&self, watched: Watched) -> f64 {
-        self.minimum(watched) * self.closing_fraction
-    }
-
     /// Windows after which a subject that is never silent is judged.
     pub(super) fn first_judged(&self) -> u64 {
         self.warmup_windows.saturating_add(self.recent_windows as u64)

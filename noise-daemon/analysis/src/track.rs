@@ -369,7 +369,7 @@ impl<C: Party> Track<C> {
         let start_ns = open.start_ns;
         if open.tail.len() >= settings.closing_windows {
             let lost = lost_beyond(&open.before, open.tail.iter());
-            let large = lost >= settings.keeps_open(key.0);
+            let large = lost >= settings.minimum(key.0) * settings.closing_fraction;
             if !large || !self.lasts(open, open.tail.iter(), settings) {
                 return self.close(key, Ending::Over, settings).into_iter().collect();
             }

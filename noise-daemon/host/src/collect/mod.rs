@@ -16,5 +16,6 @@ mod sources;
 mod states;
 mod steal;
 mod totals;
+mod used;
 
 pub use sources::{Collector, Ring};

@@ -28,8 +28,9 @@ use super::old_parts::OldParts;
 use super::outliers::{MOST_WAITING, Outliers};
 use super::programs::Programs;
 use super::series::Histograms;
-use super::states::{CpuStates, Mark};
+use super::states::CpuStates;
 use super::steal;
+use super::used::UsedCells;
 use crate::kernel::{Engine, EventStore, HookStatus, Measured, PidLimit, monotonic_ns};
 use crate::resolve::cgroup::Hierarchies;
 use crate::resolve::{Names, task};
@@ -80,8 +81,8 @@ pub struct Collector {
     engine: Engine,
     ring: Ring,
     states: CpuStates,
-    /// What each cell was like at the last reading, by CPU and cell.
-    read: Vec<Mark>,
+    /// By CPU.
+    used: Vec<UsedCells>,
     cells: Hashed<CellKey, Cell>,
     counts: Hashed<CellKey, u64>,
     requests: HashMap<MapData, u64, RequestTimes>,
@@ -145,7 +146,7 @@ impl Collector {
             requests: take(&mut engine, "NOISE_REQUESTS")?.try_into()?,
             spilled: take(&mut engine, "NOISE_SPILLED")?.try_into()?,
             states,
-            read: vec![Mark::default(); count * CELLS_PER_CPU],
+            used: (0..count).map(|_| UsedCells::default()).collect(),
             histograms: Histograms::default(),
             bearers: Bearers::default(),
             charges: Charges::new(hashed),
@@ -306,15 +307,17 @@ impl Collector {
     }
 
     fn read_open_windows(&mut self) {
-        for (place, read) in self.read.iter_mut().enumerate() {
-            let (cpu, index) = (place / CELLS_PER_CPU, place % CELLS_PER_CPU);
-            let Some(mark) = self.states.mark(cpu, index) else { continue };
-            if mark == *read {
-                continue;
-            }
-            if let Some(cell) = self.states.read_cell(cpu, index) {
-                *read = mark;
-                self.histograms.read_open(&cell);
+        let Self { used, states, histograms, .. } = self;
+        for (cpu, used) in used.iter_mut().enumerate() {
+            let is_used = |index| states.is_used(cpu, index);
+            for (index, read) in used.now(states.claims(cpu), CELLS_PER_CPU, is_used) {
+                let Some(mark) = states.mark(cpu, *index).filter(|mark| mark != read) else {
+                    continue;
+                };
+                if let Some(cell) = states.read_cell(cpu, *index) {
+                    *read = mark;
+                    histograms.read_open(&cell);
+                }
             }
         }
         if self.states.uses(Hash::Cells) {

@@ -10,16 +10,10 @@ use noise_common::ledger::{TURNS, Turn};
 use noise_common::loss::Loss;
 use noise_common::signals::{CELLS_PER_CPU, Signal};
 
+use super::used::Mark;
+
 /// Attempts at reading a cell that is being reset.
 const READ_ATTEMPTS: usize = 3;
-
-/// Window and sum of a cell: they differ after anything was counted in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
-    window: u64,
-    sum_ns: u64,
-    shortest: u32,
-}
 
 /// What all CPUs charged.
 pub fn sum(by_cpu: impl Iterator<Item = Charged>) -> Charged {
@@ -66,8 +60,22 @@ impl CpuStates {
         Some(unsafe { (&raw mut (*state).cells).cast::<Cell>().add(index) })
     }
 
-    /// What differs whenever a cell's content does, as long as it is used: its window, the sum of
-    /// its values, and the count of the shortest, which may be 0 and add nothing to the sum.
+    /// How many cells of a CPU were taken into use.
+    pub fn claims(&self, cpu: usize) -> u64 {
+        // SAFETY: the pointer lies in the mapping.
+        self.state(cpu).map_or(0, |state| unsafe { (&raw const (*state).claims).read_volatile() })
+    }
+
+    /// Whether a cell is in use, or was since it was freed last.
+    pub fn is_used(&self, cpu: usize, index: usize) -> bool {
+        let closes = |cell: *mut Cell| {
+            // SAFETY: the pointer lies in the mapping.
+            unsafe { (&raw const (*cell).closes_ns).read_volatile() }
+        };
+        self.cell(cpu, index).is_some_and(|cell| closes(cell) != 0)
+    }
+
+    /// The mark of a cell that is not being reset.
     pub fn mark(&self, cpu: usize, index: usize) -> Option<Mark> {
         let cell = self.cell(cpu, index)?;
         // SAFETY: the pointer lies in the mapping.
