@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::ratios::median;
 use crate::daemon::Daemon;
 
-/// What starting has left to do is over then.
-const SETTLE: Duration = Duration::from_secs(3);
+/// By then the daemon has seen that the host is calm, and takes its windows at the pace of calm hosts.
+pub const SETTLE: Duration = Duration::from_secs(85);
 
 /// Between scrapes.
 const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub struct DaemonCost {
     pub scrape_bytes: usize,
 }
 
-/// Starts the daemon and measures it for `time`, half of it idle, half of it scraped.
+/// Starts the daemon, and after [`SETTLE`] measures it for `time`, half of it idle, half of it scraped.
 ///
 /// # Errors
 /// If there is no daemon to start, or it does not answer.

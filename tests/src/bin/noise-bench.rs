@@ -152,7 +152,11 @@ fn run(options: Options) -> Result<()> {
     }
     // While nothing else is loaded.
     if with_daemon {
-        eprintln!("the daemon's process: {:.0} s", daemon_time.as_secs_f64());
+        eprintln!(
+            "the daemon's process: {:.0} s, after {:.0} s in which it settles",
+            daemon_time.as_secs_f64(),
+            daemon_cost::SETTLE.as_secs_f64()
+        );
         match daemon_cost::measure(daemon_time) {
             Ok(cost) => report.daemon = Some(cost),
             Err(error) => skip(&mut report, "the daemon's process", &error),

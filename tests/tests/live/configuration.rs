@@ -25,6 +25,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("reload_applies_what_it_can", reload_applies_what_it_can),
     ("a_web_file_holds_nothing_else_up", a_web_file_holds_nothing_else_up),
     ("a_signal_is_switched_off_and_on", a_signal_is_switched_off_and_on),
+    ("windows_are_longer_while_it_is_calm", windows_are_longer_while_it_is_calm),
 ];
 
 /// Longer than a reload takes on a loaded machine.
@@ -51,6 +52,40 @@ fn mistakes_are_refused() -> Result<Verdict> {
         2,
         &["/nowhere/x.toml"],
     )?;
+    Ok(Verdict::Passed)
+}
+
+/// How often the daemon's first thread went to sleep in ten seconds: once for each beat, mostly.
+fn beats(daemon: &Daemon) -> Result<u64> {
+    let pid = daemon.process().pid();
+    let sleeps = || -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        Ok(line.context("no count of switches")?.trim().parse()?)
+    };
+    let before = sleeps()?;
+    thread::sleep(Duration::from_secs(10));
+    Ok(sleeps()? - before)
+}
+
+/// Where nobody can lose as much as an incident takes, it is calm; where nothing is little enough, never.
+fn windows_are_longer_while_it_is_calm() -> Result<Verdict> {
+    let settings = |least: u32| {
+        format!(
+            "[incidents]\nwarmup-windows = 2\nrecent-windows = 4\nclosing-windows = 2\n\
+             minimum-lost = {least}\nminimum-taken = {least}\n"
+        )
+    };
+    let file = TextFile::new("noised.toml", &settings(1_000_000))?;
+    let daemon = Daemon::start_with(&["--config.file", file.argument()?])?;
+    thread::sleep(Duration::from_secs(5));
+    let calm = beats(&daemon)?;
+    file.write(&settings(0))?;
+    reload(&daemon, &["changed: incidents.minimum-lost, incidents.minimum-taken"])?;
+    thread::sleep(Duration::from_secs(2));
+    let restless = beats(&daemon)?;
+    println!("{calm} beats in 10 s while it is calm, {restless} otherwise");
+    ensure!(calm * 3 / 2 <= restless, "windows are not longer while it is calm");
     Ok(Verdict::Passed)
 }
 
