@@ -21,7 +21,7 @@ use super::track::Memory;
 use super::usual::Usual;
 use super::watched::Watched;
 
-/// Windows of half a second with events that a baseline has learnt from, before it is shown as what is usual.
+/// Windows with events that a baseline has learnt from, before it is shown as what is usual.
 pub const LEAST_WINDOWS: u64 = 10;
 
 /// What there is to see at one time.

@@ -93,8 +93,8 @@ impl Feed {
         Ok(())
     }
 
-    /// Takes the next sample, about one window's length after the one before, and the step that led
-    /// to it, if from that one.
+    /// Takes the next sample, about one window's length after the one before or, while it is calm, two, and the
+    /// step that led to it, if from that one.
     ///
     /// Signals of subjects that did not change cost a comparison. A subject's first appearance is
     /// where its windows begin: what it counted before may be old.

@@ -1,5 +1,5 @@
 //! Thresholds and bounds of the analysis, with their defaults. Counts of windows are meant for
-//! windows of half a second.
+//! windows of half a second; while it is calm, they take a second.
 
 use noise_common::signals::in_reading_order;
 use thiserror::Error;

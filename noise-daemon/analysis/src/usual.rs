@@ -11,7 +11,7 @@ pub struct Usual {
     pub signal: Watched,
     /// Whose; of cgroups, the label.
     pub subject: Name,
-    /// Windows of half a second with events that it was learnt from.
+    /// Windows with events that it was learnt from: of half a second, or while it is calm of a second.
     pub windows: u64,
     /// How the signal is usually.
     #[serde(flatten)]

@@ -1,6 +1,6 @@
 //! PURE: which direct-mapped cells there is something to read in.
 //!
-//! A CPU has some thousand cells, of which few are in use, and all lie in cache lines of their own: to look at each
+//! A CPU has hundreds of cells, of which few are in use, and all lie in cache lines of their own: to look at each
 //! one is most of what a reading costs where little happens. The programs count how often they take a cell into use,
 //! so all are looked at only where that changed.
 
