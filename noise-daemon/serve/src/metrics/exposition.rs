@@ -204,6 +204,7 @@ fn escape(value: &str, ending: &[char], mut write: impl FnMut(&str)) {
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
+    use std::slice;
 
     use prometheus::TextEncoder;
     use prometheus::proto::{Bucket, Histogram};
@@ -331,7 +332,7 @@ mod tests {
                 metric(kind, labels, [*value, *first, *second, *count as f64])
             });
             let family = family("x_seconds_total", &help, kind, metrics.collect());
-            let due = TextEncoder::new().encode_to_string(&[family.clone()]).unwrap();
+            let due = TextEncoder::new().encode_to_string(slice::from_ref(&family)).unwrap();
             prop_assert_eq!(text_of(&family, Syntax::Prometheus), due);
         }
     }
