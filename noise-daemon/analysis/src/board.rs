@@ -134,7 +134,7 @@ impl Board {
         self.feed.baseline(watched, subject)
     }
 
-    /// Whether longer windows do for now: nothing is open, and nothing near it, or nothing is looked for.
+    /// Whether the host is calm, so that windows of a second are enough; see [`Feed::is_calm`]. It is where incidents are switched off.
     pub fn is_calm(&self) -> bool {
         !self.settings.enabled || self.feed.is_calm()
     }

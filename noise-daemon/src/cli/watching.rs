@@ -142,7 +142,7 @@ impl Watching {
         keeping.tick();
     }
 
-    /// Whether longer windows do for now.
+    /// Whether the host is calm; see [`Board::is_calm`].
     pub fn is_calm(&self) -> bool {
         self.board.is_calm()
     }

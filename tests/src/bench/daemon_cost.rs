@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::ratios::median;
 use crate::daemon::Daemon;
 
-/// By then the daemon has seen that the host is calm, and takes its windows at the pace of calm hosts.
+/// After this time the daemon takes windows of a second, as it does on a calm host.
 pub const SETTLE: Duration = Duration::from_secs(85);
 
 /// Between scrapes.

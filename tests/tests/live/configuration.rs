@@ -68,7 +68,7 @@ fn beats(daemon: &Daemon) -> Result<u64> {
     Ok(sleeps()? - before)
 }
 
-/// Where nobody can lose as much as an incident takes, it is calm; where nothing is little enough, never.
+/// A threshold that no subject reaches keeps the host calm; a threshold of 0 keeps it from being calm.
 fn windows_are_longer_while_it_is_calm() -> Result<Verdict> {
     let settings = |least: u32| {
         format!(

@@ -21,8 +21,8 @@ use crate::cli::watching::Watching;
 use crate::config::{Config, Flags, applied, changes, load};
 use crate::pipeline::{Occasion, Pipeline, Subscription};
 
-/// Windows that are taken at once while nothing is disturbed: less often means less work. What is disturbed is noticed a window
-/// later.
+/// Windows in one sample while the host is calm: fewer samples cost less CPU time. A disturbance is noticed up to one
+/// window later.
 const WINDOWS_WHEN_CALM: u32 = 2;
 
 /// Where the configuration is from.

@@ -185,7 +185,7 @@ fn answer(found: &Findings, title: &str) -> String {
     }
 }
 
-/// That it suffers from an open incident, as it follows that nothing held it up: it did before, or a little.
+/// The open incident that the victim suffers from, as the answer goes on after "nothing held it up".
 fn but_open(found: &Findings) -> String {
     let around = &found.around;
     let newest = around.incidents.iter().rev().find(|report| around.suffers.contains(&report.id));
