@@ -40,6 +40,7 @@ pub struct Monitor<S, C> {
     tracks: BTreeMap<Key<S>, Track<C>>,
     counts: Counts,
     searches: u32,
+    /// Windows that must pass without an incident, or a loss as large as one, until it is calm.
     until_calm: u64,
 }
 

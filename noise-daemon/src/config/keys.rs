@@ -292,7 +292,7 @@ pub const KEYS: &[Key] = &[
         "recent-windows",
         COUNT,
         Live,
-        "Latest windows (of half a second) that are held against the baseline",
+        "Latest windows (half a second each, a second on a calm host) that are held against the baseline",
     ),
     key(
         "incidents",

@@ -20,7 +20,8 @@ pub struct Mark {
 #[derive(Debug, Default)]
 pub struct UsedCells {
     claims: u64,
-    /// The last look came with a new number: what it counts may have been written in another order than it was seen.
+    /// The number changed at the last reading. It may be seen before the cell that it counts, so the next reading looks at all
+    /// cells once more.
     look_again: bool,
     cells: Vec<(usize, Mark)>,
 }
