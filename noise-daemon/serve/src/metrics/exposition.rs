@@ -51,22 +51,16 @@ pub fn family_name(family: &MetricFamily) -> &str {
 /// Writes a family.
 pub fn write(text: &mut Text, family: &MetricFamily, syntax: Syntax) {
     head(text, family, syntax);
-    let mut samples = Samples { text, name: family.name(), labels: String::new() };
+    let (name, counted) = match syntax {
+        Syntax::Prometheus => (family.name(), ""),
+        Syntax::OpenMetrics { .. } => (family_name(family), "_total"),
+    };
+    let mut samples = Samples { text, name, labels: String::new() };
     let mut bounds = Bounds::default();
     for metric in family.get_metric() {
         samples.take_labels(metric);
         match family.get_field_type() {
-            MetricType::COUNTER => {
-                let value = metric.get_counter().get_value();
-                match syntax {
-                    Syntax::Prometheus => samples.add("", None, value),
-                    Syntax::OpenMetrics { began } => {
-                        samples.name = family_name(family);
-                        samples.add("_total", None, value);
-                        samples.add("_created", None, began.as_secs_f64());
-                    }
-                }
-            }
+            MetricType::COUNTER => samples.add(counted, None, metric.get_counter().get_value()),
             MetricType::GAUGE => samples.add("", None, metric.get_gauge().get_value()),
             MetricType::HISTOGRAM => {
                 let histogram = metric.get_histogram();
@@ -78,11 +72,12 @@ pub fn write(text: &mut Text, family: &MetricFamily, syntax: Syntax) {
                 samples.add("_bucket", Some("+Inf"), count);
                 samples.add("_sum", None, histogram.get_sample_sum());
                 samples.add("_count", None, count);
-                if let Syntax::OpenMetrics { began } = syntax {
-                    samples.add("_created", None, began.as_secs_f64());
-                }
             }
             _ => {}
+        }
+        let counts = matches!(family.get_field_type(), MetricType::COUNTER | MetricType::HISTOGRAM);
+        if let (true, Syntax::OpenMetrics { began }) = (counts, syntax) {
+            samples.add("_created", None, began.as_secs_f64());
         }
     }
 }
