@@ -9,12 +9,14 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use prometheus::proto::{Metric, MetricFamily, MetricType};
-
+use super::family::{Family, Metrics, bounds, cumulative, seconds};
 use super::text::Text;
 
 /// What the whole ends with in OpenMetrics.
 pub const END: &str = "# EOF\n";
+
+/// What the names of counters end with.
+const COUNTED: &str = "_total";
 
 /// The units that end names here.
 const UNITS: [&str; 2] = ["seconds", "bytes"];
@@ -39,63 +41,66 @@ pub fn unit_of(name: &str) -> Option<&'static str> {
     UNITS.into_iter().find(|unit| name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_')))
 }
 
-/// The name of a family: that of a counter is without its end.
-pub fn family_name(family: &MetricFamily) -> &str {
-    let name = family.name();
-    match family.get_field_type() {
-        MetricType::COUNTER => name.strip_suffix("_total").unwrap_or(name),
-        _ => name,
+/// The name of a family: that of counters is without its end.
+pub fn family_name<'a>(family: &Family<'a>) -> &'a str {
+    match family.metrics {
+        Metrics::Counters(_) => family.name.strip_suffix(COUNTED).unwrap_or(family.name),
+        Metrics::Gauges(_) | Metrics::Histograms(..) => family.name,
     }
 }
 
 /// Writes a family.
-pub fn write(text: &mut Text, family: &MetricFamily, syntax: Syntax) {
+pub fn write(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
     head(text, family, syntax);
-    let (name, counted) = match syntax {
-        Syntax::Prometheus => (family.name(), ""),
-        Syntax::OpenMetrics { .. } => (family_name(family), "_total"),
+    let (name, counted, began) = match syntax {
+        Syntax::Prometheus => (family.name, "", None),
+        Syntax::OpenMetrics { began } => (family_name(family), COUNTED, Some(began)),
     };
-    let mut samples = Samples { text, name, labels: String::new() };
-    let mut bounds = Bounds::default();
-    for metric in family.get_metric() {
-        samples.take_labels(metric);
-        match family.get_field_type() {
-            MetricType::COUNTER => samples.add(counted, None, metric.get_counter().get_value()),
-            MetricType::GAUGE => samples.add("", None, metric.get_gauge().get_value()),
-            MetricType::HISTOGRAM => {
-                let histogram = metric.get_histogram();
-                let count = histogram.get_sample_count() as f64;
-                for (place, bucket) in histogram.get_bucket().iter().enumerate() {
-                    let le = bounds.written(place, bucket.upper_bound());
-                    samples.add("_bucket", Some(le), bucket.cumulative_count() as f64);
-                }
-                samples.add("_bucket", Some("+Inf"), count);
-                samples.add("_sum", None, histogram.get_sample_sum());
-                samples.add("_count", None, count);
+    let mut lines = Lines { text, name, began, labels: String::new() };
+    match &family.metrics {
+        Metrics::Counters(points) => {
+            for point in points {
+                lines.take_labels(family, point.labels());
+                lines.add(counted, None, point.value);
+                lines.add_created();
             }
-            _ => {}
         }
-        let counts = matches!(family.get_field_type(), MetricType::COUNTER | MetricType::HISTOGRAM);
-        if let (true, Syntax::OpenMetrics { began }) = (counts, syntax) {
-            samples.add("_created", None, began.as_secs_f64());
+        Metrics::Gauges(points) => {
+            for point in points {
+                lines.take_labels(family, point.labels());
+                lines.add("", None, point.value);
+            }
+        }
+        Metrics::Histograms(buckets, all) => {
+            let bounds: Vec<String> = bounds(*buckets).map(|bound| bound.to_string()).collect();
+            for series in all {
+                lines.take_labels(family, series.labels.iter().map(String::as_str));
+                for (bound, count) in bounds.iter().zip(cumulative(series, *buckets)) {
+                    lines.add("_bucket", Some(bound), count as f64);
+                }
+                let count = series.totals.count() as f64;
+                lines.add("_bucket", Some("+Inf"), count);
+                lines.add("_sum", None, seconds(series.totals.sum_ns));
+                lines.add("_count", None, count);
+                lines.add_created();
+            }
         }
     }
 }
 
 /// What the family is.
-fn head(text: &mut Text, family: &MetricFamily, syntax: Syntax) {
-    let kind = match family.get_field_type() {
-        MetricType::COUNTER => "counter",
-        MetricType::GAUGE => "gauge",
-        MetricType::HISTOGRAM => "histogram",
-        _ => "unknown",
+fn head(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
+    let kind = match family.metrics {
+        Metrics::Counters(_) => "counter",
+        Metrics::Gauges(_) => "gauge",
+        Metrics::Histograms(..) => "histogram",
     };
     match syntax {
         Syntax::Prometheus => {
-            let name = family.name();
+            let name = family.name;
             text.extend(["# HELP ", name, " "]);
             // A quotation mark ends nothing there.
-            escape(family.help(), &['\\', '\n'], |piece| text.push(piece));
+            escape(family.help, &['\\', '\n'], |piece| text.push(piece));
             text.extend(["\n# TYPE ", name, " ", kind, "\n"]);
         }
         Syntax::OpenMetrics { .. } => {
@@ -105,37 +110,39 @@ fn head(text: &mut Text, family: &MetricFamily, syntax: Syntax) {
                 text.extend(["# UNIT ", name, " ", unit, "\n"]);
             }
             text.extend(["# HELP ", name, " "]);
-            escape(family.help(), &ENDING, |piece| text.push(piece));
+            escape(family.help, &ENDING, |piece| text.push(piece));
             text.push("\n");
         }
     }
 }
 
 /// Lines of one family.
-struct Samples<'a> {
+struct Lines<'a> {
     text: &'a mut Text,
     name: &'a str,
+    /// When counters began, where that is written.
+    began: Option<Duration>,
     /// Those of the metric whose turn it is, as they are written between braces.
     labels: String,
 }
 
-impl Samples<'_> {
-    fn take_labels(&mut self, metric: &Metric) {
+impl Lines<'_> {
+    fn take_labels<'a>(&mut self, family: &Family<'_>, values: impl Iterator<Item = &'a str>) {
         self.labels.clear();
-        for pair in metric.get_label() {
+        for (name, value) in family.named(values) {
             if !self.labels.is_empty() {
                 self.labels.push(',');
             }
-            self.labels.push_str(pair.name());
+            self.labels.push_str(name);
             self.labels.push_str("=\"");
-            escape(pair.value(), &ENDING, |piece| self.labels.push_str(piece));
+            escape(&value, &ENDING, |piece| self.labels.push_str(piece));
             self.labels.push('"');
         }
     }
 
     /// Adds a line: the family's name with that end, the labels, and the bound of a bucket.
     fn add(&mut self, end: &str, le: Option<&str>, value: f64) {
-        let Self { text, name, labels } = self;
+        let Self { text, name, labels, .. } = self;
         text.extend([*name, end]);
         match (labels.as_str(), le) {
             ("", None) => {}
@@ -147,21 +154,12 @@ impl Samples<'_> {
         number(text, value);
         text.push("\n");
     }
-}
 
-/// The bounds of the buckets of a family as text: those of its first histogram mostly serve for all.
-#[derive(Default)]
-struct Bounds(Vec<(f64, String)>);
-
-impl Bounds {
-    /// The bound of the bucket at that place. Places come in order.
-    fn written(&mut self, place: usize, bound: f64) -> &str {
-        let is_other = |(known, _): &(f64, String)| known.to_bits() != bound.to_bits();
-        if self.0.get(place).is_none_or(is_other) {
-            self.0.truncate(place);
-            self.0.push((bound, bound.to_string()));
+    /// Adds the line of when the metric began.
+    fn add_created(&mut self) {
+        if let Some(began) = self.began {
+            self.add("_created", None, began.as_secs_f64());
         }
-        self.0.get(place).map_or("", |(_, text)| text)
     }
 }
 
@@ -201,28 +199,35 @@ mod tests {
     use std::ops::Range;
     use std::slice;
 
+    use noise_common::hist::upper_bound_ns;
+    use noise_common::signals::{Buckets, Signal};
+    use noise_model::clean::clean;
+    use noise_model::{Histogram, Series};
     use prometheus::TextEncoder;
-    use prometheus::proto::{Bucket, Histogram};
-    use proptest::prelude::{Just, Strategy, prop_assert_eq, prop_oneof, proptest};
+    use prometheus::proto::{self, LabelPair, Metric, MetricFamily, MetricType};
+    use proptest::prelude::{Strategy, any, prop_assert_eq, prop_oneof, proptest};
 
     use super::*;
-    use crate::metrics::{counter, family, gauge};
+    use crate::metrics::family::{MOST_LABELS, Point};
 
-    fn text_of(family: &MetricFamily, syntax: Syntax) -> String {
+    /// Names of labels.
+    const NAMES: &[&str] = &["a", "ab", "b_c", "d"];
+
+    fn text_of(family: &Family<'_>, syntax: Syntax) -> String {
         let mut text = Text::with_capacity(0);
         write(&mut text, family, syntax);
         String::from_utf8(text.into_bytes()).unwrap()
     }
 
-    fn written(family: &MetricFamily) -> String {
+    fn written(family: &Family<'_>) -> String {
         text_of(family, Syntax::OpenMetrics { began: Duration::from_millis(1_500) })
     }
 
     #[test]
     fn counters_say_when_they_began() {
-        let counters = vec![counter(&["a"], &["\\x\n\"\"y\\\\"], 1.5), counter(&["a"], &[""], 2.0)];
+        let counters = [Point::new(["\\x\n\"\"y\\\\"], 1.5), Point::new([""], 2.0)];
         assert_eq!(
-            written(&family("x_seconds_total", "A \"b\".", MetricType::COUNTER, counters)),
+            written(&Family::counters("x_seconds_total", "A \"b\".", &["a"], counters)),
             "# TYPE x_seconds counter\n# UNIT x_seconds seconds\n# HELP x_seconds A \\\"b\\\".\n\
              x_seconds_total{a=\"\\\\x\\\\x0a\\\"\\\"y\\\\\\\\\"} 1.5\n\
              x_seconds_created{a=\"\\\\x\\\\x0a\\\"\\\"y\\\\\\\\\"} 1.5\n\
@@ -233,7 +238,7 @@ mod tests {
     #[test]
     fn what_counts_nothing_has_no_begin() {
         assert_eq!(
-            written(&family("x", "Help.", MetricType::GAUGE, vec![gauge(&[], &[], -0.5)])),
+            written(&Family::gauges("x", "Help.", &[], [Point::bare(-0.5)])),
             "# TYPE x gauge\n# HELP x Help.\nx -0.5\n"
         );
     }
@@ -258,34 +263,81 @@ mod tests {
         assert_eq!((escaped(""), escaped("ä")), (String::new(), "ä".to_owned()));
     }
 
-    /// A metric of a kind with anything in it; histograms have two or three buckets.
-    fn metric(kind: MetricType, labels: &[(String, String)], numbers: [f64; 4]) -> Metric {
-        let names: Vec<&str> = labels.iter().map(|(name, _)| name.as_str()).collect();
-        let values: Vec<&str> = labels.iter().map(|(_, value)| value.as_str()).collect();
-        let [value, first, second, count] = numbers;
-        let mut metric = match kind {
-            MetricType::COUNTER => counter(&names, &values, value),
-            _ => gauge(&names, &values, value),
+    /// Labels as the library has them.
+    fn pairs<'a>(family: &Family<'_>, values: impl Iterator<Item = &'a str>) -> Vec<LabelPair> {
+        let pair = |(name, value): (&&str, &str)| {
+            let mut pair = LabelPair::default();
+            pair.set_name((*name).to_owned());
+            pair.set_value(clean(value).into_owned());
+            pair
         };
-        // As they come, not as they are shown.
-        for (pair, value) in metric.mut_label().iter_mut().zip(values) {
-            pair.set_value(value.to_owned());
-        }
-        if kind == MetricType::HISTOGRAM {
-            let mut histogram = Histogram::default();
-            let bounds = [first, second].into_iter().chain((count > 9.0).then_some(7.5));
-            let buckets = bounds.zip(1..).map(|(bound, number)| {
-                let mut bucket = Bucket::default();
-                bucket.set_upper_bound(bound);
-                bucket.set_cumulative_count(number * count as u64);
-                bucket
-            });
-            histogram.set_bucket(buckets.collect());
-            histogram.set_sample_sum(value);
-            histogram.set_sample_count(count as u64);
-            metric.set_histogram(histogram);
-        }
+        family.labels.iter().zip(values).map(pair).collect()
+    }
+
+    fn metric(labels: Vec<LabelPair>) -> Metric {
+        let mut metric = Metric::default();
+        metric.set_label(labels);
         metric
+    }
+
+    /// A histogram as the library has it, counted anew.
+    fn histogram(series: &Series, buckets: Buckets) -> proto::Histogram {
+        let mut histogram = proto::Histogram::default();
+        histogram.set_sample_count(series.totals.count());
+        histogram.set_sample_sum(series.totals.sum_ns as f64 / 1e9);
+        let of = |exponent: u32| {
+            let counts = series.totals.buckets();
+            let up_to = |at: usize| upper_bound_ns(at).is_some_and(|bound| bound <= 1 << exponent);
+            let mut bucket = proto::Bucket::default();
+            bucket.set_upper_bound((1_u64 << exponent) as f64 / 1e9);
+            bucket.set_cumulative_count(
+                counts.filter(|(at, _)| up_to(*at)).map(|(_, count)| count).sum(),
+            );
+            bucket
+        };
+        histogram.set_bucket(buckets.exponents().map(of).collect());
+        histogram
+    }
+
+    /// A family as the library has it.
+    fn of_library(family: &Family<'_>) -> MetricFamily {
+        let (kind, metrics) = match &family.metrics {
+            Metrics::Counters(points) => {
+                let metrics = points.iter().map(|point| {
+                    let mut counter = proto::Counter::default();
+                    counter.set_value(point.value);
+                    let mut metric = metric(pairs(family, point.labels()));
+                    metric.set_counter(counter);
+                    metric
+                });
+                (MetricType::COUNTER, metrics.collect())
+            }
+            Metrics::Gauges(points) => {
+                let metrics = points.iter().map(|point| {
+                    let mut gauge = proto::Gauge::default();
+                    gauge.set_value(point.value);
+                    let mut metric = metric(pairs(family, point.labels()));
+                    metric.set_gauge(gauge);
+                    metric
+                });
+                (MetricType::GAUGE, metrics.collect())
+            }
+            Metrics::Histograms(buckets, all) => {
+                let metrics = all.iter().map(|series| {
+                    let labels = series.labels.iter().map(String::as_str);
+                    let mut metric = metric(pairs(family, labels));
+                    metric.set_histogram(histogram(series, *buckets));
+                    metric
+                });
+                (MetricType::HISTOGRAM, metrics.collect::<Vec<_>>())
+            }
+        };
+        let mut of_library = MetricFamily::default();
+        of_library.set_name(family.name.to_owned());
+        of_library.set_help(family.help.to_owned());
+        of_library.set_field_type(kind);
+        of_library.set_metric(metrics);
+        of_library
     }
 
     /// Numbers of all lengths, whole ones and others.
@@ -304,31 +356,60 @@ mod tests {
         proptest::collection::vec(character, length).prop_map(String::from_iter)
     }
 
-    fn any_kind() -> impl Strategy<Value = MetricType> {
-        prop_oneof![Just(MetricType::COUNTER), Just(MetricType::GAUGE), Just(MetricType::HISTOGRAM)]
+    fn any_labels() -> impl Strategy<Value = Vec<String>> {
+        proptest::collection::vec(any_text("ab\"\\\n=,{} äß", 0..13), MOST_LABELS)
     }
 
-    fn any_labels() -> impl Strategy<Value = Vec<(String, String)>> {
-        let label = (any_text("abc", 1..4), any_text("ab\"\\\n=,{} äß", 0..13));
-        proptest::collection::vec(label, 0..4)
+    fn any_help() -> impl Strategy<Value = String> {
+        any_text("ab \"\\\n", 1..13)
+    }
+
+    fn held_against_the_library(family: &Family<'_>) -> (String, String) {
+        let due = TextEncoder::new().encode_to_string(slice::from_ref(&of_library(family)));
+        (text_of(family, Syntax::Prometheus), due.unwrap())
     }
 
     proptest! {
         #[test]
-        fn the_text_is_that_of_the_library(
-            kind in any_kind(),
-            help in any_text("ab \"\\\n", 1..13),
-            metrics in proptest::collection::vec(
-                (any_labels(), any_number(), any_number(), any_number(), 0_u64..1 << 40),
+        fn the_text_of_numbers_is_that_of_the_library(
+            help in any_help(),
+            named in 0..=MOST_LABELS,
+            is_counter in any::<bool>(),
+            points in proptest::collection::vec((any_labels(), any_number()), 1..5),
+        ) {
+            let labels = NAMES.get(..named).unwrap();
+            let points = points.iter().map(|(labels, value)| Point::new(labels, *value));
+            let make = if is_counter { Family::counters } else { Family::gauges };
+            let (text, due) = held_against_the_library(&make("x_total", &help, labels, points));
+            prop_assert_eq!(text, due);
+        }
+
+        #[test]
+        fn the_text_of_histograms_is_that_of_the_library(
+            help in any_help(),
+            named in 0..=MOST_LABELS,
+            is_fine in any::<bool>(),
+            all in proptest::collection::vec(
+                (any_labels(), proptest::collection::vec(0_u64..1 << 40, 0..20)),
                 1..5,
             ),
         ) {
-            let metrics = metrics.iter().map(|(labels, value, first, second, count)| {
-                metric(kind, labels, [*value, *first, *second, *count as f64])
+            let all = all.iter().map(|(labels, values)| Series {
+                signal: Signal::RunqueueWait,
+                labels: labels.as_slice().into(),
+                totals: Histogram::of(values),
+                recent_max_ns: 0,
             });
-            let family = family("x_seconds_total", &help, kind, metrics.collect());
-            let due = TextEncoder::new().encode_to_string(slice::from_ref(&family)).unwrap();
-            prop_assert_eq!(text_of(&family, Syntax::Prometheus), due);
+            let all: Vec<Series> = all.collect();
+            let buckets = if is_fine { Buckets::Fine } else { Buckets::Wide };
+            let family = Family {
+                name: "x_seconds",
+                help: &help,
+                labels: NAMES.get(..named).unwrap(),
+                metrics: Metrics::Histograms(buckets, all.iter().collect()),
+            };
+            let (text, due) = held_against_the_library(&family);
+            prop_assert_eq!(text, due);
         }
     }
 }

@@ -1,19 +1,16 @@
 //! PURE: the metrics of incidents: what is disturbed, and by whom.
 
 use noise_analysis::Overview;
-use prometheus::proto::{MetricFamily, MetricType};
 
-use super::{counter, family, gauge};
+use super::family::{Family, Point};
 
 /// Culprits of a disturbed signal of a subject that have a series.
 const CULPRITS: usize = 3;
 
 /// The families about incidents.
-pub fn families(overview: &Overview) -> Vec<MetricFamily> {
-    let active = overview
-        .active
-        .iter()
-        .map(|(signal, subject)| gauge(&["signal", "subject"], &[signal.name(), subject], 1.0));
+pub fn families(overview: &Overview) -> [Family<'_>; 3] {
+    let active = overview.active.iter();
+    let active = active.map(|(signal, subject)| Point::new([signal.name(), subject], 1.0));
     // What is over has culprits as well.
     let disturbed = overview.incidents.iter().flat_map(|report| report.episodes());
     let disturbed = disturbed.filter(|episode| episode.is_active());
@@ -21,33 +18,30 @@ pub fn families(overview: &Overview) -> Vec<MetricFamily> {
         let nothing_beyond = episode.nothing_beyond();
         let culprits = episode.culprits.iter().map(move |one| (one, one.part(nothing_beyond)));
         culprits.filter(|(_, share)| *share > 0.0).take(CULPRITS).map(|(one, share)| {
-            let names = ["signal", "subject", "culprit", "cause"];
-            let values = [episode.signal.name(), &episode.subject, &one.culprit, one.cause.name()];
-            gauge(&names, &values, share.min(1.0))
+            let labels = [episode.signal.name(), &episode.subject, &one.culprit, one.cause.name()];
+            Point::new(labels, share.min(1.0))
         })
     });
-    let opened = overview
-        .opened
-        .iter()
-        .map(|(signal, count)| counter(&["signal"], &[signal.name()], *count as f64));
-    vec![
-        family(
+    let opened = overview.opened.iter();
+    let opened = opened.map(|(signal, count)| Point::new([signal.name()], *count as f64));
+    [
+        Family::gauges(
             "noised_incident_active",
             "Signals of subjects that are disturbed now, each as a part of an open incident; always 1.",
-            MetricType::GAUGE,
-            active.collect(),
+            &["signal", "subject"],
+            active,
         ),
-        family(
+        Family::gauges(
             "noised_incident_culprit_share",
             "Share of the excess delay of a disturbed signal that is due to a culprit, 0 to 1; the first three culprits of each.",
-            MetricType::GAUGE,
-            shares.collect(),
+            &["signal", "subject", "culprit", "cause"],
+            shares,
         ),
-        family(
+        Family::counters(
             "noised_incidents_total",
             "Incidents that opened, by the signal that left its baseline first.",
-            MetricType::COUNTER,
-            opened.collect(),
+            &["signal"],
+            opened,
         ),
     ]
 }

@@ -1,10 +1,11 @@
 //! PURE: metrics of a sample that are no signals: what was taken from CPUs, and how the daemon works.
 
-use noise_common::signals::Signal;
-use noise_model::{Model, NoiseSource};
-use prometheus::proto::{Metric, MetricFamily, MetricType};
+use std::borrow::Cow;
 
-use super::{counter, family, gauge, seconds};
+use noise_common::signals::Signal;
+use noise_model::{HookSample, Model, NoiseSource};
+
+use super::family::{Family, Point, seconds};
 
 /// The revision that this was built from.
 pub(super) const REVISION: &str = match option_env!("NOISED_REVISION") {
@@ -15,24 +16,24 @@ pub(super) const REVISION: &str = match option_env!("NOISED_REVISION") {
 /// Counters that the kernel has counted since boot.
 pub(super) const SINCE_BOOT: [&str; 2] = ["noised_steal_seconds_total", "noised_page_faults_total"];
 
+/// 1 for what holds.
+fn flag(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
+}
+
 /// The families about the daemon's own working.
-pub fn families(model: &Model) -> Vec<MetricFamily> {
+pub fn families(model: &Model) -> Vec<Family<'_>> {
     let sample = &model.sample;
-    let mut dropped: Vec<Metric> = sample
-        .drops
+    let dropped = sample.drops.iter().map(|(signal, reason, total)| {
+        Point::new([signal.info().name, reason.name()], *total as f64)
+    });
+    let missed = sample
+        .hooks
         .iter()
-        .map(|(signal, reason, total)| {
-            let values = [signal.info().name, reason.name()];
-            counter(&["where", "reason"], &values, *total as f64)
-        })
-        .collect();
-    dropped.extend(sample.hooks.iter().map(|hook| {
-        let values = [hook.hook.tracepoint(), "recursion"];
-        counter(&["where", "reason"], &values, hook.missed as f64)
-    }));
-    let ran: Vec<_> = sample.hooks.iter().filter(|hook| hook.runs > 0).collect();
-    let by_hook = |value: &dyn Fn(&noise_model::HookSample) -> f64| -> Vec<Metric> {
-        ran.iter().map(|hook| counter(&["hook"], &[hook.hook.tracepoint()], value(hook))).collect()
+        .map(|hook| Point::new([hook.hook.tracepoint(), "recursion"], hook.missed as f64));
+    let by_hook = |value: fn(&HookSample) -> f64| {
+        let ran = sample.hooks.iter().filter(|hook| hook.runs > 0);
+        ran.map(move |hook| Point::new([hook.hook.tracepoint()], value(hook)))
     };
     let is_absent = |source: &str| {
         let of_source = |signal: Signal| signal.info().interrupts == Some(source);
@@ -40,147 +41,140 @@ pub fn families(model: &Model) -> Vec<MetricFamily> {
     };
     let interrupted = sample.interrupted.iter().filter(|(_, source, _)| !is_absent(source));
     let interrupted = interrupted.map(|(cpu, source, ns)| {
-        counter(&["cpu", "source"], &[&cpu.to_string(), source], seconds(*ns))
+        Point::new([Cow::from(cpu.to_string()), (&**source).into()], seconds(*ns))
     });
-    let stolen =
-        sample.stolen.iter().map(|(cpu, ns)| counter(&["cpu"], &[&cpu.to_string()], seconds(*ns)));
+    let stolen = sample.stolen.iter().map(|(cpu, ns)| Point::new([cpu.to_string()], seconds(*ns)));
     let faults =
-        sample.page_faults.iter().map(|(kind, count)| counter(&["kind"], &[kind], *count as f64));
-    let folded =
-        model.folded.iter().map(|(metric, count)| counter(&["metric"], &[metric], *count as f64));
-    let attached = sample.hooks.iter().map(|hook| {
-        gauge(&["hook"], &[hook.hook.tracepoint()], f64::from(u8::from(hook.attached)))
-    });
-    let hierarchies = sample
-        .hierarchies
-        .iter()
-        .map(|(kind, is_found)| gauge(&["kind"], &[kind], f64::from(u8::from(*is_found))));
+        sample.page_faults.iter().map(|(kind, count)| Point::new([&**kind], *count as f64));
+    let folded = model.folded.iter().map(|(metric, count)| Point::new([&**metric], *count as f64));
+    let attached =
+        sample.hooks.iter().map(|own| Point::new([own.hook.tracepoint()], flag(own.attached)));
+    let hierarchies =
+        sample.hierarchies.iter().map(|(kind, is_found)| Point::new([&**kind], flag(*is_found)));
     let reload = sample.reload;
-    let build = gauge(&["version", "revision"], &[env!("CARGO_PKG_VERSION"), REVISION], 1.0);
     vec![
-        family(
+        Family::counters(
             "noised_cpu_interrupted_seconds_total",
             "Net time that interrupts took from a CPU; the sources add up.",
-            MetricType::COUNTER,
-            interrupted.collect(),
+            &["cpu", "source"],
+            interrupted,
         ),
-        family(
+        Family::counters(
             "noised_steal_seconds_total",
             "Time that the hypervisor took from a CPU since boot, as /proc/stat has it.",
-            MetricType::COUNTER,
-            stolen.collect(),
+            &["cpu"],
+            stolen,
         ),
-        family(
+        Family::counters(
             "noised_page_faults_total",
             "Page faults of the host since boot that were served from memory (minor) or had to wait for a device (major), as /proc/vmstat has them.",
-            MetricType::COUNTER,
-            faults.collect(),
+            &["kind"],
+            faults,
         ),
-        family(
+        Family::gauges(
             "noised_build_info",
             "Version of this daemon; always 1.",
-            MetricType::GAUGE,
-            vec![build],
+            &["version", "revision"],
+            [Point::new([env!("CARGO_PKG_VERSION"), REVISION], 1.0)],
         ),
-        family(
+        Family::gauges(
             "noised_config_last_reload_successful",
             "Whether the last attempt to read the configuration succeeded.",
-            MetricType::GAUGE,
-            vec![gauge(&[], &[], f64::from(u8::from(!reload.failed)))],
+            &[],
+            [Point::bare(flag(!reload.failed))],
         ),
-        family(
+        Family::gauges(
             "noised_config_last_reload_success_timestamp_seconds",
             "When the configuration was last read without a mistake, since 1970.",
-            MetricType::GAUGE,
-            vec![gauge(&[], &[], reload.read_at_s as f64)],
+            &[],
+            [Point::bare(reload.read_at_s as f64)],
         ),
-        family(
+        Family::gauges(
             "noised_history_seconds",
             "How far back the daemon knows what signals and victims lost in each second: 15 minutes at most.",
-            MetricType::GAUGE,
-            vec![gauge(&[], &[], model.trends.seconds())],
+            &[],
+            [Point::bare(model.trends.seconds())],
         ),
-        family(
+        Family::gauges(
             "noised_history_bytes",
             "Memory that this history takes: 4 MiB at most.",
-            MetricType::GAUGE,
-            vec![gauge(&[], &[], model.trends.bytes() as f64)],
+            &[],
+            [Point::bare(model.trends.bytes() as f64)],
         ),
-        family(
+        Family::gauges(
             "noised_cgroup_hierarchy_found",
             "Whether there is a cgroup hierarchy that names the cgroups of tasks, block requests and sockets; where there is none, they count as ~gone.",
-            MetricType::GAUGE,
-            hierarchies.collect(),
+            &["kind"],
+            hierarchies,
         ),
-        family(
+        Family::gauges(
             "noised_probe_attached",
             "Whether the program of a hook is attached.",
-            MetricType::GAUGE,
-            attached.collect(),
+            &["hook"],
+            attached,
         ),
-        family(
+        Family::counters(
             "noised_probe_run_seconds_total",
             "Time in the program of a hook (kernel.bpf_stats_enabled).",
-            MetricType::COUNTER,
-            by_hook(&|hook| seconds(hook.run_ns)),
+            &["hook"],
+            by_hook(|hook| seconds(hook.run_ns)),
         ),
-        family(
+        Family::counters(
             "noised_probe_runs_total",
             "Runs of the program of a hook (kernel.bpf_stats_enabled).",
-            MetricType::COUNTER,
-            by_hook(&|hook| hook.runs as f64),
+            &["hook"],
+            by_hook(|hook| hook.runs as f64),
         ),
-        family(
+        Family::counters(
             "noised_dropped_total",
             "Events that were not counted, or later than due, by place and reason.",
-            MetricType::COUNTER,
-            dropped,
+            &["where", "reason"],
+            dropped.chain(missed),
         ),
-        family(
+        Family::counters(
             "noised_series_folded_total",
             "How often a series was folded into ~other: it was new and there was no room for it, or it gave way to one that cost more.",
-            MetricType::COUNTER,
-            folded.collect(),
+            &["metric"],
+            folded,
         ),
     ]
 }
 
 /// The families of CPUs that are measured from the inside.
-pub fn noise_families(model: &Model) -> Vec<MetricFamily> {
+pub fn noise_families(model: &Model) -> [Family<'_>; 4] {
     let noise = &model.sample.noise;
-    let of_cpu = noise
-        .iter()
-        .map(|cpu| counter(&["cpu"], &[&cpu.cpu.to_string()], seconds(cpu.runtime_ns)))
-        .collect();
-    let by_source = |make: fn(&[&str], &[&str], f64) -> Metric, value: fn(&NoiseSource) -> f64| {
+    let of_cpu = noise.iter().map(|own| Point::new([own.cpu.to_string()], seconds(own.runtime_ns)));
+    let by_source = |value: fn(&NoiseSource) -> f64| {
         let all = noise.iter().flat_map(|cpu| cpu.sources.iter().map(move |own| (cpu.cpu, own)));
-        all.map(|(cpu, own)| make(&["cpu", "source"], &[&cpu.to_string(), &own.source], value(own)))
-            .collect()
+        all.map(move |(cpu, own)| {
+            Point::new([Cow::from(cpu.to_string()), (&*own.source).into()], value(own))
+        })
     };
-    vec![
-        family(
+    let labels = &["cpu", "source"];
+    [
+        Family::counters(
             "noised_osnoise_runtime_seconds_total",
             "How long a thread watched the clock on a CPU to measure its noise.",
-            MetricType::COUNTER,
+            &["cpu"],
             of_cpu,
         ),
-        family(
+        Family::counters(
             "noised_osnoise_seconds_total",
             "Time that was taken from the thread that measures a CPU, net, by source; the sources add up.",
-            MetricType::COUNTER,
-            by_source(counter, |own| seconds(own.ns)),
+            labels,
+            by_source(|own| seconds(own.ns)),
         ),
-        family(
+        Family::gauges(
             "noised_osnoise_max_single_seconds",
             "The longest that a source took at once from the thread that measures a CPU.",
-            MetricType::GAUGE,
-            by_source(gauge, |own| seconds(own.longest_ns)),
+            labels,
+            by_source(|own| seconds(own.longest_ns)),
         ),
-        family(
+        Family::counters(
             "noised_osnoise_interferences_total",
             "Events that interrupted the thread that measures a CPU, by source.",
-            MetricType::COUNTER,
-            by_source(counter, |own| own.count as f64),
+            labels,
+            by_source(|own| own.count as f64),
         ),
     ]
 }

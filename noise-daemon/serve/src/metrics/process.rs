@@ -8,9 +8,12 @@ use nix::time::{ClockId, clock_gettime};
 use prometheus::core::Collector as _;
 use prometheus::proto::{MetricFamily, MetricType};
 
+use super::family::{Family, Point};
 use super::own::SINCE_BOOT;
-use super::{counter, family, gauge};
 use crate::web::{Costs, Web};
+
+/// The library's name of the CPU time.
+const CPU_TIME: &str = "process_cpu_seconds_total";
 
 /// When counters began to count, since 1970.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,49 +64,74 @@ impl Process {
         self.began
     }
 
-    /// Their families. The library counts whole seconds of CPU time, of which this process needs few.
+    /// What the library collects.
     pub(super) fn collect(&self) -> Vec<MetricFamily> {
-        let mut families = self.collector.collect();
-        let cpu = families.iter_mut().find(|family| family.name() == "process_cpu_seconds_total");
-        if let (Some(family), Ok(usage)) = (cpu, getrusage(UsageWho::RUSAGE_SELF)) {
-            let used = [usage.user_time(), usage.system_time()];
-            let used: f64 = used.map(|time| time.num_microseconds() as f64 / 1e6).iter().sum();
-            family.set_metric(vec![counter(&[], &[], used)]);
-        }
+        self.collector.collect()
+    }
+
+    /// The families of that, and those of what serving costs.
+    pub(super) fn families<'a>(&self, collected: &'a [MetricFamily]) -> Vec<Family<'a>> {
+        let mut families: Vec<Family<'a>> = collected.iter().filter_map(read).collect();
         let hangups = self.costs.hangups.counts();
-        families.push(family(
+        families.push(Family::counters(
             "noised_http_hangups_total",
             "Connections that this daemon ended before their clients were done, by reason: unused or slow while others waited, or late.",
-            MetricType::COUNTER,
-            hangups.map(|(why, count)| counter(&["reason"], &[why], count as f64)).collect(),
+            &["reason"],
+            hangups.map(|(why, count)| Point::new([why], count as f64)),
         ));
-        families.push(family(
+        families.push(Family::counters(
             "noised_http_requests_delayed_total",
             "Requests that waited for their turn, because answering had used up its part of a CPU.",
-            MetricType::COUNTER,
-            vec![counter(&[], &[], self.costs.budget.delayed() as f64)],
+            &[],
+            [Point::bare(self.costs.budget.delayed() as f64)],
         ));
         let marks = self.costs.marks.all();
-        families.push(family(
+        families.push(Family::counters(
             "noised_marks_total",
             "Datagrams that came to the socket of marks, by what became of them.",
-            MetricType::COUNTER,
-            marks.map(|(what, count)| counter(&["result"], &[what], count as f64)).into(),
+            &["result"],
+            marks.map(|(what, count)| Point::new([what], count as f64)),
         ));
-        let expiry = self.web.expiry_s().map(|seconds| gauge(&[], &[], seconds as f64));
-        families.push(family(
+        families.push(Family::gauges(
             "noised_tls_certificate_expiry_timestamp_seconds",
             "When the first certificate of the server's chain expires, since 1970.",
-            MetricType::GAUGE,
-            expiry.into_iter().collect(),
+            &[],
+            self.web.expiry_s().map(|seconds| Point::bare(seconds as f64)),
         ));
         families
     }
 }
 
+/// A family of the library: one number without labels. It counts whole seconds of CPU time, of which this process
+/// needs few.
+fn read(family: &MetricFamily) -> Option<Family<'_>> {
+    let (name, help) = (family.name(), family.help());
+    let metric = family.get_metric().first()?;
+    match family.get_field_type() {
+        MetricType::COUNTER => {
+            let finer = (name == CPU_TIME).then(cpu_time).flatten();
+            let value = finer.unwrap_or_else(|| metric.get_counter().get_value());
+            Some(Family::counters(name, help, &[], [Point::bare(value)]))
+        }
+        MetricType::GAUGE => {
+            let value = metric.get_gauge().get_value();
+            Some(Family::gauges(name, help, &[], [Point::bare(value)]))
+        }
+        _ => None,
+    }
+}
+
+/// The CPU time of this process, seconds.
+fn cpu_time() -> Option<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
+    let used = [usage.user_time(), usage.system_time()];
+    Some(used.map(|time| time.num_microseconds() as f64 / 1e6).iter().sum())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::family::Metrics;
 
     #[test]
     fn counters_began_with_the_process_or_with_the_host() {
@@ -117,9 +145,12 @@ mod tests {
     #[test]
     fn cpu_time_of_the_process_is_given_in_fractions_of_a_second() {
         let spent = || {
-            let families = Process::of_self(Web::plain(), Costs::default()).collect();
-            let cpu = families.iter().find(|family| family.name() == "process_cpu_seconds_total");
-            cpu.unwrap().get_metric()[0].get_counter().get_value()
+            let process = Process::of_self(Web::plain(), Costs::default());
+            let collected = process.collect();
+            let families = process.families(&collected);
+            let cpu = families.iter().find(|family| family.name == CPU_TIME).unwrap();
+            let Metrics::Counters(points) = &cpu.metrics else { panic!("{cpu:?}") };
+            points[0].value
         };
         let before = spent();
         let began = std::time::Instant::now();

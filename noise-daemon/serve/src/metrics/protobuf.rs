@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
+use noise_common::signals::Buckets;
 use noise_model::Series;
 use noise_protobuf::Message;
-use prometheus::proto::{Metric, MetricFamily, MetricType};
 
 use super::exposition::{family_name, unit_of};
+use super::family::{Family, Metrics, bounds, cumulative, seconds};
 use super::native::{Native, SCHEMA, ZERO_THRESHOLD_S};
 
 /// Numbers of fields, by message.
@@ -59,48 +60,53 @@ mod timestamp {
     pub const NANOS: u32 = 2;
 }
 
-/// Writes a family that began at that time since 1970. Its histograms were made of `series`, in this order.
-pub fn write(message: &mut Message, family: &MetricFamily, began: Duration, series: &[&Series]) {
-    let mut native = Native::default();
+/// Writes a family that began at that time since 1970.
+pub fn write(message: &mut Message, family: &Family<'_>, began: Duration) {
     message.delimited(|message| {
-        message.text(family::NAME, family.name());
-        message.text(family::HELP, family.help());
-        let kind: u32 = match family.get_field_type() {
-            MetricType::COUNTER => 0,
-            MetricType::GAUGE => 1,
-            MetricType::SUMMARY => 2,
-            MetricType::UNTYPED => 3,
-            MetricType::HISTOGRAM => 4,
+        message.text(family::NAME, family.name);
+        message.text(family::HELP, family.help);
+        let kind: u32 = match family.metrics {
+            Metrics::Counters(_) => 0,
+            Metrics::Gauges(_) => 1,
+            Metrics::Histograms(..) => 4,
         };
         message.unsigned(family::TYPE, kind);
-        let mut series = series.iter();
-        for own in family.get_metric() {
-            message.message(family::METRIC, |message| {
-                for pair in own.get_label() {
-                    message.message(metric::LABEL, |message| {
-                        message.text(label::NAME, pair.name());
-                        message.text(label::VALUE, pair.value());
+        match &family.metrics {
+            Metrics::Counters(points) => {
+                for point in points {
+                    message.message(family::METRIC, |message| {
+                        labels(message, family, point.labels());
+                        message.message(metric::COUNTER, |message| {
+                            message.double(number::VALUE, point.value);
+                            created(message, number::CREATED, began);
+                        });
                     });
                 }
-                match family.get_field_type() {
-                    MetricType::COUNTER => message.message(metric::COUNTER, |message| {
-                        message.double(number::VALUE, own.get_counter().get_value());
-                        created(message, number::CREATED, began);
-                    }),
-                    MetricType::GAUGE => message.message(metric::GAUGE, |message| {
-                        message.double(number::VALUE, own.get_gauge().get_value());
-                    }),
-                    MetricType::HISTOGRAM => message.message(metric::HISTOGRAM, |message| {
-                        classic(message, own);
-                        if let Some(series) = series.next() {
+            }
+            Metrics::Gauges(points) => {
+                for point in points {
+                    message.message(family::METRIC, |message| {
+                        labels(message, family, point.labels());
+                        message.message(metric::GAUGE, |message| {
+                            message.double(number::VALUE, point.value);
+                        });
+                    });
+                }
+            }
+            Metrics::Histograms(buckets, all) => {
+                let mut native = Native::default();
+                for series in all {
+                    message.message(family::METRIC, |message| {
+                        labels(message, family, series.labels.iter().map(String::as_str));
+                        message.message(metric::HISTOGRAM, |message| {
+                            classic(message, series, *buckets);
                             native.fill(&series.totals);
                             self::native(message, &native);
-                        }
-                        created(message, histogram::CREATED, began);
-                    }),
-                    _ => {}
+                            created(message, histogram::CREATED, began);
+                        });
+                    });
                 }
-            });
+            }
         }
         if let Some(unit) = unit_of(family_name(family)) {
             message.text(family::UNIT, unit);
@@ -108,14 +114,22 @@ pub fn write(message: &mut Message, family: &MetricFamily, began: Duration, seri
     });
 }
 
-fn classic(message: &mut Message, metric: &Metric) {
-    let own = metric.get_histogram();
-    message.unsigned(histogram::COUNT, own.get_sample_count());
-    message.double(histogram::SUM, own.get_sample_sum());
-    for each in own.get_bucket() {
+fn labels<'a>(message: &mut Message, family: &Family<'_>, values: impl Iterator<Item = &'a str>) {
+    for (name, value) in family.named(values) {
+        message.message(metric::LABEL, |message| {
+            message.text(label::NAME, name);
+            message.text(label::VALUE, &value);
+        });
+    }
+}
+
+fn classic(message: &mut Message, series: &Series, buckets: Buckets) {
+    message.unsigned(histogram::COUNT, series.totals.count());
+    message.double(histogram::SUM, seconds(series.totals.sum_ns));
+    for (bound, count) in bounds(buckets).zip(cumulative(series, buckets)) {
         message.message(histogram::BUCKET, |message| {
-            message.unsigned(bucket::CUMULATIVE_COUNT, each.cumulative_count());
-            message.double(bucket::UPPER_BOUND, each.upper_bound());
+            message.unsigned(bucket::CUMULATIVE_COUNT, count);
+            message.double(bucket::UPPER_BOUND, bound);
         });
     }
 }

@@ -1,0 +1,138 @@
+//! PURE: a family of metrics before it is written in a format. It borrows what it shows: a page has two
+//! thousand labels, and to copy them was a seventh of a scrape.
+
+use std::borrow::Cow;
+
+use noise_common::hist::buckets_within;
+use noise_common::signals::Buckets;
+use noise_model::Series;
+use noise_model::clean::clean;
+
+/// The most labels of a counter or gauge.
+pub const MOST_LABELS: usize = 4;
+
+/// Metrics of one name.
+#[derive(Debug)]
+pub struct Family<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it is, for people.
+    pub help: &'a str,
+    /// The names of the labels of each metric.
+    pub labels: &'static [&'static str],
+    /// The metrics, of one kind.
+    pub metrics: Metrics<'a>,
+}
+
+/// Metrics of a family.
+#[derive(Debug)]
+pub enum Metrics<'a> {
+    /// What only grows.
+    Counters(Vec<Point<'a>>),
+    /// What can fall.
+    Gauges(Vec<Point<'a>>),
+    /// Delays, with the classic buckets that they have.
+    Histograms(Buckets, Vec<&'a Series>),
+}
+
+/// A counter or gauge.
+#[derive(Debug)]
+pub struct Point<'a> {
+    /// The values of its labels; behind those that its family has, they are empty.
+    labels: [Cow<'a, str>; MOST_LABELS],
+    /// What it counts or shows.
+    pub value: f64,
+}
+
+impl<'a> Point<'a> {
+    /// One with these values of its family's labels.
+    pub fn new<T: Into<Cow<'a, str>>>(labels: impl IntoIterator<Item = T>, value: f64) -> Self {
+        let mut own = <[Cow<'a, str>; MOST_LABELS]>::default();
+        for (own, label) in own.iter_mut().zip(labels) {
+            *own = label.into();
+        }
+        Self { labels: own, value }
+    }
+
+    /// One without labels.
+    pub fn bare(value: f64) -> Self {
+        Self { labels: <[Cow<'a, str>; MOST_LABELS]>::default(), value }
+    }
+
+    /// The values of its labels, and maybe empty ones behind them.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.labels.iter().map(|label| &**label)
+    }
+}
+
+impl<'a> Family<'a> {
+    /// Counters of that name, with what they are for people and the names of their labels.
+    pub fn counters(
+        name: &'a str,
+        help: &'a str,
+        labels: &'static [&'static str],
+        points: impl IntoIterator<Item = Point<'a>>,
+    ) -> Self {
+        Self { name, help, labels, metrics: Metrics::Counters(points.into_iter().collect()) }
+    }
+
+    /// Likewise gauges.
+    pub fn gauges(
+        name: &'a str,
+        help: &'a str,
+        labels: &'static [&'static str],
+        points: impl IntoIterator<Item = Point<'a>>,
+    ) -> Self {
+        Self { name, help, labels, metrics: Metrics::Gauges(points.into_iter().collect()) }
+    }
+
+    /// Whether it has no metric, and says nothing.
+    pub fn is_empty(&self) -> bool {
+        match &self.metrics {
+            Metrics::Counters(points) | Metrics::Gauges(points) => points.is_empty(),
+            Metrics::Histograms(_, series) => series.is_empty(),
+        }
+    }
+
+    /// Labels of one of its metrics, as they are shown.
+    pub fn named<'b>(
+        &self,
+        values: impl Iterator<Item = &'b str>,
+    ) -> impl Iterator<Item = (&'static str, Cow<'b, str>)> {
+        self.labels.iter().copied().zip(values.map(clean))
+    }
+}
+
+/// The upper bounds of classic buckets, seconds.
+pub fn bounds(buckets: Buckets) -> impl Iterator<Item = f64> {
+    buckets.exponents().map(|exponent| seconds(1 << exponent))
+}
+
+/// How many delays are up to each of these bounds.
+pub fn cumulative(series: &Series, buckets: Buckets) -> impl Iterator<Item = u64> {
+    let (mut counts, mut seen) = (series.totals.buckets().peekable(), 0_u64);
+    buckets.exponents().map(move |exponent| {
+        while let Some((_, count)) = counts.next_if(|(at, _)| *at < buckets_within(exponent)) {
+            seen = seen.saturating_add(count);
+        }
+        seen
+    })
+}
+
+/// Nanoseconds as seconds.
+pub fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_common::signals::{Kind, SIGNALS};
+
+    use super::*;
+
+    #[test]
+    fn all_counters_have_room_for_their_labels() {
+        let counters = SIGNALS.iter().filter(|info| matches!(info.kind, Kind::Counter));
+        assert!(counters.into_iter().all(|info| info.labels.len() <= MOST_LABELS));
+    }
+}
