@@ -110,13 +110,14 @@ impl Commands {
         if self.0.is_empty() {
             return Vec::new();
         }
-        let of_wait = |one: &Arc<Outlier>| {
-            let wait = &one.wait;
-            let parts = wait.parts.iter().map(|part| part.pid);
-            parts.chain([wait.pid]).collect::<Vec<u32>>()
-        };
-        let pids: std::collections::BTreeSet<u32> = outliers.iter().flat_map(of_wait).collect();
-        self.0.iter().filter(|one| pids.contains(&one.pid)).cloned().collect()
+        let mut pids: Vec<u32> = Vec::with_capacity(2 * outliers.len());
+        for one in outliers {
+            pids.push(one.wait.pid);
+            pids.extend(one.wait.parts.iter().map(|part| part.pid));
+        }
+        pids.sort_unstable();
+        let is_one = |one: &&Command| pids.binary_search(&one.pid).is_ok();
+        self.0.iter().filter(is_one).cloned().collect()
     }
 }
 

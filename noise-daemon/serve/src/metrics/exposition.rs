@@ -7,13 +7,19 @@
 //! string of each number and escapes the labels of a histogram once for each bucket: a fifth of a scrape.
 
 use std::io::Write as _;
+use std::sync::LazyLock;
 use std::time::Duration;
+
+use noise_common::signals::Buckets;
 
 use super::family::{Family, Metrics, bounds, cumulative, seconds};
 use super::text::Text;
 
 /// What the whole ends with in OpenMetrics.
 pub const END: &str = "# EOF\n";
+
+/// Room for the labels of most series.
+const USUAL_LABELS: usize = 256;
 
 /// What the names of counters end with.
 const COUNTED: &str = "_total";
@@ -49,6 +55,11 @@ pub fn family_name<'a>(family: &Family<'a>) -> &'a str {
     }
 }
 
+/// The bounds of classic buckets as they are written.
+type Bounds = LazyLock<Vec<String>>;
+static FINE: Bounds = LazyLock::new(|| bounds(Buckets::Fine).map(|own| own.to_string()).collect());
+static WIDE: Bounds = LazyLock::new(|| bounds(Buckets::Wide).map(|own| own.to_string()).collect());
+
 /// Writes a family.
 pub fn write(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
     head(text, family, syntax);
@@ -56,7 +67,7 @@ pub fn write(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
         Syntax::Prometheus => (family.name, "", None),
         Syntax::OpenMetrics { began } => (family_name(family), COUNTED, Some(began)),
     };
-    let mut lines = Lines { text, name, began, labels: String::new() };
+    let mut lines = Lines { text, name, began, labels: String::with_capacity(USUAL_LABELS) };
     match &family.metrics {
         Metrics::Counters(points) => {
             for point in points {
@@ -72,7 +83,10 @@ pub fn write(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
             }
         }
         Metrics::Histograms(buckets, all) => {
-            let bounds: Vec<String> = bounds(*buckets).map(|bound| bound.to_string()).collect();
+            let bounds = match buckets {
+                Buckets::Fine => &FINE,
+                Buckets::Wide => &WIDE,
+            };
             for series in all {
                 lines.take_labels(family, series.labels.iter().map(String::as_str));
                 for (bound, count) in bounds.iter().zip(cumulative(series, *buckets)) {
@@ -200,7 +214,7 @@ mod tests {
     use std::slice;
 
     use noise_common::hist::upper_bound_ns;
-    use noise_common::signals::{Buckets, Signal};
+    use noise_common::signals::Signal;
     use noise_model::clean::clean;
     use noise_model::{Histogram, Series};
     use prometheus::TextEncoder;
