@@ -63,11 +63,14 @@ static WIDE: Bounds = LazyLock::new(|| bounds(Buckets::Wide).map(|own| own.to_st
 /// Writes a family.
 pub fn write(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
     head(text, family, syntax);
-    let (name, counted, began) = match syntax {
+    let (name, counted, created) = match syntax {
         Syntax::Prometheus => (family.name, "", None),
-        Syntax::OpenMetrics { began } => (family_name(family), COUNTED, Some(began)),
+        Syntax::OpenMetrics { began } => {
+            (family_name(family), COUNTED, Some(began.as_secs_f64().to_string()))
+        }
     };
-    let mut lines = Lines { text, name, began, labels: String::with_capacity(USUAL_LABELS) };
+    let created = created.as_deref();
+    let mut lines = Lines { text, name, created, labels: String::with_capacity(USUAL_LABELS) };
     match &family.metrics {
         Metrics::Counters(points) => {
             for point in points {
@@ -135,7 +138,7 @@ struct Lines<'a> {
     text: &'a mut Text,
     name: &'a str,
     /// When counters began, where that is written.
-    began: Option<Duration>,
+    created: Option<&'a str>,
     /// Those of the metric whose turn it is, as they are written between braces.
     labels: String,
 }
@@ -156,6 +159,21 @@ impl Lines<'_> {
 
     /// Adds a line: the family's name with that end, the labels, and the bound of a bucket.
     fn add(&mut self, end: &str, le: Option<&str>, value: f64) {
+        self.begin(end, le);
+        number(self.text, value);
+        self.text.push("\n");
+    }
+
+    /// Adds the line of when the metric began.
+    fn add_created(&mut self) {
+        if let Some(created) = self.created {
+            self.begin("_created", None);
+            self.text.extend([created, "\n"]);
+        }
+    }
+
+    /// Begins a line, up to its value.
+    fn begin(&mut self, end: &str, le: Option<&str>) {
         let Self { text, name, labels, .. } = self;
         text.extend([*name, end]);
         match (labels.as_str(), le) {
@@ -165,26 +183,18 @@ impl Lines<'_> {
             (labels, Some(le)) => text.extend(["{", labels, ",le=\"", le, "\"}"]),
         }
         text.push(" ");
-        number(text, value);
-        text.push("\n");
-    }
-
-    /// Adds the line of when the metric began.
-    fn add_created(&mut self) {
-        if let Some(began) = self.began {
-            self.add("_created", None, began.as_secs_f64());
-        }
     }
 }
 
 /// A number as Rust displays it. Most are whole, and those are written faster as such.
 fn number(text: &mut Text, value: f64) {
     let whole = value as u64;
+    if value.is_sign_positive() && value < MOST_WHOLE && whole as f64 == value {
+        text.push(itoa::Buffer::new().format(whole));
+        return;
+    }
     // Writing to memory does not fail.
-    let _ = match value.is_sign_positive() && value < MOST_WHOLE && whole as f64 == value {
-        true => write!(text, "{whole}"),
-        false => write!(text, "{value}"),
-    };
+    let _ = write!(text, "{value}");
 }
 
 /// What would end a label's value.
