@@ -74,36 +74,28 @@ pub fn write(message: &mut Message, family: &Family<'_>, began: Duration) {
         match &family.metrics {
             Metrics::Counters(points) => {
                 for point in points {
-                    message.message(family::METRIC, |message| {
-                        labels(message, family, point.labels());
-                        message.message(metric::COUNTER, |message| {
-                            message.double(number::VALUE, point.value);
-                            created(message, number::CREATED, began);
-                        });
+                    add(message, family, point.labels(), metric::COUNTER, |message| {
+                        message.double(number::VALUE, point.value);
+                        created(message, number::CREATED, began);
                     });
                 }
             }
             Metrics::Gauges(points) => {
                 for point in points {
-                    message.message(family::METRIC, |message| {
-                        labels(message, family, point.labels());
-                        message.message(metric::GAUGE, |message| {
-                            message.double(number::VALUE, point.value);
-                        });
+                    add(message, family, point.labels(), metric::GAUGE, |message| {
+                        message.double(number::VALUE, point.value);
                     });
                 }
             }
             Metrics::Histograms(buckets, all) => {
                 let mut native = Native::default();
                 for series in all {
-                    message.message(family::METRIC, |message| {
-                        labels(message, family, series.labels.iter().map(String::as_str));
-                        message.message(metric::HISTOGRAM, |message| {
-                            classic(message, series, *buckets);
-                            native.fill(&series.totals);
-                            self::native(message, &native);
-                            created(message, histogram::CREATED, began);
-                        });
+                    let labels = series.labels.iter().map(String::as_str);
+                    add(message, family, labels, metric::HISTOGRAM, |message| {
+                        classic(message, series, *buckets);
+                        native.fill(&series.totals);
+                        self::native(message, &native);
+                        created(message, histogram::CREATED, began);
                     });
                 }
             }
@@ -114,13 +106,23 @@ pub fn write(message: &mut Message, family: &Family<'_>, began: Duration) {
     });
 }
 
-fn labels<'a>(message: &mut Message, family: &Family<'_>, values: impl Iterator<Item = &'a str>) {
-    for (name, value) in family.named(values) {
-        message.message(metric::LABEL, |message| {
-            message.text(label::NAME, name);
-            message.text(label::VALUE, &value);
-        });
-    }
+/// Adds a metric of a family: its labels, and the message of its kind.
+fn add<'a>(
+    message: &mut Message,
+    family: &Family<'_>,
+    labels: impl Iterator<Item = &'a str>,
+    kind: u32,
+    fill: impl FnOnce(&mut Message),
+) {
+    message.message(family::METRIC, |message| {
+        for (name, value) in family.named(labels) {
+            message.message(metric::LABEL, |message| {
+                message.text(label::NAME, name);
+                message.text(label::VALUE, &value);
+            });
+        }
+        message.message(kind, fill);
+    });
 }
 
 fn classic(message: &mut Message, series: &Series, buckets: Buckets) {
