@@ -20,6 +20,7 @@ macro_rules! for_each_offset {
             TASK_STATE "task_struct" "__state";
             TASK_STATE_OLD "task_struct" "state";
             TASK_COMM "task_struct" "comm";
+            TASK_ON_RQ "task_struct" "on_rq";
             TASK_CPU "task_struct" "thread_info.cpu";
             TASK_CPU_OLD "task_struct" "cpu";
             TASK_CGROUPS "task_struct" "cgroups";

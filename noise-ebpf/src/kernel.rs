@@ -324,6 +324,13 @@ impl<A: Access> Task<A> {
         [self.access.load(self.at, offset), self.access.load(self.at, offset + 8)]
     }
 
+    /// Whether it runs or waits for a CPU, as far as the kernel tells: where it does not, it may.
+    #[inline(always)]
+    pub fn is_runnable(self) -> bool {
+        let field = TASK_ON_RQ.load();
+        !present(field) || self.access.load::<u32>(self.at, field) != 0
+    }
+
     /// The CPU that it runs or waits on.
     #[inline(always)]
     pub fn cpu(self) -> u32 {

@@ -7,8 +7,9 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
+const MAP_UPDATE_ELEM: u32 = 2;
 const MAP_GET_NEXT_KEY: u32 = 4;
 const PROG_GET_NEXT_ID: u32 = 11;
 const PROG_GET_FD_BY_ID: u32 = 13;
@@ -51,6 +52,17 @@ struct RawInfo {
 }
 
 const _: () = assert!(size_of::<RawInfo>() == 216);
+
+/// `struct bpf_map_info`, up to the name.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct RawMapInfo {
+    kind: u32,
+    id: u32,
+    sizes: [u32; 3],
+    flags: u32,
+    name: [u8; 16],
+}
 
 /// The types of what noised loads: raw tracepoints, and those that know types. Services and containers
 /// that others start have programs of other types, which no process holds.
@@ -126,19 +138,30 @@ pub fn open_program(id: u32) -> Result<Option<OwnedFd>> {
     }
 }
 
+/// What the kernel says of a program or a map.
+fn inform<T: Copy>(of: &OwnedFd, info: &mut T) -> Result<()> {
+    let mut attributes = [0_u64; 16];
+    attributes[0] = of.as_raw_fd() as u64 | (size_of::<T>() as u64) << 32;
+    attributes[1] = (&raw mut *info) as u64;
+    bpf(OBJ_GET_INFO_BY_FD, &mut attributes).context("BPF_OBJ_GET_INFO_BY_FD")?;
+    Ok(())
+}
+
+/// A name of the kernel's, which ends with a zero where it is shorter than its place.
+fn text(name: &[u8]) -> String {
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned()
+}
+
 /// A program by its id, if it still exists.
 pub fn program(id: u32) -> Result<Option<Program>> {
     let Some(descriptor) = open_program(id)? else { return Ok(None) };
     let mut info = RawInfo::default();
-    let mut attributes = [0_u64; 16];
-    attributes[0] = descriptor.as_raw_fd() as u64 | (size_of::<RawInfo>() as u64) << 32;
-    attributes[1] = (&raw mut info) as u64;
-    bpf(OBJ_GET_INFO_BY_FD, &mut attributes).context("BPF_OBJ_GET_INFO_BY_FD")?;
-    let end = info.name.iter().position(|&byte| byte == 0).unwrap_or(info.name.len());
+    inform(&descriptor, &mut info)?;
     Ok(Some(Program {
         id: info.id,
         kind: info.kind,
-        name: String::from_utf8_lossy(info.name.get(..end).unwrap_or_default()).into_owned(),
+        name: text(&info.name),
         run_time_ns: info.run_time_ns,
         runs: info.run_cnt,
         recursion_misses: info.recursion_misses,
@@ -187,12 +210,50 @@ pub fn hash_entries_of(pid: u32) -> Result<(usize, usize)> {
     Ok((maps.len(), entries))
 }
 
-fn count_keys(map: u32, key_size: usize, max_entries: usize) -> Result<usize> {
+fn open_map(id: u32) -> Result<OwnedFd> {
     let mut attributes = [0_u64; 16];
-    attributes[0] = u64::from(map);
+    attributes[0] = u64::from(id);
     let descriptor = bpf(MAP_GET_FD_BY_ID, &mut attributes).context("BPF_MAP_GET_FD_BY_ID")?;
     // SAFETY: a descriptor that was just opened and that nothing else owns.
-    let map = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// An array of 8-byte numbers that a process holds.
+#[derive(Debug)]
+pub struct Numbers(OwnedFd);
+
+impl Numbers {
+    /// The one of that name.
+    pub fn of(pid: u32, name: &str) -> Result<Self> {
+        for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+            // A descriptor may be closed meanwhile.
+            let Ok(lines) = fs::read_to_string(entry?.path()) else { continue };
+            let id = lines.lines().find_map(|line| line.strip_prefix("map_id:"));
+            let Some(id) = id else { continue };
+            let map = open_map(id.trim().parse()?)?;
+            let mut info = RawMapInfo::default();
+            inform(&map, &mut info)?;
+            if text(&info.name) == name {
+                ensure!(info.sizes[..2] == [4, 8], "{name} has sizes of {:?}", info.sizes);
+                return Ok(Self(map));
+            }
+        }
+        bail!("{pid} holds no map {name}")
+    }
+
+    /// Sets one of them.
+    pub fn set(&self, index: u32, value: i64) -> Result<()> {
+        let mut attributes = [0_u64; 16];
+        attributes[0] = self.0.as_raw_fd() as u64;
+        attributes[1] = (&raw const index) as u64;
+        attributes[2] = (&raw const value) as u64;
+        bpf(MAP_UPDATE_ELEM, &mut attributes).context("BPF_MAP_UPDATE_ELEM")?;
+        Ok(())
+    }
+}
+
+fn count_keys(map: u32, key_size: usize, max_entries: usize) -> Result<usize> {
+    let map = open_map(map)?;
     let (mut key, mut next) = (vec![0_u8; key_size], vec![0_u8; key_size]);
     let mut first = true;
     // The walk begins anew behind a key that was removed meanwhile, so that it needs an end.

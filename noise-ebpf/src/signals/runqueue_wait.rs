@@ -23,7 +23,7 @@ const fn start(now_ns: u64, cause: i64) -> i64 {
 /// A wake-up of a task that already waits does not restart its wait. One of a task that still
 /// runs leaves a start which the task's next switch-out overwrites or clears: both happen under
 /// the lock of the run queue. A new task has not waited yet: a start is that of another one, whose
-/// end was not seen.
+/// end was not seen. So is one of a task that sleeps; `uninterruptible_wait::wake` takes it away.
 #[inline(always)]
 pub fn wake<A: Access, const NEW: bool>(task: Task<A>, mut clock: Clock) -> Option<()> {
     let pid = task.pid();

@@ -38,6 +38,12 @@ pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>, clock: &mut Clock) {
     // SAFETY: as above.
     let since = unsafe { *entry };
     if since >= 0 {
+        // A task that sleeps waits for no CPU: its switch to one, and the one away, were not seen. What
+        // is read as asleep here stays so until its waker is through.
+        if since > 0 && !task.is_runnable() {
+            // SAFETY: as above.
+            unsafe { *entry = 0 };
+        }
         return;
     }
     // SAFETY: as above.

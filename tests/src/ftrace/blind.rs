@@ -69,19 +69,33 @@ pub fn mend(events: Vec<Event>, hidden: &BTreeSet<i32>) -> (Vec<Event>, BTreeMap
         })
         .collect();
     let mut running: HashMap<u32, i32> = HashMap::new();
+    let mut woken: BTreeSet<i32> = BTreeSet::new();
     let mut sights: BTreeMap<u32, Sight> = BTreeMap::new();
     let mut mended = Vec::with_capacity(events.len());
     for event in events {
+        if let Kind::Wakeup { pid } = event.kind
+            && hidden.contains(&pid)
+        {
+            woken.insert(pid);
+        }
         if let Kind::Switch { prev, next, .. } = event.kind {
             let sight = sights.entry(event.cpu).or_default();
             sight.switches += 1;
             sight.from_idle += usize::from(prev == 0);
             let before = running.insert(event.cpu, next).filter(|&before| before != prev);
             if let Some(lost) = before.filter(|&before| !renamed.contains(&(before, prev))) {
-                sight.gaps += usize::from(!hidden.contains(&lost));
                 let kind = Kind::LostSwitch { prev: lost, next: prev };
                 mended.push(Event { kind, ..event.clone() });
+                if hidden.contains(&lost) {
+                    // One of them may have been switched to from the other.
+                    for &pid in woken.iter().filter(|&&pid| pid != lost && pid != prev) {
+                        mended.push(Event { kind: Kind::LostTurn { pid }, ..event.clone() });
+                    }
+                } else {
+                    sight.gaps += 1;
+                }
             }
+            woken.remove(&next);
         }
         mended.push(event);
     }
@@ -210,5 +224,31 @@ mod tests {
         let (mended, sights) = mend(broken, &BTreeSet::from([0]));
         assert_eq!(mended.len(), 5);
         assert!(ensure_sight(&sights).is_ok());
+    }
+
+    #[test]
+    fn hidden_threads_that_wait_may_have_had_their_turn_in_a_gap() {
+        let woken = |pid| at(1, 1, Kind::Wakeup { pid });
+        let events = [
+            woken(5),
+            woken(6),
+            woken(7),
+            switch(0, 9, 4),
+            switch(0, 8, 5),
+            switch(0, 3, 9),
+            woken(4),
+            switch(0, 2, 3),
+        ];
+        let (mended, _) = mend(events.to_vec(), &BTreeSet::from([4, 5, 6]));
+        let turns: Vec<(usize, i32)> = mended
+            .iter()
+            .enumerate()
+            .filter_map(|(index, event)| match event.kind {
+                Kind::LostTurn { pid } => Some((index, pid)),
+                _ => None,
+            })
+            .collect();
+        // None in the last gap, which another one leaves.
+        assert_eq!(turns, [(5, 5), (5 + 1, 6), (9, 6)]);
     }
 }

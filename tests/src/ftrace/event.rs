@@ -36,6 +36,8 @@ pub enum Kind {
     Switch { prev: i32, left: Left, next: i32 },
     /// A switch that is missing from the recording, noticed at this time at the latest.
     LostSwitch { prev: i32, next: i32 },
+    /// A thread that waited may have had its turn by this time, in a gap of the recording.
+    LostTurn { pid: i32 },
     /// `sched_wakeup` and `sched_wakeup_new`.
     Wakeup { pid: i32 },
     /// `sched_waking`.

@@ -31,6 +31,7 @@ use crate::disk::device_name;
 /// The scheduler's events.
 pub const SCHED_EVENTS: &[&str] = &[
     "sched:sched_switch",
+    "sched:sched_waking",
     "sched:sched_wakeup",
     "sched:sched_wakeup_new",
     "sched:sched_process_exec",
@@ -108,7 +109,7 @@ pub fn interference_events() -> Vec<&'static str> {
 
 /// Everything that the signals need.
 pub fn all_events() -> Vec<&'static str> {
-    let others = ["sched:sched_waking", "irq:softirq_raise"];
+    let others = ["irq:softirq_raise"];
     [SCHED_EVENTS, BLOCK_EVENTS, MEMORY_EVENTS, INTERRUPT_EVENTS, NETWORK_EVENTS, &others].concat()
 }
 

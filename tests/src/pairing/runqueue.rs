@@ -4,7 +4,7 @@
 //! nothing that lasts: the next switch away from it either starts a wait of its own or, if it goes
 //! to sleep, ends the matter. The idle task never waits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{Paired, Sample};
@@ -24,13 +24,22 @@ pub fn runqueue_wait(events: &[Event]) -> Paired {
         nested_ns: 0,
     };
     let mut waiting: HashMap<i32, (u64, &Arc<str>)> = HashMap::new();
+    let mut doubtful: HashSet<i32> = HashSet::new();
     let mut paired = Paired::default();
     for event in events {
         match event.kind {
             Kind::Wakeup { pid } if pid != 0 => {
                 waiting.entry(pid).or_insert((event.time_ns, &wakeup));
             }
+            Kind::LostTurn { pid } => {
+                doubtful.insert(pid);
+            }
+            // It had its turn: what waits is hardly ever woken.
+            Kind::Waking { pid } if doubtful.remove(&pid) => {
+                waiting.remove(&pid);
+            }
             Kind::Switch { prev, left, next } => {
+                doubtful.remove(&prev);
                 if prev != 0 && left == Left::Runnable {
                     waiting.insert(prev, (event.time_ns, &preempt));
                 } else {
@@ -41,6 +50,10 @@ pub fn runqueue_wait(events: &[Event]) -> Paired {
                 }
                 let mut sample = end(event, next);
                 match waiting.remove(&next) {
+                    Some((start_ns, _)) if doubtful.remove(&next) => {
+                        sample.value_ns = event.time_ns.saturating_sub(start_ns);
+                        paired.orphans.push(sample);
+                    }
                     Some((start_ns, cause)) => {
                         sample.labels.0 = Arc::clone(cause);
                         sample.value_ns = event.time_ns.saturating_sub(start_ns);
@@ -210,6 +223,27 @@ mod tests {
         let paired = runqueue_wait(&events);
         assert!(paired.samples.is_empty());
         assert_eq!(brief(&paired.orphans), [("", "", 20, 0), ("", "", 0, 0)]);
+    }
+
+    #[test]
+    fn a_wait_is_in_doubt_whose_end_may_have_been_missed() {
+        let events = [
+            wakeup(10, 5),
+            at(30, 0, Kind::LostTurn { pid: 5 }),
+            wakeup(80, 5),
+            switch(90, 0, 0, true, 5),
+            switch(95, 0, 5, true, 6),
+            switch(99, 0, 6, false, 5),
+            switch(100, 0, 5, false, 6),
+            wakeup(110, 5),
+            at(130, 0, Kind::LostTurn { pid: 5 }),
+            at(170, 0, Kind::Waking { pid: 5 }),
+            wakeup(171, 5),
+            switch(173, 0, 6, false, 5),
+        ];
+        let paired = runqueue_wait(&events);
+        assert_eq!(brief(&paired.samples), [("preempt", "", 4, 0), ("wakeup", "", 2, 0)]);
+        assert_eq!(brief(&paired.orphans)[0], ("", "", 80, 0));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use noise_tests::bpf::Numbers;
 use noise_tests::compare::{Observation, observe};
 use noise_tests::daemon::Daemon;
 use noise_tests::ftrace::SCHED_EVENTS;
@@ -11,7 +12,7 @@ use noise_tests::load::{Worker, figure};
 use noise_tests::pairing::Sample;
 use noise_tests::pairing::counts::context_switches;
 use noise_tests::pairing::runqueue::{runqueue_wait, wakeups_of_running};
-use noise_tests::task::{ChosenChild, cpus, pin, sched_stat, unused_pid};
+use noise_tests::task::{ChosenChild, cpus, monotonic_ns, pin, sched_stat, unused_pid};
 
 use crate::{INCONCLUSIVE, Test, Verdict};
 
@@ -24,6 +25,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("killed_while_waiting", killed_while_waiting),
     ("recycled_pid", recycled_pid),
     ("stopped_and_continued", stopped_and_continued),
+    ("asleep_with_a_start", asleep_with_a_start),
 ];
 
 const WAITS: &str = "noised_runqueue_wait_seconds";
@@ -261,6 +263,37 @@ fn stopped_and_continued() -> Result<Verdict> {
         Ok(())
     })?;
     long_waits(&seen)?;
+    agree(&seen)?;
+    Ok(Verdict::Passed)
+}
+
+/// A start as the switches of a task leave it that the programs were not called for.
+fn asleep_with_a_start() -> Result<Verdict> {
+    const NAPS: u32 = 10;
+    const LOST_NS: u64 = 1_000_000_000;
+    let daemon = Daemon::start()?;
+    let starts = Numbers::of(daemon.process().pid(), "NOISE_WAITING")?;
+    let (seen, pid) = observe(&daemon, SCHED_EVENTS, 32, || {
+        let mut sleeper = Worker::start("nap", &["0", "100", &(NAPS + 5).to_string()])?;
+        let pid = sleeper.pid();
+        for _ in 0..NAPS {
+            let runs = sched_stat(pid)?.runs;
+            while sched_stat(pid)?.runs == runs {
+                thread::sleep(Duration::from_millis(1));
+            }
+            thread::sleep(Duration::from_millis(20));
+            let runs = sched_stat(pid)?.runs;
+            let start_ns = monotonic_ns()?.saturating_sub(LOST_NS);
+            starts.set(u32::try_from(pid)?, i64::try_from(start_ns)? << 1)?;
+            ensure!(sched_stat(pid)?.runs == runs, "{INCONCLUSIVE}: the task was late for its nap");
+        }
+        sleeper.figures()?;
+        Ok(pid)
+    })?;
+    let waits = runqueue_wait(&seen.trace.events);
+    let own = seen.certain(&waits).filter(|sample| sample.pid == pid).count();
+    ensure!(own >= NAPS as usize, "{INCONCLUSIVE}: the task woke up only {own} times");
+    ensure!(waits_above(&seen, LONG_NS)? == 0, "a task that slept is said to have waited");
     agree(&seen)?;
     Ok(Verdict::Passed)
 }
