@@ -60,14 +60,15 @@ fn series() -> Vec<Series> {
     };
     let labels = |info: &SignalInfo| match info.subject {
         _ if !info.is_delay() => Vec::new(),
-        SubjectKind::Host => vec![Vec::new()],
+        SubjectKind::Host => vec![Labels::default()],
         SubjectKind::Kinds(names) | SubjectKind::Vectors(names) => fixed(names),
         SubjectKind::Irq => {
-            (0..IRQS).map(|index| vec![(index + 24).to_string(), irq(index)]).collect()
+            (0..IRQS).map(|index| [(index + 24).to_string(), irq(index)].into()).collect()
         }
         SubjectKind::Request => (0..DEVICES)
             .flat_map(|index| {
-                ["read", "write", "flush"].map(|what| vec![format!("nvme{index}n1"), what.into()])
+                let device = format!("nvme{index}n1");
+                ["read", "write", "flush"].map(|what| [device.clone(), what.to_owned()].into())
             })
             .collect(),
         SubjectKind::Interface => named(INTERFACES, |index| format!("eth{index}")),
@@ -228,6 +229,8 @@ impl LargeHost {
                 opened: vec![(Signal::CgroupRunqueueWait.into(), INCIDENTS)],
                 active: Vec::new(),
                 traces: Vec::new(),
+                usual: Vec::new(),
+                commands: Vec::new(),
             },
             seconds: 0,
         }
