@@ -324,7 +324,7 @@ impl<A: Access> Task<A> {
         [self.access.load(self.at, offset), self.access.load(self.at, offset + 8)]
     }
 
-    /// Whether it runs or waits for a CPU, as far as the kernel tells: where it does not, it may.
+    /// Whether it is on a run queue: it runs, or waits for a CPU. True where the kernel has no such field.
     #[inline(always)]
     pub fn is_runnable(self) -> bool {
         let field = TASK_ON_RQ.load();

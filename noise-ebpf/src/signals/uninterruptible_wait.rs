@@ -38,8 +38,8 @@ pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>, clock: &mut Clock) {
     // SAFETY: as above.
     let since = unsafe { *entry };
     if since >= 0 {
-        // A task that sleeps waits for no CPU: its switch to one, and the one away, were not seen. What
-        // is read as asleep here stays so until its waker is through.
+        // The start of a wait for a CPU, of a task that sleeps: the end of that wait was not seen. The
+        // task stays asleep until its waker, which runs this, goes on.
         if since > 0 && !task.is_runnable() {
             // SAFETY: as above.
             unsafe { *entry = 0 };
