@@ -168,13 +168,21 @@ pub fn program(id: u32) -> Result<Option<Program>> {
     }))
 }
 
+/// What the kernel says of each descriptor of a process.
+fn descriptors(pid: u32) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        // One may be closed meanwhile.
+        all.extend(fs::read_to_string(entry?.path()));
+    }
+    Ok(all)
+}
+
 /// The programs that a process holds, by id, as its descriptors tell.
 pub fn programs_of(pid: u32) -> Result<BTreeMap<u32, Program>> {
     let mut programs = BTreeMap::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
-        // A descriptor may be closed meanwhile.
-        let Ok(text) = fs::read_to_string(entry?.path()) else { continue };
-        let id = text.lines().find_map(|line| line.strip_prefix("prog_id:"));
+    for lines in descriptors(pid)? {
+        let id = lines.lines().find_map(|line| line.strip_prefix("prog_id:"));
         let Some(id) = id else { continue };
         if let Some(program) = program(id.trim().parse()?)? {
             programs.insert(program.id, program);
@@ -190,11 +198,9 @@ const HASHES: [u32; 2] = [1, 5];
 /// and go meanwhile count or not.
 pub fn hash_entries_of(pid: u32) -> Result<(usize, usize)> {
     let mut maps = BTreeMap::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
-        // A descriptor may be closed meanwhile.
-        let Ok(text) = fs::read_to_string(entry?.path()) else { continue };
+    for lines in descriptors(pid)? {
         let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let line = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|number| number.trim().parse::<u32>().ok())
         };
         let (Some(id), Some(kind)) = (field("map_id"), field("map_type")) else { continue };
@@ -225,9 +231,7 @@ pub struct Numbers(OwnedFd);
 impl Numbers {
     /// The one of that name.
     pub fn of(pid: u32, name: &str) -> Result<Self> {
-        for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
-            // A descriptor may be closed meanwhile.
-            let Ok(lines) = fs::read_to_string(entry?.path()) else { continue };
+        for lines in descriptors(pid)? {
             let id = lines.lines().find_map(|line| line.strip_prefix("map_id:"));
             let Some(id) = id else { continue };
             let map = open_map(id.trim().parse()?)?;

@@ -87,7 +87,7 @@ pub fn mend(events: Vec<Event>, hidden: &BTreeSet<i32>) -> (Vec<Event>, BTreeMap
                 let kind = Kind::LostSwitch { prev: lost, next: prev };
                 mended.push(Event { kind, ..event.clone() });
                 if hidden.contains(&lost) {
-                    // One of them may have been switched to from the other.
+                    // Others that are hidden may have run in between.
                     for &pid in woken.iter().filter(|&&pid| pid != lost && pid != prev) {
                         mended.push(Event { kind: Kind::LostTurn { pid }, ..event.clone() });
                     }
@@ -249,6 +249,6 @@ mod tests {
             })
             .collect();
         // None in the last gap, which another one leaves.
-        assert_eq!(turns, [(5, 5), (5 + 1, 6), (9, 6)]);
+        assert_eq!(turns, [(5, 5), (6, 6), (9, 6)]);
     }
 }
