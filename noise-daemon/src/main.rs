@@ -5,13 +5,18 @@ use std::process::ExitCode;
 
 use noise_model::clean::is_harmful;
 
-use clap::Parser as _;
+use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _};
+use noise_daemon::cli::terminal::Terminal;
 use noise_daemon::cli::{Cli, output};
 
 /// The command line. A mistake in it is quoted: where an argument (a file of that name, say) would act
 /// on the terminal, without colours and cleaned.
 fn parsed() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|error| {
+    let has_colours = Terminal::of_output().has_colours || Terminal::of_errors().has_colours;
+    let colours = if has_colours { ColorChoice::Auto } else { ColorChoice::Never };
+    let command = Cli::command().color(colours);
+    let matched = command.try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    matched.map_err(|error| {
         let is_plain = |argument: OsString| {
             argument.to_str().is_some_and(|argument| !argument.contains(is_harmful))
         };

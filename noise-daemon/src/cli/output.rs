@@ -1,7 +1,7 @@
 //! Where results go: the one way from a command to standard output and standard error. Whatever names
 //! are in a text, nothing in it acts on the terminal that shows it.
 
-use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
@@ -9,17 +9,14 @@ use anyhow::Context as _;
 use noise_model::clean::{clean_json, clean_lines};
 use serde::Serialize;
 
+use super::terminal::Terminal;
+
 /// Writes a file.
 ///
 /// # Errors
 /// As the system has it.
 pub fn save(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Whether standard output is a terminal.
-pub fn is_terminal() -> bool {
-    io::stdout().is_terminal()
 }
 
 /// Prints text for a person. A reader that has seen enough is no failure.
@@ -142,12 +139,12 @@ impl Painted {
 /// # Errors
 /// As [`print`].
 pub fn print_painted(painted: &Painted) -> anyhow::Result<()> {
-    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let text = painted.text(is_wanted && is_terminal());
+    let text = painted.text(Terminal::of_output().has_colours);
     settle(write(io::stdout().lock(), &text))
 }
 
-/// Draws text for a person in place of what was drawn before, from the upper left corner on.
+/// Draws text for a person in place of what was drawn before, from the upper left corner on, where
+/// the terminal [can redraw](Terminal::can_redraw).
 ///
 /// # Errors
 /// As [`print`].

@@ -1,29 +1,31 @@
 //! A line on standard error that says how far a measurement is, where a person looks at it.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::time::Duration;
+
+use super::terminal::Terminal;
 
 /// A line that is drawn in place. Dropping it takes it away.
 #[derive(Debug)]
 pub struct Line {
-    terminal: bool,
+    is_seen: bool,
     drawn: bool,
 }
 
 impl Line {
-    /// Nothing is shown where standard error is no terminal.
+    /// Nothing is shown where standard error is no terminal, or one that cannot redraw a line.
     pub fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), drawn: false }
+        Self { is_seen: Terminal::of_errors().can_redraw, drawn: false }
     }
 
     /// Whether anything is shown.
     pub fn is_seen(&self) -> bool {
-        self.terminal
+        self.is_seen
     }
 
     /// Draws it, in words of this program alone.
     pub fn draw(&mut self, text: &str) {
-        if self.terminal {
+        if self.is_seen {
             self.drawn = true;
             // Where standard error is closed, there is nowhere to report that.
             let _ = std::io::stderr().write_all(format!("\r{text} \x1b[K").as_bytes());
@@ -49,8 +51,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing is shown before the first second, and nothing at all where standard error is no
-    /// terminal.
+    /// Nothing is shown before the first second; see [`Line::new`].
     pub fn new(what: &'static str, whole: Duration) -> Self {
         Self { what, whole, shown: None, line: Line::new() }
     }

@@ -1,6 +1,8 @@
 //! Small inputs with known right answers, beside the repository (`../shared/cases`, or the folder that
 //! `NOISED_CASES` names): what the program prints for each, and how it ends.
 
+mod terminal;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 use std::{env, fs};
@@ -11,7 +13,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 type Check = fn(&Case) -> Result<(), String>;
 
 /// Each case by the name of its folder.
-const CASES: [(&str, Check); 0] = [];
+const CASES: [(&str, Check); 1] = [("terminal_dumb", terminal::escapes_stay_away)];
 
 /// The folder of one case.
 struct Case {

@@ -1,6 +1,6 @@
 //! IO: the terminal: taken, drawn on, and given back however the view ends.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -118,13 +118,12 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Takes it.
+    /// Takes it. Whether it can be drawn on is for the caller to know.
     ///
     /// # Errors
-    /// Where standard output is no terminal.
+    /// Where there is no terminal.
     pub fn take() -> anyhow::Result<Self> {
         const ELSEWHERE: &str = "cannot draw on this terminal; --once and --batch print plain text";
-        anyhow::ensure!(io::stdout().is_terminal(), ELSEWHERE);
         let handlers = Handlers::set();
         hook_panics();
         let screen = take().and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));

@@ -11,6 +11,7 @@ use noise_measure::osnoise::{self, PeriodReport, Tally};
 use super::{OsnoiseArgs, View};
 use crate::cli::output;
 use crate::cli::progress::Progress;
+use crate::cli::terminal::Terminal;
 
 /// How often a terminal is drawn anew.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -30,9 +31,9 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Tables are live where standard output is a terminal, else they come at the end.
+    /// Tables are live where standard output is a terminal that can redraw, else they come at the end.
     pub fn new(args: &OsnoiseArgs) -> Self {
-        let live = !args.json && args.view != View::Log && output::is_terminal();
+        let live = !args.json && args.view != View::Log && Terminal::of_output().can_redraw;
         Self {
             view: args.view,
             json: args.json,

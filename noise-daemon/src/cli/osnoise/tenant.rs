@@ -14,6 +14,7 @@ use noise_model::Sample;
 use crate::cli::CommandError;
 use crate::cli::output;
 use crate::cli::progress::Progress;
+use crate::cli::terminal::Terminal;
 
 /// How often the programs' ring is drained.
 const TURN: Duration = Duration::from_millis(50);
@@ -61,7 +62,7 @@ pub fn run(
 ) -> Result<(), CommandError> {
     let name = subject.name();
     let mut books = Books::open(subject)?;
-    let live = !json && output::is_terminal();
+    let live = !json && Terminal::of_output().can_redraw;
     let mut progress = Progress::new("measuring", duration.unwrap_or_default());
     let begin = Instant::now();
     let (mut drawn, mut last) = (begin, books.used);

@@ -1,7 +1,7 @@
 //! The log: to standard error, at a level that a reload can change.
 
 use std::fmt;
-use std::io::{self, IsTerminal as _};
+use std::io;
 
 use noise_model::clean::clean;
 use tracing_subscriber::field::RecordFields;
@@ -12,6 +12,7 @@ use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+use crate::cli::terminal::Terminal;
 use crate::config::LogLevel;
 
 /// Longest value in a line, in bytes: what quotes a file or a peer may be as long as that is.
@@ -30,7 +31,7 @@ impl Log {
         let by_environment = said.is_some();
         let filter = said.unwrap_or_else(|| EnvFilter::new(level.filter()));
         let (filter, handle) = reload::Layer::new(filter);
-        let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let colour = Terminal::of_errors().has_colours;
         let lines = tracing_subscriber::fmt::layer()
             .fmt_fields(Cleaned)
             .with_writer(io::stderr)

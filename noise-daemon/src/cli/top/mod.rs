@@ -6,7 +6,6 @@ mod print;
 mod services;
 mod tape;
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +21,7 @@ pub use self::engine::EngineSource;
 pub use self::open::{Connect, open};
 use crate::cli::CommandError;
 use crate::cli::durations::duration;
-use crate::cli::output;
+use crate::cli::terminal::Terminal;
 use crate::cli::why;
 use crate::config::DEFAULT_SOCKET;
 
@@ -98,6 +97,11 @@ impl TopArgs {
 /// # Errors
 /// See [`CommandError`].
 pub fn run(args: &TopArgs) -> Result<(), CommandError> {
+    let terminal = Terminal::of_view();
+    let prints = args.once || args.json || args.batch;
+    if !prints && !terminal.can_redraw {
+        return Err(anyhow::anyhow!(elsewhere(terminal)).into());
+    }
     let mut source: Box<dyn Source> = match &args.replay {
         Some(path) => Box::new(ReplaySource::open(path, args.interval)?),
         None => open(args.connect.as_ref(), args.http_config_file.as_deref(), args.interval)?,
@@ -107,20 +111,15 @@ pub fn run(args: &TopArgs) -> Result<(), CommandError> {
         filter: args.filter.clone().unwrap_or_default(),
         sort: args.sort.clone(),
     };
-    if args.once || args.json || args.batch {
+    if prints {
         return Ok(print::print(source.as_mut(), args, plan)?);
-    }
-    if !(output::is_terminal() && std::io::stdin().is_terminal()) {
-        let hint = "this is no terminal: use --once for one screen, --batch for one after the \
-                    other, or --json";
-        return Err(anyhow::anyhow!(hint).into());
     }
     let options = Options {
         interval: args.interval,
         screen: plan.screen,
         filter: plan.filter,
         sort: plan.sort,
-        colour: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        colour: terminal.has_colours,
         tape: args
             .replay
             .is_none()
@@ -130,6 +129,15 @@ pub fn run(args: &TopArgs) -> Result<(), CommandError> {
         ..Options::default()
     };
     Ok(live::run(source.as_mut(), options)?)
+}
+
+/// Where the live view cannot be drawn, and what works there.
+fn elsewhere(terminal: Terminal) -> String {
+    let why = match terminal.is_there {
+        true => "the live view cannot be drawn on this terminal (TERM is unset or `dumb`)",
+        false => "this is no terminal",
+    };
+    format!("{why}: use --once for one screen, --batch for one after the other, or --json")
 }
 
 /// With what a screen is shown.

@@ -18,6 +18,7 @@ use super::recording::Recording;
 use super::report;
 use crate::cli::CommandError;
 use crate::cli::output::{self, Painted};
+use crate::cli::terminal::Terminal;
 
 /// Columns of a page where there is no terminal; and how few and how many it has on one.
 const USUAL_COLUMNS: usize = 120;
@@ -97,6 +98,6 @@ fn print(
 
 /// How wide a page is.
 pub(crate) fn columns() -> usize {
-    let terminal = output::is_terminal().then(noise_top::term::columns).flatten();
+    let terminal = Terminal::of_output().is_there.then(noise_top::term::columns).flatten();
     terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cli::output;
 use crate::cli::progress::Line;
+use crate::cli::terminal::Terminal;
 
 /// What is read in less time shows nothing.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ impl Reading {
     /// Begins now. A command that `prints` while it reads shows nothing on the terminal that it prints to.
     pub fn new(prints: bool) -> Self {
         let line = Some(Line::new()).filter(|line| line.is_seen());
-        let is_mixed = prints && output::is_terminal();
+        let is_mixed = prints && Terminal::of_output().is_there;
         Self { line: line.filter(|_| !is_mixed), began: Instant::now(), shown: None }
     }
 
