@@ -52,7 +52,9 @@ pub fn escapes_stay_away(_: &Case) -> Result<(), String> {
     ] {
         let (text, code) = shown(arguments, Some("xterm"))?;
         if !text.contains(sequence) {
-            return Err(format!("{arguments:?} on an xterm has no {sequence:?}: {code:?} {text:?}"));
+            return Err(format!(
+                "{arguments:?} on an xterm has no {sequence:?}: {code:?} {text:?}"
+            ));
         }
         for term in [Some("dumb"), None] {
             let (plain, ended) = shown(arguments, term)?;
