@@ -18,6 +18,7 @@ mod dashboards;
 mod fuzz;
 mod libtest;
 mod lint;
+mod needed;
 mod package;
 mod privilege;
 mod run;
@@ -41,7 +42,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     /// Fetch what the build needs beyond cargo: toolchain components and bpf-linker
-    Setup,
+    Setup(setup::Arguments),
     /// Build noised and start it as root
     Run {
         /// Arguments of `noised run`
@@ -96,7 +97,7 @@ fn main() -> ExitCode {
 fn dispatch(task: Task) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     match task {
-        Task::Setup => setup::run(&workspace),
+        Task::Setup(arguments) => setup::run(&workspace, &arguments),
         Task::Run { arguments } => run::run(&workspace, &arguments),
         Task::Top { arguments } => top::run(&workspace, &arguments),
         Task::Test(arguments) => test::run(&workspace, &arguments),

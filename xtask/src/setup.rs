@@ -18,6 +18,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::cargo::{Workspace, on_path};
+use crate::needed;
 
 /// The linker's release, and the LLVM that the pinned toolchain carries.
 const LINKER_VERSION: &str = "0.13.0";
@@ -30,9 +31,20 @@ const COMPONENTS: [(&str, &str); 3] = [
     ("clippy", "bin/cargo-clippy"),
 ];
 
+/// What is brought in place.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Install what tests use as well: as root on Debian, the packages that tests/needed.txt names
+    #[arg(long)]
+    tests: bool,
+}
+
 /// Brings everything in place and says so.
-pub fn run(workspace: &Workspace) -> Result<ExitCode> {
+pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
     ensure(workspace)?;
+    if arguments.tests {
+        needed::ensure(true);
+    }
     println!(
         "setup: ready, bpf-linker {LINKER_VERSION} is in {}",
         workspace.tools().join("bin").display()

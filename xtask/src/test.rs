@@ -15,7 +15,7 @@ use crate::cargo::{DAEMON, Executable, Workspace};
 use crate::libtest::{Skipped, Tally};
 use crate::privilege::Privilege;
 use crate::suite::{SEED, fresh_seed, ordinary, seeded, stream, tests_of};
-use crate::{seeds, setup};
+use crate::{needed, seeds, setup};
 
 /// What is run.
 #[derive(clap::Args)]
@@ -26,6 +26,9 @@ pub struct Arguments {
     /// Run only the tests that draw their cases, N times, each time with another seed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
+    /// Install no Debian packages: tests that use what is missing are skipped
+    #[arg(long)]
+    no_install: bool,
 }
 
 /// Runs the tests; succeeds if something ran and nothing failed.
@@ -34,7 +37,10 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
     let filter = arguments.filter.as_deref();
     let tally = match arguments.seeds {
         Some(runs) => seeds::run(workspace, filter, runs)?,
-        None => everything(workspace, filter)?,
+        None => {
+            needed::ensure(!arguments.no_install);
+            everything(workspace, filter)?
+        }
     };
     print!("\n{}", tally.report());
     Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

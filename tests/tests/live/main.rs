@@ -40,6 +40,9 @@ mod osnoise_tenant;
 mod packages;
 mod privileges;
 mod prometheus;
+#[path = "../../../noise-daemon/trace/tests/traces/python.rs"]
+#[expect(clippy::unwrap_used, reason = "a judge that prints nonsense fails the test by panicking")]
+mod python;
 mod record;
 mod record_delays;
 mod record_ends;

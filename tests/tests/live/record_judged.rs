@@ -13,7 +13,7 @@ use noise_tests::ftrace::blind::hidden_threads;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
-use crate::Verdict;
+use crate::{Verdict, python};
 
 use self::lttng::{ALL, Row, Tables, spread, tid, value};
 
@@ -25,9 +25,6 @@ mod packages;
 #[path = "../../../noise-daemon/trace/tests/traces/printed.rs"]
 #[expect(clippy::unwrap_used, reason = "see there")]
 mod printed;
-#[path = "../../../noise-daemon/trace/tests/traces/python.rs"]
-#[expect(clippy::unwrap_used, reason = "see there")]
-mod python;
 
 const NONE: Row = Row { count: 0, sum_ns: 0, max_ns: 0 };
 
