@@ -50,6 +50,18 @@ impl Overview {
         self.traces.iter().find(|trace| trace.incident == incident).map(|trace| &**trace)
     }
 
+    /// The same with the names of threads alone, without what they were started as.
+    pub fn without_command_lines(mut self) -> Self {
+        self.commands.clear();
+        for report in &mut self.incidents {
+            if report.processes.iter().any(|process| process.command.is_some()) {
+                let processes = &mut Arc::make_mut(report).processes;
+                processes.iter_mut().for_each(|process| process.command = None);
+            }
+        }
+        self
+    }
+
     /// What a subject suffers from now, each with the number of its incident.
     pub fn suffers<'a>(&'a self, subject: &str) -> impl Iterator<Item = (u64, &'a Episode)> {
         let open = self.incidents.iter().filter(|report| report.open);

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Format;
 use super::packer::Packer;
-use super::web::{Budget, Hangup};
+use super::web::{Audience, Budget, Hangup};
 
 /// Answers for all clients that are in memory at once.
 const MOST_SHARED: usize = 8;
@@ -35,17 +35,17 @@ pub struct Question {
     pub is_packed: bool,
 }
 
-/// What all see alike.
+/// What all of an audience see alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Document {
     /// Metrics, in a format.
     Metrics(Format),
     /// The status page.
-    Page,
+    Page(Audience),
     /// Incidents as JSON.
-    Incidents,
+    Incidents(Audience),
     /// Long waits as JSON.
-    Outliers,
+    Outliers(Audience),
 }
 
 /// An answer, as long as it is in memory.

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::answers::{Answers, Document, Question};
 use super::encoding::takes_gzip;
 use super::status::{SCRIPT, STYLE};
-use super::web::{Costs, Hangup, Web};
+use super::web::{Audience, Costs, Hangup, Web};
 use super::{Format, IncidentsDocument, OutliersDocument, Process, page, render};
 
 /// What is answered where there is nothing.
@@ -79,6 +79,21 @@ fn hangup(asker: Asker) -> Option<Hangup> {
     asker.map(|Extension(hangup)| hangup)
 }
 
+/// What the client may see; not known = what anyone may.
+type For = Option<Extension<Audience>>;
+
+fn audience(of: For) -> Audience {
+    of.map(|Extension(audience)| audience).unwrap_or_default()
+}
+
+/// What there is to see for an audience.
+fn visible(overview: &Overview, audience: Audience) -> Overview {
+    match audience {
+        Audience::Known => overview.clone(),
+        Audience::Anyone => overview.clone().without_command_lines(),
+    }
+}
+
 impl App {
     /// A document, once for all requests of the same time.
     async fn document(
@@ -93,8 +108,8 @@ impl App {
         let bytes = self.answers.shared(question, hangup(asker), write).await?;
         let kind = match document {
             Document::Metrics(format) => format.content_type(),
-            Document::Page => "text/html; charset=utf-8",
-            Document::Incidents | Document::Outliers => "application/json",
+            Document::Page(_) => "text/html; charset=utf-8",
+            Document::Incidents(_) | Document::Outliers(_) => "application/json",
         };
         let depends_on = match document {
             Document::Metrics(_) => "accept, accept-encoding",
@@ -115,24 +130,27 @@ impl App {
             Document::Metrics(format) => {
                 Ok(render(format, &shown.model, &shown.overview, Some(&self.process)))
             }
-            Document::Page => Ok(page(&self.host, &shown.model, &shown.overview).into_bytes()),
-            Document::Incidents => {
-                let Overview { incidents, traces, .. } = shown.overview.clone();
+            Document::Page(audience) => {
+                let overview = visible(&shown.overview, audience);
+                Ok(page(&self.host, &shown.model, &overview).into_bytes())
+            }
+            Document::Incidents(audience) => {
+                let Overview { incidents, traces, .. } = visible(&shown.overview, audience);
                 let document = IncidentsDocument::new(incidents, traces);
                 json(&document.with_trends(&shown.model.trends))
             }
-            Document::Outliers => {
-                let Overview { outliers, commands, .. } = shown.overview.clone();
+            Document::Outliers(audience) => {
+                let Overview { outliers, commands, .. } = visible(&shown.overview, audience);
                 json(&OutliersDocument::new(outliers, commands))
             }
         }
     }
 }
 
-/// Answers with what all see alike.
-fn shared(document: Document) -> MethodRouter<Arc<App>> {
-    get(move |State(app): State<Arc<App>>, asker: Asker, headers: HeaderMap| async move {
-        app.document(document, &headers, asker).await
+/// Answers with what all of an audience see alike.
+fn shared(document: fn(Audience) -> Document) -> MethodRouter<Arc<App>> {
+    get(move |State(app): State<Arc<App>>, asker: Asker, of: For, headers: HeaderMap| async move {
+        app.document(document(audience(of)), &headers, asker).await
     })
 }
 
@@ -185,6 +203,7 @@ fn json(document: &impl serde::Serialize) -> Result<Vec<u8>, StatusCode> {
 async fn frame(
     State(app): State<Arc<App>>,
     asker: Asker,
+    of: For,
     uri: Uri,
 ) -> Result<Response, StatusCode> {
     let since_ns = match uri.query() {
@@ -200,7 +219,7 @@ async fn frame(
         time: Timestamp::now(),
         host: Arc::clone(&app.host),
         sample: Arc::clone(&shown.model.sample),
-        overview: shown.overview.clone(),
+        overview: visible(&shown.overview, audience(of)),
         trends: (since_ns == Some(0)).then(|| Arc::clone(&shown.model.trends)),
     };
     let bytes = encode(&frame).map_err(|error| {

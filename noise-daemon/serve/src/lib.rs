@@ -19,6 +19,8 @@ pub mod victim;
 pub mod web;
 
 #[cfg(test)]
+mod audience_tests;
+#[cfg(test)]
 mod recall_tests;
 
 pub use api::{API_VERSION, IncidentEvent, IncidentsDocument, OutliersDocument};

@@ -2,6 +2,7 @@
 //! keeps to it.
 
 mod address;
+mod audience;
 mod auth;
 mod budget;
 mod client_certificates;
@@ -24,6 +25,7 @@ mod traffic;
 mod validity;
 
 pub use address::ListenAddress;
+pub use audience::Audience;
 pub use auth::Peer;
 pub use budget::Budget;
 pub use file::WebFile;

@@ -28,6 +28,7 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::task::Id;
 use tokio_rustls::TlsAcceptor;
 
+use super::audience::Audience;
 use super::auth::{Credentials, Peer, Verdict};
 use super::budget::{Budget, Pace};
 use super::connections::{Busy, Connections};
@@ -36,6 +37,7 @@ use super::hosts;
 use super::listen::Listeners;
 use super::reload::{Rules, Web};
 use super::secret::Secret;
+use super::tls_file::TlsFile;
 use super::traffic::{Answering, NotedStream, Overdue, Timeouts, Traffic};
 
 /// Largest head of a request.
@@ -176,6 +178,21 @@ struct Server {
     timeouts: Timeouts,
 }
 
+/// The TLS that a connection agreed on.
+#[derive(Clone)]
+struct Agreed {
+    config: Arc<ServerConfig>,
+    /// The client has shown a certificate of a known authority.
+    is_verified: bool,
+}
+
+impl Agreed {
+    /// Whether it is what is in force now.
+    fn is_in_force(&self, rules: &Rules) -> bool {
+        rules.tls.as_ref().is_some_and(|now| Arc::ptr_eq(&self.config, now))
+    }
+}
+
 /// Forgets a connection when its task ends, however it ends.
 struct Open(Arc<Connections>, Id);
 
@@ -194,14 +211,22 @@ impl Server {
         let _open = Open(Arc::clone(&self.connections), id);
         let traffic = Traffic::new(self.timeouts);
         let stream = NotedStream::new(stream, Arc::clone(&traffic), reset);
-        match self.web.rules().tls.clone() {
+        let (config, verifies) = {
+            let rules = self.web.rules();
+            (rules.tls.clone(), rules.file.tls.as_ref().is_some_and(TlsFile::verifies))
+        };
+        match config {
             None => self.answer_all(stream, None, traffic, id).await,
             Some(config) => {
                 let accept = TlsAcceptor::from(Arc::clone(&config)).accept(stream);
                 match tokio::time::timeout(self.timeouts.handshake, accept).await {
                     Ok(Ok(stream)) => {
                         self.connections.agreed(id);
-                        self.answer_all(stream, Some(config), traffic, id).await;
+                        let (_, session) = stream.get_ref();
+                        // One that does not verify ends the handshake.
+                        let is_verified = verifies && session.peer_certificates().is_some();
+                        let agreed = Agreed { config, is_verified };
+                        self.answer_all(stream, Some(agreed), traffic, id).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%error, "no TLS with a client"),
                     Err(_) => {
@@ -216,7 +241,7 @@ impl Server {
     async fn answer_all(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        tls: Option<Arc<ServerConfig>>,
+        tls: Option<Agreed>,
         traffic: Arc<Traffic>,
         id: Id,
     ) {
@@ -254,7 +279,7 @@ impl Server {
     async fn answer(
         &self,
         mut request: Request<Incoming>,
-        tls: Option<&Arc<ServerConfig>>,
+        tls: Option<&Agreed>,
         id: Id,
         pace: Pace,
     ) -> Response<(Body, Busy)> {
@@ -264,9 +289,10 @@ impl Server {
         }
         self.budget.turn_to_answer(pace).await;
         let rules = self.web.rules();
-        let mut response = match self.may_ask(&rules, &request).await {
+        let mut response = match self.may_ask(&rules, &request, tls).await {
             Err(refusal) => refusal,
-            Ok(()) => {
+            Ok(audience) => {
+                request.extensions_mut().insert(audience);
                 let service = TowerToHyperService::new(self.router.clone());
                 match service.call(request).await {
                     Ok(response) => response,
@@ -277,18 +303,20 @@ impl Server {
         for (name, value) in &rules.file.headers {
             response.headers_mut().insert(name, value.clone());
         }
-        if tls.zip(rules.tls.as_ref()).is_some_and(|(agreed, now)| !Arc::ptr_eq(agreed, now)) {
+        if tls.is_some_and(|agreed| !agreed.is_in_force(&rules)) {
             // What was agreed on may have been forbidden since.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response.map(|body| (body, busy))
     }
 
+    /// Whether a request is answered, and what the client may see.
     async fn may_ask(
         &self,
         rules: &Rules,
         request: &Request<Incoming>,
-    ) -> Result<(), Response<Body>> {
+        tls: Option<&Agreed>,
+    ) -> Result<Audience, Response<Body>> {
         if !self.web.is_for(rules, request.uri(), request.headers()) {
             return Err((StatusCode::FORBIDDEN, hosts::SENTENCE).into_response());
         }
@@ -297,10 +325,12 @@ impl Server {
             return Err((StatusCode::TOO_MANY_REQUESTS, sentence).into_response());
         }
         let Some(auth) = self.web.auth().filter(|_| !rules.file.users.is_empty()) else {
-            return Ok(());
+            let is_verified = tls.is_some_and(|tls| tls.is_verified && tls.is_in_force(rules));
+            let is_known = is_verified || self.peer == Peer::LOCAL;
+            return Ok(if is_known { Audience::Known } else { Audience::Anyone });
         };
         match auth.check(&rules.file.users, credentials(request), self.peer).await {
-            Verdict::Accepted => Ok(()),
+            Verdict::Accepted => Ok(Audience::Known),
             Verdict::Refused => Err((
                 StatusCode::UNAUTHORIZED,
                 [(header::WWW_AUTHENTICATE, "Basic realm=\"noised\", charset=\"UTF-8\"")],

@@ -99,6 +99,11 @@ pub struct TlsFile {
 }
 
 impl TlsFile {
+    /// Whether a certificate that a client shows has to be of a known authority.
+    pub fn verifies(&self) -> bool {
+        self.client_auth.verifies()
+    }
+
     /// The files that are read.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()]

@@ -59,7 +59,7 @@ fn table(all: &[Process]) -> Option<Block> {
                 "command",
                 16,
                 true,
-                "Its command line, where that could be read.",
+                "Its command line, where that could be read and may be seen: over TCP only with a password or a certificate.",
             ),
         ],
         rows: all.iter().map(row).collect(),
