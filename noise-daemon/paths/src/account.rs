@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use noise_common::charge::Cause;
-use noise_common::signals::is_uninterruptible_wait;
 use noise_trace::delays::document::Spread;
 use noise_trace::delays::watch::{Delay, Run, Signal, Wait, Watch};
 use noise_trace::delays::{Begin, Delays};
@@ -248,7 +247,7 @@ impl Accountant {
                 self.taken.add(Cause::Nmi, String::new(), event.time_ns, ns);
             }
             Kind::SchedSwitch { prev, prev_state, next } => {
-                let is_sleep = is_uninterruptible_wait(prev_state.cast_unsigned());
+                let is_sleep = prev_state.waits_uninterruptibly();
                 if is_sleep && self.wanted.contains(&prev.tid) {
                     self.sleeps.entry(prev.tid).or_default().since_ns = Some(event.time_ns);
                 }

@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use noise_common::signals::is_uninterruptible_wait;
 use noise_trace::delays::document::Culprit;
 use noise_trace::delays::{Delays, Portion};
-use noise_trace::event::{Event, Kind, Task, stays_runnable};
+use noise_trace::event::{Event, Kind, Task};
+use noise_trace::state::LeftIn;
 
 use crate::document::{Document, Segment};
 use crate::state::State;
@@ -188,7 +188,7 @@ impl Blame {
                 if let Some(waiter) = self.waiters.get_mut(&next.tid) {
                     waiter.since_ns = None;
                 }
-                (prev.tid, event.cpu, stays_runnable(*prev_state).then_some(now_ns))
+                (prev.tid, event.cpu, prev_state.stays_runnable().then_some(now_ns))
             }
             Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
                 let tid = woken.task.tid;
@@ -240,10 +240,10 @@ impl Blame {
         }
     }
 
-    fn sleep(&mut self, prev: &Task, prev_state: i64, now_ns: u64) {
+    fn sleep(&mut self, prev: &Task, prev_state: LeftIn, now_ns: u64) {
         if let Some(sleeper) = self.sleepers.get_mut(&prev.tid) {
-            sleeper.since_ns = (!stays_runnable(prev_state)).then_some(now_ns);
-            sleeper.is_uninterruptible = is_uninterruptible_wait(prev_state.cast_unsigned());
+            sleeper.since_ns = prev_state.is_asleep().then_some(now_ns);
+            sleeper.is_uninterruptible = prev_state.waits_uninterruptibly();
         }
     }
 

@@ -193,13 +193,14 @@ mod tests {
     use noise_common::store::calls::CALLS;
     use noise_trace::event::{Comm, Loss, Task};
     use noise_trace::ipc::{Call, Object, Return};
+    use noise_trace::state::LeftIn;
 
     use super::*;
     use crate::document::Traced;
 
     fn switch(prev: i32, next: i32) -> Kind<'static> {
         let task = |tid| Task { comm: Comm::new(b"t"), tid, prio: 0 };
-        Kind::SchedSwitch { prev: task(prev), prev_state: 0, next: task(next) }
+        Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) }
     }
 
     fn part(tid: i32, from_ns: u64, to_ns: u64) -> Segment {

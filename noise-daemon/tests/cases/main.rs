@@ -2,6 +2,7 @@
 //! `NOISED_CASES` names): what the program prints for each, and how it ends.
 
 mod terminal;
+mod text;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
@@ -13,7 +14,12 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 type Check = fn(&Case) -> Result<(), String>;
 
 /// Each case by the name of its folder.
-const CASES: [(&str, Check); 1] = [("terminal_dumb", terminal::escapes_stay_away)];
+const CASES: &[(&str, Check)] = &[
+    ("flush_of_old_kernels", text::flush_of_old_kernels),
+    ("request_other_operation", text::request_other_operation),
+    ("state_letters_trace_cmd", text::state_letters_trace_cmd),
+    ("terminal_dumb", terminal::escapes_stay_away),
+];
 
 /// The folder of one case.
 struct Case {
@@ -69,6 +75,6 @@ fn main() -> ExitCode {
             }
         })
     };
-    let trials = CASES.into_iter().map(trial).collect();
+    let trials = CASES.iter().copied().map(trial).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

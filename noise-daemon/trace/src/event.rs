@@ -8,6 +8,7 @@
 use noise_common::hooks::Vector;
 
 use crate::ipc::{Call, Connection, Object, Return, Second, Signal, Transfer};
+use crate::state::LeftIn;
 pub use crate::task::{Comm, Task};
 
 /// An event.
@@ -114,8 +115,8 @@ pub enum Kind<'t> {
     SchedSwitch {
         /// Who ran.
         prev: Task,
-        /// The state that it is left in: see [`stays_runnable`].
-        prev_state: i64,
+        /// The state that it is left in.
+        prev_state: LeftIn,
         /// Who runs from now on.
         next: Task,
     },
@@ -351,12 +352,6 @@ pub enum Kind<'t> {
     Other(&'t str),
 }
 
-/// Whether a thread that is switched out in this state still wants the CPU: no bit of 0xff is set. The
-/// flag "preempted" lies above (1024, 2048 … by the kernel's version) and may be set.
-pub const fn stays_runnable(prev_state: i64) -> bool {
-    prev_state & 0xff == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,20 +361,5 @@ mod tests {
         assert_eq!(Comm::new(b"kworker/u16:0-events").to_string(), "kworker/u16:0-ev");
         assert_eq!(Comm::new(b"a\0b").bytes(), b"a");
         assert_eq!(Comm::default().bytes(), b"");
-    }
-
-    #[test]
-    fn the_lone_preempted_flag_is_no_sleep() {
-        for (state, runnable) in [
-            (0, true),
-            (1024, true),
-            (2048, true),
-            (1, false),
-            (2, false),
-            (64, false),
-            (2050, false),
-        ] {
-            assert_eq!(stays_runnable(state), runnable, "{state}");
-        }
     }
 }

@@ -185,6 +185,7 @@ fn named_by(kind: &Kind<'_>) -> [Option<i32>; 2] {
 mod tests {
     use super::*;
     use crate::event::{Comm, Dumped, Task, Woken};
+    use crate::state::LeftIn;
 
     fn task(name: &str, tid: i32) -> Task {
         Task { comm: Comm::new(name.as_bytes()), tid, prio: 0 }
@@ -197,7 +198,7 @@ mod tests {
         let dumped = |tid, pid, name: &str| {
             Kind::StatedumpProcess(Dumped { tid, pid, ppid: 1, comm: Comm::new(name.as_bytes()) })
         };
-        let switch = |prev, next| Kind::SchedSwitch { prev, prev_state: 0, next };
+        let switch = |prev, next| Kind::SchedSwitch { prev, prev_state: LeftIn::of(0), next };
         let kinds = [
             dumped(4, 4, "main"),
             dumped(5, 4, "worker"),

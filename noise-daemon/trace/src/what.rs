@@ -284,7 +284,7 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
     match what {
         What::SchedSwitch => Kind::SchedSwitch {
             prev: task(fields, 0),
-            prev_state: fields.int(3) as i64,
+            prev_state: fields.state(3),
             next: task(fields, 4),
         },
         What::SchedWaking => Kind::SchedWaking(woken(fields)),

@@ -2,6 +2,7 @@
 
 use noise_trace::event::{Comm, Dumped, Loss, Task, Woken};
 use noise_trace::select::Who as Asked;
+use noise_trace::state::LeftIn;
 
 use super::*;
 use crate::blame::Blame;
@@ -15,7 +16,7 @@ fn task(tid: i32) -> Task {
 }
 
 fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
-    Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
+    Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(prev_state), next: task(next) }
 }
 
 fn waking(tid: i32) -> Kind<'static> {

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 
 use noise_common::store::calls::Source;
 use noise_trace::contexts::Context;
-use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken, stays_runnable};
+use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken};
+use noise_trace::state::{Left, LeftIn};
 use noise_trace::threads::MAX_TID;
 
 use self::known::{Known, Status};
@@ -284,7 +285,7 @@ impl Builder {
         self.graph.append(id, at.time_ns, state, cpu)
     }
 
-    fn switch(&mut self, at: At, prev: &Task, prev_state: i64, next: &Task) {
+    fn switch(&mut self, at: At, prev: &Task, prev_state: LeftIn, next: &Task) {
         let prev_id = self.worker(at, prev);
         let cpu = self.machine(at.machine).cpu(at.cpu);
         cpu.leave();
@@ -300,11 +301,12 @@ impl Builder {
         let losses = self.machine(at.machine).losses;
         let worker = self.graph.get(prev_id);
         let has_exited = worker.is_some_and(|worker| worker.exit_ns.is_some());
-        let status = match (prev.tid, stays_runnable(prev_state)) {
+        let status = match (prev.tid, prev_state.left()) {
             (0, _) => Status::Aside,
-            (_, true) => Status::Waiting,
-            (_, false) if is_end(prev_state, has_exited) => Status::Gone,
-            (_, false) => Status::Blocked,
+            (_, Left::Runnable) => Status::Waiting,
+            (_, Left::Asleep) if is_end(prev_state.bits(), has_exited) => Status::Gone,
+            (_, Left::Asleep) => Status::Blocked,
+            (_, Left::Unknown) => Status::Unknown,
         };
         let woken = known.woken.filter(|then| status == Status::Blocked && *then == losses);
         let after = Known { status, cpu: at.cpu, in_futex, woken, losses, ..Known::default() };

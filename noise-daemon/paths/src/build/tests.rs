@@ -13,7 +13,7 @@ fn task(tid: i32) -> Task {
 }
 
 fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
-    Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
+    Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(prev_state), next: task(next) }
 }
 
 fn waking(tid: i32) -> Kind<'static> {
@@ -46,8 +46,7 @@ fn what_a_switch_leaves_behind() {
     };
     for (prev_state, state) in [
         (0, State::WaitingCpu),
-        (1024, State::WaitingCpu),
-        (2048, State::WaitingCpu),
+        (0x100, State::WaitingCpu),
         // Asleep, on a disk, stopped, traced, parked.
         (1, State::Blocked),
         (2, State::Blocked),

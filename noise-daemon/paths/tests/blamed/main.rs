@@ -9,13 +9,14 @@ use noise_paths::execution::{Wanted, find};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::Delays;
 use noise_trace::event::{Comm, Event, Kind, Packet, Request, Task, Woken};
+use noise_trace::state::LeftIn;
 
 fn task(tid: i32) -> Task {
     Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 0 }
 }
 
 fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
-    Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
+    Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(prev_state), next: task(next) }
 }
 
 fn waking(tid: i32) -> Kind<'static> {

@@ -6,6 +6,7 @@ use noise_paths::build::{Builder, Waker};
 use noise_paths::graph::{Graph, Who, WorkerId};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::event::{Comm, Event, Kind, Task, Woken};
+use noise_trace::state::LeftIn;
 use serde_json::Value;
 
 use crate::drawn::{Picture, expected_totals, number, totals};
@@ -82,7 +83,7 @@ fn kind<'e>(name: &'e str, event: &'e Value) -> Kind<'e> {
     match name {
         "sched_switch" => Kind::SchedSwitch {
             prev: task("prev"),
-            prev_state: event["prev_state"].as_i64().unwrap(),
+            prev_state: LeftIn::of(event["prev_state"].as_i64().unwrap()),
             next: task("next"),
         },
         "sched_wakeup" => Kind::SchedWakeup(Woken { task: task("tid"), target_cpu: small("cpu") }),

@@ -18,7 +18,7 @@ use noise_paths::path::{Path, Step};
 use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::Delays;
-use noise_trace::event::{Kind, stays_runnable};
+use noise_trace::event::Kind;
 use noise_trace::json;
 use noise_trace::what::What;
 use serde_json::Value;
@@ -142,7 +142,7 @@ impl Corrections {
                         if std::mem::take(&mut dumped) {
                             corrections.running_ns += record.time_ns - since_ns.unwrap();
                         }
-                        (sleeps, since_ns) = (!stays_runnable(prev_state), None);
+                        (sleeps, since_ns) = (!prev_state.stays_runnable(), None);
                         raced.left(sleeps, record.time_ns);
                     }
                     if next.tid == wanted {

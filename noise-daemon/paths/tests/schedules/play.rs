@@ -7,6 +7,7 @@
 use noise_common::hooks::Vector;
 use noise_paths::state::State;
 use noise_trace::event::{Comm, Kind, Packet, Request, Task, Woken};
+use noise_trace::state::LeftIn;
 
 use super::acts::{Act, Device, Schedule};
 
@@ -123,7 +124,11 @@ impl Stage {
     }
 
     fn switch(&mut self, time_ns: u64, cpu: u32, prev: i32, prev_state: i64, next: i32) {
-        let kind = Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) };
+        let kind = Kind::SchedSwitch {
+            prev: task(prev),
+            prev_state: LeftIn::of(prev_state),
+            next: task(next),
+        };
         self.event(time_ns, cpu, kind);
     }
 
@@ -257,8 +262,13 @@ impl Stage {
     fn disk(&mut self, time_ns: u64, cpu: u32, tid: i32) {
         self.requests += 1;
         let sector = 1_000 * self.requests;
-        let request =
-            |tid: i32, sector| Request { dev: 1, sector, sectors: 8, tid, ..Request::default() };
+        let request = |tid: i32, sector| Request {
+            dev: 8 << 20,
+            sector,
+            sectors: 8,
+            tid,
+            ..Request::default()
+        };
         let (own, other) = (request(tid, sector), request(OTHER, sector + 500));
         self.event(time_ns - 60, cpu, Kind::BlockRqInsert(other));
         self.event(time_ns - 55, cpu, Kind::BlockRqInsert(own));
@@ -295,7 +305,7 @@ impl Stage {
                 Act::Preempted(ns) => {
                     let cpu = self.cpu(tid);
                     // The lone flag "preempted" is no sleep.
-                    self.switch(now_ns, cpu, tid, 2048, HOG + tid);
+                    self.switch(now_ns, cpu, tid, 0x100, HOG + tid);
                     self.waking(now_ns + ns / 2, cpu, tid);
                     self.switch(now_ns + ns, cpu, HOG + tid, 1, tid);
                     self.preempted.push((now_ns, now_ns + ns, tid));

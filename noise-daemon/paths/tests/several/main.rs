@@ -15,6 +15,7 @@ use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
 use noise_trace::event::{Comm, Kind, Packet, Task, Woken};
 use noise_trace::record::{Record, Source, Stored};
+use noise_trace::state::LeftIn;
 use noise_trace::value::{Value, Visit};
 
 /// How far the second machine's clock is behind, and how long a packet takes.
@@ -86,7 +87,7 @@ fn task(tid: i32) -> Task {
 }
 
 fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
-    Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
+    Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(prev_state), next: task(next) }
 }
 
 const PACKET: Packet<'static> = Packet { skb: 7, len: 154, name: b"eth0" };

@@ -14,7 +14,7 @@ pub mod transfers;
 use std::collections::{HashMap, HashSet};
 
 use noise_trace::contexts::{Context, Contexts};
-use noise_trace::event::{Comm, Event, Kind, stays_runnable};
+use noise_trace::event::{Comm, Event, Kind};
 use noise_trace::ipc::read::call_name;
 use noise_trace::record::{Record, Stored};
 use noise_trace::threads::{MAX_CPUS, Threads};
@@ -176,7 +176,7 @@ impl Feed {
         self.machine(machine).threads.follow(event);
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } => {
-                let sleeps = !stays_runnable(*prev_state);
+                let sleeps = !prev_state.stays_runnable();
                 self.emit(at, 0, What::Switch { prev: prev.tid, sleeps, next: next.tid });
             }
             Kind::SchedWaking(woken) => {

@@ -3,6 +3,7 @@
 use noise_trace::damage::Damage;
 use noise_trace::event::{Task, Woken};
 use noise_trace::record::Source;
+use noise_trace::state::LeftIn;
 use noise_trace::value::{Shape, Value, Visit};
 
 use super::transfers::{Transfer, transfers};
@@ -75,12 +76,15 @@ impl Scene {
     }
 
     fn run(&mut self, tid: i32) -> &mut Self {
-        let kind = Kind::SchedSwitch { prev: task(0), prev_state: 0, next: task(tid) };
+        let kind = Kind::SchedSwitch { prev: task(0), prev_state: LeftIn::of(0), next: task(tid) };
         self.kind(tid, kind)
     }
 
     fn sleep(&mut self, tid: i32) -> &mut Self {
-        self.kind(tid, Kind::SchedSwitch { prev: task(tid), prev_state: 1, next: task(0) })
+        self.kind(
+            tid,
+            Kind::SchedSwitch { prev: task(tid), prev_state: LeftIn::of(1), next: task(0) },
+        )
     }
 
     fn wake(&mut self, by: i32, tid: i32) -> &mut Self {

@@ -55,6 +55,7 @@ impl Idle {
 #[cfg(test)]
 mod tests {
     use noise_trace::event::Task;
+    use noise_trace::state::LeftIn;
 
     use super::*;
 
@@ -63,7 +64,8 @@ mod tests {
         let mut idle = Idle::new(1_000, 2_000);
         let task = |tid| Task { tid, ..Task::default() };
         let mut switch = |time_ns, cpu, prev, next| {
-            let kind = Kind::SchedSwitch { prev: task(prev), prev_state: 0, next: task(next) };
+            let kind =
+                Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) };
             idle.follow(&Event { time_ns, cpu, kind });
         };
         // Idle before the begin and until 1,100; busy until 1,500; idle to the end.

@@ -8,6 +8,8 @@ use super::ipc::{self, Addresses};
 use super::names::{Look, Names};
 use crate::event;
 use crate::event::{Comm, Kind, Task};
+use crate::rwbs;
+use crate::state::LeftIn;
 
 /// LTTng's priorities are the kernel's less this (`MAX_RT_PRIO`).
 const REAL_TIME: i32 = 100;
@@ -23,20 +25,6 @@ const FLUSH: u8 = 2;
 const DISCARD: u8 = 3;
 const SECURE_ERASE: u8 = 5;
 const WRITE_ZEROES: u8 = 9;
-
-/// LTTng's bits of what a request does (`RWBS_FLAG_*`).
-mod rwbs {
-    pub const WRITE: u32 = 1;
-    pub const DISCARD: u32 = 1 << 1;
-    pub const READ: u32 = 1 << 2;
-    pub const RAHEAD: u32 = 1 << 3;
-    pub const SYNC: u32 = 1 << 5;
-    pub const META: u32 = 1 << 6;
-    pub const SECURE: u32 = 1 << 7;
-    pub const FLUSH: u32 = 1 << 8;
-    pub const FUA: u32 = 1 << 9;
-    pub const PREFLUSH: u32 = 1 << 10;
-}
 
 /// The number of the protocol.
 const TCP: u32 = 6;
@@ -159,7 +147,7 @@ pub fn kind(
                 who.names.gone(prev_tid);
             }
             let next = who.task(next_tid, next_prio);
-            Kind::SchedSwitch { prev, prev_state: state.into(), next }
+            Kind::SchedSwitch { prev, prev_state: LeftIn::of(state.into()), next }
         }
         Payload::Waking(woken) => Kind::SchedWaking(who.woken(woken)),
         Payload::WakeupNew(woken) => {

@@ -15,6 +15,7 @@ use crate::ctf::write::{Origin, metadata};
 use crate::ctf::{Layout, Reader, StreamFile};
 use crate::event::{Event, Loss, Packet, Request, Task, Woken};
 use crate::record::Source as _;
+use crate::state::LeftIn;
 
 const UUID: Uuid = [3; 16];
 
@@ -129,7 +130,7 @@ fn events_have_names_and_fields_of_lttng() {
     let expected = [
         Kind::SchedSwitch {
             prev: task("swapper/1", 0, 20),
-            prev_state: 0,
+            prev_state: LeftIn::of(0),
             next: task("bash", 7, 20),
         },
         // Its maker's name, until it is looked up.
@@ -152,7 +153,7 @@ fn events_have_names_and_fields_of_lttng() {
         Kind::Throttled { task: task("ls", 9, 0), throttled_ns: 33 },
         Kind::SchedSwitch {
             prev: task("bash", 7, 20),
-            prev_state: 0x10,
+            prev_state: LeftIn::of(0x10),
             next: task("swapper/1", 0, 20),
         },
         // It is gone, and so is its name.
@@ -235,7 +236,7 @@ fn threads_come_run_other_programs_and_go() {
     let expected = [
         Kind::SchedSwitch {
             prev: task("swapper/1", 0, 20),
-            prev_state: 0,
+            prev_state: LeftIn::of(0),
             next: task("fio", 8, 30),
         },
         Kind::SchedProcessFork { parent, parent_pid: 8, child, child_pid: 20 },
@@ -246,7 +247,11 @@ fn threads_come_run_other_programs_and_go() {
             child: task("fio", 21, 0),
             child_pid: 20,
         },
-        Kind::SchedSwitch { prev: task("fio", 8, 30), prev_state: 1, next: task("fio", 21, 25) },
+        Kind::SchedSwitch {
+            prev: task("fio", 8, 30),
+            prev_state: LeftIn::of(1),
+            next: task("fio", 21, 25),
+        },
         exec(b"python3", 20, 21),
         Kind::SchedWaking(Woken { task: task("python3", 20, 20), target_cpu: 0 }),
         Kind::SchedProcessExit(task("python3", 20, 25)),

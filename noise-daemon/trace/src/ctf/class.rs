@@ -5,6 +5,7 @@ use super::bits;
 use super::node::{Int, Node, SLOTS, Struct};
 use super::walk::{Bytes, Cut, skip};
 use crate::event::Kind;
+use crate::state::{LeftIn, Numbers};
 use crate::what::{self, Fields, What};
 
 /// Fields of fixed places, and one behind them that is of any length.
@@ -42,6 +43,8 @@ pub struct EventClass {
     pub number: usize,
     /// What it is to us.
     pub what: What,
+    /// How its trace numbers the states of threads.
+    pub numbers: Numbers,
     /// Fields of the event's own context.
     pub context: Option<Struct>,
     /// Its fields.
@@ -57,7 +60,13 @@ pub fn shown(name: &str) -> &str {
 
 impl EventClass {
     /// Compiles one.
-    pub fn new(name: &str, number: usize, context: Option<Struct>, fields: Struct) -> Self {
+    pub fn new(
+        name: &str,
+        number: usize,
+        numbers: Numbers,
+        context: Option<Struct>,
+        fields: Struct,
+    ) -> Self {
         let mut runs: Vec<Run> = Vec::new();
         let mut open = Run { align: fields.align, bits: 0, tail: None };
         let mut found = Vec::with_capacity(fields.fields.len());
@@ -101,7 +110,7 @@ impl EventClass {
             number.and_then(|number| found.get(number).copied()).unwrap_or(Place::Nowhere)
         };
         let places = what.wanted().iter().map(place).collect();
-        Self { name: name.into(), number, what, context, fields, runs, places }
+        Self { name: name.into(), number, what, numbers, context, fields, runs, places }
     }
 
     /// The place behind fields that begin at `at`.
@@ -202,6 +211,11 @@ impl<'t> Fields<'t> for Located<'t> {
     #[inline(always)]
     fn int(&self, field: usize) -> u64 {
         self.find_int(field).unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn state(&self, field: usize) -> LeftIn {
+        self.class.numbers.state(self.int(field) as i64)
     }
 
     #[inline(always)]

@@ -10,6 +10,7 @@ use super::resolve::{Resolver, is_big};
 use super::tsdl;
 use super::tsdl::tree::{Line, Top, Type, Value};
 use crate::clock::Clock;
+use crate::state::Numbers;
 use crate::what::What;
 
 /// Places of the table of kinds for each kind that there is, at most.
@@ -159,6 +160,13 @@ fn env(lines: &[Line<'_>]) -> BTreeMap<String, String> {
     lines.iter().filter_map(pair).collect()
 }
 
+/// How the kernel that was recorded numbers states of threads: LTTng and noised say its release under one name,
+/// `perf data convert` under another.
+fn numbers(env: &BTreeMap<String, String>) -> Numbers {
+    let release = env.get("kernel_release").or_else(|| env.get("release"));
+    Numbers::of(release.map_or("", String::as_str))
+}
+
 /// Blocks of one word.
 fn blocks<'a, 'i>(tops: &'a [Top<'i>], word: &'a str) -> impl Iterator<Item = &'a [Line<'i>]> {
     tops.iter().filter_map(move |top| match top {
@@ -244,9 +252,10 @@ impl Layout {
         let only = || self.streams.keys().next().copied().unwrap_or(0);
         let stream = self.streams.get_mut(&stream.unwrap_or_else(only));
         let stream = stream.ok_or_else(|| named(wrong("its stream is not defined")))?;
+        let numbers = numbers(&self.env);
         let context = scope(resolver, block, &["context"]).map_err(named)?;
         let fields = scope(resolver, block, &["fields"]).map_err(named)?.unwrap_or_default();
-        stream.add(id, EventClass::new(name, self.kinds, context, fields));
+        stream.add(id, EventClass::new(name, self.kinds, numbers, context, fields));
         self.kinds += 1;
         Ok(())
     }

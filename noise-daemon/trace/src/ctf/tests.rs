@@ -8,6 +8,7 @@ use self::written::{Field, Header, Order, Trace, Written};
 use super::*;
 use crate::event::{Comm, Kind, Loss, Task};
 use crate::record::Source as _;
+use crate::state::LeftIn;
 use crate::value::{Shape, Value, Visit};
 
 /// All that is shown of an event, as words.
@@ -376,7 +377,7 @@ fn perfs_own_fields_are_those_of_the_model() {
     let task = |name: &[u8], tid, prio| Task { comm: Comm::new(name), tid, prio };
     let expected = Kind::SchedSwitch {
         prev: task(b"bash", 7, 120),
-        prev_state: 2,
+        prev_state: LeftIn::of(2),
         next: task(b"a longer name th", 8, 98),
     };
     assert_eq!(reader.next().map(|record| record.kind()), Some(expected));

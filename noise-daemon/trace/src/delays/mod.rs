@@ -172,6 +172,7 @@ impl Delays {
             }
             Kind::Lost(_) => {
                 self.cpus.miss(event.cpu, event.time_ns);
+                self.requests.follow(event, &mut ());
             }
             Kind::BlockRqInsert(_)
             | Kind::BlockRqIssue(_)

@@ -1,8 +1,11 @@
 //! Waits of block requests.
 //!
-//! A recording has no ids of requests: device, first sector and size identify one. A part that is done
-//! moves a request's first sector on, a bio merged in front moves it back. Of requests with the same three
+//! A recording has no ids of requests: device, operation, first sector and size identify one. A part that is done
+//! moves a request's first sector on, a bio merged in front moves it back. Of requests with the same four
 //! the latest is taken: their number and sum do not depend on that.
+//!
+//! Where events are lost, the end of any request that is under way may be among them, and the next one at its place
+//! may be another's: those requests are not measured. Nor are requests without a disk, as live.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +14,7 @@ use super::document::Device;
 use super::sums::Spread;
 use super::watch::{Delay, Signal, Subject, Watch};
 use crate::event::{Event, Kind, Request};
+use crate::rwbs::{DISCARD, FLUSH, PREFLUSH, READ, WRITE};
 
 /// Requests that are on their way at a time; further ones are not measured.
 const MAX_OPEN: usize = 1 << 18;
@@ -19,14 +23,49 @@ const MAX_ALIKE: usize = 64;
 /// Devices that are kept apart.
 const MAX_DEVICES: usize = 65_536;
 
-/// The bit of a write among LTTng's of what a request does.
-const WRITE: u32 = 1;
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Read,
+    Write,
+    Discard,
+    /// It has no sectors.
+    Flush,
+    /// A flush before Linux 4.8, which is a write, too. Later it is the end of the request that asked for a flush and
+    /// was not issued itself, so that it ends none of the former.
+    FlushingWrite,
+    /// The event does not say.
+    Unknown,
+}
+
+impl Operation {
+    fn of(request: &Request<'_>) -> Self {
+        let is = |flag: u32| request.rwbs & flag != 0;
+        if request.sectors == 0 && is(FLUSH | PREFLUSH) {
+            if is(WRITE) { Self::FlushingWrite } else { Self::Flush }
+        } else if is(DISCARD) {
+            Self::Discard
+        } else if is(WRITE) {
+            Self::Write
+        } else if is(READ) {
+            Self::Read
+        } else {
+            Self::Unknown
+        }
+    }
+
+    /// Whether two events may be of one request.
+    fn fits(self, other: Self) -> bool {
+        self == other || self == Self::Unknown || other == Self::Unknown
+    }
+}
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     since_ns: u64,
     sectors: u32,
+    operation: Operation,
     /// The driver gave it back, and it may be inserted once more.
     is_back: bool,
     /// Who asked for it: who queued it, where that was seen.
@@ -49,6 +88,10 @@ fn place(request: &Request<'_>) -> (u32, u64) {
     (request.dev, sector)
 }
 
+fn parts(request: &Request<'_>) -> ((u32, u64), u32, Operation) {
+    (place(request), request.sectors, Operation::of(request))
+}
+
 impl Stage {
     fn put(&mut self, (dev, sector): (u32, u64), open: Open) {
         if self.open.len() >= MAX_OPEN {
@@ -67,11 +110,13 @@ impl Stage {
     fn take(
         &mut self,
         (dev, sector): (u32, u64),
-        sectors: u32,
+        (sectors, operation): (u32, Operation),
         fits: impl Fn(&Open) -> bool,
     ) -> Option<Open> {
         // A request without sectors is no other one at the first of them.
-        let fits = |open: &Open| (open.sectors == 0) == (sectors == 0) && fits(open);
+        let fits = |open: &Open| {
+            (open.sectors == 0) == (sectors == 0) && open.operation.fits(operation) && fits(open)
+        };
         let alike = || {
             let alike = self.open.range((dev, sector, 0)..=(dev, sector, u64::MAX)).rev();
             alike.filter(|(_, open)| fits(open))
@@ -82,15 +127,20 @@ impl Stage {
     }
 
     /// Takes the request that lies behind the begin of another one, and no further than its end.
-    fn take_within(&mut self, (dev, sector): (u32, u64), sectors: u32) -> Option<Open> {
+    fn take_within(
+        &mut self,
+        (dev, sector): (u32, u64),
+        (sectors, operation): (u32, Operation),
+    ) -> Option<Open> {
         if sectors == 0 {
             return None;
         }
         let end = sector.saturating_add(sectors.into());
-        let (key, _) = self
-            .open
-            .range((dev, sector.saturating_add(1), 0)..(dev, end, 0))
-            .find(|((_, begin, _), open)| begin.saturating_add(open.sectors.into()) <= end)?;
+        let (key, _) = self.open.range((dev, sector.saturating_add(1), 0)..(dev, end, 0)).find(
+            |((_, begin, _), open)| {
+                begin.saturating_add(open.sectors.into()) <= end && open.operation.fits(operation)
+            },
+        )?;
         let key = *key;
         self.open.remove(&key)
     }
@@ -123,22 +173,30 @@ impl Requests {
             watch.delayed(&Delay { signal, subject, cpu, from_ns, to_ns, net_ns: None });
         };
         match &event.kind {
+            Kind::BlockRqInsert(request)
+            | Kind::BlockRqIssue(request)
+            | Kind::BlockRqRequeue(request)
+            | Kind::BlockRqMerge(request)
+            | Kind::BlockRqComplete(request)
+                if !has_disk(request) => {}
             Kind::BlockRqInsert(request) => {
-                let (place, sectors) = (place(request), request.sectors);
+                let (place, sectors, operation) = parts(request);
                 // One that was given back waits since then.
-                let back = self.queued.take(place, sectors, |open| open.is_back);
+                let back = self.queued.take(place, (sectors, operation), |open| open.is_back);
                 let (since_ns, tid) =
                     back.map_or((now_ns, request.tid), |open| (open.since_ns, open.tid));
                 let (is_back, queued_ns) = (false, None);
-                self.queued.put(place, Open { since_ns, sectors, is_back, tid, queued_ns });
+                let open = Open { since_ns, sectors, operation, is_back, tid, queued_ns };
+                self.queued.put(place, open);
                 if let Some(ahead) = &mut self.ahead {
                     ahead.named(request.tid, request.comm);
                 }
             }
             Kind::BlockRqIssue(request) => {
-                let (place, sectors) = (place(request), request.sectors);
-                let queued = self.queued.take(place, sectors, |_| true);
-                let queued = queued.or_else(|| self.queued.take_within(place, sectors));
+                let (place, sectors, operation) = parts(request);
+                let queued = self.queued.take(place, (sectors, operation), |_| true);
+                let within = || self.queued.take_within(place, (sectors, operation));
+                let queued = queued.or_else(within);
                 if let Some(open) = queued {
                     add(&mut self.queue, request.dev, now_ns.saturating_sub(open.since_ns));
                     let subject = device(&self.disks, request.dev);
@@ -146,7 +204,9 @@ impl Requests {
                 }
                 let tid = queued.map_or(request.tid, |open| open.tid);
                 let (is_back, queued_ns) = (false, queued.map(|open| open.since_ns));
-                self.issued.put(place, Open { since_ns: now_ns, sectors, is_back, tid, queued_ns });
+                let since_ns = now_ns;
+                let open = Open { since_ns, sectors, operation, is_back, tid, queued_ns };
+                self.issued.put(place, open);
                 if let Some(ahead) = &mut self.ahead {
                     if queued.is_none() {
                         ahead.named(request.tid, request.comm);
@@ -155,22 +215,27 @@ impl Requests {
                 }
             }
             Kind::BlockRqRequeue(request) => {
-                let (place, sectors) = (place(request), request.sectors);
-                let issued = self.issued.take(place, sectors, |_| true);
+                let (place, sectors, operation) = parts(request);
+                let issued = self.issued.take(place, (sectors, operation), |_| true);
                 let tid = issued.map_or(request.tid, |open| open.tid);
                 let (is_back, queued_ns) = (true, None);
-                self.queued.put(place, Open { since_ns: now_ns, sectors, is_back, tid, queued_ns });
+                let since_ns = now_ns;
+                let open = Open { since_ns, sectors, operation, is_back, tid, queued_ns };
+                self.queued.put(place, open);
             }
             Kind::BlockRqMerge(request) => {
-                self.queued.take(place(request), request.sectors, |_| true);
+                let (place, sectors, operation) = parts(request);
+                self.queued.take(place, (sectors, operation), |_| true);
             }
             Kind::BlockRqComplete(request) => {
-                let (place, done) = (place(request), request.sectors);
+                let (place, done, operation) = parts(request);
                 // What ends without sectors and is no flush has asked for one, and was not issued itself.
-                if done == 0 && request.rwbs & WRITE != 0 {
+                if done == 0 && operation == Operation::Write {
                     return;
                 }
-                let Some(open) = self.issued.take(place, done, |_| true) else { return };
+                let Some(open) = self.issued.take(place, (done, operation), |_| true) else {
+                    return;
+                };
                 if open.sectors > done {
                     let (dev, sector) = place;
                     let rest = Open { sectors: open.sectors - done, ..open };
@@ -186,6 +251,10 @@ impl Requests {
                     let (dev, queued_ns, issued_ns) = (request.dev, open.queued_ns, open.since_ns);
                     ahead.ended(event.cpu, Done { dev, queued_ns, issued_ns, done_ns: now_ns });
                 }
+            }
+            Kind::Lost(_) => {
+                self.queued.open.clear();
+                self.issued.open.clear();
             }
             Kind::StatedumpBlockDevice { dev, name } if self.disks.len() < MAX_DEVICES => {
                 self.disks.insert(*dev, String::from_utf8_lossy(name).into_owned());
@@ -227,6 +296,11 @@ impl Requests {
     pub fn block_device(&self) -> Vec<Device> {
         self.devices(&self.device)
     }
+}
+
+/// A request of a disk, whose number is never that of another device.
+const fn has_disk(request: &Request<'_>) -> bool {
+    request.dev >> 20 != 0
 }
 
 fn device(disks: &BTreeMap<u32, String>, dev: u32) -> Subject<'_> {

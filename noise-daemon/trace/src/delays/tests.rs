@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::document::{Device, Document};
 use super::{Begin, Delays};
 use crate::event::{Comm, Event, Kind, Loss, Packet, Request, Task, Woken};
+use crate::rwbs::{DISCARD, FLUSH, FUA, PREFLUSH, RAHEAD, READ, SYNC, WRITE};
+use crate::state::LeftIn;
 
 fn task(tid: i32) -> Task {
     let name = if tid == 0 { "idle".to_owned() } else { format!("t{tid}") };
@@ -14,7 +16,7 @@ fn task(tid: i32) -> Task {
 }
 
 fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
-    Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
+    Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(prev_state), next: task(next) }
 }
 
 fn wakeup(tid: i32, target_cpu: u32) -> Kind<'static> {
@@ -40,7 +42,7 @@ fn waits_begin_with_the_first_wakeup_and_are_charged_to_who_ran() {
         (100, 0, switch(0, 0, 1)),
         (110, 0, wakeup(2, 0)),
         (115, 0, wakeup(2, 0)),
-        (120, 0, switch(1, 1024, 3)),
+        (120, 0, switch(1, 0x100, 3)),
         (150, 0, switch(3, 1, 2)),
         (170, 0, switch(2, 2, 1)),
         (180, 0, switch(1, 1, 0)),
@@ -165,7 +167,7 @@ fn waits_are_divided_however_many_turns_they_last() {
 }
 
 fn request(sector: u64, sectors: u32) -> Request<'static> {
-    Request { dev: 1, sector, sectors, ..Request::default() }
+    Request { dev: 8 << 20, sector, sectors, ..Request::default() }
 }
 
 /// Number and sum of waits in the queue, and at the device.
@@ -233,6 +235,80 @@ fn a_flush_is_no_write_to_the_first_sector() {
         (25, Kind::BlockRqComplete(request(0, 8))),
     ]);
     assert_eq!(waits, [(1, 2), (3, 10 + 3 + 14)]);
+}
+
+fn does(rwbs: u32, sector: u64, sectors: u32) -> Request<'static> {
+    Request { rwbs, ..request(sector, sectors) }
+}
+
+#[test]
+fn a_request_of_another_operation_ends_none() {
+    let [queue, device] = block(&[
+        (10, Kind::BlockRqInsert(does(WRITE | SYNC, 8, 8))),
+        (12, Kind::BlockRqInsert(does(READ, 8, 8))),
+        (20, Kind::BlockRqIssue(does(READ | RAHEAD, 8, 8))),
+        (25, Kind::BlockRqComplete(does(DISCARD, 8, 8))),
+        (30, Kind::BlockRqComplete(does(READ, 8, 8))),
+        (40, Kind::BlockRqIssue(does(WRITE, 8, 8))),
+        (50, Kind::BlockRqComplete(does(READ, 8, 8))),
+        // What it does is not said.
+        (55, Kind::BlockRqComplete(does(0, 8, 8))),
+    ]);
+    assert_eq!((queue, device), ((2, 8 + 30), (2, 10 + 15)));
+}
+
+#[test]
+fn a_flush_of_old_kernels_is_a_write_too() {
+    let [_, device] = block(&[
+        (10, Kind::BlockRqIssue(does(FLUSH | WRITE | SYNC, u64::MAX, 0))),
+        (15, Kind::BlockRqComplete(does(FLUSH | WRITE | SYNC, u64::MAX, 0))),
+        // Of kernels of today: the end of the flush's caller comes while another flush is under way.
+        (20, Kind::BlockRqIssue(does(FLUSH | FUA, u64::MAX, 0))),
+        (21, Kind::BlockRqComplete(does(PREFLUSH | WRITE | SYNC, u64::MAX, 0))),
+        (28, Kind::BlockRqComplete(does(FLUSH | FUA, u64::MAX, 0))),
+    ]);
+    assert_eq!(device, (2, 5 + 8));
+}
+
+#[test]
+fn requests_under_way_where_events_are_lost_are_not_measured() {
+    let loss = Loss { events: 1, packets: 0, from_ns: 14, to_ns: 16 };
+    let [queue, device] = block(&[
+        (10, Kind::BlockRqInsert(request(8, 8))),
+        (11, Kind::BlockRqIssue(request(8, 8))),
+        (12, Kind::BlockRqInsert(request(16, 8))),
+        (16, Kind::Lost(loss)),
+        (900, Kind::BlockRqIssue(request(16, 8))),
+        (950, Kind::BlockRqComplete(request(8, 8))),
+        (960, Kind::BlockRqComplete(request(16, 8))),
+    ]);
+    assert_eq!((queue, device), ((1, 1), (1, 60)));
+}
+
+#[test]
+fn requests_without_a_disk_are_not_measured() {
+    let own = Request { dev: 0, ..request(0, 8) };
+    let waits = block(&[
+        (10, Kind::BlockRqInsert(own)),
+        (11, Kind::BlockRqIssue(own)),
+        (15, Kind::BlockRqComplete(own)),
+    ]);
+    assert_eq!(waits, [(0, 0), (0, 0)]);
+}
+
+#[test]
+fn what_is_unknown_of_a_thread_begins_no_wait() {
+    // It is left in a state of another kernel, and runs again; then it is woken.
+    let document = document(&[
+        (0, 0, switch(0, 0, 1)),
+        (10, 0, switch(1, 0x200, 2)),
+        (50, 0, switch(2, 1, 1)),
+        (60, 0, switch(1, 0x200, 0)),
+        (70, 0, wakeup(1, 0)),
+        (75, 0, switch(0, 0, 1)),
+    ]);
+    let waits = document.threads.iter().find(|thread| thread.tid == 1).unwrap().waits;
+    assert_eq!((waits.preempt.count, waits.wakeup.count, waits.wakeup.sum_ns), (0, 1, 5));
 }
 
 #[test]

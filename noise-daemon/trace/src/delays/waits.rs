@@ -9,7 +9,8 @@ use super::cpu::Cpus;
 use super::document::{Charge, Culprit, ThreadDocument, Waits as WaitsDocument};
 use super::sums::{Party, Spread, Sums};
 use super::watch::{Run, Wait, Watch, charge};
-use crate::event::{Comm, Event, Kind, Task, stays_runnable};
+use crate::event::{Comm, Event, Kind, Task};
+use crate::state::{Left, LeftIn};
 use crate::threads::MAX_TID;
 
 /// Why a thread waits.
@@ -173,7 +174,7 @@ impl Waits {
     fn leave(
         &mut self,
         prev: &Task,
-        state: i64,
+        state: LeftIn,
         cpu: u32,
         now_ns: u64,
         cpus: &Cpus,
@@ -190,12 +191,17 @@ impl Waits {
         if prev.tid == 0 {
             return;
         }
-        if stays_runnable(state) {
-            thread.open = Some(open(Why::Preempt, prev.tid, cpu, now_ns, cpus));
-        } else if was_woken && begin == Begin::Waking {
-            // Its waker may have seen it asleep already, and goes on once it is.
-            let in_doubt = open(Why::Wakeup, prev.tid, cpu, now_ns, cpus);
-            thread.open = Some(Box::new(Open { is_in_doubt: true, ..*in_doubt }));
+        match state.left() {
+            Left::Runnable => {
+                thread.open = Some(open(Why::Preempt, prev.tid, cpu, now_ns, cpus));
+            }
+            Left::Asleep if was_woken && begin == Begin::Waking => {
+                // Its waker may have seen it asleep already, and goes on once it is.
+                let in_doubt = open(Why::Wakeup, prev.tid, cpu, now_ns, cpus);
+                thread.open = Some(Box::new(Open { is_in_doubt: true, ..*in_doubt }));
+            }
+            // It may sleep as well as wait: its wait begins when it is woken.
+            Left::Unknown | Left::Asleep => {}
         }
     }
 

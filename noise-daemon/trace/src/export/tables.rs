@@ -15,9 +15,10 @@ use noise_model::clean::{as_text, clean, clean_json};
 
 use crate::delays::Begin;
 use crate::delays::watch::{Delay, Run, Wait};
-use crate::event::{Event, Kind, stays_runnable};
+use crate::event::{Event, Kind};
 use crate::json;
 use crate::record::{Record, Stored};
+use crate::state::Left;
 use crate::threads::{MAX_TID, Threads};
 
 /// A table: its name, the names of its columns, and the rows that are ready to be written.
@@ -143,6 +144,8 @@ enum State {
     Wakeup,
     Preempt,
     Blocked,
+    /// What the trace says of it has no meaning that is known.
+    Unknown,
 }
 
 impl State {
@@ -152,7 +155,13 @@ impl State {
             Self::Wakeup => "wakeup",
             Self::Preempt => "preempt",
             Self::Blocked => "blocked",
+            Self::Unknown => "unknown",
         }
+    }
+
+    /// Whether the next that happens is that it is woken, or runs without that.
+    const fn is_wait_for_wakeup(self) -> bool {
+        matches!(self, Self::Blocked | Self::Unknown)
     }
 }
 
@@ -261,10 +270,11 @@ impl Tables {
                     self.open.remove(&tid);
                 }
                 self.open.remove(&prev.tid);
-                if stays_runnable(*prev_state) {
-                    self.begin(prev.tid, State::Preempt, now_ns, cpu);
-                } else if !self.exiting.remove(&prev.tid) {
-                    self.begin(prev.tid, State::Blocked, now_ns, cpu);
+                match prev_state.left() {
+                    Left::Runnable => self.begin(prev.tid, State::Preempt, now_ns, cpu),
+                    _ if self.exiting.remove(&prev.tid) => {}
+                    Left::Asleep => self.begin(prev.tid, State::Blocked, now_ns, cpu),
+                    Left::Unknown => self.begin(prev.tid, State::Unknown, now_ns, cpu),
                 }
                 // A thread that sleeps still was woken by an event that the recording lacks.
                 self.end_blocked(next.tid, now_ns, &wants);
@@ -273,7 +283,7 @@ impl Tables {
             Kind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
             Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
                 let tid = woken.task.tid;
-                let is_asleep = |open: &Open| open.state == State::Blocked;
+                let is_asleep = |open: &Open| open.state.is_wait_for_wakeup();
                 if self.open.get(&tid).is_none_or(is_asleep) {
                     self.end_blocked(tid, now_ns, &wants);
                     self.begin(tid, State::Wakeup, now_ns, woken.target_cpu);
@@ -297,7 +307,7 @@ impl Tables {
     }
 
     fn end_blocked(&mut self, tid: i32, now_ns: u64, wants: impl Fn(i32) -> bool) {
-        if let Some(open) = self.open.get(&tid).filter(|open| open.state == State::Blocked)
+        if let Some(open) = self.open.get(&tid).filter(|open| open.state.is_wait_for_wakeup())
             && wants(tid)
         {
             let open = *open;

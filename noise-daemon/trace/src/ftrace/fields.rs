@@ -1,16 +1,13 @@
 //! Fields of an event as they are printed: `name=value`, or in a form of the event's own.
 
 use super::line::{digits, find};
+use crate::rwbs;
+use crate::state::{Left, LeftIn};
 use crate::value::{Value, Visit};
 use crate::what::{Fields, What};
 
 /// Fields of one event, at most.
 const MAX_FIELDS: usize = 32;
-
-/// The flag "preempted" as the scheduler's event has it (`TASK_REPORT_MAX`), above all states.
-const PREEMPTED: i64 = 0x100;
-/// States by their letters, in the order of their bits (`TASK_REPORT`).
-const STATES: &[u8] = b"SDTtXZPI";
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +16,8 @@ pub enum Held<'t> {
     Number(i64),
     /// An address or another number that is printed in base 16.
     Address(u64),
+    /// The state that a thread is left in, and as what it is printed.
+    State(LeftIn, &'t [u8]),
     /// Anything else.
     Text(&'t [u8]),
 }
@@ -86,32 +85,6 @@ fn held<'t>(name: &[u8], text: &'t [u8]) -> Held<'t> {
     }
 }
 
-/// `R`, `S`, `D|K`, `R+`: the state that a thread is left in, as bits.
-fn state(text: &[u8]) -> i64 {
-    let bit =
-        |letter: &u8| STATES.iter().position(|known| known == letter).map(|place| 1_i64 << place);
-    let bits: i64 = text.iter().filter_map(bit).fold(0, |all, bit| all | bit);
-    if text.ends_with(b"+") { bits | PREEMPTED } else { bits }
-}
-
-/// What a block request does, as LTTng's bits.
-fn rwbs(text: &[u8]) -> i64 {
-    let bit = |(place, letter): (usize, &u8)| match letter {
-        b'W' => 1,
-        b'D' => 1 << 1,
-        b'R' => 1 << 2,
-        b'A' => 1 << 3,
-        b'S' => 1 << 5,
-        b'M' => 1 << 6,
-        b'E' => 1 << 7,
-        // In front of what is written it is a flush, behind it forced unit access.
-        b'F' if place == 0 => 1 << 8,
-        b'F' => 1 << 9,
-        _ => 0,
-    };
-    text.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
-}
-
 impl<'t> Pairs<'t> {
     fn push(&mut self, name: &'t [u8], held: Held<'t>) {
         if let Some(place) = self.list.get_mut(self.count) {
@@ -142,7 +115,7 @@ impl<'t> Pairs<'t> {
             pairs.count = 0;
             pairs.equals(rest);
             if what == What::SchedSwitch {
-                pairs.replace(b"prev_state", |text| Held::Number(state(text)));
+                pairs.replace(b"prev_state", |text| Held::State(LeftIn::printed(text), text));
             } else if what == What::IrqHandlerExit {
                 pairs.replace(b"ret", |text| Held::Number(i64::from(text == b"handled")));
             }
@@ -192,7 +165,7 @@ impl<'t> Pairs<'t> {
             (digits(dev.get(..comma)?)?, digits(dev.get(comma + 1..)?)?);
         self.push(b"dev", Held::Number(major << 20 | minor));
         let flags = words.next()?;
-        self.push(b"rwbs", Held::Number(rwbs(flags)));
+        self.push(b"rwbs", Held::Number(rwbs::parse(flags).into()));
         let is_whole =
             matches!(what, What::BlockRqInsert | What::BlockRqIssue | What::BlockRqMerge);
         if is_whole {
@@ -245,7 +218,7 @@ impl<'t> Pairs<'t> {
         let behind = self.short_task([b"prev_comm", b"prev_pid", b"prev_prio"], rest)?;
         let arrow = find(behind, b"==>")?;
         let left_in = behind.get(..arrow)?.trim_ascii();
-        self.push(b"prev_state", Held::Number(state(left_in)));
+        self.push(b"prev_state", Held::State(LeftIn::printed(left_in), left_in));
         let next = behind.get(arrow + 3..)?.trim_ascii_start();
         self.short_task([b"next_comm", b"next_pid", b"next_prio"], next)?;
         Some(())
@@ -266,6 +239,8 @@ impl<'t> Pairs<'t> {
             visit.value(match *held {
                 Held::Number(value) => Value::Signed { value, base: 10, bits: 64 },
                 Held::Address(value) => Value::Unsigned { value, base: 16 },
+                Held::State(state, text) if state.left() == Left::Unknown => Value::Text(text),
+                Held::State(state, _) => Value::Signed { value: state.bits(), base: 10, bits: 64 },
                 Held::Text(text) => Value::Text(text),
             });
         }
@@ -297,14 +272,24 @@ impl<'t> Fields<'t> for WantedPairs<'t> {
         match self.find(field) {
             Some(Held::Number(number)) => number as u64,
             Some(Held::Address(address)) => address,
+            Some(Held::State(state, _)) => state.bits() as u64,
             Some(Held::Text(_)) | None => 0,
+        }
+    }
+
+    fn state(&self, field: usize) -> LeftIn {
+        match self.find(field) {
+            Some(Held::State(state, _)) => state,
+            Some(Held::Number(number)) => LeftIn::of(number),
+            Some(Held::Address(number)) => LeftIn::of(number.cast_signed()),
+            Some(Held::Text(_)) | None => LeftIn::printed(b""),
         }
     }
 
     fn text(&self, field: usize) -> &'t [u8] {
         match self.find(field) {
             Some(Held::Text(text)) => text,
-            Some(Held::Number(_) | Held::Address(_)) | None => b"",
+            Some(Held::Number(_) | Held::Address(_) | Held::State(..)) | None => b"",
         }
     }
 }

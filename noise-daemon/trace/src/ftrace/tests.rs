@@ -4,6 +4,7 @@ use noise_common::hooks::Vector;
 
 use super::*;
 use crate::event::{Comm, Packet, Request, Task, Woken};
+use crate::state::LeftIn;
 
 /// Lines as kernel 6.1 and trace-cmd 3.1 print them.
 const TEXT: &[u8] = br#"# tracer: nop
@@ -67,7 +68,7 @@ fn lines_become_the_events_of_the_model() {
         lost(3, 0, 823_550_000),
         Kind::SchedSwitch {
             prev: task("a [b]", 31660, 125),
-            prev_state: 0x100,
+            prev_state: LeftIn::of(0x100),
             next: task("memfd:sealed-91", 7203, 120),
         },
         Kind::SchedWaking(Woken { task: task("x y", 12, 120), target_cpu: 3 }),
@@ -125,7 +126,7 @@ fn the_short_forms_of_trace_cmd_are_read() {
     let expected = [
         Kind::SchedSwitch {
             prev: task("trace-cmd", 1234, 120),
-            prev_state: 2,
+            prev_state: LeftIn::printed(b"D|K"),
             next: task("swapper/1", 0, 120),
         },
         Kind::SchedWakeup(Woken { task: task("a b", 12, -51), target_cpu: 2 }),

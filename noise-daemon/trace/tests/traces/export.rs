@@ -119,7 +119,7 @@ pub fn perfetto(trace: &Trace) -> Result<(), String> {
         match record.kind() {
             Kind::SchedSwitch { prev, prev_state, next } => {
                 let number = |number: i32| i64::from(number).cast_unsigned();
-                let state = prev_state.cast_unsigned();
+                let state = prev_state.bits().cast_unsigned();
                 expected_switches.push([time, number(prev.tid), state, number(next.tid)]);
             }
             Kind::StatedumpProcess(dumped) if dumped.tid > 0 && dumped.pid > 0 => described += 1,

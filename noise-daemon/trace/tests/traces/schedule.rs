@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noise_trace::event::{Comm, Kind, stays_runnable};
+use noise_trace::event::{Comm, Kind};
 use serde_json::Value;
 
 use crate::figures::{delays_of, number, thread_name};
@@ -14,7 +14,7 @@ pub fn switches(trace: &Trace) -> Result<(), String> {
     for record in trace.reader() {
         match record.kind() {
             Kind::SchedSwitch { prev, .. } if prev.tid == 0 => idle += 1,
-            Kind::SchedSwitch { prev_state, .. } if stays_runnable(prev_state) => involuntary += 1,
+            Kind::SchedSwitch { prev_state, .. } if prev_state.stays_runnable() => involuntary += 1,
             Kind::SchedSwitch { .. } => voluntary += 1,
             _ => {}
         }

@@ -7,6 +7,7 @@ use noise_common::store::calls::{CALLS, ObjectKind};
 use noise_trace::ctf::write::{Origin, StreamWriter, Uuid, metadata};
 use noise_trace::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
 use noise_trace::ipc::{Call, Connection, Object, Return, Second, Signal, Transfer};
+use noise_trace::state::LeftIn;
 
 use crate::babeltrace::ours;
 use crate::files::Trace;
@@ -81,7 +82,11 @@ fn kinds(number: u32) -> Vec<Kind<'static>> {
             uid: 1000,
             before_ns: 5,
         }),
-        Kind::SchedSwitch { prev: task, prev_state: 0x100, next: Task { tid: 0, ..task } },
+        Kind::SchedSwitch {
+            prev: task,
+            prev_state: LeftIn::of(0x100),
+            next: Task { tid: 0, ..task },
+        },
         Kind::SchedWaking(woken),
         Kind::SchedWakeupNew(woken),
         Kind::SchedMigrateTask { task, orig_cpu: 1, dest_cpu: 2 },

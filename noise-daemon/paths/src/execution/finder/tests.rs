@@ -1,6 +1,7 @@
 //! Delimiters of all kinds, and executions that are made of them.
 
 use noise_trace::event::{Comm, Dumped, Loss, Packet, Task, Woken};
+use noise_trace::state::LeftIn;
 use proptest::prelude::*;
 
 use super::*;
@@ -39,7 +40,7 @@ fn plain(name: &'static str, fields: &'static [(&'static str, i64)]) -> Fake {
 
 fn switch(prev: i32, next: i32) -> Fake {
     let task = |tid| Task { comm: Comm::new(b"t"), tid, prio: 0 };
-    let kind = Kind::SchedSwitch { prev: task(prev), prev_state: 0, next: task(next) };
+    let kind = Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) };
     Fake { name: "sched_switch", kind, fields: &[] }
 }
 
@@ -364,7 +365,7 @@ fn what_ended_threads_began_takes_no_place() {
     let mut events = Vec::new();
     for tid in 1..=MAX_OPEN as i32 {
         let prev = task(tid);
-        let dead = Kind::SchedSwitch { prev, prev_state: 0x10, next: task(0) };
+        let dead = Kind::SchedSwitch { prev, prev_state: LeftIn::of(0x10), next: task(0) };
         events.extend([switch(0, tid), begin, of_kind("sched_switch", dead)]);
     }
     events.extend([switch(0, 70_000), begin, end]);

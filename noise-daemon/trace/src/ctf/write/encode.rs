@@ -196,7 +196,7 @@ pub fn fields(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
     match kind {
         Kind::SchedSwitch { prev, prev_state, next } => {
             out.task(prev);
-            out.long_signed(*prev_state);
+            out.long_signed(prev_state.bits());
             out.task(next);
         }
         Kind::SchedWaking(woken) | Kind::SchedWakeupNew(woken) => out.woken(woken),

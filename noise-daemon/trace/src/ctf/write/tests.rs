@@ -10,6 +10,7 @@ use crate::ctf::{Layout, Reader, StreamFile};
 use crate::event::{Comm, Dumped, Loss, Mark, Packet, Request, Task, Woken};
 use crate::event::{Event, Kind};
 use crate::record::Source as _;
+use crate::state::LeftIn;
 
 const UUID: Uuid = [0xc1, 0x1f, 0xfc, 0xc1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 const OFFSET_NS: u64 = 1_700_000_000_123_456_789;
@@ -67,7 +68,7 @@ fn sched() -> impl Strategy<Value = Kind<'static>> {
     prop_oneof![
         (task(), any::<i64>(), task()).prop_map(|(prev, prev_state, next)| Kind::SchedSwitch {
             prev,
-            prev_state,
+            prev_state: LeftIn::of(prev_state),
             next
         }),
         woken().prop_map(Kind::SchedWaking),

@@ -5,13 +5,7 @@ use noise_model::clean::as_text;
 use noise_protobuf::Message;
 
 use crate::event::{Comm, Kind, Packet, Request, Task, Woken};
-
-/// Bits of what a block request does, as LTTng has them, with the letters of ftrace in their order. The one
-/// that stands for the operation is in [`OPERATIONS`].
-const FLUSH: u32 = 1 << 8;
-const PREFLUSH: u32 = 1 << 10;
-const OPERATIONS: [(u32, char); 4] = [(1, 'W'), (1 << 1, 'D'), (1 << 7, 'E'), (1 << 2, 'R')];
-const FLAGS: [(u32, char); 4] = [(1 << 9, 'F'), (1 << 3, 'A'), (1 << 5, 'S'), (1 << 6, 'M')];
+use crate::rwbs;
 
 /// Writes an event with its type; false where Perfetto has none for it, and nothing is written.
 pub fn typed(message: &mut Message, kind: &Kind<'_>, add_prio: i32) -> bool {
@@ -21,7 +15,7 @@ pub fn typed(message: &mut Message, kind: &Kind<'_>, add_prio: i32) -> bool {
             comm(event, 1, &prev.comm);
             event.signed(2, prev.tid);
             event.signed(3, prio(prev));
-            event.signed(4, *prev_state);
+            event.signed(4, prev_state.bits());
             comm(event, 5, &next.comm);
             event.signed(6, next.tid);
             event.signed(7, prio(next));
@@ -126,7 +120,7 @@ fn block(
             event.unsigned(4, request.bytes);
             event.text(comm, &as_text(request.comm));
         }
-        event.text(rwbs_field, &rwbs(request.rwbs));
+        event.text(rwbs_field, &rwbs::letters(request.rwbs));
     });
 }
 
@@ -137,35 +131,4 @@ fn received(message: &mut Message, field: u32, packet: &Packet<'_>, fields: [u32
         event.text(name, &as_text(packet.name));
         event.unsigned(skb, packet.skb);
     });
-}
-
-/// What a request does, in the letters of ftrace.
-fn rwbs(bits: u32) -> String {
-    let operation = OPERATIONS.iter().find(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter);
-    let is_flush = bits & FLUSH != 0;
-    let is_flushed_before = bits & PREFLUSH != 0 || (is_flush && operation.is_some());
-    let operation = operation.unwrap_or(if is_flush { 'F' } else { 'N' });
-    let flags = FLAGS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter);
-    is_flushed_before.then_some('F').into_iter().chain([operation]).chain(flags).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::rwbs;
-
-    #[test]
-    fn requests_have_the_letters_of_ftrace() {
-        for (bits, letters) in [
-            (1, "W"),
-            (1 | 1 << 5, "WS"),
-            (1 << 2 | 1 << 3, "RA"),
-            (1 | 1 << 8 | 1 << 9, "FWF"),
-            (1 | 1 << 10, "FW"),
-            (1 << 8, "F"),
-            (1 << 2 | 1 << 6, "RM"),
-            (0, "N"),
-        ] {
-            assert_eq!(rwbs(bits), letters, "{bits:#b}");
-        }
-    }
 }
