@@ -34,7 +34,7 @@ use self::stamps::{COLD_NS, COLD_SAMPLES_PER_STRAY, SAMPLES_PER_STRAY, apart_ns,
 use crate::bpf;
 use crate::daemon::Daemon;
 use crate::disk::device_name;
-use crate::ftrace::blind::{ensure_sight, keep_sight};
+use crate::ftrace::blind::{await_turns, ensure_sight, keep_sight};
 use crate::ftrace::{Recording, Trace};
 use crate::load::Worker;
 use crate::pairing::{self, Labels, Paired, Sample};
@@ -91,7 +91,7 @@ impl Window {
 pub struct Observer {
     recording: Recording,
     _statistics: bpf::Statistics,
-    _sight: Vec<Worker>,
+    sight: Vec<Worker>,
 }
 
 /// Records `events` while `action` runs between two scrapes.
@@ -107,10 +107,10 @@ pub fn observe<T>(
 impl Observer {
     /// Begins to record `events`.
     pub fn start(events: &[&str], buffer_mib: usize) -> Result<Self> {
-        let _sight = keep_sight()?;
+        let sight = keep_sight()?;
         let _statistics = bpf::Statistics::enable()?;
         let recording = Recording::start(events, buffer_mib)?;
-        Ok(Self { recording, _statistics, _sight })
+        Ok(Self { recording, _statistics, sight })
     }
 
     /// Runs `action` between two scrapes.
@@ -120,6 +120,7 @@ impl Observer {
         action: impl FnOnce() -> Result<T>,
     ) -> Result<(Observation, T)> {
         let recording = self.recording;
+        await_turns(&self.sight)?;
         thread::sleep(SETTLE);
         let before = bpf::programs_of(daemon.process().pid())?;
         ensure!(!before.is_empty(), "the daemon holds no BPF program");

@@ -35,6 +35,7 @@ pub mod recorded;
 pub mod rights;
 pub mod scenario;
 pub mod scratch;
+pub mod seen;
 pub mod soak;
 pub mod surroundings;
 pub mod talk;

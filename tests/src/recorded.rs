@@ -109,6 +109,8 @@ pub struct Recording {
     pub losses: Vec<Loss>,
     /// Threads that its state dumps name.
     pub dumped: u64,
+    /// How much later its clock is than `CLOCK_MONOTONIC` in what the reader prints, ns.
+    pub offset_ns: u64,
 }
 
 /// How many events of each name there are, and how many are missing.
@@ -160,7 +162,7 @@ pub fn recorded(folder: &Path) -> Result<Recording> {
     );
     let lost: u64 = losses.iter().map(|loss| loss.events).sum();
     ensure!(lost == stretch.missing, "{lost} lost at their places, {} in all", stretch.missing);
-    Ok(Recording { stretch, losses, dumped })
+    Ok(Recording { stretch, losses, dumped, offset_ns })
 }
 
 fn words(name: &str, fields: &Value) -> Result<Words> {

@@ -21,20 +21,24 @@ use std::fs;
 use std::io;
 use std::sync::OnceLock;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::Recording;
 use super::event::{Event, Kind};
 use crate::load::Worker;
-use crate::task::cpus;
+use crate::task::{cpus, sched_stat};
 
 /// More gaps than this share of a CPU's switches (one in so many), and a recording proves little.
 const SWITCHES_PER_GAP: usize = 100;
 
 /// So many switches from the idle task show that it is seen.
 const SWITCHES_TO_TELL: usize = 50;
+
+/// The longest that a worker which yields to everybody is waited for, and how often it is looked at.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Seconds in which to wait for PID 1 to run.
 const LOOKS: usize = 4;
@@ -187,6 +191,27 @@ pub fn blind_cpus() -> Result<Vec<u32>> {
 /// Keeps the blind CPUs from idling for as long as the workers live.
 pub fn keep_sight() -> Result<Vec<Worker>> {
     blind_cpus()?.into_iter().map(|cpu| Worker::start("soak", &[&cpu.to_string()])).collect()
+}
+
+/// Waits until each of these workers has had its CPU since now, so that whoever records already sees all their waits
+/// from the begin. Beside a build, one may wait for more than a second.
+///
+/// # Errors
+/// If one does not get it in time.
+pub fn await_turns(workers: &[Worker]) -> Result<()> {
+    let ran = || -> Result<Vec<u64>> {
+        workers.iter().map(|worker| Ok(sched_stat(worker.pid())?.run_ns)).collect()
+    };
+    let before = ran()?;
+    let deadline = Instant::now() + LONGEST_WAIT;
+    while ran()?.iter().zip(&before).any(|(now, before)| now == before) {
+        ensure!(
+            Instant::now() < deadline,
+            "the recording is inconclusive: what keeps a CPU from idling has waited {LONGEST_WAIT:?} for it"
+        );
+        thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -25,6 +25,17 @@ const NOISY: &str = "beside-nine";
 /// On more CPUs, nine burners would leave some of them idle.
 const MOST_CPUS: usize = 4;
 
+/// The unit of `/proc/stat`.
+const TICK_NS: u64 = 10_000_000;
+
+/// What the hypervisor has had of all CPUs so far, to a tick, ns.
+fn stolen_ns() -> Result<u64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let ticks = text.lines().next().and_then(|line| line.split_whitespace().nth(8));
+    let ticks: u64 = ticks.context("/proc/stat has no steal")?.parse()?;
+    Ok(ticks * TICK_NS)
+}
+
 /// A recording of one phase, and what the kernel itself says of it.
 #[derive(Debug)]
 pub struct Recorded {
@@ -36,6 +47,8 @@ pub struct Recorded {
     pub capacity_ns: u64,
     /// How much of it the burners had.
     pub burned_ns: u64,
+    /// How much of it the hypervisor may have had.
+    pub stolen_ns: u64,
 }
 
 /// What is needed for it.
@@ -117,14 +130,15 @@ impl PathStage {
             let each = burners.iter().map(|burner| Ok(sched_stat(burner.pid())?.run_ns));
             each.sum()
         };
-        let (begin_ns, before_ns) = (monotonic_ns()?, burned()?);
+        let (begin_ns, before_ns, had_ns) = (monotonic_ns()?, burned()?, stolen_ns()?);
         let figures = Worker::start("indexer", &arguments)?.figures()?;
         let capacity_ns = (monotonic_ns()? - begin_ns) * self.cpu_count as u64;
         let burned_ns = burned()? - before_ns;
+        let stolen_ns = stolen_ns()?.saturating_sub(had_ns) + TICK_NS;
         ensure!(burned_ns > 0 || !is_noisy, "the burners did not run");
         // They end first, so that the recording is not kept waiting for a CPU.
         drop(burners);
         stop_recording(&mut recording, libc::SIGINT)?;
-        Ok(Recorded { folder, figures, capacity_ns, burned_ns })
+        Ok(Recorded { folder, figures, capacity_ns, burned_ns, stolen_ns })
     }
 }

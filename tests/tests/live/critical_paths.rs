@@ -1,5 +1,6 @@
 //! Critical paths of recordings of ours.
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
@@ -7,9 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::run_noised;
+use noise_tests::ftrace::blind::hidden_threads;
 use noise_tests::load::figure;
+use noise_tests::load::indexer::NAMES;
+use noise_tests::recorded::recorded;
 use noise_tests::scenario::critical_path::{BURNER, PathStage, Recorded};
 use noise_tests::scratch::argument;
+use noise_tests::seen::path::{Judged, Part, Ran};
+use noise_tests::seen::{Does, Seen};
 use serde_json::Value;
 
 use crate::record::Recorder;
@@ -30,7 +36,7 @@ const WORK: Duration = Duration::from_millis(5);
 /// Executions of the program beside burners, and of how many primes it searches in each step.
 const EXECUTIONS: u64 = 3;
 const PRIMES: u64 = 6000;
-/// How far figures of its paths may be from what the kernel, and its own clock, say.
+/// How far what its paths wait for a CPU may be from what the kernel, and its own clock, say.
 const TOLERANCE: f64 = 0.1;
 /// The same of each execution: waits at its ends, of which its marks and its accounts have different parts, and a disk that
 /// takes its time.
@@ -153,6 +159,43 @@ fn state_ns(document: &Value, state: &str) -> Result<u64> {
     Ok(sum)
 }
 
+/// Holds the paths of a phase against the events of its recording, and these against what the kernel says of the program.
+/// How much of the paths nobody can see, ns.
+fn judge(document: &Value, phase: &Recorded) -> Result<u64> {
+    let recording = recorded(&phase.folder)?;
+    let seen = Seen::read(&recording.stretch.events, &hidden_threads()?)?;
+    // A hidden thread may have ended meanwhile; whether recordings are whole, ftrace says in their own tests.
+    ensure!(seen.missing == 0, "{INCONCLUSIVE}: {} switches are missing", seen.missing);
+    let at = |value: &Value, name: &str| -> Result<u64> {
+        number(value, name)?.checked_sub(recording.offset_ns).context("a time of old")
+    };
+    let (mut parts, mut own, mut spans) = (Vec::new(), BTreeSet::new(), Vec::new());
+    for traced in list(document, "executions")? {
+        spans.push((at(traced, "from_ns")?, at(traced, "to_ns")?));
+        for part in list(traced, "path")? {
+            let tid = part["tid"].as_i64().map(i32::try_from).transpose()?;
+            if NAMES.iter().any(|name| part["comm"] == *name) {
+                own.extend(tid);
+            }
+            let state = part["state"].as_str().context("no state")?.to_owned();
+            let (from_ns, to_ns) = (at(part, "from_ns")?, at(part, "to_ns")?);
+            parts.push(Part { from_ns, to_ns, tid, state });
+        }
+    }
+    let time_ns = |does: Does| -> u64 {
+        let of = |tid: &i32| spans.iter().map(|span| seen.time_ns(*tid, *span, does)).sum::<u64>();
+        own.iter().map(of).sum()
+    };
+    let (seen_ns, unseen_ns) = (time_ns(Does::Runs), time_ns(Does::Unseen));
+    let ran = Ran { seen_ns, unseen_ns, stolen_ns: phase.stolen_ns };
+    let kernel_ns = figure(&phase.figures, "ran-ns")?;
+    let judged = Judged::of(&parts, &seen, &own);
+    println!("{judged:?}; {ran:?}, the kernel says {kernel_ns} ns");
+    judged.ensure_right()?;
+    ran.ensure_is(kernel_ns)?;
+    Ok(judged.unseen_ns)
+}
+
 /// The paper's view: what it shows is what the kernel says of the program, and of the burners.
 fn a_program_beside_nine_burners() -> Result<Verdict> {
     let stage = PathStage::prepare(None, EXECUTIONS, PRIMES)?;
@@ -169,6 +212,7 @@ fn a_program_beside_nine_burners() -> Result<Verdict> {
     let lost = number(&document, "discarded")? + number(against, "discarded")?;
     ensure!(lost == 0, "{INCONCLUSIVE}: {lost} events were lost");
 
+    let unseen_ns = (judge(against, &quiet)? + judge(&document, &noisy)?) as f64;
     let beside = list(&document, "beside")?.first().context("nothing beside each other")?;
     let row = |list: &[Value], state: &str| -> Result<[f64; 2]> {
         let of = |name: &str| -> Result<f64> {
@@ -178,7 +222,8 @@ fn a_program_beside_nine_burners() -> Result<Verdict> {
         Ok([of("against_ns")?, of("ns")?])
     };
     let far = |found: f64, expected: f64| {
-        (found - expected).abs() > TOLERANCE * expected.max(found) + EDGE_NS * EXECUTIONS as f64
+        let edges = EDGE_NS * EXECUTIONS as f64 + unseen_ns;
+        (found - expected).abs() > TOLERANCE * expected.max(found) + edges
     };
     let mut shown = Vec::new();
     for (state, what) in [("running", "ran-ns"), ("waiting_cpu", "waited-ns")] {
@@ -189,9 +234,6 @@ fn a_program_beside_nine_burners() -> Result<Verdict> {
             let kernel = figure(&phase.figures, what)? as f64;
             println!("{state}: {found} ns on the path, the kernel says {kernel} ns");
             ensure!((found - beside).abs() < 1.0, "{found} ns on the path, {beside} ns beside");
-            // One of the two processes works at a time, and it does so on the path. They may wait both, and a CPU that
-            // has to wake up is waited for before the kernel counts.
-            ensure!(state != "running" || !far(found, kernel), "{found} ns running, not {kernel}");
         }
         shown.push(both);
     }
@@ -214,7 +256,8 @@ fn a_program_beside_nine_burners() -> Result<Verdict> {
     ensure!(number(whom, "against_ns")? == 0, "blamed before it was there: {whom}");
     let part = number(whom, "ns")? as f64 / grown_ns;
     println!("the burners had {:.1} % of what grew", part * 100.0);
-    ensure!(part >= BURNED * burned, "the burners had {part} of what grew, {burned} of the CPUs");
+    let most = part + unseen_ns / grown_ns;
+    ensure!(most >= BURNED * burned, "the burners had {part} of what grew, {burned} of the CPUs");
     let said = page.stdout.lines().nth(1).unwrap_or_default();
     ensure!(said.contains("waits for a CPU") && said.contains("burn had"), "it says: {said}");
     Ok(Verdict::Passed)
