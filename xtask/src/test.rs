@@ -6,16 +6,15 @@
 //! side has no tests of its own: its logic is tested in `noise-common` and, loaded, by the live tests.
 
 use std::env;
-use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cargo::{DAEMON, Executable, Workspace};
-use crate::libtest::{Skipped, Tally};
-use crate::privilege::Privilege;
-use crate::suite::{SEED, fresh_seed, ordinary, seeded, stream, tests_of};
-use crate::{needed, seeds, setup};
+use crate::cargo::Workspace;
+use crate::libtest::Tally;
+use crate::live;
+use crate::suite::{SEED, fresh_seed, ordinary, seeded};
+use crate::{needed, runs, seeds, setup};
 
 /// What is run.
 #[derive(clap::Args)]
@@ -26,6 +25,13 @@ pub struct Arguments {
     /// Run only the tests that draw their cases, N times, each time with another seed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
+    /// Run only the live tests, all of them, N times, and append a row for each run to tests/runs.md
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with_all = ["filter", "seeds"])]
+    runs: Option<u32>,
+    /// Repeat this command of the shell while the live tests run, such as a build
+    #[arg(long, value_name = "COMMAND", requires = "runs")]
+    beside: Option<String>,
     /// Install no Debian packages: tests that use what is missing are skipped
     #[arg(long)]
     no_install: bool,
@@ -35,12 +41,13 @@ pub struct Arguments {
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
     setup::ensure(workspace)?;
     let filter = arguments.filter.as_deref();
-    let tally = match arguments.seeds {
-        Some(runs) => seeds::run(workspace, filter, runs)?,
-        None => {
-            needed::ensure(!arguments.no_install);
-            everything(workspace, filter)?
-        }
+    if arguments.seeds.is_none() {
+        needed::ensure(!arguments.no_install);
+    }
+    let tally = match (arguments.seeds, arguments.runs) {
+        (Some(seeds), _) => seeds::run(workspace, filter, seeds)?,
+        (None, Some(runs)) => runs::run(workspace, runs, arguments.beside.as_deref())?,
+        (None, None) => everything(workspace, filter)?,
     };
     print!("\n{}", tally.report());
     Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -51,7 +58,7 @@ fn everything(workspace: &Workspace, filter: Option<&str>) -> Result<Tally> {
     command.arg("test").args(ordinary());
     command.args(filter.map(|filter| ["--", filter]).into_iter().flatten());
     let mut tally = seeded(command, "cargo test", given_seed().unwrap_or_else(fresh_seed))?;
-    if let Err(error) = live(workspace, filter, &mut tally) {
+    if let Err(error) = live::run(workspace, filter, &mut tally) {
         // An error here must not hide the results so far.
         tally.failed.push(format!("live tests: {error:#}"));
     }
@@ -61,44 +68,4 @@ fn everything(workspace: &Workspace, filter: Option<&str>) -> Result<Tally> {
 /// The seed that the caller sets.
 fn given_seed() -> Option<u64> {
     env::var(SEED).ok()?.parse().ok()
-}
-
-fn live(workspace: &Workspace, filter: Option<&str>, tally: &mut Tally) -> Result<()> {
-    let noised = workspace.noised_to_try()?;
-    let built = workspace.build(&["test", "--package", "noise-tests", "--no-run"])?;
-    let privilege = Privilege::detect();
-    for program in built.iter().filter(|executable| executable.tests) {
-        tally.add(match &privilege {
-            Privilege::Missing(reason) => unprivileged(program, filter, reason)?,
-            Privilege::Root | Privilege::Sudo => {
-                eprintln!("     Running {} as root", program.name);
-                let environment = [
-                    (DAEMON, noised.as_os_str()),
-                    ("CARGO_MANIFEST_DIR", program.package.as_os_str()),
-                ];
-                start(&privilege, program, &environment, filter)?
-            }
-        });
-    }
-    Ok(())
-}
-
-fn start(
-    privilege: &Privilege,
-    program: &Executable,
-    environment: &[(&str, &OsStr)],
-    filter: Option<&str>,
-) -> Result<Tally> {
-    let mut command = privilege.command(&program.path, environment)?;
-    command.current_dir(&program.package).args(filter);
-    stream(command, &program.name)
-}
-
-/// The tests that would have run, as skipped.
-fn unprivileged(program: &Executable, filter: Option<&str>, reason: &str) -> Result<Tally> {
-    let skipped = tests_of(program, filter)?
-        .into_iter()
-        .map(|test| Skipped { test, reason: reason.to_owned() })
-        .collect();
-    Ok(Tally { skipped, ..Tally::default() })
 }

@@ -180,7 +180,7 @@ impl Seen {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
+    use super::{Does, Recorded, Seen};
 
     fn event(time_ns: u64, cpu: u32, words: &str) -> Recorded {
         Recorded { time_ns, cpu, words: words.to_owned() }

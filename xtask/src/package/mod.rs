@@ -24,6 +24,8 @@ mod release;
 mod rpm;
 mod stage;
 
+pub use binary::revision;
+
 /// What is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
@@ -127,7 +129,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Runs a command and returns what it prints.
-fn output_of(command: &mut Command) -> Result<Vec<u8>> {
+pub fn output_of(command: &mut Command) -> Result<Vec<u8>> {
     let name = Path::new(command.get_program()).display().to_string();
     let output = command
         .stdin(Stdio::null())
