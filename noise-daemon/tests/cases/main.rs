@@ -1,6 +1,7 @@
 //! Small inputs with known right answers, beside the repository (`../shared/cases`, or the folder that
 //! `NOISED_CASES` names): what the program prints for each, and how it ends.
 
+mod ctf;
 mod terminal;
 mod text;
 
@@ -18,6 +19,13 @@ const CASES: &[(&str, Check)] = &[
     ("flush_of_old_kernels", text::flush_of_old_kernels),
     ("request_other_operation", text::request_other_operation),
     ("state_letters_trace_cmd", text::state_letters_trace_cmd),
+    ("cpu_in_event_field", ctf::cpu_in_event_field),
+    ("ctf2", ctf::ctf2),
+    ("metadata_without_stream", ctf::metadata_without_stream),
+    ("other_files", ctf::other_files),
+    ("packet_end_zero", ctf::packet_end_zero),
+    ("rotation_packet_lost", ctf::rotation_packet_lost),
+    ("session_chunks", ctf::session_chunks),
     ("terminal_dumb", terminal::escapes_stay_away),
 ];
 
@@ -64,7 +72,7 @@ fn place() -> PathBuf {
 }
 
 fn main() -> ExitCode {
-    let trial = |(name, check): (&'static str, Check)| {
+    let trial = |&(name, check): &(&'static str, Check)| {
         Trial::ignorable_test(format!("cases::{name}"), move || {
             let folder = place().join(name);
             match fs::canonicalize(&folder) {
@@ -75,6 +83,6 @@ fn main() -> ExitCode {
             }
         })
     };
-    let trials = CASES.iter().copied().map(trial).collect();
+    let trials = CASES.iter().map(trial).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -14,6 +14,8 @@ pub struct Damage {
     pub missing_bytes: u64,
     /// Events that are older than the one before them in their stream; they count as simultaneous.
     pub backwards: u64,
+    /// Events of which nothing says on which CPU they were; they count as those of one.
+    pub without_cpu: u64,
     /// Lines of a text that are no event.
     pub unread_lines: u64,
     /// Places that are damaged, the first of them in words.
@@ -42,6 +44,7 @@ impl Damage {
         self.unread_bytes = self.unread_bytes.saturating_add(other.unread_bytes);
         self.missing_bytes = self.missing_bytes.saturating_add(other.missing_bytes);
         self.backwards = self.backwards.saturating_add(other.backwards);
+        self.without_cpu = self.without_cpu.saturating_add(other.without_cpu);
         self.unread_lines = self.unread_lines.saturating_add(other.unread_lines);
         self.more = self.more.saturating_add(other.more);
         for sentence in &other.sentences {
@@ -59,6 +62,7 @@ impl fmt::Display for Damage {
             (self.missing_bytes, "bytes are missing"),
             (self.unread_lines, "lines are no events"),
             (self.backwards, "events are older than the one before them"),
+            (self.without_cpu, "events do not say on which CPU they were"),
         ] {
             if count > 0 {
                 parts.push(format!("{count} {what}"));

@@ -37,6 +37,8 @@ pub struct UnreadDocument {
     pub unread_lines: u64,
     /// Events that are older than the one before them.
     pub backwards: u64,
+    /// Events of which nothing says on which CPU they were.
+    pub without_cpu: u64,
     /// The first damaged places, in words.
     pub places: Vec<String>,
 }
@@ -48,6 +50,7 @@ impl From<&Damage> for UnreadDocument {
             missing_bytes: damage.missing_bytes,
             unread_lines: damage.unread_lines,
             backwards: damage.backwards,
+            without_cpu: damage.without_cpu,
             places: damage.sentences.clone(),
         }
     }

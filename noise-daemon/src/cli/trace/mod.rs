@@ -6,6 +6,8 @@ pub(crate) mod critical_path;
 mod delays;
 mod events;
 mod export;
+mod folders;
+mod foreign;
 pub(crate) mod found;
 mod moment;
 mod part;

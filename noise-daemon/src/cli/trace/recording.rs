@@ -1,8 +1,7 @@
 //! Opening a recording: a folder in CTF, or a text of ftrace.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use noise_model::clean::quoted;
@@ -15,7 +14,10 @@ use noise_trace::ftrace;
 use noise_trace::record::Source;
 use noise_trace::what::What;
 
+use super::folders::{METADATA, folder, left_out, refuse};
+use super::foreign::recognised;
 use super::reading::Reading;
+use crate::cli::output::complain;
 
 /// Longest metadata that is read; LTTng's for a kernel of today are below 2 MiB.
 const MAX_METADATA_BYTES: u64 = 16 << 20;
@@ -23,8 +25,8 @@ const MAX_METADATA_BYTES: u64 = 16 << 20;
 const MAX_FILES: usize = 65_536;
 /// Text that comes through a pipe.
 const MAX_PIPED_BYTES: u64 = 1 << 30;
-/// What says how a recording is laid out.
-const METADATA: &str = "metadata";
+/// First bytes of a file, by which those of other programs are known.
+const FIRST_BYTES: usize = 512;
 
 /// A recording, opened.
 pub enum Recording {
@@ -97,32 +99,6 @@ impl<'t, S: Source<'t>> Source<'t> for Tidied<'_, S> {
     }
 }
 
-/// The folder of the recording with its metadata: this one, its `kernel` (as LTTng and we write), or the
-/// one that the file `metadata` lies in.
-fn folder(path: &Path) -> Option<PathBuf> {
-    if path.is_file() && path.file_name().is_some_and(|name| name == METADATA) {
-        return path.parent().map(Path::to_path_buf);
-    }
-    let places = [path.to_path_buf(), path.join("kernel")];
-    places.into_iter().find(|place| place.join(METADATA).is_file())
-}
-
-/// Refuses a folder of which this user may not even see what it has.
-fn ensure_open(path: &Path) -> anyhow::Result<()> {
-    for folder in [path.to_path_buf(), path.join("kernel")] {
-        if let Err(error) = fs::metadata(folder.join(METADATA))
-            && error.kind() == ErrorKind::PermissionDenied
-        {
-            bail!(
-                "cannot read the recording {}: {error}; read it as the user who made it, or have that user give \
-                 you access (chmod -R go+rX)",
-                path.display()
-            );
-        }
-    }
-    Ok(())
-}
-
 impl Recording {
     /// A source that reads from this recording, however long, in little memory, for a command that `prints`
     /// what it reads or does not.
@@ -178,17 +154,19 @@ impl Recording {
             if let Some(damage) = damage {
                 bail!("no event of the recording {shown} can be read: {damage}");
             }
+            for sentence in left_out(path, &folder) {
+                complain(&sentence);
+            }
             return Ok(Self::Ctf(Box::new(ctf)));
         }
         if path.is_dir() {
-            ensure_open(path)?;
-            bail!(
-                "{shown} is no recording: neither it nor its folder `kernel` has a file `metadata`; name the \
-                 folder that `noised record`, `lttng` or `perf data convert --to-ctf` wrote, or a text of ftrace"
-            );
+            refuse(path)?;
         }
         let text = Mapped::open_any(path, MAX_PIPED_BYTES);
         let text = text.with_context(|| format!("cannot read {shown}"))?;
+        if let Some(sentence) = recognised(path, text.get(..FIRST_BYTES).unwrap_or(&text)) {
+            bail!(sentence);
+        }
         if let Some(damage) = unreadable(ftrace::Reader::new(&text)) {
             bail!(
                 "{shown} is no recording: {damage}; name a folder in CTF, or what /sys/kernel/tracing/trace or \

@@ -17,7 +17,7 @@ use crate::what::What;
 const SPREAD: u64 = 16;
 
 /// Events that share headers and contexts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct StreamClass {
     /// How headers of its events are read.
     pub header: Header,
@@ -222,6 +222,11 @@ impl Layout {
         for block in blocks(&tops, "stream") {
             let id = number(block, "id")?.unwrap_or(0);
             layout.streams.insert(id, stream(&mut resolver, block)?);
+        }
+        // A trace of one stream may leave its block out: then neither packets nor events have anything in front
+        // of them.
+        if layout.streams.is_empty() && blocks(&tops, "event").next().is_some() {
+            layout.streams.insert(0, StreamClass::default());
         }
         for block in blocks(&tops, "event") {
             layout.add_event(&mut resolver, block)?;

@@ -15,15 +15,18 @@ fn number(bytes: &[u8], at: usize, big: bool) -> Option<u32> {
     Some(if big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
 }
 
+/// What each record of a text in CTF 2 begins with (RFC 7464).
+const RECORD: char = '\u{1e}';
+
 /// The text of a metadata file, freed from its packets. What follows the last whole packet is left out,
 /// as is a text that ends in the middle of a character: a tracer may have been stopped while it wrote.
 ///
 /// # Errors
-/// Where a packet's lengths are impossible.
+/// Where a packet's lengths are impossible, or it is CTF 2.
 pub fn text(bytes: &[u8]) -> Result<String, CtfError> {
     let big = match [false, true].into_iter().find(|&big| number(bytes, 0, big) == Some(MAGIC)) {
         Some(big) => big,
-        None => return Ok(plain(bytes)),
+        None => return plain(bytes),
     };
     let mut text = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -41,9 +44,32 @@ pub fn text(bytes: &[u8]) -> Result<String, CtfError> {
         text.extend_from_slice(inside);
         rest = rest.get(packet..).unwrap_or_default();
     }
-    Ok(plain(&text))
+    plain(&text)
 }
 
-fn plain(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn plain(bytes: &[u8]) -> Result<String, CtfError> {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    // No text in 1.8 begins with either.
+    match text.trim_start().starts_with([RECORD, '{']) {
+        true => Err(CtfError::Version2),
+        false => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_of_version_2_is_named() {
+        for bytes in [&b"\x1e{\n \"type\": \"preamble\""[..], b" {\"type\": \"preamble\"}"] {
+            assert_eq!(text(bytes), Err(CtfError::Version2));
+        }
+        let sentence = CtfError::Version2.to_string();
+        assert!(
+            sentence.contains("ctf-1.8") && sentence.contains("ctf-version=\"1\""),
+            "{sentence}"
+        );
+        assert_eq!(text(b"/* CTF 1.8 */"), Ok("/* CTF 1.8 */".to_owned()));
+    }
 }

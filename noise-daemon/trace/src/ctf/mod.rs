@@ -6,6 +6,8 @@
 
 mod bits;
 mod class;
+mod cpu;
+mod files;
 mod header;
 mod layout;
 pub mod metadata;
@@ -19,13 +21,21 @@ mod walk;
 pub mod write;
 
 pub use class::EventClass;
+pub use files::StreamFile;
 pub use layout::Layout;
-pub use reader::{Reader, StreamFile};
+pub use reader::Reader;
 pub use stream::{Located, Record};
 
 /// Why a trace cannot be read at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CtfError {
+    /// Metadata of version 2.
+    #[error(
+        "it is in CTF 2, which noised does not read; record in CTF 1.8 (`lttng create --trace-format=ctf-1.8`), or \
+         convert it with babeltrace2 2.1 or later (`babeltrace2 FOLDER --component=sink.ctf.fs \
+         --params='path=\"NEW\"' --params='ctf-version=\"1\"'`)"
+    )]
+    Version2,
     /// A packet of the metadata, at that byte.
     #[error("its metadata is damaged at byte {0}")]
     MetadataPacket(usize),

@@ -11,6 +11,8 @@ pub const MAGIC: u64 = 0xc1fc_1fc1;
 /// What is known of a packet before its events are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'t> {
+    /// Its stream's number.
+    pub stream: u64,
     /// Its stream.
     pub class: &'t StreamClass,
     /// Its bytes and the end of its content.
@@ -42,6 +44,13 @@ pub struct Context {
     pub sequence: Option<u64>,
     /// The CPU.
     pub cpu: Option<u32>,
+}
+
+impl Context {
+    /// Time of its end, where that bounds its events: buffers of a crashed tracer have 0 there.
+    pub fn bound(&self) -> Option<u64> {
+        self.end.filter(|end| self.begin.is_none_or(|begin| begin <= *end))
+    }
 }
 
 /// Picks the fields that matter out of a header or a context.
@@ -123,7 +132,8 @@ pub fn open<'t>(layout: &'t Layout, rest: &'t [u8]) -> Result<Packet<'t>, &'stat
         return Err("its magic number is missing");
     }
     let id = context.stream_id.or_else(|| layout.only_stream());
-    let class = id.and_then(|id| layout.streams.get(&id)).ok_or("its stream is not known")?;
+    let stream = id.and_then(|id| Some((id, layout.streams.get(&id)?)));
+    let (stream, class) = stream.ok_or("its stream is not known")?;
     if let Some(fields) = &class.packet_context {
         slots = [0; SLOTS];
         let mut collect = Collect { context: &mut context, depth: 0, name: "" };
@@ -138,5 +148,5 @@ pub fn open<'t>(layout: &'t Layout, rest: &'t [u8]) -> Result<Packet<'t>, &'stat
     let there = rest.get(..length).unwrap_or(rest);
     let missing = (packet / 8).saturating_sub(rest.len() as u64);
     let bytes = Bytes { bytes: there, end: content.min(all.end) };
-    Ok(Packet { class, bytes, events_at: at, length, missing, context })
+    Ok(Packet { stream, class, bytes, events_at: at, length, missing, context })
 }

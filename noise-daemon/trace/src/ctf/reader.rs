@@ -3,23 +3,17 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::files::{StreamFile, chains};
 use super::layout::Layout;
 use super::stream::{Located, Record, Stream};
 use crate::damage::Damage;
 use crate::record::Source;
 
-/// A file of a trace.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamFile<'t> {
-    /// Its name, without folders.
-    pub name: &'t str,
-    /// What is in it.
-    pub bytes: &'t [u8],
-}
-
 /// Goes over all events of a trace in the order of time. Those of one time come in the order of their files.
 pub struct Reader<'t> {
     streams: Vec<Stream<'t>>,
+    /// Of each file, its stream, and which of that stream's files it is.
+    files: Vec<(usize, usize)>,
     /// The stream whose event is next.
     current: Option<usize>,
     /// The others that have events, by the time of the next one. Events of one CPU come in bursts: as long
@@ -33,14 +27,23 @@ impl<'t> Reader<'t> {
         Self::from(layout, files, 0)
     }
 
-    /// The same; packets that end before `from_ns` are passed over unread. Events before that time may come
-    /// nevertheless.
+    /// The same; packets whose events all come before `from_ns` are passed over unread. Events before that
+    /// time may come nevertheless.
     pub fn from(layout: &'t Layout, files: &[StreamFile<'t>], from_ns: u64) -> Self {
-        let mut streams = Vec::with_capacity(files.len());
-        let mut others = BinaryHeap::with_capacity(files.len());
-        for (number, file) in files.iter().enumerate() {
-            let cpu = named_cpu(file.name).unwrap_or(number as u32);
-            let mut stream = Stream::new(layout, file.name, file.bytes, cpu);
+        let chains = chains(layout, files);
+        let mut streams = Vec::with_capacity(chains.len());
+        let mut others = BinaryHeap::with_capacity(chains.len());
+        let mut of_files = vec![(0, 0); files.len()];
+        for (number, chain) in chains.iter().enumerate() {
+            for (part, file) in chain.iter().enumerate() {
+                if let Some(place) = of_files.get_mut(*file) {
+                    *place = (number, part);
+                }
+            }
+            let cpu = |file: usize, name| named_cpu(name).unwrap_or(file as u32);
+            let parts = chain.iter().filter_map(|&file| Some((file, *files.get(file)?)));
+            let parts = parts.map(|(file, part)| (part, cpu(file, part.name)));
+            let mut stream = Stream::new(layout, parts.collect());
             if from_ns > 0 {
                 stream.pass_until(from_ns);
             }
@@ -51,7 +54,7 @@ impl<'t> Reader<'t> {
             streams.push(stream);
         }
         let current = others.pop().map(|first| first.0.1);
-        Self { streams, current, others }
+        Self { streams, files: of_files, current, others }
     }
 
     /// Time of the next event, nanoseconds since the epoch.
@@ -98,7 +101,8 @@ impl<'t> Source<'t> for Reader<'t> {
     }
 
     fn read_bytes(&self, file: usize) -> usize {
-        self.streams.get(file).map_or(0, Stream::read_bytes)
+        let Some((stream, part)) = self.files.get(file) else { return 0 };
+        self.streams.get(*stream).map_or(0, |stream| stream.read_bytes(*part))
     }
 }
 

@@ -1,7 +1,11 @@
-//! One stream: its packets one after the other, and the events in them.
+//! One stream: its packets one after the other, through all its files, and the events in them.
+
+use std::cmp::Ordering;
 
 use super::bits::mask;
 use super::class::EventClass;
+use super::cpu::Sought;
+use super::files::StreamFile;
 use super::layout::{Layout, StreamClass};
 use super::node::{SLOTS, Struct};
 use super::packet::{MAGIC, Packet, open};
@@ -76,6 +80,8 @@ struct Open<'t> {
     begin: usize,
     /// Whether the file ends in it.
     is_cut: bool,
+    /// Whether it does not say of which CPU it is.
+    lacks_cpu: bool,
 }
 
 /// Goes over one stream.
@@ -83,6 +89,10 @@ pub struct Stream<'t> {
     /// The event that it is at, or what was lost before it; none at the end.
     pub head: Option<Record<'t>>,
     layout: &'t Layout,
+    /// Its files, each with the CPU of packets that name none.
+    parts: Vec<(StreamFile<'t>, u32)>,
+    /// The number of the one that is read, its name and its bytes.
+    part: usize,
     name: &'t str,
     file: &'t [u8],
     /// Of the file, begin of the packet behind the one that is read.
@@ -110,17 +120,20 @@ pub struct Stream<'t> {
 }
 
 impl<'t> Stream<'t> {
-    /// One that begins at the begin of a file. `cpu` is for packets that name none.
-    pub fn new(layout: &'t Layout, name: &'t str, file: &'t [u8], cpu: u32) -> Self {
+    /// One that begins at the begin of the first of its files, each of which comes with the CPU of packets
+    /// that name none.
+    pub fn new(layout: &'t Layout, parts: Vec<(StreamFile<'t>, u32)>) -> Self {
         let mut stream = Self {
             head: None,
             layout,
-            name,
-            file,
+            parts,
+            part: 0,
+            name: "",
+            file: &[],
             next_packet: 0,
             packet: None,
             at: 0,
-            cpu,
+            cpu: 0,
             cycles: 0,
             clock: None,
             clock_number: 0,
@@ -133,7 +146,16 @@ impl<'t> Stream<'t> {
             damage: Damage::default(),
         };
         stream.set_clock(0);
+        stream.enter_part(0);
         stream
+    }
+
+    /// Goes to the begin of one of its files; none where it has no such.
+    fn enter_part(&mut self, number: usize) -> Option<()> {
+        let (StreamFile { name, bytes }, cpu) = *self.parts.get(number)?;
+        (self.part, self.name, self.file, self.cpu) = (number, name, bytes, cpu);
+        self.next_packet = 0;
+        Some(())
     }
 
     fn set_clock(&mut self, number: u8) {
@@ -204,8 +226,34 @@ impl<'t> Stream<'t> {
         }
         let Open { class: stream, bytes, .. } = packet;
         let located = Located { class, stream, bytes, context_at, fields_at: at };
+        if packet.lacks_cpu {
+            self.ask_cpu(&located);
+        }
         self.head = Some(Record::new(self.time_ns, self.cpu, located));
         Ok(())
+    }
+
+    /// Takes the CPU from the event itself.
+    #[cold]
+    fn ask_cpu(&mut self, event: &Located<'t>) {
+        let mut sought = Sought::default();
+        event.visit_contexts(&mut sought, |_| {});
+        event.visit(&mut sought);
+        if let Some(cpu) = sought.found() {
+            self.cpu = cpu;
+            return;
+        }
+        let (name, cpu) = (self.name, self.parts.get(self.part).map_or(0, |(_, cpu)| *cpu));
+        self.cpu = cpu;
+        if self.damage.without_cpu == 0 {
+            self.damage.note(|| {
+                format!(
+                    "{name}: neither its packets nor its events have a field `cpu_id`, so that no CPU is known; its events \
+                     count as those of CPU {cpu}"
+                )
+            });
+        }
+        self.damage.without_cpu = self.damage.without_cpu.saturating_add(1);
     }
 
     /// Takes a time stamp over. One of fewer than 64 bits lacks the upper ones, and counts from zero again
@@ -253,13 +301,16 @@ impl<'t> Stream<'t> {
         }
     }
 
-    /// Goes on to the next packet; none at the end of the file.
+    /// Goes on to the next packet; none at the end of the last file.
     #[cold]
     fn open_packet(&mut self) -> Option<()> {
         self.packet = None;
         loop {
-            let rest = self.file.get(self.next_packet..).filter(|rest| !rest.is_empty())?;
             let at = self.next_packet;
+            let Some(rest) = self.file.get(at..).filter(|rest| !rest.is_empty()) else {
+                self.enter_part(self.part + 1)?;
+                continue;
+            };
             match open(self.layout, rest) {
                 Ok(packet) => {
                     self.next_packet = at.saturating_add(packet.length).min(self.file.len());
@@ -269,6 +320,13 @@ impl<'t> Stream<'t> {
                 Err(what) => self.find_packet(rest, at, what),
             }
         }
+    }
+
+    /// When the packet begins that comes behind that byte of the file, as recorded.
+    fn begin_behind(&self, at: usize) -> Option<u64> {
+        let rest = self.file.get(at..).filter(|rest| !rest.is_empty());
+        let rest = rest.or_else(|| Some(self.parts.get(self.part + 1)?.0.bytes))?;
+        open(self.layout, rest).ok()?.context.begin
     }
 
     fn enter(&mut self, packet: Packet<'t>, at: usize) {
@@ -288,8 +346,9 @@ impl<'t> Stream<'t> {
         }
         self.count_lost(&packet, before);
         self.at = packet.events_at;
-        let Packet { class, bytes, missing, .. } = packet;
-        self.packet = Some(Open { class, bytes, begin: at, is_cut: missing > 0 });
+        let Packet { class, bytes, missing, context, .. } = packet;
+        let (is_cut, lacks_cpu) = (missing > 0, context.cpu.is_none());
+        self.packet = Some(Open { class, bytes, begin: at, is_cut, lacks_cpu });
     }
 
     /// What the stream lost between the packet before and the end of this one.
@@ -309,14 +368,19 @@ impl<'t> Stream<'t> {
             _ => 0,
         };
         if events > 0 || packets > 0 {
-            let from = self.ended.or(context.begin).unwrap_or(before);
-            let to = context.end.unwrap_or(from);
+            let from = match self.ended {
+                // The end that a packet says may lie before its last event.
+                Some(ended) => ended.max(before),
+                None => context.begin.unwrap_or(before),
+            };
+            let to = context.bound().or_else(|| self.begin_behind(self.next_packet));
+            let to = to.unwrap_or(from);
             let (from_ns, to_ns) = (self.to_ns(from), self.to_ns(to.max(from)));
             self.loss = Some(Loss { events, packets, from_ns, to_ns });
         }
         self.discarded = context.discarded.or(self.discarded);
         self.sequence = context.sequence.or(self.sequence);
-        self.ended = context.end.or(Some(self.cycles));
+        self.ended = context.bound().or(Some(self.cycles));
     }
 
     /// Looks for the next place where a packet may begin, by magic and number of the trace.
@@ -340,28 +404,36 @@ impl<'t> Stream<'t> {
         });
     }
 
-    /// How far the file was read, in bytes; the packet that is read counts as a whole when it is over.
-    pub fn read_bytes(&self) -> usize {
-        self.packet.map_or(self.next_packet, |packet| packet.begin)
+    /// How far one of its files was read, in bytes.
+    pub fn read_bytes(&self, part: usize) -> usize {
+        match part.cmp(&self.part) {
+            Ordering::Less => self.parts.get(part).map_or(0, |(file, _)| file.bytes.len()),
+            Ordering::Equal => self.packet.map_or(self.next_packet, |packet| packet.begin),
+            Ordering::Greater => 0,
+        }
     }
 
-    /// Passes over packets that end before that time, as far as packets say when they end.
+    /// Passes over packets whose events all come before that time: what a packet says of its end bounds nothing
+    /// where a tracer crashed, or is an old one, so that the next one has to begin before that time, too.
     pub fn pass_until(&mut self, from_ns: u64) {
-        while self.packet.is_none() || self.packet.is_some_and(|packet| self.at >= packet.bytes.end)
+        while let Some(rest) = self.file.get(self.next_packet..)
+            && let Ok(packet) = open(self.layout, rest)
+            && packet.missing == 0
         {
-            let Some(rest) = self.file.get(self.next_packet..).filter(|rest| !rest.is_empty())
-            else {
-                return;
-            };
-            let Ok(packet) = open(self.layout, rest) else { return };
-            let is_over = packet.context.end.is_some_and(|end| self.to_ns(end) < from_ns);
-            if !is_over || packet.missing > 0 {
+            let context = packet.context;
+            let behind = self.next_packet.saturating_add(packet.length);
+            let is_before = |cycles: u64| self.to_ns(cycles) < from_ns;
+            let next = self.begin_behind(behind).filter(|next| context.begin < Some(*next));
+            if !next.is_some_and(is_before) || !context.end.is_none_or(is_before) {
                 return;
             }
-            self.next_packet = self.next_packet.saturating_add(packet.length);
-            self.discarded = packet.context.discarded;
-            self.sequence = packet.context.sequence;
-            self.ended = packet.context.end;
+            self.next_packet = behind;
+            self.discarded = context.discarded.or(self.discarded);
+            self.sequence = context.sequence.or(self.sequence);
+            self.ended = context.bound().or(context.begin);
+            if behind >= self.file.len() {
+                self.enter_part(self.part + 1);
+            }
         }
     }
 }

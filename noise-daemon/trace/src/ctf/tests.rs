@@ -1,11 +1,13 @@
 //! Generated layouts, written by code of the tests and read again; and traces with lost events.
 
+mod rotated;
 mod written;
 
 use proptest::prelude::*;
 
 use self::written::{Field, Header, Order, Trace, Written};
 use super::*;
+use crate::damage::Damage;
 use crate::event::{Comm, Kind, Loss, Task};
 use crate::record::Source as _;
 use crate::state::LeftIn;
@@ -110,7 +112,10 @@ proptest! {
             prop_assert_eq!(&shown.0, words, "event {} of\n{}", number, text);
         }
         prop_assert!(reader.next().is_none());
-        prop_assert!(reader.damage().is_none(), "{:?}", reader.damage());
+        let damage = reader.damage();
+        prop_assert_eq!(damage.without_cpu, events.len() as u64);
+        let all = Damage { without_cpu: damage.without_cpu, sentences: damage.sentences.clone(), ..Damage::default() };
+        prop_assert_eq!((&damage, damage.sentences.len()), (&all, 1));
     }
 
     #[test]
@@ -216,19 +221,6 @@ fn lost_events_come_at_their_place() {
 #[test]
 fn what_a_snapshot_lost_before_its_first_packet_is_not_its_own() {
     assert_eq!(kinds(&packet(10, 20, 4, 100, &[10])).len(), 1);
-}
-
-#[test]
-fn packets_before_the_wanted_time_are_passed_over() {
-    let layout = Layout::parse(COUNTED).unwrap();
-    let stream =
-        [packet(10, 20, 0, 0, &[10]), packet(30, 40, 1, 3, &[30]), packet(50, 60, 2, 5, &[50])]
-            .concat();
-    let files = [StreamFile { name: "x", bytes: &stream }];
-    let reader = Reader::from(&layout, &files, 1_000_000_005 + 45);
-    let kinds: Vec<_> = reader.map(|record| record.kind()).collect();
-    let loss = Loss { events: 2, packets: 0, from_ns: 1_000_000_045, to_ns: 1_000_000_065 };
-    assert_eq!(kinds, [Kind::Lost(loss), Kind::Other("tick")]);
 }
 
 #[test]
@@ -393,6 +385,55 @@ fn numbers_of_kinds_may_be_far_apart() {
     let stream = &layout.streams[&0];
     let name = |id| stream.class(id).map(|class| &*class.name);
     assert_eq!([0, 1, 70_000, u64::MAX].map(name), [Some("tick"), None, Some("near"), Some("far")]);
+}
+
+#[test]
+fn an_event_may_name_its_cpu_itself() {
+    let metadata = COUNTED.replace(" uint32_t cpu_id;", "");
+    let bytes = [10, 11].map(|number: u32| {
+        let mut bytes = packet(10 * u64::from(number), 200, 0, 0, &[100]);
+        let end = bytes.len();
+        bytes[end - 4..].copy_from_slice(&number.to_le_bytes());
+        bytes.drain(48..52);
+        let bits = 8 * bytes.len() as u64;
+        for at in [20, 28] {
+            bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+        }
+        bytes
+    });
+    let stream = bytes.concat();
+    let read = |fields: &str| {
+        let layout = Layout::parse(&metadata.replace("uint32_t _number;", fields)).unwrap();
+        let mut reader = Reader::new(&layout, &[StreamFile { name: "stream_3", bytes: &stream }]);
+        let cpus: Vec<u32> = reader.by_ref().map(|record| record.cpu).collect();
+        (cpus, reader.damage().to_string())
+    };
+    for fields in ["uint32_t _cpu_id;", "uint32_t cpu;"] {
+        assert_eq!(read(fields), (vec![10, 11], String::new()));
+    }
+    let (cpus, damage) = read("struct { uint32_t cpu_id; } inside;");
+    assert_eq!(cpus, [3, 3]);
+    assert!(
+        damage.contains("2 events do not say on which CPU") && damage.contains("no CPU is known"),
+        "{damage}"
+    );
+}
+
+#[test]
+fn a_trace_may_leave_its_stream_out() {
+    let metadata = "trace { major = 1; minor = 8; byte_order = le; };
+        event { name = \"tick\"; fields := struct { integer { size = 32; } _value; }; };";
+    let layout = Layout::parse(metadata).unwrap();
+    let bytes: Vec<u8> = [1_u32, 2, 3].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    let words = reader.flat_map(|record| {
+        let mut shown = Shown::default();
+        record.visit(&mut shown);
+        shown.0
+    });
+    assert_eq!(words.collect::<Vec<_>>(), ["value", "1/10", "value", "2/10", "value", "3/10"]);
+    let other = metadata.replace("name =", "stream_id = 4; name =");
+    assert!(Layout::parse(&other).unwrap_err().to_string().contains("its stream is not defined"));
 }
 
 #[test]

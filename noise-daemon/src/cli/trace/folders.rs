@@ -1,0 +1,199 @@
+//! Which folder has a recording in CTF: this one, its `kernel`, or which ones below it.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+/// What says how a recording is laid out.
+pub const METADATA: &str = "metadata";
+/// Where LTTng and we write events of the kernel.
+const KERNEL: &str = "kernel";
+/// Where LTTng writes those of programs.
+const PROGRAMS: &str = "ust";
+/// Where LTTng keeps what it rotated out of a session.
+const CHUNKS: &str = "archives";
+
+/// Folders that are looked through for recordings, and how deep: `archives/CHUNK/ust/uid/1000/64-bit`.
+const MAX_FOLDERS: usize = 10_000;
+const MAX_DEPTH: usize = 6;
+/// Names in a sentence.
+const MAX_NAMES: usize = 20;
+
+/// The folder of the recording with its metadata: this one, its `kernel` (as LTTng and we write), or the
+/// one that the file `metadata` lies in.
+pub fn folder(path: &Path) -> Option<PathBuf> {
+    if path.is_file() && path.file_name().is_some_and(|name| name == METADATA) {
+        return path.parent().map(Path::to_path_buf);
+    }
+    let places = [path.to_path_buf(), path.join(KERNEL)];
+    places.into_iter().find(|place| place.join(METADATA).is_file())
+}
+
+/// Sentences about what lies beside the folder that is read for this path, and is not read.
+pub fn left_out(path: &Path, folder: &Path) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if folder != path.join(KERNEL) {
+        return sentences;
+    }
+    let shown = path.display();
+    if !below(&path.join(PROGRAMS)).is_empty() {
+        sentences.push(format!(
+            "{shown}/{PROGRAMS} is left out: noised reads the events of the kernel, in {shown}/{KERNEL}; `babeltrace2 \
+             {shown}` shows those of programs beside them"
+        ));
+    }
+    let chunks = chunks(below(&path.join(CHUNKS)));
+    if !chunks.is_empty() {
+        sentences.push(format!(
+            "{shown}/{CHUNKS} is left out: chunks of this session that LTTng rotated out; each is a recording of its \
+             own, named by its folder: {}",
+            names(&chunks)
+        ));
+    }
+    sentences
+}
+
+/// Refuses a folder that is no recording: says which ones below it are, or what it lacks.
+pub fn refuse(path: &Path) -> anyhow::Result<()> {
+    ensure_open(path)?;
+    let shown = path.display();
+    let found = chunks(below(path));
+    let is_chunk = |found: &PathBuf| {
+        found.parent().and_then(Path::file_name).is_some_and(|name| name == CHUNKS)
+    };
+    if found.is_empty() {
+        bail!(
+            "{shown} is no recording: neither it nor its folder `{KERNEL}` has a file `{METADATA}`; name the \
+             folder that `noised record`, `lttng` or `perf data convert --to-ctf` wrote, or a text of ftrace"
+        );
+    }
+    if found.iter().all(is_chunk) {
+        bail!(
+            "{shown} is a session that LTTng rotated: each of its chunks is a recording of its own; name one of \
+             them: {}",
+            names(&found)
+        );
+    }
+    bail!("{shown} is no recording, but has some below it; name one of them: {}", names(&found))
+}
+
+/// Refuses a folder of which this user may not even see what it has.
+fn ensure_open(path: &Path) -> anyhow::Result<()> {
+    for folder in [path.to_path_buf(), path.join(KERNEL)] {
+        if let Err(error) = fs::metadata(folder.join(METADATA))
+            && error.kind() == ErrorKind::PermissionDenied
+        {
+            bail!(
+                "cannot read the recording {}: {error}; read it as the user who made it, or have that user give \
+                 you access (chmod -R go+rX)",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Folders with metadata in or below this one, sorted. Links are not followed.
+fn below(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![(path.to_path_buf(), 0)];
+    let mut seen = 0;
+    while let Some((folder, depth)) = left.pop() {
+        seen += 1;
+        if seen > MAX_FOLDERS {
+            break;
+        }
+        if folder.join(METADATA).is_file() {
+            found.push(folder);
+            continue;
+        }
+        // What cannot be read has none that could be named.
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let folders = entries
+            .flatten()
+            .filter(|entry| depth < MAX_DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        left.extend(folders.take(MAX_FOLDERS).map(|entry| (entry.path(), depth + 1)));
+    }
+    found.sort();
+    found
+}
+
+/// What people name: a folder above `kernel`, which has what is beside it, too, instead of that.
+fn chunks(found: Vec<PathBuf>) -> Vec<PathBuf> {
+    let above = |folder: &PathBuf| match folder.file_name() {
+        Some(name) if name == KERNEL => folder.parent().map(Path::to_path_buf),
+        _ => None,
+    };
+    let sessions: Vec<PathBuf> = found.iter().filter_map(above).collect();
+    let is_beside = |folder: &PathBuf| sessions.iter().any(|session| folder.starts_with(session));
+    let others = found.iter().filter(|folder| !is_beside(folder)).cloned();
+    let mut named: Vec<PathBuf> = sessions.iter().cloned().chain(others).collect();
+    named.sort();
+    named
+}
+
+/// The first of them, and how many more there are.
+fn names(found: &[PathBuf]) -> String {
+    let shown: Vec<String> =
+        found.iter().take(MAX_NAMES).map(|path| path.display().to_string()).collect();
+    match found.len().saturating_sub(MAX_NAMES) {
+        0 => shown.join(", "),
+        more => format!("{}, and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(folders: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for folder in folders {
+            let folder = root.path().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(METADATA), "").unwrap();
+        }
+        root
+    }
+
+    fn refused(path: &Path) -> String {
+        refuse(path).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn chunks_of_a_session_are_named() {
+        let root =
+            made(&["archives/one/kernel", "archives/one/ust/uid/0/64-bit", "archives/two/kernel"]);
+        for path in [root.path().to_path_buf(), root.path().join("archives")] {
+            let sentence = refused(&path);
+            let named = format!("{0}/archives/one, {0}/archives/two", root.path().display());
+            assert!(sentence.contains("LTTng rotated") && sentence.ends_with(&named), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn recordings_below_a_folder_are_named() {
+        let root = made(&["one", "deep/two/kernel", "ust/uid/1000/64-bit"]);
+        let sentence = refused(root.path());
+        let all = ["deep/two", "one", "ust/uid/1000/64-bit"];
+        let named = all.map(|name| root.path().join(name).display().to_string()).join(", ");
+        assert!(sentence.ends_with(&format!("name one of them: {named}")), "{sentence}");
+        let many: Vec<String> = (0..30).map(|number| format!("n{number}")).collect();
+        let root = made(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(refused(root.path()).ends_with("and 10 more"));
+    }
+
+    #[test]
+    fn what_lies_beside_is_said() {
+        let root = made(&["kernel", "ust/uid/1000/64-bit", "archives/one/kernel"]);
+        let path = root.path();
+        let kernel = folder(path).unwrap();
+        let [ust, archives] = left_out(path, &kernel).try_into().unwrap();
+        assert!(ust.contains("/ust is left out") && ust.contains("babeltrace2"), "{ust}");
+        assert!(archives.ends_with("archives/one"), "{archives}");
+        assert!(left_out(&kernel, &kernel).is_empty());
+        assert!(left_out(made(&["kernel"]).path(), &kernel).is_empty());
+    }
+}

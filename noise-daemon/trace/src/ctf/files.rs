@@ -1,0 +1,101 @@
+//! Which files of a trace go on where others end. A tracer that rotates closes the file of a ring buffer at
+//! a length or by the clock and goes on in the next one; numbers of packets and counters of what was lost do
+//! not begin anew there. A ring of files (LTTng's `--tracefile-count`) names the oldest one anything: the
+//! order is that of the packets.
+
+use std::collections::BTreeMap;
+
+use super::layout::Layout;
+use super::packet::{Packet, open};
+
+/// A file of a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamFile<'t> {
+    /// Its name, without folders.
+    pub name: &'t str,
+    /// What is in it.
+    pub bytes: &'t [u8],
+}
+
+/// A ring buffer: number of the stream, CPU, name without numbers at its end.
+type Buffer<'t> = (u64, u32, &'t str);
+
+/// When a packet began, and its number, as far as it says. What says neither comes before and behind nothing.
+type Moment = (Option<u64>, Option<u64>);
+
+/// A file of a ring buffer.
+struct Part {
+    number: usize,
+    first: Moment,
+    last: Moment,
+}
+
+/// The numbers of all files, those together that one stream goes through, in its order; chains come in the
+/// order of their first files. A file whose first packet does not say of which CPU it is stays alone, and so
+/// does one that begins before the last packet of another one of its ring buffer did.
+pub fn chains(layout: &Layout, files: &[StreamFile<'_>]) -> Vec<Vec<usize>> {
+    let mut buffers: BTreeMap<Buffer<'_>, Vec<usize>> = BTreeMap::new();
+    let mut chains = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        match open(layout, file.bytes).ok().and_then(|packet| buffer(&packet, file.name)) {
+            Some(buffer) => buffers.entry(buffer).or_default().push(number),
+            None => chains.push(vec![number]),
+        }
+    }
+    for numbers in buffers.into_values() {
+        if numbers.len() == 1 {
+            chains.push(numbers);
+            continue;
+        }
+        let part = |number: usize| {
+            let (first, last) = ends(layout, files.get(number).map_or(&[], |file| file.bytes));
+            Part { number, first, last }
+        };
+        let mut parts: Vec<Part> = numbers.into_iter().map(part).collect();
+        parts.sort_by_key(|part| part.first);
+        for one in parts.chunk_by(|before, behind| before.last < behind.first) {
+            chains.push(one.iter().map(|part| part.number).collect());
+        }
+    }
+    chains.sort();
+    chains
+}
+
+fn buffer<'t>(packet: &Packet<'_>, name: &'t str) -> Option<Buffer<'t>> {
+    Some((packet.stream, packet.context.cpu?, stem(name)))
+}
+
+/// `channel` of `channel_3` and of `channel_3_0`: CPU, and number of the file.
+fn stem(name: &str) -> &str {
+    let shorter = |name| {
+        let (stem, digits) = str::rsplit_once(name, '_')?;
+        (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(stem)
+    };
+    let once = shorter(name).unwrap_or(name);
+    shorter(once).unwrap_or(once)
+}
+
+/// Of its first packet, and of the last one that can be reached.
+fn ends(layout: &Layout, file: &[u8]) -> (Moment, Moment) {
+    let mut ends = None;
+    let mut at = 0;
+    while let Some(rest) = file.get(at..).filter(|rest| !rest.is_empty())
+        && let Ok(packet) = open(layout, rest)
+    {
+        let moment = (packet.context.begin, packet.context.sequence);
+        ends = Some((ends.map_or(moment, |(first, _)| first), moment));
+        at = at.saturating_add(packet.length);
+    }
+    ends.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_channels() {
+        let names = ["channel0_12", "channel0_12_3", "a_1_2_3", "stream", "x_", "perf_stream_1"];
+        assert_eq!(names.map(stem), ["channel0", "channel0", "a_1", "stream", "x_", "perf_stream"]);
+    }
+}
