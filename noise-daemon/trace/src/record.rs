@@ -52,6 +52,14 @@ impl<S> Record<S> {
         Self { time_ns, cpu, body: Body::Lost(loss) }
     }
 
+    /// The event as its format stores it; none of lost events.
+    pub const fn stored(&self) -> Option<&S> {
+        match &self.body {
+            Body::Event(stored) => Some(stored),
+            Body::Lost(_) => None,
+        }
+    }
+
     /// What was lost, where it is lost events; no field is read for that.
     #[inline]
     pub const fn loss(&self) -> Option<Loss> {

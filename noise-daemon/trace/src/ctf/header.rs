@@ -2,10 +2,13 @@
 
 use super::bits;
 use super::node::{Int, Node, Struct, Variant};
+use super::ranges::Ranges;
 use super::walk::{Bytes, Cut};
 
 /// Tags that one header may have.
 const TAGS: usize = 4;
+/// Forms that are tried one after the other; LTTng's headers have two.
+const MAX_FORMS: usize = 8;
 
 /// What an integer of the header is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +28,14 @@ enum Step {
     Align(u64),
     Read(Int, Role),
     /// By the latest tag of that slot.
-    Choose(u8, Vec<(u64, u64, Vec<Step>)>),
+    Choose(u8, Options),
+}
+
+/// What to do, by a tag.
+#[derive(Debug)]
+struct Options {
+    by_tag: Ranges,
+    steps: Vec<Vec<Step>>,
 }
 
 /// How headers of a stream are read.
@@ -74,15 +84,25 @@ impl Table {
         if slot != chosen || tag.signed {
             return None;
         }
-        let form = |(first, last, steps): &(u64, u64, Vec<Step>)| {
+        if options.by_tag.iter().len() > MAX_FORMS {
+            return None;
+        }
+        let form = |(first, last, option): (i128, i128, usize)| {
             let bits = u64::from(tag.size);
-            let mut form = Form { first: *first, last: *last, bits, ..Form::default() };
-            for step in steps {
+            // Tags of headers have no sign.
+            let last = u64::try_from(last.min(u64::MAX.into())).ok()?;
+            let first = u64::try_from(first.max(0)).ok()?;
+            let mut form = Form { first, last, bits, ..Form::default() };
+            for step in options.steps.get(option)? {
                 form.add(step, *align, tag.big)?;
             }
             Some(form)
         };
-        let forms = options.iter().map(form).collect::<Option<_>>()?;
+        let numbers = options
+            .by_tag
+            .iter()
+            .filter(|(first, last, _)| *last >= 0 && *first <= u64::MAX.into());
+        let forms = numbers.map(form).collect::<Option<_>>()?;
         Some(Self { align: *align, big: tag.big, tag: tag.size, forms })
     }
 
@@ -182,17 +202,13 @@ fn choose(variant: &Variant, into: &mut Vec<Step>) -> Option<()> {
     if usize::from(variant.slot) >= TAGS {
         return None;
     }
-    let mut options = Vec::new();
-    for (name, node, ranges) in &variant.options {
-        for (first, last) in ranges {
-            // Tags of headers have no sign.
-            let Ok(last) = u64::try_from(*last) else { continue };
-            let mut inside = Vec::new();
-            read(name, node, &mut inside)?;
-            options.push((u64::try_from(*first).unwrap_or(0), last, inside));
-        }
-    }
-    into.push(Step::Choose(variant.slot, options));
+    let option = |(name, node): &(Box<str>, Node)| {
+        let mut steps = Vec::new();
+        read(name, node, &mut steps)?;
+        Some(steps)
+    };
+    let steps = variant.options.iter().map(option).collect::<Option<_>>()?;
+    into.push(Step::Choose(variant.slot, Options { by_tag: variant.by_tag.clone(), steps }));
     Some(())
 }
 
@@ -253,14 +269,10 @@ impl Reading {
     }
 
     #[inline(always)]
-    fn chosen<'s>(
-        &self,
-        slot: u8,
-        options: &'s [(u64, u64, Vec<Step>)],
-    ) -> Result<&'s [Step], Cut> {
+    fn chosen<'s>(&self, slot: u8, options: &'s Options) -> Result<&'s [Step], Cut> {
         let tag = self.tags[usize::from(slot % TAGS as u8)];
-        let fits = |(first, last, _): &&(u64, u64, Vec<Step>)| (*first..=*last).contains(&tag);
-        options.iter().find(fits).map(|(_, _, steps)| steps.as_slice()).ok_or(Cut)
+        let option = options.by_tag.find(tag.into()).ok_or(Cut)?;
+        options.steps.get(option).map(Vec::as_slice).ok_or(Cut)
     }
 
     #[cold]
@@ -317,12 +329,13 @@ mod tests {
             ("timestamp", Node::Int(Int { clock: Some(1), ..int(64, align, big) })),
         ]);
         let options = vec![
-            ("compact".into(), Node::Struct(Box::new(compact)), vec![(0, last - 2)]),
-            ("extended".into(), Node::Struct(Box::new(extended)), vec![(last, last)]),
+            ("compact".into(), Node::Struct(Box::new(compact))),
+            ("extended".into(), Node::Struct(Box::new(extended))),
         ];
+        let by_tag = Ranges::new(vec![(0, last - 2, 0), (last, last, 1)]);
         structure(vec![
             ("id", Node::Int(Int { slot: Some(0), ..int(tag, 1, big) })),
-            ("v", Node::Variant(Box::new(Variant { slot: 0, signed: false, options }))),
+            ("v", Node::Variant(Box::new(Variant { slot: 0, signed: false, options, by_tag }))),
         ])
     }
 

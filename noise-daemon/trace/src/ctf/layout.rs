@@ -193,6 +193,9 @@ impl Layout {
     /// # Errors
     /// One sentence about what cannot be understood.
     pub fn parse(text: &str) -> Result<Self, CtfError> {
+        if tsdl::is_endless(text) {
+            return Err(wrong("it declares more than any tracer does"));
+        }
         let parsed = tsdl::parse(text);
         let tops = parsed.map_err(|(line, rest)| CtfError::Syntax(line, rest))?;
         let mut resolver = Resolver::new();

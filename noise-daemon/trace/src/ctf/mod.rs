@@ -13,6 +13,7 @@ mod layout;
 pub mod metadata;
 mod node;
 mod packet;
+mod ranges;
 mod reader;
 mod resolve;
 mod stream;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::bits;
+use super::ranges::Ranges;
 
 /// Lengths and tags that one walk over a packet or an event may need later.
 pub const SLOTS: usize = 32;
@@ -47,8 +48,42 @@ impl Int {
     }
 }
 
-/// A label and the numbers it stands for, first and last.
-pub type Labels = Vec<(Box<str>, i128, i128)>;
+/// The names of an enumeration's values.
+#[derive(Debug, Default)]
+pub struct Labels {
+    /// Each with the numbers it stands for, first and last.
+    all: Vec<(Box<str>, i128, i128)>,
+    /// Their places above, by number and by name.
+    by_number: Ranges,
+    by_name: Vec<u32>,
+}
+
+impl Labels {
+    /// Labels with the first and the last number of each.
+    pub fn new(all: Vec<(Box<str>, i128, i128)>) -> Self {
+        let numbered = (0..).zip(&all).map(|(place, (_, first, last))| (*first, *last, place));
+        let by_number = Ranges::new(numbered.collect());
+        let mut by_name: Vec<u32> = (0..).zip(&all).map(|(place, _)| place).collect();
+        by_name.sort_by_key(|place| all.get(*place as usize).map(|(name, ..)| name));
+        Self { all, by_number, by_name }
+    }
+
+    /// The name of a number.
+    pub fn name(&self, number: i128) -> Option<&str> {
+        self.all.get(self.by_number.find(number)?).map(|(name, ..)| &**name)
+    }
+
+    /// The numbers that a name stands for.
+    pub fn ranges(&self, name: &str) -> impl Iterator<Item = (i128, i128)> {
+        let label = |place: &u32| self.all.get(*place as usize);
+        let is_before = |place: &u32| label(place).is_some_and(|(found, ..)| **found < *name);
+        let from = self.by_name.partition_point(is_before);
+        let those = self.by_name.iter().skip(from).filter_map(label);
+        those
+            .take_while(move |(found, ..)| **found == *name)
+            .map(|(_, first, last)| (*first, *last))
+    }
+}
 
 /// A structure.
 #[derive(Clone, Debug)]
@@ -68,9 +103,6 @@ impl Default for Struct {
     }
 }
 
-/// An option: its name, its type, and the tag's values (first and last) that choose it.
-pub type Choice = (Box<str>, Node, Vec<(i128, i128)>);
-
 /// One of several options, by what a tag says.
 #[derive(Clone, Debug)]
 pub struct Variant {
@@ -78,8 +110,10 @@ pub struct Variant {
     pub slot: u8,
     /// Whether the tag may be negative.
     pub signed: bool,
-    /// The options.
-    pub options: Vec<Choice>,
+    /// The options, by name.
+    pub options: Vec<(Box<str>, Node)>,
+    /// Which of them the tag chooses.
+    pub by_tag: Ranges,
 }
 
 impl Variant {
@@ -87,10 +121,8 @@ impl Variant {
     pub fn chosen(&self, slots: &Slots) -> Option<(&str, &Node)> {
         let raw = slots.get(usize::from(self.slot)).copied().unwrap_or_default();
         let tag = if self.signed { i128::from(raw as i64) } else { i128::from(raw) };
-        let fits = |(_, _, ranges): &&Choice| {
-            ranges.iter().any(|(first, last)| (*first..=*last).contains(&tag))
-        };
-        self.options.iter().find(fits).map(|(name, node, _)| (&**name, node))
+        let (name, node) = self.options.get(self.by_tag.find(tag)?)?;
+        Some((name, node))
     }
 }
 

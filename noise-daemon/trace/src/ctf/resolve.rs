@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::CtfError;
+use super::class::shown;
 use super::node::{Int, Labels, Node, SLOTS, Struct, Variant};
+use super::ranges::Ranges;
 use super::tsdl::tree::{Attribute, Declaration, Item, Label, Length, Path, Type, Value};
 
 /// Types that one trace may have, those inside others counted each: types that name others grow fast. Labels of
-/// enumerations and every 64 bytes of a name count as a type.
-const MAX_NODES: usize = 1_000_000;
+/// enumerations and every 64 bytes of a name count as a type. A tracer of today has some ten thousand; each takes
+/// some hundred bytes.
+const MAX_NODES: usize = 500_000;
 const BYTES_OF_NODE: usize = 64;
 /// Types inside types; names may lead far.
 const MAX_DEPTH: usize = 60;
@@ -262,19 +265,20 @@ impl<'a, 'i> Resolver<'a, 'i> {
         let (slot, target) = places.refer(tag, at)?;
         let labels =
             target.labels.ok_or_else(|| wrong(format!("the tag of {at} is no enumeration")))?;
-        let mut options = Vec::new();
+        let (mut options, mut by_tag) = (Vec::new(), Vec::new());
         places.frames.push(Frame::default());
         for item in items {
             let Some((name, node)) = self.item(item, at, places, depth)? else { continue };
-            let plain = name.strip_prefix('_').unwrap_or(&name);
-            let fits =
-                |(label, ..): &&(Box<str>, i128, i128)| **label == *name || **label == *plain;
-            let ranges = labels.iter().filter(fits).map(|(_, first, last)| (*first, *last));
-            let ranges = ranges.collect();
-            options.push((name, node, ranges));
+            let plain = Some(shown(&name)).filter(|plain| **plain != *name);
+            let number = u32::try_from(options.len()).unwrap_or(u32::MAX);
+            for name in [Some(&*name), plain].into_iter().flatten() {
+                by_tag.extend(labels.ranges(name).map(|(first, last)| (first, last, number)));
+            }
+            options.push((name, node));
         }
         places.frames.pop();
-        Ok(Node::Variant(Box::new(Variant { slot, signed: target.signed, options })))
+        let by_tag = Ranges::new(by_tag);
+        Ok(Node::Variant(Box::new(Variant { slot, signed: target.signed, options, by_tag })))
     }
 
     fn integer(&self, attributes: &[Attribute<'_>]) -> Result<Int, CtfError> {
@@ -386,7 +390,7 @@ fn numbered(labels: &[Label]) -> Labels {
         next = last.saturating_add(1);
         (label.name.as_str().into(), first, last)
     };
-    labels.iter().map(number).collect()
+    Labels::new(labels.iter().map(number).collect())
 }
 
 /// As many of a type as its lengths say; the first length is the outermost.
@@ -422,7 +426,7 @@ fn keep(node: &mut Node, at: &str, slots: &HashMap<String, u8>) {
             structure.finish();
         }
         Node::Variant(variant) => {
-            for (name, node, _) in &mut variant.options {
+            for (name, node) in &mut variant.options {
                 keep(node, &format!("{at}.{name}"), slots);
             }
         }

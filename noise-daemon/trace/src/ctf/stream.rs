@@ -16,6 +16,10 @@ use crate::event::{Kind, Loss};
 use crate::record::{self, Stored};
 use crate::value::Visit;
 
+/// Bits of one event. LTTng's are no longer than its sub-buffers, of 1 MiB unless they were made larger; perf's
+/// end at 64 KiB. What is longer is not an event, but costs time and memory where it is shown.
+const MAX_EVENT_BITS: u64 = 8 << 20;
+
 /// An event, where it lies in its packet.
 #[derive(Clone, Copy)]
 pub struct Located<'t> {
@@ -206,17 +210,22 @@ impl<'t> Stream<'t> {
     /// Goes to the event at the current place.
     #[inline(always)]
     fn event(&mut self, packet: Open<'t>) -> Result<(), &'static str> {
-        let beyond = |_: Cut| "an event lies beyond the end";
-        let (head, context_at) = packet.class.header.read(packet.bytes, self.at).map_err(beyond)?;
+        let most = self.at.saturating_add(MAX_EVENT_BITS);
+        let bytes = Bytes { end: packet.bytes.end.min(most), ..packet.bytes };
+        let beyond = |_: Cut| match packet.bytes.end > most {
+            true => "an event is longer than 1 MiB",
+            false => "an event lies beyond the end",
+        };
+        let (head, context_at) = packet.class.header.read(bytes, self.at).map_err(beyond)?;
         let class =
             packet.class.class(head.kind).ok_or("an event is of a kind that is not known")?;
         let mut at = context_at;
         if packet.class.event_context.is_some() || class.context.is_some() {
             for context in [&packet.class.event_context, &class.context].into_iter().flatten() {
-                at = skip_fields(context, packet.bytes, at).map_err(beyond)?;
+                at = skip_fields(context, bytes, at).map_err(beyond)?;
             }
         }
-        let behind = class.skip(packet.bytes, at).map_err(beyond)?;
+        let behind = class.skip(bytes, at).map_err(beyond)?;
         if behind == self.at {
             return Err("an event has no size");
         }
@@ -224,7 +233,7 @@ impl<'t> Stream<'t> {
         if head.time_bits > 0 {
             self.stamp(head.time, head.time_bits, head.clock);
         }
-        let Open { class: stream, bytes, .. } = packet;
+        let stream = packet.class;
         let located = Located { class, stream, bytes, context_at, fields_at: at };
         if packet.lacks_cpu {
             self.ask_cpu(&located);
@@ -408,9 +417,17 @@ impl<'t> Stream<'t> {
     pub fn read_bytes(&self, part: usize) -> usize {
         match part.cmp(&self.part) {
             Ordering::Less => self.parts.get(part).map_or(0, |(file, _)| file.bytes.len()),
-            Ordering::Equal => self.packet.map_or(self.next_packet, |packet| packet.begin),
+            Ordering::Equal => self
+                .packet
+                .map_or(self.next_packet, |packet| packet.begin.saturating_add(self.event_at())),
             Ordering::Greater => 0,
         }
+    }
+
+    /// Where the event that it is at lies behind its header, in bytes of its packet: a packet may be a whole file.
+    fn event_at(&self) -> usize {
+        let located = self.head.as_ref().and_then(|head| head.stored());
+        (located.map_or(self.at, |event| event.context_at) / 8) as usize
     }
 
     /// Passes over packets whose events all come before that time: what a packet says of its end bounds nothing

@@ -316,6 +316,88 @@ fn long_names_and_lists_of_labels_are_not_repeated_without_end() {
 }
 
 #[test]
+fn metadata_without_end_is_refused_before_it_is_parsed() {
+    for part in ["a b; ", "a,", "a ", "a."] {
+        let text = part.repeat((16 << 20) / part.len());
+        let error = Layout::parse(&text).unwrap_err().to_string();
+        assert!(error.contains("more than any tracer"), "{error}");
+    }
+}
+
+#[test]
+fn a_variant_may_have_many_options() {
+    let options = 100_000_u64;
+    let (mut labels, mut fields) = (String::new(), String::new());
+    for option in 0..options {
+        labels.push_str(&format!("L{option}, "));
+        fields.push_str(&format!("uint8_t L{option}; "));
+    }
+    let metadata = COUNTED.replace(
+        "uint32_t _number;",
+        &format!("enum : uint32_t {{ {labels} }} tag; variant <tag> {{ {fields} }} value;"),
+    );
+    let metadata = metadata.replace(
+        "typealias integer { size = 32;",
+        "typealias integer { size = 8; align = 8; } := uint8_t; typealias integer { size = 32;",
+    );
+    let layout = Layout::parse(&metadata).unwrap();
+    let events = 50_000;
+    let mut bytes = packet(10, 20, 0, 0, &[]);
+    for event in 0..events {
+        bytes.extend(10_u64.to_le_bytes());
+        bytes.extend((options as u32 - 1 - event % 3).to_le_bytes());
+        bytes.push(7);
+    }
+    let bits = 8 * bytes.len() as u64;
+    for at in [20, 28] {
+        bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+    }
+    let reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    let last = reader.inspect(|record| record.visit(&mut Shown::default())).last().unwrap();
+    let mut shown = Shown::default();
+    last.visit(&mut shown);
+    let name = format!("L{}", options - 1 - u64::from((events - 1) % 3));
+    assert_eq!(shown.0[1], format!("Some({name:?})"));
+    assert_eq!(shown.0[3..], ["begin Option", &name, "7/10", "end Option"]);
+}
+
+#[test]
+fn an_event_has_an_end() {
+    for fields in ["string _text;", "uint32_t _n; integer { size = 1; } _all[ _n ];"] {
+        let layout = Layout::parse(&COUNTED.replace("uint32_t _number;", fields)).unwrap();
+        let mut bytes = packet(10, 20, 0, 0, &[10]);
+        bytes.extend(vec![1; 2 << 20]);
+        bytes.push(0);
+        let at = bytes.len() - 5 - (2 << 20);
+        let count = if fields.starts_with("string") { 0x0101_0101 } else { 8_u32 << 21 };
+        bytes[at..at + 4].copy_from_slice(&count.to_le_bytes());
+        let bits = 8 * bytes.len() as u64;
+        for at in [20, 28] {
+            bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+        }
+        bytes.extend(packet(30, 40, 1, 0, &[]));
+        let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+        assert!(reader.next().is_none());
+        let damage = reader.damage();
+        assert!(
+            damage.to_string().contains("x: an event is longer than 1 MiB, at byte 52"),
+            "{damage}"
+        );
+        assert!(damage.unread_bytes > 2 << 20);
+    }
+}
+
+#[test]
+fn what_was_read_of_a_packet_is_not_needed_again() {
+    let bytes = packet(10, 20, 0, 0, &(10..1010).collect::<Vec<u64>>());
+    let layout = Layout::parse(COUNTED).unwrap();
+    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    assert_eq!(reader.by_ref().take(500).count(), 500);
+    // The event at hand is the next one, its fields behind a header of 8 bytes.
+    assert_eq!(reader.read_bytes(0), 52 + 500 * 12 + 8);
+}
+
+#[test]
 fn lengths_of_lengths_have_an_end() {
     let lengths = "[1]".repeat(200_000);
     let metadata = COUNTED.replace("uint32_t _number", &format!("uint32_t _number{lengths}"));

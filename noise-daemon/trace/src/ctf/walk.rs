@@ -61,8 +61,7 @@ fn number(int: &Int, value: u64) -> Value<'static> {
 /// The name of an enumeration's value.
 fn label<'a>(labels: &'a Labels, int: &Int, value: u64) -> Option<&'a str> {
     let value = if int.signed { i128::from(value as i64) } else { i128::from(value) };
-    let found = labels.iter().find(|(_, first, last)| (*first..=*last).contains(&value));
-    found.map(|(name, ..)| &**name)
+    labels.name(value)
 }
 
 /// Goes over what lies at `at` and shows it. The place behind it.

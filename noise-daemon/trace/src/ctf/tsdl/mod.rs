@@ -3,7 +3,7 @@
 mod parse;
 pub mod tree;
 
-pub use parse::parse;
+pub use parse::{is_endless, parse};
 
 #[cfg(test)]
 mod tests;

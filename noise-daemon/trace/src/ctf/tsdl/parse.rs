@@ -18,7 +18,21 @@ const MAX_DEPTH: usize = 40;
 /// Lengths of one name; those of tracers have one.
 const MAX_LENGTHS: usize = 8;
 
+/// Signs that begin or end something, and words: LTTng's metadata of a kernel of today has a quarter of a million
+/// of the first and twice as many of the second. Each sign may take some 400 bytes once it is parsed.
+const MAX_SIGNS: usize = 1_000_000;
+const MAX_WORDS: usize = 2_000_000;
+
 type Parsed<T> = Result<T, ErrMode<ContextError>>;
+
+/// Whether a text has more signs or words than any metadata does; parsing it would take much memory.
+pub fn is_endless(text: &str) -> bool {
+    let signs = text.bytes().filter(|byte| b";,{=[".contains(byte)).count();
+    let ends = text.as_bytes().windows(2).filter(|two| {
+        matches!(two, [letter, behind] if in_word(char::from(*letter)) && !in_word(char::from(*behind)))
+    });
+    signs > MAX_SIGNS || ends.count() > MAX_WORDS
+}
 
 /// Reads a whole text.
 ///
