@@ -8,6 +8,7 @@ use noise_model::clean::is_harmful;
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _};
 use noise_daemon::cli::terminal::Terminal;
 use noise_daemon::cli::{Cli, output};
+use noise_system::output::outlive_limit;
 
 /// The command line. A mistake in it is quoted: where an argument (a file of that name, say) would act
 /// on the terminal, without colours and cleaned.
@@ -29,6 +30,7 @@ fn parsed() -> Result<Cli, ExitCode> {
 }
 
 fn main() -> ExitCode {
+    outlive_limit();
     let cli = match parsed() {
         Ok(cli) => cli,
         Err(code) => return code,

@@ -1,10 +1,8 @@
 //! `noised man`: the manual, made from the definition of the command line.
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
@@ -37,8 +35,7 @@ pub fn run(args: &ManArgs) -> anyhow::Result<()> {
         return output::print_own(&String::from_utf8_lossy(&page));
     };
     for (name, page) in pages()? {
-        let path = directory.join(name);
-        fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        output::save(&directory.join(name), &String::from_utf8_lossy(&page))?;
     }
     Ok(())
 }

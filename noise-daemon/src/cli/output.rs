@@ -1,22 +1,77 @@
 //! Where results go: the one way from a command to standard output and standard error. Whatever names
 //! are in a text, nothing in it acts on the terminal that shows it.
 
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 use anyhow::Context as _;
 use noise_model::clean::{clean_json, clean_lines};
+use noise_system::output::{PLAIN_MODE, Place, explained};
 use serde::Serialize;
 
 use super::terminal::Terminal;
 
-/// Writes a file.
+/// What this process was given to write to, where a path names that: standard output, standard error, another
+/// descriptor, such as the pipe of a shell's `>(COMMAND)`; and what takes everything.
 ///
 /// # Errors
-/// As the system has it.
+/// Where there is no such descriptor.
+pub fn stream(path: &Path) -> io::Result<Option<File>> {
+    let name = |path: &Path| path.file_name().map(OsStr::to_owned).unwrap_or_default();
+    let number = match path.parent().map(Path::as_os_str).and_then(OsStr::to_str) {
+        Some("/dev") if path.ends_with("stdout") => "1".into(),
+        Some("/dev") if path.ends_with("stderr") => "2".into(),
+        Some("/dev") if path.ends_with("null") => {
+            return OpenOptions::new().write(true).open("/dev/null").map(Some);
+        }
+        Some("/dev/fd" | "/proc/self/fd") => name(path),
+        _ => return Ok(None),
+    };
+    let given = match number.to_str() {
+        // Not opened anew: what is written goes on behind what was printed.
+        Some("1") => io::stdout().as_fd().try_clone_to_owned()?.into(),
+        Some("2") => io::stderr().as_fd().try_clone_to_owned()?.into(),
+        _ => OpenOptions::new().write(true).open(Path::new("/proc/self/fd").join(number))?,
+    };
+    Ok(Some(given))
+}
+
+/// Where a file that a person named is to be.
+///
+/// # Errors
+/// Where it cannot be there; see [`Place::find`].
+pub fn place(path: &Path) -> anyhow::Result<Place> {
+    Place::find(path).with_context(|| cannot_write(path))
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+/// Writes a file whole, or to what this process was given to write to, such as `/dev/stdout`.
+///
+/// # Errors
+/// As the system has it; then an older file of that name is as it was.
 pub fn save(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    match stream(path).with_context(|| cannot_write(path))? {
+        Some(mut given) => {
+            given.write_all(text.as_bytes()).map_err(explained).with_context(|| cannot_write(path))
+        }
+        None => save_at(place(path)?, text),
+    }
+}
+
+/// Writes a file whole, where it is to be.
+///
+/// # Errors
+/// See [`save`].
+pub fn save_at(place: Place, text: &str) -> anyhow::Result<()> {
+    let mut target = place.begin(PLAIN_MODE)?;
+    target.write(text.as_bytes())?;
+    Ok(target.keep()?)
 }
 
 /// Prints text for a person. A reader that has seen enough is no failure.
@@ -207,7 +262,7 @@ fn write(mut output: impl Write, text: &str) -> io::Result<()> {
 fn settle(written: io::Result<()>) -> anyhow::Result<()> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write the result")
+            Err(explained(error)).context("cannot write the result")
         }
         _ => Ok(()),
     }
@@ -216,6 +271,17 @@ fn settle(written: io::Result<()>) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_this_process_was_given_is_known_by_its_name() {
+        for path in ["/dev/null", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/2"] {
+            assert!(stream(Path::new(path)).unwrap().is_some(), "{path}");
+        }
+        for path in ["-", "/dev/zero", "stdout", "/tmp/stdout"] {
+            assert!(stream(Path::new(path)).unwrap().is_none(), "{path}");
+        }
+        assert!(stream(Path::new("/dev/fd/999")).is_err());
+    }
 
     #[test]
     fn colours_are_ours_alone() {

@@ -11,6 +11,7 @@ use std::time::Instant;
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{Clock, KeptTrace, Report, Watched};
 use noise_serve::{EventPieces, MOST_TRACES, PathSource, TraceSource};
+use noise_system::output::explained;
 use tokio::sync::mpsc;
 
 use super::file::{About, KeptError, Seen, Who, write};
@@ -325,8 +326,8 @@ fn work(shelf: &Shelf, jobs: Vec<Job>, gone: &[u64]) -> Vec<Outcome> {
     outcomes
 }
 
-fn unwritable(error: &io::Error) -> String {
-    format!("the state directory cannot be written: {error}")
+fn unwritable(error: io::Error) -> String {
+    format!("the state directory cannot be written: {}", explained(error))
 }
 
 /// Copies the recorder to a file, with who is who.
@@ -342,7 +343,7 @@ fn copy(shelf: &Shelf, job: &Job) -> Result<(Seen, u64), String> {
     let written =
         shelf.write_trace(job.incident, |file| write(file, (job.latest)(job.opened.at_ns), about));
     let ((seen, _), bytes) = written.map_err(|error| match error {
-        KeptError::File(error) => unwritable(&error),
+        KeptError::File(error) => unwritable(error),
         error => format!("the flight recorder cannot be read: {error}"),
     })?;
     if seen.events == 0 {
@@ -374,7 +375,7 @@ fn describe(shelf: &Shelf, job: &Job, seen: &Seen, bytes: u64) -> Result<Kept, S
         trouble: None,
     };
     let kept = Kept { trace: Arc::new(trace), document: document.into() };
-    shelf.write_path(&kept).map_err(|error| unwritable(&error))?;
+    shelf.write_path(&kept).map_err(|error| unwritable(error))?;
     Ok(kept)
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use noise_system::files::{open_regular, rest};
+use noise_system::output::explained;
 
 use super::document::{Document, Unusable};
 use super::guard::{FILE_MODE, Guard, Heir, open_folder};
@@ -146,7 +147,7 @@ impl Folder {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(FILE_MODE).open(temporary)?;
         self.heir.give(&file);
-        file.write_all(&text)?;
+        file.write_all(&text).map_err(explained)?;
         file.sync_all()
     }
 }

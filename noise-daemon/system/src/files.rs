@@ -88,7 +88,8 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
     })
 }
 
-fn ensure_regular(kind: FileType) -> io::Result<()> {
+/// Refuses what is no regular file.
+pub(crate) fn ensure_regular(kind: FileType) -> io::Result<()> {
     let found = match kind {
         kind if kind.is_file() => return Ok(()),
         kind if kind.is_dir() => "a directory",

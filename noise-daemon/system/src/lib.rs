@@ -2,5 +2,6 @@
 
 pub mod files;
 pub mod memory;
+pub mod output;
 pub mod procfs;
 pub mod worker;

@@ -32,6 +32,16 @@ pub fn first_bytes(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A number that nobody has had, and nobody can guess.
+///
+/// # Errors
+/// Where the kernel has none.
+pub fn uuid() -> io::Result<u128> {
+    let path = "/proc/sys/kernel/random/uuid";
+    let digits: String = text(path)?.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).map_err(|_| io::Error::other(format!("{path} has none")))
+}
+
 /// The text of a file.
 ///
 /// # Errors

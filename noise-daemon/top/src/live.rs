@@ -1,6 +1,5 @@
 //! IO: keys and frames in, the screen out.
 
-use std::fs;
 use std::io::Write as _;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -8,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use noise_model::clean::clean_json;
+use noise_system::output::{PLAIN_MODE, Place, explained};
 use noise_wire::Frame;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
@@ -302,8 +302,8 @@ fn export(app: &App) -> anyhow::Result<String> {
     let text = serde_json::to_string_pretty(&app.export())?;
     let mut text = clean_json(&text).into_owned();
     text.push('\n');
-    let file = fs::OpenOptions::new().write(true).create_new(true).open(&path);
-    let write = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    let file = Place::find(&path).and_then(|place| place.create_new(PLAIN_MODE));
+    let write = file.and_then(|mut file| file.write_all(text.as_bytes()).map_err(explained));
     write.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path.display().to_string())
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{Outcome, Process, run, run_noised};
+use noise_tests::daemon::{Outcome, Process, binary, run, run_noised};
 use noise_tests::disk::{LoopDevice, ScratchFile};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::Worker;
@@ -33,6 +33,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("record_counts_what_it_loses", record_counts_what_it_loses),
     ("record_on_a_full_disk", record_on_a_full_disk),
     ("record_on_a_disk_that_goes_read_only", record_on_a_disk_that_goes_read_only),
+    ("record_beyond_a_file_limit", record_beyond_a_file_limit),
+    ("record_where_another_user_interferes", record_where_another_user_interferes),
     ("record_that_keeps_the_latest", record_that_keeps_the_latest),
     ("record_as_a_member_of_the_group", record_as_a_member_of_the_group),
 ];
@@ -282,6 +284,67 @@ fn record_on_a_disk_that_goes_read_only() -> Result<Verdict> {
     ensure_ended_early(&outcome, &folder, "Read-only file system")?;
     // Nothing could be counted there, either.
     ensure!(outcome.stderr.contains("of them not counted in the files"), "{}", outcome.stderr);
+    Ok(Verdict::Passed)
+}
+
+/// No file may have more than a MiB: a write beyond it is an error, not the end of the process.
+fn record_beyond_a_file_limit() -> Result<Verdict> {
+    let place = Folder::new("limited")?;
+    let folder = place.path().join("recording");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 2048; exec \"$0\" \"$@\""]).arg(binary()?);
+    command.args(["record", "--own", "--duration", "60s", "-o"]).arg(&folder);
+    let load = busy()?;
+    let outcome = run(command)?;
+    load.stop()?;
+    ensure_ended_early(&outcome, &folder, "may write files of at most 1048576 bytes")?;
+    Ok(Verdict::Passed)
+}
+
+/// Root records where another user may write: nothing is written but into the folder that was made.
+fn record_where_another_user_interferes() -> Result<Verdict> {
+    let (place, precious) = (Folder::new("theirs")?, Folder::new("precious")?);
+    fs::create_dir(precious.path().join("kernel"))?;
+    let kept = ["kernel/metadata", "kernel/.reserve", "kernel/channel0_0"];
+    for name in kept {
+        fs::write(precious.path().join(name), "old")?;
+    }
+    for (name, mode) in [("theirs", 0o700), ("shared", 0o1777)] {
+        let path = place.path().join(name);
+        fs::create_dir(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+    }
+    for path in [place.path().to_owned(), place.path().join("theirs")] {
+        chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
+    }
+    for (name, words) in [("theirs", "belongs to another user"), ("shared", "may write to it")] {
+        let path = place.path().join(name);
+        let options = ["record", "--own", "--duration", "1s", "-o", scratch::argument(&path)?];
+        let outcome = run_noised(&options)?;
+        ensure!(outcome.code == 2 && outcome.stderr.contains(words), "{name}: {outcome:?}");
+        ensure!(fs::read_dir(&path)?.count() == 0, "{name} has something in it");
+    }
+    let path = place.path().join("new");
+    let argument = scratch::argument(&path)?.to_owned();
+    let options = ["record", "--own", "--duration", "2s", "-o"].map(str::to_owned);
+    let recording = thread::spawn(move || {
+        let mut command = Command::new(binary()?);
+        command.args(options).arg(argument);
+        run(command)
+    });
+    wait_until("the folder", || Ok(path.join("kernel/metadata").exists()))?;
+    // What its owner may do in the folder above.
+    fs::rename(&path, place.path().join("moved"))?;
+    symlink(precious.path(), &path)?;
+    let outcome = recording.join().ok().context("the thread panicked")??;
+    println!("{}", outcome.stderr);
+    ensure!(outcome.code == 0, "{outcome:?}");
+    for name in kept {
+        ensure!(fs::read(precious.path().join(name))? == b"old", "{name} was written to");
+    }
+    ensure!(fs::read_dir(precious.path().join("kernel"))?.count() == kept.len(), "there is more");
+    let recording = recorded(&place.path().join("moved"))?;
+    ensure!(!recording.stretch.events.is_empty(), "no event");
     Ok(Verdict::Passed)
 }
 

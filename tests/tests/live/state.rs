@@ -4,7 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,38 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("unusable_directory_is_no_obstacle", unusable_directory_is_no_obstacle),
     ("other_users_are_kept_out", other_users_are_kept_out),
     ("neither_daemon_nor_state", neither_daemon_nor_state),
+    ("a_file_limit_is_no_obstacle", a_file_limit_is_no_obstacle),
 ];
+
+/// A daemon that may not write files goes on, and leaves the state as it was.
+fn a_file_limit_is_no_obstacle() -> Result<Verdict> {
+    let directory = Folder::new("state")?;
+    Daemon::start_with(&[STATE_DIRECTORY, directory.argument()?])?.stop(libc::SIGTERM)?;
+    let file = directory.path().join("incidents.json");
+    let before = fs::read(&file)?;
+    let address = free_address()?;
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0; exec \"$0\" \"$@\""]).arg(binary()?);
+    command.args(["run", "--web.listen-address", &address.to_string()]);
+    command.args([STATE_DIRECTORY, directory.argument()?, SOCKET_PATH, ""]);
+    // A log that is a file would have the limit, too.
+    let daemon = command.stderr(Stdio::piped()).spawn()?;
+    let begin = Instant::now();
+    while get(address, "/metrics", &[]).is_err() && begin.elapsed() < Duration::from_secs(30) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    // SAFETY: a signal to a process that was started here, and was not waited for.
+    unsafe { libc::kill(daemon.id().cast_signed(), libc::SIGTERM) };
+    let ended = daemon.wait_with_output()?;
+    let log = String::from_utf8_lossy(&ended.stderr);
+    println!("{log}");
+    ensure!(ended.status.success(), "{}", ended.status);
+    let said = log.matches("may write files of at most 0 bytes").count();
+    ensure!(said == 1 && warnings(&log) == 1, "said {said} times");
+    ensure!(fs::read(&file)? == before, "the state was replaced");
+    ensure!(!directory.path().join("incidents.json.new").exists(), "half a file is left");
+    Ok(Verdict::Passed)
+}
 
 fn warnings(text: &str) -> usize {
     text.lines().filter(|line| line.contains(" WARN ") && line.contains("state")).count()

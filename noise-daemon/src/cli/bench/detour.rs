@@ -101,8 +101,11 @@ struct Files<'a> {
 
 impl<'a> Files<'a> {
     fn open(args: &'a DetourArgs) -> Result<Self, CommandError> {
-        for path in args.svg.iter().chain(&args.loggopsim) {
+        if let Some(path) = &args.svg {
             files::check(path)?;
+        }
+        if let Some(prefix) = &args.loggopsim {
+            files::check(&files::of_cpu(prefix, 0))?;
         }
         Ok(Self { svg: args.svg.as_deref(), loggopsim: args.loggopsim.as_deref() })
     }
@@ -113,9 +116,7 @@ impl<'a> Files<'a> {
         }
         if let Some(prefix) = self.loggopsim {
             for cpu in &report.cpus {
-                let mut path = prefix.as_os_str().to_owned();
-                path.push(format!(".{}", cpu.cpu));
-                output::save(Path::new(&path), &detours::loggopsim(report, cpu))?;
+                output::save(&files::of_cpu(prefix, cpu.cpu), &detours::loggopsim(report, cpu))?;
             }
         }
         Ok(())

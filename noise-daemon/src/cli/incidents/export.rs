@@ -1,8 +1,7 @@
 //! The kernel events that were kept of an incident as a recording.
 
-use std::path::Path;
-
 use anyhow::Context as _;
+use noise_system::output::Spot;
 
 use crate::cli::record::folder::Folder;
 pub use crate::cli::record::folder::ensure_new;
@@ -14,7 +13,7 @@ use crate::kept::replay::replay;
 ///
 /// # Errors
 /// Where the file is damaged, or the recording cannot be written.
-pub fn export(file: &[u8], path: &Path) -> anyhow::Result<String> {
+pub fn export(file: &[u8], spot: Spot) -> anyhow::Result<String> {
     let mut span_ns: Option<(u64, u64)> = None;
     let (_, about) = read(file, |_, item| {
         if let noise_wire::events::Item::Events { events, .. } = item {
@@ -27,12 +26,15 @@ pub fn export(file: &[u8], path: &Path) -> anyhow::Result<String> {
     let (from_ns, to_ns) = span_ns.context("it has no events")?;
     let replayed = replay(file, &about, from_ns..=to_ns, uuid()?)?;
     let cpus = u32::try_from(replayed.packets.len())?;
-    let mut folder = Folder::create(path, &replayed.metadata, cpus, None)?;
-    for (cpu, packets) in (0..).zip(&replayed.packets) {
-        folder.append(cpu, packets)?;
-    }
+    let path = spot.path().to_owned();
+    let mut folder = Folder::create(spot, &replayed.metadata, cpus, None)?;
+    let mut packets = (0..).zip(&replayed.packets);
+    let written = packets.try_for_each(|(cpu, packets)| folder.append(cpu, packets));
     folder.free_reserve();
-    folder.sync()?;
+    if let Err(error) = written.and_then(|()| folder.sync()) {
+        folder.discard();
+        return Err(error);
+    }
     let (_, events) = folder.events();
     let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
     Ok(format!(
@@ -51,10 +53,10 @@ mod tests {
     fn what_was_kept_is_a_recording() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("trace");
-        let said = export(&made::file(), &path).unwrap();
+        let said = export(&made::file(), ensure_new(&path).unwrap()).unwrap();
         assert!(said.starts_with("9 events of 0.1 s are in "), "{said}");
         let Recording::Ctf(ctf) = Recording::open(&path).unwrap() else { panic!("no CTF") };
         assert_eq!(ctf.streams().len(), 1);
-        assert!(export(b"garbage", &root.path().join("other")).is_err());
+        assert!(export(b"garbage", ensure_new(&root.path().join("other")).unwrap()).is_err());
     }
 }

@@ -151,5 +151,5 @@ fn json(document: &impl serde::Serialize) -> serde_json::Result<String> {
 /// Writes a small recording of ours, for tests of what reads recordings.
 #[cfg(test)]
 pub fn exported(path: &std::path::Path) {
-    export::export(&crate::kept::file::made::file(), path).unwrap();
+    export::export(&crate::kept::file::made::file(), export::ensure_new(path).unwrap()).unwrap();
 }

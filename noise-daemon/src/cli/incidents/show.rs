@@ -30,9 +30,7 @@ pub struct ShowArgs {
 /// # Errors
 /// Where there is no such incident, or nothing was kept of it.
 pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<(), CommandError> {
-    if let Some(folder) = &args.export {
-        export::ensure_new(folder)?;
-    }
+    let spot = args.export.as_deref().map(export::ensure_new).transpose()?;
     let mut listing = source.incidents()?;
     listing.retain(|report| report.id == args.id);
     if listing.incidents.is_empty() {
@@ -46,8 +44,8 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
         return Ok(print(listing, is_json)?);
     }
     let file = file(args.id, &listing, source)?;
-    if let Some(folder) = &args.export {
-        let said = export::export(&file, folder)
+    if let Some(spot) = spot {
+        let said = export::export(&file, spot)
             .with_context(|| format!("cannot export the kernel events of incident {}", args.id))?;
         output::note(&said);
     }

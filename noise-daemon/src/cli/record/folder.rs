@@ -1,19 +1,18 @@
 //! The files of a recording.
 
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
+use noise_system::output::{OwnFolder, Spot, explained};
 use noise_trace::ctf::write::Packets;
 
 use crate::cli::CommandError;
 
-/// Recordings show what everybody on the host does: they are their owner's until the owner says otherwise.
-const FOLDER_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
+/// The folder of the streams, as LTTng has it.
+const KERNEL: &str = "kernel";
 const METADATA: &str = "metadata";
 /// Readers pass over names that begin with a dot.
 const NEW_METADATA: &str = ".metadata";
@@ -22,32 +21,33 @@ const RESERVE: &str = ".reserve";
 const RESERVE_BYTES: u64 = 4096;
 const RESERVE_BYTES_PER_CPU: u64 = 1024;
 
-/// Refuses a folder that has something in it.
+/// Where a recording is to be: a folder that can be made, or that is empty, the caller's, and nobody else's to write to.
 ///
 /// # Errors
-/// What to do about it.
-pub fn ensure_new(path: &Path) -> Result<(), CommandError> {
+/// What to do about another one.
+pub fn ensure_new(path: &Path) -> Result<Spot, CommandError> {
     let refuse = |what: &str| {
         let shown = path.display();
-        Err(CommandError::misused(format!(
-            "{shown} {what}: name a folder that does not exist yet, or an empty one"
-        )))
+        CommandError::misused(format!(
+            "{shown} {what}: name a folder that does not exist yet, or an empty one of your own that nobody else may \
+             write to"
+        ))
     };
-    match fs::read_dir(path) {
-        Ok(mut entries) => match entries.next() {
-            Some(_) => refuse("has files in it"),
-            None => Ok(()),
-        },
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotADirectory => refuse("is no folder"),
-        Err(error) => refuse(&format!("cannot be used ({error})")),
+    let spot = Spot::find(path).map_err(|error| match error.kind() {
+        ErrorKind::NotADirectory => refuse("is no folder"),
+        _ => refuse(&format!("cannot be used ({error})")),
+    })?;
+    match spot.found().map_or(Ok(true), OwnFolder::is_empty) {
+        Ok(true) => Ok(spot),
+        Ok(false) => Err(refuse("has files in it")),
+        Err(error) => Err(refuse(&format!("cannot be used ({error})"))),
     }
 }
 
 /// The file of one CPU.
 struct Stream {
     file: Option<File>,
-    path: PathBuf,
+    name: String,
     bytes: u64,
 }
 
@@ -70,11 +70,10 @@ pub enum Room {
     Scarce,
 }
 
-/// The folder `kernel` of a recording.
+/// The folders of a recording, each of them opened once.
 pub struct Folder {
-    path: PathBuf,
-    /// Whether the folder above it was not there before.
-    is_made: bool,
+    whole: OwnFolder,
+    kernel: Kernel,
     most: Option<Most>,
     /// Those that are there, and then the one that is written.
     generations: VecDeque<Generation>,
@@ -95,19 +94,36 @@ pub struct Most {
     pub files: Option<u32>,
 }
 
-fn create(path: &Path) -> anyhow::Result<File> {
-    // A folder that others may write to holds what they put there: a file that exists is refused.
-    let options = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path);
-    options.with_context(|| format!("cannot create {}", path.display()))
-}
+/// The folder `kernel`, where the streams are.
+struct Kernel(OwnFolder);
 
-fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let written = create(path)?.write_all(bytes);
-    written.with_context(|| format!("cannot write {}", path.display()))
-}
+impl Kernel {
+    /// What cannot be done to a file, for people.
+    fn cannot(&self, what: &str, name: &str) -> String {
+        format!("cannot {what} {}", self.0.path().join(name).display())
+    }
 
-fn remove(path: &Path) -> anyhow::Result<()> {
-    fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
+    fn create(&self, name: &str) -> anyhow::Result<File> {
+        self.0.create(name).with_context(|| self.cannot("create", name))
+    }
+
+    fn write_new(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+        let written = self.create(name)?.write_all(bytes).map_err(explained);
+        written.with_context(|| self.cannot("write", name))
+    }
+
+    fn remove(&self, name: &str) -> anyhow::Result<()> {
+        self.0.remove(name).with_context(|| self.cannot("remove", name))
+    }
+
+    /// Removes what a recording begins with, and the folder.
+    fn discard(self) {
+        for name in [METADATA, RESERVE] {
+            // What stays is nothing but a recording without events.
+            let _ = self.0.remove(name);
+        }
+        let _ = self.0.discard();
+    }
 }
 
 impl Folder {
@@ -116,25 +132,34 @@ impl Folder {
     /// # Errors
     /// Where it cannot be made, or written to.
     pub fn create(
-        path: &Path,
+        spot: Spot,
         metadata: &str,
         cpus: u32,
         most: Option<Most>,
     ) -> anyhow::Result<Self> {
-        let is_made = !path.exists();
-        let path = path.join("kernel");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(FOLDER_MODE)
-            .create(&path)
-            .with_context(|| format!("cannot create {}", path.display()))?;
-        write_new(&path.join(METADATA), metadata.as_bytes())?;
+        let path = spot.path().to_owned();
+        let cannot = || format!("cannot create {}", path.display());
+        let whole = spot.make().with_context(cannot)?;
+        let kernel = match whole.make(KERNEL) {
+            Ok(kernel) => Kernel(kernel),
+            Err(error) => {
+                let _ = whole.discard();
+                return Err(error).with_context(cannot);
+            }
+        };
         let reserve = RESERVE_BYTES + u64::from(cpus) * RESERVE_BYTES_PER_CPU;
-        // Not a hole: that would have no room on the disk.
-        write_new(&path.join(RESERVE), &vec![1; reserve as usize])?;
+        let begun = kernel
+            .write_new(METADATA, metadata.as_bytes())
+            // Not a hole: that would have no room on the disk.
+            .and_then(|()| kernel.write_new(RESERVE, &vec![1; reserve as usize]));
+        if let Err(error) = begun {
+            kernel.discard();
+            let _ = whole.discard();
+            return Err(error);
+        }
         Ok(Self {
-            path,
-            is_made,
+            whole,
+            kernel,
             most,
             generations: [Generation::default()].into(),
             number: 0,
@@ -143,6 +168,11 @@ impl Folder {
             others: 2 * metadata.len() as u64 + reserve,
             removed: 0,
         })
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> &OwnFolder {
+        &self.whole
     }
 
     /// Makes room for more, where the oldest files may go.
@@ -169,7 +199,7 @@ impl Folder {
         let Some(oldest) = self.generations.pop_front() else { return Ok(()) };
         self.bytes = self.bytes.saturating_sub(oldest.bytes);
         self.removed += oldest.events;
-        oldest.streams.iter().flatten().try_for_each(|stream| remove(&stream.path))
+        oldest.streams.iter().flatten().try_for_each(|stream| self.kernel.remove(&stream.name))
     }
 
     /// Whether the files that are written have their share of the room, where there are to be others.
@@ -205,9 +235,9 @@ impl Folder {
             return Ok(());
         }
         let is_rotating = self.most.is_some_and(|most| most.files.is_some());
-        let path = || match is_rotating {
-            true => self.path.join(format!("channel0_{cpu}_{}", self.number)),
-            false => self.path.join(format!("channel0_{cpu}")),
+        let name = || match is_rotating {
+            true => format!("channel0_{cpu}_{}", self.number),
+            false => format!("channel0_{cpu}"),
         };
         let Some(generation) = self.generations.back_mut() else { return Ok(()) };
         let index = cpu as usize;
@@ -218,8 +248,8 @@ impl Folder {
         let stream = match place {
             Some(stream) => stream,
             None => {
-                let path = path();
-                place.insert(Stream { file: Some(create(&path)?), path, bytes: 0 })
+                let name = name();
+                place.insert(Stream { file: Some(self.kernel.create(&name)?), name, bytes: 0 })
             }
         };
         let Some(file) = &mut stream.file else { return Ok(()) };
@@ -229,7 +259,7 @@ impl Folder {
             let _ =
                 file.set_len(stream.bytes).and_then(|()| file.seek(SeekFrom::Start(stream.bytes)));
         }
-        written.with_context(|| format!("cannot write {}", stream.path.display()))?;
+        written.map_err(explained).with_context(|| self.kernel.cannot("write", &stream.name))?;
         let bytes = packets.len() as u64;
         stream.bytes += bytes;
         generation.bytes += bytes;
@@ -252,21 +282,17 @@ impl Folder {
     /// Gives back the room that was kept for what has to be said of a full disk.
     pub fn free_reserve(&self) {
         // Where it cannot be removed, nothing can be written either, which is said then.
-        let _ = fs::remove_file(self.path.join(RESERVE));
+        let _ = self.kernel.0.remove(RESERVE);
     }
 
     /// Removes the files, and the folders that were made for them.
     pub fn discard(self) {
         let streams = self.generations.iter().flat_map(|generation| &generation.streams);
-        let streams = streams.flatten().map(|stream| stream.path.clone());
-        for path in [METADATA, RESERVE].map(|name| self.path.join(name)).into_iter().chain(streams)
-        {
-            // What stays is nothing but a recording without events.
-            let _ = fs::remove_file(path);
+        for stream in streams.flatten() {
+            let _ = self.kernel.remove(&stream.name);
         }
-        for folder in self.path.ancestors().take(if self.is_made { 2 } else { 1 }) {
-            let _ = fs::remove_dir(folder);
-        }
+        self.kernel.discard();
+        let _ = self.whole.discard();
     }
 
     /// Waits until all is on the disk.
@@ -275,10 +301,9 @@ impl Folder {
     /// Where some of it cannot be written there.
     pub fn sync(&self) -> anyhow::Result<()> {
         let streams = self.generations.iter().flat_map(|generation| &generation.streams);
-        for Stream { path, .. } in streams.flatten() {
-            let opened = OpenOptions::new().write(true).open(path);
-            let synced = opened.and_then(|file| file.sync_data());
-            synced.with_context(|| format!("cannot write {}", path.display()))?;
+        for Stream { name, .. } in streams.flatten() {
+            let synced = self.kernel.0.open_file(name).and_then(|file| file.sync_data());
+            synced.with_context(|| self.kernel.cannot("write", name))?;
         }
         Ok(())
     }
@@ -288,13 +313,13 @@ impl Folder {
     /// # Errors
     /// Where that cannot be written; the one before is in its place then.
     pub fn replace_metadata(&self, metadata: &str) -> anyhow::Result<()> {
-        let (new, old) = (self.path.join(NEW_METADATA), self.path.join(METADATA));
-        let replaced = write_new(&new, metadata.as_bytes()).and_then(|()| {
-            fs::rename(&new, &old).with_context(|| format!("cannot replace {}", old.display()))
+        let replaced = self.kernel.write_new(NEW_METADATA, metadata.as_bytes()).and_then(|()| {
+            let renamed = self.kernel.0.rename(NEW_METADATA, METADATA);
+            renamed.with_context(|| self.kernel.cannot("replace", METADATA))
         });
         if replaced.is_err() {
             // It may not even be there.
-            let _ = fs::remove_file(&new);
+            let _ = self.kernel.0.remove(NEW_METADATA);
         }
         replaced
     }
@@ -302,7 +327,9 @@ impl Folder {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::fs::{self, OpenOptions};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::path::PathBuf;
 
     use noise_trace::ctf::write::StreamWriter;
     use noise_trace::event::Kind;
@@ -321,8 +348,16 @@ mod tests {
         writer.take()
     }
 
+    fn begin(path: &Path, cpus: u32, most: Option<Most>) -> Folder {
+        Folder::create(ensure_new(path).unwrap(), "one", cpus, most).unwrap()
+    }
+
+    fn streams(folder: &Folder) -> PathBuf {
+        folder.kernel.0.path().to_owned()
+    }
+
     fn names(folder: &Folder) -> Vec<String> {
-        let entries = fs::read_dir(&folder.path).unwrap().map(Result::unwrap);
+        let entries = fs::read_dir(streams(folder)).unwrap().map(Result::unwrap);
         let mut names: Vec<_> =
             entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
         names.sort();
@@ -333,8 +368,7 @@ mod tests {
     fn files_are_their_owners_alone() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b");
-        ensure_new(&path).unwrap();
-        let mut folder = Folder::create(&path, "one", 4, None).unwrap();
+        let mut folder = begin(&path, 4, None);
         let (first, second) = (packets(1, 3), packets(2, 5));
         folder.append(3, &first).unwrap();
         folder.append(3, &second).unwrap();
@@ -358,12 +392,12 @@ mod tests {
     fn what_is_discarded_is_gone() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("new");
-        let mut folder = Folder::create(&path, "one", 1, None).unwrap();
+        let mut folder = begin(&path, 1, None);
         folder.append(0, &packets(1, 1)).unwrap();
         folder.discard();
         assert!(!path.exists());
         fs::create_dir(&path).unwrap();
-        Folder::create(&path, "one", 1, None).unwrap().discard();
+        begin(&path, 1, None).discard();
         assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
     }
 
@@ -377,7 +411,7 @@ mod tests {
             assert_eq!(error.exit, crate::cli::Exit::Usage);
             assert!(error.to_string().contains(what), "{error}");
         }
-        let mut folder = Folder::create(&root.path().join("new"), "one", 1, None).unwrap();
+        let mut folder = begin(&root.path().join("new"), 1, None);
         fs::write(root.path().join("new/kernel/channel0_0"), "x").unwrap();
         let error = folder.append(0, &packets(1, 1)).unwrap_err();
         assert!(format!("{error:#}").contains("cannot create"), "{error:#}");
@@ -386,21 +420,71 @@ mod tests {
     #[test]
     fn a_full_disk_leaves_whole_packets() {
         let root = tempfile::tempdir().unwrap();
-        let mut folder = Folder::create(root.path(), "one", 1, None).unwrap();
+        let mut folder = begin(root.path(), 1, None);
         // What writes nothing ever.
         let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let stream = Stream { file: Some(file), path: "/dev/full".into(), bytes: 0 };
+        let stream = Stream { file: Some(file), name: "full".to_owned(), bytes: 0 };
         folder.generations[0].streams.push(Some(stream));
         let error = format!("{:#}", folder.append(0, &packets(1, 1)).unwrap_err());
-        assert!(error.starts_with("cannot write /dev/full: No space left"), "{error}");
+        assert!(error.contains("kernel/full: No space left"), "{error}");
         assert_eq!((folder.bytes(), folder.events()), (0, (0, 0)));
+    }
+
+    #[test]
+    fn a_folder_that_is_swapped_meanwhile_leaves_others_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        let most = Most { bytes: 1 << 20, files: Some(2) };
+        let mut folder = begin(&path("new"), 1, Some(most));
+        folder.append(0, &packets(1, 3)).unwrap();
+        // What is called `new/kernel` from now on is another's.
+        fs::create_dir(path("precious")).unwrap();
+        let theirs = ["metadata", ".reserve", "channel0_0_0", "channel0_0_1"];
+        for name in theirs {
+            fs::write(path("precious").join(name), "old").unwrap();
+        }
+        fs::rename(path("new/kernel"), path("new/moved")).unwrap();
+        symlink("../precious", path("new/kernel")).unwrap();
+        for _ in 0..3 {
+            folder.rotate().unwrap();
+            folder.append(0, &packets(1, 5)).unwrap();
+        }
+        folder.replace_metadata("two").unwrap();
+        folder.free_reserve();
+        folder.sync().unwrap();
+        for name in theirs {
+            assert_eq!(fs::read(path("precious").join(name)).unwrap(), b"old", "{name}");
+        }
+        assert_eq!(fs::read_dir(path("precious")).unwrap().count(), theirs.len());
+        let entries = fs::read_dir(path("new/moved")).unwrap();
+        assert_eq!(entries.count(), 3, "the metadata and two files");
+        assert_eq!(fs::read(path("new/moved/metadata")).unwrap(), b"two");
+        folder.discard();
+        assert_eq!(fs::read_dir(path("precious")).unwrap().count(), theirs.len());
+    }
+
+    #[test]
+    fn a_folder_of_others_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("shared");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).unwrap();
+        let error = ensure_new(&path).unwrap_err();
+        assert_eq!(error.exit, crate::cli::Exit::Usage);
+        assert!(error.to_string().contains("other users may write to it (mode 1777)"), "{error}");
+        // A folder in it is made, and nothing is half made.
+        begin(&path.join("own"), 1, None).discard();
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        let spot = ensure_new(&path.join("own")).unwrap();
+        fs::create_dir(path.join("own")).unwrap();
+        assert!(Folder::create(spot, "one", 1, None).is_err());
     }
 
     #[test]
     fn a_recording_is_full_when_it_has_its_size() {
         let root = tempfile::tempdir().unwrap();
         let most = Most { bytes: 20_000, files: None };
-        let mut folder = Folder::create(root.path(), "one", 1, Some(most)).unwrap();
+        let mut folder = begin(root.path(), 1, Some(most));
         let packets = packets(1, 1_000);
         let bytes = packets.len() as u64;
         assert_eq!(folder.make_room(bytes).unwrap(), Room::Enough);
@@ -414,7 +498,7 @@ mod tests {
     fn the_oldest_files_go() {
         let root = tempfile::tempdir().unwrap();
         let most = Most { bytes: 100_000, files: Some(3) };
-        let mut folder = Folder::create(root.path(), "one", 2, Some(most)).unwrap();
+        let mut folder = begin(root.path(), 2, Some(most));
         let round = packets(1, 1_000);
         let bytes = 2 * round.len() as u64;
         let mut rotations = 0;
@@ -430,7 +514,7 @@ mod tests {
             assert_eq!(removed + kept, number * 2_000);
             let files = names(&folder);
             let sizes =
-                files.iter().map(|name| fs::metadata(folder.path.join(name)).unwrap().len());
+                files.iter().map(|name| fs::metadata(streams(&folder).join(name)).unwrap().len());
             assert!(sizes.sum::<u64>() <= most.bytes, "{files:?}");
             assert!(files.len() <= 2 + 2 * 3, "{files:?}");
         }

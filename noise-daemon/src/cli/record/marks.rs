@@ -1,10 +1,13 @@
 //! Marks of programs in a recording whose events are from programs of its own: they come to a socket in its folder.
 
-use std::path::Path;
+use std::io;
+use std::os::unix::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use noise_serve::SocketOptions;
+use noise_system::output::OwnFolder;
 use noise_trace::capture::Capture;
 
 use crate::cli::output;
@@ -19,25 +22,40 @@ const MODE: u32 = 0o600;
 pub struct Socket {
     marks: Marks,
     next: u64,
+    path: PathBuf,
+    // Behind the marks, whose file is removed by its descriptor.
+    _folder: OwnFolder,
 }
 
 impl Socket {
     /// Makes it in the folder of a recording. Where that cannot be, it is said, and there are no marks.
-    pub fn make(folder: &Path) -> Option<Self> {
-        let path = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).join(NAME);
-        let options = SocketOptions { path, mode: MODE, group: String::new() };
-        let made = Marks::bind(&options).inspect_err(|error| {
-            let path = options.path.display();
+    pub fn make(folder: &OwnFolder) -> Option<Self> {
+        let path = folder.path().join(NAME);
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let make = || -> io::Result<Self> {
+            // Programs come by this name.
+            SocketAddr::from_pathname(&path)?;
+            let folder = folder.try_clone()?;
+            let options = SocketOptions {
+                path: folder.by_descriptor().join(NAME),
+                mode: MODE,
+                group: String::new(),
+            };
+            let marks = Marks::bind(&options)?;
+            Ok(Self { marks, next: 0, path: path.clone(), _folder: folder })
+        };
+        let made = make().inspect_err(|error| {
+            let path = path.display();
             output::complain(&format!(
                 "warning: this recording takes no marks of programs: cannot make the socket {path}: {error}"
             ));
         });
-        Some(Self { marks: made.ok()?, next: 0 })
+        made.ok()
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        self.marks.path()
+        &self.path
     }
 
     /// Takes over what came since.
@@ -51,7 +69,7 @@ impl Socket {
     /// socket is full waits, or loses what it sends.
     pub fn wait(&mut self, length: Duration, capture: &mut Capture) {
         let begin = Instant::now();
-        let Self { marks, next } = self;
+        let Self { marks, next, .. } = self;
         marks.wait(length, |marks| hand_on(marks, next, capture));
         // It ends earlier with a signal.
         thread::sleep(length.saturating_sub(begin.elapsed()));

@@ -23,6 +23,7 @@ use jiff::Zoned;
 use noise_common::store::Class;
 use noise_common::store::event::USUAL_CLASSES;
 use noise_host::kernel::Sight;
+use noise_system::output::suffix_in;
 
 use self::child::Child;
 pub use self::daemon::{EventAdder, flight};
@@ -80,8 +81,9 @@ fn class(name: &str) -> Result<Class, String> {
 }
 
 /// Where a recording goes that was given no folder.
-fn usual_folder() -> PathBuf {
-    Zoned::now().strftime("noised-%Y%m%d-%H%M%S").to_string().into()
+fn usual_folder() -> anyhow::Result<PathBuf> {
+    let suffix = suffix_in(Path::new("."))?;
+    Ok(format!("{}{suffix}", Zoned::now().strftime("noised-%Y%m%d-%H%M%S")).into())
 }
 
 impl RecordArgs {
@@ -115,8 +117,8 @@ fn supply(args: &RecordArgs) -> SupplyResult {
 /// See [`CommandError`]; nothing is left attached, and what was recorded can be read.
 pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     let stop = interrupt::flag()?;
-    let path = args.output.clone().unwrap_or_else(usual_folder);
-    folder::ensure_new(&path)?;
+    let path = args.output.clone().map_or_else(usual_folder, Ok)?;
+    let spot = folder::ensure_new(&path)?;
     if Sight::of(Path::new("/proc")) != Sight::Whole {
         output::complain(
             "warning: not all threads can be named from here, and some will be <...>: record on the host, and \
@@ -125,7 +127,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     }
     let limits = Limits { duration: args.duration, bytes: args.max_size, files: args.max_files };
     limits.ensure_sensible()?;
-    let mut session = Session::start(&path, limits, args.classes(), || supply(args))?;
+    let mut session = Session::start(spot, limits, args.classes(), || supply(args))?;
     let mut child = match args.command.as_slice() {
         [] => None,
         [program, arguments @ ..] => match Child::start(program, arguments, session.marks()) {

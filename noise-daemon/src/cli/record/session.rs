@@ -11,6 +11,7 @@ use noise_common::hooks::Hook;
 use noise_common::store::Class;
 use noise_host::kernel::monotonic_ns;
 use noise_host::resolve::read_host;
+use noise_system::output::Spot;
 use noise_system::procfs;
 use noise_trace::capture::Capture;
 use noise_trace::ctf::write::{HEAD_BYTES, Origin, Packets, Uuid, metadata};
@@ -80,11 +81,7 @@ pub fn pause(fullness: f64, turn: Duration, left: Option<Duration>) -> Duration 
 /// # Errors
 /// Where the kernel has none.
 pub fn uuid() -> anyhow::Result<Uuid> {
-    let path = "/proc/sys/kernel/random/uuid";
-    let text = procfs::text(path).with_context(|| format!("cannot read {path}"))?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let number = u128::from_str_radix(&digits, 16).with_context(|| format!("{path} has none"))?;
-    Ok(number.to_be_bytes())
+    Ok(procfs::uuid().context("the kernel has no number for this recording")?.to_be_bytes())
 }
 
 fn origin() -> Origin {
@@ -107,7 +104,7 @@ impl Session {
     /// # Errors
     /// See [`CommandError`]; nothing is left attached.
     pub fn start(
-        path: &Path,
+        spot: Spot,
         limits: Limits,
         classes: Option<&[Class]>,
         supply: impl FnOnce() -> SupplyResult,
@@ -121,10 +118,10 @@ impl Session {
         let cut = if has_calls { host.add_files(&mut dump) } else { None };
         let (uuid, origin) = (uuid()?, Origin { has_calls, ..origin() });
         let most = limits.bytes.map(|bytes| Most { bytes, files: limits.files });
-        let folder = Folder::create(path, &metadata(uuid, &origin), supply.cpus(), most)?;
+        let folder = Folder::create(spot, &metadata(uuid, &origin), supply.cpus(), most)?;
         let marks = match supply.marks() {
             Some(_) => None,
-            None => marks::Socket::make(path),
+            None => marks::Socket::make(folder.whole()),
         };
         noise_system::memory::give_back();
         let begin_ns = supply.begin_ns();

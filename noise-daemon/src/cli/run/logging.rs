@@ -35,6 +35,8 @@ impl Log {
         let lines = tracing_subscriber::fmt::layer()
             .fmt_fields(Cleaned)
             .with_writer(io::stderr)
+            // It would be said on standard error, too, and end the thread where that takes nothing.
+            .log_internal_errors(false)
             .with_ansi(colour)
             .with_target(level.is_detailed());
         // A second log in one process is none of the daemon's.

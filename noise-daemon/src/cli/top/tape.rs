@@ -1,8 +1,10 @@
 //! Where `noised top` records to.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use noise_system::output::suffix_in;
 use noise_top::live::Tape;
 use noise_wire::{Frame, Recorder};
 
@@ -31,9 +33,10 @@ impl Tape for FileTape {
         }
         let by_time = || {
             let time = Timestamp::now().strftime("%Y%m%d-%H%M%S");
-            PathBuf::from(format!("noised-{time}.frames"))
+            let suffix = suffix_in(Path::new("."))?;
+            Ok::<_, io::Error>(PathBuf::from(format!("noised-{time}{suffix}.frames")))
         };
-        self.target = Some(self.named.clone().unwrap_or_else(by_time));
+        self.target = Some(self.named.clone().map_or_else(by_time, Ok)?);
         Ok(self.target())
     }
 

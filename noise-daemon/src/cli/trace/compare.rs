@@ -3,10 +3,8 @@
 pub(crate) mod page;
 mod sets;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use noise_compare::comparison::{Comparison, Progress, Settings, compare, fasta};
 use noise_compare::kinds::Clustering;
 use noise_compare::picture::{alignment, clusters, reachability};
@@ -19,7 +17,7 @@ use self::sets::{Sets, Split};
 use super::asked::Asking;
 use super::critical_path::columns;
 use super::moment::Moment;
-use super::report;
+use super::{export, report};
 use crate::cli::CommandError;
 use crate::cli::output;
 use crate::cli::progress::Line;
@@ -191,10 +189,10 @@ fn draw(folder: &Path, comparison: &Comparison) -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = export::folder(folder)?;
     for (name, picture) in pictures {
         if let Some(picture) = picture {
-            output::save(&folder.join(name), &picture)?;
+            output::save_at(export::place_in(&folder, &name)?, &picture)?;
         }
     }
     Ok(())

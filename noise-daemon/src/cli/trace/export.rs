@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{SFlag, fstat, fstatat, stat};
+use noise_system::output::{FILE_MODE, OwnFolder, Place, Spot, Target};
 use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
@@ -19,7 +23,6 @@ use noise_trace::select::Select;
 
 use super::part::Part;
 use super::recording::Recording;
-use super::target::{Target, folder};
 use super::{NO_CGROUPS, report};
 use crate::cli::{CommandError, interrupt, output};
 
@@ -160,15 +163,17 @@ impl Targets {
     fn create(args: &ExportArgs, export: &mut Export) -> anyhow::Result<Self> {
         let mut tables = Vec::new();
         if let (Some(path), Some(wanted)) = (&args.csv, &mut export.tables) {
-            refuse_inside(&args.recording, path)?;
-            folder(path)?;
+            let folder = folder(path)?;
+            refuse_inside(&args.recording, &folder, path)?;
             for table in wanted.all() {
-                tables.push(Target::create(&path.join(format!("{}.csv", table.name)))?);
+                let place = place_in(&folder, &format!("{}.csv", table.name))?;
+                tables.push(place.begin(FILE_MODE)?);
             }
         }
-        let create = |path: &PathBuf| {
-            refuse_inside(&args.recording, path.parent().unwrap_or(Path::new("")))?;
-            Target::create(path)
+        let create = |path: &PathBuf| -> anyhow::Result<Target> {
+            let place = output::place(path)?;
+            refuse_inside(&args.recording, &place, path.parent().unwrap_or(path))?;
+            Ok(place.begin(FILE_MODE)?)
         };
         let file = args.json_lines.as_ref().filter(|path| path.as_os_str() != STDOUT);
         Ok(Self {
@@ -212,8 +217,34 @@ impl Targets {
     /// Gives all files their names.
     fn keep(self) -> anyhow::Result<()> {
         let mut all = self.perfetto.into_iter().chain(self.tables).chain(self.lines);
-        all.try_for_each(Target::keep)
+        Ok(all.try_for_each(Target::keep)?)
     }
+}
+
+/// A folder for several files, which is made where there is none.
+///
+/// # Errors
+/// Where it cannot be made, or is not the caller's alone.
+pub fn folder(path: &Path) -> anyhow::Result<OwnFolder> {
+    let found = Spot::find(path).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => anyhow!(
+            "cannot write into {} ({error}): name a folder of your own that nobody else may write to, or one that does \
+             not exist yet",
+            path.display()
+        ),
+        _ => anyhow!("cannot make the folder {}: {error}", path.display()),
+    })?;
+    found.make().with_context(|| format!("cannot make the folder {}", path.display()))
+}
+
+/// Where one of several files is to be.
+///
+/// # Errors
+/// Where it cannot be there.
+pub fn place_in(folder: &OwnFolder, name: &str) -> anyhow::Result<Place> {
+    folder
+        .place(name)
+        .with_context(|| format!("cannot write {}", folder.path().join(name).display()))
 }
 
 /// Refuses standard output for what is no text.
@@ -234,11 +265,14 @@ pub fn refuse_stdout(option: &str, path: &Path) -> Result<(), CommandError> {
 ///
 /// # Errors
 /// Where that is such a folder.
-pub fn refuse_inside(recording: &Path, folder: &Path) -> anyhow::Result<()> {
+pub fn refuse_inside(recording: &Path, opened: &impl AsFd, folder: &Path) -> anyhow::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let Ok(folder) = folder.canonicalize() else { return Ok(()) };
-    let is_of_recording = folder.join("metadata").is_file()
-        || recording.canonicalize().is_ok_and(|recording| recording == folder);
+    let metadata = fstatat(opened, "metadata", AtFlags::AT_SYMLINK_NOFOLLOW);
+    let is_of_recording = metadata
+        .is_ok_and(|found| found.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits())
+        || fstat(opened).ok().zip(stat(recording).ok()).is_some_and(|(folder, recording)| {
+            (folder.st_dev, folder.st_ino) == (recording.st_dev, recording.st_ino)
+        });
     if is_of_recording {
         bail!(
             "{} is the folder of a recording, whose files are all taken for its streams; name another one",

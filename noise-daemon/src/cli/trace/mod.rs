@@ -17,7 +17,6 @@ pub(crate) mod recording;
 mod sampled;
 mod several;
 pub(crate) mod sketch;
-mod target;
 
 use std::path::Path;
 

@@ -1,15 +1,14 @@
 //! Recordings that are written.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use noise_model::Host;
+use noise_system::output::{Place, explained};
 
-use super::{
-    FILE_VERSION, FileError, HEAD, MAGIC, Recording, Rest, framed, open_regular, record_head,
-};
+use super::{FILE_VERSION, FileError, HEAD, MAGIC, Recording, Rest, framed, record_head};
 use crate::Frame;
 use crate::codec::{WireError, encode};
 
@@ -28,9 +27,7 @@ impl Recorder {
     /// Where the file cannot be written, or is something that must not be written to.
     pub fn open(path: &Path, host: &Host) -> Result<Self, FileError> {
         let failed = FileError::io(path);
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).read(true).write(true);
-        let file = open_regular(&options, path)?;
+        let file = Place::find(path).and_then(Place::extend).map_err(failed)?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => FileError::Busy(path.to_owned()),
             TryLockError::Error(error) => failed(error),
@@ -89,7 +86,7 @@ impl Recorder {
         if let Err(error) = written {
             // Where not even this works, the next attempt writes over what is there.
             let _ = self.file.set_len(self.end);
-            return Err(FileError::Io { path: self.path.clone(), error });
+            return Err(FileError::Io { path: self.path.clone(), error: explained(error) });
         }
         self.end += bytes.len() as u64;
         Ok(())

@@ -5,15 +5,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use noise_paths::document::{Document, Segment, Traced};
+use noise_system::output::{FILE_MODE, Target};
 use noise_trace::clock::Clock;
 use noise_trace::export::perfetto::{Part, Perfetto};
 use noise_trace::record::Source;
 
 use super::page::named;
-use crate::cli::CommandError;
 use crate::cli::progress::Line;
 use crate::cli::trace::export::{refuse_inside, refuse_stdout};
-use crate::cli::trace::target::Target;
+use crate::cli::{CommandError, output};
 
 /// What is ready is written in pieces of this length.
 const PIECE_BYTES: usize = 64 << 10;
@@ -34,9 +34,10 @@ impl Picture {
     /// Where it cannot be written.
     pub fn begin(recording: &Path, to: &Path) -> Result<Self, CommandError> {
         refuse_stdout("--perfetto", to)?;
-        refuse_inside(recording, to.parent().unwrap_or(Path::new("")))?;
+        let place = output::place(to)?;
+        refuse_inside(recording, &place, to.parent().unwrap_or(to))?;
         let perfetto = Perfetto::new(&Clock::trace(), &BTreeMap::new());
-        Ok(Self { target: Target::create(to)?, perfetto })
+        Ok(Self { target: place.begin(FILE_MODE).map_err(anyhow::Error::from)?, perfetto })
     }
 
     /// The recording has this clock and this environment.

@@ -1,0 +1,63 @@
+//! IO: files and folders that commands write where a person says, also as root, and where other users may interfere.
+//!
+//! A path is followed once, from folder to folder, and each is opened. From there on names are looked up in the folder
+//! that was opened, whatever is called by its name meanwhile. Links are followed that root or the caller made.
+//!
+//! What has several files goes into an [`OwnFolder`], which nobody else may write to. A single file may go anywhere
+//! ([`Place`]): it has a name that nobody can guess until it is whole, and is renamed in its folder then.
+
+mod file;
+mod folder;
+mod limit;
+mod way;
+
+pub use file::{Place, Target};
+pub use folder::{OwnFolder, Spot};
+pub use limit::{explained, outlive_limit};
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use nix::unistd::geteuid;
+
+use crate::procfs;
+
+/// Files that name everything that ran: their owner says who else may read them.
+pub const FILE_MODE: u32 = 0o600;
+/// Files that anyone may read whom the umask leaves that.
+pub const PLAIN_MODE: u32 = 0o666;
+const FOLDER_MODE: u32 = 0o700;
+/// Permissions to write of others than the owner.
+const OTHERS_WRITE: u32 = 0o022;
+
+fn refused(sentence: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, sentence.into())
+}
+
+/// Digits that nobody can guess.
+fn random_digits() -> io::Result<String> {
+    Ok(format!("{:032x}", procfs::uuid()?))
+}
+
+/// Whether anyone but its owner may write to a folder, or it is neither the caller's nor root's.
+fn is_shared(folder: &Metadata) -> bool {
+    folder.mode() & OTHERS_WRITE != 0 || ![0, geteuid().as_raw()].contains(&folder.uid())
+}
+
+/// What comes behind a name that only the time makes, in a folder: nothing, or, where others may write to it and could
+/// take the name before, digits that they cannot guess.
+///
+/// # Errors
+/// Where the kernel has none.
+pub fn suffix_in(folder: &Path) -> io::Result<String> {
+    // A folder that cannot be looked at is refused when it is written to.
+    match folder.metadata() {
+        Ok(found) if is_shared(&found) => Ok(format!("-{:.8}", random_digits()?)),
+        _ => Ok(String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! What commands write, where another user may interfere, and beyond a limit on the size of files.
+
+use std::fs;
+use std::os::unix::fs::{chown, lchown, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A user that is not the one who tests.
+const OTHER: u32 = 65_534;
+
+const TEXT: &str = "\
+# tracer: nop
+ a-11 [001] d.... 10.000000: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
+ b-12 [001] d.... 10.000030: sched_switch: prev_comm=b prev_pid=12 prev_prio=120 prev_state=R ==> next_comm=a next_pid=11 next_prio=120
+";
+
+/// A folder with a trace, and a file and a folder that nothing is to be written to.
+fn root() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("trace"), TEXT).unwrap();
+    fs::create_dir(root.path().join("precious")).unwrap();
+    fs::write(root.path().join("precious/file"), "old").unwrap();
+    root
+}
+
+fn ensure_untouched(root: &TempDir) {
+    let precious = root.path().join("precious");
+    assert_eq!(fs::read(precious.join("file")).unwrap(), b"old");
+    assert_eq!(fs::read_dir(precious).unwrap().count(), 1);
+}
+
+/// Runs noised in that folder, behind a shell's words.
+fn noised(root: &TempDir, before: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{before} exec \"$0\" \"$@\"")).arg(env!("CARGO_BIN_EXE_noised"));
+    let Output { status, stderr, .. } =
+        command.args(arguments).current_dir(root.path()).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+/// Makes a link of another user; `None` where only root could.
+fn theirs(link: &Path, target: &str) -> Option<()> {
+    symlink(target, link).unwrap();
+    lchown(link, Some(OTHER), Some(OTHER)).ok().or_else(|| {
+        eprintln!("skipped: giving links to another user needs root");
+        None
+    })
+}
+
+#[test]
+fn links_of_another_user_lead_nowhere() {
+    let root = root();
+    let path = |name: &str| root.path().join(name);
+    for (link, target) in [("file", "precious/file"), ("new", "precious/new"), ("way", "precious")]
+    {
+        if theirs(&path(link), target).is_none() {
+            return;
+        }
+    }
+    fs::create_dir(path("pages")).unwrap();
+    theirs(&path("pages/noised.1"), "../precious/file").unwrap();
+    for name in ["file", "new", "way/file", "way/new"] {
+        for arguments in [
+            &["trace", "export", "trace", "--perfetto", name][..],
+            &["trace", "export", "trace", "--json-lines", name],
+            &["trace", "critical-path", "trace", "--execution", "thread:11", "--perfetto", name],
+            &["bench", "detour", "--duration", "10ms", "--svg", name],
+        ] {
+            let (code, said) = noised(&root, "", arguments);
+            assert!([Some(1), Some(2)].contains(&code), "{arguments:?}: {code:?} {said}");
+            assert!(said.contains("a link of another user (uid 65534)"), "{arguments:?}: {said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+    }
+    for arguments in [
+        &["trace", "export", "trace", "--csv", "way"][..],
+        &["trace", "export", "trace", "--csv", "way/tables"],
+        &["record", "--own", "--duration", "1ms", "-o", "way"],
+        &["record", "--own", "--duration", "1ms", "-o", "way/recording"],
+        &["incidents", "show", "1", "--export", "way/recording"],
+        &["man", "--directory", "pages"],
+    ] {
+        let (code, said) = noised(&root, "", arguments);
+        assert!([Some(1), Some(2)].contains(&code), "{arguments:?}: {code:?} {said}");
+        assert!(said.contains("link"), "{arguments:?}: {said}");
+    }
+    ensure_untouched(&root);
+}
+
+#[test]
+fn folders_of_another_user_are_refused_for_several_files() {
+    let root = root();
+    let path = root.path().join("theirs");
+    fs::create_dir(&path).unwrap();
+    if chown(&path, Some(OTHER), Some(OTHER)).is_err() {
+        return eprintln!("skipped: giving folders to another user needs root");
+    }
+    for arguments in [
+        &["trace", "export", "trace", "--csv", "theirs"][..],
+        &["record", "--own", "--duration", "1ms", "-o", "theirs"],
+        &["incidents", "show", "1", "--export", "theirs"],
+    ] {
+        let (code, said) = noised(&root, "", arguments);
+        assert!([Some(1), Some(2)].contains(&code), "{arguments:?}: {code:?} {said}");
+        assert!(said.contains("belongs to another user (uid 65534)"), "{arguments:?}: {said}");
+    }
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    // A single file may go there, and a folder may be made.
+    let (code, said) = noised(&root, "", &["trace", "export", "trace", "--perfetto", "theirs/a"]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = noised(&root, "", &["trace", "export", "trace", "--csv", "theirs/tables"]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn what_a_process_was_given_is_written_to() {
+    let root = root();
+    let arguments = ["bench", "detour", "--duration", "10ms", "--csv", "--svg", "/dev/stdout"];
+    let (code, said) = noised(&root, "exec > printed;", &arguments);
+    assert_eq!(code, Some(0), "{said}");
+    let printed = fs::read_to_string(root.path().join("printed")).unwrap();
+    let (picture, table) = printed.split_once("</svg>").unwrap();
+    assert!(picture.contains("<svg") && table.lines().count() > 1, "{table}");
+    let (code, said) =
+        noised(&root, "", &["bench", "detour", "--duration", "10ms", "--svg", "/dev/null"]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error() {
+    let root = root();
+    fs::write(root.path().join("lines"), "old").unwrap();
+    for arguments in [
+        &["trace", "export", "trace", "--json-lines", "lines"][..],
+        &["trace", "export", "trace", "--csv", "lines.d"],
+        &["bench", "detour", "--duration", "10ms", "--svg", "lines"],
+    ] {
+        let (code, said) = noised(&root, "ulimit -f 0;", arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("may write files of at most 0 bytes"), "{arguments:?}: {said}");
+        assert!(said.contains("ulimit -f"), "{arguments:?}: {said}");
+    }
+    assert_eq!(fs::read(root.path().join("lines")).unwrap(), b"old");
+    let names = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["lines", "lines.d", "precious", "trace"]);
+}
