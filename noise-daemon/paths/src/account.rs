@@ -207,6 +207,8 @@ pub struct Accountant {
     from_ns: u64,
     to_ns: u64,
     discarded: u64,
+    /// Sleeps that begin before that time may have ended where it was not seen.
+    seen_since_ns: u64,
 }
 
 impl Accountant {
@@ -223,6 +225,7 @@ impl Accountant {
             from_ns,
             to_ns,
             discarded: 0,
+            seen_since_ns: 0,
         }
     }
 
@@ -260,8 +263,11 @@ impl Accountant {
                 self.first(woken.task.tid, Before::Slept);
             }
             Kind::SchedProcessFork { child, .. } => self.first(child.tid, Before::Other),
-            Kind::Lost(loss) if loss.to_ns >= self.from_ns => {
-                self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
+            Kind::Lost(loss) => {
+                self.seen_since_ns = self.seen_since_ns.max(loss.to_ns);
+                if loss.to_ns > self.from_ns || event.time_ns >= self.from_ns {
+                    self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
+                }
             }
             _ => {}
         }
@@ -279,7 +285,7 @@ impl Accountant {
         let Some(sleeps) = self.sleeps.get_mut(&tid) else { return };
         let Some(since_ns) = sleeps.since_ns.take() else { return };
         let ns = now_ns.saturating_sub(since_ns.max(self.from_ns));
-        if now_ns > self.from_ns && ns > 0 {
+        if now_ns > self.from_ns && ns > 0 && since_ns >= self.seen_since_ns {
             sleeps.all.add(ns);
         }
     }

@@ -299,7 +299,8 @@ pub mod made {
         }
         .write(&mut head);
         let mut rest = Vec::new();
-        Item::Part { place, complete_from_ns: ms(10), classes: 3 }.write(&mut rest);
+        let complete_from_ns = events.first().map_or(0, |event| event.time_ns);
+        Item::Part { place, complete_from_ns, classes: 3 }.write(&mut rest);
         Item::Missing { place, first: 3, count: 2 }.write(&mut rest);
         let count = events.len() as u64;
         Item::Events { place, first: 5, events }.write(&mut rest);

@@ -9,9 +9,12 @@ pub mod file;
 mod keeping;
 mod newest;
 pub mod path;
+#[cfg(test)]
+mod reach;
 pub mod replay;
 mod requests;
 mod shelf;
+mod unseen;
 mod waits;
 mod who;
 

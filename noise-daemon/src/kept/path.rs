@@ -24,6 +24,7 @@ use super::file::{About, KeptError, read};
 use super::newest::Newest;
 use super::replay::{Replayed, offset_ns, replay};
 use super::requests::{Requests, Waited};
+use super::unseen::{Gaps, Unseen};
 use super::waits::{Wait, Waits, Wanted};
 
 /// Waits whose paths are found.
@@ -82,36 +83,44 @@ pub fn find(open: Open<'_>) -> Result<Found, PathError> {
 
 /// The longest waits of the victim since it was disturbed: of a device's requests, else of the threads in a cgroup,
 /// else of any.
-fn longest(open: Open<'_>, head: &StretchHead, about: &About) -> Result<Vec<Wait>, KeptError> {
+pub(super) fn longest(
+    open: Open<'_>,
+    head: &StretchHead,
+    about: &About,
+) -> Result<Vec<Wait>, KeptError> {
     let own = about.who.of_cgroup(&about.subject);
     let mut waits = Waits::new(Some(&own).filter(|own| !own.is_empty()));
     let mut requests = Requests::of(about.signal, &about.subject, |name| about.who.device(name));
-    let mut end_ns = 0;
-    read(open()?, |_, item| match item {
-        Item::Events { place, events, .. } => {
-            for event in &events {
-                end_ns = end_ns.max(event.time_ns);
-                waits.note(event);
-                if let Some(requests) = &mut requests {
-                    requests.note(place, event);
+    let (mut unseen, mut end_ns) = (Unseen::default(), 0);
+    read(open()?, |_, item| {
+        unseen.note(&item);
+        match item {
+            Item::Events { place, events, .. } => {
+                for event in &events {
+                    end_ns = end_ns.max(event.time_ns);
+                    waits.note(event);
+                    if let Some(requests) = &mut requests {
+                        requests.note(place, event);
+                    }
                 }
             }
-        }
-        Item::Missing { place, .. } => {
-            if let Some(requests) = &mut requests {
-                requests.missing(place);
+            Item::Missing { place, .. } => {
+                if let Some(requests) = &mut requests {
+                    requests.missing(place);
+                }
             }
+            _ => {}
         }
-        _ => {}
     })?;
+    let gaps = unseen.finish();
     // No event is newer than when the incident opened.
     let end_ns = end_ns.max(head.until_ns.min(head.monotonic_ns));
     let started_ns = u64::try_from(about.started.as_nanosecond()).unwrap_or(0);
     let since_ns = started_ns.saturating_sub(offset_ns(head));
     let (wanted, span_ns) = (Wanted::of(about.signal), (since_ns, end_ns));
     Ok(match requests.map(|requests| requests.waited(end_ns)) {
-        Some(waited) => for_requests(waits, &waited, wanted, span_ns),
-        None => waits.longest(wanted, span_ns, MOST_WAITS),
+        Some(waited) => for_requests(waits, &waited, wanted, span_ns, &gaps),
+        None => waits.longest(wanted, span_ns, &gaps, MOST_WAITS),
     })
 }
 
@@ -121,6 +130,7 @@ fn for_requests(
     waited: &Waited,
     wanted: Wanted,
     span_ns: (u64, u64),
+    gaps: &Gaps,
 ) -> Vec<Wait> {
     // One that a signal may end is for something else where the request has a small part of it.
     let own = |wait: &Wait, is_blocked: bool| {
@@ -132,15 +142,15 @@ fn for_requests(
         false => 0,
     };
     let wanted_of_own = Wanted { asleep: true, ..wanted };
-    let found = waits.clone().heaviest(wanted_of_own, span_ns, MOST_WAITS, own);
+    let found = waits.clone().heaviest(wanted_of_own, span_ns, gaps, MOST_WAITS, own);
     if !found.is_empty() {
         return found;
     }
-    let found = waits.clone().heaviest(wanted, span_ns, MOST_WAITS, any);
+    let found = waits.clone().heaviest(wanted, span_ns, gaps, MOST_WAITS, any);
     if !found.is_empty() {
         return found;
     }
-    waits.longest(wanted, span_ns, MOST_WAITS)
+    waits.longest(wanted, span_ns, gaps, MOST_WAITS)
 }
 
 fn each_event(open: Open<'_>, mut each: impl FnMut(&Event)) -> Result<(), KeptError> {

@@ -59,6 +59,12 @@ pub fn replay(
             span_ns: span_ns.clone(),
         });
         match item {
+            Item::Part { place, complete_from_ns, .. } => {
+                replay.capture.reaches_back_to(place.cpu, complete_from_ns, end_ns);
+            }
+            Item::Missing { place, first, .. } => {
+                replay.next.entry(place).or_insert(first);
+            }
             Item::Events { place, first, events } => replay.add(place, first, &events),
             Item::Mark(mark) if replay.span_ns.contains(&mark.time_ns) => {
                 replay.capture.mark(marked(&mark));
@@ -96,6 +102,11 @@ impl Replay {
         let is_within = |event: &Event| self.span_ns.contains(&event.time_ns);
         for run in events.chunk_by(|one, other| is_within(one) == is_within(other)) {
             let end = at.saturating_add(run.len() as u64);
+            let first_ns = run.first().map_or(0, |event| event.time_ns);
+            if wanted < at && first_ns > *self.span_ns.end() {
+                // They may be of the time, though those behind them are not.
+                self.capture.reaches_back_to(place.cpu, first_ns, *self.span_ns.end());
+            }
             if run.first().is_some_and(is_within) {
                 // All of them were whole when they were kept.
                 let stretch =

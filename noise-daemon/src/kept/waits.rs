@@ -9,6 +9,7 @@ use noise_common::store::Event;
 use noise_common::store::event::Payload;
 
 use super::newest::Newest;
+use super::unseen::Gaps;
 
 /// Most steps of threads that are looked at, the latest.
 const MOST_STEPS: usize = 1 << 17;
@@ -132,9 +133,16 @@ impl<'a> Waits<'a> {
     }
 
     /// So many of the longest that went on after a time, the longest first. What goes on at the end lasts until
-    /// then.
-    pub fn longest(self, wanted: Wanted, span_ns: (u64, u64), most: usize) -> Vec<Wait> {
-        self.heaviest(wanted, span_ns, most, |wait, _| wait.ns())
+    /// then. While some CPU is not seen a thread may run there: a wait for a CPU is known from the end of that on, and
+    /// a sleep not at all.
+    pub fn longest(
+        self,
+        wanted: Wanted,
+        span_ns: (u64, u64),
+        gaps: &Gaps,
+        most: usize,
+    ) -> Vec<Wait> {
+        self.heaviest(wanted, span_ns, gaps, most, |wait, _| wait.ns())
     }
 
     /// So many of those that weigh most, these first; without those that weigh nothing. It is said of each whether
@@ -143,14 +151,16 @@ impl<'a> Waits<'a> {
         self,
         wanted: Wanted,
         (since_ns, end_ns): (u64, u64),
+        gaps: &Gaps,
         most: usize,
         weight: impl Fn(&Wait, bool) -> u64,
     ) -> Vec<Wait> {
         let mut steps = self.steps.finish();
         steps.sort_unstable();
-        let mut threads: HashMap<u32, (State, u64)> = HashMap::new();
+        let mut threads: HashMap<u32, Thread> = HashMap::new();
         let mut found = Vec::new();
-        let mut end = |tid: u32, (state, from_ns): (State, u64), to_ns: u64| {
+        let mut end = |tid: u32, (state, from_ns): Thread, to_ns: u64| {
+            let Some((state, from_ns)) = seen((state, from_ns), to_ns, gaps) else { return };
             let is_wanted = match state {
                 State::Cpu => wanted.cpu,
                 State::Blocked => wanted.blocked,
@@ -182,6 +192,10 @@ impl<'a> Waits<'a> {
                 }
                 Step::Woken => {
                     let now = threads.entry(tid).or_insert((State::Idle, at_ns));
+                    if gaps.end_within(now.1, at_ns).is_some() {
+                        // Whatever it did before, it slept just now.
+                        *now = (State::Idle, at_ns);
+                    }
                     let begins = match now.0 {
                         State::Idle => true,
                         // A sleep that counts goes on until the thread runs.
@@ -198,6 +212,17 @@ impl<'a> Waits<'a> {
         threads.into_iter().for_each(|(tid, wait)| end(tid, wait, end_ns));
         shorten(&mut found, most);
         found.into_iter().map(|(_, wait)| wait).collect()
+    }
+}
+
+/// What a thread does, and since when.
+type Thread = (State, u64);
+
+/// The part of it that is known up to a time.
+fn seen((state, from_ns): Thread, to_ns: u64, gaps: &Gaps) -> Option<Thread> {
+    match gaps.end_within(from_ns, to_ns) {
+        None => Some((state, from_ns)),
+        Some(end_ns) => (state == State::Cpu && end_ns < to_ns).then_some((state, end_ns)),
     }
 }
 
@@ -222,7 +247,7 @@ mod tests {
         let mut waits = Waits::new(tids);
         // By CPU, as files have them.
         bodies.iter().rev().for_each(|body| waits.note(&event(body, 0)));
-        waits.longest(wanted, (0, 1_000), 2)
+        waits.longest(wanted, (0, 1_000), &Gaps::default(), 2)
     }
 
     fn wait(tid: u32, from_ns: u64, to_ns: u64) -> Wait {
@@ -261,7 +286,7 @@ mod tests {
         let own = BTreeSet::from([7]);
         let mut waits = Waits::new(Some(&own));
         bodies().iter().for_each(|body| waits.note(&event(body, 0)));
-        assert_eq!(waits.longest(CPU, (500, 950), 2), [wait(7, 900, 950)]);
+        assert_eq!(waits.longest(CPU, (500, 950), &Gaps::default(), 2), [wait(7, 900, 950)]);
     }
 
     #[test]
@@ -287,7 +312,7 @@ mod tests {
                 }
             }
         };
-        let found = waits.heaviest(ALL, (0, 1_000), 3, weight);
+        let found = waits.heaviest(ALL, (0, 1_000), &Gaps::default(), 3, weight);
         assert_eq!(found, [wait(8, 110, 650), wait(7, 100, 200), wait(7, 200, 500)]);
     }
 

@@ -22,6 +22,7 @@ pub mod json;
 pub mod record;
 pub mod rwbs;
 pub mod select;
+pub mod sight;
 pub mod state;
 pub mod summary;
 pub mod task;

@@ -1,5 +1,8 @@
 //! What is known of a worker at the moment.
 
+use noise_trace::event::Task;
+use noise_trace::threads::MAX_TID;
+
 /// What a worker does from its latest event on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
@@ -32,10 +35,24 @@ pub struct Known {
     /// It was woken while it was on its way to sleep, by the number of losses of events up to then: its waker may
     /// have seen it asleep already, and makes it runnable once it is.
     pub woken: Option<u32>,
-    /// The number of losses of events when it began to do that.
+    /// [`Machine::losses`](super::machine::Machine::losses) when it began to do that.
     pub losses: u32,
     /// It runs since a sleep whose end was not seen.
     pub is_unseen: bool,
     /// A state dump says of it, while it runs, that it waits.
     pub is_dumped: bool,
+}
+
+/// Whether a thread leaves its CPU for good. `EXIT_DEAD` and `EXIT_ZOMBIE` are always the same; `TASK_DEAD` is one of
+/// two bits by the kernel's version, of which the other one is that of parked threads or part of a sleep's state.
+pub const fn is_end(prev_state: i64, has_exited: bool) -> bool {
+    const ENDED: i64 = 0x30;
+    const DEAD: i64 = 0xc0;
+    const SLEEPS: i64 = 0xf;
+    prev_state & ENDED != 0 || (has_exited && prev_state & DEAD != 0 && prev_state & SLEEPS == 0)
+}
+
+/// Whether the thread that an event names can be one: its id is one that the kernel gives.
+pub fn can_be(task: &Task) -> bool {
+    (0..MAX_TID).contains(&task.tid)
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use noise_common::hooks::Vector;
 use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Event, Kind};
+use noise_trace::sight::Sight;
 use noise_trace::threads::{MAX_CPUS, MAX_TID};
 
 use crate::graph::{Link, WorkerId};
@@ -133,11 +134,20 @@ pub struct Machine {
     /// What is known of a CPU beyond those that are followed: nothing.
     other: Cpu,
     lines: HashMap<u32, Line>,
-    /// How often events were lost.
+    /// How often events were lost, or were there again.
     pub losses: u32,
+    /// When events of all its CPUs are there.
+    pub sight: Sight,
 }
 
 impl Machine {
+    /// Notes of an event, before all else, which CPUs are seen.
+    pub fn see(&mut self, event: &Event<'_>) {
+        if self.sight.follow(event).is_some() {
+            self.losses = self.losses.wrapping_add(1);
+        }
+    }
+
     /// The thread of that id.
     pub fn thread(&self, tid: i32) -> Option<WorkerId> {
         self.workers.get(tid)

@@ -6,25 +6,32 @@
 //! interrupt, was seen: then that one is linked. A new thread is linked to its maker.
 //!
 //! Not known here: what ended a sleep whose wake-up was lost, and the state of a thread whose switch was lost,
-//! until the next event that names it; those are unknown, never guessed.
+//! until the next event that names it; those are unknown, never guessed. So is what a thread that does not run did
+//! while events of any CPU were lost ([`Sight`](noise_trace::sight::Sight)): it may have run there.
 
 mod compass;
 pub(crate) mod known;
 mod machine;
+mod names;
 
 use std::collections::BTreeMap;
 
 use noise_common::store::calls::Source;
 use noise_trace::contexts::Context;
 use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken};
+use noise_trace::sight::Gap;
 use noise_trace::state::{Left, LeftIn};
 use noise_trace::threads::MAX_TID;
 
-use self::known::{Known, Status};
+use self::known::{Known, Status, can_be, is_end};
 use self::machine::{Handled, Machine, Sender};
+use self::names::{is_entry_of_futex, is_reception, is_system_call};
 use crate::graph::{Graph, Link, NO_CPU, Place, Who, Worker, WorkerId};
 use crate::packets::{Packets, Segment};
 use crate::state::{Action, State};
+
+/// Gaps within one sleep that are kept apart.
+const MOST_GAPS: usize = 64;
 
 /// Which event says who wakes a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,6 +135,7 @@ impl Builder {
     /// The same of an event about a packet, with what headers of TCP the recording has in it.
     pub fn follow_with(&mut self, machine: u16, event: &Event<'_>, segment: Option<Segment>) {
         let at = At { machine, cpu: event.cpu, time_ns: event.time_ns };
+        self.machine(machine).see(event);
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } if can_be(prev) && can_be(next) => {
                 self.switch(at, prev, *prev_state, next);
@@ -282,7 +290,34 @@ impl Builder {
             Status::Created => (Some(State::Created), NO_CPU),
             Status::Aside | Status::Gone => (None, NO_CPU),
         };
+        if matches!(known.status, Status::Waiting | Status::Blocked | Status::Created) {
+            self.pass_gaps(at, id, state, cpu);
+        }
         self.graph.append(id, at.time_ns, state, cpu)
+    }
+
+    /// Times in which events of some CPU were lost since the latest point of a worker that does not run.
+    fn gaps(&mut self, at: At, id: WorkerId) -> Vec<Gap> {
+        let from_ns = self.last_ns(id);
+        let gaps = self.machine(at.machine).sight.gaps(from_ns, at.time_ns);
+        match gaps.as_slice() {
+            [first, .., last] if gaps.len() > MOST_GAPS => vec![(first.0, last.1)],
+            _ => gaps,
+        }
+    }
+
+    fn last_ns(&self, id: WorkerId) -> u64 {
+        self.graph.get(id).and_then(Worker::span).map_or(u64::MAX, |(_, last_ns)| last_ns)
+    }
+
+    /// What it did in these times is unknown: it may have run where it was not seen.
+    fn pass_gaps(&mut self, at: At, id: WorkerId, state: Option<State>, cpu: u32) {
+        for (begin_ns, end_ns) in self.gaps(at, id) {
+            if self.last_ns(id) < begin_ns {
+                self.graph.append(id, begin_ns, state, cpu);
+            }
+            self.graph.append(id, end_ns.min(at.time_ns), Some(State::Unknown), NO_CPU);
+        }
     }
 
     fn switch(&mut self, at: At, prev: &Task, prev_state: LeftIn, next: &Task) {
@@ -313,6 +348,10 @@ impl Builder {
         self.know(prev_id, after);
 
         let next_id = self.worker(at, next);
+        // The wake-up of one that slept may be among what was lost.
+        if self.known(next_id).status == Status::Blocked && !self.gaps(at, next_id).is_empty() {
+            self.set(next_id, Status::Unknown, NO_CPU);
+        }
         let known = self.known(next_id);
         let (status, on) = match known.status {
             Status::Waiting => (Status::Waiting, at.cpu),
@@ -562,39 +601,6 @@ impl Builder {
         }
         Some(self.graph.append(id, at.time_ns, Some(State::Running), at.cpu))
     }
-}
-
-/// Whether a thread leaves its CPU for good. `EXIT_DEAD` and `EXIT_ZOMBIE` are always the same; `TASK_DEAD` is one of
-/// two bits by the kernel's version, of which the other one is that of parked threads or part of a sleep's state.
-const fn is_end(prev_state: i64, has_exited: bool) -> bool {
-    const ENDED: i64 = 0x30;
-    const DEAD: i64 = 0xc0;
-    const SLEEPS: i64 = 0xf;
-    prev_state & ENDED != 0 || (has_exited && prev_state & DEAD != 0 && prev_state & SLEEPS == 0)
-}
-
-/// Whether the thread that an event names can be one: its id is one that the kernel gives.
-fn can_be(task: &Task) -> bool {
-    (0..MAX_TID).contains(&task.tid)
-}
-
-/// Whether an event is the begin or end of a system call, by LTTng's names of all versions.
-fn is_system_call(name: &str) -> bool {
-    let name = name.strip_prefix("compat_").unwrap_or(name);
-    ["syscall_", "sys_", "exit_syscall"].iter().any(|begin| name.starts_with(begin))
-}
-
-/// Whether it is the begin of the one that locks are made with.
-fn is_entry_of_futex(name: &str) -> bool {
-    name.ends_with("_futex") && !name.contains("exit")
-}
-
-/// LTTng's events around the function that hands packets up, whatever version: its name began with `netif` or
-/// `net_if` over the years.
-fn is_reception(name: &str) -> bool {
-    let rest =
-        name.strip_prefix("netif_receive_skb").or_else(|| name.strip_prefix("net_if_receive_skb"));
-    rest.is_some_and(|rest| ["_entry", "_exit", "_return"].iter().any(|edge| rest.ends_with(edge)))
 }
 
 #[cfg(test)]

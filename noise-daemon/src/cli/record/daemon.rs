@@ -200,6 +200,11 @@ pub struct EventAdder {
 }
 
 impl EventAdder {
+    /// Events from that number on are missing. Behind others they show where the numbers go on.
+    pub fn missing(&mut self, place: Place, first: u64) {
+        self.next.entry(place).or_insert(first);
+    }
+
     /// Adds those that are new.
     pub fn add(
         &mut self,

@@ -145,9 +145,13 @@ pub fn past(
     let (mut whole_ns, mut first_ns) = (0, u64::MAX);
     while let Some(item) = reader.next_item().context("the daemon's answer")? {
         match item {
-            Item::Part { place, complete_from_ns, .. } if place.part == 0 => {
-                whole_ns = whole_ns.max(complete_from_ns);
+            Item::Part { place, complete_from_ns, .. } => {
+                if place.part == 0 {
+                    whole_ns = whole_ns.max(complete_from_ns);
+                }
+                capture.reaches_back_to(place.cpu, complete_from_ns, to_ns);
             }
+            Item::Missing { place, first, .. } => adder.missing(place, first),
             Item::Events { place, first, events } => {
                 if let Some(event) = events.first() {
                     first_ns = first_ns.min(event.time_ns);
@@ -155,7 +159,7 @@ pub fn past(
                 adder.add(&mut capture, place, first, &events);
             }
             Item::Mark(mark) if mark.time_ns >= begin_ns => capture.mark(marked(&mark)),
-            Item::Mark(_) | Item::Part { .. } | Item::Missing { .. } | Item::End { .. } => {}
+            Item::Mark(_) | Item::End { .. } => {}
         }
     }
     let reach_ns = whole_ns.max(first_ns);

@@ -171,6 +171,8 @@ pub struct Capture {
     cpus: Vec<Cpu>,
     /// Marks that are not written yet.
     marks: Vec<Marked>,
+    /// It begins then.
+    begin_ns: u64,
     /// All events before that time are written.
     advanced_ns: u64,
 }
@@ -199,6 +201,7 @@ impl Capture {
             },
             cpus: (0..cpus).map(cpu).collect(),
             marks: Vec::new(),
+            begin_ns,
             advanced_ns: begin_ns,
         };
         if let Some(first) = capture.cpus.first_mut() {
@@ -228,6 +231,15 @@ impl Capture {
     pub fn lost(&mut self, cpu: u32, events: u64, from_ns: u64, until_ns: u64) {
         if let Some(cpu) = self.cpus.get_mut(cpu as usize) {
             cpu.order.lost(events, from_ns, until_ns);
+        }
+    }
+
+    /// Events of a part of the store are there from a time on: at least one was overwritten that may be as late as the
+    /// begin. Rings of different CPUs go back differently far, and what began on one of them may have ended on another.
+    pub fn reaches_back_to(&mut self, cpu: u32, from_ns: u64, end_ns: u64) {
+        let until_ns = from_ns.min(end_ns);
+        if until_ns > self.begin_ns {
+            self.lost(cpu, 1, self.begin_ns, until_ns);
         }
     }
 

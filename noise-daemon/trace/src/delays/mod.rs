@@ -10,10 +10,13 @@
 //! - as live: over the CPUs that it waited on, what interrupts took apart from what threads did.
 //!
 //! Where events of a CPU are lost, waits there have the time up to its next switch as untracked, interrupts that
-//! run are forgotten, and the wait of a thread that is woken afterwards begins anew.
+//! run are forgotten, and the wait of a thread that is woken afterwards begins anew. A wait that begins meanwhile on any
+//! CPU is known from the end of the loss on (see [`Sight`]): the thread may have run where it was not seen. One that
+//! ends meanwhile is left out.
 //!
 //! Not known here: the hypervisor, and quotas but for those of our own recordings; delays are charged to threads, not to cgroups. What a recording lacks is in [`Document::missing`].
 //!
+//! [`Sight`]: crate::sight::Sight
 //! [`Nesting`]: noise_common::nesting::Nesting
 //! [`Ledger`]: noise_common::ledger::Ledger
 //! [`Document::missing`]: document::Document::missing
