@@ -2,7 +2,8 @@
 //! commands that change it.
 //!
 //! What cannot help is left out: a weight that is lower already, a controller that there is not, a limit that is not
-//! set. What is not known decides nothing: then the remedy stays as it is. Values in commands are first ones to try.
+//! set. So is what would slow or move process 1, the root cgroup or a thread of the kernel. What is not known decides
+//! nothing: then the remedy stays as it is. Values in commands are first ones to try.
 
 use noise_common::remedy::Remedy;
 use noise_model::cpulist::CpuList;
@@ -76,7 +77,57 @@ pub fn advise(remedies: &[Remedy], setup: &Setup) -> Vec<Advice> {
     advice
 }
 
+/// What a remedy changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// The cgroup that takes the time: it is slowed, or moved.
+    Culprit,
+    /// The one that waits, or the one around it that limits it.
+    Victim,
+    /// The host, or a device.
+    Host,
+}
+
+const fn target(remedy: Remedy) -> Target {
+    match remedy {
+        Remedy::CpuAffinity
+        | Remedy::CpuWeight
+        | Remedy::CpuQuota
+        | Remedy::IoWeight
+        | Remedy::IoMax => Target::Culprit,
+        Remedy::RaiseQuota | Remedy::FewerThreads | Remedy::MemoryLimits => Target::Victim,
+        Remedy::IsolatedCpus
+        | Remedy::WorkqueueCpus
+        | Remedy::HugePages
+        | Remedy::IrqAffinity
+        | Remedy::InterruptCoalescing
+        | Remedy::PacketSteering
+        | Remedy::NmiSources
+        | Remedy::DedicatedHost
+        | Remedy::IdleStates
+        | Remedy::IoScheduler
+        | Remedy::FasterDevice
+        | Remedy::EarlierReclaim
+        | Remedy::ProactiveCompaction
+        | Remedy::TrafficShaping => Target::Host,
+    }
+}
+
+/// Whether a remedy would slow or move what all others depend on.
+fn is_harmful(remedy: Remedy, setup: &Setup) -> bool {
+    let siblings = setup.siblings.as_ref();
+    let changed = match target(remedy) {
+        Target::Culprit => [setup.culprit.as_ref(), siblings.map(|(_, culprit)| culprit)],
+        Target::Victim => [setup.victim.as_ref(), setup.limited.as_ref()],
+        Target::Host => [None, None],
+    };
+    changed.into_iter().flatten().any(CgroupSetup::carries_host)
+}
+
 fn verdict(remedy: Remedy, setup: &Setup) -> Verdict {
+    if is_harmful(remedy, setup) {
+        return Verdict::Out;
+    }
     let found = match remedy {
         Remedy::CpuWeight => cpu_weight(setup),
         Remedy::CpuAffinity => cpu_affinity(setup),

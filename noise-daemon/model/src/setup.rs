@@ -64,6 +64,8 @@ pub struct TaskSetup {
     pub priority: u32,
     /// CPUs that it may run on.
     pub cpus: CpuList,
+    /// Whether it is a thread of the kernel.
+    pub is_kernel: bool,
 }
 
 impl TaskSetup {
@@ -130,6 +132,13 @@ impl CgroupSetup {
             memory_max: None,
             main: None,
         }
+    }
+
+    /// Whether it is not to be touched, because all others depend on it: the root cgroup, and those of process 1 and of
+    /// threads of the kernel.
+    pub fn carries_host(&self) -> bool {
+        let main = self.main.as_ref();
+        self.label == "/" || main.is_some_and(|main| main.pid == 1 || main.is_kernel)
     }
 
     /// CPUs that it may run on, as far as is known: those of its main thread, which its cgroup bounds.

@@ -31,7 +31,14 @@ fn service(name: &str) -> CgroupSetup {
         io_weight: Some(100),
         memory_high: Some(None),
         memory_max: Some(None),
-        main: Some(TaskSetup { pid: 42, nice: 0, policy: 0, priority: 0, cpus: list("0-3") }),
+        main: Some(TaskSetup {
+            pid: 42,
+            nice: 0,
+            policy: 0,
+            priority: 0,
+            cpus: list("0-3"),
+            is_kernel: false,
+        }),
         ..CgroupSetup::named(name)
     }
 }
@@ -64,6 +71,74 @@ fn where_nothing_is_known_all_remedies_stay_as_they_are() {
     let plain: Vec<Advice> = Remedy::ALL.iter().map(|remedy| Advice::plain(*remedy)).collect();
     assert_eq!(advise(Remedy::ALL, &Setup::default()), plain);
     assert_eq!(plain[0].lines().count(), 0);
+}
+
+/// A cgroup that all others depend on: the root, that of process 1, that of a thread of the kernel.
+fn carrying() -> [CgroupSetup; 3] {
+    let main = |pid, is_kernel, cpus: &str| {
+        let cpus = list(cpus);
+        Some(TaskSetup { pid, nice: 0, policy: 0, priority: 0, cpus, is_kernel })
+    };
+    let limits = CgroupSetup {
+        quota: Some(Quota { quota_us: Some(50_000), period_us: 100_000 }),
+        memory_high: Some(Some(1 << 30)),
+        ..service("untouchable")
+    };
+    [
+        CgroupSetup { main: main(43, false, "0-1"), label: "/".to_owned(), ..limits.clone() },
+        CgroupSetup { main: main(1, false, "0-1"), ..limits.clone() },
+        CgroupSetup { main: main(77, true, "0-1"), ..limits },
+    ]
+}
+
+#[test]
+fn no_remedy_slows_or_moves_what_all_others_depend_on() {
+    let managers = [
+        Manager::System("untouchable".to_owned()),
+        Manager::Docker("untouchable".to_owned()),
+        Manager::Kubernetes("untouchable".to_owned()),
+        Manager::Files,
+    ];
+    for (manager, one) in managers.iter().flat_map(|m| carrying().map(|one| (m, one))) {
+        let one = CgroupSetup { manager: manager.clone(), ..one };
+        let real_time = one.main.clone().map(|main| TaskSetup { policy: 1, priority: 9, ..main });
+        let other = || service("web.service");
+        let setups = [
+            of(other(), one.clone()),
+            of(other(), CgroupSetup { main: real_time, ..one.clone() }),
+            of(other(), CgroupSetup { cpuset: Controller::Missing, ..one.clone() }),
+            // It is the one around the culprit that is weighed.
+            Setup { siblings: Some((other(), one.clone())), ..both() },
+            of(one.clone(), other()),
+            Setup { limited: Some(one.clone()), ..of(one.clone(), other()) },
+        ];
+        for (number, setup) in setups.iter().enumerate() {
+            let setup = Setup {
+                disk: Some(DiskSetup {
+                    name: "vda".to_owned(),
+                    numbers: "254:0".to_owned(),
+                    scheduler: Some("bfq".to_owned()),
+                    has_cost: true,
+                    is_write: true,
+                }),
+                ..setup.clone()
+            };
+            for remedy in Remedy::ALL {
+                for advice in advise(&[*remedy], &setup) {
+                    for command in &advice.commands {
+                        let words: Vec<&str> = command.split([' ', '/']).collect();
+                        let is_named = ["1", "43", "77"].contains(words.last().unwrap())
+                            || command.contains("untouchable");
+                        assert!(!is_named, "{remedy:?} of {number}: {command}");
+                    }
+                }
+            }
+        }
+        // Not even without a command.
+        for remedy in [Remedy::CpuWeight, Remedy::CpuQuota, Remedy::CpuAffinity, Remedy::IoMax] {
+            assert!(is_left_out(&setups[0], remedy), "{remedy:?}");
+        }
+    }
 }
 
 #[test]

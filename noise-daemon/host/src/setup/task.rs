@@ -9,6 +9,9 @@ use noise_system::procfs;
 /// Bytes of `cgroup.procs` that hold its first line.
 const FIRST_LINE: u64 = 32;
 
+/// `PF_KTHREAD` of the kernel's `sched.h`.
+const KERNEL: i64 = 0x0020_0000;
+
 /// The first process of a cgroup, by the begin of its file: that may list very many.
 pub fn first_process(folder: &Path) -> Option<u32> {
     let begin = procfs::begin(folder.join("cgroup.procs"), FIRST_LINE).ok()?;
@@ -33,6 +36,7 @@ pub fn task_setup(procfs: &Path, pid: u32) -> Option<TaskSetup> {
         nice: i32::try_from(field(16)?).ok()?,
         priority: u32::try_from(field(37)?).ok()?,
         policy: u32::try_from(field(38)?).ok()?,
+        is_kernel: field(6)? & KERNEL != 0,
         cpus: CpuList::of_kernel(cpus.trim()),
     })
 }
@@ -94,6 +98,7 @@ mod tests {
         let own = task_setup(Path::new("/proc"), std::process::id()).unwrap();
         assert_eq!((own.policy, own.priority, own.real_time()), (0, 0, None));
         assert!(!own.cpus.is_empty() && (-20..20).contains(&own.nice));
+        assert!(!own.is_kernel);
         assert_eq!(task_setup(Path::new("/nonexistent"), 1), None);
     }
 
