@@ -7,7 +7,7 @@ use noise_model::clean::is_harmful;
 
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _};
 use noise_daemon::cli::terminal::Terminal;
-use noise_daemon::cli::{Cli, output};
+use noise_daemon::cli::{Cli, output, stack};
 use noise_system::output::outlive_limit;
 
 /// The command line. A mistake in it is quoted: where an argument (a file of that name, say) would act
@@ -30,6 +30,11 @@ fn parsed() -> Result<Cli, ExitCode> {
 }
 
 fn main() -> ExitCode {
+    // Before anything else takes some of it.
+    if let Err(error) = stack::ensure() {
+        output::complain(&error.to_string());
+        return error.exit.into();
+    }
     outlive_limit();
     let cli = match parsed() {
         Ok(cli) => cli,

@@ -14,9 +14,12 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use noise_daemon::confine::{
     Extent, Rest, confine, filters_system_calls, landlock_abi, threads_with_capabilities,
 };
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 /// Names the folder to the process that confines itself.
 const FOLDER: &str = "NOISED_CONFINED_FOLDER";
+/// Names the process that is in a sandbox.
+const SANDBOXED: &str = "NOISED_CONFINED_SANDBOX";
 /// Where the file that is read again is, and where it leads as a symbolic link.
 const CONFIGURATION: &str = "configuration";
 const TARGET: &str = "target";
@@ -27,14 +30,68 @@ fn main() -> ExitCode {
     if let Some(folder) = env::var_os(FOLDER) {
         return confined(&folder);
     }
+    if env::var_os(SANDBOXED).is_some() {
+        return sandboxed();
+    }
     let trial = Trial::ignorable_test("confine::what_was_given_up_is_gone", || {
-        if landlock_abi() == 0 || !filters_system_calls() {
+        if landlock_abi().unwrap_or(0) == 0 || !filters_system_calls() {
             return Ok(Completion::ignored_with("this kernel has no Landlock or no seccomp"));
         }
         parent().map_err(Failed::from)?;
         Ok(Completion::Completed)
     });
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+    let outer = Trial::ignorable_test("confine::what_an_outer_sandbox_refuses_is_said", || {
+        if !filters_system_calls() {
+            return Ok(Completion::ignored_with("this kernel has no seccomp"));
+        }
+        let own = env::current_exe().map_err(|error| Failed::from(error.to_string()))?;
+        let output = Command::new(own).env(SANDBOXED, "1").output();
+        let output = output.map_err(|error| Failed::from(error.to_string()))?;
+        match output.status.success() {
+            true => Ok(Completion::Completed),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
+        }
+    });
+    libtest_mimic::run(&Arguments::from_args(), vec![trial, outer]).exit_code()
+}
+
+/// A process in a sandbox that answers Landlock with an error, as those of containers and services do, confines
+/// itself as far as it can, and says what is in the way. A kernel without Landlock is told apart.
+fn sandboxed() -> ExitCode {
+    let extent = |errno: libc::c_int| -> anyhow::Result<Extent> {
+        let action = SeccompAction::Errno(errno.unsigned_abs());
+        let rules = [(libc::SYS_landlock_create_ruleset, Vec::new())].into();
+        let architecture = TargetArch::try_from(env::consts::ARCH)?;
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)?;
+        seccompiler::apply_filter(&BpfProgram::try_from(filter)?)?;
+        Ok(confine(&Rest::default())?.files)
+    };
+    // Each in a process of its own: a filter stays.
+    let mut failed = false;
+    for (errno, is_refused) in [(libc::EPERM, true), (libc::EACCES, true), (libc::ENOSYS, false)] {
+        // SAFETY: the child of a process with one thread.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let holds = match extent(errno) {
+                Ok(Extent::Refused(why)) => is_refused && why.contains("landlock_restrict_self"),
+                Ok(Extent::Not(why)) => !is_refused && why.contains("no Landlock"),
+                other => {
+                    eprintln!("{errno}: {other:?}");
+                    false
+                }
+            };
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!holds)) };
+        }
+        let mut status = 0;
+        // SAFETY: the status is valid memory.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        if waited != child || status != 0 {
+            eprintln!("with {errno} it ended otherwise than it should ({status})");
+            failed = true;
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn parent() -> Result<(), String> {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::cli::CommandError;
 use crate::cli::output;
 use crate::config::RecorderSection;
-use crate::confine::{filters_system_calls, landlock_abi, reader, without};
+use crate::confine::{filters_system_calls, landlock_abi, reader, refused, without};
 use advice::{Caller, advice, privileges};
 
 /// Arguments of `noised check`.
@@ -78,7 +78,10 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
         engine.attach()?;
         Ok(engine)
     });
-    report.insert("landlock".into(), json!(landlock_abi()));
+    match landlock_abi() {
+        Ok(abi) => report.insert("landlock".into(), json!(abi)),
+        Err(error) => report.insert("landlock_refused".into(), json!(refused(&error))),
+    };
     report.insert("seccomp".into(), json!(filters_system_calls()));
     let sight = without(|| Sight::of(Path::new("/proc"))).ok().flatten().unwrap_or(Sight::Hidden);
     report.insert("threads".into(), json!(sight));
@@ -135,7 +138,11 @@ fn confinement(report: &serde_json::Map<String, Value>) -> String {
         None => "capabilities unknown".to_owned(),
     };
     // What Landlock does not do here, the filter of system calls does alone.
+    let refused = report.get("landlock_refused").and_then(Value::as_str);
     let files = match report.get("landlock").and_then(Value::as_u64) {
+        None if refused.is_some() => {
+            format!("files not confined ({})", refused.unwrap_or_default())
+        }
         Some(0) | None => "files not confined (no Landlock)".to_owned(),
         Some(abi @ 1..=3) => format!("files confined, ports and signals not (Landlock {abi})"),
         Some(abi @ 4..=5) => format!("files and ports confined, signals not (Landlock {abi})"),
@@ -257,7 +264,12 @@ mod tests {
             let report = json!({"landlock": landlock, "seccomp": true, "kept_capability": null});
             confinement(report.as_object().unwrap())
         };
-        assert!(line(0).contains("files not confined"));
+        assert!(line(0).contains("files not confined (no Landlock)"));
+        let why = refused(&std::io::Error::from_raw_os_error(libc::EPERM));
+        let report = json!({"landlock_refused": why, "seccomp": true, "kept_capability": null});
+        let said = confinement(report.as_object().unwrap());
+        assert!(said.contains("files not confined (an outer sandbox refuses Landlock"), "{said}");
+        assert!(said.ends_with("system calls confined"), "{said}");
         assert!(line(2).contains("ports and signals not (Landlock 2)"));
         assert!(line(5).contains("files and ports confined, signals not"));
         assert_eq!(

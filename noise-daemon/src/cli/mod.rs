@@ -15,6 +15,7 @@ pub mod output;
 mod progress;
 pub mod record;
 pub mod run;
+pub mod stack;
 pub mod terminal;
 pub mod top;
 pub mod trace;

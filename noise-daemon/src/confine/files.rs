@@ -1,6 +1,7 @@
 //! Files, ports and signals, by Landlock.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -22,19 +23,39 @@ const NEWEST: ABI = ABI::V6;
 const VERSION: u32 = 1;
 
 /// The version of Landlock that this kernel offers; 0 = none.
-pub fn landlock_abi() -> u32 {
+///
+/// # Errors
+/// Where something between the kernel and this process refuses to say.
+pub fn landlock_abi() -> io::Result<u32> {
     // SAFETY: with this flag the call takes no memory.
     let version = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION)
     };
-    u32::try_from(version).unwrap_or(0)
+    match u32::try_from(version) {
+        Ok(version) => Ok(version),
+        Err(_) => match Errno::last() {
+            // The kernel has none, or it is off.
+            Errno::ENOSYS | Errno::EOPNOTSUPP => Ok(0),
+            error => Err(error.into()),
+        },
+    }
+}
+
+/// Why files are not confined though the kernel could, and what allows it.
+pub fn refused(error: &io::Error) -> String {
+    format!(
+        "an outer sandbox refuses Landlock ({error}), so that seccomp alone holds: have its filter allow \
+         landlock_create_ruleset, landlock_add_rule and landlock_restrict_self"
+    )
 }
 
 /// Leaves this thread, and those that it starts, no other files than those, no new ports, and no process to
 /// signal but this one.
 pub fn confine(rest: &Rest) -> anyhow::Result<Extent> {
-    if landlock_abi() == 0 {
-        return Ok(Extent::Not("this kernel has no Landlock, or it is off".to_owned()));
+    match landlock_abi() {
+        Ok(0) => return Ok(Extent::Not("this kernel has no Landlock, or it is off".to_owned())),
+        Ok(_) => {}
+        Err(error) => return Ok(Extent::Refused(refused(&error))),
     }
     let status = restrict(rest).context("cannot confine files (Landlock)")?;
     Ok(match status {
@@ -185,7 +206,7 @@ mod tests {
         // SAFETY: no memory argument.
         let signals_parent = || unsafe { libc::kill(libc::getppid(), 0) == 0 };
         let connects = || UnixStream::connect_addr(&address).map(drop);
-        if landlock_abi() < 6 || !signals_parent() || connects().is_err() {
+        if landlock_abi().unwrap_or(0) < 6 || !signals_parent() || connects().is_err() {
             return;
         }
         // Landlock holds for a thread and those that it starts.

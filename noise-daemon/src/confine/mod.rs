@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use caps::Capability;
 
 pub use capabilities::{reader, threads_with_capabilities, without};
-pub use files::{folder_of, is_root, landlock_abi, out_of_reach, seen_once};
+pub use files::{folder_of, is_root, landlock_abi, out_of_reach, refused, seen_once};
 pub use system_calls::filters_system_calls;
 
 /// What stays possible.
@@ -55,8 +55,10 @@ pub enum Extent {
     Whole,
     /// In part: the kernel does not know all of it.
     Part,
-    /// Not at all; why.
+    /// Not at all, as the kernel cannot; why.
     Not(String),
+    /// Not at all, though the kernel can: something else refuses it; what, and what to do about it.
+    Refused(String),
 }
 
 impl fmt::Display for Extent {
@@ -64,14 +66,15 @@ impl fmt::Display for Extent {
         match self {
             Self::Whole => f.write_str("confined"),
             Self::Part => f.write_str("confined as far as this kernel can"),
-            Self::Not(reason) => write!(f, "not confined: {reason}"),
+            Self::Not(reason) | Self::Refused(reason) => write!(f, "not confined: {reason}"),
         }
     }
 }
 
 /// Gives up everything but the rest, for the whole process. There is no way back.
 ///
-/// What the kernel cannot do is reported and left out; what it can do but refuses is an error.
+/// What the kernel cannot do is reported and left out, and so is Landlock where an outer sandbox refuses it; what the
+/// kernel can do but refuses is an error.
 ///
 /// # Errors
 /// Where a thread keeps what was to be given up.

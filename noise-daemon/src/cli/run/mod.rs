@@ -338,7 +338,7 @@ fn report_lost(rest: &Rest) {
     }
 }
 
-/// Says what the kernel could not do.
+/// Says what could not be given up.
 fn report_confined(confined: &Confined) {
     let Confined { kept, files, system_calls } = confined;
     if let Some(kept) = kept {
@@ -348,6 +348,7 @@ fn report_confined(confined: &Confined) {
         match extent {
             Extent::Whole => tracing::debug!("{what}: {extent}"),
             Extent::Part | Extent::Not(_) => tracing::info!("{what}: {extent}"),
+            Extent::Refused(_) => tracing::warn!("{what}: {extent}"),
         }
     }
 }
