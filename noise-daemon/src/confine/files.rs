@@ -215,6 +215,6 @@ mod tests {
             std::thread::scope(|scope| scope.spawn(confined).join().unwrap());
         assert_eq!(extent, Extent::Whole);
         assert!(!signalled);
-        assert_eq!(connected.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+        assert_eq!(connected.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 }

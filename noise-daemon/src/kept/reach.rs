@@ -153,7 +153,10 @@ fn about(signal: Signal) -> About {
 
 /// Waits as they are shown: tid, from, to, and the parts of threads.
 #[derive(Debug, Default)]
-struct Shown(Vec<(u32, u64, u64, Vec<(i32, u64)>)>);
+struct Shown(Vec<Single>);
+
+/// Who, from when until when, and for whom.
+type Single = (u32, u64, u64, Vec<(i32, u64)>);
 
 impl Watch for Shown {
     const EACH: bool = true;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use noise_common::hooks::Vector;
 use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Event, Kind};
-use noise_trace::sight::Sight;
+use noise_trace::sight::{Gap, Sight};
 use noise_trace::threads::{MAX_CPUS, MAX_TID};
 
 use crate::graph::{Link, WorkerId};
@@ -15,6 +15,8 @@ use crate::state::State;
 const MAX_LINES: usize = 65_536;
 /// Threads whose workers lie beside each other.
 const PAGE: usize = 256;
+/// Gaps within one sleep that are kept apart.
+const MOST_GAPS: usize = 64;
 /// No worker.
 const NONE: WorkerId = WorkerId(u32::MAX);
 
@@ -137,7 +139,7 @@ pub struct Machine {
     /// How often events were lost, or were there again.
     pub losses: u32,
     /// When events of all its CPUs are there.
-    pub sight: Sight,
+    sight: Sight,
 }
 
 impl Machine {
@@ -145,6 +147,15 @@ impl Machine {
     pub fn see(&mut self, event: &Event<'_>) {
         if self.sight.follow(event).is_some() {
             self.losses = self.losses.wrapping_add(1);
+        }
+    }
+
+    /// Times between two in which events of some CPU were lost; one from the first to the last where these are many.
+    pub fn gaps(&self, from_ns: u64, to_ns: u64) -> Vec<Gap> {
+        let gaps = self.sight.gaps(from_ns, to_ns);
+        match gaps.as_slice() {
+            [first, .., last] if gaps.len() > MOST_GAPS => vec![(first.0, last.1)],
+            _ => gaps,
         }
     }
 

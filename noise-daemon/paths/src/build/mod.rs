@@ -30,9 +30,6 @@ use crate::graph::{Graph, Link, NO_CPU, Place, Who, Worker, WorkerId};
 use crate::packets::{Packets, Segment};
 use crate::state::{Action, State};
 
-/// Gaps within one sleep that are kept apart.
-const MOST_GAPS: usize = 64;
-
 /// Which event says who wakes a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waker {
@@ -299,11 +296,7 @@ impl Builder {
     /// Times in which events of some CPU were lost since the latest point of a worker that does not run.
     fn gaps(&mut self, at: At, id: WorkerId) -> Vec<Gap> {
         let from_ns = self.last_ns(id);
-        let gaps = self.machine(at.machine).sight.gaps(from_ns, at.time_ns);
-        match gaps.as_slice() {
-            [first, .., last] if gaps.len() > MOST_GAPS => vec![(first.0, last.1)],
-            _ => gaps,
-        }
+        self.machine(at.machine).gaps(from_ns, at.time_ns)
     }
 
     fn last_ns(&self, id: WorkerId) -> u64 {
