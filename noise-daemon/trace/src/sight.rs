@@ -92,6 +92,7 @@ impl Sight {
 mod tests {
     use super::*;
     use crate::event::{Loss, Task};
+    use crate::state::LeftIn;
 
     fn lost(time_ns: u64, cpu: u32, to_ns: u64) -> Event<'static> {
         let loss = Loss { events: 1, packets: 0, from_ns: time_ns, to_ns };
@@ -100,7 +101,7 @@ mod tests {
 
     fn switch(time_ns: u64, cpu: u32) -> Event<'static> {
         let (prev, next) = (Task::default(), Task::default());
-        Event { time_ns, cpu, kind: Kind::SchedSwitch { prev, prev_state: crate::state::LeftIn::of(0), next } }
+        Event { time_ns, cpu, kind: Kind::SchedSwitch { prev, prev_state: LeftIn::of(0), next } }
     }
 
     #[test]
