@@ -375,7 +375,7 @@ fn describe(shelf: &Shelf, job: &Job, seen: &Seen, bytes: u64) -> Result<Kept, S
         trouble: None,
     };
     let kept = Kept { trace: Arc::new(trace), document: document.into() };
-    shelf.write_path(&kept).map_err(|error| unwritable(error))?;
+    shelf.write_path(&kept).map_err(unwritable)?;
     Ok(kept)
 }
 
