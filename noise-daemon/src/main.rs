@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use noise_model::clean::is_harmful;
+use noise_model::nearest::nearest;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _};
 use noise_daemon::cli::terminal::Terminal;
 use noise_daemon::cli::{Cli, output, stack};
@@ -18,6 +20,7 @@ fn parsed() -> Result<Cli, ExitCode> {
     let command = Cli::command().color(colours);
     let matched = command.try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
     matched.map_err(|error| {
+        let error = suggesting(error);
         let is_plain = |argument: OsString| {
             argument.to_str().is_some_and(|argument| !argument.contains(is_harmful))
         };
@@ -27,6 +30,28 @@ fn parsed() -> Result<Cli, ExitCode> {
         output::note(&error.render().to_string());
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
     })
+}
+
+/// Names the command that was probably meant, where the parser finds none.
+fn suggesting(mut error: clap::Error) -> clap::Error {
+    let written = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(written)) => written.clone(),
+        _ => return error,
+    };
+    if error.get(ContextKind::SuggestedSubcommand).is_none() {
+        let mut command = Cli::command();
+        let is_before = |argument: &OsString| *argument != *written;
+        for argument in std::env::args_os().take_while(is_before) {
+            if let Some(inner) = command.find_subcommand(&argument) {
+                command = inner.clone();
+            }
+        }
+        if let Some(meant) = nearest(&written, command.get_subcommands().map(|it| it.get_name())) {
+            let meant = ContextValue::Strings(vec![meant.to_owned()]);
+            error.insert(ContextKind::SuggestedSubcommand, meant);
+        }
+    }
+    error
 }
 
 fn main() -> ExitCode {

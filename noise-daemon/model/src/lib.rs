@@ -24,6 +24,7 @@ pub mod setup;
 mod steady;
 mod step;
 mod sums;
+pub mod times;
 mod trends;
 pub mod units;
 pub mod words;

@@ -18,7 +18,14 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&
         let other = &*other.to_lowercase();
         strsim::normalized_damerau_levenshtein(name, other).max(
             // Much was left out, or too much was said.
-            if other.starts_with(name) && name.len() > 2 { LIKENESS } else { 0.0 },
+            match other.starts_with(name) && name.len() > 2 {
+                true => LIKENESS,
+                // A slip in a name of three letters is a third of it.
+                false if other.len() == 3 && strsim::damerau_levenshtein(name, other) == 1 => {
+                    LIKENESS
+                }
+                false => 0.0,
+            },
         )
     };
     names.max_by(|a, b| like(a).total_cmp(&like(b))).filter(|best| like(best) >= LIKENESS)
@@ -30,6 +37,8 @@ mod tests {
 
     #[test]
     fn a_message_names_the_nearest_or_all() {
+        assert_eq!(nearest("tpo", ["why", "top"].into_iter()), Some("top"));
+        assert_eq!(nearest("x", ["why", "top"].into_iter()), None);
         let names = ["deny", "sameorigin"];
         assert_eq!(meant("DENY", &names), "did you mean `deny`?");
         assert_eq!(meant("allow", &names), "expected one of deny, sameorigin");

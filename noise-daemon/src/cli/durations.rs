@@ -1,8 +1,11 @@
-//! Lengths of time on the command line: `10s`, `1m`, `500us`.
+//! Times on the command line: lengths such as `10s`, `1m`, `500us`, and bounds such as `14:03`.
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp, Zoned};
+use noise_model::times::Moment;
+
+use super::CommandError;
 
 /// What a number without a unit counts, as the options of rtla have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,31 +35,38 @@ impl Plain {
     }
 }
 
-/// Parses a length of time within bounds, with a unit, or where `plain` is given, without.
+/// Parses a length of time within bounds, with a unit or without.
 ///
 /// # Errors
 /// Says what is expected.
 pub fn duration(
     text: &str,
-    plain: impl Into<Option<Plain>>,
+    plain: Plain,
     least: Duration,
     most: Duration,
 ) -> Result<Duration, String> {
-    let plain = plain.into();
     let parsed = match text.parse::<f64>() {
-        Ok(number) => plain.and_then(|plain| plain.of(number)),
+        Ok(number) => plain.of(number),
         Err(_) => text.parse::<SignedDuration>().ok().and_then(|time| time.try_into().ok()),
     };
     parsed.filter(|time| (least..=most).contains(time)).ok_or_else(|| {
         let [least, most] = [least, most].map(written);
-        let expected = format!("expected a duration from {least} to {most}, such as {least}");
-        match plain {
-            Some(plain) => {
-                format!("{expected}; a number without a unit counts {}", plain.name())
-            }
-            None => expected,
-        }
+        format!(
+            "expected a duration from {least} to {most}, such as {least}; a number without a unit \
+             counts {}",
+            plain.name()
+        )
     })
+}
+
+/// The moment that an option names.
+///
+/// # Errors
+/// Where no clock shows it.
+pub fn bound(option: &str, moment: &Moment, now: &Zoned) -> Result<Timestamp, CommandError> {
+    let out_of_range =
+        || CommandError::misused(format!("{option} goes too far back: give a later time"));
+    moment.before(now).ok_or_else(out_of_range)
 }
 
 /// As it can be typed: `1h`, `500ms`.
@@ -85,18 +95,6 @@ mod tests {
             let expected = "expected a duration from 1µs to 1m, such as 1µs; a number without a unit \
                             counts seconds";
             assert_eq!(error, expected, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_unit_may_be_demanded() {
-        let parse = |text| {
-            duration(text, None, Duration::from_millis(100), Duration::from_secs(366 * 86_400))
-        };
-        assert_eq!(parse("1.5s"), Ok(Duration::from_millis(1500)));
-        for wrong in ["1", "0.5", "99ms", "soon"] {
-            let expected = "expected a duration from 100ms to 8784h, such as 100ms";
-            assert_eq!(parse(wrong).unwrap_err(), expected, "{wrong}");
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use nix::unistd::getppid;
 use noise_host::kernel::monotonic_ns;
+use noise_top::sources::access_advice;
 use noise_wire::marks::Message;
 
 use super::{CommandError, Exit};
@@ -93,7 +94,7 @@ fn send(socket: &Path, text: &str) -> Result<(), CommandError> {
         ErrorKind::PermissionDenied => CommandError {
             exit: Exit::Unsupported,
             source: anyhow!(
-                "the socket {place} is not for this user: run as root, or as a member of its group (noised)"
+                "you are not allowed to use {place}: {}", access_advice(socket)
             ),
         },
         ErrorKind::WouldBlock => {

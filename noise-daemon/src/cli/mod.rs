@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod check;
 pub mod completions;
+mod connect;
 mod durations;
 mod error;
 pub mod incidents;

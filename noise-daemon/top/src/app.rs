@@ -478,17 +478,19 @@ impl App {
 
     fn other_span(&mut self) {
         let next = SPANS.into_iter().find(|span| *span > self.look.seconds);
-        self.look = match self.look.since_ns {
-            0 => Look { seconds: next.unwrap_or(SPANS[0]), since_ns: 0 },
-            _ => Look::default(),
+        self.look.seconds = match self.look.since_ns {
+            0 => next.unwrap_or(SPANS[0]),
+            _ => Look::default().seconds,
         };
+        self.look.since_ns = 0;
         self.refresh();
         self.say(format!("rates and sums over {} s", self.look.seconds), Tone::Plain);
     }
 
     fn reset(&mut self) {
         let since_ns = self.history().latest().map_or(0, |frame| frame.sample.at_ns);
-        self.look = Look { seconds: SPANS[SPANS.len() - 1], since_ns };
+        self.look.seconds = SPANS[SPANS.len() - 1];
+        self.look.since_ns = since_ns;
         self.refresh();
         self.say("counters reset; t: as before".to_owned(), Tone::Plain);
     }
@@ -499,10 +501,13 @@ impl App {
         let (purpose, text) = (typing.purpose, typing.text.clone());
         match (typed, purpose) {
             (Typed::Quit, _) => return Action::Quit,
-            (Typed::Kept, Purpose::Time { near }) => match time_of(&text, near) {
+            (Typed::Kept, Purpose::Time { near }) => match time_of(&text, near, &self.look.zone) {
                 Some(time) => return Action::SeekTo(time),
                 None if text.is_empty() => {}
-                None => self.say(format!("no time: {text}; as in 12:34:56"), Tone::Alarm),
+                None => self.say(
+                    format!("no time: {text}; as in 12:34:56 or 2026-01-31 12:34:56"),
+                    Tone::Alarm,
+                ),
             },
             (Typed::Kept | Typed::More, Purpose::Filter) => self.narrow(text),
             (Typed::Dropped, Purpose::Filter) => self.narrow(String::new()),

@@ -172,7 +172,7 @@ pub const KEYS: [(&str, &str); 16] = [
 pub const REPLAY_KEYS: [(&str, &str); 3] = [
     ("← →", "a frame back, on; with Shift ten"),
     ("Home End", "the begin, the end of the recording (rows: g G)"),
-    ("@", "go to a time: 12:34, 12:34:56 or 2026-01-31T12:34:56Z (UTC)"),
+    ("@", "go to a time: 12:34, 12:34:56, 2026-01-31 12:34:56; +1m: ahead"),
 ];
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use jiff::tz::TimeZone;
 use noise_model::clean::clean_json;
 use noise_system::output::{PLAIN_MODE, Place, explained};
 use noise_wire::Frame;
@@ -61,6 +62,8 @@ pub struct Options {
     pub sort: Option<String>,
     /// Whether there are colours.
     pub colour: bool,
+    /// Whose times are shown.
+    pub zone: TimeZone,
     /// What `w` turns on and off.
     pub tape: Option<Box<dyn Tape>>,
     /// What Enter on the page of a victim shows.
@@ -78,6 +81,7 @@ impl Default for Options {
             filter: String::new(),
             sort: None,
             colour: true,
+            zone: TimeZone::UTC,
             tape: None,
             why: None,
             watch: None,
@@ -90,8 +94,9 @@ impl Default for Options {
 /// # Errors
 /// Where there is no terminal, or none any more; where there is no such column.
 pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
-    let Options { interval, seconds, screen, filter, colour, tape, sort, why, watch } = options;
-    let mut app = App::new(screen, Look { seconds, since_ns: 0 }, interval);
+    let Options { interval, seconds, screen, filter, colour, zone, tape, sort, why, watch } =
+        options;
+    let mut app = App::new(screen, Look { seconds, since_ns: 0, zone }, interval);
     app.set_filter(filter);
     if let Some(column) = sort {
         app.sort_by(&column).map_err(anyhow::Error::msg)?;

@@ -1,12 +1,16 @@
 //! How the person wants to look at it.
 
+use jiff::tz::TimeZone;
+
 /// What a screen takes into account besides the frames.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Look {
     /// Sums and rates cover that many seconds, back from the newest frame.
     pub seconds: f64,
     /// They begin no earlier than this time of the samples' clock, ns: a reset.
     pub since_ns: u64,
+    /// Times are those of this zone.
+    pub zone: TimeZone,
 }
 
 impl Look {
@@ -20,6 +24,6 @@ impl Look {
 
 impl Default for Look {
     fn default() -> Self {
-        Self { seconds: 5.0, since_ns: 0 }
+        Self { seconds: 5.0, since_ns: 0, zone: TimeZone::UTC }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use noise_model::clean::clean;
+use noise_model::times;
 
 use super::app::App;
 use super::arrange::{Filter, Sort, arrange};
@@ -41,7 +42,7 @@ pub fn table(table: &Table, filter: &Filter, sort: Option<Sort>, columns: usize)
 pub fn screen(app: &App, filter: &Filter, columns: usize) -> String {
     let mut text = String::new();
     if let Some(frame) = app.history().latest() {
-        let time = frame.time.strftime("%Y-%m-%d %H:%M:%S UTC");
+        let time = times::second(frame.time, &app.look().zone);
         let (name, title) = (clean(&frame.host.name), app.screen().title());
         let _ = writeln!(text, "{time}  {name}  {title}");
     }

@@ -1,6 +1,8 @@
 //! PURE: a line that is being typed.
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use noise_model::times::Moment;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// More is not taken.
@@ -11,7 +13,7 @@ const LONGEST: usize = 200;
 pub enum Purpose {
     /// Rows that are shown.
     Filter,
-    /// A time to go to; of the day only, on the day of this one.
+    /// A time to go to; of the day only, next to this one.
     Time {
         /// Where the replay is.
         near: Timestamp,
@@ -74,18 +76,17 @@ impl Typing {
     }
 }
 
-/// A time as it is typed, UTC.
-pub fn time_of(text: &str, near: Timestamp) -> Option<Timestamp> {
-    let text = text.trim();
-    let day = near.strftime("%Y-%m-%d");
-    let text = match (text.contains('T') || text.contains('-'), text.matches(':').count()) {
-        (true, _) if text.ends_with('Z') => text.to_owned(),
-        (true, _) => format!("{}Z", text.replace(' ', "T")),
-        (false, 1) => format!("{day}T{text}:00Z"),
-        (false, 2) => format!("{day}T{text}Z"),
-        _ => return None,
-    };
-    text.parse().ok()
+/// A time as it is typed: of the day only, the one next to `near`; with a plus, so much after it.
+pub fn time_of(text: &str, near: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    let moment = Moment::of_recording(text).ok()?;
+    // A few digits are the begin of a time of the day.
+    let is_begun = matches!(moment, Moment::Number(whole, _) if whole < 1_000_000_000);
+    if is_begun {
+        return None;
+    }
+    let begin_ns = u64::try_from(near.as_nanosecond()).ok()?;
+    let time_ns = moment.in_recording(begin_ns, &near.to_zoned(zone.clone()));
+    Timestamp::from_nanosecond(i128::from(time_ns)).ok()
 }
 
 #[cfg(test)]
@@ -93,13 +94,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_of_the_day_is_on_the_day_of_the_replay() {
+    fn a_time_of_the_day_is_next_to_that_of_the_replay() {
         let near: Timestamp = "2026-03-04T05:06:07Z".parse().unwrap();
-        let day = |text| time_of(text, near).map(|time| time.to_string());
+        let day = |text| time_of(text, near, &TimeZone::UTC).map(|time| time.to_string());
         assert_eq!(day("12:34").as_deref(), Some("2026-03-04T12:34:00Z"));
         assert_eq!(day(" 12:34:56 ").as_deref(), Some("2026-03-04T12:34:56Z"));
         assert_eq!(day("2026-01-31T12:34:56Z").as_deref(), Some("2026-01-31T12:34:56Z"));
         assert_eq!(day("2026-01-31 12:34:56").as_deref(), Some("2026-01-31T12:34:56Z"));
+        assert_eq!(day("+1m").as_deref(), Some("2026-03-04T05:07:07Z"));
+        assert_eq!(day("06:46:53 +01:00").as_deref(), Some("2026-03-04T05:46:53Z"));
+        let east = TimeZone::posix("<+03>-3").unwrap();
+        let there = time_of("08:10", near, &east).map(|time| time.to_string());
+        assert_eq!(there.as_deref(), Some("2026-03-04T05:10:00Z"));
         for nonsense in ["", ":", "99:99", "x", "12", "1:2:3:4", "-"] {
             assert_eq!(day(nonsense), None, "{nonsense}");
         }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use noise_model::clean::as_text;
 
 use crate::decimal;
@@ -14,9 +16,10 @@ const SECOND_NS: u64 = 1_000_000_000;
 const DAY_S: u64 = 86_400;
 
 /// Writes events of one trace, one after the other.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TextLines {
     host: String,
+    zone: TimeZone,
     /// Time of the event before.
     before_ns: Option<u64>,
     /// The second of that event, and how lines of it begin.
@@ -25,19 +28,25 @@ pub struct TextLines {
 }
 
 impl TextLines {
-    /// Of a trace that was recorded on this host; the name may be empty.
+    /// Of a trace that was recorded on this host; the name may be empty. Times are UTC.
     pub fn new(host: &str) -> Self {
         let host = if host.is_empty() { String::new() } else { format!("{host} ") };
-        Self { host, ..Self::default() }
+        let zone = TimeZone::UTC;
+        Self { host, zone, before_ns: None, second: None, begin: String::new() }
     }
 
-    /// Adds a line: time of day (UTC), distance from the event before, host, name, CPU, fields.
+    /// The same with times of a zone.
+    pub fn in_zone(self, zone: TimeZone) -> Self {
+        Self { zone, ..self }
+    }
+
+    /// Adds a line: time of day, distance from the event before, host, name, CPU, fields.
     pub fn write<'t>(&mut self, record: &Record<impl Stored<'t>>, line: &mut String) {
         let time_ns = record.time_ns;
         let second = time_ns / SECOND_NS;
         if self.second != Some(second) {
             self.second = Some(second);
-            self.begin = begin(second);
+            self.begin = begin(second, &self.zone);
         }
         line.push_str(&self.begin);
         decimal::push_nine(time_ns % SECOND_NS, line);
@@ -79,8 +88,10 @@ impl TextLines {
 }
 
 /// How lines of events of a second begin: the time of day.
-fn begin(second: u64) -> String {
-    let second = second % DAY_S;
+fn begin(second: u64, zone: &TimeZone) -> String {
+    let time = i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
+    let offset = time.map_or(0, |time| i64::from(zone.to_offset(time).seconds()));
+    let second = second.saturating_add_signed(offset) % DAY_S;
     format!("[{:02}:{:02}:{:02}.", second / 3600, second / 60 % 60, second % 60)
 }
 

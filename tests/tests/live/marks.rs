@@ -154,7 +154,7 @@ fn refuse_a_stranger(daemon: &Socketed, socket: &Path) -> Result<()> {
     fs::set_permissions(way, fs::Permissions::from_mode(0o755))?;
     let words = ["mark", "begin", "stranger", "--socket", argument(socket)?];
     let outcome = run(copy.as_unprivileged(&words))?;
-    ensure!(outcome.code == 3 && outcome.stderr.contains("not for this user"), "{outcome:?}");
+    ensure!(outcome.code == 3 && outcome.stderr.contains("not allowed to use"), "{outcome:?}");
     Ok(())
 }
 

@@ -254,7 +254,7 @@ fn ensure_marks_are_taken(machine: &Machine) -> Result<()> {
         )
     };
     let refused = machine.run(&mark("stranger"))?;
-    ensure!(refused.code == 3 && refused.stderr.contains("not for this user"), "{refused:?}");
+    ensure!(refused.code == 3 && refused.stderr.contains("not allowed to use"), "{refused:?}");
     machine.output(&mark("watcher"))?;
     let marks = || -> Result<Vec<String>> {
         let answer = machine.get(ADDRESS, "/metrics")?;

@@ -4,6 +4,7 @@ mod page;
 
 use std::path::PathBuf;
 
+use jiff::tz::TimeZone;
 use noise_measure::compare::{CompareOptions, Comparison, compare};
 
 use super::document::{json, read};
@@ -62,7 +63,7 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     let comparison = compare(&a, &b, CompareOptions { confidence, resamples, seed });
     match args.json {
         true => print_json(&document(&comparison)?)?,
-        false => print(&page::page(&comparison))?,
+        false => print(&page::page(&comparison, &TimeZone::system()))?,
     }
     Ok(())
 }

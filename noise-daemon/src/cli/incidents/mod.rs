@@ -4,21 +4,22 @@ mod export;
 mod follow;
 mod page;
 mod show;
-pub mod since;
 mod source;
 mod subjects;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use noise_model::times::Moment;
 use noise_wire::WebClient;
 
 use self::show::ShowArgs;
-use self::since::Since;
 use self::source::{IncidentSource, Listing, Place};
 use self::subjects::Subjects;
-use super::top::Connect;
+use super::connect::Connect;
+use super::durations::bound;
 use crate::cli::{CommandError, output};
 
 /// Arguments of `noised incidents`.
@@ -29,10 +30,13 @@ pub struct IncidentsArgs {
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
-    /// Only what was not over by then: a duration that goes back from now (90s, 10m, 2h, 3d), or a
-    /// time (2026-11-21T09:00:00Z; UTC where it names no offset).
-    #[arg(long, value_name = "DURATION|TIME", value_parser = Since::parse)]
-    since: Option<Since>,
+    /// Only what was not over by then: how long ago (90s, 10m, 2h, 3d), or a time (14:03,
+    /// 2026-11-21 09:00:00, 2026-11-21T09:00:00Z; local where it names no zone).
+    #[arg(long, value_name = "DURATION|TIME", value_parser = Moment::of_past)]
+    since: Option<Moment>,
+    /// Only what began by then, as --since has it.
+    #[arg(long, value_name = "DURATION|TIME", value_parser = Moment::of_past)]
+    until: Option<Moment>,
     /// Show single long waits, with what they consist of, instead.
     #[arg(long)]
     outliers: bool,
@@ -41,7 +45,7 @@ pub struct IncidentsArgs {
     #[arg(long, value_name = "NAME", value_parser = subjects::parse)]
     subject: Vec<String>,
     /// Print incidents as they open, change and close, until an interrupt.
-    #[arg(long, conflicts_with_all = ["since", "outliers", "state_directory"])]
+    #[arg(long, conflicts_with_all = ["since", "until", "outliers", "state_directory"])]
     follow: bool,
     /// Run this command through `/bin/sh -c` with each incident that opens or closes as JSON on its standard input, one
     /// at a time.
@@ -92,17 +96,21 @@ pub fn run(args: &IncidentsArgs) -> Result<(), CommandError> {
     let source = IncidentSource::new(place, args.state_directory.clone(), client);
     match &args.command {
         Some(Command::Show(_)) if args.is_about_all() => Err(CommandError::misused(
-            "--since, --outliers, --subject and --follow are about all incidents, not one",
+            "--since, --until, --outliers, --subject and --follow are about all incidents, not one",
         )),
         Some(Command::Show(show)) => show::run(show, args.json, &source),
         None if args.follow => Ok(follow::follow(args.following(), &source)?),
-        None => Ok(list(args, &source)?),
+        None => list(args, &source),
     }
 }
 
 impl IncidentsArgs {
     fn is_about_all(&self) -> bool {
-        self.outliers || self.since.is_some() || self.follow || !self.subject.is_empty()
+        self.outliers
+            || self.since.is_some()
+            || self.until.is_some()
+            || self.follow
+            || !self.subject.is_empty()
     }
 
     fn subjects(&self) -> Subjects {
@@ -115,32 +123,44 @@ impl IncidentsArgs {
     }
 }
 
-fn list(args: &IncidentsArgs, source: &IncidentSource) -> anyhow::Result<()> {
-    let now = Timestamp::now();
-    let from = args.since.as_ref().map(|since| since.from(now)).transpose()?;
-    let is_shown = |end: Timestamp| from.is_none_or(|from| end >= from);
+fn list(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), CommandError> {
+    let now = Zoned::now();
+    let from = args.since.as_ref().map(|since| bound("--since", since, &now)).transpose()?;
+    let to = args.until.as_ref().map(|until| bound("--until", until, &now)).transpose()?;
+    if let (Some(from), Some(to)) = (from, to)
+        && from > to
+    {
+        return Err(CommandError::misused("--until lies before --since: give a later time"));
+    }
+    let is_shown = |start: Timestamp, end: Timestamp| {
+        from.is_none_or(|from| end >= from) && to.is_none_or(|to| start <= to)
+    };
     let subjects = args.subjects();
     if args.outliers {
         let mut document = source.outliers()?;
-        document
-            .outliers
-            .retain(|outlier| is_shown(outlier.time) && subjects.include(&outlier.wait.victim));
+        document.outliers.retain(|outlier| {
+            is_shown(outlier.time, outlier.time) && subjects.include(&outlier.wait.victim)
+        });
         match args.json {
-            true => output::print_json(&json(&document)?),
-            false => output::print(&page::outliers(&document)),
+            true => output::print_json(&json(&document).map_err(anyhow::Error::from)?)?,
+            false => output::print(&page::outliers(&document, &TimeZone::system()))?,
         }
     } else {
         let mut listing = source.incidents()?;
-        listing.retain(|report| (report.open || is_shown(report.end())) && subjects.have(report));
-        print(listing, args.json)
+        listing.retain(|report| {
+            let end = if report.open { Timestamp::MAX } else { report.end() };
+            is_shown(report.main.start, end) && subjects.have(report)
+        });
+        print(listing, args.json)?;
     }
+    Ok(())
 }
 
 /// Prints incidents.
 fn print(listing: Listing, is_json: bool) -> anyhow::Result<()> {
     match is_json {
         true => output::print_json(&json(&listing.document())?),
-        false => output::print(&page::incidents(&listing)),
+        false => output::print(&page::incidents(&listing, &TimeZone::system())),
     }
 }
 

@@ -1,14 +1,15 @@
-//! PURE: incidents and long waits as text for a person. Times are UTC, as in the log.
+//! PURE: incidents and long waits as text for a person. Times are those of a zone.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use noise_analysis::{
     Command, Culprit, Episode, KeptTrace, Level, Name, Outlier, PRESSURE_HEADING, Process, Report,
     Side, Time, Watched,
 };
 use noise_model::clean::clean;
+use noise_model::times::moment;
 use noise_model::units::{duration, known_duration};
 use noise_model::words::why;
 
@@ -23,7 +24,7 @@ const SHOWN: usize = 8;
 const SHOWN_OF_JOINED: usize = 2;
 
 /// The incidents, each a block, with what was kept of them.
-pub fn incidents(listing: &Listing) -> String {
+pub fn incidents(listing: &Listing, zone: &TimeZone) -> String {
     let Listing { incidents, traces, trends } = listing;
     if incidents.is_empty() {
         return "no incidents\n".to_owned();
@@ -32,7 +33,7 @@ pub fn incidents(listing: &Listing) -> String {
         let trace = traces.iter().find(|trace| trace.incident == report.id);
         let trend = trends.iter().find(|trend| report.open && trend.subject == report.main.subject);
         let trend = trend.map(|trend| format!("  {}\n", held_up(trend))).unwrap_or_default();
-        block(report, &trend) + &trace.map(|trace| kept(trace)).unwrap_or_default()
+        block(report, &trend, zone) + &trace.map(|trace| kept(trace)).unwrap_or_default()
     };
     incidents.iter().map(block).collect::<Vec<_>>().join("\n")
 }
@@ -47,23 +48,20 @@ fn kept(trace: &KeptTrace) -> String {
 }
 
 /// The long waits, each a block.
-pub fn outliers(document: &OutliersDocument) -> String {
+pub fn outliers(document: &OutliersDocument, zone: &TimeZone) -> String {
     let OutliersDocument { outliers, commands, .. } = document;
     if outliers.is_empty() {
         return "no long waits\n".to_owned();
     }
-    outliers.iter().map(|outlier| wait(outlier, commands)).collect::<Vec<_>>().join("\n")
-}
-
-fn moment(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
+    outliers.iter().map(|outlier| wait(outlier, commands, zone)).collect::<Vec<_>>().join("\n")
 }
 
 /// An incident, with a line on how its subject was held up.
-fn block(report: &Report, trend: &str) -> String {
+fn block(report: &Report, trend: &str, zone: &TimeZone) -> String {
     let main = &report.main;
     let (lasted, ending) = (report.lasted(), report.standing());
-    let mut text = format!("#{}  {}, {lasted:.1} s, {ending}\n", report.id, moment(main.start));
+    let start = moment(main.start, zone);
+    let mut text = format!("#{}  {start}, {lasted:.1} s, {ending}\n", report.id);
     // What joined may go on for longer than what opened it.
     let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
     let _ = writeln!(text, "  {}{calm}", whose(main));
@@ -199,9 +197,9 @@ fn remedies(text: &mut String, report: &Report) {
     }
 }
 
-fn wait(outlier: &Outlier, commands: &[Command]) -> String {
+fn wait(outlier: &Outlier, commands: &[Command], zone: &TimeZone) -> String {
     let time = |ns: u64| duration(ns as f64);
-    let mut text = format!("{}  {}\n", moment(outlier.time), clean(&outlier.sentence(time)));
+    let mut text = format!("{}  {}\n", moment(outlier.time, zone), clean(&outlier.sentence(time)));
     for part in outlier.parts(time) {
         let _ = writeln!(text, "  {}", clean(&part));
     }
@@ -311,6 +309,14 @@ mod tests {
         Beside { pressure: Some(pressure), advice: Some(vec![advice]) }
     }
 
+    fn shown(listing: &Listing) -> String {
+        incidents(listing, &TimeZone::UTC)
+    }
+
+    fn long(document: &OutliersDocument) -> String {
+        outliers(document, &TimeZone::UTC)
+    }
+
     #[test]
     fn how_it_came_is_reported_of_open_ones() {
         let report = |open| Arc::new(Report { open, ..made::report() });
@@ -319,8 +325,7 @@ mod tests {
             seconds: 720.0,
             held_up_seconds_per_second: vec![0.0, 0.5, 1.0],
         };
-        let of =
-            |open| incidents(&Listing { trends: vec![trend.clone()], ..listing([report(open)]) });
+        let of = |open| shown(&Listing { trends: vec![trend.clone()], ..listing([report(open)]) });
         assert!(
             of(true).contains("  held up over 12 min: ▕ ▄█▏ at most 1.00 s/s\n"),
             "{}",
@@ -351,8 +356,8 @@ mod tests {
             ..web
         };
         let second = Report::new(4, true, unknown, Vec::new());
-        insta::assert_snapshot!(incidents(&listing([Arc::new(first), Arc::new(second)])));
-        assert_eq!(incidents(&listing([])), "no incidents\n");
+        insta::assert_snapshot!(shown(&listing([Arc::new(first), Arc::new(second)])));
+        assert_eq!(shown(&listing([])), "no incidents\n");
     }
 
     #[test]
@@ -360,7 +365,7 @@ mod tests {
         let mut storm = episode("/a");
         (storm.signal, storm.before.lost, storm.after.lost) = (Watched::Interruption, 0.004, 0.31);
         let report = Report::new(1, true, storm.clone(), vec![storm]);
-        let text = incidents(&listing([Arc::new(report)]));
+        let text = shown(&listing([Arc::new(report)]));
         assert!(text.contains("    taken          0.4 %  ->      31.0 %\n"), "{text}");
         assert!(text.contains("    interruption of /a: taken 0.40 % -> 31.0 %, 78x\n"), "{text}");
         assert!(!text.contains("median"), "{text}");
@@ -377,13 +382,13 @@ mod tests {
         };
         let report = [Arc::new(report)];
         let with = |trace| Listing { traces: vec![Arc::new(trace)], ..listing(report.clone()) };
-        let text = incidents(&with(kept));
+        let text = shown(&with(kept));
         assert!(
             text.contains("  the kernel events of the 0.0 s before it opened are kept: "),
             "{text}"
         );
         assert!(text.ends_with(" 7 waited 3 ms\n") && !text.contains('\u{1b}'), "{text}");
-        let text = incidents(&with(without));
+        let text = shown(&with(without));
         assert!(text.ends_with("  its kernel events are not kept: the disk is full\n"), "{text}");
     }
 
@@ -394,7 +399,7 @@ mod tests {
         goes_on.end = "2026-11-21T09:42:02.5Z".parse().unwrap();
         goes_on.culprits = vec![culprit("/other", Cause::Foreign, 3.0, 0.75)];
         let report = Report::new(1, true, calm, vec![goes_on]);
-        let text = incidents(&listing([Arc::new(report)]));
+        let text = shown(&listing([Arc::new(report)]));
         assert!(text.starts_with("#1  2026-11-21 09:41:02.500 UTC, 60.0 s, open\n"), "{text}");
         assert!(text.contains("  cgroup_runqueue_wait of /a, calm now\n"), "{text}");
         let expected = "      12.5 s so far, 11.205 s lost, /other (another cgroup) 75 %\n";
@@ -406,7 +411,7 @@ mod tests {
         let mut hostile = episode("/a\u{1b}[2J\n#9");
         hostile.culprits[0].culprit = "\u{9b}31m".into();
         let report = Report::new(1, true, hostile, Vec::new());
-        let text = incidents(&listing([Arc::new(report)]));
+        let text = shown(&listing([Arc::new(report)]));
         assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
         assert!(!text.contains("\n#9"), "{text}");
     }
@@ -453,14 +458,10 @@ mod tests {
             },
         };
         let document = |outliers| OutliersDocument::new(outliers, Vec::new());
-        insta::assert_snapshot!(outliers(&document(vec![Arc::new(outlier.clone())])));
+        insta::assert_snapshot!(long(&document(vec![Arc::new(outlier.clone())])));
         let command = Command { pid: 777, comm: "gzip".into(), command: "gzip -9 /a\u{1b}".into() };
         let known = OutliersDocument::new(vec![Arc::new(outlier)], vec![command]);
-        assert!(
-            outliers(&known).ends_with("    gzip 777: gzip -9 /a\\x1b\n"),
-            "{}",
-            outliers(&known)
-        );
-        assert_eq!(outliers(&document(Vec::new())), "no long waits\n");
+        assert!(long(&known).ends_with("    gzip 777: gzip -9 /a\\x1b\n"), "{}", long(&known));
+        assert_eq!(long(&document(Vec::new())), "no long waits\n");
     }
 }

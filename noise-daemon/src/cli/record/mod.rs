@@ -34,6 +34,7 @@ pub use self::session::{offset_ns, pause, uuid};
 use self::summary::Limits;
 use self::supply::SupplyResult;
 pub use self::supply::{Supply, own};
+use super::connect::socket;
 use super::durations::{Plain, duration};
 use super::{CommandError, Exit, interrupt, output};
 use crate::config::DEFAULT_SOCKET;
@@ -58,7 +59,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class)]
     events: Vec<Class>,
     /// Ask the daemon at this socket for events, instead of the one of this host or the kernel.
-    #[arg(long, value_name = "SOCKET", conflicts_with = "own")]
+    #[arg(long, value_name = "SOCKET", value_parser = socket, conflicts_with = "own")]
     connect: Option<PathBuf>,
     /// Load programs, also where a daemon runs: it costs twice, has more room for bursts, and records timers, sockets and
     /// system calls too.

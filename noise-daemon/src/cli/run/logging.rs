@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use nix::sys::stat::fstat;
 use noise_model::clean::clean;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
@@ -10,7 +11,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Registry, reload};
+use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
 
 use crate::cli::terminal::Terminal;
 use crate::config::LogLevel;
@@ -25,7 +26,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Logs to standard error: in colour on a terminal, and with the part that speaks from debug on.
+    /// Logs to standard error: in colour on a terminal, without times to the journal, which has its own, and with
+    /// the part that speaks from debug on.
     pub fn start(level: LogLevel) -> Self {
         let said = EnvFilter::try_from_default_env().ok();
         let by_environment = said.is_some();
@@ -39,6 +41,7 @@ impl Log {
             .log_internal_errors(false)
             .with_ansi(colour)
             .with_target(level.is_detailed());
+        let lines = if leads_to_journal() { lines.without_time().boxed() } else { lines.boxed() };
         // A second log in one process is none of the daemon's.
         let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
         Self { filter: handle, by_environment }
@@ -53,6 +56,18 @@ impl Log {
             tracing::warn!(%error, "cannot change the log level; keeping the previous one");
         }
     }
+}
+
+/// Whether standard error is the stream that the service manager connected to its journal.
+fn leads_to_journal() -> bool {
+    let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    fstat(io::stderr()).is_ok_and(|found| is_stream(&named, (found.st_dev, found.st_ino)))
+}
+
+/// Whether a stream is the one that `JOURNAL_STREAM` names, `DEVICE:INODE`.
+fn is_stream(named: &str, (device, inode): (u64, u64)) -> bool {
+    let Some((its_device, its_inode)) = named.split_once(':') else { return false };
+    its_device.parse() == Ok(device) && its_inode.parse() == Ok(inode)
 }
 
 /// Writes the message and the fields of an event, which may quote names, files and peers: no line of
@@ -153,6 +168,15 @@ mod tests {
             let sequences = ["\x1b[33m", "\x1b[2m", "\x1b[0m"];
             let rest = sequences.into_iter().fold(text, |text, own| text.replace(own, ""));
             assert!(!rest.trim_end_matches('\n').contains(is_harmful), "{rest:?}");
+        }
+    }
+
+    #[test]
+    fn the_journal_is_known_by_its_stream() {
+        assert!(is_stream("9:17", (9, 17)));
+        // A child's own file, and other variables than the service manager's.
+        for named in ["9:18", "8:17", "", "9", "9:", "x:17", "9:17:1"] {
+            assert!(!is_stream(named, (9, 17)), "{named}");
         }
     }
 

@@ -1,7 +1,6 @@
 //! Which source is shown.
 
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -11,44 +10,9 @@ use noise_top::sources::{Fault, over_http, over_socket, probe};
 use noise_wire::WebClient;
 
 use super::engine::{EngineSource, OpenError};
+use crate::cli::connect::Connect;
 use crate::cli::{CommandError, Exit};
 use crate::config::DEFAULT_SOCKET;
-
-/// A daemon that the user named.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Connect {
-    /// By its local socket.
-    Socket(PathBuf),
-    /// By its address, `http://` or `https://`.
-    Http(String),
-}
-
-impl FromStr for Connect {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let expected = || {
-            "expected the path of a socket, or an address such as http://127.0.0.1:19435".to_owned()
-        };
-        match text.split_once("://") {
-            Some(("http" | "https", host)) if !host.is_empty() && !host.starts_with('/') => {
-                let uri = text.parse::<axum::http::Uri>().map_err(|error| error.to_string())?;
-                if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-                    return Err("others can read what is on a command line: a name and a \
-                                password belong into the file of --http.config.file"
-                        .to_owned());
-                }
-                match uri.query() {
-                    None => Ok(Self::Http(text.to_owned())),
-                    Some(_) => Err(expected()),
-                }
-            }
-            // A host and port without a scheme is more likely than a file of that name.
-            None if text.contains('/') => Ok(Self::Socket(text.into())),
-            _ => Err(expected()),
-        }
-    }
-}
 
 /// The daemon that the user named; else the one of this host; else the kernel itself, where that is
 /// allowed.

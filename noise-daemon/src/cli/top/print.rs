@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use jiff::tz::TimeZone;
 use noise_top::app::App;
 use noise_top::arrange::Filter;
 use noise_top::live::Tape as _;
@@ -89,7 +90,8 @@ struct Printer {
 
 impl Printer {
     fn new(args: &TopArgs, plan: Plan) -> anyhow::Result<Self> {
-        let mut app = App::new(plan.screen, Look::default(), args.interval);
+        let look = Look { zone: TimeZone::system(), ..Look::default() };
+        let mut app = App::new(plan.screen, look, args.interval);
         let filter = Filter::new(&plan.filter);
         app.set_filter(plan.filter);
         if let Some(column) = &plan.sort {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Zoned;
+use noise_model::times::Moment;
 use noise_paths::execution::Wanted;
 use noise_trace::select::Select;
 
-use super::moment::Moment;
 use super::part::Part;
 
 /// Options of commands that look for critical paths.
@@ -50,7 +51,7 @@ impl Reading {
 }
 
 /// An execution as it is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Asked {
     text: String,
     wanted: Wanted,
@@ -72,23 +73,20 @@ impl Asked {
                     .split_once("..")
                     .ok_or_else(|| format!("`{span}` is no span of time; write FROM..TO"))?;
                 let moment =
-                    |text: &str| (!text.is_empty()).then(|| Moment::parse(text)).transpose();
+                    |text: &str| (!text.is_empty()).then(|| Moment::of_recording(text)).transpose();
                 (moment(from)?, moment(to)?)
             }
         };
-        let is_reversed = match (from, to) {
-            (Some(Moment::At(from)), Some(Moment::At(to)))
-            | (Some(Moment::After(from)), Some(Moment::After(to))) => from >= to,
-            _ => false,
-        };
-        if is_reversed {
+        if let (Some(from), Some(to)) = (&from, &to)
+            && !from.may_precede(to)
+        {
             return Err("the time ends before it begins; write FROM..TO".to_owned());
         }
         Ok(Self { text: text.to_owned(), wanted, from, to })
     }
 
-    fn is_relative(&self) -> bool {
-        [self.from, self.to].iter().any(|moment| matches!(moment, Some(Moment::After(_))))
+    fn needs_begin(&self) -> bool {
+        [&self.from, &self.to].into_iter().flatten().any(Moment::needs_begin)
     }
 }
 
@@ -125,13 +123,16 @@ impl Asking {
         select: &Select,
         begin_ns: impl FnOnce() -> u64,
     ) -> Vec<Sought<'a>> {
-        let begin_ns = if self.executions.iter().any(Asked::is_relative) { begin_ns() } else { 0 };
-        let time_ns = |moment: Option<Moment>| moment.map(|moment| moment.time_ns(begin_ns));
+        let needs_begin = self.executions.iter().any(Asked::needs_begin);
+        let begin_ns = if needs_begin { begin_ns() } else { 0 };
+        let now = Zoned::now();
+        let time_ns =
+            |moment: &Option<Moment>| moment.as_ref().map(|it| it.in_recording(begin_ns, &now));
         let one = |asked: &'a Asked| Sought {
             name: &asked.text,
             wanted: &asked.wanted,
-            from_ns: time_ns(asked.from).max(select.from_ns),
-            to_ns: [time_ns(asked.to), select.to_ns].into_iter().flatten().min(),
+            from_ns: time_ns(&asked.from).max(select.from_ns),
+            to_ns: [time_ns(&asked.to), select.to_ns].into_iter().flatten().min(),
         };
         self.executions.iter().map(one).collect()
     }
@@ -147,10 +148,13 @@ mod tests {
         assert_eq!(asked("thread:7").wanted, Wanted::Thread(7));
         let part = asked("thread:7@+1s..+2.5s");
         assert_eq!(part.wanted, Wanted::Thread(7));
-        assert_eq!(part.from, Some(Moment::After(1_000_000_000)));
-        assert_eq!(part.to, Some(Moment::After(2_500_000_000)));
+        let time_ns =
+            |moment: Option<Moment>| moment.map(|moment| moment.in_recording(7, &Zoned::default()));
+        assert_eq!(time_ns(part.from), Some(1_000_000_007));
+        assert_eq!(time_ns(part.to), Some(2_500_000_007));
         let open = asked("thread:7@..20");
-        assert_eq!((open.from, open.to), (None, Some(Moment::At(20))));
+        assert_eq!((time_ns(open.from), time_ns(open.to)), (None, Some(20)));
+        assert_eq!(time_ns(asked("thread:7@00:00:01.5..00:00:02").from), Some(1_500_000_000));
         // A name may have the sign.
         assert!(matches!(asked("process:a@b").wanted, Wanted::Process(_)));
         for (text, error) in [

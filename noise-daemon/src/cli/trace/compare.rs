@@ -10,13 +10,13 @@ use noise_compare::kinds::Clustering;
 use noise_compare::picture::{alignment, clusters, reachability};
 use noise_compare::rules::Thresholds;
 use noise_compare::vectors::csv;
+use noise_model::times::Moment;
 use noise_paths::document::Traced;
 use serde::Serialize;
 
 use self::sets::{Sets, Split};
 use super::asked::Asking;
 use super::critical_path::columns;
-use super::moment::Moment;
 use super::{export, report};
 use crate::cli::CommandError;
 use crate::cli::output;
@@ -32,7 +32,7 @@ pub struct CompareArgs {
     #[arg(value_name = "SAMPLE", required_unless_present_any = ["split", "sample_key"], conflicts_with_all = ["split", "sample_key"])]
     sample: Option<PathBuf>,
     /// Of one recording: executions that end before that time are the normal ones, those that begin after it the sample.
-    #[arg(long, value_name = "TIME", value_parser = Moment::parse, conflicts_with = "sample_key")]
+    #[arg(long, value_name = "TIME", value_parser = Moment::of_recording, conflicts_with = "sample_key")]
     split: Option<Moment>,
     /// Of one recording: executions whose marks have that key are the sample, all others the normal ones. With * at its end
     /// it stands for all keys that begin so. May be given several times.
@@ -163,7 +163,7 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
 }
 
 fn split(args: &CompareArgs) -> Split<'_> {
-    match (&args.sample, args.split) {
+    match (&args.sample, &args.split) {
         (Some(sample), _) => Split::Recordings(sample),
         (None, Some(moment)) => Split::Time(moment),
         (None, None) => Split::Keys(&args.sample_key),

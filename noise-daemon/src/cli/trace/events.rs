@@ -5,6 +5,8 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
+use jiff::tz::TimeZone;
+use noise_model::times::zone_of_recording;
 use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
@@ -81,7 +83,11 @@ fn go<'t>(
 ) -> anyhow::Result<Damage> {
     let selects = select.is_part();
     let mut is_empty = true;
-    let mut text = TextLines::new(summary.environment.get("hostname").map_or("", String::as_str));
+    let mut text = None;
+    let lines = |summary: &Summary, begin_ns| {
+        let host = summary.environment.get("hostname").map_or("", String::as_str);
+        TextLines::new(host).in_zone(zone_of_recording(begin_ns, &TimeZone::system()))
+    };
     let mut piece = String::with_capacity(PIECE_BYTES + 4096);
     for record in source.by_ref() {
         if selects {
@@ -95,7 +101,10 @@ fn go<'t>(
         is_empty = false;
         match (args.summary, args.json) {
             (true, _) => summary.add(&record),
-            (false, false) => text.write(&record, &mut piece),
+            (false, false) => {
+                let text = text.get_or_insert_with(|| lines(&summary, record.time_ns));
+                text.write(&record, &mut piece);
+            }
             (false, true) => json::line(&record, &mut piece),
         }
         if piece.len() >= PIECE_BYTES && !hand_on(args, &mut piece)? {

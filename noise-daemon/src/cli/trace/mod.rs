@@ -9,7 +9,6 @@ mod export;
 mod folders;
 mod foreign;
 pub(crate) mod found;
-mod moment;
 mod part;
 mod reading;
 pub(crate) mod recording;

@@ -17,7 +17,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use jiff::Timestamp;
+use jiff::Zoned;
+use jiff::tz::TimeZone;
 use noise_common::charge::Cause;
 use noise_common::store::event::USUAL_CLASSES;
 use noise_compare::comparison::Settings;
@@ -26,6 +27,7 @@ use noise_host::resolve::cgroup::NodeNames;
 use noise_host::setup::{Meeting, SetupReader};
 use noise_model::clean::clean;
 use noise_model::pressure::{Pressure, PressureReading};
+use noise_model::times::Moment;
 use noise_model::units::count;
 use noise_paths::document::Traced;
 use noise_paths::execution::Wanted;
@@ -36,10 +38,11 @@ use noise_wire::Frame;
 
 use self::around::Around;
 use self::findings::{Findings, Known, find_out};
+use self::request::port::port;
 use self::stretch::Stretch;
 use self::target::Target;
-use super::durations::{Plain, duration};
-use super::incidents::since::Since;
+use super::connect::socket;
+use super::durations::{Plain, bound, duration};
 use super::progress::Progress;
 use super::record::{Host, flight, offset_ns, own};
 use super::trace::asked::Asking;
@@ -65,18 +68,18 @@ pub struct WhyArgs {
     /// a process or thread by its id.
     #[arg(value_name = "SERVICE|PID|CONTAINER|CGROUP", required_unless_present = "request")]
     target: Option<String>,
-    /// Show the last requests that arrive on this port from now on, for 3 s or --next: how they travel through threads,
+    /// Show the last requests that arrive on this port (8080, http) from now on, for 3 s or --next: how they travel through threads,
     /// processes and tiers, which of these is slow itself, and for whom it waits. It loads programs of its own.
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..),
+    #[arg(long, value_name = "PORT|NAME", value_parser = port,
         conflicts_with_all = ["target", "last", "since", "executions", "against", "connect", "perfetto"])]
     request: Option<u16>,
     /// Look so far back (2s, 500ms; without a unit: seconds) [default: 2s, where a daemon runs].
     #[arg(long, value_name = "TIME", value_parser = whole, conflicts_with_all = ["since", "next"])]
     last: Option<Duration>,
-    /// Look back to then: a duration that goes back from now, or a time (2026-11-21T09:00:00Z; UTC where it names no
-    /// offset).
-    #[arg(long, value_name = "DURATION|TIME", value_parser = Since::parse, conflicts_with = "next")]
-    since: Option<Since>,
+    /// Look back to then: how long ago (90s, 10m), or a time (14:03, 2026-11-21 09:00:00, 2026-11-21T09:00:00Z; local
+    /// where it names no zone).
+    #[arg(long, value_name = "DURATION|TIME", value_parser = Moment::of_past, conflicts_with = "next")]
+    since: Option<Moment>,
     /// Watch from now on for so long [default: 5s, where no daemon runs].
     #[arg(long, value_name = "TIME", value_parser = whole)]
     next: Option<Duration>,
@@ -89,7 +92,7 @@ pub struct WhyArgs {
     #[arg(long, value_name = "RECORDING", requires = "executions")]
     against: Option<PathBuf>,
     /// Ask the daemon at this socket [default: the one of this host].
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", value_parser = socket)]
     connect: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -153,7 +156,7 @@ fn since_ns(args: &WhyArgs) -> Result<u64, CommandError> {
         let back_ns = u64::try_from(back.as_nanos()).unwrap_or(u64::MAX);
         return Ok(now_ns.saturating_sub(back_ns));
     };
-    let since = since.from(Timestamp::now())?;
+    let since = bound("--since", since, &Zoned::now())?;
     let since_ns = since.as_nanosecond() - i128::from(offset_ns());
     let since_ns = u64::try_from(since_ns.max(0)).unwrap_or(u64::MAX);
     if since_ns >= now_ns {
@@ -243,7 +246,12 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
             let json = serde_json::to_string_pretty(&found).map_err(anyhow::Error::from)?;
             output::print_json(&(json + "\n"))?;
         }
-        false => output::print_painted(&page::page(&found, &target.title(), columns()))?,
+        false => output::print_painted(&page::page(
+            &found,
+            &target.title(),
+            &TimeZone::system(),
+            columns(),
+        ))?,
     }
     if let (Some(picture), Some(to)) = (picture, &args.perfetto) {
         let events = stretch.draw(picture, &found.executions)?;
@@ -300,7 +308,7 @@ pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
             perfetto: None,
         };
         let (found, _) = findings(&args, &target, Some(&daemon))?;
-        Ok(page::page(&found, &target.title(), columns()).text(false))
+        Ok(page::page(&found, &target.title(), &TimeZone::system(), columns()).text(false))
     };
     explained().map_err(|error| error.to_string())
 }

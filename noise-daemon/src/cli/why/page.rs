@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use noise_analysis::{PRESSURE_HEADING, Report, Watched, pressure_lines};
 use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 use noise_measure::columns::Columns;
 use noise_model::clean::clean;
+use noise_model::times;
 use noise_model::units::{bound, count, duration, lost, share};
 use noise_model::words::{shorten, why_named, wrap};
 use noise_paths::document::Document;
@@ -58,10 +60,8 @@ pub fn part(ns: u64, of_ns: u64) -> String {
     share(ns as f64 / of_ns.max(1) as f64)
 }
 
-/// Time of day, UTC.
-pub fn moment(ns: u64) -> String {
-    let time = Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default();
-    time.strftime("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
+fn moment(ns: u64, zone: &TimeZone) -> String {
+    times::moment(Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default(), zone)
 }
 
 /// Adds a table.
@@ -74,10 +74,10 @@ pub fn prose(text: &mut String, sentence: &str, width: usize) {
     text.extend(wrap(sentence, width).into_iter().map(|line| line + "\n"));
 }
 
-/// The whole page, in so many columns. `title` is the victim's name.
-pub fn page(found: &Findings, title: &str, width: usize) -> Painted {
+/// The whole page, in so many columns. `title` is the victim's name; times are those of a zone.
+pub fn page(found: &Findings, title: &str, zone: &TimeZone, width: usize) -> Painted {
     let mut text = String::new();
-    prose(&mut text, &answer(found, title), width);
+    prose(&mut text, &answer(found, title, zone), width);
     first_to_try(&mut text, found, width);
     for note in &found.notes {
         prose(&mut text, &format!("note: {note}"), width);
@@ -95,7 +95,7 @@ pub fn page(found: &Findings, title: &str, width: usize) -> Painted {
     stopped(&mut text, found, width);
     pressure(&mut text, found, width);
     usual(&mut text, found, width);
-    incidents(&mut text, found, width);
+    incidents(&mut text, found, zone, width);
     remedies(&mut text, found, width);
     let mut page = Painted::default();
     page.plain(&text);
@@ -140,8 +140,8 @@ fn pressure(text: &mut String, found: &Findings, width: usize) {
 }
 
 /// What holds it up most and for whom, in two sentences.
-fn answer(found: &Findings, title: &str) -> String {
-    let when = format!("in the {} until {}", time(found.span_ns), moment(found.to_ns));
+fn answer(found: &Findings, title: &str, zone: &TimeZone) -> String {
+    let when = format!("in the {} until {}", time(found.span_ns), moment(found.to_ns, zone));
     let threads = match found.threads.len() {
         0 => return format!("{title} has no threads: nothing ran {when}"),
         1 => "1 thread".to_owned(),
@@ -176,7 +176,7 @@ fn answer(found: &Findings, title: &str) -> String {
     let ran = format!("It ran {} {when} ({threads}).", time(found.ns("running")));
     let what: Vec<_> = held.into_iter().map(|(_, what)| what).collect();
     match what.as_slice() {
-        [] => format!("{title}: nothing held it up{}. {ran}", but_open(found)),
+        [] => format!("{title}: nothing held it up{}. {ran}", but_open(found, zone)),
         [only] => format!("{title} {only}. {ran}"),
         [first, second] => format!("{title} {first}; it also {second}. {ran}"),
         [first, middle @ .., last] => {
@@ -186,11 +186,11 @@ fn answer(found: &Findings, title: &str) -> String {
 }
 
 /// The open incident that the victim suffers from, as the answer goes on after "nothing held it up".
-fn but_open(found: &Findings) -> String {
+fn but_open(found: &Findings, zone: &TimeZone) -> String {
     let around = &found.around;
     let newest = around.incidents.iter().rev().find(|report| around.suffers.contains(&report.id));
     newest.map_or_else(String::new, |report| {
-        let (id, start) = (report.id, report.main.start.strftime("%H:%M:%S UTC"));
+        let (id, start) = (report.id, times::second(report.main.start, zone));
         let sentence = report.sentence();
         format!(" in this time, but incident {id} is open since {start}: {}", clean(&sentence))
     })
@@ -467,13 +467,13 @@ fn usual(text: &mut String, found: &Findings, width: usize) {
     indented(text, &table);
 }
 
-fn incidents(text: &mut String, found: &Findings, width: usize) {
+fn incidents(text: &mut String, found: &Findings, zone: &TimeZone, width: usize) {
     if found.around.incidents.is_empty() {
         return;
     }
     text.push_str("\nincidents of the last minutes (`noised incidents` has all of them)\n");
     for report in found.around.incidents.iter().rev().take(SHOWN) {
-        prose(text, &format!("  {}", incident(report)), width);
+        prose(text, &format!("  {}", incident(report, zone)), width);
         let kept = found.around.kept.iter().find(|kept| kept.incident == report.id);
         if let Some(kept) = kept {
             prose(text, &format!("    {}", kept.sentence), width);
@@ -481,8 +481,8 @@ fn incidents(text: &mut String, found: &Findings, width: usize) {
     }
 }
 
-fn incident(report: &Report) -> String {
-    let start = report.main.start.strftime("%H:%M:%S UTC");
+fn incident(report: &Report, zone: &TimeZone) -> String {
+    let start = times::second(report.main.start, zone);
     let (id, standing, sentence) = (report.id, report.standing(), report.sentence());
     format!("#{id} since {start}, {standing}: {}", clean(&sentence))
 }

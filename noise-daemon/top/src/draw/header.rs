@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use noise_analysis::Report;
 use noise_common::charge::Cause;
 use noise_model::clean::clean;
+use noise_model::times;
 use noise_model::words::{cut, pad, shorten, why_briefly, width};
 use ratatui::text::{Line, Span};
 
@@ -33,7 +34,7 @@ fn seconds(interval: std::time::Duration) -> String {
 /// Where, when, how often.
 pub fn header(app: &App, columns: usize, theme: Theme) -> Line<'static> {
     let frame = app.history().latest();
-    let time = frame.map(|frame| frame.time.strftime("%H:%M:%S UTC").to_string());
+    let time = frame.map(|frame| times::of_day(frame.time, &app.look().zone));
     let every = format!("every {}", seconds(app.interval()));
     let right = [time.unwrap_or_default(), every].join("  ");
     let host = frame.map(|frame| &frame.host);
@@ -123,7 +124,8 @@ pub fn bars(app: &App, columns: usize, theme: Theme) -> Vec<Line<'static>> {
         vec![tabs, ends(Line::default(), marks, columns)]
     };
     if let Some(why) = &app.status.trouble {
-        let since = app.history().latest().map(|frame| frame.time.strftime("%H:%M:%S UTC"));
+        let latest = app.history().latest();
+        let since = latest.map(|frame| times::of_day(frame.time, &app.look().zone));
         let text = match since {
             Some(time) => format!(" STALE, of {time}: {why}"),
             None => format!(" NOTHING YET: {why}"),

@@ -281,7 +281,7 @@ fn foot(sheet: &mut Sheet<'_, '_>, app: &App, theme: Theme) {
     if let Some(typing) = &app.typing {
         let (mark, hint) = match typing.purpose {
             Purpose::Filter => ("/", "Enter keeps, Esc drops"),
-            Purpose::Time { .. } => ("@", "Enter goes there (UTC), Esc does not"),
+            Purpose::Time { .. } => ("@", "Enter goes there, Esc does not"),
         };
         let room = columns.saturating_sub(width(hint) + 4);
         // The end is what is being typed.

@@ -1,8 +1,10 @@
 //! Cells and columns, and what several screens say alike.
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use noise_common::charge::Cause;
 use noise_model::Histogram;
+use noise_model::times;
 use noise_model::units;
 use noise_model::words::why_briefly;
 
@@ -88,10 +90,12 @@ pub(super) fn length(seconds: f64) -> String {
 }
 
 /// A moment of the day, and of which, where it is not that of another moment.
-pub(super) fn moment(time: Timestamp, now: Timestamp) -> String {
-    let day = |time: Timestamp| time.strftime("%Y-%m-%d").to_string();
-    let format = if day(time) == day(now) { "%H:%M:%S UTC" } else { "%m-%d %H:%M UTC" };
-    time.strftime(format).to_string()
+pub(super) fn moment(time: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
+    let day = |time| zone.to_datetime(time).date();
+    match day(time) == day(now) {
+        true => times::of_day(time, zone),
+        false => times::minute(time, zone),
+    }
 }
 
 /// A column of names.

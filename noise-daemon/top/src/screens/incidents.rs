@@ -3,6 +3,7 @@
 mod page;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use noise_analysis::{Episode, Figure, Report, Watched};
 use noise_common::subject::SubjectKind;
 
@@ -25,7 +26,7 @@ fn columns() -> Vec<Column> {
             title: "since",
             key: "start_unix_seconds",
             align: Align::Left,
-            width: 12,
+            width: 15,
             grows: false,
             help: "When it began.",
         },
@@ -45,10 +46,10 @@ fn columns() -> Vec<Column> {
 }
 
 /// Incidents, those that are open first.
-pub fn table(history: &History, _look: &Look) -> Table {
+pub fn table(history: &History, look: &Look) -> Table {
     let frame = history.latest();
     let rows = frame.iter().flat_map(|frame| {
-        frame.overview.incidents.iter().rev().map(|report| row(report, frame.time))
+        frame.overview.incidents.iter().rev().map(|report| row(report, frame.time, &look.zone))
     });
     Table {
         title: "Incidents".to_owned(),
@@ -66,13 +67,13 @@ pub fn table(history: &History, _look: &Look) -> Table {
     }
 }
 
-fn row(report: &Report, now: Timestamp) -> Row {
+fn row(report: &Report, now: Timestamp, zone: &TimeZone) -> Row {
     let main = &report.main;
     let unix = |time: Timestamp| Some(time.as_millisecond() as f64 / 1e3);
     let last = if report.open { now.max(report.end()) } else { report.end() };
     let cells = vec![
         Cell::Number { text: state(report).to_owned(), value: unix(last) },
-        Cell::Number { text: cells::moment(main.start, now), value: unix(main.start) },
+        Cell::Number { text: cells::moment(main.start, now, zone), value: unix(main.start) },
         cells::duration(report.lasted() * 1e9),
         cells::text(&*main.subject),
         culprit(main),
@@ -125,8 +126,8 @@ pub fn victim(history: &History, key: &str) -> Option<String> {
 }
 
 /// One incident.
-pub fn open(history: &History, _look: &Look, key: &str) -> Option<Page> {
-    page::page(history, key)
+pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+    page::page(history, look, key)
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ mod tests {
             step.counts_of(Signal::PacketDrop).map(|(_, count)| count).sum()
         };
         let sum = |seconds, since_ns| {
-            let recent = Recent::new(&history, &Look { seconds, since_ns });
+            let recent = Recent::new(&history, &Look { seconds, since_ns, ..Look::default() });
             (recent.seconds, recent.steps.iter().map(|step| events(step)).sum::<u64>())
         };
         assert_eq!(sum(f64::INFINITY, 0), (5.0, 35));

@@ -299,13 +299,13 @@ mod tests {
         let lost = |look: Look| {
             value(&table(&made.history, &look), &key("a", "b"), "lost_seconds_per_second")
         };
-        let all = Look { seconds: 3.0, since_ns: 0 };
-        assert_eq!(lost(all), 0.3);
+        let all = Look { seconds: 3.0, ..Look::default() };
+        assert_eq!(lost(all.clone()), 0.3);
         let newest_ns = made.history.latest().unwrap().sample.at_ns;
-        assert_eq!(lost(Look { since_ns: newest_ns - 2_000_000_000, ..all }), 0.4);
+        assert_eq!(lost(Look { since_ns: newest_ns - 2_000_000_000, ..all.clone() }), 0.4);
         // Even with a reset right now, the newest step is shown.
         assert_eq!(lost(Look { since_ns: newest_ns, ..all }), 0.6);
-        assert_eq!(lost(Look { seconds: 0.0, since_ns: 0 }), 0.6);
+        assert_eq!(lost(Look { seconds: 0.0, ..Look::default() }), 0.6);
     }
 
     #[test]
@@ -376,7 +376,7 @@ mod tests {
             made.charge(Resource::Cpu, Cause::Untracked, "", OTHER, OTHER, 1_000_000_000, 1);
             made.frame();
         }
-        let table = table(&made.history, &Look { seconds: 2.0, since_ns: 0 });
+        let table = table(&made.history, &Look { seconds: 2.0, ..Look::default() });
         let rest = key(OTHER, OTHER);
         assert_eq!(table.rows.len(), SHOWN + 1);
         assert_eq!(table.rows.iter().filter(|row| row.key == rest).count(), 1);

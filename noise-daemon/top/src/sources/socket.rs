@@ -11,7 +11,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{self, HeaderValue};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
-use nix::unistd::{Gid, Group};
+use nix::unistd::{Gid, Group, Uid, User};
 use noise_model::clean::excerpt;
 use noise_wire::{MAX_FRAME_BYTES, WireError};
 use tokio::net::UnixStream;
@@ -77,7 +77,7 @@ impl SocketLink {
             }
             Failure::System(error) => match error.kind() {
                 io::ErrorKind::PermissionDenied => {
-                    let advice = advice(&self.path);
+                    let advice = access_advice(&self.path);
                     Fault::Denied { place, advice }
                 }
                 // More connections wait than the system keeps.
@@ -95,16 +95,33 @@ impl SocketLink {
     }
 }
 
-/// What a user without access to a socket can do.
-fn advice(path: &Path) -> String {
-    let group = std::fs::metadata(path)
-        .ok()
-        .and_then(|found| Group::from_gid(Gid::from_raw(found.gid())).ok().flatten())
-        .map(|group| group.name)
-        .filter(|group| group != "root");
-    match group {
-        Some(group) => format!("join its group `{group}` and log in again, or use sudo"),
-        None => "use sudo, or give the daemon a group that you are in ([socket] group)".to_owned(),
+/// What this user can do who may not use a socket.
+pub fn access_advice(path: &Path) -> String {
+    // The folder may hide the socket.
+    let group = [Some(path), path.parent()].into_iter().flatten().find_map(group_of);
+    let user = User::from_uid(Uid::current()).ok().flatten().map(|user| user.name);
+    advice(group.as_ref(), user.as_deref())
+}
+
+/// The group that a file is for.
+fn group_of(path: &Path) -> Option<Group> {
+    let gid = std::fs::metadata(path).ok()?.gid();
+    Group::from_gid(Gid::from_raw(gid)).ok().flatten().filter(|group| group.name != "root")
+}
+
+fn advice(group: Option<&Group>, user: Option<&str>) -> String {
+    let Some(group) = group else {
+        return "use sudo, or give the daemon a group that you are in ([socket] group)".to_owned();
+    };
+    let (name, user) = (&group.name, user.unwrap_or("NAME"));
+    match group.mem.iter().any(|member| member == user) {
+        true => format!(
+            "you are in its group `{name}` from your next login on: log in again, or use sudo"
+        ),
+        false => format!(
+            "run `sudo adduser {user} {name}` (where there is no adduser: `sudo usermod -aG {name} {user}`) and log in \
+             again, or use sudo"
+        ),
     }
 }
 
@@ -181,5 +198,27 @@ impl Link for SocketLink {
 
     fn place(&self) -> String {
         self.path.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_use_a_socket_reads_how_to_join_its_group() {
+        let group = |members: &[&str]| Group {
+            name: "noised".to_owned(),
+            passwd: std::ffi::CString::default(),
+            gid: Gid::from_raw(990),
+            mem: members.iter().map(|member| (*member).to_owned()).collect(),
+        };
+        let stranger = advice(Some(&group(&["bob"])), Some("alice"));
+        assert!(stranger.starts_with("run `sudo adduser alice noised`"), "{stranger}");
+        assert!(stranger.contains("log in again"), "{stranger}");
+        let joined = advice(Some(&group(&["bob", "alice"])), Some("alice"));
+        assert!(joined.contains("log in again") && !joined.contains("adduser"), "{joined}");
+        assert!(advice(Some(&group(&[])), None).contains("adduser NAME noised"));
+        assert!(advice(None, Some("alice")).contains("[socket] group"));
     }
 }

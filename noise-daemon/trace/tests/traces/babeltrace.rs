@@ -11,7 +11,8 @@ fn lines(command: &str, trace: &Trace) -> Result<Vec<String>, String> {
 
 /// What we print.
 pub fn ours(trace: &Trace) -> Vec<String> {
-    let mut text = TextLines::new(trace.layout.env.get("hostname").map_or("", String::as_str));
+    let host = trace.layout.env.get("hostname").map_or("", String::as_str);
+    let mut text = TextLines::new(host);
     let mut all = String::new();
     for record in trace.reader() {
         text.write(&record, &mut all);

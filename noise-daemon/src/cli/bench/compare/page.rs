@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
+use jiff::tz::TimeZone;
 use noise_measure::columns::aligned;
 use noise_measure::compare::{Comparison, Figure, Line, Side};
 use noise_model::clean::clean;
+use noise_model::times;
 use noise_model::units::{duration, lost, per_second};
 
 /// Sources that a table has room for.
@@ -14,8 +16,8 @@ const UNKNOWN_SHOWN: usize = 3;
 const UNKNOWN: &str = "–";
 
 /// All of it.
-pub fn page(comparison: &Comparison) -> String {
-    let mut text = format!("A  {}\nB  {}\n", side(&comparison.a), side(&comparison.b));
+pub fn page(comparison: &Comparison, zone: &TimeZone) -> String {
+    let mut text = format!("A  {}\nB  {}\n", side(&comparison.a, zone), side(&comparison.b, zone));
     // What makes all of it doubtful has to be read before it.
     if !comparison.warnings.is_empty() {
         text.push('\n');
@@ -62,13 +64,13 @@ fn folded(comparison: &Comparison, of: impl Fn(&Line) -> &Figure) -> (Vec<&Line>
 }
 
 /// Names of hosts and kernels come from the file, so they are cleaned.
-fn side(side: &Side) -> String {
+fn side(side: &Side, zone: &TimeZone) -> String {
     let cpus: Vec<String> = side.cpus.iter().map(ToString::to_string).collect();
     clean(&format!(
         "{}, kernel {}, {}, CPU {}, {} of CPU time",
         side.host,
         side.kernel,
-        side.started.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        times::second(side.started, zone),
         cpus.join(","),
         duration(side.cpu_seconds * 1e9)
     ))

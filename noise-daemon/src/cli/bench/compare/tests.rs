@@ -50,10 +50,13 @@ fn arguments_are_read() {
 fn comparisons_are_printed_as_agreed() {
     let options = CompareOptions { confidence: 0.95, resamples: 500, seed: 1 };
     let compared = compare(&sample(10, 2.0, 1), &sample(20, 8.0, 2), options);
-    insta::assert_snapshot!(page::page(&compared));
+    insta::assert_snapshot!(page::page(&compared, &TimeZone::UTC));
     let mut other = sample(1, 2.0, 1);
     other.kernel = "6.18.0".to_owned();
-    insta::assert_snapshot!("short", page::page(&compare(&sample(10, 2.0, 1), &other, options)));
+    insta::assert_snapshot!(
+        "short",
+        page::page(&compare(&sample(10, 2.0, 1), &other, options), &TimeZone::UTC)
+    );
 }
 
 #[test]
@@ -67,7 +70,7 @@ fn a_short_sample_is_warned_of_before_its_figures_and_takes_few_lines() {
     let noise: Vec<Random> = (1..=30).map(random).collect();
     let [a, b] = [1, 2].map(|seed| report(1, 1_000_000_000, &noise, seed));
     let options = CompareOptions { confidence: 0.95, resamples: 100, seed: 1 };
-    let text = page::page(&compare(&a, &b, options));
+    let text = page::page(&compare(&a, &b, options), &TimeZone::UTC);
     let line = |words: &str| text.lines().position(|line| line.contains(words)).unwrap();
     assert!(line("warning: A is too short") < line("time lost"), "{text}");
     assert!(text.lines().count() < 25, "{text}");

@@ -12,14 +12,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use noise_model::clean::{clean, clean_json};
+use noise_model::times::rfc3339;
 use noise_serve::IncidentEvent;
 
 use self::changes::{Follower, Happened, Kind};
 use self::command::{Occurrence, Runner};
 use super::source::IncidentSource;
 use super::subjects::Subjects;
-use crate::cli::durations::duration;
+use crate::cli::durations::{Plain, duration};
 use crate::cli::{interrupt, output};
 
 /// Between two requests.
@@ -34,7 +36,7 @@ const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(100), Duration::fr
 /// # Errors
 /// Says what is expected.
 pub fn timeout(text: &str) -> Result<Duration, String> {
-    duration(text, None, TIMEOUTS.0, TIMEOUTS.1)
+    duration(text, Plain::Seconds, TIMEOUTS.0, TIMEOUTS.1)
 }
 
 /// Reads a command.
@@ -127,7 +129,7 @@ fn pass_on(
         let document = document(one, time)?;
         match is_json {
             true => output::show_json(&document)?,
-            false => output::show(&line(one, time))?,
+            false => output::show(&line(one, time, &TimeZone::system()))?,
         }
         let Some(runner) = runner.as_mut().filter(|_| one.kind != Kind::Changed) else { continue };
         let occurrence = Occurrence {
@@ -150,7 +152,7 @@ fn document(happened: &Happened, time: Timestamp) -> io::Result<String> {
 }
 
 /// What happened for a person, in a line.
-fn line(happened: &Happened, time: Timestamp) -> String {
+fn line(happened: &Happened, time: Timestamp, zone: &TimeZone) -> String {
     let Happened { kind, report, changes, .. } = happened;
     let (id, sentence) = (report.id, report.sentence());
     let what = match kind {
@@ -165,7 +167,7 @@ fn line(happened: &Happened, time: Timestamp) -> String {
             format!("{:.1} s, {standing}: {sentence}", report.lasted())
         }
     };
-    let time = time.strftime("%Y-%m-%dT%H:%M:%SZ");
+    let time = rfc3339(time, zone);
     format!("{time} {:<7} #{id} {}\n", kind.name(), clean(&what))
 }
 
@@ -198,7 +200,7 @@ mod tests {
                 format!("merged  #3 12.5 s, it is a part of incident 2: {sentence}"),
             ),
         ] {
-            let line = line(&happened(kind, changes), time);
+            let line = line(&happened(kind, changes), time, &TimeZone::UTC);
             assert_eq!(line, format!("2026-11-21T09:41:20Z {expected}\n"));
         }
         let text = document(&happened(Kind::Changed, &["c"]), time).unwrap();

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use jiff::Zoned;
+use noise_model::times::Moment;
 use noise_paths::document::{Document, Traced};
 use noise_trace::damage::Damage;
 
@@ -9,7 +11,6 @@ use crate::cli::CommandError;
 use crate::cli::output::Painted;
 use crate::cli::trace::asked::Asking;
 use crate::cli::trace::found::found;
-use crate::cli::trace::moment::Moment;
 use crate::cli::trace::recording::Recording;
 
 /// Where the sample comes from.
@@ -17,7 +18,7 @@ pub enum Split<'a> {
     /// Another recording.
     Recordings(&'a Path),
     /// The same one, after a time.
-    Time(Moment),
+    Time(&'a Moment),
     /// The same one, where marks have one of these keys.
     Keys(&'a [String]),
 }
@@ -59,7 +60,7 @@ impl Sets {
                 sets.sample = sets.one(asking, sample, &other)?;
             }
             Split::Time(moment) => {
-                let time_ns = moment.time_ns(recording.first_ns());
+                let time_ns = moment.in_recording(recording.first_ns(), &Zoned::now());
                 for traced in sets.one(asking, normal, &recording)? {
                     match (traced.to_ns <= time_ns, traced.from_ns >= time_ns) {
                         (true, _) => sets.normal.push(traced),

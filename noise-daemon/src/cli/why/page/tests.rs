@@ -217,7 +217,7 @@ fn found() -> Findings {
 }
 
 fn text(found: &Findings, title: &str) -> String {
-    page(found, title, 80).text(false)
+    page(found, title, &TimeZone::UTC, 80).text(false)
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod found;
 mod page;
+pub mod port;
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -143,7 +143,7 @@ fn a_cpu_that_goes_offline_and_time_that_is_late() {
 
 #[test]
 fn nothing_is_known_at_first() {
-    let look = Look { seconds: 0.0, since_ns: 0 };
+    let look = Look { seconds: 0.0, ..Look::default() };
     let none = table(&History::default(), &look);
     assert!(none.rows.is_empty() && !none.empty.is_empty());
     let one = table(&history([at(1).interrupted(0, "nmi", MS).stolen(0, 7)]), &look);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use noise_analysis::{Episode, KeptTrace, Level, Outlier, PRESSURE_HEADING, Report, Time, Watched};
 use noise_common::subject::SubjectKind;
 use noise_model::units;
@@ -10,7 +11,7 @@ use noise_model::words::why;
 
 use crate::heat::heatmap;
 use crate::screens::{cells, threads};
-use crate::{Block, Cell, History, Page, Row, Table, Tone};
+use crate::{Block, Cell, History, Look, Page, Row, Table, Tone};
 
 /// Culprits, and remedies, that a page has room for: those of whom more is known than that they
 /// were there.
@@ -19,13 +20,13 @@ const SHOWN: usize = 12;
 const WAITS: usize = 20;
 
 /// What the row with that key opens.
-pub(super) fn page(history: &History, key: &str) -> Option<Page> {
+pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
     let frame = history.latest()?;
     let id: u64 = key.parse().ok()?;
     let report = frame.overview.incidents.iter().find(|report| report.id == id)?;
     let main = &report.main;
     let mut blocks = vec![
-        Block::Text(heading(report, frame.time)),
+        Block::Text(heading(report, frame.time, &look.zone)),
         Block::Table(levels(main)),
         Block::Table(culprits(main)),
     ];
@@ -35,14 +36,14 @@ pub(super) fn page(history: &History, key: &str) -> Option<Page> {
     blocks.extend(also(report));
     blocks.extend(over_time(history, main));
     blocks.extend(frame.overview.trace(id).map(trace));
-    blocks.extend(waits(&frame.overview.outliers, report, frame.time));
+    blocks.extend(waits(&frame.overview.outliers, report, frame.time, &look.zone));
     Some(Page { title: format!("Incident {id}: {}", main.whose()), blocks })
 }
 
-fn heading(report: &Report, now: Timestamp) -> Vec<(String, Tone)> {
+fn heading(report: &Report, now: Timestamp, zone: &TimeZone) -> Vec<(String, Tone)> {
     let main = &report.main;
     let tone = if report.open { Tone::Alarm } else { Tone::Strong };
-    let (since, lasted) = (cells::moment(main.start, now), cells::length(report.lasted()));
+    let (since, lasted) = (cells::moment(main.start, now, zone), cells::length(report.lasted()));
     let what = format!("{} of {} since {since}, {lasted}", main.signal.name(), main.subject);
     let lost = units::duration(main.lost_seconds * 1e9);
     let headline = main.headline().map(|headline| headline.text() + ", ").unwrap_or_default();
@@ -192,7 +193,12 @@ fn trace(trace: &KeptTrace) -> Block {
 }
 
 /// Long waits of those who are disturbed, the newest first.
-fn waits(outliers: &[Arc<Outlier>], report: &Report, now: Timestamp) -> Option<Block> {
+fn waits(
+    outliers: &[Arc<Outlier>],
+    report: &Report,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Option<Block> {
     let subjects = || [&report.main].into_iter().chain(&report.also).map(|one| &one.subject);
     let own = outliers.iter().rev().filter(|outlier| {
         let is_during =
@@ -202,7 +208,7 @@ fn waits(outliers: &[Arc<Outlier>], report: &Report, now: Timestamp) -> Option<B
     let duration = |ns: u64| units::duration(ns as f64);
     let mut lines = vec![("Long waits meanwhile".to_owned(), Tone::Strong)];
     for outlier in own.take(WAITS) {
-        let at = cells::moment(outlier.time, now);
+        let at = cells::moment(outlier.time, now, zone);
         lines.push((format!("{at}  {}", outlier.sentence(duration)), Tone::Plain));
         let parts = outlier.parts(duration).into_iter();
         lines.extend(parts.map(|part| (format!("  {part}"), Tone::Dim)));
@@ -216,6 +222,7 @@ pub(super) mod tests {
         Arc, Block, Cell, Episode, KeptTrace, Level, Outlier, Page, Report, Table, Time, Timestamp,
         over_time, page, trace,
     };
+    use crate::Look;
     use crate::screens::made::{BEGIN, Made};
     use noise_analysis::{Cause, Culprit, Ending, Remedy, Rule};
     use noise_common::signals::Signal;
@@ -323,7 +330,7 @@ pub(super) mod tests {
         ];
         made.delay(Signal::CgroupRunqueueWait, &["/system.slice/web.service"], 1 << 22, 9);
         made.frame();
-        let page = page(&made.history, "7").unwrap();
+        let page = page(&made.history, &Look::default(), "7").unwrap();
         let words = words(&page);
         assert!(words[0].ends_with(": open."), "{words:?}");
         for part in [
@@ -410,12 +417,12 @@ pub(super) mod tests {
         one.main.untracked = Time::default();
         made.incidents = vec![Arc::new(one)];
         made.frame();
-        let page = page(&made.history, "1").unwrap();
+        let page = page(&made.history, &Look::default(), "1").unwrap();
         assert_eq!(page.blocks.len(), 3);
         assert!(tables(&page)[1].rows.is_empty());
         assert!(words(&page)[0].ends_with(": over."));
         for key in ["2", "", "x"] {
-            assert!(super::page(&made.history, key).is_none());
+            assert!(super::page(&made.history, &Look::default(), key).is_none());
         }
     }
 }
