@@ -7,6 +7,7 @@ use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
+use super::examples::EXAMPLES;
 use super::output;
 use super::{Cli, Exit};
 
@@ -67,12 +68,25 @@ fn render(command: Command, name: &str) -> io::Result<Vec<u8>> {
         .source(format!("noised {version}"))
         .manual("noised")
         .render(&mut text)?;
+    let examples = examples(name);
+    if !examples.is_empty() {
+        list("EXAMPLES", examples).to_writer(&mut text)?;
+    }
     list("EXIT STATUS", Exit::ALL.map(|exit| (exit.code().to_string(), exit.meaning())))
         .to_writer(&mut text)?;
     if name == "noised" {
         list("FILES", FILES).to_writer(&mut text)?;
     }
     Ok(text)
+}
+
+/// The examples of a page, which is called after its command.
+fn examples(page: &str) -> Vec<(&'static str, &'static str)> {
+    let is_of = |line: &str| {
+        let rest = line.replace(' ', "-");
+        rest.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    EXAMPLES.into_iter().filter(|(line, _)| is_of(line)).collect()
 }
 
 /// A section that says something of each of several things.
@@ -105,6 +119,10 @@ mod tests {
             let page = text(&format!("noised-{}.1", command.get_name()));
             assert!(page.contains("EXIT STATUS"), "{page}");
         }
+        assert!(text("noised-incidents.1").contains("EXAMPLES"));
+        assert!(text("noised-incidents.1").contains("noised incidents \\-\\-since 2h"));
+        assert!(text("noised-trace-delays.1").contains("third second"));
+        assert!(!text("noised-trace-delays.1").contains("pftrace"));
         assert!(text("noised-run.1").contains("config.file"));
         assert!(text("noised-bench-detour.1").contains("threshold"));
         let own = text("noised.1");

@@ -6,6 +6,7 @@ pub mod completions;
 mod connect;
 mod durations;
 mod error;
+mod examples;
 pub mod incidents;
 mod interrupt;
 mod looking;

@@ -47,7 +47,7 @@ const NOTICES: &str = "/usr/share/doc/noised/third-party.gz";
 const NOTICES_OF_RUST: &str = "/usr/share/doc/noised/third-party-rust.html.gz";
 
 /// What every package installs, with its permissions.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 15] = [
     ("/etc/noised/noised.toml", "-rw-r--r--"),
     ("/usr/bin/noised", "-rwxr-xr-x"),
     ("/usr/lib/systemd/system/noised.service", "-rw-r--r--"),
@@ -57,6 +57,10 @@ const FILES: [(&str, &str); 11] = [
     ("/usr/share/fish/vendor_completions.d/noised.fish", "-rw-r--r--"),
     ("/usr/share/man/man1/noised.1.gz", "-rw-r--r--"),
     ("/usr/share/man/man1/noised-run.1.gz", "-rw-r--r--"),
+    ("/usr/share/doc/noised/docs/commands.md", "-rw-r--r--"),
+    ("/usr/share/doc/noised/deploy/prometheus/alerts.rules.yml", "-rw-r--r--"),
+    ("/usr/share/doc/noised/deploy/grafana/dashboards/noised-host.json", "-rw-r--r--"),
+    ("/usr/share/doc/noised/deploy/grafana/provisioning/datasources/noised.yml", "-rw-r--r--"),
     (NOTICES, "-rw-r--r--"),
     (NOTICES_OF_RUST, "-rw-r--r--"),
 ];

@@ -19,6 +19,19 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d/noised.fish"),
 ];
 
+/// Where documentation lies.
+pub const DOCUMENTATION: &str = "usr/share/doc/noised";
+
+/// Folders whose files of that ending come along.
+const DOCUMENTS: [(&str, &str); 6] = [
+    ("docs", ".md"),
+    ("deploy/prometheus", ".yml"),
+    ("deploy/prometheus/targets", ".yml"),
+    ("deploy/grafana/dashboards", ".json"),
+    ("deploy/grafana/provisioning/dashboards", ".yml"),
+    ("deploy/grafana/provisioning/datasources", ".yml"),
+];
+
 /// How the files begin that have the licences and notices of others.
 pub const NOTICES: &str = "usr/share/doc/noised/third-party";
 
@@ -39,6 +52,7 @@ pub fn entries(workspace: &Workspace, program: &Path, release: &Release) -> Resu
             .push(Entry::new(path, output_of(Command::new(program).args(["completions", shell]))?));
     }
     entries.extend(manual(workspace, program)?);
+    entries.extend(documents(&workspace.root)?);
     let third = licences::of_dependencies(workspace)?;
     entries.push(Entry::new(format!("{NOTICES}.gz"), compressed(third.as_bytes())?));
     let library = compressed(&licences::of_library()?)?;
@@ -47,6 +61,24 @@ pub fn entries(workspace: &Workspace, program: &Path, release: &Release) -> Resu
     entries
         .push(Entry::new("usr/share/doc/noised/changelog.gz", compressed(changelog.as_bytes())?));
     entries.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(entries)
+}
+
+/// The documentation, the rules of Prometheus and the dashboards, in the folders of the repository, so that links between
+/// them lead somewhere.
+fn documents(root: &Path) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for (folder, ending) in DOCUMENTS {
+        for entry in
+            fs::read_dir(root.join(folder)).with_context(|| format!("cannot list {folder}"))?
+        {
+            let path = entry.with_context(|| format!("cannot list {folder}"))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.ends_with(ending) {
+                entries.push(Entry::new(format!("{DOCUMENTATION}/{folder}/{name}"), read(&path)?));
+            }
+        }
+    }
     Ok(entries)
 }
 
@@ -83,4 +115,25 @@ fn compressed(text: &[u8]) -> Result<Vec<u8>> {
         bail!("gzip ended with {}", output.status);
     }
     Ok(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_rules_and_dashboards_come_along() -> Result<()> {
+        let entries = documents(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?;
+        for name in [
+            "docs/commands.md",
+            "deploy/prometheus/alerts.rules.yml",
+            "deploy/prometheus/targets/example.yml",
+            "deploy/grafana/dashboards/noised-host.json",
+            "deploy/grafana/provisioning/datasources/noised.yml",
+        ] {
+            let path = format!("{DOCUMENTATION}/{name}");
+            assert!(entries.iter().any(|entry| entry.path == path), "no {path}");
+        }
+        Ok(())
+    }
 }

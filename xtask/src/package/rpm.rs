@@ -1,5 +1,6 @@
 //! The RPM package, put together by rpmbuild from `deploy/rpm/noised.spec`.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::content::NOTICES;
+use super::content::{DOCUMENTATION, NOTICES};
 use super::read;
 use super::release::Release;
 use super::stage::{Entry, lay_out};
@@ -60,7 +61,16 @@ fn listed(entries: &[Entry]) -> String {
         };
         format!("{kind}/{}", entry.path)
     };
-    entries.iter().map(line).collect::<Vec<_>>().join("\n")
+    let folders = folders(entries).into_iter().map(|folder| format!("%dir /{folder}"));
+    folders.chain(entries.iter().map(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// The folders of documentation, which are the package's own.
+fn folders(entries: &[Entry]) -> BTreeSet<String> {
+    let inside = entries.iter().filter(|entry| entry.path.starts_with(DOCUMENTATION));
+    let above = inside.flat_map(|entry| Path::new(&entry.path).ancestors().skip(1));
+    let own = above.filter(|folder| folder.starts_with(DOCUMENTATION));
+    own.map(|folder| folder.display().to_string()).collect()
 }
 
 #[cfg(test)]
@@ -73,8 +83,9 @@ mod tests {
         let others = ["usr/share/doc/b", "usr/c", "usr/share/doc/noised/third-party.gz"];
         let mut entries = vec![configuration];
         entries.extend(others.map(|path| Entry::new(path, "")));
-        let expected = "%config(noreplace) /etc/a\n%doc /usr/share/doc/b\n/usr/c\n\
-                        %license /usr/share/doc/noised/third-party.gz";
+        entries.push(Entry::new("usr/share/doc/noised/docs/a.md", ""));
+        let expected = "%dir /usr/share/doc/noised\n%dir /usr/share/doc/noised/docs\n%config(noreplace) /etc/a\n%doc /usr/share/doc/b\n/usr/c\n\
+                        %license /usr/share/doc/noised/third-party.gz\n%doc /usr/share/doc/noised/docs/a.md";
         assert_eq!(listed(&entries), expected);
     }
 }

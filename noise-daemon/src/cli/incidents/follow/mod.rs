@@ -223,7 +223,8 @@ mod tests {
         assert!(command("  ").unwrap_err().contains("such as"));
         assert_eq!(command("a b").as_deref(), Ok("a b"));
         assert_eq!(timeout("10s"), Ok(Duration::from_secs(10)));
-        for bad in ["0s", "2h", "10", "x"] {
+        assert_eq!(timeout("10"), Ok(Duration::from_secs(10)));
+        for bad in ["0s", "2h", "0.01", "x"] {
             assert!(timeout(bad).unwrap_err().contains("from 100ms to 1h"), "{bad}");
         }
     }
