@@ -1,7 +1,7 @@
 //! Examples of command lines, for the manual. A test parses each, so that none outlives an option.
 
 /// Command lines, each with what it is for. A page of the manual has those that begin with its command.
-pub const EXAMPLES: [(&str, &str); 25] = [
+pub const EXAMPLES: [(&str, &str); 28] = [
     ("noised check", "Whether this kernel and these privileges are enough."),
     ("noised check --json", "The same for scripts."),
     ("noised run --config.file=/etc/noised/noised.toml", "Measure, as the service does."),
@@ -23,6 +23,9 @@ pub const EXAMPLES: [(&str, &str); 25] = [
         "How much of two CPUs a busy thread gets, and who takes the rest.",
     ),
     ("noised bench detour --duration 30s", "What interrupts a thread, seen from inside of it."),
+    ("noised bench fwq", "How much longer than the shortest equal pieces of work take."),
+    ("noised bench ftq", "How much work is done in equal times."),
+    ("noised bench scale before.json", "What that noise would do to a program on many nodes."),
     (
         "noised bench compare before.json after.json",
         "What changed between two reports of `bench detour --json`.",
@@ -43,7 +46,7 @@ pub const EXAMPLES: [(&str, &str); 25] = [
         "noised trace compare usual slow --execution mark:request",
         "What makes requests slower than usual.",
     ),
-    ("noised trace sketch slow --request 8080", "Which tier the time of requests went to."),
+    ("noised trace sketch slow", "How requests went through threads and tiers."),
     ("noised trace export slow --perfetto slow.pftrace", "A recording for ui.perfetto.dev."),
 ];
 

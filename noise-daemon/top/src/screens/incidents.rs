@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use noise_analysis::{Episode, Figure, Report, Watched};
 use noise_common::subject::SubjectKind;
+use noise_model::times;
 
 use super::cells;
 use crate::{Align, Cell, Column, History, Look, Page, Row, Table, Tone};
 
-fn columns() -> Vec<Column> {
+fn columns(zone: &TimeZone) -> Vec<Column> {
     vec![
         // Its number is when it was last seen, which is now while it is open: so open ones come
         // first, and then those that ended last.
@@ -26,7 +27,8 @@ fn columns() -> Vec<Column> {
             title: "since",
             key: "start_unix_seconds",
             align: Align::Left,
-            width: 15,
+            // Offsets are longer than `UTC`.
+            width: u16::try_from(times::of_day(Timestamp::UNIX_EPOCH, zone).len()).unwrap_or(12),
             grows: false,
             help: "When it began.",
         },
@@ -53,7 +55,7 @@ pub fn table(history: &History, look: &Look) -> Table {
     });
     Table {
         title: "Incidents".to_owned(),
-        columns: columns(),
+        columns: columns(&look.zone),
         rows: rows.collect(),
         sorted_by: 0,
         empty: match frame {
