@@ -1,3 +1,5 @@
+//! Moments as they are written, and back from what is printed.
+
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 
 use super::*;

@@ -1,6 +1,11 @@
 //! A port as it is named on the command line.
 
-use std::fs;
+use std::path::Path;
+
+use noise_system::files::read_text;
+
+/// Far more than such a list has.
+const MOST_BYTES: u64 = 4 << 20;
 
 /// Names of ports on hosts that have no list of them.
 const WELL_KNOWN: [(&str, u16); 16] = [
@@ -28,7 +33,7 @@ const WELL_KNOWN: [(&str, u16); 16] = [
 /// Says what is expected.
 pub fn port(text: &str) -> Result<u16, String> {
     let named = || {
-        let services = fs::read_to_string("/etc/services").unwrap_or_default();
+        let services = read_text(Path::new("/etc/services"), MOST_BYTES).unwrap_or_default();
         of_service(text, &services)
     };
     let port = text.parse().ok().or_else(named).filter(|port| *port > 0);
