@@ -236,7 +236,7 @@ impl<'t> Stream<'t> {
         let stream = packet.class;
         let located = Located { class, stream, bytes, context_at, fields_at: at };
         if packet.lacks_cpu {
-            self.ask_cpu(&located);
+            self.ask_cpu(located);
         }
         self.head = Some(Record::new(self.time_ns, self.cpu, located));
         Ok(())
@@ -244,7 +244,7 @@ impl<'t> Stream<'t> {
 
     /// Takes the CPU from the event itself.
     #[cold]
-    fn ask_cpu(&mut self, event: &Located<'t>) {
+    fn ask_cpu(&mut self, event: Located<'t>) {
         let mut sought = Sought::default();
         event.visit_contexts(&mut sought, |_| {});
         event.visit(&mut sought);
