@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use noise_model::csv::cell;
 use noise_paths::document::Traced;
 
 use crate::stretches::{STATE_COUNT, STATES, Stretch, stretches};
@@ -70,7 +71,7 @@ pub fn csv(sets: [(&str, &[Traced]); 2]) -> String {
         for (number, traced) in executions.iter().enumerate() {
             let Traced { tid, from_ns, span_ns, .. } = traced;
             let [name, key, comm] =
-                [&traced.name, traced.key.as_deref().unwrap_or_default(), &traced.comm].map(quoted);
+                [&traced.name, traced.key.as_deref().unwrap_or_default(), &traced.comm].map(cell);
             let _ = write!(text, "{set},{number},{name},{key},{tid},{comm},{from_ns},{span_ns}");
             let vectors = Vectors::of(traced);
             let others =
@@ -91,14 +92,6 @@ pub fn csv(sets: [(&str, &[Traced]); 2]) -> String {
         }
     }
     text
-}
-
-/// As RFC 4180 has it: what may not stand bare is quoted, with quotes doubled.
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -125,6 +118,10 @@ mod tests {
             "normal,0,mark:job,\"a,\"\"b\"\"\",7,job,1000,13,2,0,1,0,0,0,0,0,0,0,6,0,7,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0"
         );
         assert_eq!(lines.len(), 2);
+        // What threads and programs name so is text, also for a spreadsheet.
+        (one.comm, one.key) = ("=1+2".to_owned(), Some("@a,b".to_owned()));
+        let text = csv([("normal", &[one]), ("sample", &[])]);
+        assert!(text.contains(",\"'@a,b\",7,'=1+2,1000,"), "{text}");
     }
 
     proptest! {

@@ -7,6 +7,7 @@ mod bounded;
 mod changes;
 pub mod clean;
 pub mod cpulist;
+pub mod csv;
 mod fold;
 mod histogram;
 mod host;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use noise_model::csv::cell;
+
 use crate::{CpuDetours, Detour, DetourReport};
 
 /// The report as JSON, which [`DetourReport::parse`] reads.
@@ -25,7 +27,7 @@ pub fn csv(report: &DetourReport) -> String {
             let parts = detour.parts.iter().filter_map(|part| {
                 labels.get(part.source).map(|label| format!("{label}={}", part.duration_ns))
             });
-            let parts = quoted(&parts.collect::<Vec<_>>().join(";"));
+            let parts = cell(&parts.collect::<Vec<_>>().join(";"));
             let rest_ns = detour.rest_ns();
             let _ = writeln!(text, "{},{start_ns},{duration_ns},{rest_ns},{parts}", cpu.cpu);
         }
@@ -36,13 +38,6 @@ pub fn csv(report: &DetourReport) -> String {
 /// A name without what separates parts, and without what steers a terminal.
 fn without_marks(name: &str) -> String {
     name.replace(|c: char| c.is_control() || matches!(c, ';' | '='), "_")
-}
-
-fn quoted(field: &str) -> String {
-    match field.contains([',', '"']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.to_owned(),
-    }
 }
 
 /// The noise of one CPU as LogGOPSim takes it with `--noise-trace`: lines of begin and length, ns,

@@ -1,5 +1,5 @@
 //! Tables, as CSV: a line of names, then a line for each row. What has a comma or a quotation mark in it
-//! stands in quotation marks; characters that would end a line are escaped.
+//! stands in quotation marks; characters that would end a line are escaped, and no text begins as a formula.
 //!
 //! | table | a row for each | sums |
 //! |---|---|---|
@@ -11,7 +11,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use noise_model::clean::{as_text, clean, clean_json};
+use noise_model::clean::{as_text, clean_json};
+use noise_model::csv::harmless;
 
 use crate::delays::Begin;
 use crate::delays::watch::{Delay, Run, Wait};
@@ -65,7 +66,7 @@ impl Cell<'_> {
             Self::Number(number) => write!(row, "{number}"),
             Self::Signed(number) => write!(row, "{number}"),
             Self::Text(text) => {
-                quote(&clean(text), row);
+                quote(&harmless(text), row);
                 return;
             }
             Self::Json(text) => {
@@ -506,5 +507,18 @@ mod tests {
         table.row([Cell::from(7_u64), Cell::from(-7_i32), "kworker/u16:0".into(), "a\nb".into()]);
         let expected = "a\nsda,\"7\",\"\",\"a,\"\"b\",\n7,-7,kworker/u16:0,\"a\\x0ab\"\n";
         assert_eq!(table.rows, expected);
+    }
+
+    #[test]
+    fn names_of_threads_are_no_formulas() {
+        let text = str::from_utf8(TEXT).unwrap().replace("=b ", "==1+2 ").replace(" b-", " =1+2-");
+        let mut export =
+            Export::new(Select::default(), Begin::default(), None, Some(Tables::default()), false);
+        Reader::new(text.as_bytes()).for_each(|record| export.add(&record));
+        export.finish();
+        for table in export.tables.unwrap().all() {
+            assert!(table.rows.contains("'=1+2"), "{table:?}");
+            assert!(!table.rows.contains(",=") && !table.rows.contains(",\"="), "{table:?}");
+        }
     }
 }
