@@ -5,22 +5,22 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::Extension;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame};
 use noise_wire::events::EVENTS_CONTENT_TYPE;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::turns::{Turn, Turns};
+use super::web::Peer;
 
 /// Answers that are on their way at once.
 const MOST_ANSWERS: usize = 2;
-/// How long a request waits for others.
-const WAIT: Duration = Duration::from_secs(5);
 
 /// The pieces of an answer.
 pub type EventPieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
@@ -31,7 +31,7 @@ pub type EventSource = Arc<dyn Fn(u64, u64) -> EventPieces + Send + Sync>;
 /// An answer that is sent.
 struct Sent {
     pieces: EventPieces,
-    _turn: OwnedSemaphorePermit,
+    _turn: Turn,
 }
 
 impl HttpBody for Sent {
@@ -65,12 +65,12 @@ fn stretch(query: Option<&str>) -> Option<(u64, u64)> {
 
 async fn answer(
     source: EventSource,
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
+    peer: Peer,
     uri: Uri,
 ) -> Result<Response, StatusCode> {
     let (since_ns, until_ns) = stretch(uri.query()).ok_or(StatusCode::BAD_REQUEST)?;
-    let turn = tokio::time::timeout(WAIT, turns.acquire_owned()).await;
-    let turn = turn.ok().and_then(Result::ok).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+    let turn = turns.next(peer).await?;
     let body = Body::new(Sent { pieces: source(since_ns, until_ns), _turn: turn });
     Ok(([(header::CONTENT_TYPE, EVENTS_CONTENT_TYPE)], body).into_response())
 }
@@ -78,8 +78,10 @@ async fn answer(
 /// The routes with that of the flight recorder's events.
 pub fn with_events(router: Router, source: Option<EventSource>) -> Router {
     let Some(source) = source else { return router };
-    let turns = Arc::new(Semaphore::new(MOST_ANSWERS));
-    let answer = move |uri| answer(Arc::clone(&source), Arc::clone(&turns), uri);
+    let turns = Arc::new(Turns::new(MOST_ANSWERS));
+    let answer = move |Extension(peer): Extension<Peer>, uri| {
+        answer(Arc::clone(&source), Arc::clone(&turns), peer, uri)
+    };
     router.route("/api/v1/events", get(answer))
 }
 
@@ -104,16 +106,17 @@ mod tests {
 
     #[tokio::test]
     async fn pieces_are_made_as_they_are_taken_and_turns_are_given_back() {
-        let turns = Arc::new(Semaphore::new(1));
+        let turns = Arc::new(Turns::new(1));
         let source: EventSource =
             Arc::new(|since, _| Box::new((0..3).map(move |piece| vec![piece + since as u8; 2])));
         let uri = Uri::from_static("/api/v1/events?since=7");
-        let ask = |uri: &Uri| answer(Arc::clone(&source), Arc::clone(&turns), uri.clone());
+        let peer = Peer::User(Some(0));
+        let ask = |uri: &Uri| answer(Arc::clone(&source), Arc::clone(&turns), peer, uri.clone());
         let response = ask(&uri).await.unwrap();
-        assert_eq!(turns.available_permits(), 0);
+        assert_eq!(turns.free(), 0);
         let bytes = axum::body::to_bytes(response.into_body(), 99).await.unwrap();
         assert_eq!(bytes.as_ref(), [7, 7, 8, 8, 9, 9]);
-        assert_eq!(turns.available_permits(), 1);
+        assert_eq!(turns.free(), 1);
         let wrong = ask(&Uri::from_static("/api/v1/events?x=7")).await;
         assert_eq!(wrong.err(), Some(StatusCode::BAD_REQUEST));
     }

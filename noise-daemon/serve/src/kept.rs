@@ -5,27 +5,23 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Path;
+use axum::extract::{Extension, Path};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame};
 use tokio::sync::mpsc::Receiver;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::turns::{Turn, Turns};
+use super::web::Peer;
 
 /// Files that are read and sent at once.
 pub const MOST_TRACES: usize = 2;
-/// How long a request waits for others.
-const WAIT: Duration = Duration::from_secs(5);
 const TRACE_TYPE: &str = "application/vnd.noised.trace";
-
-/// One of the [`MOST_TRACES`] turns, which is over when it is dropped.
-pub type Turn = OwnedSemaphorePermit;
 
 /// The pieces of the file with the kernel events of an incident, where there is one, as they are read. What reads
 /// them has the turn until it ends: a disk may keep it for longer than a client waits.
@@ -48,12 +44,12 @@ impl HttpBody for Sent {
 
 async fn trace(
     source: TraceSource,
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
+    peer: Peer,
     id: String,
 ) -> Result<Response, StatusCode> {
     let id = id.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
-    let turn = tokio::time::timeout(WAIT, turns.acquire_owned()).await;
-    let turn = turn.ok().and_then(Result::ok).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+    let turn = turns.next(peer).await?;
     let pieces = source(id, turn).ok_or(StatusCode::NOT_FOUND)?;
     let body = Body::new(Sent(pieces));
     Ok(([(header::CONTENT_TYPE, TRACE_TYPE)], body).into_response())
@@ -62,8 +58,10 @@ async fn trace(
 /// The routes with that of incidents' kernel events.
 pub fn with_traces(router: Router, source: Option<TraceSource>) -> Router {
     let Some(source) = source else { return router };
-    let turns = Arc::new(Semaphore::new(MOST_TRACES));
-    let answer = move |Path(id): Path<String>| trace(Arc::clone(&source), Arc::clone(&turns), id);
+    let turns = Arc::new(Turns::new(MOST_TRACES));
+    let answer = move |Extension(peer): Extension<Peer>, Path(id): Path<String>| {
+        trace(Arc::clone(&source), Arc::clone(&turns), peer, id)
+    };
     router.route("/api/v1/incidents/{id}/trace", get(answer))
 }
 
@@ -85,17 +83,18 @@ mod tests {
                 receiver
             })
         });
-        let turns = Arc::new(Semaphore::new(1));
-        let ask = |id: &str| trace(Arc::clone(&source), Arc::clone(&turns), id.to_owned());
+        let turns = Arc::new(Turns::new(1));
+        let peer = Peer::User(Some(0));
+        let ask = |id: &str| trace(Arc::clone(&source), Arc::clone(&turns), peer, id.to_owned());
         let response = ask("3").await.unwrap();
         let bytes = axum::body::to_bytes(response.into_body(), 99).await.unwrap();
         assert_eq!(bytes.as_ref(), [1, 1, 2, 2, 3, 3]);
         // The client has gone, and the disk has not answered yet.
-        assert_eq!(turns.available_permits(), 0);
+        assert_eq!(turns.free(), 0);
         drop(reading.lock().unwrap().take());
-        assert_eq!(turns.available_permits(), 1);
+        assert_eq!(turns.free(), 1);
         assert_eq!(ask("0").await.unwrap_err(), StatusCode::NOT_FOUND);
         assert_eq!(ask("-1").await.unwrap_err(), StatusCode::BAD_REQUEST);
-        assert_eq!(turns.available_permits(), 1);
+        assert_eq!(turns.free(), 1);
     }
 }

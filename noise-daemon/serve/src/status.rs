@@ -19,15 +19,16 @@ const TAIL: &str = r#"<p><a href="/metrics">/metrics</a> for Prometheus,
 /// What the page looks like. Apart from it, as the script: `Content-Security-Policy: default-src
 /// 'self'` allows neither within a page.
 pub const STYLE: &str = "\
-body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
+body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;background:#fff;color:#222}a{color:#00c}
 table{border-collapse:collapse;width:100%}th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ddd}
 th:first-child,td:first-child,.words th,.words td{text-align:left}td{font-variant-numeric:tabular-nums}th+th,td+td{white-space:nowrap}
-table.words th+th,table.words td+td{white-space:normal}table.words .number{white-space:nowrap}small{color:#666}.absent td{color:#888}.bad{color:#b00}
+table.words th+th,table.words td+td{white-space:normal}table.words .number{white-space:nowrap}small{color:#666}.absent td{color:#6a6a6a}.bad{color:#b00}
 .curve{display:block;width:9em;height:1.3em;fill:none;stroke:currentColor;stroke-width:1.2;overflow:visible}
 summary{cursor:pointer;font-weight:bold;margin:1.5em 0 .5em}h1 small{font-size:.5em;font-weight:normal}
 @media(max-width:45em){body{margin:1em auto;padding:0 .5em}main{overflow-x:auto}.wide{display:none}th,td{padding:.3em .4em}
 .stacked td{display:block;border-width:0}.stacked td:last-child{border-width:0 0 1px}.stacked th{display:none}}
-@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
+@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}a{color:#8bf}th,td{border-color:#333}
+small{color:#aaa}.absent td{color:#999}.bad{color:#f88}}
 ";
 
 /// What keeps the page up to date.
@@ -228,6 +229,8 @@ pub fn page(host: &Host, model: &Model, overview: &Overview) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use noise_analysis::{KeptTrace, Remedy};
     use noise_common::charge::{Cause, Charged, Resource};
@@ -257,6 +260,52 @@ mod tests {
         );
         for inline in ["<style", "<script>", " style=", " onload=", "javascript:"] {
             assert!(!page.contains(inline), "{inline}: {page}");
+        }
+    }
+
+    /// The colours that a style sheet gives, by selector and property.
+    fn colours(style: &str) -> BTreeMap<(String, String), String> {
+        let rules = style.split('}').filter_map(|rule| rule.split_once('{'));
+        let declared = rules.flat_map(|(selector, all)| {
+            let pairs = all.split(';').filter_map(|one| one.split_once(':'));
+            pairs.map(move |(name, value)| ((selector.trim().to_owned(), name.to_owned()), value))
+        });
+        let is_colour = |name: &str| name == "color" || name == "background";
+        let declared = declared.filter(|((_, name), _)| is_colour(name));
+        declared.map(|(key, value)| (key, value.to_owned())).collect()
+    }
+
+    /// Relative luminance of `#rgb` or `#rrggbb` (WCAG 2).
+    fn luminance(colour: &str) -> f64 {
+        let digits = colour.strip_prefix('#').unwrap();
+        let width = digits.len() / 3;
+        let channel = |place: usize| {
+            let text = &digits[place * width..(place + 1) * width];
+            let part = u8::from_str_radix(&text.repeat(3 - width), 16).unwrap();
+            let part = f64::from(part) / 255.0;
+            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(0) + 0.7152 * channel(1) + 0.0722 * channel(2)
+    }
+
+    #[test]
+    fn text_can_be_read_in_both_schemes() {
+        let (light, dark) = STYLE.split_once("@media(prefers-color-scheme:dark){").unwrap();
+        let light = colours(light);
+        let mut dark = colours(dark);
+        for (key, colour) in &light {
+            dark.entry(key.clone()).or_insert_with(|| colour.clone());
+        }
+        for (scheme, colours) in [("light", &light), ("dark", &dark)] {
+            let of = |selector: &str, name: &str| &colours[&(selector.into(), name.into())];
+            // Links, too, are not left to the browser, which has one colour for both.
+            assert!(of("a", "color").starts_with('#'));
+            let back = luminance(of("body", "background"));
+            for ((selector, _), colour) in colours.iter().filter(|((_, name), _)| name == "color") {
+                let text = luminance(colour);
+                let contrast = (text.max(back) + 0.05) / (text.min(back) + 0.05);
+                assert!(contrast >= 4.5, "{scheme}: {selector} {colour}: {contrast:.2}");
+            }
         }
     }
 

@@ -29,22 +29,29 @@ const MOST_WAITING_OF_ONE: usize = 2;
 const REST: u32 = 9;
 
 /// A client, as far as limits are concerned: an address, or the network that one host may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer(Option<IpAddr>);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// At an address.
+    Address(IpAddr),
+    /// On the local socket: the user, where that is known.
+    User(Option<u32>),
+}
 
 impl Peer {
-    /// One on the local socket.
-    pub const LOCAL: Self = Self(None);
-
     /// One at this address.
     pub fn at(address: IpAddr) -> Self {
-        Self(Some(match address.to_canonical() {
+        Self::Address(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let [a, b, c, d, ..] = address.segments();
                 Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
             }
             address => address,
-        }))
+        })
+    }
+
+    /// Whether it is on the local socket.
+    pub fn is_local(self) -> bool {
+        matches!(self, Self::User(_))
     }
 }
 
