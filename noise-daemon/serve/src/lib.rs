@@ -15,6 +15,7 @@ mod metrics;
 mod packer;
 mod socket;
 mod status;
+mod turns;
 pub mod victim;
 pub mod web;
 
@@ -26,11 +27,12 @@ mod recall_tests;
 pub use api::{API_VERSION, IncidentEvent, IncidentsDocument, OutliersDocument};
 pub use events::{EventPieces, EventSource, with_events};
 pub use http::{PathSource, Refresh, Shown, Viewer, router};
-pub use kept::{MOST_TRACES, TraceSource, Turn, with_traces};
+pub use kept::{MOST_TRACES, TraceSource, with_traces};
 pub use log::log_event;
 pub use metrics::{Format, Process, render};
 pub use socket::{LocalSocket, SocketOptions};
 pub use status::page;
+pub use turns::{Turn, Turns};
 pub use web::{
     Budget, Costs, Hangups, HostName, Hosts, ListenAddress, ListenError, Listener, Listeners,
     MarkCounts, Peer, Web, WebFile, serve,

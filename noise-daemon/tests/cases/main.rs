@@ -4,6 +4,7 @@
 mod ctf;
 mod terminal;
 mod text;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
@@ -27,6 +28,8 @@ const CASES: &[(&str, Check)] = &[
     ("rotation_packet_lost", ctf::rotation_packet_lost),
     ("session_chunks", ctf::session_chunks),
     ("terminal_dumb", terminal::escapes_stay_away),
+    ("certificate_v1", web::certificate_v1),
+    ("web_config_of_others", web::web_config_of_others),
 ];
 
 /// The folder of one case.

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::tls_words::{Unfit, is_version_1};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -71,6 +72,9 @@ impl ClientCertVerifier for Clients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        if is_version_1(end_entity) {
+            return Err(Unfit::Version1.error());
+        }
         if let Some(verifier) = &self.verifier {
             verifier.verify_client_cert(end_entity, intermediates, now)?;
         }
@@ -78,8 +82,7 @@ impl ClientCertVerifier for Clients {
             let names = names(end_entity)
                 .ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
             if !names.iter().any(|name| allowed.contains(name)) {
-                let error = CertificateError::ApplicationVerificationFailure;
-                return Err(Error::InvalidCertificate(error));
+                return Err(Unfit::Name.error());
             }
         }
         Ok(ClientCertVerified::assertion())

@@ -22,6 +22,10 @@ use serde_saphyr::Spanned;
 use super::secret::Secret;
 use super::tls_file::{TlsFile, TlsSection};
 
+/// Names alone keep nobody out.
+const OPEN: &str = "`client_allowed_sans` does not restrict access with `client_auth_type: RequireAnyClientCert`: no \
+                    authority verifies the certificate, so any client can sign itself one with an allowed name; \
+                    use RequireAndVerifyClientCert with `client_ca_file`";
 /// The highest cost of a hash: with more, one wrong password takes seconds.
 const MOST_COST: u32 = 16;
 /// Most users: their hashes and what is known of their passwords stay in memory.
@@ -96,14 +100,18 @@ impl WebFile {
         parse(text, folder).map_err(|wrong| wrong.within(name))
     }
 
-    /// What is as the format has it, and keeps fewer out than it seems.
-    pub fn warning(&self) -> Option<&'static str> {
-        let tls = self.tls.as_ref()?;
-        (tls.client_allowed_sans.is_some() && !tls.client_auth.verifies()).then_some(
-            "`client_allowed_sans` does not restrict access with `client_auth_type: RequireAnyClientCert`: no \
-             authority verifies the certificate, so any client can sign itself one with an allowed name; use \
-             RequireAndVerifyClientCert with `client_ca_file`",
-        )
+    /// What is as the format has it and keeps fewer out than it seems, or cannot be offered.
+    pub fn warnings(&self) -> Vec<String> {
+        let Some(tls) = &self.tls else { return Vec::new() };
+        let is_open = tls.client_allowed_sans.is_some() && !tls.client_auth.verifies();
+        let open = is_open.then(|| OPEN.to_owned());
+        let left_out = (!tls.not_offered.is_empty()).then(|| {
+            format!(
+                "the web file names what noised does not offer: {}; the others that it names are offered",
+                tls.not_offered.join(", ")
+            )
+        });
+        open.into_iter().chain(left_out).collect()
     }
 
     /// The files that are read besides this one.
@@ -182,7 +190,7 @@ fn users(found: BTreeMap<String, Spanned<String>>) -> Result<BTreeMap<String, Se
                 4..=MOST_COST => Ok((name, Secret(hash.value))),
                 cost => Err(wrong(format!(
                     "the hash of `{name}` has cost {cost}: between 4 and {MOST_COST} can be \
-                     checked, 10 is usual"
+                     checked; hash the password anew: htpasswd -nBC 10 {name}"
                 ))),
             }
         })

@@ -246,3 +246,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_other_exporters_offer_besides_is_left_out_and_said() {
+    let warned = |more: &str| {
+        let file = parse(&format!("{TLS}{more}")).unwrap();
+        (file.tls.clone().unwrap(), file.warnings().join("; "))
+    };
+    let (tls, warning) = warned("  curve_preferences: [CurveP521, X25519]\n");
+    assert_eq!(tls.curves, [NamedGroup::X25519]);
+    assert!(warning.contains("does not offer: CurveP521"), "{warning}");
+    let (tls, warning) = warned(
+        "  cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]\n",
+    );
+    assert_eq!(tls.cipher_suites.len(), 1);
+    assert!(warning.contains("TLS_RSA_WITH_AES_128_CBC_SHA"), "{warning}");
+    assert_eq!(warned("  curve_preferences: [X25519]\n").1, "");
+    // A name that nobody knows is a mistake.
+    assert!(parse(&format!("{TLS}  curve_preferences: [X25519, P521]\n")).is_err());
+}

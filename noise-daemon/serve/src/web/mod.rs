@@ -14,6 +14,7 @@ mod hangups;
 mod hosts;
 mod listen;
 mod rate;
+mod refusals;
 mod reload;
 mod secret;
 mod serve;
@@ -21,6 +22,7 @@ mod serve;
 mod serve_tests;
 mod tls;
 mod tls_file;
+mod tls_words;
 mod traffic;
 mod validity;
 

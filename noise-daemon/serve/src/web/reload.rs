@@ -181,13 +181,13 @@ impl Web {
         let rules = Arc::clone(&self.state().rules);
         let now_s = Timestamp::now().as_second();
         let certificate = rules.validity.and_then(|validity| validity.warning(now_s));
-        rules.file.warning().map(str::to_owned).into_iter().chain(certificate).collect()
+        rules.file.warnings().into_iter().chain(certificate).collect()
     }
 
     /// Logs these; called at the start.
     pub fn warn(&self) {
         let rules = Arc::clone(&self.state().rules);
-        if let Some(warning) = rules.file.warning() {
+        for warning in rules.file.warnings() {
             tracing::warn!("{warning}");
         }
         self.remind();
@@ -238,7 +238,7 @@ impl Web {
                 if let Some(auth) = self.auth() {
                     auth.retain(&rules.file.users);
                 }
-                if let Some(warning) = rules.file.warning() {
+                for warning in rules.file.warnings() {
                     tracing::warn!("{warning}");
                 }
                 state.rules = Arc::new(rules);

@@ -35,9 +35,11 @@ use super::connections::{Busy, Connections};
 use super::hangups::Hangups;
 use super::hosts;
 use super::listen::Listeners;
+use super::refusals::Refusals;
 use super::reload::{Rules, Web};
 use super::secret::Secret;
 use super::tls_file::TlsFile;
+use super::tls_words::refusal;
 use super::traffic::{Answering, NotedStream, Overdue, Timeouts, Traffic};
 
 /// Largest head of a request.
@@ -76,7 +78,9 @@ impl Listener for UnixListener {
     type Stream = UnixStream;
 
     async fn next(&self) -> io::Result<(UnixStream, Peer)> {
-        self.accept().await.map(|(stream, _)| (stream, Peer::LOCAL))
+        let (stream, _) = self.accept().await?;
+        let user = stream.peer_cred().ok().map(|peer| peer.uid());
+        Ok((stream, Peer::User(user)))
     }
 }
 
@@ -134,6 +138,7 @@ pub(super) async fn serve_with<L: Listener>(
 ) {
     let Costs { budget, hangups, .. } = costs;
     let connections = Arc::new(Connections::new(hangups));
+    let refusals = Arc::new(Refusals::default());
     // Ends what is open when this future ends.
     let mut tasks = tokio::task::JoinSet::new();
     if web.rules().file.wants_http2 {
@@ -160,6 +165,7 @@ pub(super) async fn serve_with<L: Listener>(
             web: web.clone(),
             peer,
             connections: Arc::clone(&connections),
+            refusals: Arc::clone(&refusals),
             budget: budget.clone(),
             timeouts,
         };
@@ -174,6 +180,7 @@ struct Server {
     web: Web,
     peer: Peer,
     connections: Arc<Connections>,
+    refusals: Arc<Refusals>,
     budget: Budget,
     timeouts: Timeouts,
 }
@@ -228,13 +235,26 @@ impl Server {
                         let agreed = Agreed { config, is_verified };
                         self.answer_all(stream, Some(agreed), traffic, id).await;
                     }
-                    Ok(Err(error)) => tracing::debug!(%error, "no TLS with a client"),
+                    Ok(Err(error)) => self.say_why(&error),
                     Err(_) => {
                         self.connections.late();
                         tracing::debug!("a client did not agree on TLS in time");
                     }
                 }
             }
+        }
+    }
+
+    /// Says why TLS was not agreed on.
+    fn say_why(&self, error: &io::Error) {
+        let reason = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+        match (reason.and_then(refusal), self.peer) {
+            (Some(why), Peer::Address(address))
+                if self.refusals.is_news(self.peer, &why, Instant::now()) =>
+            {
+                tracing::warn!("a client at {address} was refused: {why}");
+            }
+            _ => tracing::debug!(%error, "no TLS with a client"),
         }
     }
 
@@ -287,6 +307,7 @@ impl Server {
         if let Some(hangup) = self.connections.hangup(id) {
             request.extensions_mut().insert(hangup);
         }
+        request.extensions_mut().insert(self.peer);
         self.budget.turn_to_answer(pace).await;
         let rules = self.web.rules();
         let mut response = match self.may_ask(&rules, &request, tls).await {
@@ -326,7 +347,7 @@ impl Server {
         }
         let Some(auth) = self.web.auth().filter(|_| !rules.file.users.is_empty()) else {
             let is_verified = tls.is_some_and(|tls| tls.is_verified && tls.is_in_force(rules));
-            let is_known = is_verified || self.peer == Peer::LOCAL;
+            let is_known = is_verified || self.peer.is_local();
             return Ok(if is_known { Audience::Known } else { Audience::Anyone });
         };
         match auth.check(&rules.file.users, credentials(request), self.peer).await {

@@ -18,6 +18,7 @@ use rustls::{ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVers
 
 use super::client_certificates::Clients;
 use super::tls_file::{ClientAuth, Pem, TlsFile};
+use super::tls_words::{Unfit, is_version_1, unfit_key, words};
 use super::validity::Validity;
 
 /// TLS as it is served.
@@ -46,11 +47,21 @@ pub fn server_config(tls: &TlsFile) -> anyhow::Result<Served> {
     let chain = certificates("cert", &tls.certificate)?;
     let validity = Validity::of(&chain);
     let key = key(&tls.key)?;
+    let first = chain.first().cloned();
+    if first.as_ref().is_some_and(is_version_1) {
+        anyhow::bail!("cannot use {}: {}", certificate(tls), Unfit::Version1);
+    }
     let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
             anyhow::anyhow!("{} is not the key of {}", place("key", &tls.key), certificate(tls))
         }
-        error => anyhow::anyhow!("cannot use {}: {error}", certificate(tls)),
+        rustls::Error::InvalidCertificate(error) => {
+            anyhow::anyhow!("cannot use {}: {}", certificate(tls), words(&error))
+        }
+        error => match first.as_ref().and_then(unfit_key) {
+            Some(why) => anyhow::anyhow!("the key of {} {why}", certificate(tls)),
+            None => anyhow::anyhow!("cannot use {}: {error}", place("key", &tls.key)),
+        },
     })?;
     config.ignore_client_order = tls.prefer_server_cipher_suites;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

@@ -96,6 +96,8 @@ pub struct TlsFile {
     pub prefer_server_cipher_suites: bool,
     /// Curves in the order of preference; empty = all that are known.
     pub curves: Vec<NamedGroup>,
+    /// Suites and curves that are named and cannot be offered, beside others that can.
+    pub not_offered: Vec<String>,
 }
 
 impl TlsFile {
@@ -160,7 +162,8 @@ impl TlsSection {
             None if client_auth.verifies() => {
                 return wrong(
                     "client certificates can be verified only against an authority: \
-                     `client_ca_file` or `client_ca` is missing",
+                     `client_ca_file` or `client_ca` is missing (the system's authorities, which other \
+                     exporters use then, sign certificates for anyone)",
                 );
             }
             Some(_) if client_auth == ClientAuth::None => {
@@ -179,7 +182,8 @@ impl TlsSection {
         }
         let versions = versions(self.min_version.as_ref(), self.max_version.as_ref())?;
         let suites = self.cipher_suites.unwrap_or_default();
-        let cipher_suites = suites.iter().map(cipher_suite).collect::<Result<Vec<_>, _>>()?;
+        let mut not_offered = Vec::new();
+        let cipher_suites = offered(&suites, cipher_suite, &NOT_OFFERED, &mut not_offered)?;
         let suits = |version| cipher_suites.iter().any(|suite| suite.version().version == version);
         let only_old = versions == [ProtocolVersion::TLSv1_2];
         if let Some(first) = suites.first().filter(|_| only_old && !suits(versions[0])) {
@@ -198,7 +202,8 @@ impl TlsSection {
             prefer_server_cipher_suites: self
                 .prefer_server_cipher_suites
                 .is_none_or(|prefers| prefers.value),
-            curves: curves.iter().map(curve).collect::<Result<_, _>>()?,
+            curves: offered(&curves, curve, &["CurveP521"], &mut not_offered)?,
+            not_offered,
         }))
     }
 
@@ -282,6 +287,38 @@ fn versions(
         }
         _ => Ok(versions),
     }
+}
+
+/// Suites that exporters in Go take: without forward secrecy, or with a padding that has been attacked.
+const NOT_OFFERED: [&str; 11] = [
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+];
+
+/// What can be offered of a list. What is known and cannot be offered is left out as long as something remains: that
+/// lets in fewer clients, and none less safely.
+fn offered<T>(
+    named: &[Spanned<String>],
+    one: fn(&Spanned<String>) -> Result<T, Wrong>,
+    known: &[&str],
+    not_offered: &mut Vec<String>,
+) -> Result<Vec<T>, Wrong> {
+    let is_left_out = |name: &Spanned<String>| known.contains(&name.value.as_str());
+    if named.iter().all(is_left_out) {
+        return named.iter().map(one).collect();
+    }
+    let left_out = named.iter().filter(|name| is_left_out(name));
+    not_offered.extend(left_out.map(|name| name.value.clone()));
+    named.iter().filter(|name| !is_left_out(name)).map(one).collect()
 }
 
 /// The format's name, which is the standard's. rustls names those of TLS 1.3 otherwise.
