@@ -1,5 +1,7 @@
 //! What commands write, where another user may interfere, and beyond a limit on the size of files.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests outside of test functions")]
+
 use std::fs;
 use std::os::unix::fs::{chown, lchown, symlink};
 use std::path::Path;
