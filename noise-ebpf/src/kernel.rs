@@ -17,6 +17,7 @@ use aya_ebpf::Global;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_current_task_btf};
 use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_user};
 use noise_common::charge::{ROOT_CGROUP, UNIFIED_CGROUP, UNKNOWN, WATCHED_TASK};
+use noise_common::signals::polls_packets;
 use noise_common::{for_each_fact, for_each_offset};
 
 macro_rules! define_offsets {
@@ -322,6 +323,12 @@ impl<A: Access> Task<A> {
     pub fn comm(self) -> [u64; 2] {
         let offset = TASK_COMM.load();
         [self.access.load(self.at, offset), self.access.load(self.at, offset + 8)]
+    }
+
+    /// Whether it is a thread that polls interfaces.
+    #[inline(always)]
+    pub fn polls(self) -> bool {
+        polls_packets(self.access.load(self.at, TASK_COMM.load())) && self.is_kernel_thread()
     }
 
     /// Whether it is on a run queue: it runs, or waits for a CPU. True where the kernel has no such field.

@@ -39,6 +39,7 @@ use crate::ftrace::{Recording, Trace};
 use crate::load::Worker;
 use crate::pairing::{self, Labels, Paired, Sample};
 use crate::prom::{Histogram, LabelSet, Scrape};
+use crate::task;
 use crate::task::{is_emulated, kernel_threads};
 
 /// Work under way when a recording begins has ended by then.
@@ -569,7 +570,7 @@ pub fn all_signals(table: &mut Table<'_>) -> Result<()> {
     table.histogram(
         "noised_net_rx_wait_seconds",
         &["interface"],
-        &pairing::net::net_rx_wait(events),
+        &pairing::net::net_rx_wait(events, &task::pollers()?),
     )?;
     table.histogram(
         "noised_direct_reclaim_seconds",

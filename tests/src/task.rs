@@ -15,6 +15,16 @@ pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Kernel threads that receive packets in the place of softirqs.
+pub fn pollers() -> Result<BTreeSet<i32>> {
+    let polls = |thread: &i32| {
+        // One that has ended polls nothing.
+        let name = fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
+        name.starts_with("napi/") || name.starts_with("backlog_napi/")
+    };
+    Ok(kernel_threads()?.into_iter().filter(polls).collect())
+}
+
 fn check(result: i32, what: &str) -> Result<()> {
     ensure!(result == 0, "{what}: {}", io::Error::last_os_error());
     Ok(())

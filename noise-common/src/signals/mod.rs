@@ -30,7 +30,7 @@ mod uninterruptible_wait;
 mod vector;
 
 pub use block_queue_wait::{OPERATIONS, block_subject, operation_of, split_block_subject};
-pub use net_rx_wait::{BACKLOG_NS, Backlog, Received};
+pub use net_rx_wait::{BACKLOG_NS, Backlog, Received, polls_packets};
 pub use net_tx_wait::{OTHER_INTERFACE, interface_subject};
 pub use runqueue_wait::CAUSES;
 pub use softirq::{NET_RX, SOFTIRQ_VECTORS};

@@ -1,6 +1,7 @@
 //! `noised check`: what this kernel offers.
 
 mod advice;
+mod unseen;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,6 +21,7 @@ use crate::cli::output;
 use crate::config::RecorderSection;
 use crate::confine::{filters_system_calls, landlock_abi, reader, refused, without};
 use advice::{Caller, advice, privileges};
+use unseen::Unseen;
 
 /// Arguments of `noised check`.
 #[derive(Debug, clap::Args)]
@@ -78,6 +80,8 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
         engine.attach()?;
         Ok(engine)
     });
+    let unseen = Unseen::of(Path::new("/sys"));
+    report.insert("unseen".into(), json!(unseen));
     match landlock_abi() {
         Ok(abi) => report.insert("landlock".into(), json!(abi)),
         Err(error) => report.insert("landlock_refused".into(), json!(refused(&error))),
@@ -118,7 +122,7 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
         let _ = output::show_json(&format!("{:#}\n", Value::Object(report)));
     } else {
         let privileges = privileges(&capabilities, error.as_ref());
-        let mut page = human(&report, mode, sight, &privileges, &hierarchies);
+        let mut page = human(&report, mode, sight, &privileges, &hierarchies, &unseen);
         if let Some(error) = &error {
             page.push_str(&advice(error, &Caller::of_process()));
         }
@@ -158,6 +162,7 @@ fn human(
     sight: Sight,
     privileges: &str,
     hierarchies: &Hierarchies,
+    unseen: &Unseen,
 ) -> String {
     let mut page = String::new();
     let text = |key: &str| match report.get(key) {
@@ -229,6 +234,10 @@ fn human(
             let _ = writeln!(page, "  {:28} {state:8} {}", of("signal"), of("reason"));
         }
     }
+    let unseen = unseen.page();
+    if !unseen.is_empty() {
+        let _ = write!(page, "\nlimits of the disks and interfaces here\n{unseen}");
+    }
     let _ = writeln!(
         page,
         "\n{}",
@@ -244,7 +253,14 @@ mod tests {
     #[test]
     fn a_host_without_hierarchies_is_reported_so() {
         let page = |hierarchies: &Hierarchies| {
-            human(&serde_json::Map::new(), Lockdown::None, Sight::Whole, "", hierarchies)
+            human(
+                &serde_json::Map::new(),
+                Lockdown::None,
+                Sight::Whole,
+                "",
+                hierarchies,
+                &Unseen::default(),
+            )
         };
         let words = "no cgroup hierarchy was found for tasks, requests, sockets";
         assert!(page(&Hierarchies::default()).contains(words));

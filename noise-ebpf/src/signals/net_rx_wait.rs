@@ -1,4 +1,5 @@
-//! From the arrival of a packet to the wake-up of its receiver, within one NET_RX softirq.
+//! From the arrival of a packet to the wake-up of its receiver, within one NET_RX softirq, or within one turn
+//! of a thread that polls in its place.
 
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
 use noise_common::event::CpuState;
@@ -14,7 +15,8 @@ use crate::maps::{Clock, drop_event, record_keyed};
 #[inline(always)]
 pub fn listens(state: *mut CpuState) -> bool {
     // SAFETY: the state is this CPU's.
-    unsafe { (*state).nesting.in_softirq(NET_RX) }
+    let nesting = unsafe { &(*state).nesting };
+    nesting.in_softirq(NET_RX) || (nesting.running().is_none() && ledger::polls(state))
 }
 
 /// A softirq vector is raised for the first time since its last entry.
@@ -66,8 +68,8 @@ pub fn forget(state: *mut CpuState) {
 
 /// A task is woken up from this CPU.
 ///
-/// What the task waited for is the softirq, less what interrupted it, and before that whatever kept
-/// the softirq waiting.
+/// What the task waited for is the softirq or the thread that polls, less what interrupted it, and before that
+/// whatever kept the softirq waiting. A thread that is woken up to poll is no receiver: the packet goes on.
 #[inline(always)]
 pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>, clock: &mut Clock) {
     // SAFETY: the state is this CPU's.
@@ -76,7 +78,15 @@ pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>, clock: &mut Clock) {
         if received.at_ns == 0 || (*state).nesting.in_hardirq() {
             return;
         }
+        if task.polls() {
+            return;
+        }
         forget(state);
+        let in_softirq = (*state).nesting.in_softirq(NET_RX);
+        // Nothing tells when a thread has done with a packet; another one is another turn.
+        if !in_softirq && received.at_ns < ledger::turn_since_ns(state) {
+            return;
+        }
         let now_ns = clock.now_ns();
         if now_ns < received.at_ns {
             return drop_event(state, Signal::NetRxWait, Loss::ClockBackwards);
@@ -90,14 +100,19 @@ pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>, clock: &mut Clock) {
             let kind = ChargeKey::kind(place, Cause::Hardirq, Resource::NetRx);
             spill(state, victim, UNKNOWN, kind, hardirq_ns);
         }
-        let kind = ChargeKey::kind(place, Cause::Softirq, Resource::NetRx);
-        let (culprit, own_ns) = (u64::from(NET_RX), wait_ns - hardirq_ns);
+        let (cause, culprit) = match in_softirq {
+            true => (Cause::Softirq, u64::from(NET_RX)),
+            false => ledger::runs(state, victim),
+        };
+        let (kind, own_ns) = (ChargeKey::kind(place, cause, Resource::NetRx), wait_ns - hardirq_ns);
         // A task that is woken has its lock held, with interrupts off, unless it still runs.
         if ledger::may_run(state, task.pid()) {
             spill(state, victim, culprit, kind, own_ns);
         } else {
             charge_here(state, kind, victim, culprit, own_ns);
         }
-        ledger::charge_backlog(state, victim, place);
+        if in_softirq {
+            ledger::charge_backlog(state, victim, place);
+        }
     }
 }

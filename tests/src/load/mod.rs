@@ -342,6 +342,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "sink" => packets::sink(&mut arguments),
         "datagrams" => packets::datagrams(&mut arguments),
         "frames" => packets::frames(&mut arguments),
+        "frames-in" => packets::frames_in(&mut arguments),
         "clock-storm" => storm::clock_storm(&mut arguments),
         "planter" => noise::planter(&mut arguments),
         "ipi-storm" => storm::ipi_storm(&mut arguments),

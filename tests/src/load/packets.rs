@@ -90,6 +90,36 @@ impl Broadcast {
         Ok(Self { socket, to, frame })
     }
 
+    /// Has the socket receive such frames, where others send them.
+    fn listen(&self) -> Result<()> {
+        let wait = libc::timeval { tv_sec: 0, tv_usec: LOOK_UP.subsec_micros().into() };
+        // SAFETY: the time is read during the call only.
+        let is_set = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVTIMEO,
+                (&raw const wait).cast(),
+                size_of_val(&wait) as libc::socklen_t,
+            )
+        };
+        ensure!(is_set == 0, "SO_RCVTIMEO: {}", io::Error::last_os_error());
+        let length = size_of_val(&self.to) as libc::socklen_t;
+        // SAFETY: the address is read during the call only.
+        let is_bound =
+            unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const self.to).cast(), length) };
+        ensure!(is_bound == 0, "bind: {}", io::Error::last_os_error());
+        Ok(())
+    }
+
+    /// Waits for a frame; whether one came.
+    fn receive(&mut self) -> bool {
+        let (frame, length) = (self.frame.as_mut_ptr().cast(), self.frame.len());
+        // SAFETY: the buffer has that length and outlives the call.
+        let received = unsafe { libc::recv(self.socket.as_raw_fd(), frame, length, 0) };
+        received >= 0
+    }
+
     /// Lets the socket have more under way than a queue can hold.
     fn lift_limit(&self) -> Result<()> {
         let bytes: i32 = 256 << 20;
@@ -121,6 +151,18 @@ impl Broadcast {
         };
         if sent == self.frame.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
+}
+
+/// `frames-in <interface>`: receives what `frames` sends at the other end.
+pub(super) fn frames_in(arguments: &mut Arguments) -> Result<()> {
+    let mut broadcast = Broadcast::new(arguments.text()?, 2048)?;
+    broadcast.listen()?;
+    let session = Session::begin()?;
+    let mut received = 0_u64;
+    while session.going() {
+        received += u64::from(broadcast.receive());
+    }
+    report(&format!("received {received}"))
 }
 
 /// Sends so many broadcasts of `bytes` through an interface's queue, as many at once as that holds.

@@ -1,11 +1,12 @@
 //! `net_tx_wait{interface}` and `net_rx_wait{interface}`.
 //!
 //! Sending: from `net_dev_queue` to `net_dev_start_xmit` of the same packet. Receiving: from the
-//! latest `netif_receive_skb` inside a `NET_RX` softirq to the first `sched_waking` that follows on
-//! that CPU in the same softirq; a wake-up by an interrupt that came between is not the packet's,
-//! and a packet that no wake-up follows, or that came outside a `NET_RX` softirq, counts nowhere.
+//! latest `netif_receive_skb` inside a `NET_RX` softirq, or in a kernel thread that polls, to the first
+//! `sched_waking` that follows on that CPU in the same softirq, or before the thread gives way to a softirq or
+//! to another thread; a wake-up by an interrupt that came between is not the packet's, nor is that of a thread
+//! that polls, and a packet that no wake-up follows, or that came elsewhere, counts nowhere.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::interrupts::{Context, Stacks};
@@ -47,26 +48,33 @@ pub fn net_tx_wait(events: &[Event]) -> Paired {
     paired
 }
 
-/// Waits of received packets.
-pub fn net_rx_wait(events: &[Event]) -> Paired {
+/// Waits of received packets, on a host where these threads poll.
+pub fn net_rx_wait(events: &[Event], pollers: &BTreeSet<i32>) -> Paired {
     let mut stacks = Stacks::default();
     let mut received: HashMap<u32, (u64, Arc<str>)> = HashMap::new();
     let mut paired = Paired::default();
-    let in_net_rx = |stacks: &Stacks, cpu: u32| matches!(stacks.innermost(cpu), Some(Context::Softirq(vector)) if &**vector == "net_rx");
+    let receives = |stacks: &Stacks, event: &Event| match stacks.innermost(event.cpu) {
+        Some(Context::Softirq(vector)) => &**vector == "net_rx",
+        Some(_) => false,
+        None => pollers.contains(&event.pid),
+    };
     for event in events {
         stacks.step(event);
         match &event.kind {
-            Kind::Receive { interface } if in_net_rx(&stacks, event.cpu) => {
+            Kind::Receive { interface } if receives(&stacks, event) => {
                 received.insert(event.cpu, (event.time_ns, Arc::clone(interface)));
             }
-            Kind::Waking { pid } if in_net_rx(&stacks, event.cpu) => {
+            Kind::Waking { pid } if receives(&stacks, event) && !pollers.contains(pid) => {
                 if let Some((start_ns, interface)) = received.remove(&event.cpu) {
                     let sample = sample(event, &interface, start_ns);
                     paired.samples.push(Sample { pid: *pid, ..sample });
                 }
             }
-            Kind::SoftirqEntry { vector } | Kind::SoftirqExit { vector }
-                if &**vector == "net_rx" =>
+            Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } => {
+                received.remove(&event.cpu);
+            }
+            Kind::Switch { .. } | Kind::LostSwitch { .. }
+                if stacks.innermost(event.cpu).is_none() =>
             {
                 received.remove(&event.cpu);
             }
@@ -96,8 +104,10 @@ pub fn net_rx_backlogs(events: &[Event], deliveries: &[Sample], least_ns: u64) -
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::{net_rx_backlogs, net_rx_wait, net_tx_wait};
-    use crate::ftrace::event::{Event, Kind};
+    use crate::ftrace::event::{Event, Kind, Left};
     use crate::pairing::testing::{at, brief};
 
     fn enter(time: u64) -> Event {
@@ -138,7 +148,7 @@ mod tests {
     fn the_latest_packet_and_the_first_wakeup_count() {
         let events =
             [enter(1), receive(10), receive(20), waking(25), waking(26), receive(30), exit(40)];
-        assert_eq!(brief(&net_rx_wait(&events).samples), [("lo", "", 5, 0)]);
+        assert_eq!(brief(&net_rx_wait(&events, &BTreeSet::new()).samples), [("lo", "", 5, 0)]);
     }
 
     #[test]
@@ -159,7 +169,33 @@ mod tests {
             exit(23),
             waking(24),
         ];
-        assert_eq!(brief(&net_rx_wait(&events).samples), [("lo", "", 4, 0)]);
+        assert_eq!(brief(&net_rx_wait(&events, &BTreeSet::new()).samples), [("lo", "", 4, 0)]);
+    }
+
+    #[test]
+    fn a_thread_that_polls_delivers_until_it_gives_way() {
+        let by = |pid, event: Event| Event { pid, ..event };
+        let waking = |time, pid| by(5, at(time, 0, Kind::Waking { pid }));
+        let left = Left::Asleep;
+        let events = [
+            by(6, receive(1)),
+            by(6, at(2, 0, Kind::Waking { pid: 7 })),
+            by(5, receive(10)),
+            // The packet goes on to another thread that polls.
+            waking(11, 8),
+            waking(13, 7),
+            waking(14, 7),
+            by(5, receive(20)),
+            by(5, enter(21)),
+            by(5, exit(22)),
+            waking(23, 7),
+            by(5, receive(30)),
+            by(5, at(31, 0, Kind::Switch { prev: 5, left, next: 6 })),
+            by(6, at(32, 0, Kind::Switch { prev: 6, left, next: 5 })),
+            waking(33, 7),
+        ];
+        let found = net_rx_wait(&events, &BTreeSet::from([5, 8])).samples;
+        assert_eq!(brief(&found), [("lo", "", 3, 0)]);
     }
 
     #[test]
@@ -182,7 +218,7 @@ mod tests {
             receive(91),
             waking(92),
         ];
-        let deliveries = net_rx_wait(&events).samples;
+        let deliveries = net_rx_wait(&events, &BTreeSet::new()).samples;
         let backlogs = net_rx_backlogs(&events, &deliveries, 10);
         let brief: Vec<_> =
             backlogs.iter().map(|one| (one.pid, one.end_ns, one.value_ns)).collect();

@@ -16,6 +16,7 @@ use noise_tests::pairing::block::block_waits;
 use noise_tests::pairing::counts::context_switches;
 use noise_tests::pairing::net::{net_rx_wait, net_tx_wait};
 use noise_tests::scratch::TextFile;
+use noise_tests::task::pollers;
 
 use crate::lifecycle::ensure_refused;
 use crate::{INCONCLUSIVE, Test, Verdict};
@@ -279,7 +280,11 @@ fn a_signal_is_switched_off_and_on() -> Result<Verdict> {
     table.histogram("noised_block_queue_wait_seconds", &disk, &block.queue)?;
     table.histogram("noised_block_device_wait_seconds", &disk, &block.device)?;
     table.histogram("noised_net_tx_wait_seconds", &["interface"], &net_tx_wait(events))?;
-    table.histogram("noised_net_rx_wait_seconds", &["interface"], &net_rx_wait(events))?;
+    table.histogram(
+        "noised_net_rx_wait_seconds",
+        &["interface"],
+        &net_rx_wait(events, &pollers()?),
+    )?;
     table.counter("noised_context_switches_total", &["kind"], &context_switches(events))?;
     table.verdict()?;
     Ok(Verdict::Passed)

@@ -18,7 +18,7 @@ use noise_tests::namespace::{VethPair, configure};
 use noise_tests::pairing::counts::{packet_drops, tcp_retransmits};
 use noise_tests::pairing::net::{net_rx_wait, net_tx_wait};
 use noise_tests::prom::{LabelSet, label_set};
-use noise_tests::task::cpus;
+use noise_tests::task::{cpus, pollers};
 
 use crate::{INCONCLUSIVE, Test, Verdict};
 
@@ -28,9 +28,11 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("transmitted_by_another_cpu", transmitted_by_another_cpu),
     ("drops_and_retransmissions", drops_and_retransmissions),
     ("other_namespaces_are_folded", other_namespaces_are_folded),
+    ("packets_that_a_thread_receives_are_counted", packets_that_a_thread_receives_are_counted),
 ];
 
 const TX: &str = "noised_net_tx_wait_seconds";
+const RX: &str = "noised_net_rx_wait_seconds";
 
 /// 1,000 bytes at 80 kbit/s take 100 ms; the bucket lets two through at once.
 fn slow_down(pair: &VethPair) -> Result<()> {
@@ -201,6 +203,32 @@ fn other_namespaces_are_folded() -> Result<Verdict> {
         of("lo")
     );
     // No task waits for a packet that has no receiver, but an ICMP error wakes its sender.
-    println!("{} receive waits", net_rx_wait(&seen.trace.events).samples.len());
+    println!("{} receive waits", net_rx_wait(&seen.trace.events, &pollers()?).samples.len());
+    Ok(Verdict::Passed)
+}
+
+fn packets_that_a_thread_receives_are_counted() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let pair = VethPair::new()?;
+    if let Err(error) = pair.receive_in_a_thread() {
+        return Ok(Verdict::Impossible(format!("no interface receives in a thread: {error:#}")));
+    }
+    let (seen, [sent, received]) = observe(&daemon, &all_events(), 64, || {
+        let receiver = Worker::start("frames-in", &[&pair.far])?;
+        let sender = Worker::start("frames", &["0", &pair.near, "100", "1", "2000"])?;
+        thread::sleep(Duration::from_secs(2));
+        let sent = figure(&sender.stop()?, "sent")?;
+        thread::sleep(Duration::from_millis(50));
+        Ok([sent, figure(&receiver.stop()?, "received")?])
+    })?;
+    let labels = label_set(&[("interface", &pair.far)]);
+    let found = seen.histograms(RX)?.get(&labels).cloned().unwrap_or_default();
+    println!("{sent} frames sent, {received} received, noised has {}", found.count);
+    ensure!(received >= sent / 2, "{INCONCLUSIVE}: {received} of {sent} frames arrived");
+    // One that finds the receiver awake wakes nobody.
+    ensure!(found.count >= 0.8 * received as f64, "of {received} frames {} count", found.count);
+    let mut table = seen.table();
+    table.histogram(RX, &["interface"], &net_rx_wait(&seen.trace.events, &pollers()?))?;
+    table.verdict()?;
     Ok(Verdict::Passed)
 }

@@ -19,7 +19,7 @@ use noise_tests::pairing::interrupts::interrupts;
 use noise_tests::pairing::net::{net_rx_wait, net_tx_wait};
 use noise_tests::pairing::raise::softirq_raise_wait;
 use noise_tests::pairing::runqueue::runqueue_wait;
-use noise_tests::task::sched_stat;
+use noise_tests::task::{pollers, sched_stat};
 
 use crate::block::ShortDevice;
 use crate::differential::MixedLoad;
@@ -223,7 +223,7 @@ fn every_signal_is_paired_under_load() -> Result<Verdict> {
         ("block_queue_wait", block.queue),
         ("block_device_wait", block.device),
         ("net_tx_wait", net_tx_wait(events)),
-        ("net_rx_wait", net_rx_wait(events)),
+        ("net_rx_wait", net_rx_wait(events, &pollers()?)),
     ];
     println!("{} events, shortest gap {} ns", events.len(), trace.shortest_gap_ns);
     for (name, paired) in families {

@@ -16,6 +16,7 @@ use noise_tests::pairing::net::{net_rx_backlogs, net_rx_wait};
 use noise_tests::scenario::{
     CpuStage, DiskStage, IrqLoad, IrqStage, NetworkStage, Report, Stage, play, render,
 };
+use noise_tests::task::pollers;
 
 use crate::{INCONCLUSIVE, Test, Verdict};
 
@@ -124,7 +125,7 @@ fn network() -> Result<Verdict> {
     let Played { seen, cast, account } = &mut played;
     let charges = net_tx(&seen.trace.events, INTERFACE, &cast.threads(stage.victim()));
     account.expect_queued(seen, "net_tx", stage.victim(), cast, &charges);
-    let mut deliveries = net_rx_wait(&seen.trace.events).samples;
+    let mut deliveries = net_rx_wait(&seen.trace.events, &pollers()?).samples;
     deliveries.extend(net_rx_backlogs(&seen.trace.events, &deliveries, BACKLOG_NS));
     let charges = overlay(&seen.trace.events, &deliveries, &cast.threads(stage.victim()));
     account.expect_queued(seen, "net_rx", stage.victim(), cast, &charges);

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use noise_common::signals::NET_RX;
+use noise_common::signals::{NET_RX, polls_packets};
 
-use super::cpu::Cpus;
+use super::cpu::{Cpu, Cpus};
 use super::document::Interface;
 use super::sums::Spread;
 use super::watch::{Delay, Signal, Subject, Watch};
-use crate::event::{Event, Kind, Packet};
+use crate::event::{Comm, Event, Kind, Packet};
 
 /// Packets that are on their way at a time; further ones are not measured.
 const MAX_OPEN: usize = 1 << 18;
@@ -23,7 +23,7 @@ pub struct Packets {
     /// By address: since when, and of what length.
     sent: HashMap<u64, (u64, u32)>,
     tx: BTreeMap<String, Spread>,
-    /// By CPU, the latest packet that its softirq received without a wake-up since.
+    /// By CPU, the latest packet that its softirq, or a thread that polls, received without a wake-up since.
     received: HashMap<u32, (u64, String)>,
     rx: BTreeMap<String, Spread>,
 }
@@ -71,13 +71,19 @@ impl Packets {
             Kind::NetifReceiveSkb(packet) if is_receiving(cpus, event.cpu) => {
                 self.received.insert(event.cpu, (now_ns, interface(packet)));
             }
+            // A thread that polls passes the packet on.
+            Kind::SchedWaking(woken) if polls(&woken.task.comm) => {}
             Kind::SchedWaking(_) if is_receiving(cpus, event.cpu) => {
                 if let Some((since_ns, name)) = self.received.remove(&event.cpu) {
                     ended(Signal::NetRxWait, Subject::Interface(&name), since_ns);
                     add(&mut self.rx, name, now_ns.saturating_sub(since_ns));
                 }
             }
-            Kind::SoftirqExit { vec: NET_RX } | Kind::Lost(_) => {
+            Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } | Kind::Lost(_) => {
+                self.received.remove(&event.cpu);
+            }
+            // Where softirqs are preempted, another thread's turn does not end one.
+            Kind::SchedSwitch { .. } if cpus.known(event.cpu).is_some_and(is_polling) => {
                 self.received.remove(&event.cpu);
             }
             _ => {}
@@ -101,9 +107,20 @@ impl Packets {
     }
 }
 
-/// Whether a CPU runs the softirq that receives packets, and no interrupt in it.
+/// Whether a thread of this name polls interfaces.
+fn polls(comm: &Comm) -> bool {
+    comm.0.first_chunk().is_some_and(|word| polls_packets(u64::from_ne_bytes(*word)))
+}
+
+/// Whether a CPU runs the softirq that receives packets, or a thread that polls, and no interrupt in it.
 fn is_receiving(cpus: &Cpus, cpu: u32) -> bool {
-    cpus.known(cpu).is_some_and(|cpu| cpu.nesting.in_softirq(NET_RX) && !cpu.nesting.in_hardirq())
+    let in_softirq = |cpu: &Cpu| cpu.nesting.in_softirq(NET_RX) && !cpu.nesting.in_hardirq();
+    cpus.known(cpu).is_some_and(|cpu| in_softirq(cpu) || is_polling(cpu))
+}
+
+/// Whether a CPU runs a thread that polls, and no interrupt in it.
+fn is_polling(cpu: &Cpu) -> bool {
+    cpu.nesting.running().is_none() && cpu.runner().is_some_and(|(_, comm)| polls(&comm))
 }
 
 fn interfaces(spreads: &BTreeMap<String, Spread>) -> Vec<Interface> {

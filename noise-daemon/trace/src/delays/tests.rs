@@ -474,6 +474,41 @@ fn interrupts_whose_end_is_lost_do_not_last() {
     assert!(document.softirq_raise_wait.is_empty());
 }
 
+#[test]
+fn packets_that_a_thread_receives_are_delivered_until_it_gives_way() {
+    let poller = |tid| Task { comm: Comm::new(b"napi/eth0-8193"), tid, prio: 120 };
+    let waking = |task| Kind::SchedWaking(Woken { task, target_cpu: 0 });
+    let receive = Kind::NetifReceiveSkb(Packet { skb: 1, len: 1, name: b"eth0" });
+    let to = |prev, next| Kind::SchedSwitch { prev, prev_state: LeftIn::of(1), next };
+    let document = document(&[
+        (100, 0, to(task(0), task(1))),
+        // A program that hands a packet to the stack itself.
+        (110, 0, receive),
+        (115, 0, waking(task(2))),
+        (200, 0, to(task(1), poller(5))),
+        (210, 0, receive),
+        (211, 0, waking(poller(6))),
+        (214, 0, waking(task(2))),
+        (215, 0, waking(task(3))),
+        (220, 0, receive),
+        (221, 0, Kind::SoftirqEntry { vec: 3 }),
+        (222, 0, Kind::SoftirqExit { vec: 3 }),
+        (223, 0, waking(task(2))),
+        (230, 0, receive),
+        (240, 0, to(poller(5), task(1))),
+        (250, 0, to(task(1), poller(5))),
+        (251, 0, waking(task(2))),
+        (260, 0, receive),
+        (261, 0, Kind::IrqHandlerEntry { irq: 11, name: b"x" }),
+        (262, 0, waking(task(4))),
+        (263, 0, Kind::IrqHandlerExit { irq: 11, ret: 1 }),
+        (269, 0, waking(task(2))),
+    ]);
+    let found =
+        document.net_rx_wait.iter().map(|it| (&*it.interface, it.whole.count, it.whole.sum_ns));
+    assert_eq!(found.collect::<Vec<_>>(), [("eth0", 2, 4 + 9)]);
+}
+
 proptest! {
     #[test]
     fn parts_sum_to_waits_whatever_the_events(
