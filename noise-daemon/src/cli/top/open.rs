@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use noise_host::kernel::KernelError;
+use noise_host::kernel::{KernelError, Sight};
 use noise_top::Source;
 use noise_top::sources::{Fault, over_http, over_socket, probe};
 use noise_wire::WebClient;
 
 use super::engine::{EngineSource, OpenError};
 use crate::cli::connect::Connect;
-use crate::cli::{CommandError, Exit};
+use crate::cli::{CommandError, Exit, output};
 use crate::config::DEFAULT_SOCKET;
 
 /// The daemon that the user named; else the one of this host; else the kernel itself, where that is
@@ -32,7 +32,11 @@ pub fn open(
             Ok(Box::new(source))
         }
         None => choose(Path::new(DEFAULT_SOCKET), interval, || {
-            Ok(Box::new(EngineSource::start(interval)?))
+            let source = EngineSource::start(interval)?;
+            if let Some(trouble) = Sight::of(Path::new("/proc")).trouble() {
+                output::complain(&format!("warning: {trouble}"));
+            }
+            Ok(Box::new(source))
         }),
     }
 }

@@ -165,14 +165,33 @@ fn since_ns(args: &WhyArgs) -> Result<u64, CommandError> {
     Ok(since_ns)
 }
 
-/// Says it where threads cannot be named.
-fn warn_of_sight() {
-    if Sight::of(Path::new("/proc")) != Sight::Whole {
+/// Refuses where no thread can be told from another.
+///
+/// # Errors
+/// In a PID namespace of its own: the kernel's events are about other numbers than are seen there.
+fn ensure_threads(sight: Sight) -> Result<(), CommandError> {
+    if sight != Sight::OwnPids {
+        return Ok(());
+    }
+    let sentence = "threads cannot be followed from a PID namespace of its own: they have other numbers here than in the \
+                    kernel's events. Run this on the host, or in a container with the host's PIDs (--pid=host, \
+                    hostPID: true)";
+    Err(CommandError { exit: Exit::Unsupported, source: anyhow!(sentence) })
+}
+
+/// Says it where not all threads can be named.
+fn warn_of_sight(sight: Sight) {
+    if sight != Sight::Whole {
         output::complain(
-            "warning: not all threads can be named from here, and some will be <...>: run this on the host, and \
-             with /proc mounted without hidepid",
+            "warning: not all threads can be named from here, and some will be <...>: run this with /proc mounted \
+             without hidepid",
         );
     }
+}
+
+/// What can be seen from here.
+fn sight() -> Sight {
+    Sight::of(Path::new("/proc"))
 }
 
 /// What is watched from now on.
@@ -219,6 +238,8 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
     if let Some(port) = args.request {
         return request::run(port, args.next, args.json);
     }
+    let sight = sight();
+    ensure_threads(sight)?;
     let target = Target::find(args.target.as_deref().unwrap_or_default())?;
     let socket = args.connect.as_deref().unwrap_or(Path::new(DEFAULT_SOCKET));
     let daemon = daemon(socket, args.connect.is_some())?;
@@ -232,7 +253,7 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
         )
         .into());
     }
-    warn_of_sight();
+    warn_of_sight(sight);
     // A file that cannot be written is said before anything is waited for.
     let begin = |to: &PathBuf| Picture::begin(Path::new(""), to);
     let picture = args.perfetto.as_ref().map(begin).transpose()?;
@@ -287,6 +308,7 @@ fn drawn(to: &Path, paths: usize, events: u64) -> String {
 /// Why there is none, in a sentence.
 pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
     let explained = || -> Result<String, CommandError> {
+        ensure_threads(sight())?;
         let target = Target::find(name)?;
         let Some(daemon) = daemon(socket, false)? else {
             return Err(anyhow!(
@@ -408,6 +430,14 @@ mod tests {
     use noise_trace::event::{Comm, Dumped};
 
     use super::*;
+
+    #[test]
+    fn threads_with_other_numbers_are_not_followed() {
+        assert!(ensure_threads(Sight::Whole).is_ok() && ensure_threads(Sight::Hidden).is_ok());
+        let error = ensure_threads(Sight::OwnPids).unwrap_err();
+        assert_eq!(error.exit, Exit::Unsupported);
+        assert!(error.to_string().contains("Run this on the host"), "{error}");
+    }
 
     #[derive(Debug, clap::Parser)]
     struct Line {

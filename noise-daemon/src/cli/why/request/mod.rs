@@ -18,7 +18,7 @@ use noise_trace::capture::Dump;
 use self::found::{Heard, Looked};
 use super::findings::Known;
 use super::stretch::{self, Stretch};
-use super::{Cgroups, kernel_threads, runs, warn_of_sight};
+use super::{Cgroups, ensure_threads, kernel_threads, runs, sight, warn_of_sight};
 use crate::cli::progress::Progress;
 use crate::cli::record::{Host, Supply, own};
 use crate::cli::trace::critical_path::columns;
@@ -71,12 +71,14 @@ impl Watching {
 /// # Errors
 /// See [`CommandError`]; nothing is left attached.
 pub fn run(port: u16, next: Option<Duration>, json: bool) -> Result<(), CommandError> {
+    let sight = sight();
+    ensure_threads(sight)?;
     if !Host::new().listens(port) {
         return Err(CommandError::misused(format!(
             "nothing listens on port {port} of this host: name the port of a server (`ss -ltnu` lists them)"
         )));
     }
-    warn_of_sight();
+    warn_of_sight(sight);
     let stop = interrupt::flag()?;
     let length = next.unwrap_or(USUAL_NEXT);
     let mut watching = Watching::start(&mut output::complain)?;
