@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use noise_system::files::{open_regular, rest};
 use noise_system::output::explained;
@@ -56,6 +57,11 @@ pub fn read(folder: &Path) -> Result<Option<Document>, Unusable> {
             _ => Unusable::Unreadable(error),
         })?;
     Document::parse(&text).map(Some)
+}
+
+/// When the state file in a folder was written last, where that can be seen.
+pub fn written(folder: &Path) -> Option<SystemTime> {
+    fs::symlink_metadata(folder.join(NAME)).and_then(|found| found.modified()).ok()
 }
 
 impl Folder {

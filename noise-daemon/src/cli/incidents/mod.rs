@@ -138,6 +138,9 @@ fn list(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), CommandErro
     let subjects = args.subjects();
     if args.outliers {
         let mut document = source.outliers()?;
+        let known = document.outliers.iter().map(|outlier| &*outlier.wait.victim);
+        let known: Vec<&str> = known.collect();
+        subjects.ensure_known("long wait", &known).map_err(anyhow::Error::from)?;
         document.outliers.retain(|outlier| {
             is_shown(outlier.time, outlier.time) && subjects.include(&outlier.wait.victim)
         });
@@ -147,6 +150,9 @@ fn list(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), CommandErro
         }
     } else {
         let mut listing = source.incidents()?;
+        let episodes = listing.incidents.iter().flat_map(|report| report.episodes());
+        let known: Vec<&str> = episodes.map(|episode| &*episode.subject).collect();
+        subjects.ensure_known("incident", &known).map_err(anyhow::Error::from)?;
         listing.retain(|report| {
             let end = if report.open { Timestamp::MAX } else { report.end() };
             is_shown(report.main.start, end) && subjects.have(report)

@@ -4,9 +4,10 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
+use jiff::Timestamp;
 use noise_analysis::{KeptTrace, Report};
 use noise_model::HeldUp;
 use noise_model::clean::excerpt;
@@ -20,7 +21,7 @@ use serde::de::DeserializeOwned;
 use crate::cli::output;
 use crate::config::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
 use crate::kept::{Kept, Unusable, list, open};
-use crate::state::{DEFAULT_DIRECTORY, Document, read};
+use crate::state::{DEFAULT_DIRECTORY, Document, read, written};
 
 /// Longer than a daemon on a loaded machine takes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -227,12 +228,20 @@ impl IncidentSource {
             }
         };
         let found = find(directory, unreachable.as_deref(), self.is_default)?;
-        if let Some(unreachable) = unreachable {
-            let left = directory.display();
-            output::complain(&format!("{unreachable}: this is what one left in {left}"));
-        }
+        output::complain(&left_behind(directory, unreachable.as_deref(), written(directory)));
         Ok(left(found))
     }
+}
+
+/// Says that what is shown is old, and how old.
+fn left_behind(directory: &Path, unreachable: Option<&str>, at: Option<SystemTime>) -> String {
+    let unreachable = unreachable.map(|reason| format!("{reason}: ")).unwrap_or_default();
+    let at = at.and_then(|at| Timestamp::try_from(at).ok());
+    let since = at.map(|at| format!(" at {}", at.strftime("%F %T UTC"))).unwrap_or_default();
+    let directory = directory.display();
+    format!(
+        "{unreachable}this is what a noised left in {directory}{since}; nothing later is known there"
+    )
 }
 
 /// Why a daemon cannot be queried.
@@ -446,6 +455,16 @@ mod tests {
         assert!(text.contains("damaged"), "{text}");
         // A command that reads sets nothing aside.
         assert!(root.path().join("incidents.json").exists());
+    }
+
+    #[test]
+    fn what_was_left_is_shown_with_its_time() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let text = left_behind(Path::new("/x"), Some("no noised answers at /s (gone)"), Some(at));
+        for words in ["no noised answers at /s", "left in /x at 2023-11-14 22:13:20 UTC"] {
+            assert!(text.contains(words), "{text}");
+        }
+        assert!(left_behind(Path::new("/x"), None, None).starts_with("this is what"));
     }
 
     const NONE: &[u8] = b"{\"version\":1,\"incidents\":[]}";

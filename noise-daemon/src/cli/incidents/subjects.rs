@@ -1,6 +1,9 @@
 //! PURE: which incidents and long waits are asked for, by who was delayed.
 
+use std::fmt;
+
 use noise_analysis::Report;
+use noise_model::nearest::nearest;
 
 /// Names of those that are shown; all where there is none.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +18,49 @@ impl Subjects {
     /// Whether that is one of them.
     pub fn include(&self, subject: &str) -> bool {
         self.0.is_empty() || self.0.iter().any(|name| is_called(subject, name))
+    }
+}
+
+/// A name that none of these has.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Unknown {
+    name: String,
+    what: &'static str,
+    meant: Option<String>,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, what, meant } = self;
+        write!(f, "no {what} that is known is about `{name}`")?;
+        match meant {
+            Some(meant) => write!(f, ": did you mean `{meant}`?"),
+            None => write!(f, ": leave --subject out to see what they are about"),
+        }
+    }
+}
+
+/// The end of a subject's path, without the kind of unit and the operation of a device.
+fn short(subject: &str) -> &str {
+    let leaf = subject.rsplit('/').next().unwrap_or_default();
+    let leaf = leaf.split(' ').next().unwrap_or_default();
+    leaf.rsplit_once('.').map_or(leaf, |(name, _)| name)
+}
+
+impl Subjects {
+    /// Whether each name is that of one of these subjects, of which the incidents or long waits are.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn ensure_known(&self, what: &'static str, known: &[&str]) -> Result<(), Unknown> {
+        let is_known = |name: &&String| known.iter().any(|subject| is_called(subject, name));
+        let Some(name) = self.0.iter().find(|name| !is_known(name)) else { return Ok(()) };
+        let whole = nearest(name, known.iter().copied());
+        let meant = whole.or_else(|| {
+            let near = nearest(name, known.iter().map(|subject| short(subject)))?;
+            known.iter().copied().find(|subject| short(subject) == near)
+        });
+        Err(Unknown { name: name.clone(), what, meant: meant.map(str::to_owned) })
     }
 }
 
@@ -65,6 +111,21 @@ mod tests {
         ] {
             assert_eq!(is_called(subject, name), expected, "{subject} {name}");
         }
+        let known = ["web.service", "/user.slice/a", "vda read"];
+        let ask = |name: &str| {
+            let subjects = Subjects(vec!["vda".to_owned(), name.to_owned()]);
+            subjects.ensure_known("incident", &known).map_err(|error| error.to_string())
+        };
+        assert_eq!(ask("web"), Ok(()));
+        for (name, words) in [
+            ("wweb", "about `wweb`: did you mean `web.service`?"),
+            ("web.servic", "did you mean `web.service`?"),
+            ("nginx", "no incident that is known is about `nginx`: leave --subject out"),
+        ] {
+            let error = ask(name).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+        assert!(Subjects::default().ensure_known("incident", &[]).is_ok());
         assert!(Subjects::default().include("anything"));
         assert!(parse(" ").is_err() && parse("a").is_ok());
     }
