@@ -280,14 +280,19 @@ fn service_is_reloaded() -> Result<Verdict> {
     machine.output("systemctl reload noised")?;
     wait_until_logged(&machine, "changed: .*outliers.threshold-microseconds")?;
     write("[outliers]\nthreshold-microseconds = \"many\"\n")?;
-    machine.output("systemctl reload noised")?;
+    let reloaded = machine.output("systemctl reload noised");
+    ensure!(reloaded.is_err(), "systemctl says that a broken file was reloaded");
     wait_until_logged(&machine, "keeping the previous configuration: .*/etc/noised/noised.toml")?;
     let status = machine.property("StatusText")?;
     println!("status: {status}");
     ensure!(status.contains("reload"), "the status does not mention it: {status}");
     ensure!(machine.property("MainPID")? == pid, "another process");
     ensure!(machine.property("ActiveState")? == "active", "not active any more");
+    // What the check said, beside what the daemon did.
+    wait_until_logged(&machine, "noised.toml:2.*threshold-microseconds")?;
     wait_until_ready(&machine)?;
+    write("[outliers]\nthreshold-microseconds = 778\n")?;
+    machine.output("systemctl reload noised")?;
     Ok(Verdict::Passed)
 }
 
