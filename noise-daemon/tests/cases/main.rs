@@ -17,7 +17,11 @@ type Check = fn(&Case) -> Result<(), String>;
 
 /// Each case by the name of its folder.
 const CASES: &[(&str, Check)] = &[
+    ("clock_tsc", text::clock_tsc),
     ("flush_of_old_kernels", text::flush_of_old_kernels),
+    ("latency_format", text::latency_format),
+    ("option_fields", text::option_fields),
+    ("perf_script", text::perf_script),
     ("request_other_operation", text::request_other_operation),
     ("state_letters_trace_cmd", text::state_letters_trace_cmd),
     ("cpu_in_event_field", ctf::cpu_in_event_field),
@@ -27,6 +31,7 @@ const CASES: &[(&str, Check)] = &[
     ("packet_end_zero", ctf::packet_end_zero),
     ("rotation_packet_lost", ctf::rotation_packet_lost),
     ("session_chunks", ctf::session_chunks),
+    ("text_per_cpu_files", text::text_per_cpu_files),
     ("terminal_dumb", terminal::escapes_stay_away),
     ("certificate_v1", web::certificate_v1),
     ("web_config_of_others", web::web_config_of_others),

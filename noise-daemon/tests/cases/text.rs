@@ -60,3 +60,55 @@ pub fn flush_of_old_kernels(case: &Case) -> Result<(), String> {
     let device = entry(&document["block_device_wait"], "dev", 8 << 20)?;
     spread(device, [Some(2), Some(4_300_000), Some(4_000_000)])
 }
+
+/// Numbers as the option `fields` has them printed.
+pub fn option_fields(case: &Case) -> Result<(), String> {
+    let document = case.noised(&["trace", "delays", "--json", "trace.txt"])?.json()?;
+    waits(&document, 91, "wakeup", [Some(1), Some(60_000), None])?;
+    match entry(&document["threads"], "tid", 91)?["run_ns"] == 1_000_000 {
+        true => Ok(()),
+        false => Err(format!("it did not run for 1 ms: {}", document["threads"])),
+    }
+}
+
+/// Texts of two CPUs one after the other.
+pub fn text_per_cpu_files(case: &Case) -> Result<(), String> {
+    let document = case.noised(&["trace", "delays", "--json", "trace.txt"])?.json()?;
+    waits(&document, 710, "wakeup", [Some(2), Some(30_000), Some(20_000)])
+}
+
+/// A refusal in a sentence that has these words.
+fn refused(case: &Case, arguments: &[&str], words: &[&str]) -> Result<(), String> {
+    let printed = case.noised(arguments)?;
+    let is_said = words.iter().all(|word| printed.stderr.contains(word));
+    match printed.code == Some(1) && printed.stdout.is_empty() && is_said {
+        true => Ok(()),
+        false => Err(format!("{:?}: {}{}", printed.code, printed.stdout, printed.stderr)),
+    }
+}
+
+/// Times that are cycles.
+pub fn clock_tsc(case: &Case) -> Result<(), String> {
+    refused(case, &["trace", "delays", "trace.txt"], &["without a unit"])?;
+    refused(case, &["trace", "delays", "--json", "trace.txt"], &["without a unit"])
+}
+
+/// What `perf script` prints.
+pub fn perf_script(case: &Case) -> Result<(), String> {
+    refused(
+        case,
+        &["trace", "delays", "script.txt"],
+        &["perf script", "perf data convert", "--to-ctf"],
+    )
+}
+
+/// The latency format.
+pub fn latency_format(case: &Case) -> Result<(), String> {
+    let summary = ["trace", "events", "--summary", "--json", "trace.txt"];
+    let summary = case.noised(&summary)?.json()?;
+    let is_right = summary["count"] == 2
+        && summary["cpus"]["0"] == 2
+        && summary["from_ns"] == 1_701_852_642_000_u64
+        && summary["to_ns"] == 1_701_853_153_000_u64;
+    if is_right { Ok(()) } else { Err(summary.to_string()) }
+}

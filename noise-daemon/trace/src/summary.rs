@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::clock::Clock;
 use crate::damage::Damage;
+use crate::ftrace::UnreadLines;
 use crate::record::{Record, Stored};
 
 /// A clock, as documents have it.
@@ -79,6 +80,9 @@ pub struct Summary {
     pub cpus: BTreeMap<u32, u64>,
     /// What could not be read.
     pub unread: UnreadDocument,
+    /// Lines of a text that could not be read, where they are more than 1 %.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread_lines: Option<UnreadLines>,
     /// Counts of kinds with numbers, which save looking names up.
     #[serde(skip)]
     numbered: Vec<(Option<String>, u64)>,
@@ -101,6 +105,7 @@ impl Summary {
             events: BTreeMap::new(),
             cpus: BTreeMap::new(),
             unread: UnreadDocument::default(),
+            unread_lines: None,
             numbered: Vec::new(),
         }
     }

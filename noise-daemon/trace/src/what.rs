@@ -181,6 +181,18 @@ impl What {
         }
     }
 
+    /// Whether it is a step of a block request.
+    pub const fn is_request(self) -> bool {
+        matches!(
+            self,
+            Self::BlockRqInsert
+                | Self::BlockRqIssue
+                | Self::BlockRqComplete
+                | Self::BlockRqRequeue
+                | Self::BlockRqMerge
+        )
+    }
+
     /// The fields that [`kind`] asks for, by their numbers.
     pub const fn wanted(self) -> &'static [Wanted] {
         match self {

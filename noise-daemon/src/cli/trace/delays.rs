@@ -10,7 +10,6 @@ use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::document::{Document, Spread, ThreadDocument};
 use noise_trace::delays::{Begin, Delays};
-use noise_trace::ftrace;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
@@ -51,9 +50,11 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
             all(recording.tidied(reader(), false), Delays::new(ctf.begin()), select)?
         }
         Recording::Text(text) => {
-            let reader = || ftrace::Reader::new(text);
-            let select = args.part.select(|| reader().next().map_or(0, |first| first.time_ns));
-            all(recording.tidied(reader(), false), Delays::new(Begin::Wakeup), select)?
+            let select = args.part.select(|| recording.first_ns());
+            let source = recording.tidied(text.reader(), false);
+            let (mut document, found) = all(source, Delays::new(Begin::Wakeup), select)?;
+            document.unread_lines = text.unread_lines();
+            (document, found)
         }
     };
     match args.json {
@@ -150,6 +151,9 @@ fn page(document: &Document) -> String {
     let mut page = String::new();
     let seconds = document.to_ns.saturating_sub(document.from_ns) as f64 / 1e9;
     let _ = writeln!(page, "{seconds:.6} s; all times in microseconds");
+    if let Some(unread) = &document.unread_lines {
+        let _ = writeln!(page, "{unread}");
+    }
     if document.discarded > 0 {
         let _ = writeln!(page, "{} events were lost while recording", document.discarded);
     }

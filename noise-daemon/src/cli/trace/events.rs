@@ -10,11 +10,11 @@ use noise_model::times::zone_of_recording;
 use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
+use noise_trace::json;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 use noise_trace::summary::Summary;
 use noise_trace::text::TextLines;
-use noise_trace::{ftrace, json};
 
 use super::part::Part;
 use super::recording::Recording;
@@ -60,11 +60,12 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
             go(args, recording.tidied(reader, !args.summary), select, summary)?
         }
         Recording::Text(text) => {
-            let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
-            let summary = Summary::new(&Clock::trace(), BTreeMap::new());
+            let begin_ns = || recording.first_ns();
+            let mut summary = Summary::new(&Clock::trace(), BTreeMap::new());
+            summary.unread_lines = text.unread_lines();
             go(
                 args,
-                recording.tidied(ftrace::Reader::new(text), !args.summary),
+                recording.tidied(text.reader(), !args.summary),
                 args.part.select(begin_ns),
                 summary,
             )?
@@ -163,6 +164,9 @@ fn page(summary: &Summary) -> String {
             "lost while recording: {} events, and {} packets with an unknown number of events\n",
             summary.discarded, summary.discarded_packets
         ));
+    }
+    if let Some(unread) = &summary.unread_lines {
+        page.push_str(&format!("{unread}\n"));
     }
     page.push('\n');
     let mut events: Vec<_> = summary.events.iter().collect();

@@ -17,7 +17,6 @@ use noise_trace::delays::Begin;
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
 use noise_trace::export::tables::Tables;
-use noise_trace::ftrace;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
@@ -97,15 +96,9 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
             )?
         }
         Recording::Text(text) => {
-            let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
-            let select = args.part.select(begin_ns);
+            let select = args.part.select(|| recording.first_ns());
             let export = export(args, select, Begin::Wakeup, &Clock::trace(), &BTreeMap::new());
-            go(
-                args,
-                recording.tidied(ftrace::Reader::new(text), args.prints()),
-                export,
-                &interrupted,
-            )?
+            go(args, recording.tidied(text.reader(), args.prints()), export, &interrupted)?
         }
     };
     report(&args.recording, &damage);

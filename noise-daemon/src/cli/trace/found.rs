@@ -18,7 +18,6 @@ use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
 use noise_trace::event::Kind;
-use noise_trace::ftrace;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
@@ -71,7 +70,7 @@ pub fn found(
             (document, damage)
         }
         Recording::Text(text) => {
-            let reader = || ftrace::Reader::new(text);
+            let reader = || text.reader();
             let select = asking.select(begin_ns);
             let sought = asking.sought(&select, begin_ns);
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
@@ -349,7 +348,7 @@ mod tests {
         let Recording::Text(text) = Recording::open(&file).unwrap() else { panic!("no text") };
         let wanted = "event:sched_switch..sched_switch".parse().unwrap();
         let sought = Sought { name: "all", wanted: &wanted, from_ns: None, to_ns: None };
-        let source = Merged::one(ftrace::Reader::new(&text));
+        let source = Merged::one(text.reader());
         let (document, _, _) =
             all(source, Builder::default(), Select::default(), &[sought]).unwrap();
         let parts: usize = document.executions.iter().map(|traced| traced.path.len()).sum();

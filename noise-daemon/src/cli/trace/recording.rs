@@ -10,7 +10,7 @@ use noise_system::files::{Mapped, read};
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
 use noise_trace::damage::Damage;
 use noise_trace::delays::Begin;
-use noise_trace::ftrace;
+use noise_trace::ftrace::{self, Survey, UnreadLines};
 use noise_trace::record::Source;
 use noise_trace::what::What;
 
@@ -33,7 +33,7 @@ pub enum Recording {
     /// CTF 1.8.
     Ctf(Box<Ctf>),
     /// A text of ftrace.
-    Text(Mapped),
+    Text(Box<Text>),
 }
 
 /// A folder in CTF.
@@ -57,6 +57,24 @@ impl Ctf {
     /// Its streams.
     pub fn streams(&self) -> Vec<StreamFile<'_>> {
         self.files.iter().map(|(name, bytes)| StreamFile { name, bytes }).collect()
+    }
+}
+
+/// A text of ftrace, and what one look at it says.
+pub struct Text {
+    bytes: Mapped,
+    survey: Survey,
+}
+
+impl Text {
+    /// A reader of its events.
+    pub fn reader(&self) -> ftrace::Reader<'_> {
+        ftrace::Reader::of(&self.bytes, &self.survey)
+    }
+
+    /// Lines that are no events, where they are many.
+    pub fn unread_lines(&self) -> Option<UnreadLines> {
+        self.survey.unread_lines()
     }
 }
 
@@ -110,7 +128,7 @@ impl Recording {
     pub fn first_ns(&self) -> u64 {
         match self {
             Self::Ctf(ctf) => Reader::new(&ctf.layout, &ctf.streams()).first_ns().unwrap_or(0),
-            Self::Text(text) => ftrace::Reader::new(text).next().map_or(0, |first| first.time_ns),
+            Self::Text(text) => text.reader().next().map_or(0, |first| first.time_ns),
         }
     }
 
@@ -118,7 +136,7 @@ impl Recording {
     fn length(&self) -> u64 {
         match self {
             Self::Ctf(ctf) => ctf.files.iter().map(|(_, file)| file.len() as u64).sum(),
-            Self::Text(text) => text.len() as u64,
+            Self::Text(text) => text.bytes.len() as u64,
         }
     }
 
@@ -138,7 +156,7 @@ impl Recording {
                     file.forget(source.read_bytes(number));
                 }
             }
-            Self::Text(text) => text.forget(source.read_bytes(0)),
+            Self::Text(text) => text.bytes.forget(source.read_bytes(0)),
         }
     }
 
@@ -162,18 +180,16 @@ impl Recording {
         if path.is_dir() {
             refuse(path)?;
         }
-        let text = Mapped::open_any(path, MAX_PIPED_BYTES);
-        let text = text.with_context(|| format!("cannot read {shown}"))?;
-        if let Some(sentence) = recognised(path, text.get(..FIRST_BYTES).unwrap_or(&text)) {
+        let bytes = Mapped::open_any(path, MAX_PIPED_BYTES);
+        let bytes = bytes.with_context(|| format!("cannot read {shown}"))?;
+        if let Some(sentence) = recognised(path, bytes.get(..FIRST_BYTES).unwrap_or(&bytes)) {
             bail!(sentence);
         }
-        if let Some(damage) = unreadable(ftrace::Reader::new(&text)) {
-            bail!(
-                "{shown} is no recording: {damage}; name a folder in CTF, or what /sys/kernel/tracing/trace or \
-                 `trace-cmd report` printed"
-            );
+        let survey = Survey::of(&bytes, |passed| bytes.forget(passed));
+        if let Some(refusal) = survey.refusal() {
+            bail!("{shown} {refusal}");
         }
-        Ok(Self::Text(text))
+        Ok(Self::Text(Box::new(Text { bytes, survey })))
     }
 }
 

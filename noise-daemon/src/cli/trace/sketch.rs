@@ -20,7 +20,6 @@ use noise_sketches::tiers::{self, probability, tiers};
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
 use noise_trace::event::Kind;
-use noise_trace::ftrace;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
@@ -134,7 +133,7 @@ pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
             all(together.read(), feed, select)?
         }
         Recording::Text(text) => {
-            let reader = || ftrace::Reader::new(text);
+            let reader = || text.reader();
             let select = args.part.select(|| reader().next().map_or(0, |first| first.time_ns));
             let mut feed = Feed::default();
             if !reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_))) {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 pub use super::sums::Spread;
+use crate::ftrace::UnreadLines;
 
 /// Delays of a recording. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -35,6 +36,9 @@ pub struct Document {
     pub net_rx_wait: Vec<Interface>,
     /// Kinds of events that the recording has none of: what is measured with them is missing here.
     pub missing: Vec<String>,
+    /// Lines of a text that could not be read, where they are more than 1 %: figures may be far off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread_lines: Option<UnreadLines>,
 }
 
 /// A thread.

@@ -232,6 +232,7 @@ impl Delays {
             net_tx_wait: self.packets.net_tx(),
             net_rx_wait: self.packets.net_rx(),
             missing: missing.map(|kind| (*kind).to_owned()).collect(),
+            unread_lines: None,
         }
     }
 }

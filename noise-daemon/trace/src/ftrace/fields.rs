@@ -1,10 +1,15 @@
 //! Fields of an event as they are printed: `name=value`, or in a form of the event's own.
 
+use std::cell::Cell;
+
+use memchr::memchr;
+
 use super::line::{digits, find};
+use crate::event::Kind;
 use crate::rwbs;
 use crate::state::{Left, LeftIn};
 use crate::value::{Value, Visit};
-use crate::what::{Fields, What};
+use crate::what::{Fields, What, kind};
 
 /// Fields of one event, at most.
 const MAX_FIELDS: usize = 32;
@@ -33,6 +38,25 @@ pub struct Pairs<'t> {
 pub struct WantedPairs<'t> {
     pairs: Pairs<'t>,
     what: What,
+    /// A field was asked for as a number that is printed as something else.
+    is_misread: Cell<bool>,
+}
+
+/// What an event is. One whose numbers are printed as something else is none of the kinds that are computed with: what
+/// it says is not made up.
+pub fn kind_of<'t>(name: &'t str, rest: &'t [u8]) -> Kind<'t> {
+    let what = What::named(name);
+    let fields = Pairs::of(what, rest).wanted(what);
+    let kind = kind(what, name, &fields);
+    if fields.is_sound() { kind } else { Kind::Other(name) }
+}
+
+/// Whether all is read that is computed with.
+pub fn is_sound(name: &str, rest: &[u8]) -> bool {
+    let what = What::named(name);
+    let fields = Pairs::of(what, rest).wanted(what);
+    kind(what, name, &fields);
+    fields.is_sound()
 }
 
 fn is_name(byte: u8) -> bool {
@@ -43,7 +67,7 @@ fn is_name(byte: u8) -> bool {
 fn next_name(text: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut at = from;
     loop {
-        let equals = at + text.get(at..)?.iter().position(|&byte| byte == b'=')?;
+        let equals = at + memchr(b'=', text.get(at..)?)?;
         let before = text.get(from..equals)?;
         let begin =
             from + before.iter().rposition(|&byte| !is_name(byte)).map_or(0, |place| place + 1);
@@ -69,7 +93,17 @@ fn hex(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
 }
 
+/// `0x5b (91)`, as the option `fields` has numbers printed: what is in the brackets.
+fn number_twice(text: &[u8]) -> Option<i64> {
+    let text = text.strip_prefix(b"0x")?.strip_suffix(b")")?;
+    let open = find(text, b" (")?;
+    std::str::from_utf8(text.get(open + 2..)?).ok()?.parse().ok()
+}
+
 fn held<'t>(name: &[u8], text: &'t [u8]) -> Held<'t> {
+    if let Some(number) = number_twice(text) {
+        return Held::Number(number);
+    }
     if let Some(address) = text.strip_prefix(b"0x").and_then(hex) {
         return Held::Address(address);
     }
@@ -97,11 +131,7 @@ impl<'t> Pairs<'t> {
     pub fn of(what: What, rest: &'t [u8]) -> Self {
         let mut pairs = Self { list: [(b"", Held::Number(0)); MAX_FIELDS], count: 0 };
         let read = match what {
-            What::BlockRqInsert
-            | What::BlockRqIssue
-            | What::BlockRqComplete
-            | What::BlockRqRequeue
-            | What::BlockRqMerge => pairs.request(what, rest),
+            what if what.is_request() => pairs.request(what, rest),
             What::NmiHandler => pairs.nmi(rest),
             What::SchedSwitch if find(rest, b"prev_comm=").is_none() => pairs.short_switch(rest),
             What::SchedWaking | What::SchedWakeup | What::SchedWakeupNew
@@ -116,6 +146,10 @@ impl<'t> Pairs<'t> {
             pairs.equals(rest);
             if what == What::SchedSwitch {
                 pairs.replace(b"prev_state", |text| Held::State(LeftIn::printed(text), text));
+            } else if what.is_request() {
+                pairs.replace(b"rwbs", |text| Held::Number(rwbs::parse(text).into()));
+                // Of packets it is a name.
+                pairs.replace(b"dev", |text| held(b"dev", text));
             } else if what == What::IrqHandlerExit {
                 pairs.replace(b"ret", |text| Held::Number(i64::from(text == b"handled")));
             }
@@ -248,11 +282,28 @@ impl<'t> Pairs<'t> {
 
     /// By the numbers of [`What::wanted`].
     pub fn wanted(self, what: What) -> WantedPairs<'t> {
-        WantedPairs { pairs: self, what }
+        WantedPairs { pairs: self, what, is_misread: Cell::new(false) }
     }
 }
 
 impl<'t> WantedPairs<'t> {
+    /// Whether its numbers are numbers, as far as it is computed with them. Kinds that are not listed have names for some.
+    fn is_sound(&self) -> bool {
+        let has_tid = match self.what {
+            What::SchedSwitch => self.has(1) && self.has(5),
+            What::SchedWaking
+            | What::SchedWakeup
+            | What::SchedWakeupNew
+            | What::SchedMigrateTask => self.has(1),
+            What::IrqHandlerEntry | What::SoftirqRaise | What::SoftirqEntry | What::SoftirqExit => {
+                true
+            }
+            what if what.is_request() => true,
+            _ => return true,
+        };
+        has_tid && !self.is_misread.get()
+    }
+
     fn find(&self, field: usize) -> Option<Held<'t>> {
         let names = self.what.wanted().get(field)?;
         names.iter().find_map(|name| {
@@ -273,7 +324,11 @@ impl<'t> Fields<'t> for WantedPairs<'t> {
             Some(Held::Number(number)) => number as u64,
             Some(Held::Address(address)) => address,
             Some(Held::State(state, _)) => state.bits() as u64,
-            Some(Held::Text(_)) | None => 0,
+            Some(Held::Text(_)) => {
+                self.is_misread.set(true);
+                0
+            }
+            None => 0,
         }
     }
 

@@ -1,5 +1,7 @@
 //! One line: what comes before the fields.
 
+use memchr::{memchr, memchr_iter};
+
 /// An event's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'t> {
@@ -28,7 +30,18 @@ pub enum Noted {
 
 /// The place of a piece.
 pub fn find(text: &[u8], piece: &[u8]) -> Option<usize> {
-    text.windows(piece.len()).position(|window| window == piece)
+    let (first, rest) = piece.split_first()?;
+    memchr_iter(*first, text)
+        .find(|at| text.get(at + 1..).is_some_and(|behind| behind.starts_with(rest)))
+}
+
+/// The line that begins there, and where the next one does.
+pub fn next_line(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
+    match memchr(b'\n', rest) {
+        Some(end) => Some((rest.get(..end)?, at + end + 1)),
+        None => Some((rest, text.len())),
+    }
 }
 
 /// A number of digits only.
@@ -47,11 +60,11 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
     (word, rest.trim_ascii_start())
 }
 
-/// `40715.823525:` in nanoseconds, with as many digits as there are; a plain number counts whatever the clock
-/// does.
+/// `40715.823525:` in nanoseconds, with as many digits as there are. A number without a point counts whatever the
+/// clock does, and is no time.
 fn time_ns(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b":")?;
-    let Some(point) = text.iter().position(|&byte| byte == b'.') else { return digits(text) };
+    let point = memchr(b'.', text)?;
     let (seconds, fraction) = (text.get(..point)?, text.get(point + 1..)?);
     let places = u32::try_from(fraction.len()).ok().filter(|places| (1..=9).contains(places))?;
     let fraction = digits::<u64>(fraction)? * 10_u64.pow(9 - places);
@@ -59,12 +72,17 @@ fn time_ns(text: &[u8]) -> Option<u64> {
 }
 
 impl<'t> Line<'t> {
+    /// Reads a line in any of the forms; none where it is no event.
+    pub fn parse_any(line: &'t [u8]) -> Option<Self> {
+        Self::parse(line).or_else(|| Self::parse_latency(line))
+    }
+
     /// Reads a line; none where it is no event.
-    pub fn parse(line: &'t [u8]) -> Option<Self> {
+    fn parse(line: &'t [u8]) -> Option<Self> {
         // Names of threads may hold brackets: what counts are those that a time follows.
         let mut from = 0;
         loop {
-            let open = from + line.get(from..)?.iter().position(|&byte| byte == b'[')?;
+            let open = from + memchr(b'[', line.get(from..)?)?;
             if let Some(parsed) = Self::around(line, open) {
                 return Some(parsed);
             }
@@ -87,22 +105,139 @@ impl<'t> Line<'t> {
                 (time_ns(second)?, after)
             }
         };
-        let end = find(after, b":")?;
-        // perf and trace-cmd may put the subsystem in front.
-        let end = match after.get(end + 1) {
-            Some(byte) if !byte.is_ascii_whitespace() => {
-                end + 1 + find(after.get(end + 1..)?, b":")?
+        let (comm, tid) = task(line.get(..open)?)?;
+        let (name, rest) = named(since_before(after))?;
+        Some(Self { comm, tid, cpu, time_ns, name, rest })
+    }
+
+    /// Reads a line of the latency format: `oven-91        0d..2. 1701852642us!: sched_switch: …`, whose times are in
+    /// microseconds, or as `trace-cmd report -l` prints it, `oven-91   0d..2  1701.852642: sched_switch: …`.
+    fn parse_latency(line: &'t [u8]) -> Option<Self> {
+        let (mut from, mut flags) = (0, None);
+        loop {
+            let (found, behind) = word(line.get(from..)?);
+            if found.is_empty() {
+                return None;
             }
-            _ => end,
-        };
-        let name = std::str::from_utf8(after.get(..end)?).ok()?;
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.' | '-');
-        if name.is_empty() || !name.chars().all(is_name) {
+            let begin = line.len() - behind.len() - blanks_before(line, behind.len()) - found.len();
+            if let Some((time_ns, after)) = latency_time(found, behind) {
+                let (at, flags): (usize, &[u8]) = flags?;
+                let digit = flags.iter().position(|byte| !byte.is_ascii_digit())?;
+                let cpu = digits(flags.get(..digit)?)?;
+                let (comm, tid) = task(line.get(..at)?)?;
+                let (name, rest) = named(after)?;
+                return Some(Self { comm, tid, cpu, time_ns, name, rest });
+            }
+            flags = Some((begin, found));
+            from = begin + found.len();
+        }
+    }
+}
+
+/// Blanks in front of the last so many bytes.
+fn blanks_before(line: &[u8], behind: usize) -> usize {
+    let before = line.get(..line.len() - behind).unwrap_or_default();
+    before.len() - before.trim_ascii_end().len()
+}
+
+/// The time of the latency format, and what follows it.
+fn latency_time<'t>(found: &[u8], behind: &'t [u8]) -> Option<(u64, &'t [u8])> {
+    if let Some(time_ns) = time_ns(found) {
+        return Some((time_ns, behind));
+    }
+    let number = found.iter().position(|byte| !byte.is_ascii_digit()).filter(|&at| at > 0)?;
+    let (number, unit) = found.split_at_checked(number)?;
+    let after = match unit {
+        // A mark says how long it took up to the next event: one, or a blank.
+        b"us" => behind.strip_prefix(b":")?.trim_ascii_start(),
+        [b'u', b's', b':'] | [b'u', b's', _, b':'] => behind,
+        _ => return None,
+    };
+    Some((digits::<u64>(number)?.checked_mul(1000)?, after))
+}
+
+/// Passes over the time since the event before, `(+12)`, as `trace-cmd report --ts-diff` prints it.
+fn since_before(after: &[u8]) -> &[u8] {
+    let (first, behind) = word(after);
+    let is_it = |text: &[u8]| {
+        let text = text.strip_prefix(b"(+")?.strip_suffix(b")")?;
+        text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.').then_some(())
+    };
+    if first.starts_with(b"(") && is_it(first).is_some() { behind } else { after }
+}
+
+/// The name of an event, and its fields.
+fn named(after: &[u8]) -> Option<(&str, &[u8])> {
+    plainly_named(after).or_else(|| {
+        // Tracers of functions and stacks print no name: these are trace-cmd's.
+        if after.starts_with(b"<stack trace>") {
+            return Some(("kernel_stack", after));
+        }
+        if after.starts_with(b"<user stack trace>") {
+            return Some(("user_stack", after));
+        }
+        find(after, b" <-").map(|_| ("function", after))
+    })
+}
+
+fn plainly_named(after: &[u8]) -> Option<(&str, &[u8])> {
+    let end = memchr(b':', after)?;
+    // perf and trace-cmd may put the subsystem in front.
+    let end = match after.get(end + 1) {
+        Some(byte) if !byte.is_ascii_whitespace() => end + 1 + memchr(b':', after.get(end + 1..)?)?,
+        _ => end,
+    };
+    let name = after.get(..end)?;
+    let is_name =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'.' | b'-');
+    if name.is_empty() || !name.iter().all(is_name) {
+        return None;
+    }
+    let rest = after.get(end + 1..).unwrap_or_default().trim_ascii();
+    Some((std::str::from_utf8(name).ok()?, rest))
+}
+
+/// What a line is that is no event, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranger {
+    /// An event whose time is a number without a unit: cycles, or another count.
+    Unitless,
+    /// A sample as `perf script` prints it.
+    PerfScript,
+}
+
+/// Recognises a line that is no event.
+pub fn stranger(line: &[u8]) -> Option<Stranger> {
+    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let is_cpu = |text: &[u8]| {
+        let inside = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]"));
+        inside.is_some_and(is_number)
+    };
+    // Thread and process may be told apart by a slash.
+    let is_id = |text: &[u8]| text.split(|&byte| byte == b'/').all(is_number);
+    let mut before: [&[u8]; 3] = [b""; 3];
+    let mut rest = line;
+    loop {
+        let (found, behind) = word(rest);
+        if found.is_empty() {
             return None;
         }
-        let (comm, tid) = task(line.get(..open)?)?;
-        let rest = after.get(end + 1..).unwrap_or_default().trim_ascii();
-        Some(Self { comm, tid, cpu, time_ns, name, rest })
+        if time_ns(found).is_some() && !behind.is_empty() {
+            let [comm, thread, cpu] = before;
+            let has_cpu = is_cpu(cpu) && is_id(thread) && !comm.is_empty();
+            let is_perfs = has_cpu || (is_id(cpu) && !thread.is_empty());
+            return is_perfs.then_some(Stranger::PerfScript);
+        }
+        if let Some(ticks) = found.strip_suffix(b":")
+            && is_number(ticks)
+            && before.into_iter().any(is_cpu)
+            && plainly_named(behind).is_some()
+        {
+            return Some(Stranger::Unitless);
+        }
+        let [_, older, last] = before;
+        before = [older, last, found];
+        rest = behind;
     }
 }
 
@@ -142,6 +277,8 @@ pub fn note(line: &[u8]) -> Option<Noted> {
         || text.starts_with(b"version =")
         || text.starts_with(b"trace.dat")
         || (text.starts_with(b"CPU ") && text.ends_with(b"is empty"))
-        || text.starts_with(b"##### CPU ");
+        || text.starts_with(b"##### CPU ")
+        // What functions called each other, behind an event.
+        || text.starts_with(b"=> ");
     is_known.then_some(Noted::Nothing)
 }

@@ -5,20 +5,29 @@
 //! usually microseconds. They are those of the trace's clock, whose offset to the epoch the text does not
 //! say: it counts as 0.
 //!
+//! A [`Survey`] goes over the text first: texts of several CPUs one after the other are merged, as far as each is in the
+//! order of time.
+//!
 //! The events that were overwritten before the text was read, and those lost on the way, are noted in it,
 //! and are lost events here.
 
 mod fields;
 mod line;
+mod survey;
 
-use self::fields::Pairs;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use self::fields::{Pairs, kind_of};
 pub use self::line::Line;
-use self::line::{Noted, note};
+use self::line::{Noted, next_line, note};
+use self::survey::Run;
+pub use self::survey::{Survey, UnreadLines};
 use crate::damage::Damage;
 use crate::event::{Kind, Loss};
 use crate::record::{self, Source, Stored};
 use crate::value::{Value, Visit};
-use crate::what::{What, kind};
+use crate::what::What;
 
 /// A record of a text of ftrace.
 pub type Record<'t> = record::Record<Line<'t>>;
@@ -29,8 +38,7 @@ impl<'t> Stored<'t> for Line<'t> {
     }
 
     fn kind(&self) -> Kind<'t> {
-        let what = What::named(self.name);
-        kind(what, self.name, &Pairs::of(what, self.rest).wanted(what))
+        kind_of(self.name, self.rest)
     }
 
     fn visit(&self, visit: &mut impl Visit) {
@@ -47,61 +55,27 @@ impl<'t> Stored<'t> for Line<'t> {
     }
 }
 
-/// Goes over a text, line by line.
+/// Goes over one stretch of a text, line by line.
 #[derive(Debug)]
-pub struct Reader<'t> {
-    /// Bytes of the text.
-    whole: usize,
-    rest: &'t [u8],
-    lines: u64,
-    /// Events so far, and time of the latest.
-    events: u64,
+struct Cursor<'t> {
+    text: &'t [u8],
+    at: usize,
+    /// Time of the latest event.
     time_ns: u64,
     /// What was lost, said before the next event, with the CPU where that is known.
     lost: Option<(Option<u32>, u64)>,
     /// The event behind it.
     held: Option<Record<'t>>,
-    damage: Damage,
 }
 
-impl<'t> Reader<'t> {
-    /// Of a whole text.
-    pub fn new(text: &'t [u8]) -> Self {
-        let damage = Damage::default();
-        Self {
-            whole: text.len(),
-            rest: text,
-            lines: 0,
-            events: 0,
-            time_ns: 0,
-            lost: None,
-            held: None,
-            damage,
-        }
-    }
-
-    /// Events so far.
-    pub fn events(&self) -> u64 {
-        self.events
-    }
-
-    fn line(&mut self) -> Option<&'t [u8]> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let end = self.rest.iter().position(|&byte| byte == b'\n').unwrap_or(self.rest.len());
-        let (line, behind) = self.rest.split_at_checked(end)?;
-        self.rest = behind.get(1..).unwrap_or_default();
-        self.lines += 1;
-        Some(line)
+impl<'t> Cursor<'t> {
+    fn new(text: &'t [u8], run: Run) -> Self {
+        let text = text.get(..run.end).unwrap_or(text);
+        Self { text, at: run.begin, time_ns: 0, lost: None, held: None }
     }
 
     /// An event, with what was lost in front of it.
     fn event(&mut self, line: Line<'t>) -> Record<'t> {
-        self.events += 1;
-        if line.time_ns < self.time_ns {
-            self.damage.backwards = self.damage.backwards.saturating_add(1);
-        }
         let from_ns = self.time_ns;
         self.time_ns = self.time_ns.max(line.time_ns);
         let record = Record::new(self.time_ns, line.cpu, line);
@@ -111,33 +85,96 @@ impl<'t> Reader<'t> {
         let loss = Loss { events, packets: 0, from_ns, to_ns: self.time_ns };
         Record::lost(self.time_ns, cpu.unwrap_or(record.cpu), loss)
     }
-}
-
-impl<'t> Iterator for Reader<'t> {
-    type Item = Record<'t>;
 
     fn next(&mut self) -> Option<Record<'t>> {
         if let Some(held) = self.held.take() {
             return Some(held);
         }
         loop {
-            let line = self.line()?;
-            if let Some(line) = Line::parse(line) {
+            let (line, next) = next_line(self.text, self.at)?;
+            self.at = next;
+            if let Some(line) = Line::parse_any(line) {
                 return Some(self.event(line));
             }
-            match note(line) {
-                Some(Noted::Lost(cpu, events)) => {
-                    let (_, before) = self.lost.unwrap_or_default();
-                    self.lost = Some((cpu, before.saturating_add(events)));
-                }
-                Some(Noted::Nothing) => {}
-                None => {
-                    let number = self.lines;
-                    self.damage.unread_lines = self.damage.unread_lines.saturating_add(1);
-                    self.damage.note(|| format!("line {number} is no event"));
-                }
+            if let Some(Noted::Lost(cpu, events)) = note(line) {
+                let (_, before) = self.lost.unwrap_or_default();
+                self.lost = Some((cpu, before.saturating_add(events)));
             }
         }
+    }
+}
+
+/// Goes over the events of a text in the order of time. Those of one time come in the order of their lines.
+#[derive(Debug)]
+pub struct Reader<'t> {
+    text: &'t [u8],
+    runs: Vec<Run>,
+    /// The stretch whose event is next, and that event.
+    current: Option<(usize, Cursor<'t>)>,
+    head: Option<Record<'t>>,
+    /// The others, by the time of their next event.
+    others: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Those of them that were begun, with that event.
+    begun: HashMap<usize, (Cursor<'t>, Record<'t>)>,
+    damage: Damage,
+}
+
+impl<'t> Reader<'t> {
+    /// Of a whole text, which is surveyed first.
+    pub fn new(text: &'t [u8]) -> Self {
+        Self::of(text, &Survey::of(text, |_| ()))
+    }
+
+    /// Of a text that was surveyed.
+    pub fn of(text: &'t [u8], survey: &Survey) -> Self {
+        let runs = survey.runs.clone();
+        let others = runs.iter().zip(0..).map(|(run, number)| Reverse((run.first_ns, number)));
+        let others = others.collect();
+        let damage = survey.damage.clone();
+        let mut reader =
+            Self { text, runs, current: None, head: None, others, begun: HashMap::new(), damage };
+        reader.turn();
+        reader
+    }
+
+    /// Goes on with the stretch whose event is the earliest.
+    fn turn(&mut self) {
+        let Some(Reverse((_, number))) = self.others.pop() else {
+            self.current = None;
+            return;
+        };
+        if let Some((cursor, head)) = self.begun.remove(&number) {
+            (self.current, self.head) = (Some((number, cursor)), Some(head));
+            return;
+        }
+        let Some(run) = self.runs.get(number) else { return };
+        let mut cursor = Cursor::new(self.text, *run);
+        self.head = cursor.next();
+        self.current = Some((number, cursor));
+    }
+}
+
+impl<'t> Iterator for Reader<'t> {
+    type Item = Record<'t>;
+
+    fn next(&mut self) -> Option<Record<'t>> {
+        let record = self.head.take()?;
+        let (number, cursor) = self.current.as_mut()?;
+        let Some(head) = cursor.next() else {
+            self.turn();
+            return Some(record);
+        };
+        self.head = Some(head);
+        if let Some(Reverse(earliest)) = self.others.peek()
+            && *earliest < (head.time_ns, *number)
+        {
+            self.others.push(Reverse((head.time_ns, *number)));
+            if let (Some((number, cursor)), Some(head)) = (self.current.take(), self.head.take()) {
+                self.begun.insert(number, (cursor, head));
+            }
+            self.turn();
+        }
+        Some(record)
     }
 }
 
@@ -149,8 +186,15 @@ impl<'t> Source<'t> for Reader<'t> {
     }
 
     fn read_bytes(&self, _: usize) -> usize {
+        let current = self.current.iter().map(|(_, cursor)| cursor.at);
+        let begun = self.begun.values().map(|(cursor, _)| cursor.at);
+        let waiting = self.others.iter().filter_map(|Reverse((_, number))| {
+            let run = self.runs.get(*number).filter(|_| !self.begun.contains_key(number));
+            run.map(|run| run.begin)
+        });
+        let least = current.chain(begun).chain(waiting).min().unwrap_or(self.text.len());
         // The event that is held back is not far behind.
-        self.whole.saturating_sub(self.rest.len()).saturating_sub(1 << 16)
+        least.saturating_sub(1 << 16)
     }
 }
 
