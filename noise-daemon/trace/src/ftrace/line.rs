@@ -45,11 +45,16 @@ pub fn next_line(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
 }
 
 /// A number of digits only.
-pub fn digits<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
-    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
-        return None;
+pub fn digits<N: TryFrom<u64>>(text: &[u8]) -> Option<N> {
+    let mut number = None;
+    for byte in text {
+        let digit = u64::from(byte.wrapping_sub(b'0'));
+        if digit > 9 {
+            return None;
+        }
+        number = Some(number.unwrap_or(0_u64).checked_mul(10)?.checked_add(digit)?);
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
+    N::try_from(number?).ok()
 }
 
 /// The first word and the rest behind its blanks.
