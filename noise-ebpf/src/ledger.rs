@@ -12,7 +12,7 @@ use noise_common::ledger::{
 };
 use noise_common::loss::Loss;
 use noise_common::record::{OldPart, RecordKind};
-use noise_common::signals::{Signal, polls_packets};
+use noise_common::signals::Signal;
 use noise_common::store::Class;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
@@ -291,7 +291,7 @@ fn blame(turn: &Turn, victim: u64) -> (Cause, u64) {
 
 /// The newest turn of a CPU.
 #[inline(always)]
-fn newest(state: *mut CpuState) -> *mut Turn {
+pub fn newest(state: *mut CpuState) -> *mut Turn {
     // SAFETY: the index is below the ring's length.
     unsafe {
         let newest = core::hint::black_box((*state).ledger.newest) % TURNS as u64;
@@ -542,22 +542,6 @@ pub fn runs(state: *mut CpuState, victim: u64) -> (Cause, u64) {
     // SAFETY: the pointer is an entry of the ring.
     let turn = unsafe { &*newest(state) };
     if turn.start_ns == 0 { (Cause::Untracked, 0) } else { blame(turn, victim) }
-}
-
-/// Whether the turn is that of a thread that polls interfaces.
-#[inline(always)]
-pub fn polls(state: *mut CpuState) -> bool {
-    // SAFETY: the pointer is an entry of the ring.
-    unsafe {
-        (*newest(state)).runner == Runner::Kthread as u32 && polls_packets((*newest(state)).comm[0])
-    }
-}
-
-/// Since when the turn lasts; 0 where that is not known.
-#[inline(always)]
-pub fn turn_since_ns(state: *mut CpuState) -> u64 {
-    // SAFETY: the pointer is an entry of the ring.
-    unsafe { (*newest(state)).start_ns }
 }
 
 /// The cgroup of the newest turn.

@@ -3,8 +3,9 @@
 
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
 use noise_common::event::CpuState;
+use noise_common::ledger::Runner;
 use noise_common::loss::Loss;
-use noise_common::signals::{BACKLOG_NS, NET_RX, Received, Signal};
+use noise_common::signals::{BACKLOG_NS, NET_RX, Received, Signal, polls_packets};
 
 use crate::charge::{charge_here, spill};
 use crate::kernel::{Access, Task};
@@ -16,7 +17,15 @@ use crate::maps::{Clock, drop_event, record_keyed};
 pub fn listens(state: *mut CpuState) -> bool {
     // SAFETY: the state is this CPU's.
     let nesting = unsafe { &(*state).nesting };
-    nesting.in_softirq(NET_RX) || (nesting.running().is_none() && ledger::polls(state))
+    nesting.in_softirq(NET_RX) || (nesting.running().is_none() && polls(state))
+}
+
+/// Whether it is the turn of a thread that polls interfaces.
+#[inline(always)]
+fn polls(state: *mut CpuState) -> bool {
+    // SAFETY: the pointer is an entry of the ring.
+    let turn = unsafe { &*ledger::newest(state) };
+    turn.runner == Runner::Kthread as u32 && polls_packets(turn.comm[0])
 }
 
 /// A softirq vector is raised for the first time since its last entry.
@@ -84,7 +93,7 @@ pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>, clock: &mut Clock) {
         forget(state);
         let in_softirq = (*state).nesting.in_softirq(NET_RX);
         // Nothing tells when a thread has done with a packet; another one is another turn.
-        if !in_softirq && received.at_ns < ledger::turn_since_ns(state) {
+        if !in_softirq && received.at_ns < (*ledger::newest(state)).start_ns {
             return;
         }
         let now_ns = clock.now_ns();
