@@ -386,7 +386,7 @@ mod tests {
 
     use noise_analysis::{Episode, Level, Rule, Time};
     use noise_common::signals::Signal;
-    use tokio::sync::Semaphore;
+    use noise_serve::{Peer, Turns};
 
     use super::*;
     use crate::kept::file::made;
@@ -456,8 +456,9 @@ mod tests {
             assert!(trace.waits[0].contains("waited 30.0 ms: waiting_cpu 100 %"), "{trace:?}");
             let document = keeping.paths()(7).unwrap();
             assert!(document.contains("\"span_ns\":30000000"), "{document}");
-            let turns = Arc::new(Semaphore::new(2));
-            let turn = || Arc::clone(&turns).try_acquire_owned().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let (runtime, turns) = (runtime.unwrap(), Turns::new(2));
+            let turn = || runtime.block_on(turns.next(Peer::User(None))).unwrap();
             assert!(keeping.paths()(8).is_none() && keeping.traces()(8, turn()).is_none());
             let mut pieces = keeping.traces()(7, turn()).unwrap();
             let mut bytes = Vec::new();

@@ -84,7 +84,7 @@ impl Listener for Once {
     async fn next(&self) -> io::Result<(DuplexStream, Peer)> {
         let stream = self.0.lock().ok().and_then(|mut stream| stream.take());
         match stream {
-            Some(stream) => Ok((stream, Peer::LOCAL)),
+            Some(stream) => Ok((stream, Peer::User(None))),
             None => pending().await,
         }
     }

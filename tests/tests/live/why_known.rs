@@ -118,7 +118,7 @@ fn why_as_a_member_of_the_group() -> Result<Verdict> {
     ensure_refused(&why(DAEMON, &["--perfetto", "-"])?, 2, &["--perfetto", "standard output"])?;
     let nowhere = ["--next", "1h", "--perfetto", "/nowhere/picture"];
     ensure_refused(&why(DAEMON, &nowhere)?, 1, &["cannot write /nowhere/picture"])?;
-    ensure_refused(&why(UNPRIVILEGED, &[])?, 3, &["join its group `daemon`"])?;
+    ensure_refused(&why(UNPRIVILEGED, &[])?, 3, &["sudo adduser"])?;
     worker.stop()?;
     Ok(Verdict::Passed)
 }

@@ -30,6 +30,15 @@ impl Why {
     }
 }
 
+/// How a wait began.
+#[derive(Clone, Copy, Debug)]
+struct Began {
+    /// While events of some CPU were lost.
+    is_unseen: bool,
+    /// With an event of that CPU.
+    by_cpu: u32,
+}
+
 /// A wait that has not ended.
 #[derive(Debug)]
 struct Open {
@@ -37,8 +46,7 @@ struct Open {
     /// The thread went to sleep while it was being woken, or events were lost: it waits since then, unless it is
     /// woken later on.
     is_in_doubt: bool,
-    /// It began while events of some CPU were lost.
-    is_unseen: bool,
+    began: Began,
     since_ns: u64,
     /// The stretch of it on the CPU where the thread waits now.
     here: Waiting,
@@ -106,21 +114,21 @@ impl Waits {
             }
             Kind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
             Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) if woken.task.tid != 0 => {
-                let is_unseen = !self.sight.is_whole();
+                let began = self.began_by(event.cpu);
                 let Some(thread) = self.thread(&woken.task) else { return };
                 // One that still runs is dealt with at the next switch away from it.
                 if thread.open.as_ref().is_none_or(|open| open.is_in_doubt) {
                     let (tid, cpu) = (woken.task.tid, woken.target_cpu);
-                    thread.open = Some(open(Why::Wakeup, tid, cpu, is_unseen, now_ns, cpus));
+                    thread.open = Some(open(Why::Wakeup, tid, cpu, began, now_ns, cpus));
                 }
             }
             // A new thread has not waited yet: what is known is of another one, whose end was not seen.
             Kind::SchedWakeupNew(woken) if woken.task.tid != 0 => {
-                let is_unseen = !self.sight.is_whole();
+                let began = self.began_by(event.cpu);
                 let Some(thread) = self.thread(&woken.task) else { return };
                 let (tid, cpu) = (woken.task.tid, woken.target_cpu);
                 thread.runs_since_ns = None;
-                thread.open = Some(open(Why::Wakeup, tid, cpu, is_unseen, now_ns, cpus));
+                thread.open = Some(open(Why::Wakeup, tid, cpu, began, now_ns, cpus));
             }
             Kind::SchedMigrateTask { task, dest_cpu, .. } => {
                 let Some(thread) = self.thread(task) else { return };
@@ -140,7 +148,7 @@ impl Waits {
                 }
                 self.doubt(event.cpu);
                 if !self.sight.is_whole() {
-                    self.lose_sight(now_ns);
+                    self.lose_sight(event.cpu, now_ns);
                 }
             }
             _ => {}
@@ -182,11 +190,17 @@ impl Waits {
         open.filter(|open| open.here.cpu == cpu).for_each(|open| open.is_in_doubt = true);
     }
 
-    /// Events of some CPU are lost from now on, and those of this moment that came before are of that time, too.
-    fn lose_sight(&mut self, now_ns: u64) {
+    /// How a wait begins with an event of that CPU.
+    fn began_by(&self, by_cpu: u32) -> Began {
+        Began { is_unseen: !self.sight.is_whole(), by_cpu }
+    }
+
+    /// Events of a CPU are lost from now on. What other CPUs had at this moment is of that time, too; its own events
+    /// came before.
+    fn lose_sight(&mut self, cpu: u32, now_ns: u64) {
         let open = self.threads.values_mut().filter_map(|thread| thread.open.as_mut());
-        for wait in open.filter(|wait| wait.since_ns >= now_ns) {
-            (wait.is_unseen, wait.is_in_doubt) = (true, true);
+        for wait in open.filter(|wait| wait.since_ns >= now_ns && wait.began.by_cpu != cpu) {
+            (wait.began.is_unseen, wait.is_in_doubt) = (true, true);
         }
     }
 
@@ -194,8 +208,9 @@ impl Waits {
     /// where it was not seen: its wait is known from now on, or begins with the wake-up that comes.
     fn see(&mut self, now_ns: u64, cpus: &Cpus) {
         for (tid, thread) in &mut self.threads {
-            if let Some(wait) = thread.open.as_mut().filter(|wait| wait.is_unseen) {
-                let seen = open(wait.why, *tid, wait.here.cpu, false, now_ns, cpus);
+            if let Some(wait) = thread.open.as_mut().filter(|wait| wait.began.is_unseen) {
+                let began = Began { is_unseen: false, ..wait.began };
+                let seen = open(wait.why, *tid, wait.here.cpu, began, now_ns, cpus);
                 **wait = Open { is_in_doubt: true, ..*seen };
             }
         }
@@ -211,7 +226,7 @@ impl Waits {
         cpus: &Cpus,
         watch: &mut impl Watch,
     ) {
-        let (begin, is_unseen) = (self.begin, !self.sight.is_whole());
+        let (begin, began) = (self.begin, self.began_by(cpu));
         let Some(thread) = self.thread(prev) else { return };
         if let Some(since_ns) = thread.runs_since_ns.take().filter(|_| prev.tid != 0) {
             thread.run_ns = thread.run_ns.saturating_add(now_ns.saturating_sub(since_ns));
@@ -224,11 +239,11 @@ impl Waits {
         }
         match state.left() {
             Left::Runnable => {
-                thread.open = Some(open(Why::Preempt, prev.tid, cpu, is_unseen, now_ns, cpus));
+                thread.open = Some(open(Why::Preempt, prev.tid, cpu, began, now_ns, cpus));
             }
             Left::Asleep if was_woken && begin == Begin::Waking => {
                 // Its waker may have seen it asleep already, and goes on once it is.
-                let in_doubt = open(Why::Wakeup, prev.tid, cpu, is_unseen, now_ns, cpus);
+                let in_doubt = open(Why::Wakeup, prev.tid, cpu, began, now_ns, cpus);
                 thread.open = Some(Box::new(Open { is_in_doubt: true, ..*in_doubt }));
             }
             // It may sleep as well as wait: its wait begins when it is woken.
@@ -246,7 +261,7 @@ impl Waits {
         let Some(mut open) = thread.open.take() else { return };
         let ns = now_ns.saturating_sub(open.since_ns);
         // Of one that ends where it cannot be known when it began, nothing is known.
-        if open.is_unseen || (open.is_in_doubt && ns == 0) {
+        if open.began.is_unseen || (open.is_in_doubt && ns == 0) {
             return;
         }
         match open.why {
@@ -308,11 +323,11 @@ pub(super) fn stretch(tid: i32, cpu: u32, now_ns: u64, cpus: &Cpus) -> Waiting {
     Waiting { pid, cpu, since_ns: now_ns, taken, throttled_ns: 0 }
 }
 
-fn open(why: Why, tid: i32, cpu: u32, is_unseen: bool, now_ns: u64, cpus: &Cpus) -> Box<Open> {
+fn open(why: Why, tid: i32, cpu: u32, began: Began, now_ns: u64, cpus: &Cpus) -> Box<Open> {
     let here = stretch(tid, cpu, now_ns, cpus);
     let (following, charges) = (Sums::default(), Sums::default());
-    let is_in_doubt = is_unseen;
-    Box::new(Open { why, is_in_doubt, is_unseen, since_ns: now_ns, here, following, charges })
+    let is_in_doubt = began.is_unseen;
+    Box::new(Open { why, is_in_doubt, began, since_ns: now_ns, here, following, charges })
 }
 
 impl Open {

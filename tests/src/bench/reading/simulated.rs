@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use noise_paths::build::Builder;
 use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken};
+use noise_trace::state::LeftIn;
 use serde::Serialize;
 
 use crate::toll::Footprint;
@@ -95,6 +96,7 @@ impl Machine {
 
     fn switch(&mut self, cpu: u32, next: i32, prev_state: i64) {
         let prev = std::mem::replace(&mut self.current[cpu as usize], next);
+        let prev_state = LeftIn::of(prev_state);
         self.event(cpu, Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) });
     }
 

@@ -1,8 +1,9 @@
 //! Streams in several files, and packets that are passed over.
 
-use proptest::prelude::*;
+use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 
-use super::*;
+use super::{COUNTED, Kind, Layout, Loss, Reader, StreamFile, packet};
+use crate::record::Source as _;
 
 /// What a reader of files that are named and lie so gives, from then on.
 fn read(files: &[(String, Vec<u8>)], from_ns: u64) -> Vec<(u64, u32, Kind<'static>)> {
