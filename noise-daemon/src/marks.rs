@@ -3,7 +3,9 @@
 //! Who sends is taken from the socket's credentials, when from the kernel's stamp of the datagram. The latest are
 //! kept, up to bounds of their bytes and of their rate; what is beyond, or is no mark, is counted.
 
-use std::collections::VecDeque;
+mod shares;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -31,6 +33,8 @@ use noise_wire::marks::{MOST_DATAGRAM_BYTES, Mark, Message};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
+use shares::{RATE, Shares};
+
 /// Where the daemon takes marks by default.
 pub const DEFAULT_MARKS: &str = "/run/noised/noised.marks";
 /// The variable that names another socket to the commands below `noised record`.
@@ -38,8 +42,6 @@ pub const MARKS_VARIABLE: &str = "NOISED_MARKS";
 
 /// What the marks that are kept may have in memory.
 const MOST_KEPT_BYTES: usize = 2 << 20;
-/// Marks a second that are taken, and how many at once.
-const RATE: u64 = 10_000;
 /// Datagrams that are read in one turn.
 const TURN: usize = 256;
 /// Turns before an answer: what comes later may be older than the next stretch that is asked for.
@@ -50,9 +52,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 const OLDEST_NS: u64 = 10_000_000_000;
 /// How often it is said that marks are refused.
 const SAY_EVERY_NS: u64 = 60_000_000_000;
-const SECOND_NS: u64 = 1_000_000_000;
-/// In what time one more may be taken.
-const TOKEN_NS: u64 = SECOND_NS / RATE;
 /// Least time from one turn of [`Marks::wait`] to the next.
 const TURN_PAUSE: Duration = Duration::from_millis(1);
 
@@ -83,8 +82,8 @@ impl Counts {
         let dropped = self.dropped.saturating_sub(said.dropped);
         (refused > 0 || dropped > 0).then(|| {
             format!(
-                "marks left out: {refused} refused (no mark, or of a thread of another user), {dropped} dropped \
-                 (more than {RATE} a second)"
+                "marks left out: {refused} refused (no mark, or of no thread of their sender's), {dropped} dropped \
+                 (more than {RATE} a second, or than their user's share of it)"
             )
         })
     }
@@ -98,18 +97,24 @@ struct Sender {
     sent_ns: u64,
 }
 
+/// The latest marks of a user, the oldest first.
+#[derive(Debug, Default)]
+struct OfUser {
+    marks: VecDeque<Mark>,
+    bytes: usize,
+}
+
 /// The latest marks, and how many there were.
 #[derive(Debug, Default)]
 struct Kept {
     /// The pid namespace that this process is in.
     namespace: Option<u64>,
-    marks: VecDeque<Mark>,
+    /// By user.
+    marks: BTreeMap<u32, OfUser>,
     bytes: usize,
     next: u64,
     counts: Counts,
-    /// Marks that may be taken now, and since when.
-    tokens: u64,
-    refilled_ns: u64,
+    shares: Shares,
     /// When it was last said that some were refused, and what was counted then.
     said_ns: u64,
     said: Counts,
@@ -148,7 +153,8 @@ pub fn own_namespace() -> Option<u64> {
 }
 
 /// The thread that a sender names as its own: one of its process, or of a process of the same user; `None` where it
-/// may not. One that has ended since is believed. Of a sender in another pid namespace than the daemon, which has
+/// may not, or where there is none: a sender that is there would know. Where it has ended, too, or nothing of it can be
+/// seen, the thread is not known: 0. Its own first thread is believed, as the kernel says that it sent. Of a sender in another pid namespace than the daemon, which has
 /// other ids, only its first thread and its parent's are found, and these as long as it lives: 0 where the thread is
 /// not known. `is_here` is what the sender says of that, if anything.
 fn named(
@@ -163,8 +169,13 @@ fn named(
             return Some(own.map_or(0, |own| inside(tid, &own, sender, status)));
         }
     }
-    let is_its = |found: &Status| found.process == sender.pid || found.uid == Some(sender.uid);
-    status(tid).is_none_or(|found| is_its(&found)).then_some(tid)
+    if tid == sender.pid {
+        return Some(tid);
+    }
+    let Some(found) = status(tid) else {
+        return status(sender.pid).is_none().then_some(0);
+    };
+    (found.process == sender.pid || found.uid == Some(sender.uid)).then_some(tid)
 }
 
 /// The daemon's id of a thread that has another one where its sender is; 0 where that is not known.
@@ -184,20 +195,10 @@ impl Kept {
             self.counts.refused += 1;
             return;
         };
-        let passed_ns = now_ns.saturating_sub(self.refilled_ns);
-        let refill = (passed_ns / TOKEN_NS).min(RATE);
-        if refill == RATE {
-            (self.tokens, self.refilled_ns) = (RATE, now_ns);
-        } else {
-            self.tokens = self.tokens.saturating_add(refill).min(RATE);
-            // What is left of a token's time counts for the next one.
-            self.refilled_ns += refill * TOKEN_NS;
-        }
-        let Some(tokens) = self.tokens.checked_sub(1) else {
+        if !self.shares.take(sender.uid, now_ns) {
             self.counts.dropped += 1;
             return;
-        };
-        self.tokens = tokens;
+        }
         let is_here = message.namespace.map(|of| Some(of) == self.namespace);
         let tid = message.tid.map_or(Some(0), |tid| named(tid, is_here, sender, status));
         let Some(tid) = tid else {
@@ -219,13 +220,33 @@ impl Kept {
         };
         self.next += 1;
         self.counts.taken += 1;
+        let of_user = self.marks.entry(sender.uid).or_default();
+        of_user.bytes += bytes(&mark);
         self.bytes += bytes(&mark);
-        self.marks.push_back(mark);
-        while self.bytes > MOST_KEPT_BYTES
-            && let Some(oldest) = self.marks.pop_front()
-        {
+        of_user.marks.push_back(mark);
+        while self.bytes > MOST_KEPT_BYTES && self.forget() {}
+    }
+
+    /// Forgets the oldest mark of the user who has most: those of others are not lost for it.
+    fn forget(&mut self) -> bool {
+        let most = self.marks.iter_mut().max_by_key(|(_, of_user)| of_user.bytes);
+        let Some((&user, of_user)) = most else { return false };
+        if let Some(oldest) = of_user.marks.pop_front() {
+            of_user.bytes -= bytes(&oldest);
             self.bytes -= bytes(&oldest);
         }
+        if of_user.marks.is_empty() {
+            self.marks.remove(&user);
+        }
+        true
+    }
+
+    /// Those that are wanted, in the order in which they came.
+    fn wanted(&self, is_wanted: impl Fn(&Mark) -> bool) -> Vec<&Mark> {
+        let all = self.marks.values().flat_map(|of_user| &of_user.marks);
+        let mut wanted: Vec<&Mark> = all.filter(|mark| is_wanted(mark)).collect();
+        wanted.sort_unstable_by_key(|mark| mark.number);
+        wanted
     }
 
     /// What to say of datagrams that became nothing, from time to time.
@@ -311,16 +332,15 @@ impl Marks {
 
     /// The marks from that number on that are still there.
     pub fn from(&self, number: u64) -> impl Iterator<Item = &Mark> {
-        let after = self.kept.marks.partition_point(|mark| mark.number < number);
-        self.kept.marks.range(after..)
+        self.kept.wanted(|mark| mark.number >= number).into_iter()
     }
 
     /// The marks that were sent, or happened, between two times.
     fn between(&self, since_ns: u64, until_ns: u64) -> impl Iterator<Item = &Mark> {
         let stretch = since_ns..=until_ns;
         let is_in =
-            move |mark: &&Mark| [mark.sent_ns, mark.time_ns].iter().any(|ns| stretch.contains(ns));
-        self.kept.marks.iter().filter(is_in)
+            |mark: &Mark| [mark.sent_ns, mark.time_ns].iter().any(|ns| stretch.contains(ns));
+        self.kept.wanted(is_in).into_iter()
     }
 
     /// What became of datagrams.

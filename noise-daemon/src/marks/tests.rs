@@ -4,6 +4,10 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
+const SECOND_NS: u64 = 1_000_000_000;
+/// In what time one more may be taken of a user who is alone.
+const TOKEN_NS: u64 = SECOND_NS / RATE;
+
 fn bound(folder: &Path) -> (Marks, net::UnixDatagram) {
     let path = folder.join("noised.marks");
     let options = SocketOptions { path, mode: 0o660, group: "no such group".to_owned() };
@@ -130,8 +134,13 @@ fn ids_of_another_pid_namespace_are_not_taken_for_those_of_this_one() {
     assert_eq!((named(1, 508, 0), named(3, 508, 0)), (Some(0), Some(0)));
     assert_eq!((named(601, 600, 5), named(600, 602, 5)), (Some(601), Some(600)));
     assert_eq!((named(7, 602, 5), named(7, 1, 0)), (None, Some(7)));
-    // Gone: who it was, or who sent it.
-    assert_eq!((named(999, 602, 5), named(600, 998, 5)), (Some(999), Some(600)));
+    // A thread that is not there is nobody's while its sender is, and not known where that has gone, too.
+    assert_eq!((named(999, 602, 5), named(999, 998, 5)), (None, Some(0)));
+    // Of a sender that has gone: its user's, or itself.
+    assert_eq!(
+        (named(600, 998, 5), named(998, 998, 5), named(7, 998, 5)),
+        (Some(600), Some(998), None)
+    );
     // Where the sender says what it counts in, that holds when it has gone, too.
     assert_eq!((of(7, Some(false), 998, 0), of(7, Some(true), 998, 0)), (Some(0), Some(7)));
     assert_eq!((of(8, Some(false), 508, 0), of(7, Some(true), 602, 5)), (Some(508), None));
@@ -154,14 +163,38 @@ fn a_flood_is_bounded_and_counted() {
         }
         assert!(kept.bytes <= MOST_KEPT_BYTES);
     }
-    let held: usize = kept.marks.iter().map(bytes).sum();
-    assert_eq!(held, kept.bytes);
-    assert!(kept.marks.len() > 5_000, "{}", kept.marks.len());
+    let all = kept.wanted(|_| true);
+    assert_eq!(all.iter().map(|mark| bytes(mark)).sum::<usize>(), kept.bytes);
+    assert!(all.len() > 5_000, "{}", all.len());
     let first = kept.complaint(SECOND_NS).unwrap();
-    assert!(first.contains("dropped (more than 10000 a second)"), "{first}");
+    assert!(first.contains("dropped (more than 10000 a second, or"), "{first}");
     kept.counts.refused += 1;
     assert_eq!(kept.complaint(2 * SECOND_NS), None);
     assert!(kept.complaint(2 * SAY_EVERY_NS).unwrap().contains(": 1 refused "));
+}
+
+#[test]
+fn a_flood_of_one_user_costs_no_marks_of_another() {
+    let of = |uid| Some(Sender { pid: 1, uid, sent_ns: 5 });
+    let mut kept = Kept::default();
+    // Ten seconds, in which a flood comes in each millisecond.
+    for millisecond in 0..10_000 {
+        let now_ns = SECOND_NS + millisecond * 1_000_000;
+        for _ in 0..30 {
+            kept.take(
+                b"begin flood kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk",
+                of(1000),
+                now_ns,
+            );
+        }
+        if millisecond % 10 == 9 {
+            kept.take(b"begin query", of(1001), now_ns);
+        }
+    }
+    let quiet = kept.wanted(|mark| mark.uid == 1001);
+    assert_eq!(quiet.len(), 1_000);
+    assert!(quiet.is_sorted_by_key(|mark| mark.number));
+    assert!(kept.counts.dropped > 100_000 && kept.bytes <= MOST_KEPT_BYTES, "{:?}", kept.counts);
 }
 
 #[test]
