@@ -118,7 +118,7 @@ pub(super) fn longest(
     let started_ns = u64::try_from(about.started.as_nanosecond()).unwrap_or(0);
     let since_ns = started_ns.saturating_sub(offset_ns(head));
     let (wanted, span_ns) = (Wanted::of(about.signal), (since_ns, end_ns));
-    Ok(match requests.map(|requests| requests.waited(end_ns)) {
+    Ok(match requests.map(|requests| requests.waited(end_ns, &gaps)) {
         Some(waited) => for_requests(waits, &waited, wanted, span_ns, &gaps),
         None => waits.longest(wanted, span_ns, &gaps, MOST_WAITS),
     })

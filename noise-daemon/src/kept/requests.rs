@@ -14,6 +14,7 @@ use noise_common::store::{Event, EventKind};
 use noise_wire::events::Place;
 
 use super::newest::Newest;
+use super::unseen::Gaps;
 
 /// Most steps of requests that are looked at, the latest.
 const MOST_STEPS: usize = 1 << 17;
@@ -159,8 +160,9 @@ impl Requests {
         self.running.remove(&place);
     }
 
-    /// When they were waited for, up to a time: until then what is still under way.
-    pub fn waited(self, end_ns: u64) -> Waited {
+    /// When they were waited for, up to a time: until then what is still under way. One that is under way while some
+    /// CPU is not seen may have ended there, and what comes behind may be another one's: it counts for nothing.
+    pub fn waited(self, end_ns: u64, gaps: &Gaps) -> Waited {
         let mut steps = self.steps.finish();
         steps.sort_unstable();
         let mut open: HashMap<u16, Open> = HashMap::new();
@@ -171,7 +173,8 @@ impl Requests {
                 Stage::Queue => request.queued_ns.filter(|_| request.issued_ns.is_none()),
                 Stage::Device => request.issued_ns,
             };
-            if let Some(from_ns) = from_ns.filter(|from_ns| *from_ns < to_ns) {
+            let is_seen = |from_ns: &u64| gaps.end_within(*from_ns, to_ns).is_none();
+            if let Some(from_ns) = from_ns.filter(|from_ns| *from_ns < to_ns).filter(is_seen) {
                 own.entry(request.tid).or_default().push((from_ns, to_ns));
             }
         };
@@ -221,9 +224,11 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use noise_common::store::event::Body;
+    use noise_wire::events::Item;
 
     use super::*;
     use crate::kept::file::made::event;
+    use crate::kept::unseen::Unseen;
 
     const SDA: u32 = 8 << 20;
 
@@ -264,9 +269,9 @@ mod tests {
 
     #[test]
     fn a_request_is_its_inserters_else_its_issuers() {
-        let queue = noted(Signal::BlockQueueWait).waited(1_000);
+        let queue = noted(Signal::BlockQueueWait).waited(1_000, &Gaps::default());
         assert_eq!(queue.own, [(7, Spans(vec![(110, 200)]))].into());
-        let device = noted(Signal::BlockDeviceWait).waited(1_000);
+        let device = noted(Signal::BlockDeviceWait).waited(1_000, &Gaps::default());
         let expected = [(7, Spans(vec![(200, 400)])), (9, Spans(vec![(210, 1_000)]))];
         assert_eq!(device.own, expected.into());
         assert_eq!(device.all, Spans(vec![(200, 1_000)]));
@@ -281,7 +286,7 @@ mod tests {
             for (kind, at_ns) in kinds {
                 requests.note(Place::default(), &event(&block(*kind, 0x1100, 512, *at_ns), 0));
             }
-            requests.waited(1_000).all
+            requests.waited(1_000, &Gaps::default()).all
         };
         let (insert, issue) = ((EventKind::BlockInsert, 10), (EventKind::BlockIssue, 20));
         let back = [insert, issue, (EventKind::BlockRequeue, 30), (EventKind::BlockIssue, 50)];
@@ -297,8 +302,19 @@ mod tests {
         requests.note(place, &event(&Body::switch((0, 120), 0, false, (7, 120), 100), 0));
         requests.missing(place);
         requests.note(place, &event(&block(EventKind::BlockIssue, 0x1100, 512, 200), 0));
-        let waited = requests.waited(300);
+        let waited = requests.waited(300, &Gaps::default());
         assert_eq!((waited.own.len(), waited.any_ns(0, 1_000)), (0, 100));
+    }
+
+    #[test]
+    fn a_request_under_way_where_a_cpu_is_not_seen_counts_for_nothing() {
+        let mut unseen = Unseen::default();
+        let place = Place::default();
+        unseen.note(&Item::Part { place, complete_from_ns: 205, classes: 0 });
+        let waited = noted(Signal::BlockDeviceWait).waited(1_000, &unseen.finish());
+        // That of 9 began behind the gap, and nothing is known of that of 7.
+        assert_eq!(waited.own, [(9, Spans(vec![(210, 1_000)]))].into());
+        assert_eq!(waited.all, Spans(vec![(210, 1_000)]));
     }
 
     #[test]
