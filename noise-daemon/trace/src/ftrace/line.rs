@@ -24,6 +24,8 @@ pub struct Line<'t> {
 pub enum Noted {
     /// So many events were lost, on that CPU where one is named. 1 stands for an unknown number.
     Lost(Option<u32>, u64),
+    /// The events of that CPU begin here: older ones may have been overwritten.
+    Started(u32),
     /// Nothing of importance.
     Nothing,
 }
@@ -261,6 +263,9 @@ fn task(text: &[u8]) -> Option<(&[u8], i32)> {
 /// Reads a line that is no event.
 pub fn note(line: &[u8]) -> Option<Noted> {
     let text = line.trim_ascii();
+    if let Some(rest) = text.strip_prefix(b"##### CPU ") {
+        return Some(digits(word(rest).0).map_or(Noted::Nothing, Noted::Started));
+    }
     if let Some(rest) = text.strip_prefix(b"#") {
         let Some(at) = find(rest, b"entries-in-buffer/entries-written:") else {
             return Some(Noted::Nothing);
@@ -282,7 +287,6 @@ pub fn note(line: &[u8]) -> Option<Noted> {
         || text.starts_with(b"version =")
         || text.starts_with(b"trace.dat")
         || (text.starts_with(b"CPU ") && text.ends_with(b"is empty"))
-        || text.starts_with(b"##### CPU ")
         // What functions called each other, behind an event.
         || text.starts_with(b"=> ");
     is_known.then_some(Noted::Nothing)

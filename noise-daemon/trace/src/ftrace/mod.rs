@@ -9,7 +9,8 @@
 //! order of time.
 //!
 //! The events that were overwritten before the text was read, and those lost on the way, are noted in it,
-//! and are lost events here.
+//! and are lost events here. Where one CPU's events begin later than those of others since they were overwritten, that time
+//! is a loss of that CPU.
 
 mod fields;
 mod line;
@@ -109,6 +110,8 @@ impl<'t> Cursor<'t> {
 pub struct Reader<'t> {
     text: &'t [u8],
     runs: Vec<Run>,
+    /// What is not seen at the begin, by CPU: these come first.
+    unseen: std::vec::IntoIter<(u32, Loss)>,
     /// The stretch whose event is next, and that event.
     current: Option<(usize, Cursor<'t>)>,
     head: Option<Record<'t>>,
@@ -131,8 +134,9 @@ impl<'t> Reader<'t> {
         let others = runs.iter().zip(0..).map(|(run, number)| Reverse((run.first_ns, number)));
         let others = others.collect();
         let damage = survey.damage.clone();
-        let mut reader =
-            Self { text, runs, current: None, head: None, others, begun: HashMap::new(), damage };
+        let unseen = survey.unseen().into_iter();
+        let (current, head, begun) = (None, None, HashMap::new());
+        let mut reader = Self { text, runs, unseen, current, head, others, begun, damage };
         reader.turn();
         reader
     }
@@ -158,6 +162,9 @@ impl<'t> Iterator for Reader<'t> {
     type Item = Record<'t>;
 
     fn next(&mut self) -> Option<Record<'t>> {
+        if let Some((cpu, loss)) = self.unseen.next() {
+            return Some(Record::lost(loss.from_ns, cpu, loss));
+        }
         let record = self.head.take()?;
         let (number, cursor) = self.current.as_mut()?;
         let Some(head) = cursor.next() else {

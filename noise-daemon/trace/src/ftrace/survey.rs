@@ -1,13 +1,16 @@
 //! What a text is, by one look at each of its lines, before anything is made of it: how much of it are events,
 //! and where its times go back.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
 
 use super::fields::is_sound;
-use super::line::{Line, Stranger, find, next_line, note, stranger};
+use super::line::{Line, Noted, Stranger, find, next_line, note, stranger};
 use crate::damage::Damage;
+use crate::event::Loss;
+use crate::threads::MAX_CPUS;
 
 /// Stretches in the order of time that are kept apart. Texts of one CPU after the other have one for each; where a text
 /// has more, it was not merely put together of sorted ones.
@@ -28,6 +31,45 @@ pub struct Run {
     pub first_ns: u64,
 }
 
+/// CPUs whose oldest events were overwritten before the text was printed: the others' go back further.
+#[derive(Clone, Debug, Default)]
+struct Overwritten {
+    /// CPUs of which the next event is the oldest that is left.
+    starting: BTreeSet<u32>,
+    /// Overwritten events were counted in front of the next event.
+    is_counted: bool,
+    /// How many there were.
+    events: u64,
+    /// The time of the oldest event that is left, by CPU.
+    first_ns: BTreeMap<u32, u64>,
+}
+
+impl Overwritten {
+    fn note(&mut self, noted: Noted) {
+        match noted {
+            Noted::Started(cpu) if (cpu as usize) < MAX_CPUS => {
+                self.starting.insert(cpu);
+            }
+            Noted::Lost(None, events) => {
+                self.is_counted = true;
+                self.events = self.events.saturating_add(events);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.is_counted || !self.starting.is_empty()
+    }
+
+    fn event(&mut self, cpu: u32, time_ns: u64) {
+        if (self.starting.remove(&cpu) || self.is_counted) && (cpu as usize) < MAX_CPUS {
+            self.first_ns.entry(cpu).or_insert(time_ns);
+        }
+        self.is_counted = false;
+    }
+}
+
 /// What a text is.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
@@ -37,6 +79,7 @@ pub struct Survey {
     pub(super) runs: Vec<Run>,
     /// Lines that are none.
     pub(super) damage: Damage,
+    overwritten: Overwritten,
     unitless: u64,
     perf_script: u64,
     is_latency: bool,
@@ -78,6 +121,9 @@ impl Survey {
                         survey.begin(behind, event.time_ns);
                     }
                     last_ns = Some(event.time_ns);
+                    if survey.overwritten.is_awaited() {
+                        survey.overwritten.event(event.cpu, event.time_ns);
+                    }
                     behind = next;
                     if let Some(run) = survey.runs.last_mut() {
                         run.end = next;
@@ -124,7 +170,8 @@ impl Survey {
 
     /// Notes a line that is no event.
     fn stranger(&mut self, line: &[u8], number: u64) {
-        if note(line).is_some() {
+        if let Some(noted) = note(line) {
+            self.overwritten.note(noted);
             self.is_latency |= find(line, b"latency trace v").is_some();
             return;
         }
@@ -135,6 +182,19 @@ impl Survey {
         }
         self.damage.unread_lines = self.damage.unread_lines.saturating_add(1);
         self.damage.note(|| format!("line {number} is no event"));
+    }
+
+    /// What is not seen of each CPU at the begin, because it was overwritten there and not on others. Where the text has
+    /// counted what was overwritten, that is not counted here again.
+    pub(super) fn unseen(&self) -> Vec<(u32, Loss)> {
+        let Some(from_ns) = self.runs.iter().map(|run| run.first_ns).min() else {
+            return Vec::new();
+        };
+        let events = u64::from(self.overwritten.events == 0);
+        let later = self.overwritten.first_ns.iter().filter(|(_, to_ns)| **to_ns > from_ns);
+        later
+            .map(|(cpu, to_ns)| (*cpu, Loss { events, packets: 0, from_ns, to_ns: *to_ns }))
+            .collect()
     }
 
     /// Lines that are no events, nor notes.

@@ -3,6 +3,7 @@
 use noise_common::hooks::Vector;
 
 use super::*;
+use crate::delays::{Begin, Delays};
 use crate::event::{Comm, Packet, Request, Task, Woken};
 use crate::state::LeftIn;
 
@@ -207,6 +208,8 @@ fn texts_of_several_cpus_are_merged() {
     assert_eq!(
         found,
         [
+            // What the second one begins with was overwritten.
+            (1, 1, true),
             event(1, 0),
             (2, 1, true),
             event(2, 1),
@@ -289,4 +292,50 @@ fn any_bytes_are_read_somehow() {
             let _ = record.kind();
         }
     });
+}
+
+/// As a kernel prints buffers that go back differently far.
+const UNEQUAL: &str = "\
+# tracer: nop
+#
+# entries-in-buffer/entries-written: 5/93   #P:2
+#
+           <...>-7       [001] d..2. 10.000100: sched_waking: comm=shop pid=30 prio=120 target_cpu=000
+           <...>-7       [001] d..2. 10.000200: sched_waking: comm=cook pid=31 prio=120 target_cpu=001
+           <...>-7       [001] d..2. 10.000210: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=b next_pid=8 next_prio=120
+##### CPU 0 buffer started ####
+          <idle>-0       [000] d..2. 15.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=shop next_pid=30 next_prio=120
+            shop-30      [000] d..2. 15.000500: sched_waking: comm=oven pid=32 prio=120 target_cpu=000
+";
+
+#[test]
+fn a_cpu_whose_buffer_starts_later_is_unseen_until_then() {
+    let (records, damage) = all(UNEQUAL.as_bytes());
+    assert!(damage.is_none(), "{damage}");
+    let losses: Vec<_> =
+        records.iter().filter_map(|record| Some((record.cpu, record.loss()?))).collect();
+    let (from_ns, to_ns) = (10_000_100_000, 15_000_000_000);
+    // The kernel has counted them.
+    let unseen = Loss { events: 0, packets: 0, from_ns, to_ns };
+    let counted = Loss { events: 88, packets: 0, from_ns: 0, to_ns: from_ns };
+    assert_eq!(losses, [(0, unseen), (1, counted)]);
+    assert!(records.is_sorted_by_key(|record| record.time_ns));
+    // Without that count there was one at least.
+    let uncounted = UNEQUAL.replace("# entries", "# other");
+    let (records, _) = all(uncounted.as_bytes());
+    assert_eq!(records[0].loss(), Some(Loss { events: 1, ..unseen }));
+}
+
+#[test]
+fn no_wait_is_joined_across_what_was_overwritten() {
+    let waits = |text: &str| {
+        let mut delays = Delays::new(Begin::Waking);
+        Reader::new(text.as_bytes()).for_each(|record| delays.follow(&record.event()));
+        let threads = delays.finish().threads;
+        threads.iter().map(|thread| thread.waits.wakeup.sum_ns).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(UNEQUAL).iter().sum::<u64>(), 0);
+    // Where nothing was overwritten, it is a wait.
+    let whole = UNEQUAL.replace("#####", "#").replace("5/93", "5/5");
+    assert!(waits(&whole).contains(&4_999_900_000), "{:?}", waits(&whole));
 }
