@@ -7,7 +7,7 @@ mod show;
 mod source;
 mod subjects;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -20,6 +20,7 @@ use self::source::{IncidentSource, Listing, Place};
 use self::subjects::Subjects;
 use super::connect::Connect;
 use super::durations::bound;
+use crate::cli::why::target::Target;
 use crate::cli::{CommandError, output};
 
 /// Arguments of `noised incidents`.
@@ -140,7 +141,7 @@ fn list(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), CommandErro
         let mut document = source.outliers()?;
         let known = document.outliers.iter().map(|outlier| &*outlier.wait.victim);
         let known: Vec<&str> = known.collect();
-        subjects.ensure_known("long wait", &known).map_err(anyhow::Error::from)?;
+        subjects.ensure_known("long wait", &known, is_on_this_host).map_err(anyhow::Error::from)?;
         document.outliers.retain(|outlier| {
             is_shown(outlier.time, outlier.time) && subjects.include(&outlier.wait.victim)
         });
@@ -152,7 +153,7 @@ fn list(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), CommandErro
         let mut listing = source.incidents()?;
         let episodes = listing.incidents.iter().flat_map(|report| report.episodes());
         let known: Vec<&str> = episodes.map(|episode| &*episode.subject).collect();
-        subjects.ensure_known("incident", &known).map_err(anyhow::Error::from)?;
+        subjects.ensure_known("incident", &known, is_on_this_host).map_err(anyhow::Error::from)?;
         listing.retain(|report| {
             let end = if report.open { Timestamp::MAX } else { report.end() };
             is_shown(report.main.start, end) && subjects.have(report)
@@ -160,6 +161,15 @@ fn list(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), CommandErro
         print(listing, args.json)?;
     }
     Ok(())
+}
+
+/// Whether this host has a cgroup, disk or interface of that name.
+fn is_on_this_host(name: &str) -> bool {
+    let device = name.split(' ').next().unwrap_or_default();
+    let is_device = !device.is_empty() && !device.contains('/') && device != "." && device != "..";
+    let classes = ["/sys/class/block", "/sys/class/net"];
+    is_device && classes.iter().any(|class| Path::new(class).join(device).exists())
+        || Target::find(name).is_ok()
 }
 
 /// Prints incidents.
@@ -176,6 +186,6 @@ fn json(document: &impl serde::Serialize) -> serde_json::Result<String> {
 
 /// Writes a small recording of ours, for tests of what reads recordings.
 #[cfg(test)]
-pub fn exported(path: &std::path::Path) {
+pub fn exported(path: &Path) {
     export::export(&crate::kept::file::made::file(), export::ensure_new(path).unwrap()).unwrap();
 }

@@ -48,12 +48,19 @@ fn short(subject: &str) -> &str {
 }
 
 impl Subjects {
-    /// Whether each name is that of one of these subjects, of which the incidents or long waits are.
+    /// Whether each name is that of one of these subjects, of which the incidents or long waits are, or of something
+    /// that `is_there`, of which there are none.
     ///
     /// # Errors
     /// The first that is not.
-    pub fn ensure_known(&self, what: &'static str, known: &[&str]) -> Result<(), Unknown> {
-        let is_known = |name: &&String| known.iter().any(|subject| is_called(subject, name));
+    pub fn ensure_known(
+        &self,
+        what: &'static str,
+        known: &[&str],
+        is_there: impl Fn(&str) -> bool,
+    ) -> Result<(), Unknown> {
+        let is_known =
+            |name: &&String| known.iter().any(|subject| is_called(subject, name)) || is_there(name);
         let Some(name) = self.0.iter().find(|name| !is_known(name)) else { return Ok(()) };
         let whole = nearest(name, known.iter().copied());
         let meant = whole.or_else(|| {
@@ -114,9 +121,11 @@ mod tests {
         let known = ["web.service", "/user.slice/a", "vda read"];
         let ask = |name: &str| {
             let subjects = Subjects(vec!["vda".to_owned(), name.to_owned()]);
-            subjects.ensure_known("incident", &known).map_err(|error| error.to_string())
+            let is_there = |name: &str| name == "postgres";
+            let known = subjects.ensure_known("incident", &known, is_there);
+            known.map_err(|error| error.to_string())
         };
-        assert_eq!(ask("web"), Ok(()));
+        assert_eq!((ask("web"), ask("postgres")), (Ok(()), Ok(())));
         for (name, words) in [
             ("wweb", "about `wweb`: did you mean `web.service`?"),
             ("web.servic", "did you mean `web.service`?"),
@@ -125,7 +134,7 @@ mod tests {
             let error = ask(name).unwrap_err();
             assert!(error.contains(words), "{error}");
         }
-        assert!(Subjects::default().ensure_known("incident", &[]).is_ok());
+        assert!(Subjects::default().ensure_known("incident", &[], |_| false).is_ok());
         assert!(Subjects::default().include("anything"));
         assert!(parse(" ").is_err() && parse("a").is_ok());
     }

@@ -8,7 +8,7 @@ mod known;
 mod page;
 pub mod request;
 pub mod stretch;
-mod target;
+pub mod target;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
