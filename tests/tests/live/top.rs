@@ -452,8 +452,9 @@ fn without_a_daemon() -> Result<Verdict> {
 fn refusals() -> Result<Verdict> {
     let outcome = run_noised(&["top", "--connect", "/nonexistent/noised.sock", "--once"])?;
     ensure_refused(&outcome, 1, &["/nonexistent/noised.sock"])?;
-    let outcome = run_noised(&["top", "--replay", "/nonexistent/file"])?;
+    let outcome = run_noised(&["top", "--replay", "/nonexistent/file", "--once"])?;
     ensure_refused(&outcome, 1, &["/nonexistent/file"])?;
+    ensure_refused(&run_noised(&["top"])?, 1, &["this is no terminal", "--once"])?;
     let outcome = run_noised(&["top", "--interval", "0s", "--once"])?;
     ensure_refused(&outcome, 2, &["interval"])?;
     // The user nobody, without a daemon.

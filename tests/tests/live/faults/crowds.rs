@@ -210,9 +210,16 @@ fn pids_beyond_the_map() -> Result<Verdict> {
     noise_tests::task::ChosenChild::start(before + 1000, 0, nap, naps)?.wait()?;
     let bill = toll.end(&daemon)?;
     let dropped = bill.dropped("out_of_range");
-    println!("{naps} sleeps of an id beyond the map, {dropped} events reported as out of range");
-    // Each sleep is a wake-up, a run and a departure that have no place.
-    ensure!(dropped >= f64::from(naps) * 3.0, "waits without a place are not reported");
+    let hidden = bill.hidden;
+    println!(
+        "{naps} sleeps of an id beyond the map, {dropped} events reported as out of range; {hidden} switches hidden \
+         from BPF"
+    );
+    // Each sleep is a wake-up, a run and a departure that have no place. Meanwhile a hidden thread may run, and what it
+    // goes on to and wakes is seen by no program.
+    let expected = f64::from(naps) * 3.0;
+    let is_whole = dropped + 3.0 * hidden as f64 >= expected;
+    ensure!(is_whole && dropped >= 0.9 * expected, "waits without a place are not reported");
     ensure!(dropped <= f64::from(naps) * 3.0 + 200.0, "more is reported than happened");
     Ok(Verdict::Passed)
 }
