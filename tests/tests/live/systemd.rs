@@ -289,7 +289,10 @@ fn service_is_reloaded() -> Result<Verdict> {
     ensure!(machine.property("MainPID")? == pid, "another process");
     ensure!(machine.property("ActiveState")? == "active", "not active any more");
     // What the check said, beside what the daemon did.
-    wait_until_logged(&machine, "noised: /etc/noised/noised.toml, line 2 .*threshold-microseconds")?;
+    wait_until_logged(
+        &machine,
+        "noised: /etc/noised/noised.toml, line 2 .*threshold-microseconds",
+    )?;
     wait_until_ready(&machine)?;
     write("[outliers]\nthreshold-microseconds = 778\n")?;
     machine.output("systemctl reload noised")?;
