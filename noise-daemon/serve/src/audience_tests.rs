@@ -1,4 +1,4 @@
-//! Who sees what processes were started as: no route gives it away to a client that nobody knows.
+//! Command lines: no route shows them to a client that is not authenticated.
 
 use std::io::Read as _;
 use std::sync::Arc;
