@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use noise_trace::reach::Reach;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
@@ -22,6 +23,8 @@ pub struct Document<'s> {
     pub answer: Option<Answer>,
     /// Events that were lost while it was recorded.
     pub discarded: u64,
+    /// CPUs that are known only from a later time on.
+    pub known_from_ns: Reach,
 }
 
 /// The answer to a question.
@@ -49,10 +52,13 @@ impl Document<'_> {
 impl Serialize for Document<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (from_ns, to_ns) = self.system.span;
-        let mut all = serializer.serialize_struct("Document", 9)?;
+        let mut all = serializer.serialize_struct("Document", 10)?;
         all.serialize_field("from_ns", &from_ns)?;
         all.serialize_field("to_ns", &to_ns)?;
         all.serialize_field("discarded", &self.discarded)?;
+        if !self.known_from_ns.is_whole() {
+            all.serialize_field("known_from_ns", &self.known_from_ns)?;
+        }
         all.serialize_field("counts", &self.system.counts)?;
         all.serialize_field("tiers", &self.tiers)?;
         if let Some(answer) = &self.answer {

@@ -64,8 +64,10 @@ pub enum What<'a> {
     Leaves,
     /// The thread communicated.
     Act(Act),
-    /// Events of this CPU are missing, from then on up to now.
+    /// Events of this CPU are missing.
     Lost,
+    /// Since the input before, events of some CPU of that recording are missing: what had no CPU may have run there.
+    Unseen,
 }
 
 /// Who a thread is.

@@ -95,7 +95,8 @@ pub struct Mark<'t> {
     pub before_ns: u64,
 }
 
-/// Events that were not recorded.
+/// Events that were not recorded. Where both numbers are 0, it is not known how many: what a CPU did before the oldest
+/// events of it that were kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
     /// How many, as far as that is known.

@@ -1,5 +1,5 @@
 //! PURE: events of a kernel trace, whoever recorded them, and what they say. No clock, no file, no kernel:
-//! the caller opens and maps, and hands bytes in.
+//! the caller opens and reads, and hands bytes in.
 //!
 //! [`event`] is the model: what analyses compute with, and what a recording of ours is written from.
 //! [`ctf`] and [`ftrace`] read the formats, and hold nothing but the events at hand. [`export`] writes the
@@ -19,6 +19,7 @@ pub mod fields;
 pub mod ftrace;
 pub mod ipc;
 pub mod json;
+pub mod reach;
 pub mod record;
 pub mod rwbs;
 pub mod select;
@@ -30,3 +31,4 @@ pub mod text;
 pub mod threads;
 pub mod value;
 pub mod what;
+pub mod window;

@@ -52,6 +52,16 @@ impl<S> Record<S> {
         Self { time_ns, cpu, body: Body::Lost(loss) }
     }
 
+    /// The same, stored in another way.
+    #[inline(always)]
+    pub fn map<T>(self, to: impl FnOnce(S) -> T) -> Record<T> {
+        let body = match self.body {
+            Body::Event(stored) => Body::Event(to(stored)),
+            Body::Lost(loss) => Body::Lost(loss),
+        };
+        Record { time_ns: self.time_ns, cpu: self.cpu, body }
+    }
+
     /// The event as its format stores it; none of lost events.
     pub const fn stored(&self) -> Option<&S> {
         match &self.body {
@@ -123,14 +133,20 @@ impl<'t, S: Stored<'t>> fmt::Debug for Record<S> {
     }
 }
 
-/// All records of a trace, in the order of time.
-pub trait Source<'t>: Iterator<Item = Record<Self::Stored>> {
+/// All records of a trace, in the order of time. A record lies in what its source has in memory, which may be read anew
+/// for the next one: it is borrowed until then, and not an iterator's for that reason.
+pub trait Source {
     /// Events as its format stores them.
-    type Stored: Stored<'t>;
+    type Stored<'r>: Stored<'r>
+    where
+        Self: 'r;
 
+    /// The next one.
+    fn read(&mut self) -> Option<Record<Self::Stored<'_>>>;
+    /// The time of the next one, nanoseconds since the epoch of the trace's clock.
+    fn next_ns(&mut self) -> Option<u64>;
     /// What could not be read so far.
     fn damage(&self) -> Damage;
-    /// How far the file of that number was read, in bytes: what lies before is not looked at again, but by
-    /// records that are kept.
-    fn read_bytes(&self, file: usize) -> usize;
+    /// How far its files were read, in bytes of all of them.
+    fn read_bytes(&self) -> u64;
 }

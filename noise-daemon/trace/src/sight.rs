@@ -17,7 +17,7 @@ const MAX_GAPS: usize = 4096;
 pub type Gap = (u64, u64);
 
 /// Follows which CPUs are seen.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sight {
     /// CPUs that are not, and until when at most.
     lost: BTreeMap<u32, u64>,

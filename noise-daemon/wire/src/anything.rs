@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_analysis::{
-    Advice, Beside, Cause, Culprit, Ending, Episode, KeptTrace, Level, Outlier, Overview, Remedy,
-    Report, Rule, Time, Watched,
+    Beside, Cause, Culprit, Ending, Episode, KeptTrace, Level, Outlier, Overview, Remedy, Report,
+    Rule, Time, Watched,
 };
 use noise_common::charge::{Charged, Resource};
 use noise_common::hist::BUCKETS;
@@ -16,6 +16,7 @@ use noise_model::clean::clean;
 use noise_model::{
     Count, Histogram, HookSample, Interference, Labels, OutlierPart, OutlierRecord, Sample, Series,
 };
+use noise_verdict::Advice;
 use proptest::prelude::{Strategy, any};
 
 use super::Frame;
@@ -46,8 +47,14 @@ fn beside(number: u64) -> Beside {
         remedy: Remedy::CpuWeight,
         now: Some("cpu.weight is 100".to_owned()),
         commands: vec![format!("echo {number}")],
+        undo: vec![format!("echo 0 {number}")],
     };
-    Beside { pressure: None, advice: Some(vec![advice, Advice::plain(Remedy::HugePages)]) }
+    Beside {
+        pressure: None,
+        advice: Some(vec![advice, Advice::plain(Remedy::HugePages)]),
+        advised_culprit: number.is_multiple_of(2).then(|| "/hog".into()),
+        advised_interrupt: number.is_multiple_of(3).then(|| "eth0".into()),
+    }
 }
 
 fn report(number: u64) -> Report {

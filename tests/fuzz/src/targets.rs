@@ -284,10 +284,10 @@ fn most_events(bytes: &[u8]) -> usize {
 }
 
 /// All events of a trace, their fields in both forms, and what they say of delays.
-fn events<'t>(mut source: impl Source<'t>, most: usize) {
+fn events(mut source: impl Source, most: usize) {
     let (mut text, mut delays) = (TextLines::new("host"), Delays::default());
     let (mut line, mut count, mut last_ns) = (String::new(), 0, 0);
-    for record in source.by_ref() {
+    while let Some(record) = source.read() {
         line.clear();
         text.write(&record, &mut line);
         json::line(&record, &mut line);
@@ -314,7 +314,7 @@ pub fn tsdl(bytes: &[u8]) {
     let (text, stream) = bytes.split_at(end);
     let Ok(text) = metadata::text(text) else { return };
     let Ok(layout) = Layout::parse(&text) else { return };
-    let file = StreamFile { name: "channel0_0", bytes: stream.get(1..).unwrap_or_default() };
+    let file = StreamFile::held("channel0_0", stream.get(1..).unwrap_or_default());
     events(Reader::new(&layout, &[file]), most_events(bytes));
 }
 
@@ -324,7 +324,7 @@ pub fn packets(bytes: &[u8]) {
     let layout = Layout::parse(include_str!("../layout.tsdl")).unwrap();
     let (one, other) = bytes.split_at(bytes.len() / 2);
     let files = [("channel0_0", one), ("channel0_1", other), ("channel1_1", bytes)];
-    let files = files.map(|(name, bytes)| StreamFile { name, bytes });
+    let files = files.map(|(name, bytes)| StreamFile::held(name, bytes));
     events(Reader::new(&layout, &files), 2 * most_events(bytes));
 }
 
@@ -385,7 +385,8 @@ pub fn paths(bytes: &[u8]) {
     let reader = || noise_trace::ftrace::Reader::new(text);
     let mut builder = Builder::new(Waker::Waking);
     let mut finder = wanted.as_ref().and_then(|wanted| Finder::new(wanted, 0));
-    for record in reader() {
+    let mut events = reader();
+    while let Some(record) = events.read() {
         let event = record.event();
         feed::follow(&mut builder, 0, &record, &event);
         if let Some(finder) = &mut finder {
@@ -412,7 +413,8 @@ pub fn paths(bytes: &[u8]) {
         document.executions.push(traced(graph, "any", &execution, &path));
     }
     let mut blame = Blame::new(&document, Delays::of_turns());
-    for record in reader() {
+    let mut events = reader();
+    while let Some(record) = events.read() {
         blame.follow(&record.event(), &mut document);
     }
     blame.finish(&mut document);

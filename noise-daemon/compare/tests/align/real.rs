@@ -10,6 +10,7 @@ use noise_paths::graph::{Graph, Who, WorkerId};
 use noise_paths::path::{Path, Step};
 use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
+use noise_trace::record::Source as _;
 
 use crate::files::Trace;
 use crate::judge::Tallies;
@@ -52,7 +53,8 @@ fn pieces(path: &Path, own: WorkerId, threads: usize) -> Vec<Vec<Symbol>> {
 fn graph() -> Result<Graph, String> {
     let trace = Trace::read("many-threads")?;
     let mut builder = Builder::new(Waker::Waking);
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         feed::follow(&mut builder, 0, &record, &record.event());
     }
     Ok(builder.finish())

@@ -8,6 +8,7 @@ use noise_paths::execution::Execution;
 use noise_paths::feed;
 use noise_paths::graph::{Graph, Who};
 use noise_paths::walk::{Bounds, walk};
+use noise_trace::record::Source as _;
 
 use crate::files::Trace;
 use crate::sets::Set;
@@ -21,7 +22,8 @@ pub fn sets() -> Result<Vec<Set>, String> {
     let sets = traces.map(|(name, waker)| {
         let trace = Trace::read(name)?;
         let mut builder = Builder::new(waker);
-        for record in trace.reader() {
+        let mut reader = trace.reader();
+        while let Some(record) = reader.read() {
             feed::follow(&mut builder, 0, &record, &record.event());
         }
         Ok(of(name, &vectors(&builder.finish())))

@@ -17,6 +17,7 @@ use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Comm, Event, Kind};
 use noise_trace::ipc::read::call_name;
 use noise_trace::record::{Record, Stored};
+use noise_trace::sight::Sight;
 use noise_trace::threads::{MAX_CPUS, Threads};
 
 use self::calls::Does;
@@ -110,6 +111,8 @@ struct Machine {
     seen: HashSet<(bool, u64)>,
     /// Events were lost.
     has_losses: bool,
+    /// When events of all its CPUs are there.
+    sight: Sight,
     sorts: Vec<Option<Sort>>,
 }
 
@@ -172,6 +175,11 @@ impl Feed {
             contexts.follow(event);
         }
         let by_wakeup = of.by_wakeup;
+        let was_whole = of.sight.is_whole();
+        of.sight.follow(event);
+        if !was_whole {
+            self.unseen(at, event);
+        }
         self.names(at, event);
         self.machine(machine).threads.follow(event);
         match &event.kind {
@@ -218,6 +226,18 @@ impl Feed {
             | Kind::SchedWakeupNew(_)
             | Kind::SchedMigrateTask { .. } => {}
             _ => self.other(at, record),
+        }
+    }
+
+    /// Since the event before, events of some CPU are missing. A thread that leaves its CPU may go on there with its call,
+    /// and its process with its descriptors.
+    fn unseen(&mut self, at: At, event: &Event<'_>) {
+        self.emit(at, 0, What::Unseen);
+        let of = self.machine(at.machine);
+        of.descriptors.forget_all();
+        if let Kind::SchedSwitch { prev, .. } = &event.kind {
+            of.calls.remove(&prev.tid);
+            of.interrupted.remove(&prev.tid);
         }
     }
 

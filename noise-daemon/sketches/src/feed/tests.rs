@@ -224,6 +224,30 @@ fn after_a_loss_descriptors_may_be_other_files() {
 }
 
 #[test]
+fn what_a_thread_was_in_when_it_slept_while_events_were_lost_is_given_up() {
+    let answered = |loss: Option<noise_trace::event::Loss>| {
+        let mut scene = Scene::default();
+        if let Some(loss) = loss {
+            scene.kind(9, Kind::Lost(loss));
+        }
+        scene.run(1).call(1, "syscall_entry_recvfrom", &ours(3, 7, 8));
+        scene.call(1, "syscall_exit_recvfrom", &[&ours(3, 7, 8)[..], &[("ret", 10)]].concat());
+        scene.sleep(1);
+        scene.now_ns = 1_000;
+        scene.run(1).call(1, "syscall_entry_sendto", &ours(3, 7, 8));
+        scene.call(1, "syscall_exit_sendto", &[&ours(3, 7, 8)[..], &[("ret", 10)]].concat());
+        let system = scene.finish();
+        (markers(&system).len(), system.counts.lost)
+    };
+    assert_eq!(answered(None), (1, 0));
+    // It may have answered, and received the next one, on CPU 9.
+    let unseen =
+        |to_ns| Some(noise_trace::event::Loss { events: 0, packets: 0, from_ns: 10, to_ns });
+    assert_eq!(answered(unseen(500)), (0, 1));
+    assert_eq!(answered(unseen(15)), (1, 0));
+}
+
+#[test]
 fn what_is_not_followed_is_named() {
     let mut scene = Scene::default();
     scene.run(1).call(1, "syscall_entry_io_uring_enter", &[("fd", 3)]);
@@ -269,23 +293,26 @@ fn signals_of_threads_are_followed_and_those_of_timers_are_not() {
 /// Events one after the other.
 struct Events<'m>(std::slice::Iter<'m, Made>, u64);
 
-impl<'m> Iterator for Events<'m> {
-    type Item = Record<&'m Made>;
+impl<'m> Source for Events<'m> {
+    type Stored<'r>
+        = &'r Made
+    where
+        Self: 'r;
 
-    fn next(&mut self) -> Option<Self::Item> {
+    fn read(&mut self) -> Option<Record<&Made>> {
         self.1 += 10;
         Some(Record::new(self.1, 0, self.0.next()?))
     }
-}
 
-impl<'m> Source<'m> for Events<'m> {
-    type Stored = &'m Made;
+    fn next_ns(&mut self) -> Option<u64> {
+        (!self.0.as_slice().is_empty()).then_some(self.1 + 10)
+    }
 
     fn damage(&self) -> Damage {
         Damage::default()
     }
 
-    fn read_bytes(&self, _: usize) -> usize {
+    fn read_bytes(&self) -> u64 {
         0
     }
 }

@@ -28,11 +28,11 @@ pub struct Transfer {
 }
 
 /// Goes over the transfers in one of our recordings.
-pub fn transfers<'t>(source: impl Source<'t>, mut see: impl FnMut(Transfer)) {
+pub fn transfers(mut source: impl Source, mut see: impl FnMut(Transfer)) {
     let mut sockets = Sockets::default();
     // By thread: since when it is in a call, and on which end.
     let mut calls: HashMap<i64, (u64, End)> = HashMap::new();
-    for record in source {
+    while let Some(record) = source.read() {
         match Sort::named(record.name()) {
             Sort::Connection | Sort::SocketDump => {
                 let fields = Fields::of(&record);

@@ -78,6 +78,7 @@ impl Follower {
             What::Created { parent, child, pid } => self.created(input, parent, child, pid),
             What::Exited(tid) => self.exited(input, tid),
             What::Lost => self.lost(input),
+            What::Unseen => self.unseen(input),
             What::Enters { call, purpose, object } => {
                 if let Some(thread) = self.running(input) {
                     self.enters(thread, now_ns, call, purpose, object);

@@ -186,8 +186,14 @@ pub struct Named {
 pub struct Persons {
     all: Vec<Person>,
     places: HashMap<(u16, i32), ThreadId>,
-    cpus: Vec<Vec<Cpu>>,
-    /// How often events of any CPU were lost.
+    cpus: Vec<Cpus>,
+}
+
+/// Those of one recording.
+#[derive(Debug, Default)]
+struct Cpus {
+    all: Vec<Cpu>,
+    /// How often events of any of them were lost.
     losses: u32,
 }
 
@@ -225,7 +231,7 @@ impl Persons {
             return None;
         }
         let place = self.all.len() as ThreadId;
-        self.all.push(Person { machine, tid, seen: self.losses, ..Person::default() });
+        self.all.push(Person { machine, tid, seen: self.losses(machine), ..Person::default() });
         self.places.insert((machine, tid), place);
         Some(place)
     }
@@ -248,15 +254,24 @@ impl Persons {
         person.is_kernel |= known.is_kernel;
     }
 
+    fn losses(&self, machine: u16) -> u32 {
+        self.cpus.get(usize::from(machine)).map_or(0, |cpus| cpus.losses)
+    }
+
+    fn cpus(&mut self, machine: u16) -> &mut Cpus {
+        let machine = usize::from(machine);
+        if self.cpus.len() <= machine {
+            self.cpus.resize_with(machine + 1, Cpus::default);
+        }
+        &mut self.cpus[machine]
+    }
+
     fn cpu(&mut self, machine: u16, cpu: u32) -> Option<&mut Cpu> {
-        let (machine, cpu) = (usize::from(machine), cpu as usize);
+        let cpu = cpu as usize;
         if cpu >= MAX_CPUS {
             return None;
         }
-        if self.cpus.len() <= machine {
-            self.cpus.resize_with(machine + 1, Vec::new);
-        }
-        let cpus = self.cpus.get_mut(machine)?;
+        let cpus = &mut self.cpus(machine).all;
         if cpus.len() <= cpu {
             cpus.resize(cpu + 1, Cpu::default());
         }
@@ -265,7 +280,7 @@ impl Persons {
 
     /// The thread that runs on a CPU.
     pub fn current(&self, machine: u16, cpu: u32) -> Option<ThreadId> {
-        self.cpus.get(usize::from(machine))?.get(cpu as usize)?.current
+        self.cpus.get(usize::from(machine))?.all.get(cpu as usize)?.current
     }
 
     /// The thread that runs on a CPU, and whether no event of it was lost since it was last seen. An event that names it by its
@@ -287,7 +302,7 @@ impl Persons {
     /// A thread has no CPU any more; whether no event of it was lost while it had one.
     pub fn leaves(&mut self, machine: u16, cpu: u32, thread: ThreadId) -> bool {
         let Some(&mut Cpu { current, losses }) = self.cpu(machine, cpu) else { return false };
-        let all = self.losses;
+        let all = self.losses(machine);
         let Some(person) = self.get_mut(thread) else { return false };
         let is_intact = current == Some(thread) && person.seen == losses;
         person.seen = all;
@@ -297,7 +312,7 @@ impl Persons {
 
     /// A CPU goes to a thread; whether no event of that was lost while it had none.
     pub fn comes(&mut self, machine: u16, cpu: u32, thread: Option<ThreadId>) -> bool {
-        let all = self.losses;
+        let all = self.losses(machine);
         let Some(of) = self.cpu(machine, cpu) else { return true };
         of.current = thread;
         let losses = of.losses;
@@ -309,11 +324,17 @@ impl Persons {
 
     /// Events of a CPU were lost.
     pub fn lost(&mut self, machine: u16, cpu: u32) {
-        self.losses = self.losses.wrapping_add(1);
+        self.unseen(machine);
         if let Some(cpu) = self.cpu(machine, cpu) {
             cpu.losses = cpu.losses.wrapping_add(1);
             cpu.current = None;
         }
+    }
+
+    /// Events of some CPU are missing.
+    pub fn unseen(&mut self, machine: u16) {
+        let cpus = self.cpus(machine);
+        cpus.losses = cpus.losses.wrapping_add(1);
     }
 
     /// All of them.

@@ -258,6 +258,12 @@ impl Follower {
         self.persons.lost(input.machine, input.cpu);
     }
 
+    /// What waits, and what channels hold, is not known any more; who runs is.
+    pub(super) fn unseen(&mut self, input: &Input<'_>) {
+        self.losses = self.losses.wrapping_add(1);
+        self.persons.unseen(input.machine);
+    }
+
     /// Events of a thread may be missing: what it was in is given up.
     pub(super) fn give_up(&mut self, thread: ThreadId) {
         self.leaves(thread);

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ctf::write::{Origin, metadata};
 use crate::ctf::{Layout, Reader, StreamFile};
-use crate::event::{Event, Loss, Packet, Request, Task, Woken};
+use crate::event::{Event, Kind, Loss, Packet, Request, Task, Woken};
 use crate::record::Source as _;
 use crate::state::LeftIn;
 
@@ -64,9 +64,11 @@ fn read_of(cpu: u32, capture: &mut Capture) -> Vec<(u64, String)> {
     let layout = Layout::parse(&metadata(UUID, &origin)).unwrap();
     let packets = capture.packets(cpu);
     let bytes = packets.bytes();
-    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes }]);
-    let read = reader.by_ref().map(|record| (record.time_ns, format!("{:?}", record.kind())));
-    let read: Vec<_> = read.collect();
+    let mut reader = Reader::new(&layout, &[StreamFile::held("x", bytes)]);
+    let mut read = Vec::new();
+    while let Some(record) = reader.read() {
+        read.push((record.time_ns, format!("{:?}", record.kind())));
+    }
     let others = ["Lost", "Statedump"];
     let is_event = |kind: &str| !others.iter().any(|other| kind.starts_with(other));
     let events = read.iter().filter(|(_, kind)| is_event(kind)).count();
@@ -272,17 +274,13 @@ fn the_state_dump_comes_first() {
     let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
     let packets = capture.packets(0);
     let bytes = packets.bytes();
-    let names: Vec<_> = Reader::new(&layout, &[StreamFile { name: "x", bytes }])
-        .map(|record| (record.time_ns, record.name()))
-        .collect();
+    let mut reader = Reader::new(&layout, &[StreamFile::held("x", bytes)]);
+    let mut names = Vec::new();
+    while let Some(record) = reader.read() {
+        names.push((record.time_ns, record.name().to_owned()));
+    }
     let expected = ["start", "network_interface", "process_state", "process_state", "end"];
-    assert_eq!(
-        names,
-        expected
-            .map(|name| (10, format!("lttng_statedump_{name}")))
-            .each_ref()
-            .map(|(time, name)| (*time, name.as_str()))
-    );
+    assert_eq!(names, expected.map(|name| (10, format!("lttng_statedump_{name}"))));
 }
 
 #[test]
@@ -338,9 +336,12 @@ fn files_that_follow_begin_with_what_is_known() {
     capture.finish(700, &mut look);
     let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
     let after = [0, 1].map(|cpu| capture.packets(cpu));
-    let files = after.each_ref().map(|packets| StreamFile { name: "x", bytes: packets.bytes() });
+    let files = after.each_ref().map(|packets| StreamFile::held("x", packets.bytes()));
     let mut reader = Reader::new(&layout, &files);
-    let read: Vec<_> = reader.by_ref().map(|record| format!("{:?}", record.kind())).collect();
+    let mut read = Vec::new();
+    while let Some(record) = reader.read() {
+        read.push(format!("{:?}", record.kind()));
+    }
     let dumped = |tid, pid, ppid, comm: &str| {
         let comm = Comm::new(comm.as_bytes());
         format!("{:?}", Kind::StatedumpProcess(Dumped { tid, pid, ppid, comm }))
@@ -374,10 +375,10 @@ fn threads_are_in_the_cgroup_of_their_maker() {
     for _ in 0..2 {
         capture.flush();
         let packets = [0, 1].map(|cpu| capture.packets(cpu));
-        let files =
-            packets.each_ref().map(|packets| StreamFile { name: "x", bytes: packets.bytes() });
+        let files = packets.each_ref().map(|packets| StreamFile::held("x", packets.bytes()));
         let (mut threads, mut said) = (crate::threads::Threads::default(), 0);
-        for record in Reader::new(&layout, &files) {
+        let mut reader = Reader::new(&layout, &files);
+        while let Some(record) = reader.read() {
             threads.follow(&record.event());
             said += usize::from(record.name() == "statedump_cgroup");
         }
@@ -411,8 +412,11 @@ fn what_cannot_be_written_is_counted_in_its_place() {
     capture.finish(10_000, &mut look);
     let bytes = [written.bytes(), lost.bytes(), capture.packets(1).bytes()].concat();
     let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
-    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
-    let read: Vec<_> = reader.by_ref().map(|record| (record.time_ns, record.kind())).collect();
+    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut read = Vec::new();
+    while let Some(record) = reader.read() {
+        read.push((record.time_ns, record.loss().map_or(Kind::Other(""), Kind::Lost)));
+    }
     assert!(reader.damage().is_none());
     assert_eq!(read.len(), 71);
     let loss = Loss { events: 30, packets: 0, from_ns: 5_000, to_ns: 8_000 };

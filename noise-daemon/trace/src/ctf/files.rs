@@ -7,14 +7,22 @@ use std::collections::BTreeMap;
 
 use super::layout::Layout;
 use super::packet::{Packet, open};
+use crate::window::{Content, Window};
 
 /// A file of a trace.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct StreamFile<'t> {
     /// Its name, without folders.
     pub name: &'t str,
     /// What is in it.
-    pub bytes: &'t [u8],
+    pub content: Content<'t>,
+}
+
+impl<'t> StreamFile<'t> {
+    /// One whose bytes are in memory.
+    pub const fn held(name: &'t str, bytes: &'t [u8]) -> Self {
+        Self { name, content: Content::Held(bytes) }
+    }
 }
 
 /// A ring buffer: number of the stream, CPU, name without numbers at its end.
@@ -33,11 +41,14 @@ struct Part {
 /// The numbers of all files, those together that one stream goes through, in its order; chains come in the
 /// order of their first files. A file whose first packet does not say of which CPU it is stays alone, and so
 /// does one that begins before the last packet of another one of its ring buffer did.
-pub fn chains(layout: &Layout, files: &[StreamFile<'_>]) -> Vec<Vec<usize>> {
+///
+/// So many bytes of each packet are looked at, or as many as its begin has.
+pub fn chains(layout: &Layout, files: &[StreamFile<'_>], usual: usize) -> Vec<Vec<usize>> {
     let mut buffers: BTreeMap<Buffer<'_>, Vec<usize>> = BTreeMap::new();
     let mut chains = Vec::new();
     for (number, file) in files.iter().enumerate() {
-        match open(layout, file.bytes).ok().and_then(|packet| buffer(&packet, file.name)) {
+        let packet = open(layout, &mut Window::new(file.content, usual), 0);
+        match packet.ok().and_then(|packet| buffer(&packet, file.name)) {
             Some(buffer) => buffers.entry(buffer).or_default().push(number),
             None => chains.push(vec![number]),
         }
@@ -48,7 +59,8 @@ pub fn chains(layout: &Layout, files: &[StreamFile<'_>]) -> Vec<Vec<usize>> {
             continue;
         }
         let part = |number: usize| {
-            let (first, last) = ends(layout, files.get(number).map_or(&[], |file| file.bytes));
+            let window = files.get(number).map(|file| Window::new(file.content, usual));
+            let (first, last) = window.map(|window| ends(layout, window)).unwrap_or_default();
             Part { number, first, last }
         };
         let mut parts: Vec<Part> = numbers.into_iter().map(part).collect();
@@ -76,11 +88,11 @@ fn stem(name: &str) -> &str {
 }
 
 /// Of its first packet, and of the last one that can be reached.
-fn ends(layout: &Layout, file: &[u8]) -> (Moment, Moment) {
+fn ends(layout: &Layout, mut window: Window<'_>) -> (Moment, Moment) {
     let mut ends = None;
-    let mut at = 0;
-    while let Some(rest) = file.get(at..).filter(|rest| !rest.is_empty())
-        && let Ok(packet) = open(layout, rest)
+    let mut at = 0_u64;
+    while at < window.length()
+        && let Ok(packet) = open(layout, &mut window, at)
     {
         let moment = (packet.context.begin, packet.context.sequence);
         ends = Some((ends.map_or(moment, |(first, _)| first), moment));

@@ -83,6 +83,8 @@ pub struct Layout {
     pub clocks: Vec<Clock>,
     /// What it says about where and by what it was recorded.
     pub env: BTreeMap<String, String>,
+    /// The widest alignment of anything in a packet, bits, a power of two.
+    pub widest: u64,
     /// Number of kinds of events.
     kinds: usize,
 }
@@ -234,6 +236,7 @@ impl Layout {
         for block in blocks(&tops, "event") {
             layout.add_event(&mut resolver, block)?;
         }
+        layout.widest = resolver.widest;
         for stream in layout.streams.values_mut() {
             stream.finish();
         }

@@ -1,8 +1,10 @@
 //! CTF 1.8: LTTng's kernel traces, perf's, and our own recordings.
 //!
 //! [`Layout::parse`] reads what the metadata says, once; [`Reader`] then goes over the bytes of the streams,
-//! which the caller maps or holds, and merges them by time. It keeps one event of each stream, whatever
-//! their lengths.
+//! which the caller holds or lets it read, and merges them by time. It keeps a window and one event of each stream,
+//! whatever their lengths: a packet may be a whole file. An event that reaches beyond its window is read again
+//! from its begin on, in a window that begins there. Records are lent: see
+//! [`Source`](crate::record::Source).
 
 mod bits;
 mod class;

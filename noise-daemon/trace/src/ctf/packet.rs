@@ -2,8 +2,16 @@
 
 use super::layout::{Layout, StreamClass};
 use super::node::SLOTS;
-use super::walk::{Bytes, walk_fields};
+use super::walk::{Bytes, Cut, walk_fields};
 use crate::value::{Shape, Value, Visit};
+use crate::window::Window;
+
+/// Where there is less than a packet's begin.
+pub const ENDS: &str = "the file ends within its header";
+/// What is read at first of a packet.
+const HEAD_BYTES: usize = 4 << 10;
+/// The longest begin of a packet. LTTng's have some hundred bytes.
+const MAX_HEAD_BYTES: usize = 1 << 20;
 
 /// What each packet begins with, where the layout has a field `magic`.
 pub const MAGIC: u64 = 0xc1fc_1fc1;
@@ -15,14 +23,16 @@ pub struct Packet<'t> {
     pub stream: u64,
     /// Its stream.
     pub class: &'t StreamClass,
-    /// Its bytes and the end of its content.
-    pub bytes: Bytes<'t>,
+    /// The end of its content, in bits, as far as the file has it.
+    pub end: u64,
     /// Where its events begin, in bits.
     pub events_at: u64,
     /// Its length in the file.
-    pub length: usize,
-    /// Bytes that it announces and the file does not have.
+    pub length: u64,
+    /// Bytes that it announces and the file never had.
     pub missing: u64,
+    /// Whether the file ends in it.
+    pub is_cut: bool,
     /// What its context says.
     pub context: Context,
 }
@@ -114,39 +124,86 @@ impl Visit for Collect<'_> {
     }
 }
 
-/// Reads the begin of a packet from the bytes of a file from there on.
-///
-/// # Errors
-/// In words, what is wrong with it.
-pub fn open<'t>(layout: &'t Layout, rest: &'t [u8]) -> Result<Packet<'t>, &'static str> {
-    let all = Bytes { bytes: rest, end: (rest.len() as u64).saturating_mul(8) };
+/// Why a packet's begin cannot be read.
+enum Refused {
+    Cut,
+    Other(&'static str),
+}
+
+impl From<Cut> for Refused {
+    fn from(_: Cut) -> Self {
+        Self::Cut
+    }
+}
+
+/// Number and class of the stream, the context, and the place behind it.
+type Head<'t> = (u64, &'t StreamClass, Context, u64);
+
+fn head<'t>(layout: &'t Layout, bytes: &[u8]) -> Result<Head<'t>, Refused> {
+    let all = Bytes { bytes, end: (bytes.len() as u64).saturating_mul(8) };
     let mut context = Context::default();
     let mut at = 0;
-    let mut slots = [0; SLOTS];
-    let cut = "the file ends within its header";
     if let Some(header) = &layout.packet_header {
         let mut collect = Collect { context: &mut context, depth: 0, name: "" };
-        at = walk_fields(header, all, at, &mut slots, &mut collect).map_err(|_| cut)?;
+        at = walk_fields(header, all, at, &mut [0; SLOTS], &mut collect)?;
     }
     if context.magic.is_some_and(|magic| magic != MAGIC) {
-        return Err("its magic number is missing");
+        return Err(Refused::Other("its magic number is missing"));
     }
     let id = context.stream_id.or_else(|| layout.only_stream());
     let stream = id.and_then(|id| Some((id, layout.streams.get(&id)?)));
-    let (stream, class) = stream.ok_or("its stream is not known")?;
+    let (stream, class) = stream.ok_or(Refused::Other("its stream is not known"))?;
     if let Some(fields) = &class.packet_context {
-        slots = [0; SLOTS];
         let mut collect = Collect { context: &mut context, depth: 0, name: "" };
-        at = walk_fields(fields, all, at, &mut slots, &mut collect).map_err(|_| cut)?;
+        at = walk_fields(fields, all, at, &mut [0; SLOTS], &mut collect)?;
     }
-    let packet = context.packet_size.or(context.content_size).unwrap_or(all.end);
+    Ok((stream, class, context, at))
+}
+
+/// Reads the begin of the packet at that byte of a file. The window begins there then.
+///
+/// # Errors
+/// In words, what is wrong with it.
+pub fn open<'t>(
+    layout: &'t Layout,
+    window: &mut Window<'_>,
+    at: u64,
+) -> Result<Packet<'t>, &'static str> {
+    let mut least = window.usual().min(HEAD_BYTES);
+    let (stream, class, context, events_at) = loop {
+        let bytes = window.view(at, least);
+        let bytes = bytes.get(..MAX_HEAD_BYTES).unwrap_or(bytes);
+        let length = bytes.len();
+        match head(layout, bytes) {
+            Ok(head) => break head,
+            Err(Refused::Other(what)) => return Err(what),
+            Err(Refused::Cut) => {}
+        }
+        if at.saturating_add(length as u64) >= window.length() {
+            return Err(ENDS);
+        }
+        if length >= MAX_HEAD_BYTES {
+            return Err("its header is longer than 1 MiB");
+        }
+        least = length.saturating_mul(2).clamp(1, MAX_HEAD_BYTES);
+    };
+    let rest = window.length().saturating_sub(at);
+    let announced = window.announced().saturating_sub(at);
+    let all = announced.saturating_mul(8);
+    let packet = context.packet_size.or(context.content_size).unwrap_or(all);
     let content = context.content_size.unwrap_or(packet);
-    if content > packet || content < at || packet == 0 || !packet.is_multiple_of(8) {
+    if content > packet || content < events_at || packet == 0 || !packet.is_multiple_of(8) {
         return Err("its sizes contradict each other");
     }
-    let length = usize::try_from(packet / 8).unwrap_or(usize::MAX);
-    let there = rest.get(..length).unwrap_or(rest);
-    let missing = (packet / 8).saturating_sub(rest.len() as u64);
-    let bytes = Bytes { bytes: there, end: content.min(all.end) };
-    Ok(Packet { stream, class, bytes, events_at: at, length, missing, context })
+    let length = packet / 8;
+    Ok(Packet {
+        stream,
+        class,
+        end: content.min(rest.saturating_mul(8)),
+        events_at,
+        length,
+        missing: length.saturating_sub(announced),
+        is_cut: length > rest,
+        context,
+    })
 }

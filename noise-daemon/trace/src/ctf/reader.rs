@@ -1,4 +1,10 @@
 //! All streams of a trace, merged by time.
+//!
+//! Buffers of different CPUs go back differently far where a tracer overwrites the oldest packets (LTTng's snapshots, and
+//! its rings of files). What a CPU did before its first packet is not known then, while events of others are there: a
+//! loss of that CPU, which comes before all events. A chunk of a session that was rotated begins on all CPUs with the
+//! rotation, to some microseconds; old versions of LTTng begin there with the first event of each CPU, so that one without
+//! events looks as if they had been overwritten, and is not known either.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,15 +13,19 @@ use super::files::{StreamFile, chains};
 use super::layout::Layout;
 use super::stream::{Located, Record, Stream};
 use crate::damage::Damage;
+use crate::event::Loss;
 use crate::record::Source;
+use crate::window::{LEAST_WINDOW_BYTES, bytes_of_each};
 
 /// Goes over all events of a trace in the order of time. Those of one time come in the order of their files.
 pub struct Reader<'t> {
     streams: Vec<Stream<'t>>,
-    /// Of each file, its stream, and which of that stream's files it is.
-    files: Vec<(usize, usize)>,
+    /// What is not seen at the begin, by stream: these come first.
+    unseen: std::vec::IntoIter<(u32, Loss)>,
     /// The stream whose event is next.
     current: Option<usize>,
+    /// Whether that event was handed out: then it is the latest one.
+    is_lent: bool,
     /// The others that have events, by the time of the next one. Events of one CPU come in bursts: as long
     /// as none of these is earlier, there is nothing to sort.
     others: BinaryHeap<Reverse<(u64, usize)>>,
@@ -30,20 +40,24 @@ impl<'t> Reader<'t> {
     /// The same; packets whose events all come before `from_ns` are passed over unread. Events before that
     /// time may come nevertheless.
     pub fn from(layout: &'t Layout, files: &[StreamFile<'t>], from_ns: u64) -> Self {
-        let chains = chains(layout, files);
+        Self::in_windows(layout, files, from_ns, bytes_of_each(files.len()))
+    }
+
+    /// The same with windows of so many bytes.
+    pub(super) fn in_windows(
+        layout: &'t Layout,
+        files: &[StreamFile<'t>],
+        from_ns: u64,
+        window: usize,
+    ) -> Self {
+        let chains = chains(layout, files, window.min(LEAST_WINDOW_BYTES));
         let mut streams = Vec::with_capacity(chains.len());
         let mut others = BinaryHeap::with_capacity(chains.len());
-        let mut of_files = vec![(0, 0); files.len()];
         for (number, chain) in chains.iter().enumerate() {
-            for (part, file) in chain.iter().enumerate() {
-                if let Some(place) = of_files.get_mut(*file) {
-                    *place = (number, part);
-                }
-            }
             let cpu = |file: usize, name| named_cpu(name).unwrap_or(file as u32);
             let parts = chain.iter().filter_map(|&file| Some((file, *files.get(file)?)));
             let parts = parts.map(|(file, part)| (part, cpu(file, part.name)));
-            let mut stream = Stream::new(layout, parts.collect());
+            let mut stream = Stream::new(layout, parts.collect(), window);
             if from_ns > 0 {
                 stream.pass_until(from_ns);
             }
@@ -53,25 +67,21 @@ impl<'t> Reader<'t> {
             }
             streams.push(stream);
         }
+        let first_ns = others.peek().map(|first: &Reverse<(u64, usize)>| first.0.0);
+        let unseen = streams.iter().filter_map(|stream| stream.unseen_since(first_ns?));
+        let unseen: Vec<_> = unseen.collect();
         let current = others.pop().map(|first| first.0.1);
-        Self { streams, files: of_files, current, others }
+        Self { streams, unseen: unseen.into_iter(), current, is_lent: false, others }
     }
 
-    /// Time of the next event, nanoseconds since the epoch.
-    pub fn first_ns(&self) -> Option<u64> {
-        let head = self.streams.get(self.current?)?.head.as_ref()?;
-        Some(head.time_ns)
-    }
-}
-
-impl<'t> Iterator for Reader<'t> {
-    type Item = Record<'t>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Record<'t>> {
-        let number = self.current?;
-        let stream = self.streams.get_mut(number)?;
-        let record = stream.head;
+    /// Goes on to the next event, where this one was handed out.
+    #[inline(always)]
+    fn go_on(&mut self) {
+        if !std::mem::take(&mut self.is_lent) {
+            return;
+        }
+        let Some(number) = self.current else { return };
+        let Some(stream) = self.streams.get_mut(number) else { return };
         stream.advance();
         match &stream.head {
             Some(next) => {
@@ -85,12 +95,34 @@ impl<'t> Iterator for Reader<'t> {
             }
             None => self.current = self.others.pop().map(|first| first.0.1),
         }
-        record
     }
 }
 
-impl<'t> Source<'t> for Reader<'t> {
-    type Stored = Located<'t>;
+impl Source for Reader<'_> {
+    type Stored<'r>
+        = Located<'r>
+    where
+        Self: 'r;
+
+    #[inline]
+    fn read(&mut self) -> Option<Record<'_>> {
+        if let Some((cpu, loss)) = self.unseen.next() {
+            return Some(Record::lost(loss.from_ns, cpu, loss));
+        }
+        self.go_on();
+        let stream = self.streams.get(self.current?)?;
+        self.is_lent = true;
+        stream.record()
+    }
+
+    fn next_ns(&mut self) -> Option<u64> {
+        if let Some((_, loss)) = self.unseen.as_slice().first() {
+            return Some(loss.from_ns);
+        }
+        self.go_on();
+        let head = self.streams.get(self.current?)?.head.as_ref()?;
+        Some(head.time_ns)
+    }
 
     fn damage(&self) -> Damage {
         let mut damage = Damage::default();
@@ -100,9 +132,8 @@ impl<'t> Source<'t> for Reader<'t> {
         damage
     }
 
-    fn read_bytes(&self, file: usize) -> usize {
-        let Some((stream, part)) = self.files.get(file) else { return 0 };
-        self.streams.get(*stream).map_or(0, |stream| stream.read_bytes(*part))
+    fn read_bytes(&self) -> u64 {
+        self.streams.iter().map(Stream::read_bytes).sum()
     }
 }
 

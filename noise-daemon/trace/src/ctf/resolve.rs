@@ -43,6 +43,8 @@ pub struct Resolver<'a, 'i> {
     pub big: bool,
     /// Names of the clocks, by number.
     pub clocks: Vec<String>,
+    /// The widest alignment of all types, bits.
+    pub widest: u64,
     nodes: usize,
 }
 
@@ -78,7 +80,14 @@ impl<'a, 'i> Resolver<'a, 'i> {
     /// One without any names.
     pub fn new() -> Self {
         let scopes = vec![HashMap::new()];
-        Self { scopes, lengths: HashMap::new(), big: false, clocks: Vec::new(), nodes: 0 }
+        Self {
+            scopes,
+            lengths: HashMap::new(),
+            big: false,
+            clocks: Vec::new(),
+            widest: 8,
+            nodes: 0,
+        }
     }
 
     /// Enters the scope of a block.
@@ -172,8 +181,16 @@ impl<'a, 'i> Resolver<'a, 'i> {
                 let node = self.lay(self.find(name)?, at, places, depth + 1)?;
                 array(node, lengths, at, places)
             }
-            Type::Integer(attributes) => Ok(Node::Int(self.integer(attributes)?)),
-            Type::Float(attributes) => Ok(Node::Float(self.float(attributes)?)),
+            Type::Integer(attributes) => {
+                let int = self.integer(attributes)?;
+                self.widest = self.widest.max(int.align);
+                Ok(Node::Int(int))
+            }
+            Type::Float(attributes) => {
+                let float = self.float(attributes)?;
+                self.widest = self.widest.max(float.align);
+                Ok(Node::Float(float))
+            }
             Type::Text => Ok(Node::Text),
             Type::Enum { name, base, labels } => {
                 let Some(labels) = labels else {
@@ -195,6 +212,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
                     return self.lay(found, at, places, depth + 1);
                 };
                 let align = power_of_two(align.unwrap_or(1))?;
+                self.widest = self.widest.max(align);
                 let mut structure = Struct { align, ..Struct::default() };
                 self.scopes.push(HashMap::new());
                 places.frames.push(Frame::default());

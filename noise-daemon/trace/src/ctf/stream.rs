@@ -1,35 +1,45 @@
 //! One stream: its packets one after the other, through all its files, and the events in them.
 
-use std::cmp::Ordering;
+use memchr::memmem;
 
 use super::bits::mask;
 use super::class::EventClass;
 use super::cpu::Sought;
 use super::files::StreamFile;
+use super::header::Head;
 use super::layout::{Layout, StreamClass};
 use super::node::{SLOTS, Struct};
-use super::packet::{MAGIC, Packet, open};
+use super::packet::{ENDS, MAGIC, Packet, open};
 use super::walk::{Bytes, Cut, skip, walk_fields};
 use crate::clock::Clock;
 use crate::damage::Damage;
 use crate::event::{Kind, Loss};
 use crate::record::{self, Stored};
 use crate::value::Visit;
+use crate::window::{Content, Window};
 
 /// Bits of one event. LTTng's are no longer than its sub-buffers, of 1 MiB unless they were made larger; perf's
 /// end at 64 KiB. What is longer is not an event, but costs time and memory where it is shown.
 const MAX_EVENT_BITS: u64 = 8 << 20;
 
-/// An event, where it lies in its packet.
+/// Where an event lies in the window.
 #[derive(Clone, Copy)]
-pub struct Located<'t> {
+pub struct Place<'t> {
     class: &'t EventClass,
     stream: &'t StreamClass,
-    bytes: Bytes<'t>,
     /// Where its contexts begin, in bits.
     context_at: u64,
     /// Where its own fields begin, in bits.
     fields_at: u64,
+    /// Nothing of it lies behind that, in bits.
+    end: u64,
+}
+
+/// An event, with the window that it lies in.
+#[derive(Clone, Copy)]
+pub struct Located<'t> {
+    place: Place<'t>,
+    bytes: Bytes<'t>,
 }
 
 /// A record of a trace in CTF.
@@ -37,27 +47,27 @@ pub type Record<'t> = record::Record<Located<'t>>;
 
 impl<'t> Stored<'t> for Located<'t> {
     fn name(&self) -> &'t str {
-        &self.class.name
+        &self.place.class.name
     }
 
     fn number(&self) -> Option<usize> {
-        Some(self.class.number)
+        Some(self.place.class.number)
     }
 
     #[inline]
     fn kind(&self) -> Kind<'t> {
-        self.class.kind(self.bytes, self.fields_at)
+        self.place.class.kind(self.bytes, self.place.fields_at)
     }
 
     fn visit(&self, visit: &mut impl Visit) {
         // It was skipped over before: all of it is there.
-        let _ = show(&self.class.fields, self.bytes, self.fields_at, visit);
+        let _ = show(&self.place.class.fields, self.bytes, self.place.fields_at, visit);
     }
 
     /// First the context of all events of its stream, then that of its kind.
     fn visit_contexts<V: Visit>(&self, visit: &mut V, mut begin: impl FnMut(&mut V)) {
-        let mut at = self.context_at;
-        for context in [&self.stream.event_context, &self.class.context].into_iter().flatten() {
+        let Place { class, stream, context_at: mut at, .. } = self.place;
+        for context in [&stream.event_context, &class.context].into_iter().flatten() {
             begin(visit);
             match show(context, self.bytes, at, visit) {
                 Ok(behind) => at = behind,
@@ -79,9 +89,13 @@ fn show(fields: &Struct, bytes: Bytes<'_>, at: u64, visit: &mut impl Visit) -> R
 #[derive(Clone, Copy)]
 struct Open<'t> {
     class: &'t StreamClass,
-    bytes: Bytes<'t>,
-    /// Of the file, where it begins.
-    begin: usize,
+    /// Of the file, the byte that its window begins at: that of the packet, or so many of the widest alignment behind
+    /// it. All places in bits are counted from there.
+    begin: u64,
+    /// Where its content ends, in bits.
+    end: u64,
+    /// How far the window has it, in bits.
+    seen: u64,
     /// Whether the file ends in it.
     is_cut: bool,
     /// Whether it does not say of which CPU it is.
@@ -91,18 +105,20 @@ struct Open<'t> {
 /// Goes over one stream.
 pub struct Stream<'t> {
     /// The event that it is at, or what was lost before it; none at the end.
-    pub head: Option<Record<'t>>,
+    pub head: Option<record::Record<Place<'t>>>,
     layout: &'t Layout,
     /// Its files, each with the CPU of packets that name none.
     parts: Vec<(StreamFile<'t>, u32)>,
-    /// The number of the one that is read, its name and its bytes.
+    /// The number of the one that is read, its name, and what is looked at of it.
     part: usize,
     name: &'t str,
-    file: &'t [u8],
+    window: Window<'t>,
+    /// Bytes of the files before.
+    passed: u64,
     /// Of the file, begin of the packet behind the one that is read.
-    next_packet: usize,
+    next_packet: u64,
     packet: Option<Open<'t>>,
-    /// Of the packet, where the next event begins, in bits.
+    /// Where the next event begins, in bits of the window.
     at: u64,
     cpu: u32,
     /// The latest time, as recorded.
@@ -120,20 +136,23 @@ pub struct Stream<'t> {
     sequence: Option<u64>,
     /// Said before the next event.
     loss: Option<Loss>,
+    /// When its first packet begins that is here, nanoseconds since the epoch, where others came before it.
+    known_from_ns: Option<u64>,
     pub damage: Damage,
 }
 
 impl<'t> Stream<'t> {
     /// One that begins at the begin of the first of its files, each of which comes with the CPU of packets
-    /// that name none.
-    pub fn new(layout: &'t Layout, parts: Vec<(StreamFile<'t>, u32)>) -> Self {
+    /// that name none. So many bytes are read at once.
+    pub fn new(layout: &'t Layout, parts: Vec<(StreamFile<'t>, u32)>, window: usize) -> Self {
         let mut stream = Self {
             head: None,
             layout,
             parts,
             part: 0,
             name: "",
-            file: &[],
+            window: Window::new(Content::Held(&[]), window),
+            passed: 0,
             next_packet: 0,
             packet: None,
             at: 0,
@@ -147,6 +166,7 @@ impl<'t> Stream<'t> {
             discarded: None,
             sequence: None,
             loss: None,
+            known_from_ns: None,
             damage: Damage::default(),
         };
         stream.set_clock(0);
@@ -156,8 +176,10 @@ impl<'t> Stream<'t> {
 
     /// Goes to the begin of one of its files; none where it has no such.
     fn enter_part(&mut self, number: usize) -> Option<()> {
-        let (StreamFile { name, bytes }, cpu) = *self.parts.get(number)?;
-        (self.part, self.name, self.file, self.cpu) = (number, name, bytes, cpu);
+        let (StreamFile { name, content }, cpu) = *self.parts.get(number)?;
+        self.passed = self.passed.saturating_add(self.window.announced());
+        self.window.turn_to(content);
+        (self.part, self.name, self.cpu) = (number, name, cpu);
         self.next_packet = 0;
         Some(())
     }
@@ -181,51 +203,55 @@ impl<'t> Stream<'t> {
         }
     }
 
+    /// The event that it is at, or what was lost before it.
+    #[inline(always)]
+    pub fn record(&self) -> Option<Record<'_>> {
+        let bytes = self.window.seen();
+        let located = |place: Place<'t>| Located { place, bytes: Bytes { bytes, end: place.end } };
+        self.head.map(|head| head.map(located))
+    }
+
     /// Goes on to the next event, or to what was lost before it.
     #[inline]
     pub fn advance(&mut self) {
         loop {
             if let Some(packet) = &self.packet
                 && self.loss.is_none()
-                && self.at < packet.bytes.end
+                && self.at < packet.end
             {
                 match self.event(*packet) {
-                    Ok(()) => return,
+                    Ok(true) => return,
+                    Ok(false) => self.read_on(),
                     Err(what) => self.give_up(what),
                 }
                 continue;
             }
             if let Some(loss) = self.loss.take() {
                 self.time_ns = self.time_ns.max(loss.from_ns);
-                self.head = Some(Record::lost(self.time_ns, self.cpu, loss));
+                self.head = Some(record::Record::lost(self.time_ns, self.cpu, loss));
                 return;
             }
             if self.open_packet().is_none() {
                 self.head = None;
+                self.window.close();
                 return;
             }
         }
     }
 
-    /// Goes to the event at the current place.
+    /// Goes to the event at the current place; whether the window has all of it.
     #[inline(always)]
-    fn event(&mut self, packet: Open<'t>) -> Result<(), &'static str> {
+    fn event(&mut self, packet: Open<'t>) -> Result<bool, &'static str> {
         let most = self.at.saturating_add(MAX_EVENT_BITS);
-        let bytes = Bytes { end: packet.bytes.end.min(most), ..packet.bytes };
-        let beyond = |_: Cut| match packet.bytes.end > most {
-            true => "an event is longer than 1 MiB",
-            false => "an event lies beyond the end",
+        let bytes = Bytes { bytes: self.window.seen(), end: packet.seen.min(most) };
+        let found = match locate(packet.class, bytes, self.at) {
+            Ok(found) => found,
+            Err(Missed::Kind) => return Err("an event is of a kind that is not known"),
+            Err(Missed::Cut) if packet.seen < packet.end.min(most) => return Ok(false),
+            Err(Missed::Cut) if packet.end > most => return Err("an event is longer than 1 MiB"),
+            Err(Missed::Cut) => return Err("an event lies beyond the end"),
         };
-        let (head, context_at) = packet.class.header.read(bytes, self.at).map_err(beyond)?;
-        let class =
-            packet.class.class(head.kind).ok_or("an event is of a kind that is not known")?;
-        let mut at = context_at;
-        if packet.class.event_context.is_some() || class.context.is_some() {
-            for context in [&packet.class.event_context, &class.context].into_iter().flatten() {
-                at = skip_fields(context, bytes, at).map_err(beyond)?;
-            }
-        }
-        let behind = class.skip(bytes, at).map_err(beyond)?;
+        let (head, place, behind) = found;
         if behind == self.at {
             return Err("an event has no size");
         }
@@ -233,19 +259,48 @@ impl<'t> Stream<'t> {
         if head.time_bits > 0 {
             self.stamp(head.time, head.time_bits, head.clock);
         }
-        let stream = packet.class;
-        let located = Located { class, stream, bytes, context_at, fields_at: at };
         if packet.lacks_cpu {
-            self.ask_cpu(located);
+            self.ask_cpu(place);
         }
-        self.head = Some(Record::new(self.time_ns, self.cpu, located));
-        Ok(())
+        self.head = Some(record::Record::new(self.time_ns, self.cpu, place));
+        Ok(true)
+    }
+
+    /// Reads on, in a window that begins with the event at hand.
+    #[cold]
+    fn read_on(&mut self) {
+        let Some(packet) = &mut self.packet else { return };
+        let align = (self.layout.widest / 8).max(1);
+        let skipped = self.at / 8 / align * align;
+        packet.begin = packet.begin.saturating_add(skipped);
+        packet.end = packet.end.saturating_sub(8 * skipped);
+        self.at -= 8 * skipped;
+        // More than there was, up to what the longest event needs.
+        let had = (packet.seen / 8).saturating_sub(skipped);
+        let most = (MAX_EVENT_BITS / 8).saturating_add(align).saturating_add(1);
+        let least = (self.window.usual() as u64).max(2 * had).min(most);
+        let seen = self.window.view(packet.begin, least as usize).len() as u64;
+        let there = self.window.length().saturating_sub(packet.begin).saturating_mul(8);
+        packet.is_cut |= there < packet.end;
+        packet.end = packet.end.min(there);
+        packet.seen = packet.end.min(seen.saturating_mul(8));
+        self.note_short();
+    }
+
+    /// Says where the file ended too early.
+    fn note_short(&mut self) {
+        let Some(short) = self.window.short() else { return };
+        self.damage.missing_bytes = self.damage.missing_bytes.saturating_add(short.missing);
+        let name = self.name;
+        self.damage.note(|| format!("{name}: {short}; {} bytes are missing", short.missing));
     }
 
     /// Takes the CPU from the event itself.
     #[cold]
-    fn ask_cpu(&mut self, event: Located<'t>) {
+    fn ask_cpu(&mut self, place: Place<'t>) {
         let mut sought = Sought::default();
+        let bytes = Bytes { bytes: self.window.seen(), end: place.end };
+        let event = Located { place, bytes };
         event.visit_contexts(&mut sought, |_| {});
         event.visit(&mut sought);
         if let Some(cpu) = sought.found() {
@@ -295,10 +350,10 @@ impl<'t> Stream<'t> {
     #[cold]
     fn give_up(&mut self, what: &'static str) {
         let Some(packet) = self.packet else { return };
-        let left = packet.bytes.end.saturating_sub(self.at).div_ceil(8);
-        let at = packet.begin as u64 + self.at / 8;
+        let left = packet.end.saturating_sub(self.at).div_ceil(8);
+        let at = packet.begin + self.at / 8;
         let is_cut = packet.is_cut;
-        self.at = packet.bytes.end;
+        self.at = packet.end;
         self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left);
         let name = self.name;
         if !is_cut {
@@ -316,29 +371,41 @@ impl<'t> Stream<'t> {
         self.packet = None;
         loop {
             let at = self.next_packet;
-            let Some(rest) = self.file.get(at..).filter(|rest| !rest.is_empty()) else {
+            if at >= self.window.length() {
                 self.enter_part(self.part + 1)?;
                 continue;
-            };
-            match open(self.layout, rest) {
+            }
+            let opened = open(self.layout, &mut self.window, at);
+            self.note_short();
+            match opened {
                 Ok(packet) => {
-                    self.next_packet = at.saturating_add(packet.length).min(self.file.len());
+                    self.next_packet = at.saturating_add(packet.length);
                     self.enter(packet, at);
                     return Some(());
                 }
-                Err(what) => self.find_packet(rest, at, what),
+                // That it was cut is said.
+                Err(ENDS) if self.window.is_short() => {
+                    let left = self.window.length().saturating_sub(at);
+                    self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left);
+                    self.next_packet = self.window.length().max(at);
+                }
+                Err(what) => self.find_packet(at, what),
             }
         }
     }
 
     /// When the packet begins that comes behind that byte of the file, as recorded.
-    fn begin_behind(&self, at: usize) -> Option<u64> {
-        let rest = self.file.get(at..).filter(|rest| !rest.is_empty());
-        let rest = rest.or_else(|| Some(self.parts.get(self.part + 1)?.0.bytes))?;
-        open(self.layout, rest).ok()?.context.begin
+    fn begin_behind(&mut self, at: u64) -> Option<u64> {
+        let packet = if at < self.window.length() {
+            open(self.layout, &mut self.window, at)
+        } else {
+            let (next, _) = self.parts.get(self.part + 1)?;
+            open(self.layout, &mut Window::new(next.content, self.window.usual()), 0)
+        };
+        packet.ok()?.context.begin
     }
 
-    fn enter(&mut self, packet: Packet<'t>, at: usize) {
+    fn enter(&mut self, packet: Packet<'t>, at: u64) {
         if packet.missing > 0 {
             let (name, missing) = (self.name, packet.missing);
             self.damage.missing_bytes = self.damage.missing_bytes.saturating_add(missing);
@@ -353,11 +420,33 @@ impl<'t> Stream<'t> {
         if let Some(begin) = packet.context.begin {
             self.cycles = begin;
         }
+        if self.ended.is_none() && self.follows_others(&packet) {
+            self.known_from_ns = packet.context.begin.map(|begin| self.to_ns(begin));
+        }
         self.count_lost(&packet, before);
         self.at = packet.events_at;
-        let Packet { class, bytes, missing, context, .. } = packet;
-        let (is_cut, lacks_cpu) = (missing > 0, context.cpu.is_none());
-        self.packet = Some(Open { class, bytes, begin: at, is_cut, lacks_cpu });
+        let Packet { class, end, is_cut, context, .. } = packet;
+        // A look at the packet behind may have moved the window.
+        let seen = self.window.view(at, 0).len() as u64;
+        let (seen, lacks_cpu) = (end.min(seen.saturating_mul(8)), context.cpu.is_none());
+        self.packet = Some(Open { class, begin: at, end, seen, is_cut, lacks_cpu });
+    }
+
+    /// Whether packets came before one that is the first here. Old tracers of LTTng do not number them, but begin the first
+    /// of each CPU with the session, so that one may as well be taken for a later one.
+    fn follows_others(&self, packet: &Packet<'_>) -> bool {
+        let is_lttngs = || {
+            let name = self.layout.env.get("tracer_name");
+            name.is_some_and(|name| name.starts_with("lttng"))
+        };
+        packet.context.sequence.map_or_else(is_lttngs, |sequence| sequence > 0)
+    }
+
+    /// What is not seen of its CPU since a time, because its first packet that is here begins later, and is not the first
+    /// there was: older ones were overwritten, or are in another chunk of the session.
+    pub fn unseen_since(&self, from_ns: u64) -> Option<(u32, Loss)> {
+        let to_ns = self.known_from_ns.filter(|to_ns| *to_ns > from_ns)?;
+        Some((self.cpu, Loss { events: 0, packets: 0, from_ns, to_ns }))
     }
 
     /// What the stream lost between the packet before and the end of this one.
@@ -393,7 +482,7 @@ impl<'t> Stream<'t> {
     }
 
     /// Looks for the next place where a packet may begin, by magic and number of the trace.
-    fn find_packet(&mut self, rest: &'t [u8], at: usize, what: &'static str) {
+    fn find_packet(&mut self, at: u64, what: &'static str) {
         let magic = match self.layout.big {
             true => (MAGIC as u32).to_be_bytes(),
             false => (MAGIC as u32).to_le_bytes(),
@@ -401,46 +490,55 @@ impl<'t> Stream<'t> {
         let mut sought = magic.to_vec();
         sought.extend_from_slice(self.layout.uuid.as_ref().map_or(&[], |uuid| &uuid[..]));
         let is_known = self.layout.uuid.is_some() && self.layout.packet_header.is_some();
-        let found = rest.get(1..).filter(|_| is_known).and_then(|later| {
-            later.windows(sought.len()).position(|window| window == sought.as_slice())
-        });
-        let left_out = found.map_or(rest.len(), |place| place + 1);
-        self.next_packet = at.saturating_add(left_out);
-        self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left_out as u64);
+        let found = if is_known { self.find(at.saturating_add(1), &sought) } else { None };
+        self.next_packet = found.unwrap_or(self.window.length());
+        let left_out = self.next_packet.saturating_sub(at);
+        self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left_out);
         let name = self.name;
         self.damage.note(|| {
             format!("{name}: no packet at byte {at}: {what}; {left_out} bytes are not read")
         });
+        self.note_short();
     }
 
-    /// How far one of its files was read, in bytes.
-    pub fn read_bytes(&self, part: usize) -> usize {
-        match part.cmp(&self.part) {
-            Ordering::Less => self.parts.get(part).map_or(0, |(file, _)| file.bytes.len()),
-            Ordering::Equal => self
-                .packet
-                .map_or(self.next_packet, |packet| packet.begin.saturating_add(self.event_at())),
-            Ordering::Greater => 0,
+    /// Where these bytes lie next in the file.
+    fn find(&mut self, mut from: u64, sought: &[u8]) -> Option<u64> {
+        let finder = memmem::Finder::new(sought);
+        let least = self.window.usual().max(2 * sought.len());
+        loop {
+            let bytes = self.window.view(from, least);
+            if let Some(place) = finder.find(bytes) {
+                return Some(from.saturating_add(place as u64));
+            }
+            let length = bytes.len();
+            if from.saturating_add(length as u64) >= self.window.length() {
+                return None;
+            }
+            // It may begin at the end of these.
+            from = from.saturating_add((length + 1).saturating_sub(sought.len()) as u64);
         }
     }
 
-    /// Where the event that it is at lies behind its header, in bytes of its packet: a packet may be a whole file.
-    fn event_at(&self) -> usize {
-        let located = self.head.as_ref().and_then(|head| head.stored());
-        (located.map_or(self.at, |event| event.context_at) / 8) as usize
+    /// How far its files were read, in bytes.
+    pub fn read_bytes(&self) -> u64 {
+        let at = match &self.packet {
+            Some(packet) => packet.begin.saturating_add(self.at / 8),
+            None => self.next_packet,
+        };
+        self.passed.saturating_add(at.min(self.window.announced()))
     }
 
     /// Passes over packets whose events all come before that time: what a packet says of its end bounds nothing
     /// where a tracer crashed, or is an old one, so that the next one has to begin before that time, too.
     pub fn pass_until(&mut self, from_ns: u64) {
-        while let Some(rest) = self.file.get(self.next_packet..)
-            && let Ok(packet) = open(self.layout, rest)
-            && packet.missing == 0
+        while self.next_packet < self.window.length()
+            && let Ok(packet) = open(self.layout, &mut self.window, self.next_packet)
+            && !packet.is_cut
         {
             let context = packet.context;
             let behind = self.next_packet.saturating_add(packet.length);
-            let is_before = |cycles: u64| self.to_ns(cycles) < from_ns;
             let next = self.begin_behind(behind).filter(|next| context.begin < Some(*next));
+            let is_before = |cycles: u64| self.to_ns(cycles) < from_ns;
             if !next.is_some_and(is_before) || !context.end.is_none_or(is_before) {
                 return;
             }
@@ -448,11 +546,42 @@ impl<'t> Stream<'t> {
             self.discarded = context.discarded.or(self.discarded);
             self.sequence = context.sequence.or(self.sequence);
             self.ended = context.bound().or(context.begin);
-            if behind >= self.file.len() {
+            if behind >= self.window.length() {
                 self.enter_part(self.part + 1);
             }
         }
     }
+}
+
+/// Why there is no event.
+enum Missed {
+    Cut,
+    Kind,
+}
+
+impl From<Cut> for Missed {
+    fn from(_: Cut) -> Self {
+        Self::Cut
+    }
+}
+
+/// What the header of the event at that place says, where the event lies, and the place behind it.
+#[inline(always)]
+fn locate<'t>(
+    stream: &'t StreamClass,
+    bytes: Bytes<'_>,
+    at: u64,
+) -> Result<(Head, Place<'t>, u64), Missed> {
+    let (head, context_at) = stream.header.read(bytes, at)?;
+    let class = stream.class(head.kind).ok_or(Missed::Kind)?;
+    let mut fields_at = context_at;
+    if stream.event_context.is_some() || class.context.is_some() {
+        for context in [&stream.event_context, &class.context].into_iter().flatten() {
+            fields_at = skip_fields(context, bytes, fields_at)?;
+        }
+    }
+    let behind = class.skip(bytes, fields_at)?;
+    Ok((head, Place { class, stream, context_at, fields_at, end: bytes.end }, behind))
 }
 
 fn skip_fields(structure: &Struct, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 pub use super::sums::Spread;
 use crate::ftrace::UnreadLines;
+use crate::reach::Reach;
 
 /// Delays of a recording. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -14,6 +15,9 @@ pub struct Document {
     pub to_ns: u64,
     /// Events that were lost while recording.
     pub discarded: u64,
+    /// CPUs that are known only from a later time on.
+    #[serde(skip_serializing_if = "Reach::is_whole")]
+    pub known_from_ns: Reach,
     /// Time of all waits for a CPU that no cause is known for: the sum of `untracked` in all `culprits`.
     pub untracked_ns: u64,
     /// Threads that ran or waited, those that waited longest first.

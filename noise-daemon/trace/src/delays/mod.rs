@@ -50,6 +50,8 @@ pub use self::waits::Begin;
 use self::waits::Waits;
 use self::watch::Watch;
 use crate::event::{Comm, Event, Kind};
+use crate::reach::Reach;
+use crate::sight::Sight;
 
 /// Device interrupts whose names are kept.
 const MAX_LINES: usize = 65_536;
@@ -67,6 +69,8 @@ pub struct Delays {
     from_ns: Option<u64>,
     to_ns: u64,
     discarded: u64,
+    reach: Reach,
+    sight: Sight,
     /// Only who ran where is followed, and what disks did.
     is_light: bool,
     /// Names of device interrupts, where only that is followed.
@@ -107,11 +111,19 @@ impl Delays {
         }
         if let Kind::Lost(loss) = &event.kind {
             self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
+            self.reach.follow(event.cpu, Some(loss));
+        } else {
+            self.reach.follow(event.cpu, None);
         }
         self.interrupts.follow(event, &mut self.cpus, watch);
         self.requests.follow(event, watch);
         self.packets.follow(event, &self.cpus, watch);
-        self.waits.follow(event, &mut self.cpus, watch);
+        let is_seen_again = self.sight.follow(event).is_some();
+        if !self.sight.is_whole() {
+            self.requests.lose();
+            self.packets.lose();
+        }
+        self.waits.follow(event, (is_seen_again, self.sight.is_whole()), &mut self.cpus, watch);
     }
 
     /// Who ran on a CPU between two times, interrupts included, the longest first; the parts sum to that time.
@@ -168,6 +180,7 @@ impl Delays {
     }
 
     fn follow_turns(&mut self, event: &Event<'_>) {
+        self.sight.follow(event);
         match &event.kind {
             Kind::SchedSwitch { next, .. } => {
                 self.cpus.end_interrupts(event.cpu);
@@ -181,7 +194,12 @@ impl Delays {
             | Kind::BlockRqIssue(_)
             | Kind::BlockRqComplete(_)
             | Kind::BlockRqRequeue(_)
-            | Kind::BlockRqMerge(_) => self.requests.follow(event, &mut ()),
+            | Kind::BlockRqMerge(_) => {
+                self.requests.follow(event, &mut ());
+                if !self.sight.is_whole() {
+                    self.requests.lose();
+                }
+            }
             Kind::IrqHandlerEntry { irq, name } if self.lines.len() < MAX_LINES => {
                 let name = || String::from_utf8_lossy(name).into_owned();
                 self.lines.entry(*irq).or_insert_with(name);
@@ -208,6 +226,7 @@ impl Delays {
     pub fn begin(&mut self, from_ns: u64) {
         self.from_ns = Some(from_ns);
         self.discarded = 0;
+        self.reach.begin(from_ns);
         self.waits.begin(from_ns);
         self.interrupts.begin();
         self.requests.begin();
@@ -221,6 +240,7 @@ impl Delays {
             from_ns: self.from_ns.unwrap_or(0),
             to_ns: self.to_ns,
             discarded: self.discarded,
+            known_from_ns: self.reach,
             untracked_ns: self.waits.untracked_ns(),
             threads: self.waits.documents(),
             hardirq: self.interrupts.hardirq(),

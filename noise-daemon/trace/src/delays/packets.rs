@@ -79,8 +79,12 @@ impl Packets {
                     add(&mut self.rx, name, now_ns.saturating_sub(since_ns));
                 }
             }
-            Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } | Kind::Lost(_) => {
+            Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } => {
                 self.received.remove(&event.cpu);
+            }
+            Kind::Lost(_) => {
+                self.received.remove(&event.cpu);
+                self.lose();
             }
             // Where softirqs are preempted, another thread's turn does not end one.
             Kind::SchedSwitch { .. } if cpus.known(event.cpu).is_some_and(is_polling) => {
@@ -88,6 +92,11 @@ impl Packets {
             }
             _ => {}
         }
+    }
+
+    /// Events are missing: what is on its way may have gone, and another packet have its memory.
+    pub fn lose(&mut self) {
+        self.sent.clear();
     }
 
     /// Forgets what was counted.

@@ -5,7 +5,7 @@
 //! the latest is taken: their number and sum do not depend on that.
 //!
 //! Where events are lost, the end of any request that is under way may be among them, and the next one at its place
-//! may be another's: those requests are not measured. Nor are requests without a disk, as live.
+//! may be another's: those requests are not measured, nor are those that begin meanwhile. Nor are requests without a disk, as live.
 
 use std::collections::BTreeMap;
 
@@ -252,15 +252,18 @@ impl Requests {
                     ahead.ended(event.cpu, Done { dev, queued_ns, issued_ns, done_ns: now_ns });
                 }
             }
-            Kind::Lost(_) => {
-                self.queued.open.clear();
-                self.issued.open.clear();
-            }
+            Kind::Lost(_) => self.lose(),
             Kind::StatedumpBlockDevice { dev, name } if self.disks.len() < MAX_DEVICES => {
                 self.disks.insert(*dev, String::from_utf8_lossy(name).into_owned());
             }
             _ => {}
         }
+    }
+
+    /// Events are missing: what is under way may have ended.
+    pub fn lose(&mut self) {
+        self.queued.open.clear();
+        self.issued.open.clear();
     }
 
     /// From now on it is noted who was ahead of whom.

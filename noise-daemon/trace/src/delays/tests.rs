@@ -286,6 +286,30 @@ fn requests_under_way_where_events_are_lost_are_not_measured() {
 }
 
 #[test]
+fn what_begins_while_events_of_another_cpu_are_lost_is_not_measured() {
+    let packet = Packet { skb: 1, len: 1, name: b"eth0" };
+    let unseen = Loss { events: 0, packets: 0, from_ns: 10, to_ns: 100 };
+    let document = document(&[
+        (10, 1, Kind::Lost(unseen)),
+        (20, 0, Kind::BlockRqInsert(request(8, 8))),
+        (25, 0, Kind::NetDevQueue(packet)),
+        (30, 0, Kind::BlockRqIssue(request(8, 8))),
+        // Between them, another one may have had that place, and that memory.
+        (120, 0, Kind::BlockRqComplete(request(8, 8))),
+        (130, 0, Kind::NetDevXmit { packet, rc: 0 }),
+        (140, 0, Kind::BlockRqIssue(request(8, 8))),
+        (144, 0, Kind::BlockRqComplete(request(8, 8))),
+        (150, 0, Kind::NetDevQueue(packet)),
+        (155, 0, Kind::NetDevXmit { packet, rc: 0 }),
+    ]);
+    assert!(document.block_queue_wait.is_empty());
+    let device = document.block_device_wait[0].whole;
+    assert_eq!((device.count, device.sum_ns), (1, 4));
+    let sent = document.net_tx_wait[0].whole;
+    assert_eq!((sent.count, sent.sum_ns), (1, 5));
+}
+
+#[test]
 fn requests_without_a_disk_are_not_measured() {
     let own = Request { dev: 0, ..request(0, 8) };
     let waits = block(&[

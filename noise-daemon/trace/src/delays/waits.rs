@@ -10,7 +10,6 @@ use super::document::{Charge, Culprit, ThreadDocument, Waits as WaitsDocument};
 use super::sums::{Party, Spread, Sums};
 use super::watch::{Run, Wait, Watch, charge};
 use crate::event::{Comm, Event, Kind, Task};
-use crate::sight::Sight;
 use crate::state::{Left, LeftIn};
 use crate::threads::MAX_TID;
 
@@ -76,7 +75,8 @@ struct Thread {
 pub struct Waits {
     threads: HashMap<i32, Thread>,
     begin: Begin,
-    sight: Sight,
+    /// Events of some CPU are lost at the moment.
+    is_unseen: bool,
 }
 
 /// Which event begins the wait of a thread that is woken.
@@ -95,10 +95,17 @@ impl Waits {
         Self { begin, ..Self::default() }
     }
 
-    /// Takes the next event.
-    pub fn follow<W: Watch>(&mut self, event: &Event<'_>, cpus: &mut Cpus, watch: &mut W) {
+    /// Takes the next event, with whether events of all CPUs are there again, and whether they are there.
+    pub fn follow<W: Watch>(
+        &mut self,
+        event: &Event<'_>,
+        (is_seen_again, is_whole): (bool, bool),
+        cpus: &mut Cpus,
+        watch: &mut W,
+    ) {
         let now_ns = event.time_ns;
-        if self.sight.follow(event).is_some() {
+        self.is_unseen = !is_whole;
+        if is_seen_again {
             self.see(now_ns, cpus);
         }
         match &event.kind {
@@ -147,7 +154,7 @@ impl Waits {
                     self.lose(tid, event.cpu);
                 }
                 self.doubt(event.cpu);
-                if !self.sight.is_whole() {
+                if self.is_unseen {
                     self.lose_sight(event.cpu, now_ns);
                 }
             }
@@ -192,7 +199,7 @@ impl Waits {
 
     /// How a wait begins with an event of that CPU.
     fn began_by(&self, by_cpu: u32) -> Began {
-        Began { is_unseen: !self.sight.is_whole(), by_cpu }
+        Began { is_unseen: self.is_unseen, by_cpu }
     }
 
     /// Events of a CPU are lost from now on. What other CPUs had at this moment is of that time, too; its own events

@@ -19,6 +19,7 @@ use crate::delays::watch::{Delay, Run, Wait};
 use crate::event::{Event, Kind};
 use crate::json;
 use crate::record::{Record, Stored};
+use crate::sight::Sight;
 use crate::state::Left;
 use crate::threads::{MAX_TID, Threads};
 
@@ -186,6 +187,8 @@ pub struct Tables {
     open: HashMap<i32, Open>,
     /// Threads that have exited, and run for the last time.
     exiting: HashSet<i32>,
+    /// When events of all CPUs are there.
+    sight: Sight,
     /// Delays so far.
     rows: u64,
     time_ns: u64,
@@ -205,6 +208,7 @@ impl Default for Tables {
             threads: Threads::default(),
             open: HashMap::new(),
             exiting: HashSet::new(),
+            sight: Sight::default(),
             rows: 0,
             time_ns: 0,
             begin: Begin::default(),
@@ -260,6 +264,7 @@ impl Tables {
         self.time_ns = event.time_ns;
         let before = self.threads.current(event.cpu);
         self.threads.follow(event);
+        self.sight.follow(event);
         let (now_ns, cpu) = (event.time_ns, event.cpu);
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } => {
@@ -290,6 +295,10 @@ impl Tables {
                     self.begin(tid, State::Wakeup, now_ns, woken.target_cpu);
                 }
             }
+            // What waits may have run where it was not seen.
+            Kind::Lost(_) => {
+                self.open.retain(|_, open| open.state == State::Running && open.cpu != cpu);
+            }
             Kind::SchedProcessExit(task) if (1..MAX_TID).contains(&task.tid) => {
                 self.exiting.insert(task.tid);
             }
@@ -302,7 +311,9 @@ impl Tables {
     }
 
     fn begin(&mut self, tid: i32, state: State, since_ns: u64, cpu: u32) {
-        if (1..MAX_TID).contains(&tid) {
+        if !self.sight.is_whole() && state != State::Running {
+            self.open.remove(&tid);
+        } else if (1..MAX_TID).contains(&tid) {
             self.open.insert(tid, Open { state, since_ns, cpu });
         }
     }
@@ -408,6 +419,7 @@ mod tests {
     use super::super::Export;
     use super::*;
     use crate::ftrace::Reader;
+    use crate::record::Source as _;
     use crate::select::{Select, Who};
 
     /// A thread waits twice for a CPU, another one once; a third one is never seen to begin.
@@ -424,7 +436,8 @@ mod tests {
     fn tables(select: Select) -> Tables {
         let mut export =
             Export::new(select, Begin::default(), None, Some(Tables::default()), false);
-        for record in Reader::new(TEXT) {
+        let mut reader = Reader::new(TEXT);
+        while let Some(record) = reader.read() {
             export.add(&record);
         }
         export.finish();
@@ -433,6 +446,27 @@ mod tests {
 
     fn rows(table: &Table) -> Vec<&str> {
         table.rows.lines().skip(1).collect()
+    }
+
+    #[test]
+    fn a_sleep_does_not_last_over_what_was_overwritten() {
+        let text = |begin: &str| {
+            format!(
+                " x-10 [000] d.... 10.000000: sched_switch: prev_comm=x prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120\n\
+                 {begin} b-13 [001] d.... 10.000060: sched_wakeup: comm=x pid=10 prio=120 target_cpu=001\n"
+            )
+        };
+        let sleeps = |text: String| {
+            let mut tables = Tables::default();
+            let mut reader = Reader::new(text.as_bytes());
+            while let Some(record) = reader.read() {
+                tables.follow(&record.event(), |_| true);
+            }
+            rows(&tables.states).iter().filter(|row| row.contains("blocked")).count()
+        };
+        assert_eq!(sleeps(text("")), 1);
+        // Meanwhile it may have run and slept on CPU 1.
+        assert_eq!(sleeps(text("##### CPU 1 buffer started ####\n")), 0);
     }
 
     #[test]
@@ -471,7 +505,10 @@ mod tests {
         let waits = |begin| {
             let tables = Some(Tables::default());
             let mut export = Export::new(Select::default(), begin, None, tables, false);
-            Reader::new(text.as_bytes()).for_each(|record| export.add(&record));
+            let mut reader = Reader::new(text.as_bytes());
+            while let Some(record) = reader.read() {
+                export.add(&record);
+            }
             let tables = export.tables.unwrap();
             [tables.states, tables.delays].map(|table| table.rows.matches("wakeup").count())
         };
@@ -514,7 +551,10 @@ mod tests {
         let text = str::from_utf8(TEXT).unwrap().replace("=b ", "=@1+2 ").replace(" b-", " @1+2-");
         let mut export =
             Export::new(Select::default(), Begin::default(), None, Some(Tables::default()), false);
-        Reader::new(text.as_bytes()).for_each(|record| export.add(&record));
+        let mut reader = Reader::new(text.as_bytes());
+        while let Some(record) = reader.read() {
+            export.add(&record);
+        }
         export.finish();
         for table in export.tables.unwrap().all() {
             assert!(table.rows.contains("'@1+2"), "{table:?}");

@@ -72,7 +72,7 @@ fn next_name(text: &[u8], from: usize) -> Option<(usize, usize)> {
         let begin =
             from + before.iter().rposition(|&byte| !is_name(byte)).map_or(0, |place| place + 1);
         let is_first = begin == 0 || text.get(begin - 1).is_some_and(u8::is_ascii_whitespace);
-        if begin < equals && is_first && text.get(equals + 1) != Some(&b'=') {
+        if begin < equals && is_first {
             return Some((begin, equals));
         }
         at = equals + 1;

@@ -19,6 +19,77 @@ pub struct Line<'t> {
     pub rest: &'t [u8],
 }
 
+/// Names of events that are printed without one, as trace-cmd names them.
+const UNPRINTED: [&str; 3] = [STACK, USER_STACK, FUNCTION];
+const STACK: &str = "kernel_stack";
+const USER_STACK: &str = "user_stack";
+const FUNCTION: &str = "function";
+
+/// Where a piece of a line begins and ends.
+type Span = (usize, usize);
+
+/// Where the parts of an event lie in its line.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    comm: Span,
+    tid: i32,
+    cpu: u32,
+    time_ns: u64,
+    /// None where none is printed.
+    name: Option<Span>,
+    unprinted: &'static str,
+    rest: Span,
+}
+
+/// Where a piece lies in a text; none where it is no piece of it.
+fn span(text: &[u8], piece: &[u8]) -> Option<Span> {
+    let begin = piece.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    let end = begin.checked_add(piece.len()).filter(|end| *end <= text.len())?;
+    Some((begin, end))
+}
+
+impl Place {
+    /// Of an event that was read from a line.
+    #[inline]
+    pub fn of(line: &[u8], event: &Parsed<'_>) -> Self {
+        let Parsed { comm, tid, cpu, time_ns, name, rest } = *event;
+        let printed = span(line, name);
+        let unprinted = match printed {
+            Some(_) => "",
+            None => UNPRINTED.into_iter().find(|it| it.as_bytes() == name).unwrap_or_default(),
+        };
+        let [comm, rest] = [comm, rest].map(|piece| span(line, piece).unwrap_or_default());
+        Self { comm, tid, cpu, time_ns, name: printed, unprinted, rest }
+    }
+
+    /// The event in a text that its line begins.
+    #[inline]
+    pub fn line(self, text: &[u8]) -> Line<'_> {
+        let piece = |(begin, end): Span| text.get(begin..end).unwrap_or_default();
+        let Self { comm, tid, cpu, time_ns, name, unprinted, rest } = self;
+        let printed = |name| std::str::from_utf8(piece(name)).unwrap_or_default();
+        let name = name.map_or(unprinted, printed);
+        Line { comm: piece(comm), tid, cpu, time_ns, name, rest: piece(rest) }
+    }
+}
+
+/// What a line says, as it is found. Its name is ASCII.
+#[derive(Clone, Copy, Debug)]
+pub struct Parsed<'t> {
+    /// See [`Line`].
+    pub comm: &'t [u8],
+    /// See there.
+    pub tid: i32,
+    /// See there.
+    pub cpu: u32,
+    /// See there.
+    pub time_ns: u64,
+    /// See there.
+    pub name: &'t [u8],
+    /// See there.
+    pub rest: &'t [u8],
+}
+
 /// A line that is no event, but belongs to the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
@@ -35,15 +106,6 @@ pub fn find(text: &[u8], piece: &[u8]) -> Option<usize> {
     let (first, rest) = piece.split_first()?;
     memchr_iter(*first, text)
         .find(|at| text.get(at + 1..).is_some_and(|behind| behind.starts_with(rest)))
-}
-
-/// The line that begins there, and where the next one does.
-pub fn next_line(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
-    let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
-    match memchr(b'\n', rest) {
-        Some(end) => Some((rest.get(..end)?, at + end + 1)),
-        None => Some((rest, text.len())),
-    }
 }
 
 /// A number of digits only.
@@ -78,7 +140,7 @@ fn time_ns(text: &[u8]) -> Option<u64> {
     digits::<u64>(seconds)?.checked_mul(1_000_000_000)?.checked_add(fraction)
 }
 
-impl<'t> Line<'t> {
+impl<'t> Parsed<'t> {
     /// Reads a line in any of the forms; none where it is no event.
     pub fn parse_any(line: &'t [u8]) -> Option<Self> {
         Self::parse(line).or_else(|| Self::parse_latency(line))
@@ -174,20 +236,20 @@ fn since_before(after: &[u8]) -> &[u8] {
 }
 
 /// The name of an event, and its fields.
-fn named(after: &[u8]) -> Option<(&str, &[u8])> {
+fn named(after: &[u8]) -> Option<(&[u8], &[u8])> {
     plainly_named(after).or_else(|| {
-        // Tracers of functions and stacks print no name: these are trace-cmd's.
+        // Tracers of functions and stacks print no name.
         if after.starts_with(b"<stack trace>") {
-            return Some(("kernel_stack", after));
+            return Some((STACK.as_bytes(), after));
         }
         if after.starts_with(b"<user stack trace>") {
-            return Some(("user_stack", after));
+            return Some((USER_STACK.as_bytes(), after));
         }
-        find(after, b" <-").map(|_| ("function", after))
+        find(after, b" <-").map(|_| (FUNCTION.as_bytes(), after))
     })
 }
 
-fn plainly_named(after: &[u8]) -> Option<(&str, &[u8])> {
+fn plainly_named(after: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr(b':', after)?;
     // perf and trace-cmd may put the subsystem in front.
     let end = match after.get(end + 1) {
@@ -201,7 +263,7 @@ fn plainly_named(after: &[u8]) -> Option<(&str, &[u8])> {
         return None;
     }
     let rest = after.get(end + 1..).unwrap_or_default().trim_ascii();
-    Some((std::str::from_utf8(name).ok()?, rest))
+    Some((name, rest))
 }
 
 /// What a line is that is no event, as far as that is known.
@@ -277,9 +339,12 @@ pub fn note(line: &[u8]) -> Option<Noted> {
         let lost = written.saturating_sub(kept);
         return Some(if lost > 0 { Noted::Lost(None, lost) } else { Noted::Nothing });
     }
-    if let Some(at) = find(text, b"[LOST ").or_else(|| find(text, b"EVENTS DROPPED")) {
+    if find(text, b"[LOST ").or_else(|| find(text, b"EVENTS DROPPED")).is_some() {
         let cpu = text.strip_prefix(b"CPU:").map(|rest| word(rest).0).and_then(digits);
-        let (count, _) = word(text.get(at + 6..)?);
+        // `[LOST 123 EVENTS]` of the kernel, `[123 EVENTS DROPPED]` of trace-cmd, which may not know how many.
+        let inside = text.get(memchr(b'[', text)? + 1..)?;
+        let (first, rest) = word(inside);
+        let count = if first == b"LOST" { word(rest).0 } else { first };
         return Some(Noted::Lost(cpu, digits(count).unwrap_or(1)));
     }
     let is_known = text.is_empty()

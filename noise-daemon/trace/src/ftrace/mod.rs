@@ -9,19 +9,24 @@
 //! order of time.
 //!
 //! The events that were overwritten before the text was read, and those lost on the way, are noted in it,
-//! and are lost events here. Where one CPU's events begin later than those of others since they were overwritten, that time
-//! is a loss of that CPU.
+//! and are lost events here: from the CPU's last event before the note up to its next one. Where one CPU's events begin later
+//! than those of others since they were overwritten, that time is a loss of that CPU.
 
 mod fields;
 mod line;
+mod lines;
+mod losses;
 mod survey;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::iter::Peekable;
+use std::mem;
 
 use self::fields::{Pairs, kind_of};
 pub use self::line::Line;
-use self::line::{Noted, next_line, note};
+use self::line::{Noted, Parsed, Place, note};
+use self::lines::{Lines, Next};
 use self::survey::Run;
 pub use self::survey::{Survey, UnreadLines};
 use crate::damage::Damage;
@@ -29,6 +34,7 @@ use crate::event::{Kind, Loss};
 use crate::record::{self, Source, Stored};
 use crate::value::{Value, Visit};
 use crate::what::What;
+use crate::window::{Content, Short, bytes_of_each};
 
 /// A record of a text of ftrace.
 pub type Record<'t> = record::Record<Line<'t>>;
@@ -56,152 +62,230 @@ impl<'t> Stored<'t> for Line<'t> {
     }
 }
 
+/// A record, where it lies in the latest line.
+type Head = record::Record<Place>;
+
 /// Goes over one stretch of a text, line by line.
-#[derive(Debug)]
 struct Cursor<'t> {
-    text: &'t [u8],
-    at: usize,
+    lines: Lines<'t>,
+    /// The event that it is at, or what was lost before it; none at the end.
+    head: Option<Head>,
     /// Time of the latest event.
     time_ns: u64,
-    /// What was lost, said before the next event, with the CPU where that is known.
-    lost: Option<(Option<u32>, u64)>,
-    /// The event behind it.
-    held: Option<Record<'t>>,
+    /// Events that were overwritten before the text begins, said before the next event.
+    lost: Option<u64>,
+    /// Where the file ended too early, and how many bytes of a line are left out for that.
+    short: Option<(Short, u64)>,
 }
 
 impl<'t> Cursor<'t> {
-    fn new(text: &'t [u8], run: Run) -> Self {
-        let text = text.get(..run.end).unwrap_or(text);
-        Self { text, at: run.begin, time_ns: 0, lost: None, held: None }
+    fn new(content: Content<'t>, run: Run, window: usize) -> Self {
+        let lines = Lines::new(content, (run.begin, run.end), window);
+        Self { lines, head: None, time_ns: 0, lost: None, short: None }
     }
 
-    /// An event, with what was lost in front of it.
-    fn event(&mut self, line: Line<'t>) -> Record<'t> {
-        let from_ns = self.time_ns;
-        self.time_ns = self.time_ns.max(line.time_ns);
-        let record = Record::new(self.time_ns, line.cpu, line);
-        let Some((cpu, events)) = self.lost.take() else { return record };
-        self.held = Some(record);
-        // A number that is not known is at least one.
-        let loss = Loss { events, packets: 0, from_ns, to_ns: self.time_ns };
-        Record::lost(self.time_ns, cpu.unwrap_or(record.cpu), loss)
-    }
-
-    fn next(&mut self) -> Option<Record<'t>> {
-        if let Some(held) = self.held.take() {
-            return Some(held);
+    /// Goes on to the next event, or to what was lost before it.
+    fn advance(&mut self) {
+        self.head = None;
+        while let Some(next) = self.lines.next() {
+            let line = match next {
+                Next::Line(line) => line,
+                Next::Long => continue,
+                Next::Short(short, left) => {
+                    self.short = Some((short, left));
+                    continue;
+                }
+            };
+            if let Some(event) = Parsed::parse_any(line) {
+                let (from_ns, cpu) = (self.time_ns, event.cpu);
+                self.time_ns = from_ns.max(event.time_ns);
+                self.head = Some(match self.lost.take() {
+                    None => Head::new(self.time_ns, cpu, Place::of(line, &event)),
+                    Some(events) => {
+                        let loss = Loss { events, packets: 0, from_ns, to_ns: self.time_ns };
+                        self.lines.go_back();
+                        Head::lost(self.time_ns, cpu, loss)
+                    }
+                });
+                return;
+            }
+            if let Some(Noted::Lost(None, events)) = note(line) {
+                self.lost = Some(self.lost.unwrap_or(0).saturating_add(events));
+            }
         }
-        loop {
-            let (line, next) = next_line(self.text, self.at)?;
-            self.at = next;
-            if let Some(line) = Line::parse_any(line) {
-                return Some(self.event(line));
+    }
+
+    /// The event that it is at, or what was lost before it.
+    #[inline]
+    fn record(&self) -> Option<Record<'_>> {
+        let seen = self.lines.seen();
+        self.head.map(|head| head.map(|place| place.line(seen)))
+    }
+
+    /// Gives back the memory of a long line while others are read: then it is read again.
+    fn rest(&mut self) {
+        if self.lines.is_wide() {
+            if self.head.take_if(|head| head.loss().is_none()).is_some() {
+                self.lines.go_back();
             }
-            if let Some(Noted::Lost(cpu, events)) = note(line) {
-                let (_, before) = self.lost.unwrap_or_default();
-                self.lost = Some((cpu, before.saturating_add(events)));
-            }
+            self.lines.close();
         }
     }
 }
 
 /// Goes over the events of a text in the order of time. Those of one time come in the order of their lines.
-#[derive(Debug)]
 pub struct Reader<'t> {
-    text: &'t [u8],
+    content: Content<'t>,
+    /// Bytes of each window.
+    window: usize,
     runs: Vec<Run>,
-    /// What is not seen at the begin, by CPU: these come first.
-    unseen: std::vec::IntoIter<(u32, Loss)>,
-    /// The stretch whose event is next, and that event.
-    current: Option<(usize, Cursor<'t>)>,
-    head: Option<Record<'t>>,
+    /// What was lost, with the CPU, and whether it has events before that: those without come first.
+    losses: Peekable<std::vec::IntoIter<(u32, bool, Loss)>>,
+    /// The stretch whose event is next.
+    current: Option<(usize, Box<Cursor<'t>>)>,
+    /// Whether that event was handed out: then it is the latest one.
+    is_lent: bool,
     /// The others, by the time of their next event.
     others: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Those of them that were begun, with that event.
-    begun: HashMap<usize, (Cursor<'t>, Record<'t>)>,
+    /// Those of them that were begun.
+    begun: HashMap<usize, Box<Cursor<'t>>>,
+    /// Whether it was said that the file ended too early.
+    is_short: bool,
     damage: Damage,
 }
 
 impl<'t> Reader<'t> {
-    /// Of a whole text, which is surveyed first.
+    /// Of a whole text in memory, which is surveyed first.
     pub fn new(text: &'t [u8]) -> Self {
-        Self::of(text, &Survey::of(text, |_| ()))
+        let content = Content::Held(text);
+        Self::of(content, &Survey::of(content))
     }
 
     /// Of a text that was surveyed.
-    pub fn of(text: &'t [u8], survey: &Survey) -> Self {
+    pub fn of(content: Content<'t>, survey: &Survey) -> Self {
+        Self::in_windows(content, survey, bytes_of_each(survey.runs.len()))
+    }
+
+    /// The same with windows of so many bytes.
+    fn in_windows(content: Content<'t>, survey: &Survey, window: usize) -> Self {
         let runs = survey.runs.clone();
         let others = runs.iter().zip(0..).map(|(run, number)| Reverse((run.first_ns, number)));
-        let others = others.collect();
-        let damage = survey.damage.clone();
-        let unseen = survey.unseen().into_iter();
-        let (current, head, begun) = (None, None, HashMap::new());
-        let mut reader = Self { text, runs, unseen, current, head, others, begun, damage };
+        let mut reader = Self {
+            content,
+            window,
+            others: others.collect(),
+            runs,
+            losses: survey.losses().into_iter().peekable(),
+            current: None,
+            is_lent: false,
+            begun: HashMap::new(),
+            is_short: survey.damage.missing_bytes > 0,
+            damage: survey.damage.clone(),
+        };
         reader.turn();
         reader
     }
 
     /// Goes on with the stretch whose event is the earliest.
     fn turn(&mut self) {
-        let Some(Reverse((_, number))) = self.others.pop() else {
-            self.current = None;
-            return;
-        };
-        if let Some((cursor, head)) = self.begun.remove(&number) {
-            (self.current, self.head) = (Some((number, cursor)), Some(head));
+        while let Some(Reverse((_, number))) = self.others.pop() {
+            let Some(run) = self.runs.get(number) else { continue };
+            let begun = self.begun.remove(&number);
+            let mut cursor =
+                begun.unwrap_or_else(|| Box::new(Cursor::new(self.content, *run, self.window)));
+            if cursor.head.is_none() {
+                cursor.advance();
+            }
+            if cursor.head.is_some() {
+                self.current = Some((number, cursor));
+                return;
+            }
+            self.leave(&cursor);
+        }
+    }
+
+    /// Counts what was not read of a stretch that ended.
+    fn leave(&mut self, cursor: &Cursor<'t>) {
+        let Some((short, left)) = &cursor.short else { return };
+        self.damage.missing_bytes = self.damage.missing_bytes.saturating_add(short.missing);
+        self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(*left);
+        if !mem::replace(&mut self.is_short, true) {
+            self.damage.note(|| short.to_string());
+        }
+    }
+
+    /// Goes on to the next event, where this one was handed out.
+    fn go_on(&mut self) {
+        if !mem::take(&mut self.is_lent) {
             return;
         }
-        let Some(run) = self.runs.get(number) else { return };
-        let mut cursor = Cursor::new(self.text, *run);
-        self.head = cursor.next();
-        self.current = Some((number, cursor));
+        let Some((number, cursor)) = &mut self.current else { return };
+        cursor.advance();
+        let key = cursor.head.map(|head| (head.time_ns, *number));
+        let earliest = self.others.peek().map(|Reverse(earliest)| *earliest);
+        if key.is_some_and(|key| earliest.is_none_or(|earliest| key < earliest)) {
+            return;
+        }
+        if let Some((number, mut cursor)) = self.current.take() {
+            match key {
+                Some(key) => {
+                    cursor.rest();
+                    self.others.push(Reverse(key));
+                    self.begun.insert(number, cursor);
+                }
+                None => self.leave(&cursor),
+            }
+        }
+        self.turn();
+    }
+
+    /// The time of the next event.
+    fn head_ns(&self) -> Option<u64> {
+        self.current.as_ref()?.1.head.map(|head| head.time_ns)
     }
 }
 
-impl<'t> Iterator for Reader<'t> {
-    type Item = Record<'t>;
+/// Whether what was lost comes before the next event, which has that time.
+fn is_next((_, is_behind, loss): &(u32, bool, Loss), head_ns: Option<u64>) -> bool {
+    !is_behind || head_ns.is_none_or(|head_ns| loss.from_ns < head_ns)
+}
 
-    fn next(&mut self) -> Option<Record<'t>> {
-        if let Some((cpu, loss)) = self.unseen.next() {
+impl Source for Reader<'_> {
+    type Stored<'r>
+        = Line<'r>
+    where
+        Self: 'r;
+
+    fn read(&mut self) -> Option<Record<'_>> {
+        self.go_on();
+        let head_ns = self.head_ns();
+        if let Some((cpu, _, loss)) = self.losses.next_if(|loss| is_next(loss, head_ns)) {
             return Some(Record::lost(loss.from_ns, cpu, loss));
         }
-        let record = self.head.take()?;
-        let (number, cursor) = self.current.as_mut()?;
-        let Some(head) = cursor.next() else {
-            self.turn();
-            return Some(record);
-        };
-        self.head = Some(head);
-        if let Some(Reverse(earliest)) = self.others.peek()
-            && *earliest < (head.time_ns, *number)
-        {
-            self.others.push(Reverse((head.time_ns, *number)));
-            if let (Some((number, cursor)), Some(head)) = (self.current.take(), self.head.take()) {
-                self.begun.insert(number, (cursor, head));
-            }
-            self.turn();
-        }
-        Some(record)
+        let (_, cursor) = self.current.as_ref()?;
+        self.is_lent = true;
+        cursor.record()
     }
-}
 
-impl<'t> Source<'t> for Reader<'t> {
-    type Stored = Line<'t>;
+    fn next_ns(&mut self) -> Option<u64> {
+        self.go_on();
+        let head_ns = self.head_ns();
+        let loss = self.losses.peek().filter(|loss| is_next(loss, head_ns));
+        loss.map(|(.., loss)| loss.from_ns).or(head_ns)
+    }
 
     fn damage(&self) -> Damage {
         self.damage.clone()
     }
 
-    fn read_bytes(&self, _: usize) -> usize {
-        let current = self.current.iter().map(|(_, cursor)| cursor.at);
-        let begun = self.begun.values().map(|(cursor, _)| cursor.at);
+    fn read_bytes(&self) -> u64 {
+        let current = self.current.iter().map(|(_, cursor)| cursor.lines.at());
+        let begun = self.begun.values().map(|cursor| cursor.lines.at());
         let waiting = self.others.iter().filter_map(|Reverse((_, number))| {
             let run = self.runs.get(*number).filter(|_| !self.begun.contains_key(number));
             run.map(|run| run.begin)
         });
-        let least = current.chain(begun).chain(waiting).min().unwrap_or(self.text.len());
-        // The event that is held back is not far behind.
-        least.saturating_sub(1 << 16)
+        current.chain(begun).chain(waiting).min().unwrap_or_else(|| self.content.length())
     }
 }
 

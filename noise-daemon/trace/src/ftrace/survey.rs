@@ -1,16 +1,17 @@
 //! What a text is, by one look at each of its lines, before anything is made of it: how much of it are events,
 //! and where its times go back.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
 
 use super::fields::is_sound;
-use super::line::{Line, Noted, Stranger, find, next_line, note, stranger};
+use super::line::{Parsed, Stranger, find, note, stranger};
+use super::lines::{Lines, Next};
+use super::losses::Losses;
 use crate::damage::Damage;
 use crate::event::Loss;
-use crate::threads::MAX_CPUS;
+use crate::window::{Content, bytes_of_each};
 
 /// Stretches in the order of time that are kept apart. Texts of one CPU after the other have one for each; where a text
 /// has more, it was not merely put together of sorted ones.
@@ -24,50 +25,11 @@ const PLACES: usize = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Its first byte, and the one behind its last.
-    pub begin: usize,
+    pub begin: u64,
     /// See there.
-    pub end: usize,
+    pub end: u64,
     /// The time of its first event.
     pub first_ns: u64,
-}
-
-/// CPUs whose oldest events were overwritten before the text was printed: the others' go back further.
-#[derive(Clone, Debug, Default)]
-struct Overwritten {
-    /// CPUs of which the next event is the oldest that is left.
-    starting: BTreeSet<u32>,
-    /// Overwritten events were counted in front of the next event.
-    is_counted: bool,
-    /// How many there were.
-    events: u64,
-    /// The time of the oldest event that is left, by CPU.
-    first_ns: BTreeMap<u32, u64>,
-}
-
-impl Overwritten {
-    fn note(&mut self, noted: Noted) {
-        match noted {
-            Noted::Started(cpu) if (cpu as usize) < MAX_CPUS => {
-                self.starting.insert(cpu);
-            }
-            Noted::Lost(None, events) => {
-                self.is_counted = true;
-                self.events = self.events.saturating_add(events);
-            }
-            _ => {}
-        }
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.is_counted || !self.starting.is_empty()
-    }
-
-    fn event(&mut self, cpu: u32, time_ns: u64) {
-        if (self.starting.remove(&cpu) || self.is_counted) && (cpu as usize) < MAX_CPUS {
-            self.first_ns.entry(cpu).or_insert(time_ns);
-        }
-        self.is_counted = false;
-    }
 }
 
 /// What a text is.
@@ -79,7 +41,9 @@ pub struct Survey {
     pub(super) runs: Vec<Run>,
     /// Lines that are none.
     pub(super) damage: Damage,
-    overwritten: Overwritten,
+    losses: Losses,
+    /// The time of its last event.
+    last_ns: u64,
     unitless: u64,
     perf_script: u64,
     is_latency: bool,
@@ -105,46 +69,57 @@ impl fmt::Display for UnreadLines {
 }
 
 impl Survey {
-    /// Looks at a text. `passed` is told now and then how many bytes are done with.
-    pub fn of(text: &[u8], mut passed: impl FnMut(usize)) -> Self {
-        const TIDY_BYTES: usize = 16 << 20;
+    /// Looks at a text.
+    pub fn of(content: Content<'_>) -> Self {
+        Self::in_windows(content, bytes_of_each(1))
+    }
+
+    /// The same with a window of so many bytes.
+    pub(super) fn in_windows(content: Content<'_>, window: usize) -> Self {
         let mut survey = Self::default();
         let mut looked_at = [0; PLACES];
-        let (mut at, mut number, mut behind, mut tidy) = (0, 0_u64, 0, TIDY_BYTES);
-        let mut last_ns = None;
-        while let Some((line, next)) = next_line(text, at) {
+        let mut lines = Lines::new(content, (0, content.length()), window);
+        let (mut number, mut behind, mut last_ns) = (0_u64, 0, None);
+        loop {
             number += 1;
-            match Line::parse_any(line) {
-                Some(event) => {
-                    survey.events += 1;
-                    if last_ns.is_none_or(|last_ns| event.time_ns < last_ns) {
-                        survey.begin(behind, event.time_ns);
-                    }
-                    last_ns = Some(event.time_ns);
-                    if survey.overwritten.is_awaited() {
-                        survey.overwritten.event(event.cpu, event.time_ns);
-                    }
-                    behind = next;
-                    if let Some(run) = survey.runs.last_mut() {
-                        run.end = next;
-                    }
-                    survey.look_at(&event, number, &mut looked_at);
+            let line = match lines.next() {
+                Some(Next::Line(line)) => line,
+                Some(Next::Long) => {
+                    survey.unread_line(|| format!("line {number} is longer than 1 MiB"));
+                    continue;
                 }
-                None => survey.stranger(line, number),
+                Some(Next::Short(short, left)) => {
+                    survey.damage.missing_bytes = short.missing;
+                    survey.damage.unread_bytes = left;
+                    survey.damage.note(|| short.to_string());
+                    continue;
+                }
+                None => break,
+            };
+            let Some(event) = Parsed::parse_any(line) else {
+                survey.stranger(line, number);
+                continue;
+            };
+            survey.events += 1;
+            if last_ns.is_none_or(|last_ns| event.time_ns < last_ns) {
+                survey.begin(behind, event.time_ns);
             }
-            at = next;
-            if at >= tidy {
-                tidy = at + TIDY_BYTES;
-                passed(at);
+            last_ns = Some(event.time_ns);
+            survey.losses.event(event.cpu, event.time_ns);
+            survey.last_ns = survey.last_ns.max(event.time_ns);
+            survey.look_at(&event, number, &mut looked_at);
+            behind = lines.at();
+            if let Some(run) = survey.runs.last_mut() {
+                run.end = behind;
             }
         }
         if let Some(run) = survey.runs.last_mut() {
-            run.end = text.len();
+            run.end = lines.at();
         }
         survey
     }
 
-    fn begin(&mut self, begin: usize, first_ns: u64) {
+    fn begin(&mut self, begin: u64, first_ns: u64) {
         if self.runs.len() < MAX_RUNS {
             self.runs.push(Run { begin, end: begin, first_ns });
         } else {
@@ -153,17 +128,19 @@ impl Survey {
     }
 
     /// Notes an event whose fields are no numbers.
-    fn look_at(&mut self, event: &Line<'_>, number: u64, looked_at: &mut [u32; PLACES]) {
+    fn look_at(&mut self, event: &Parsed<'_>, number: u64, looked_at: &mut [u32; PLACES]) {
         // Kinds that share a place are looked at less.
-        let place =
-            event.name.bytes().fold(0, |sum: usize, byte| sum * 31 % 65_521 + usize::from(byte));
+        let place = event
+            .name
+            .iter()
+            .fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
         let Some(count) = looked_at.get_mut(place % PLACES).filter(|count| **count < MAX_LOOKED_AT)
         else {
             return;
         };
         *count += 1;
-        if !is_sound(event.name, event.rest) {
-            let name = event.name;
+        let name = std::str::from_utf8(event.name).unwrap_or_default();
+        if !is_sound(name, event.rest) {
             self.damage.note(|| format!("the fields of {name} in line {number} are no numbers"));
         }
     }
@@ -171,7 +148,7 @@ impl Survey {
     /// Notes a line that is no event.
     fn stranger(&mut self, line: &[u8], number: u64) {
         if let Some(noted) = note(line) {
-            self.overwritten.note(noted);
+            self.losses.note(noted);
             self.is_latency |= find(line, b"latency trace v").is_some();
             return;
         }
@@ -180,21 +157,19 @@ impl Survey {
             Some(Stranger::PerfScript) => self.perf_script += 1,
             None => {}
         }
-        self.damage.unread_lines = self.damage.unread_lines.saturating_add(1);
-        self.damage.note(|| format!("line {number} is no event"));
+        self.unread_line(|| format!("line {number} is no event"));
     }
 
-    /// What is not seen of each CPU at the begin, because it was overwritten there and not on others. Where the text has
-    /// counted what was overwritten, that is not counted here again.
-    pub(super) fn unseen(&self) -> Vec<(u32, Loss)> {
-        let Some(from_ns) = self.runs.iter().map(|run| run.first_ns).min() else {
-            return Vec::new();
-        };
-        let events = u64::from(self.overwritten.events == 0);
-        let later = self.overwritten.first_ns.iter().filter(|(_, to_ns)| **to_ns > from_ns);
-        later
-            .map(|(cpu, to_ns)| (*cpu, Loss { events, packets: 0, from_ns, to_ns: *to_ns }))
-            .collect()
+    fn unread_line(&mut self, sentence: impl FnOnce() -> String) {
+        self.damage.unread_lines = self.damage.unread_lines.saturating_add(1);
+        self.damage.note(sentence);
+    }
+
+    /// What was lost on each CPU, in order, and whether events of that CPU come before it. Of a CPU whose buffer was
+    /// overwritten, and others' not, it is what it did at the begin.
+    pub(super) fn losses(&self) -> Vec<(u32, bool, Loss)> {
+        let first_ns = self.runs.iter().map(|run| run.first_ns).min();
+        first_ns.map(|first_ns| self.losses.finish(first_ns, self.last_ns)).unwrap_or_default()
     }
 
     /// Lines that are no events, nor notes.

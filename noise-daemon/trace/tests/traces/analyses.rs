@@ -8,6 +8,7 @@ use noise_trace::delays::document::Spread;
 use noise_trace::delays::watch::{Delay, Run, Wait, Watch};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::Kind;
+use noise_trace::record::Source as _;
 use noise_trace::what::What;
 use serde_json::Value;
 
@@ -55,7 +56,8 @@ pub fn schedtop(trace: &Trace) -> Result<(), String> {
     let has_waking = trace.layout.has(What::SchedWaking);
     let begin = if has_waking { Begin::Waking } else { Begin::Wakeup };
     let (mut delays, mut ours) = (Delays::new(begin), Waits::default());
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         delays.follow_each(&record.event(), &mut ours);
     }
     let rows = tables.rows("top").map(|row| ((tid(row, 5), value(row, 1)), value(row, 0)));
@@ -83,7 +85,8 @@ pub fn cputop(trace: &Trace) -> Result<(), String> {
     let mut ours: BTreeMap<i32, u64> =
         document.threads.iter().map(|thread| (thread.tid, thread.run_ns)).collect();
     let (mut seen, mut current) = (BTreeSet::new(), BTreeMap::new());
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         let Kind::SchedSwitch { prev, next, .. } = record.kind() else { continue };
         if seen.insert(prev.tid) {
             *ours.entry(prev.tid).or_default() += record.time_ns - document.from_ns;

@@ -1,5 +1,6 @@
 //! Every field of every event, as babeltrace prints it.
 
+use noise_trace::record::Source as _;
 use noise_trace::text::TextLines;
 
 use crate::files::Trace;
@@ -14,7 +15,8 @@ pub fn ours(trace: &Trace) -> Vec<String> {
     let host = trace.layout.env.get("hostname").map_or("", String::as_str);
     let mut text = TextLines::new(host);
     let mut all = String::new();
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         text.write(&record, &mut all);
     }
     all.lines().map(str::to_owned).collect()

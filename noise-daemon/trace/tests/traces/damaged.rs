@@ -38,10 +38,10 @@ impl Random {
 
 /// Reads all, and each event's kind. Events, and whether something could not be read.
 fn read(layout: &Layout, name: &str, bytes: &[u8]) -> (usize, bool) {
-    let mut reader = Reader::new(layout, &[StreamFile { name, bytes }]);
+    let mut reader = Reader::new(layout, &[StreamFile::held(name, bytes)]);
     let mut events = 0;
     let mut last_ns = 0;
-    for record in reader.by_ref() {
+    while let Some(record) = reader.read() {
         assert!(record.time_ns >= last_ns);
         last_ns = record.time_ns;
         events += usize::from(!matches!(record.kind(), Kind::Lost(_)));
@@ -57,7 +57,8 @@ fn exported(layout: &Layout, name: &str, bytes: &[u8]) {
     let perfetto = Perfetto::new(&clock, &layout.env);
     let tables = Some(Tables::default());
     let mut export = Export::new(Select::default(), Begin::default(), Some(perfetto), tables, true);
-    for record in Reader::new(layout, &[StreamFile { name, bytes }]) {
+    let mut reader = Reader::new(layout, &[StreamFile::held(name, bytes)]);
+    while let Some(record) = reader.read() {
         export.add(&record);
     }
     export.finish();
@@ -79,8 +80,11 @@ fn boundaries(bytes: &[u8]) -> Vec<usize> {
 
 /// What can be read of a stream that ends too early, and the sentence about the rest.
 fn read_cut(trace: &Trace, name: &str, bytes: &[u8], what: &str) -> usize {
-    let mut reader = Reader::new(&trace.layout, &[StreamFile { name, bytes }]);
-    let events = reader.by_ref().filter(|record| record.loss().is_none()).count();
+    let mut reader = Reader::new(&trace.layout, &[StreamFile::held(name, bytes)]);
+    let mut events = 0;
+    while let Some(record) = reader.read() {
+        events += usize::from(record.loss().is_none());
+    }
     let damage = reader.damage();
     let sentence = damage.to_string();
     assert!(damage.missing_bytes + damage.unread_bytes > 0, "{what}: {damage:?}");
@@ -165,9 +169,13 @@ fn all_cut(trace: &Trace, random: &mut Random) {
         let files = trace
             .files
             .iter()
-            .map(|(name, bytes)| StreamFile { name, bytes: &bytes[..random.below(bytes.len())] });
+            .map(|(name, bytes)| StreamFile::held(name, &bytes[..random.below(bytes.len())]));
         let mut reader = Reader::new(&trace.layout, &files.collect::<Vec<_>>());
-        assert!(reader.by_ref().is_sorted_by_key(|record| record.time_ns));
+        let mut last_ns = 0;
+        while let Some(record) = reader.read() {
+            assert!(record.time_ns >= last_ns);
+            last_ns = record.time_ns;
+        }
         assert_eq!(reader.damage().to_string().lines().count(), 1);
     }
 }

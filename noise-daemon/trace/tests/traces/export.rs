@@ -9,6 +9,7 @@ use noise_trace::event::Kind;
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
 use noise_trace::export::tables::Tables;
+use noise_trace::record::Source as _;
 use noise_trace::select::Select;
 use noise_trace::what::What;
 
@@ -51,7 +52,8 @@ pub fn packets(trace: &Trace) -> Vec<u8> {
     let perfetto = Perfetto::new(&trace.layout.clocks[0], &trace.layout.env);
     let mut export = Export::new(Select::default(), Begin::default(), Some(perfetto), None, false);
     let mut packets = Vec::new();
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         export.add(&record);
         let ready = export.perfetto.as_mut().unwrap().packets();
         packets.extend_from_slice(ready.bytes());
@@ -113,7 +115,8 @@ pub fn perfetto(trace: &Trace) -> Result<(), String> {
     assert_eq!(offset_ns, trace.layout.clocks[0].offset_ns());
     let (mut expected, mut expected_switches): (Vec<Seen>, Vec<[u64; 4]>) = Default::default();
     let mut described = 0;
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         let time = record.time_ns - offset_ns;
         expected.push((time, record.cpu.into(), name(record.name())));
         match record.kind() {
@@ -222,7 +225,8 @@ pub fn tables(trace: &Trace) -> Result<(), String> {
     let mut export =
         Export::new(Select::default(), Begin::default(), None, Some(Tables::default()), false);
     let mut events = 0;
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         export.add(&record);
         events += 1;
     }

@@ -62,7 +62,7 @@ const LISTS: [&str; 21] = [
 pub fn events(trace: &Trace) -> Result<(), String> {
     let mut summary = Summary::new(&trace.layout.clocks[0], trace.layout.env.clone());
     let mut reader = trace.reader();
-    for record in reader.by_ref() {
+    while let Some(record) = reader.read() {
         summary.add(&record);
     }
     summary.finish(&reader.damage());
@@ -88,7 +88,8 @@ pub fn events(trace: &Trace) -> Result<(), String> {
 /// The delays of a trace.
 pub fn delays_of(trace: &Trace) -> Document {
     let mut delays = Delays::default();
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         delays.follow(&record.event());
     }
     delays.finish()

@@ -57,7 +57,7 @@ impl Trace {
 
     /// Its streams.
     pub fn streams(&self) -> Vec<StreamFile<'_>> {
-        self.files.iter().map(|(name, bytes)| StreamFile { name, bytes }).collect()
+        self.files.iter().map(|(name, bytes)| StreamFile::held(name, bytes)).collect()
     }
 
     /// A reader of all of it.

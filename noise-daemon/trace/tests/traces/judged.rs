@@ -11,6 +11,7 @@ use noise_trace::event::{Event, Kind, Mark};
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::{Part, Perfetto};
 use noise_trace::export::tables::Tables;
+use noise_trace::record::Source as _;
 use noise_trace::select::Select;
 use serde_json::{Value, json};
 
@@ -41,7 +42,8 @@ pub fn tables(trace: &Trace) -> Result<(), String> {
     let mut export =
         Export::new(Select::default(), Begin::default(), None, Some(Tables::default()), false);
     let (mut events, mut switches, mut next_tids) = (0, 0, 0);
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         export.add(&record);
         events += 1;
         if let Kind::SchedSwitch { next, .. } = record.kind() {

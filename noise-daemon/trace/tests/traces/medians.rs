@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use noise_trace::delays::Delays;
 use noise_trace::delays::watch::{Delay, Run, Signal, Subject, Wait, Watch};
+use noise_trace::record::Source as _;
 use serde_json::Value;
 
 use crate::figures::number;
@@ -49,7 +50,8 @@ fn median(lengths: &mut [u64]) -> u64 {
 /// The median of each list and row that has one.
 pub fn medians(trace: &Trace) -> Result<(), String> {
     let (mut delays, mut lengths) = (Delays::default(), Lengths::default());
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         delays.follow_each(&record.event(), &mut lengths);
     }
     let mut left = 0;

@@ -24,8 +24,9 @@ pub fn one_trace(trace: &Trace) -> Result<(), String> {
     let mut reader = repeated.reader();
     let (mut events, mut expected, mut found) = (0, String::new(), String::new());
     for time in 0..TIMES {
-        for before in trace.reader() {
-            let now = reader.next().unwrap();
+        let mut once = trace.reader();
+        while let Some(before) = once.read() {
+            let now = reader.read().unwrap();
             events += 1;
             assert!(now.loss().is_none() && now.name() == before.name(), "{now:?} is {before:?}");
             let shift_ns = time * original.shift;
@@ -40,7 +41,7 @@ pub fn one_trace(trace: &Trace) -> Result<(), String> {
             assert_eq!(found, expected, "{now:?}");
         }
     }
-    assert!(reader.next().is_none() && reader.damage().is_none(), "{}", reader.damage());
+    assert!(reader.read().is_none() && reader.damage().is_none(), "{}", reader.damage());
     let mut counting = Command::new("babeltrace2");
     counting.arg(folder.path()).args(["--component", "sink.utils.counter"]);
     is_there("babeltrace2")?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use noise_trace::event::{Comm, Kind};
+use noise_trace::record::Source as _;
 use serde_json::Value;
 
 use crate::figures::{delays_of, number, thread_name};
@@ -11,7 +12,8 @@ use crate::files::Trace;
 /// Switches by what the thread does that is switched out.
 pub fn switches(trace: &Trace) -> Result<(), String> {
     let [mut idle, mut voluntary, mut involuntary] = [0; 3];
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         match record.kind() {
             Kind::SchedSwitch { prev, .. } if prev.tid == 0 => idle += 1,
             Kind::SchedSwitch { prev_state, .. } if prev_state.stays_runnable() => involuntary += 1,
@@ -51,7 +53,8 @@ pub fn runs(trace: &Trace) -> Result<(), String> {
 /// The latest name of an idle task, and the time of all, from switch to switch.
 fn idle(trace: &Trace) -> (Comm, u64) {
     let (mut since, mut sum, mut comm) = (BTreeMap::new(), 0, Comm::default());
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         let Kind::SchedSwitch { prev, next, .. } = record.kind() else { continue };
         if let Some(since_ns) = since.remove(&record.cpu) {
             sum += record.time_ns - since_ns;
@@ -85,7 +88,8 @@ pub struct Call {
 pub fn calls(trace: &Trace) -> Vec<Call> {
     let (mut current, mut open) = (BTreeMap::new(), BTreeMap::new());
     let mut calls = Vec::new();
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         if let Kind::SchedSwitch { next, .. } = record.kind() {
             current.insert(record.cpu, next.tid);
         }

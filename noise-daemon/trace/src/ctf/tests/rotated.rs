@@ -8,20 +8,16 @@ use crate::record::Source as _;
 /// What a reader of files that are named and lie so gives, from then on.
 fn read(files: &[(String, Vec<u8>)], from_ns: u64) -> Vec<(u64, u32, Kind<'static>)> {
     let layout = Layout::parse(COUNTED).unwrap();
-    let files: Vec<_> = files.iter().map(|(name, bytes)| StreamFile { name, bytes }).collect();
+    let files: Vec<_> = files.iter().map(|(name, bytes)| StreamFile::held(name, bytes)).collect();
     let mut reader = Reader::from(&layout, &files, from_ns);
-    let all = reader.by_ref().map(|record| {
-        let kind = match record.kind() {
-            Kind::Lost(loss) => Kind::Lost(loss),
-            _ => Kind::Other("tick"),
-        };
-        (record.time_ns, record.cpu, kind)
-    });
-    let all = all.collect();
-    assert!(reader.damage().is_none(), "{}", reader.damage());
-    for (number, file) in files.iter().enumerate() {
-        assert!(from_ns > 0 || reader.read_bytes(number) == file.bytes.len());
+    let mut all = Vec::new();
+    while let Some(record) = reader.read() {
+        let kind = record.loss().map_or(Kind::Other("tick"), Kind::Lost);
+        all.push((record.time_ns, record.cpu, kind));
     }
+    assert!(reader.damage().is_none(), "{}", reader.damage());
+    let length: u64 = files.iter().map(|file| file.content.length()).sum();
+    assert!(from_ns > 0 || reader.read_bytes() == length);
     all
 }
 
@@ -92,7 +88,46 @@ fn two_ring_buffers_of_one_name_are_no_rotation() {
     let files = [("channel_7_0".to_owned(), one), ("channel_7_1".to_owned(), other)];
     let times: Vec<u64> =
         read(&files, 0).iter().map(|(time_ns, ..)| time_ns - 1_000_000_005).collect();
-    assert_eq!(times, [10, 15, 30, 35]);
+    // First comes what was overwritten of the second one.
+    assert_eq!(times, [10, 10, 15, 30, 35]);
+}
+
+/// What is not seen before the first event of all, of CPUs whose first packets here begin and are numbered so.
+fn unseen(layout: &str, firsts: &[(u64, u64)]) -> Vec<(u32, u64, u64)> {
+    let layout = Layout::parse(layout).unwrap();
+    let streams: Vec<Vec<u8>> = (0_u32..)
+        .zip(firsts)
+        .map(|(cpu, (begin, sequence))| {
+            let mut bytes = packet(*begin, begin + 50, *sequence, 0, &[begin + 10, begin + 40]);
+            bytes[48..52].copy_from_slice(&cpu.to_le_bytes());
+            bytes
+        })
+        .collect();
+    let files: Vec<_> = streams.iter().map(|bytes| StreamFile::held("channel", bytes)).collect();
+    let mut reader = Reader::new(&layout, &files);
+    let (mut losses, mut last_ns, mut is_begin) = (Vec::new(), 0, true);
+    while let Some(record) = reader.read() {
+        assert!(record.time_ns >= last_ns);
+        last_ns = record.time_ns;
+        is_begin &= record.loss().is_some();
+        losses.extend(record.loss().filter(|_| is_begin).map(|loss| (record.cpu, loss)));
+    }
+    let base = 1_000_000_005;
+    let unknown = losses.iter().filter(|(_, loss)| (loss.events, loss.packets) == (0, 0));
+    unknown.map(|(cpu, loss)| (*cpu, loss.from_ns - base, loss.to_ns - base)).collect()
+}
+
+#[test]
+fn a_cpu_whose_older_packets_were_overwritten_is_unseen_until_its_first_one() {
+    let snapshot = [(100, 7), (180, 4), (150, 0), (105, 1), (130, 90)];
+    assert_eq!(unseen(COUNTED, &snapshot), [(1, 110, 180), (4, 110, 130)]);
+    // A session that is rotated begins on all CPUs at once, whenever the first event of each comes.
+    assert_eq!(unseen(COUNTED, &[(100, 7), (103, 4), (104, 1)]), []);
+    // Old tracers of LTTng do not number packets, others do not either.
+    let unnumbered = COUNTED.replace("packet_seq_num", "other");
+    assert_eq!(unseen(&unnumbered, &snapshot), []);
+    let old = unnumbered.replace("clock {", "env { tracer_name = \"lttng-modules\"; };\n clock {");
+    assert_eq!(unseen(&old, &[(100, 7), (180, 4)]), [(1, 110, 180)]);
 }
 
 #[test]

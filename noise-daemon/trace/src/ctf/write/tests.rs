@@ -214,13 +214,13 @@ proptest! {
         let (streams, expected) = written(&steps, most_bytes);
         for (cpu, (packets, expected)) in streams.iter().zip(expected).enumerate() {
             prop_assert_eq!(packets.is_empty(), expected.is_empty());
-            let files = [StreamFile { name: "channel0_9", bytes: packets.bytes() }];
+            let files = [StreamFile::held("channel0_9", packets.bytes())];
             let mut reader = Reader::new(&layout, &files);
-            let mut found = Vec::new();
-            for record in reader.by_ref() {
-                found.push(Event { time_ns: record.time_ns, cpu: record.cpu, kind: record.kind() });
+            for expected in expected {
+                let found = reader.read().map(|record| record.event());
+                prop_assert_eq!(found, Some(expected), "CPU {}", cpu);
             }
-            prop_assert_eq!(found, expected, "CPU {}", cpu);
+            prop_assert!(reader.read().is_none());
             prop_assert!(reader.damage().is_none(), "{:?}", reader.damage());
         }
     }
@@ -247,8 +247,11 @@ fn late_events_get_the_time_of_the_one_before() {
     assert_eq!(writer.late(), 1);
     let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
     let bytes = writer.take().bytes().to_vec();
-    let reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
-    let times: Vec<_> = reader.map(|record| (record.time_ns, record.cpu)).collect();
+    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut times = Vec::new();
+    while let Some(record) = reader.read() {
+        times.push((record.time_ns, record.cpu));
+    }
     assert_eq!(times, [(50, 1), (50, 1)]);
 }
 
@@ -264,8 +267,11 @@ fn events_of_one_time_in_a_packet_keep_it() {
     writer.flush();
     let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
     let bytes = writer.take().bytes().to_vec();
-    let reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
-    let times: Vec<_> = reader.map(|record| record.time_ns).collect();
+    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut times = Vec::new();
+    while let Some(record) = reader.read() {
+        times.push(record.time_ns);
+    }
     assert_eq!(times, [50, 50, 50, 51]);
 }
 
@@ -320,10 +326,10 @@ fn a_loss_behind_a_whole_packet_is_counted() {
     writer.end(100);
     let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
     let bytes = writer.take().bytes().to_vec();
-    let reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
-    let lost = reader.map(|record| match record.kind() {
-        Kind::Lost(loss) => loss.events,
-        _ => 0,
-    });
-    assert_eq!((lost.sum::<u64>(), writer.discarded()), (12, 12));
+    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut lost = 0;
+    while let Some(record) = reader.read() {
+        lost += record.loss().map_or(0, |loss| loss.events);
+    }
+    assert_eq!((lost, writer.discarded()), (12, 12));
 }

@@ -7,6 +7,7 @@ use super::wire::Message;
 use super::*;
 use crate::delays::Begin;
 use crate::ftrace::Reader;
+use crate::record::Source as _;
 use crate::select::Select;
 
 const TEXT: &[u8] = b"\
@@ -28,7 +29,8 @@ CPU:1 [LOST 17 EVENTS]
 fn packets(text: &[u8], select: Select) -> (Vec<u8>, u64) {
     let perfetto = Perfetto::new(&Clock::trace(), &BTreeMap::new());
     let mut export = Export::new(select, Begin::default(), Some(perfetto), None, false);
-    for record in Reader::new(text) {
+    let mut reader = Reader::new(text);
+    while let Some(record) = reader.read() {
         export.add(&record);
     }
     export.finish();
@@ -74,7 +76,8 @@ fn requests_that_overlap_are_on_tracks_of_their_own() {
         ("200000000 Vectors of CPU 1", "reschedule", 5, 6),
         ("200000001 8:16 requests", "on the device", 2, 10),
         ("200000002 8:16 requests", "on the device", 1, 20),
-        ("Lost events", "lost", 30, 30),
+        // From the last event of their CPU on.
+        ("Lost events", "lost", 20, 20),
         ("200000001 8:16 requests", "on the device", 30, 40),
     ];
     let expected =
