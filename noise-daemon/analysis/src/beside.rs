@@ -2,7 +2,9 @@
 
 use noise_model::pressure::Pressure;
 
-use super::advice::Advice;
+use noise_verdict::Advice;
+
+use super::name::Name;
 
 /// Pressure of the victim's cgroup at both ends of an incident.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -24,4 +26,10 @@ pub struct Beside {
     /// The remedies of what it is about that apply to this host; `None` where that was not looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Vec<Advice>>,
+    /// The cgroup whose settings these rest on, as a culprit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advised_culprit: Option<Name>,
+    /// The interrupt whose CPUs they rest on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advised_interrupt: Option<Name>,
 }

@@ -1,11 +1,13 @@
 //! All that is known of incidents and long waits: those that are open, and a bounded number of the
 //! past.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use noise_common::signals::Signal;
 use noise_model::{Sample, Step};
+use noise_verdict::Account;
 
 use super::baseline::Baseline;
 use super::beside::Beside;
@@ -62,11 +64,19 @@ impl Overview {
         self
     }
 
-    /// What a subject suffers from now, each with the number of its incident.
-    pub fn suffers<'a>(&'a self, subject: &str) -> impl Iterator<Item = (u64, &'a Episode)> {
+    /// What a subject suffers from now, each with its incident.
+    pub fn suffers<'a>(&'a self, subject: &str) -> impl Iterator<Item = (&'a Report, &'a Episode)> {
         let open = self.incidents.iter().filter(|report| report.open);
-        let all = open.flat_map(|report| report.episodes().map(|episode| (report.id, episode)));
+        let all = open.flat_map(|report| report.episodes().map(|episode| (&**report, episode)));
         all.filter(move |(_, episode)| episode.is_active() && *episode.subject == *subject)
+    }
+
+    /// Why a subject is short of memory, where that is what its open incident is about. No charge says so: who completes
+    /// requests of a disk ends its sleeps.
+    pub fn short_of_memory(&self, subject: &str) -> Option<Cow<'_, str>> {
+        let mut open =
+            self.incidents.iter().filter(|report| report.open && *report.main.subject == *subject);
+        open.find(|report| report.resource() == Account::Memory).map(|report| report.by_whom())
     }
 }
 
@@ -207,6 +217,12 @@ impl Board {
             }
         }
         open
+    }
+
+    /// How severe incidents are or were, by number, 0 to 1: see [`Report::severity`].
+    pub fn severities(&mut self, clock: Clock) -> BTreeMap<u64, f64> {
+        let open = self.open(clock);
+        self.past.iter().chain(&open).map(|report| (report.id, report.severity())).collect()
     }
 
     /// Keeps what is known beside an incident: one that is open, or one of the past.

@@ -225,7 +225,8 @@ impl Group {
         let mut episodes =
             self.members.iter().map(|member| Episode::new(&member.whole(culprits), clock));
         let main = episodes.next()?;
-        let also: Vec<Episode> = episodes.by_ref().take(LISTED).collect();
+        let mut also: Vec<Episode> = episodes.by_ref().take(LISTED).collect();
+        also.sort_by(|one, other| other.lost_seconds.total_cmp(&one.lost_seconds));
         let untold = self.untold + episodes.count() as u64;
         let open = self.is_open();
         Some(Report { untold, resting: !open, ..Report::new(self.id, open, main, also) })

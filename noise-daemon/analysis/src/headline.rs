@@ -3,12 +3,10 @@
 
 use std::cmp::Ordering;
 
-use noise_common::charge::Cause;
 use noise_model::units;
-use noise_model::words::why;
 
 use super::level::Level;
-use super::report::{Episode, Report};
+use super::report::Episode;
 use super::watched::Watched;
 
 /// A figure, before and while the signal was disturbed.
@@ -77,6 +75,23 @@ impl Headline {
         }
     }
 
+    /// What rose, in a sentence: `p99 660 µs -> 4.19 ms (6.4x)`. A mean is not named: it is what people take a time for.
+    pub fn rise(&self) -> String {
+        let during = self.figure.amount(self.during);
+        let name = match self.figure {
+            Figure::Median | Figure::P99 => format!("{} ", self.figure.name()),
+            Figure::Mean | Figure::Taken => String::new(),
+            Figure::Excess => return format!("{during} more than usual"),
+        };
+        match self.times() {
+            None => format!("{name}{during} (nothing before)"),
+            Some(times) => {
+                let before = self.figure.amount(self.before.unwrap_or_default());
+                format!("{name}{before} -> {during} ({})", factor(times))
+            }
+        }
+    }
+
     /// `p99 6.4x`, or how much is above normal.
     pub fn short(&self) -> String {
         match self.times() {
@@ -131,29 +146,6 @@ impl Episode {
         let excess =
             Headline { figure: Figure::Excess, before: None, during: self.lost_seconds * 1e9 };
         known.max_by(by_factor).or((self.lost_seconds > 0.0).then_some(excess))
-    }
-
-    /// Who did most of it: `by backup.service (another cgroup, 87.0 %)`.
-    pub fn by_whom(&self) -> String {
-        let Some(first) = self.culprits.first() else { return "culprit not known".to_owned() };
-        let share = units::share(first.part(self.nothing_beyond()).clamp(0.0, 1.0));
-        let how = why(first.cause);
-        match first.cause {
-            Cause::Own if first.culprit == self.subject => format!("by {how} ({share})"),
-            _ => format!("by {} ({how}, {share})", first.culprit),
-        }
-    }
-}
-
-impl Report {
-    /// What it is in a sentence: `cgroup_runqueue_wait of web.service: p99 660 µs -> 4.19 ms, 6.4x, by backup.service
-    /// (another cgroup, 87.0 %), above all gzip 777`.
-    pub fn sentence(&self) -> String {
-        let main = &self.main;
-        let headline = main.headline().map(|headline| headline.text() + ", ").unwrap_or_default();
-        let process =
-            self.first_process().map(|one| format!(", above all {} {}", one.comm, one.pid));
-        format!("{}: {headline}{}{}", main.whose(), main.by_whom(), process.unwrap_or_default())
     }
 }
 
@@ -226,26 +218,6 @@ mod tests {
         assert_eq!(headline.short(), "taken 78x");
         episode.after.lost = 0.003;
         assert_eq!(episode.headline(), None);
-    }
-
-    #[test]
-    fn a_sentence_has_whose_what_and_by_whom() {
-        let report = made::report();
-        let main = &report.main;
-        let headline = main.headline().unwrap().text();
-        let sentence = report.sentence();
-        assert_eq!(
-            sentence,
-            format!(
-                "cgroup_runqueue_wait of /web: {headline}, by /backup (another cgroup, 80.0 %)"
-            )
-        );
-        let mut own = report.clone();
-        own.main.culprits[0].culprit = own.main.subject.clone();
-        own.main.culprits[0].cause = Cause::Own;
-        assert!(own.sentence().ends_with(", by its own work (80.0 %)"), "{}", own.sentence());
-        own.main.culprits.clear();
-        assert!(own.sentence().ends_with(", culprit not known"), "{}", own.sentence());
     }
 
     proptest! {

@@ -13,7 +13,6 @@
 //! windows looks like an incident: allowances for chance are those of independent windows.
 
 mod accused;
-mod advice;
 mod baseline;
 mod beside;
 mod board;
@@ -44,6 +43,7 @@ mod settings;
 mod stopped;
 mod track;
 mod usual;
+mod verdict;
 mod watched;
 mod window;
 mod wording;
@@ -64,7 +64,6 @@ mod properties;
 mod successors;
 
 pub use accused::Party;
-pub use advice::{Advice, advise};
 pub use baseline::Baseline;
 pub use beside::{Beside, IncidentPressure};
 pub use board::{Board, LEAST_WINDOWS, Overview};
@@ -88,7 +87,7 @@ pub use remedy::recommended;
 pub use report::{Clock, Episode, Outlier, Report};
 pub use rules::Rule;
 pub use settings::{Settings, SettingsError};
-pub use stopped::{Stopped, Stops};
+pub use stopped::{Charged, Stopped, Stops};
 pub use track::Memory;
 pub use usual::Usual;
 pub use watched::Watched;

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+pub(super) use noise_model::labels::ROOT;
 use noise_model::labels::{GONE, OTHER, UNKNOWN_LABEL};
 
 /// A subject or a culprit.
 pub type Name = Arc<str>;
-
-/// The cgroup that holds whatever is in no other.
-pub(super) const ROOT: &str = "/";
 
 /// Whether a label stands for all that have none of their own.
 pub(super) fn is_catch_all(label: &str) -> bool {

@@ -3,10 +3,10 @@
 use noise_common::charge::Cause;
 use noise_common::subject::SubjectKind;
 
-use super::advice::Advice;
 use super::name::Name;
 use super::report::{Episode, Report};
 use super::watched::Watched;
+use noise_verdict::Advice;
 
 impl Report {
     /// The remedies as they apply to this host; as they are where that was not looked at.
@@ -21,7 +21,8 @@ impl Report {
 pub struct Parties {
     /// The victim, where it is a cgroup.
     pub victim: Option<Name>,
-    /// The first culprit that is another cgroup.
+    /// The first culprit, where it is another cgroup: to slow down one that did less than something else, be it the victim's
+    /// own threads or its quota, is no remedy, and it may be one that the victim asks for answers.
     pub culprit: Option<Name>,
     /// The first culprit that is a device's interrupt.
     pub interrupt: Option<Name>,
@@ -46,7 +47,11 @@ impl Episode {
             matches!(kind, SubjectKind::Request).then(|| self.subject.split_once(' ')).flatten();
         Parties {
             victim: matches!(kind, SubjectKind::Cgroup).then(|| Name::clone(&self.subject)),
-            culprit: first(Cause::Foreign),
+            culprit: self
+                .culprits
+                .first()
+                .filter(|one| one.cause == Cause::Foreign)
+                .map(|one| Name::clone(&one.culprit)),
             interrupt: first(Cause::Hardirq),
             disk: disk.map(|(name, _)| name.to_owned()),
             is_write: disk.is_some_and(|(_, operation)| operation != "read"),
@@ -90,13 +95,18 @@ mod tests {
     }
 
     #[test]
-    fn those_who_meet_are_the_first_of_their_kind() {
+    fn the_first_culprit_meets_the_victim_and_no_other_cgroup() {
         let culprits = [
-            ("throttle", Cause::Throttle),
             ("backup.service", Cause::Foreign),
+            ("throttle", Cause::Throttle),
             ("nvme0q1", Cause::Hardirq),
             ("other.service", Cause::Foreign),
         ];
+        for first in [Cause::Own, Cause::Throttle, Cause::Kthread] {
+            let culprits = [("web.service", first), ("backup.service", Cause::Foreign)];
+            let cpu = episode(Signal::CgroupRunqueueWait.into(), "web.service", &culprits);
+            assert_eq!(cpu.parties().culprit, None, "{first:?}");
+        }
         let cpu = episode(Signal::CgroupRunqueueWait.into(), "web.service", &culprits).parties();
         assert_eq!(cpu.victim.as_deref(), Some("web.service"));
         assert_eq!(cpu.culprit.as_deref(), Some("backup.service"));

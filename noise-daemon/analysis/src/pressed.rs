@@ -1,7 +1,8 @@
 //! PURE: pressure of a cgroup in words, a line for each resource that is known.
 
+use noise_model::memory::{LimitHits, size};
 use noise_model::pressure::{Pressure, ResourcePressure, Stalled, Throttled};
-use noise_model::units::{duration, share};
+use noise_model::units::{count, duration, share};
 
 use super::beside::IncidentPressure;
 
@@ -45,14 +46,26 @@ fn quota(throttled: &Throttled) -> String {
     text
 }
 
-/// A reading in lines, with what was read before it: averages of ten seconds, what grew since, the quota, and what is
-/// not known.
+fn limit(hit: &LimitHits) -> String {
+    let LimitHits { of, kind, bytes, hits, refaulted, gone, .. } = hit;
+    let (file, size) = (kind.file(), size(*bytes));
+    let mut text = format!("limit  {file} of {of} is {size}, hit {} times", count(*hits));
+    if let (Some(refaulted), Some(gone)) = (refaulted, gone) {
+        let (refaulted, gone) = (count(*refaulted), count(*gone));
+        text.push_str(&format!("; {gone} pages went, {refaulted} came back"));
+    }
+    text
+}
+
+/// A reading in lines, with what was read before it: averages of ten seconds, what grew since, the quota, limits of memory that
+/// were hit, and what is not known.
 pub fn pressure_lines(earlier: Option<&Pressure>, now: &Pressure) -> Vec<String> {
     let before =
         |name: &str| earlier?.resources().find(|(own, _)| *own == name).map(|(_, one)| one);
     let line =
         |(name, one): (&str, &ResourcePressure)| resource(name, one, before(name), now.span_ns);
     let known = now.resources().map(line).chain(now.quota.as_ref().map(quota));
+    let known = known.chain(now.limits.iter().flatten().map(limit));
     known.chain(now.unavailable.iter().cloned()).collect()
 }
 
@@ -68,9 +81,23 @@ impl IncidentPressure {
 
 #[cfg(test)]
 mod tests {
+    use noise_model::memory::LimitKind;
     use noise_model::pressure::Quota;
 
     use super::*;
+
+    fn hit() -> LimitHits {
+        LimitHits {
+            of: "web.service".to_owned(),
+            is_own: true,
+            kind: LimitKind::High,
+            bytes: 64 << 20,
+            hits: 1412,
+            refaulted: Some(9_000),
+            swapped_in: None,
+            gone: Some(9_100),
+        }
+    }
 
     fn pressure(avg10_percent: f64, grown: Option<(u64, f64)>) -> Pressure {
         let stalled_ms = grown.map(|(_, ms)| ms);
@@ -87,6 +114,7 @@ mod tests {
             span_ns: grown.map(|(span_ns, _)| span_ns),
             cpu: Some(ResourcePressure { some, full }),
             quota: Some(throttled),
+            limits: grown.map(|_| vec![hit()]),
             unavailable: vec!["pressure of io, memory is not known: it is closed".to_owned()],
             ..Pressure::default()
         }
@@ -104,6 +132,7 @@ mod tests {
             [
                 "cpu    some 45.1 % -> 80.2 %, 1.62 s of 2.00 s; full 0 -> 0, 0 of 2.00 s",
                 "quota  0.50 CPUs for web.service, stopped in 12 of 20 periods, its threads for 812 ms",
+                "limit  memory.high of web.service is 64 MiB, hit 1.41 k times; 9.10 k pages went, 9.00 k came back",
                 "pressure of io, memory is not known: it is closed",
             ]
         );

@@ -9,8 +9,21 @@ pub struct Command {
     pub pid: u32,
     /// Its name.
     pub comm: Name,
-    /// Its command line.
+    /// Its command line; empty of a thread of the kernel.
     pub command: Name,
+    /// The number of its process; `None` where an older noised did not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u32>,
+    /// Whether it is a thread of the kernel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_kernel: bool,
+}
+
+impl Command {
+    /// What it was started as, for people.
+    pub fn words(&self) -> &str {
+        if self.is_kernel { "a thread of the kernel" } else { &self.command }
+    }
 }
 
 /// On which side of a wait a thread was.
@@ -32,10 +45,13 @@ pub struct Process {
     pub side: Side,
     /// The label of its cgroup, or of the kernel thread that it is.
     pub of: Name,
-    /// Its number.
+    /// Its number; 0 of several together, as the root cgroup has them.
     pub pid: u32,
-    /// Its name.
+    /// Its name; of several together, what they are.
     pub comm: Name,
+    /// The number of its process, where that could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u32>,
     /// Its command line, where that could be read.
     pub command: Option<Name>,
     /// In how many long waits.
@@ -45,12 +61,19 @@ pub struct Process {
 }
 
 impl Process {
+    /// `gzip 777`
+    pub fn name(&self) -> String {
+        match self.pid {
+            0 => self.comm.to_string(),
+            pid => format!("{} {pid}", self.comm),
+        }
+    }
+
     /// `gzip 777: gzip -9 /var/backup.tar`
     pub fn words(&self) -> String {
-        let Self { comm, pid, command, .. } = self;
-        match command {
-            Some(command) => format!("{comm} {pid}: {command}"),
-            None => format!("{comm} {pid}"),
+        match &self.command {
+            Some(command) => format!("{}: {command}", self.name()),
+            None => self.name(),
         }
     }
 }

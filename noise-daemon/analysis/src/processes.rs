@@ -1,11 +1,14 @@
 //! Which threads are behind victims and their culprits: those of the long waits that are reported individually, each of which
 //! says who waited and who had the CPU meanwhile, by thread. Nothing is said of shorter waits, nor of other resources.
+//!
+//! The root cgroup is no service: what is in it is in no other, and each thread stands for itself. Of those, threads of the
+//! kernel are one, and so are all that are not named.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::name::Name;
+use super::name::{Name, ROOT};
 use super::process::{Command, Process, Side};
 use super::report::{Outlier, Report};
 
@@ -15,9 +18,53 @@ const THREADS: usize = 5;
 const PARTIES: usize = 3;
 /// Commands that are remembered.
 const MOST_COMMANDS: usize = 1024;
+/// What is together in the root cgroup.
+const KERNEL: &str = "kernel threads";
+const REST: &str = "others in no cgroup";
 
 /// A thread by its side, its cgroup, its number and its name.
 type Thread<'a> = (Side, &'a Name, u32, &'a Name);
+
+/// The threads of a party, those that did most first.
+#[derive(Debug, Default)]
+struct Party {
+    ns: u64,
+    named: Vec<Process>,
+    /// What is not named one by one, of the root cgroup.
+    kernel: Option<Process>,
+    rest: Option<Process>,
+}
+
+impl Party {
+    fn add(&mut self, one: Process, is_kernel: bool) {
+        self.ns = self.ns.saturating_add(one.ns);
+        let is_root = &*one.of == ROOT;
+        let (together, name) = match (is_root && is_kernel, self.named.len() < THREADS) {
+            (true, _) => (&mut self.kernel, KERNEL),
+            (false, true) => return self.named.push(one),
+            (false, false) if is_root => (&mut self.rest, REST),
+            (false, false) => return,
+        };
+        match together {
+            Some(sum) => {
+                sum.waits = sum.waits.saturating_add(one.waits);
+                sum.ns = sum.ns.saturating_add(one.ns);
+            }
+            None => {
+                let comm = name.into();
+                *together = Some(Process { pid: 0, comm, process: None, command: None, ..one });
+            }
+        }
+    }
+
+    /// All of them; what is not one thread has no place before one that did more.
+    fn all(self) -> impl Iterator<Item = Process> {
+        let mut all = self.named;
+        all.extend(self.kernel);
+        all.sort_by_key(|one| Reverse(one.ns));
+        all.into_iter().chain(self.rest)
+    }
+}
 
 /// The threads of these victims' long waits: of each culprit, those that had the CPU longest, then those that waited
 /// longest.
@@ -41,32 +88,38 @@ pub fn processes<'a>(
     }
     let mut threads: Vec<_> = sums.into_iter().collect();
     threads.sort_by_key(|(thread, (_, ns))| (Reverse(*ns), *thread));
-    let mut by_party: Vec<((Side, &Name), u64, Vec<Process>)> = Vec::new();
+    let mut by_party: Vec<((Side, &Name), Party)> = Vec::new();
     for ((side, of, pid, comm), (waits, ns)) in threads {
         let place = by_party.iter().position(|(party, ..)| *party == (side, of));
         let place = place.unwrap_or(by_party.len());
         if place == by_party.len() {
-            by_party.push(((side, of), 0, Vec::new()));
+            by_party.push(((side, of), Party::default()));
         }
-        let Some((_, sum_ns, own)) = by_party.get_mut(place) else { continue };
-        *sum_ns = sum_ns.saturating_add(ns);
-        if own.len() < THREADS {
-            let command = command(commands, pid, comm);
-            let (of, comm) = (Arc::clone(of), Arc::clone(comm));
-            own.push(Process { side, of, pid, comm, command, waits, ns });
-        }
+        let Some((_, party)) = by_party.get_mut(place) else { continue };
+        let known = command(commands, pid, comm);
+        let shown = known.filter(|known| !known.command.is_empty());
+        let one = Process {
+            side,
+            of: Arc::clone(of),
+            pid,
+            comm: Arc::clone(comm),
+            process: known.and_then(|known| known.process),
+            command: shown.map(|known| Arc::clone(&known.command)),
+            waits,
+            ns,
+        };
+        party.add(one, known.is_some_and(|known| known.is_kernel));
     }
-    by_party.sort_by_key(|((side, of), ns, _)| (*side, Reverse(*ns), *of));
+    by_party.sort_by_key(|((side, of), party)| (*side, Reverse(party.ns), *of));
     let (culprits, victims): (Vec<_>, Vec<_>) =
         by_party.into_iter().partition(|((side, _), ..)| *side == Side::Culprit);
     let named = culprits.into_iter().take(PARTIES).chain(victims.into_iter().take(PARTIES));
-    named.flat_map(|(_, _, own)| own).collect()
+    named.flat_map(|(_, party)| party.all()).collect()
 }
 
-/// What a thread was started as, where that is known.
-fn command(commands: &[Command], pid: u32, comm: &str) -> Option<Name> {
-    let found = commands.iter().find(|one| one.pid == pid && *one.comm == *comm)?;
-    Some(Arc::clone(&found.command))
+/// What is known of a thread.
+fn command<'c>(commands: &'c [Command], pid: u32, comm: &str) -> Option<&'c Command> {
+    commands.iter().find(|one| one.pid == pid && *one.comm == *comm)
 }
 
 impl Report {
@@ -85,10 +138,9 @@ impl Report {
         processes(meanwhile, &subjects, commands)
     }
 
-    /// The thread that did most, of the first culprit.
-    pub fn first_process(&self) -> Option<&Process> {
-        let first = self.main.culprits.first()?;
-        self.processes.iter().find(|one| one.side == Side::Culprit && one.of == first.culprit)
+    /// The threads of a party, the one that did most first.
+    pub fn threads_of(&self, side: Side, of: &str) -> impl Iterator<Item = &Process> {
+        self.processes.iter().filter(move |one| one.side == side && *one.of == *of)
     }
 }
 
@@ -129,6 +181,16 @@ mod tests {
 
     use super::*;
 
+    fn command_of(pid: u32, comm: &str, command: &str) -> Command {
+        Command {
+            pid,
+            comm: comm.into(),
+            command: command.into(),
+            process: Some(pid),
+            is_kernel: command.is_empty(),
+        }
+    }
+
     /// `web 7` waited for these threads of `/hog`.
     fn outlier(victim: &str, second: i64, parts: &[(&str, u32, u64)]) -> Outlier {
         let part = |(culprit, pid, ns): &(&str, u32, u64)| OutlierPart {
@@ -161,8 +223,8 @@ mod tests {
             outlier("/web", 2, &[("/hog", 9, 50), ("irq", 0, 1_000)]),
             outlier("/db", 3, &[("/hog", 11, 500)]),
         ];
-        let command = Command { pid: 9, comm: "t9".into(), command: "hog --all".into() };
-        let other = Command { pid: 10, comm: "earlier".into(), command: "no".into() };
+        let command = command_of(9, "t9", "hog --all");
+        let other = command_of(10, "earlier", "no");
         let found = processes(&outliers, &["/web"], &[command, other]);
         let shown: Vec<_> =
             found.iter().map(|one| (&*one.of, one.words(), one.waits, one.ns)).collect();
@@ -174,6 +236,37 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         assert!(processes(&outliers, &["/none"], &[]).is_empty());
+    }
+
+    #[test]
+    fn the_root_cgroup_is_its_processes_and_what_is_left_is_together() {
+        let culprits: Vec<(&str, u32, u64)> =
+            (1..9).map(|pid| ("/", pid, u64::from(pid))).collect();
+        let waits = |pid: u32, ns: u64| {
+            let mut one = outlier("/", 1, &[]);
+            (one.wait.pid, one.wait.wait_ns) = (pid, ns);
+            one.wait.comm = format!("w{pid}").into();
+            one
+        };
+        let mut outliers = vec![waits(40, 5), waits(41, 7), waits(50, 9), waits(50, 1)];
+        outliers.push(outlier("/web", 1, &culprits));
+        let kernel = [40, 41].map(|pid| command_of(pid, &format!("w{pid}"), ""));
+        let found = processes(&outliers, &["/", "/web"], &kernel);
+        let shown = |side, of: &str| -> Vec<_> {
+            let own = found.iter().filter(|one| (one.side, &*one.of) == (side, of));
+            own.map(|one| (one.words(), one.waits, one.ns)).collect()
+        };
+        assert_eq!(
+            shown(Side::Victim, "/"),
+            [("kernel threads".to_owned(), 2, 12), ("w50 50".to_owned(), 2, 10)]
+        );
+        let culprits = shown(Side::Culprit, "/");
+        let named: Vec<&str> = culprits.iter().map(|(words, ..)| words.as_str()).collect();
+        assert_eq!(named, ["t8 8", "t7 7", "t6 6", "t5 5", "t4 4", "others in no cgroup"]);
+        assert_eq!(culprits.iter().map(|(_, _, ns)| ns).sum::<u64>(), (1..9).sum::<u64>());
+        // What is not known to be a thread of the kernel is a process like any other.
+        let unknown = processes(&outliers, &["/"], &[]);
+        assert!(unknown.iter().all(|one| one.pid > 0), "{unknown:?}");
     }
 
     #[test]
@@ -192,9 +285,10 @@ mod tests {
         assert_eq!(pids(&report), [2, 3]);
         (report.open, report.main.end) = (false, jiff::Timestamp::from_second(2).unwrap());
         assert_eq!(pids(&report), [2]);
-        assert_eq!(report.first_process(), None);
+        assert_eq!(report.threads_of(Side::Culprit, "/backup").count(), 0);
         report.processes = report.processes_of(&all.iter().cloned().collect(), &[]);
-        assert_eq!(report.first_process().map(|one| one.pid), Some(2));
+        let first = report.threads_of(Side::Culprit, "/backup").next();
+        assert_eq!(first.map(|one| one.pid), Some(2));
         // Those who wait with it are its own as well.
         report.also.push(report.main.clone());
         report.main.subject = "/".into();
@@ -204,8 +298,7 @@ mod tests {
     #[test]
     fn commands_are_those_of_the_latest_threads() {
         let mut commands = Commands::default();
-        let command =
-            |pid: u32, text: &str| Command { pid, comm: "x".into(), command: text.into() };
+        let command = |pid: u32, text: &str| command_of(pid, "x", text);
         (0..3_000).for_each(|pid| commands.learn(command(pid, "old")));
         commands.learn(command(2_999, "new"));
         assert_eq!(commands.0.len(), MOST_COMMANDS);

@@ -1,8 +1,9 @@
 //! What two disturbances have to do with each other: a place, a contention, or a culprit.
 
 use noise_common::charge::Cause;
-use noise_common::signals::{SOFTIRQ_VECTORS, Signal};
+use noise_common::signals::Signal;
 use noise_common::subject::{Domain, SubjectKind};
+use noise_verdict::completes_requests;
 
 use super::accused::Accused;
 use super::culprits::Culprit;
@@ -12,9 +13,6 @@ use super::watched::Watched;
 
 /// Least part that a culprit has in another's delays who is one side of the same contention.
 const MAIN_SHARE: f64 = 0.25;
-
-/// The softirq vector that completes requests of block devices.
-const BLOCK: &str = SOFTIRQ_VECTORS[4];
 
 pub(super) type Disturbance = Incident<Name, Name>;
 
@@ -71,26 +69,12 @@ fn is_side(incident: &Disturbance, culprit: &Culprit<Name>) -> bool {
     incident.signal != Watched::Interruption && culprit.culprit == incident.subject
 }
 
-/// Whether who ends a sleep completes the requests of a block device: in the softirq, or in the
-/// device's own interrupt. Which device it is remains unknown.
-fn completes_requests(culprit: &Culprit<Name>) -> bool {
-    let is_vector = |name: &str| match Signal::Vector.info().subject {
-        SubjectKind::Vectors(names) => names.contains(&name),
-        _ => false,
-    };
-    match culprit.cause {
-        Cause::Softirq => &*culprit.culprit == BLOCK,
-        Cause::Hardirq => !is_vector(&culprit.culprit),
-        _ => false,
-    }
-}
-
 /// Whether the one is of sleeps that end as requests of a block device do, and the other of such
 /// requests.
 pub(super) fn sleeps_for(sleep: &Disturbance, requests: &Disturbance) -> bool {
     sleep.signal == Signal::UninterruptibleWait
         && matches!(requests.signal, Watched::Signal(signal) if signal.info().domain == Domain::Disk)
-        && accused(sleep).main().any(completes_requests)
+        && accused(sleep).main().any(|one| completes_requests(one.cause, &one.culprit))
 }
 
 fn caused(victim: &Disturbance, by: &Disturbance) -> bool {

@@ -11,12 +11,10 @@ const LEAST_SHARE: f64 = 0.1;
 
 /// What helps against a cause of delays of a signal, the least costly first.
 fn remedies(watched: Watched, cause: Cause) -> &'static [Remedy] {
-    let own = match watched {
-        Watched::Signal(signal) => signal.info().remedies,
-        Watched::Interruption => &[],
-    };
-    let row = own.iter().find(|(known, _)| *known == cause);
-    row.map_or_else(|| against(cause), |(_, remedies)| *remedies)
+    match watched {
+        Watched::Signal(signal) => signal.remedies(cause),
+        Watched::Interruption => against(cause),
+    }
 }
 
 /// What helps against a signal that is a cause itself: its delays are what takes time from others.

@@ -118,7 +118,7 @@ pub struct Report {
     /// that lost most where the root cgroup is disturbed beside others.
     #[serde(flatten)]
     pub main: Episode,
-    /// What joined it, being explained by the same: each signal of a subject once.
+    /// What joined it, being explained by the same: each signal of a subject once, what lost most first.
     pub also: Vec<Episode>,
     /// How many more joined it.
     pub untold: u64,

@@ -1,11 +1,14 @@
-//! What stopped cgroups of late that no kernel event says: their own CPU quotas and the hypervisor, as charged
-//! between samples, and beside them how long threads of the host reclaimed memory.
+//! What cgroups lost of late by the counters, as charged between samples: for what, and by whom. What stopped them that no
+//! kernel event says (their own CPU quotas, the hypervisor) is summed, and beside it is how long threads of the host
+//! reclaimed memory.
 //!
-//! A wait is charged when it ends, so one that goes on is in none of the steps that are kept.
+//! A wait is charged when it ends, so one that goes on is in none of the steps that are kept. Nor are charges that are too
+//! short to be worth a word, but those of what no event says.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use noise_common::charge::Cause;
+use noise_common::charge::{Cause, Resource};
 use noise_common::signals::Signal;
 use noise_model::{Sample, Step};
 
@@ -15,9 +18,13 @@ use super::name::Name;
 const MOST_STEPS: usize = 600;
 /// Charges that are kept, of all of these steps.
 const MOST_CHARGES: usize = 8192;
+/// Charges that are answered of some cgroups, the longest.
+const MOST_ANSWERED: usize = 256;
+/// The least charge of a step that is kept, ns: 0.04 % of half a second.
+const LEAST_NS: u64 = 200_000;
 
-/// What stopped some cgroups between two times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// What some cgroups lost between two times.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stopped {
     /// From then on, ns on the clock of the samples.
     pub from_ns: u64,
@@ -29,14 +36,34 @@ pub struct Stopped {
     pub hypervisor_ns: u64,
     /// Direct reclaim of memory by threads of the host, ns; `None` where it is not measured.
     pub host_reclaim_ns: Option<u64>,
+    /// All that they were charged with, the longest first; none of a daemon that does not say.
+    #[serde(default)]
+    pub charges: Vec<Charged>,
 }
 
-/// What one of these causes was charged with.
+/// What one culprit is charged with.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Charged {
+    /// For what.
+    pub resource: Resource,
+    /// Why.
+    pub cause: Cause,
+    /// Who.
+    pub culprit: Name,
+    /// How long, ns.
+    pub ns: u64,
+}
+
+/// What one culprit was charged with in a step.
 #[derive(Debug)]
 struct Charge {
     victim: Name,
-    cause: Cause,
-    ns: u64,
+    charged: Charged,
+}
+
+/// Whether no kernel event says how long such a cause takes.
+const fn is_unseen(cause: Cause) -> bool {
+    matches!(cause, Cause::Throttle | Cause::Steal)
 }
 
 /// What came between two samples.
@@ -62,13 +89,18 @@ impl Stops {
         if step.start_ns == 0 || step.start_ns >= step.end_ns {
             return;
         }
-        let is_kept = |cause| matches!(cause, Cause::Throttle | Cause::Steal);
-        let timed = step.charges.iter().filter(|one| one.resource.is_timed() && is_kept(one.cause));
+        let is_kept = |cause, ns| ns > 0 && (is_unseen(cause) || ns >= LEAST_NS);
+        let timed = step.charges.iter().filter(|one| one.resource.is_timed());
         let charges: Vec<Charge> = timed
+            .filter(|one| is_kept(one.cause, one.charged.ns))
             .map(|one| Charge {
                 victim: Name::clone(&one.victim),
-                cause: one.cause,
-                ns: one.charged.ns,
+                charged: Charged {
+                    resource: one.resource,
+                    cause: one.cause,
+                    culprit: Name::clone(&one.culprit),
+                    ns: one.charged.ns,
+                },
             })
             .collect();
         let is_measured = sample.series.iter().any(|one| one.signal == Signal::DirectReclaim);
@@ -85,34 +117,47 @@ impl Stops {
         }
     }
 
-    /// What stopped these cgroups in the steps of which at least half lies behind that time; `None` where there is
-    /// none.
+    /// What these cgroups lost in the steps of which at least half lies behind that time; `None` where there is none.
     pub fn since(&self, cgroups: &BTreeSet<Name>, since_ns: u64) -> Option<Stopped> {
         let is_behind = |part: &&Part| part.start_ns / 2 + part.end_ns / 2 >= since_ns;
         let mut parts = self.parts.iter().filter(is_behind);
         let first = parts.next()?;
         let mut stopped = Stopped { from_ns: first.start_ns, ..Stopped::default() };
+        let mut sums: BTreeMap<(Resource, Cause, &Name), u64> = BTreeMap::new();
         for part in [first].into_iter().chain(parts) {
             stopped.to_ns = part.end_ns;
             if let Some(ns) = part.host_reclaim_ns {
                 let sum = stopped.host_reclaim_ns.unwrap_or(0);
                 stopped.host_reclaim_ns = Some(sum.saturating_add(ns));
             }
-            for charge in part.charges.iter().filter(|charge| cgroups.contains(&charge.victim)) {
-                let sum = match charge.cause {
-                    Cause::Throttle => &mut stopped.quota_ns,
-                    _ => &mut stopped.hypervisor_ns,
-                };
-                *sum = sum.saturating_add(charge.ns);
+            let own = part.charges.iter().filter(|charge| cgroups.contains(&charge.victim));
+            for Charged { resource, cause, culprit, ns } in own.map(|charge| &charge.charged) {
+                let sum = sums.entry((*resource, *cause, culprit)).or_default();
+                *sum = sum.saturating_add(*ns);
+                match cause {
+                    Cause::Throttle => stopped.quota_ns = stopped.quota_ns.saturating_add(*ns),
+                    Cause::Steal => {
+                        stopped.hypervisor_ns = stopped.hypervisor_ns.saturating_add(*ns);
+                    }
+                    _ => {}
+                }
             }
         }
+        let charged = |((resource, cause, culprit), ns): ((_, _, &Name), u64)| Charged {
+            resource,
+            cause,
+            culprit: Name::clone(culprit),
+            ns,
+        };
+        stopped.charges = sums.into_iter().map(charged).collect();
+        stopped.charges.sort_by_key(|charged| Reverse(charged.ns));
+        stopped.charges.truncate(MOST_ANSWERED);
         Some(stopped)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use noise_common::charge::{Charged, Resource};
     use noise_model::{Histogram, Interference, Series};
 
     use super::*;
@@ -129,7 +174,7 @@ mod tests {
                 place: "".into(),
                 victim: (*victim).into(),
                 culprit: cause.name().into(),
-                charged: Charged { ns: *ns, count: 1 },
+                charged: noise_common::charge::Charged { ns: *ns, count: 1 },
             })
             .collect();
         interference.sort_by(Interference::order);
@@ -155,6 +200,12 @@ mod tests {
     fn what_stopped_a_cgroup_in_the_asked_time_is_summed() {
         use Cause::{Foreign, Steal, Throttle};
         use Resource::{Cpu, Preemption, Running};
+        let charged = |resource, cause: Cause, ns| Charged {
+            resource,
+            cause,
+            culprit: cause.name().into(),
+            ns,
+        };
         let samples = [
             sample(0, &[(Cpu, Throttle, "a", 5)]),
             sample(1, &[(Cpu, Throttle, "a", 15), (Cpu, Throttle, "b", 100)]),
@@ -163,7 +214,9 @@ mod tests {
                 &[
                     (Cpu, Throttle, "a", 45),
                     (Cpu, Throttle, "b", 1100),
-                    (Cpu, Foreign, "a", 999),
+                    (Cpu, Foreign, "a", LEAST_NS),
+                    // Too short to be worth a word.
+                    (Running, Foreign, "a", LEAST_NS - 1),
                     (Cpu, Steal, "a", 3),
                     (Running, Steal, "a", 4),
                     (Preemption, Steal, "a", 999),
@@ -182,14 +235,21 @@ mod tests {
             quota_ns: 40,
             hypervisor_ns: 7,
             host_reclaim_ns: Some(14),
+            charges: vec![
+                charged(Cpu, Foreign, LEAST_NS),
+                charged(Cpu, Throttle, 40),
+                charged(Running, Steal, 4),
+                charged(Cpu, Steal, 3),
+            ],
         };
-        assert_eq!(stops.since(&of(&["a"]), 0), Some(whole));
+        assert_eq!(stops.since(&of(&["a"]), 0), Some(whole.clone()));
         // More than half of the first step lies before.
-        let last = Stopped { from_ns: 1500, quota_ns: 30, host_reclaim_ns: Some(7), ..whole };
         assert_eq!(stops.since(&of(&["a"]), 1250).unwrap().from_ns, 1000);
-        assert_eq!(stops.since(&of(&["a"]), 1300), Some(last));
+        let last = stops.since(&of(&["a"]), 1300).unwrap();
+        assert_eq!((last.from_ns, last.quota_ns, last.host_reclaim_ns), (1500, 30, Some(7)));
+        assert_eq!(last.charges[1], charged(Cpu, Throttle, 30));
         assert_eq!(stops.since(&of(&["a", "b"]), 1300).unwrap().quota_ns, 1030);
-        let none = Stopped { quota_ns: 0, hypervisor_ns: 0, ..whole };
+        let none = Stopped { quota_ns: 0, hypervisor_ns: 0, charges: Vec::new(), ..whole };
         assert_eq!(stops.since(&of(&["c"]), 0), Some(none));
         assert_eq!(stops.since(&of(&["a"]), 2000), None);
     }

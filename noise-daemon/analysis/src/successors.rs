@@ -456,7 +456,7 @@ fn holds_together(overview: &Overview) -> Result<(), String> {
                 return Err(format!("#{} lists {key:?} twice", report.id));
             }
             if episode.is_active() && open.insert(key, report.id).is_some() {
-                return Err(format!("{} is open twice", episode.whose()));
+                return Err(format!("{:?} of {} is open twice", episode.signal, episode.subject));
             }
             let lasted = episode.end.duration_since(episode.start).as_secs_f64();
             if !(0.0..=lasted + 1e-3).contains(&episode.seconds) {

@@ -29,6 +29,14 @@ impl Watched {
         }
     }
 
+    /// The signal; `None` of what no signal measures.
+    pub fn signal(self) -> Option<Signal> {
+        match self {
+            Self::Signal(signal) => Some(signal),
+            Self::Interruption => None,
+        }
+    }
+
     /// What it is, in a sentence.
     pub fn help(self) -> &'static str {
         match self {

@@ -1,6 +1,8 @@
 //! Incidents and long waits in words, for the terminal view and the commands. Names are as the host
 //! has them: what shows them on a terminal takes the control characters out.
 
+use noise_model::labels::spoken_briefly;
+
 use super::culprits::{Culprit, Time, nothing_beyond};
 use super::incident::Ending;
 use super::name::Name;
@@ -32,11 +34,6 @@ impl Report {
 }
 
 impl Episode {
-    /// What is disturbed.
-    pub fn whose(&self) -> String {
-        format!("{} of {}", self.signal.name(), self.subject)
-    }
-
     /// Whether no culprit is charged with more than usual.
     pub fn nothing_beyond(&self) -> bool {
         nothing_beyond(&self.culprits)
@@ -67,7 +64,7 @@ impl Outlier {
             "{} ({}) of {} waited {} for CPU {}, after {}",
             wait.comm,
             wait.pid,
-            wait.victim,
+            spoken_briefly(&wait.victim),
             duration(wait.wait_ns),
             wait.cpu,
             wait.made_runnable
@@ -79,7 +76,7 @@ impl Outlier {
         let wait = &self.wait;
         let mut lines: Vec<String> = Vec::with_capacity(wait.parts.len() + 1);
         for part in &wait.parts {
-            let (culprit, cause) = (&part.culprit, part.cause.name());
+            let (culprit, cause) = (spoken_briefly(&part.culprit), part.cause.name());
             let mut line = format!("{:>9}  {culprit} ({cause})", duration(part.ns));
             if part.pid > 0 {
                 line.push_str(&format!("  {} ({})", part.comm, part.pid));

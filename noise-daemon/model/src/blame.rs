@@ -89,6 +89,8 @@ pub struct Victim {
     pub lost_ns: u64,
     /// Who held it up most, with the main cause, and for how long, ns.
     pub culprit: Option<(Arc<str>, Cause, u64)>,
+    /// What that was, and for how long, ns.
+    pub held_up: Vec<(Resource, Cause, u64)>,
 }
 
 /// The counters of who delayed whom.
@@ -237,6 +239,7 @@ impl Attribution {
         struct Sum<'a> {
             lost_ns: u64,
             culprits: BTreeMap<(&'a Arc<str>, Cause), u64>,
+            held_up: BTreeMap<(Resource, Cause), u64>,
         }
         let mut sums: BTreeMap<&Arc<str>, Sum<'_>> = BTreeMap::new();
         for (pair, ns) in
@@ -246,6 +249,7 @@ impl Attribution {
             sum.lost_ns.add(ns);
             if is_held_up(pair.resource, pair.cause) {
                 sum.culprits.entry((&pair.culprit, pair.cause)).or_default().add(ns);
+                sum.held_up.entry((pair.resource, pair.cause)).or_default().add(ns);
             }
         }
         let victim = |(name, sum): (&Arc<str>, Sum<'_>)| {
@@ -259,11 +263,13 @@ impl Attribution {
             }
             // The order of the map settles ties.
             let culprit = by_culprit.into_iter().rev().max_by_key(|(_, (ns, ..))| *ns);
+            let held_up = sum.held_up.iter();
             Victim {
                 name: Arc::clone(name),
                 held_up_ns: total(sum.culprits.values().copied()),
                 lost_ns: sum.lost_ns,
                 culprit: culprit.map(|(name, (ns, cause, _))| (Arc::clone(name), cause, ns)),
+                held_up: held_up.map(|((resource, cause), ns)| (*resource, *cause, *ns)).collect(),
             }
         };
         let mut victims: Vec<Victim> = sums.into_iter().map(victim).collect();

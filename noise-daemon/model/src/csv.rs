@@ -59,8 +59,9 @@ mod tests {
         #[test]
         fn no_cell_begins_as_a_formula_or_ends_a_line(text in ".*") {
             let cell = cell(&text);
-            let bare = cell.trim_start_matches('"').trim_start();
-            prop_assert!(!bare.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']), "{cell}");
+            let read = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"'));
+            let read = read.map_or_else(|| cell.clone(), |quoted| quoted.replace("\"\"", "\""));
+            prop_assert!(!read.trim_start().starts_with(['=', '+', '-', '@', '\t', '\r', '\n']), "{cell}");
             prop_assert!(!cell.contains(['\n', '\r']));
             prop_assert_eq!(cell.matches('"').count() % 2, 0);
         }

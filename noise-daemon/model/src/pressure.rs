@@ -1,8 +1,10 @@
-//! PURE: pressure stall information (PSI) of a cgroup, and how often its CPU quota stopped it: readings of the
-//! kernel's files, and what came between two of them.
+//! PURE: pressure stall information (PSI) of a cgroup, how often its CPU quota stopped it, and how often it hit a limit of
+//! its memory: readings of the kernel's files, and what came between two of them.
 //!
 //! `some` is the time in which at least one task of the cgroup waited for the resource, `full` that in which all
 //! that had something to do did. What the kernel does not say is not 0: it is `None`, with the reason.
+
+use super::memory::{LimitHits, LimitReading};
 
 /// One line of a pressure file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,6 +128,8 @@ pub struct PressureReading {
     pub memory: Result<Stalls, String>,
     /// Quota, and what it did.
     pub quota: Result<QuotaReading, String>,
+    /// Limits of its memory and of the cgroups around it, the nearest first.
+    pub limits: Result<Vec<LimitReading>, String>,
 }
 
 /// One line of a pressure file, with what came since an earlier reading.
@@ -176,6 +180,9 @@ pub struct Pressure {
     pub memory: Option<ResourcePressure>,
     /// Its CPU quota.
     pub quota: Option<Throttled>,
+    /// Limits of its memory, and of the cgroups around it, that were hit between the readings, the nearest first; `None`
+    /// where that is not known.
+    pub limits: Option<Vec<LimitHits>>,
     /// What is not known, and why, a sentence each.
     pub unavailable: Vec<String>,
 }
@@ -213,12 +220,17 @@ impl Pressure {
                 throttled_ms: since(|one| one.throttled_ns).map(|ns| ns as f64 / 1e6),
             }
         });
+        let limits = || {
+            let (earlier, later) = (before?.limits.as_ref().ok()?, now.limits.as_ref().ok()?);
+            Some(LimitHits::between(earlier, later))
+        };
         Self {
             span_ns: grown(now.at_ns, before.map(|before| before.at_ns)),
             cpu: resource(&now.cpu, before.map(|before| &before.cpu)),
             io: resource(&now.io, before.map(|before| &before.io)),
             memory: resource(&now.memory, before.map(|before| &before.memory)),
             quota,
+            limits: limits(),
             unavailable: now.unavailable(),
         }
     }
@@ -248,7 +260,9 @@ impl PressureReading {
         };
         let quota =
             self.quota.as_ref().err().map(|why| format!("its CPU quota is not known: {why}"));
-        reasons.into_iter().map(sentence).chain(quota).collect()
+        let limits = self.limits.as_ref().err();
+        let limits = limits.map(|why| format!("limits of its memory are not known: {why}"));
+        reasons.into_iter().map(sentence).chain(quota).chain(limits).collect()
     }
 }
 
@@ -269,6 +283,7 @@ mod tests {
             io: stalls,
             memory: Err("PSI is off".to_owned()),
             quota: Ok(QuotaReading { of: "/a".to_owned(), quota, counted }),
+            limits: Ok(Vec::new()),
         }
     }
 
@@ -320,11 +335,13 @@ mod tests {
         let quota = pressure.quota.clone().unwrap();
         assert_eq!((quota.periods, quota.throttled_periods), (Some(20), Some(12)));
         assert_eq!(quota.throttled_ms, Some(7.5));
+        assert_eq!(pressure.limits.as_deref(), Some(&[][..]));
         assert_eq!(pressure.unavailable, ["pressure of memory is not known: PSI is off"]);
         assert_eq!(pressure.resources().map(|(name, _)| name).collect::<Vec<_>>(), ["cpu", "io"]);
         let alone = Pressure::of(None, &second);
         assert_eq!((alone.span_ns, alone.cpu.unwrap().some.stalled_ms), (None, None));
         assert_eq!(alone.quota.unwrap().throttled_periods, None);
+        assert_eq!(alone.limits, None, "of one reading, it is not known");
         // Another cgroup of the same name.
         assert_eq!(Pressure::of(Some(&second), &first).cpu.unwrap().some.stalled_ms, None);
     }
@@ -338,6 +355,7 @@ mod tests {
             io: Err(why()),
             memory: Err("it is closed".to_owned()),
             quota: Err("no controller".to_owned()),
+            limits: Err("no controller".to_owned()),
         };
         let pressure = Pressure::of(None, &reading);
         assert_eq!(
@@ -346,6 +364,7 @@ mod tests {
                 "pressure of cpu, io is not known: this kernel has none",
                 "pressure of memory is not known: it is closed",
                 "its CPU quota is not known: no controller",
+                "limits of its memory are not known: no controller",
             ]
         );
         let json = serde_json::to_value(&pressure).unwrap();

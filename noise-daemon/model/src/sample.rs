@@ -9,6 +9,7 @@ use noise_common::hooks::Hook;
 use noise_common::loss::Loss;
 use noise_common::signals::Signal;
 
+use super::cgroups::Cgroups;
 use super::histogram::Histogram;
 use super::name::name;
 use super::outlier::OutlierRecord;
@@ -158,6 +159,10 @@ pub struct Recorder {
     pub overwritten: u64,
     /// How far back all CPUs go, ns; of a CPU that has not come round yet, since the start.
     pub held_ns: u64,
+    /// How far back half of the CPUs go at least, ns; likewise.
+    pub held_median_ns: u64,
+    /// Memory that it would have after a restart; 0 = not known.
+    pub next_bytes: u64,
 }
 
 /// Everything collected at one time.
@@ -201,4 +206,8 @@ pub struct Sample {
     pub reload: Reload,
     /// What cgroups are counted of, and whether there is a hierarchy that names them.
     pub hierarchies: Vec<(Cow<'static, str>, bool)>,
+    /// What others call the cgroups that the sample names; empty where that is not to be shown. Not written: it is for
+    /// labels of metrics alone.
+    #[serde(skip)]
+    pub cgroups: Arc<Cgroups>,
 }

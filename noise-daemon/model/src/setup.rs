@@ -3,6 +3,7 @@
 //! it; what is not known is `None`, and decides nothing.
 
 use super::cpulist::CpuList;
+use super::memory::LimitKind;
 use super::pressure::Quota;
 
 /// Who makes the settings of a cgroup, and so how they are changed for good.
@@ -107,8 +108,10 @@ pub struct CgroupSetup {
     pub io_max: Vec<String>,
     /// `memory.high`.
     pub memory_high: Option<Limit>,
-    /// `memory.max`.
+    /// `memory.max`, or version 1's `memory.limit_in_bytes`.
     pub memory_max: Option<Limit>,
+    /// Beside that, what it may have in swap: `memory.swap.max`, or what version 1's `memory.memsw.limit_in_bytes` leaves.
+    pub swap_max: Option<Limit>,
     /// Its first process.
     pub main: Option<TaskSetup>,
 }
@@ -130,6 +133,7 @@ impl CgroupSetup {
             io_max: Vec::new(),
             memory_high: None,
             memory_max: None,
+            swap_max: None,
             main: None,
         }
     }
@@ -187,6 +191,10 @@ pub struct Setup {
     pub siblings: Option<(CgroupSetup, CgroupSetup)>,
     /// The nearest cgroup around the victim, it included, that has a CPU quota.
     pub limited: Option<CgroupSetup>,
+    /// The limit of memory that was hit, and the cgroup that has it: the victim, or one around it.
+    pub memory: Option<(LimitKind, CgroupSetup)>,
+    /// Memory that the host has left, bytes.
+    pub available_bytes: Option<u64>,
     /// The main culprit, where that is a device's interrupt: its name.
     pub interrupt: Option<String>,
     /// The interrupts of that name.

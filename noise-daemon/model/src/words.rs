@@ -4,6 +4,7 @@ use noise_common::charge::{CHARGE_CAUSES, Cause};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::clean::clean;
+use crate::labels::{GONE, OTHER, UNKNOWN_LABEL, spoken_briefly};
 
 /// Stands for what was cut off.
 const CUT: char = '…';
@@ -29,6 +30,18 @@ pub fn why_briefly(cause: Cause) -> &'static str {
     match cause {
         Cause::Own => "self",
         other => why(other),
+    }
+}
+
+/// A culprit in few columns: what stands for several, or has no name, in words.
+pub fn culprit_briefly(cause: Cause, name: &str) -> &str {
+    match (cause, name) {
+        (Cause::Foreign | Cause::Own, own) => spoken_briefly(own),
+        (Cause::Kthread, GONE) => "ended threads",
+        (Cause::Kthread, UNKNOWN_LABEL) => "unnamed thread",
+        (Cause::Hardirq | Cause::Softirq | Cause::Nmi, UNKNOWN_LABEL) => "unnamed source",
+        (_, OTHER) => "small others",
+        (_, own) => own,
     }
 }
 
@@ -137,6 +150,22 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_no_name_of_its_own_is_said_in_words() {
+        assert_eq!(culprit_briefly(Cause::Foreign, "/"), "root cgroup");
+        assert_eq!(culprit_briefly(Cause::Own, "web"), "web");
+        for cause in CHARGE_CAUSES {
+            for name in ["~gone", "~unknown", "~other"] {
+                let words = culprit_briefly(cause, name);
+                let is_said = matches!(
+                    cause,
+                    Cause::Throttle | Cause::Steal | Cause::Idle | Cause::Untracked
+                );
+                assert!(is_said || name == "~gone" || !words.contains('~'), "{cause:?} {words}");
+            }
+        }
+    }
 
     #[test]
     fn long_names_keep_what_says_most_and_harmful_characters_are_replaced() {

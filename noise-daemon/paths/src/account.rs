@@ -12,12 +12,18 @@ use noise_trace::delays::watch::{Delay, Run, Signal, Wait, Watch};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::{Event, Kind};
 use noise_trace::select::Select;
+use noise_trace::sight::Sight;
 use noise_trace::threads::Threads;
 
 use crate::build::{Builder, Waker};
-use crate::document::{Segment, Traced};
-use crate::graph::{Graph, NO_CPU, Who, Worker, WorkerId};
+use crate::document::Traced;
+use crate::graph::{Graph, Link, NO_CPU, Who, Worker, WorkerId};
+use crate::held::{Held, Sleep, held};
 use crate::state::State;
+
+mod waits;
+
+use waits::{disk_waits, execution, segment};
 
 /// Sources of interrupts that are kept apart.
 const MAX_SOURCES: usize = 4096;
@@ -96,11 +102,89 @@ pub struct Account {
     /// Waits and sleeps that have culprits, one execution for each thread, for
     /// [`Blame`](crate::blame::Blame).
     pub waits: Vec<Traced>,
+    /// Who ended their sleeps.
+    pub enders: Enders,
+    /// What those of their sleeps were spent on that others of them ended, by the sleeper.
+    pub held: BTreeMap<i32, Held>,
     pauses: Vec<Pause>,
     ids: BTreeSet<i32>,
 }
 
+/// How long threads slept until a thread woke them (locks among that), or sent them a packet, ns, by the id of that one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Enders {
+    /// Those that woke them.
+    pub wakers: BTreeMap<i32, u64>,
+    /// Those that sent a packet.
+    pub senders: BTreeMap<i32, u64>,
+    /// How long a thread slept uninterruptibly until a timer, by its id: the kernel held it back, and its program did not
+    /// ask for that. So it does with who writes to files faster than a disk takes it, and with who is above a limit of
+    /// memory.
+    pub held_back: BTreeMap<i32, u64>,
+    /// Each sleep without a waker.
+    pub alone: Vec<Alone>,
+    /// Each sleep until a thread woke the sleeper.
+    sleeps: Vec<Sleep>,
+}
+
+/// A sleep that a timer ended, or that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// Who slept.
+    pub tid: i32,
+    /// When it fell asleep, which may be before the first of the two times.
+    pub since_ns: u64,
+    /// The part between them begins then,
+    pub from_ns: u64,
+    /// and ends then.
+    pub to_ns: u64,
+    /// Whether a timer ended it.
+    pub is_over: bool,
+}
+
+impl Enders {
+    fn add(&mut self, graph: &Graph, state: &str, link: Option<Link>, slept: Slept) {
+        if state == State::Timer.name() && slept.is_uninterruptible {
+            let sum = self.held_back.entry(slept.tid).or_default();
+            *sum = sum.saturating_add(slept.to_ns.saturating_sub(slept.from_ns));
+            return;
+        }
+        let Slept { worker, tid, since_ns, from_ns, to_ns, .. } = slept;
+        if [State::Timer.name(), ASLEEP].contains(&state) {
+            self.alone.push(Alone { tid, since_ns, from_ns, to_ns, is_over: state != ASLEEP });
+        }
+        let from = link.and_then(|link| graph.get(link.from.worker)).map(|worker| worker.who);
+        let Some(Who::Thread { tid: ender, .. }) = from else { return };
+        let map = match state {
+            "task" | "futex" => {
+                self.sleeps.push(Sleep { worker, tid, from_ns, to_ns, waker: ender });
+                &mut self.wakers
+            }
+            "network" => &mut self.senders,
+            _ => return,
+        };
+        let sum = map.entry(ender).or_default();
+        *sum = sum.saturating_add(to_ns.saturating_sub(from_ns));
+    }
+}
+
+/// A sleep, and whose it was.
+struct Slept {
+    worker: WorkerId,
+    tid: i32,
+    since_ns: u64,
+    from_ns: u64,
+    to_ns: u64,
+    is_uninterruptible: bool,
+}
+
 impl Account {
+    /// Waits for disks of threads that ended sleeps, while these lasted: who was ahead of them was in the way of who slept.
+    /// One execution for each sleep.
+    pub fn disk_waits_of(&self, is_one: impl Fn(i32) -> bool) -> Vec<Traced> {
+        disk_waits(&self.graph, self.enders.sleeps.iter().filter(|sleep| is_one(sleep.waker)))
+    }
+
     /// Whether a thread is one of them.
     pub fn is_member(&self, tid: i32) -> bool {
         self.ids.contains(&tid)
@@ -188,10 +272,12 @@ enum Before {
 }
 
 /// An uninterruptible sleep, and all of them so far.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sleeps {
     since_ns: Option<u64>,
     all: Spread,
+    /// When each of them began.
+    begins: BTreeSet<u64>,
 }
 
 /// Makes an account while events come in, in the order of time. It is to see those before the first of the two
@@ -209,6 +295,7 @@ pub struct Accountant {
     discarded: u64,
     /// Sleeps that begin before that time may have ended where it was not seen.
     seen_since_ns: u64,
+    sight: Sight,
 }
 
 impl Accountant {
@@ -226,6 +313,7 @@ impl Accountant {
             to_ns,
             discarded: 0,
             seen_since_ns: 0,
+            sight: Sight::default(),
         }
     }
 
@@ -234,12 +322,18 @@ impl Accountant {
         &self.builder
     }
 
+    /// Whether a thread is one of those that are selected, as far as that is known by now.
+    pub fn wants(&self, tid: i32) -> bool {
+        self.wanted.contains(&tid)
+    }
+
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
         if event.time_ns > self.to_ns {
             return;
         }
         self.builder.follow(event);
+        self.sight.follow(event);
         let current = self.select.threads.current(event.cpu);
         self.taken.is_theirs = current.is_some_and(|tid| self.wanted.contains(&tid));
         self.delays.follow_each(event, &mut self.taken);
@@ -252,7 +346,9 @@ impl Accountant {
             Kind::SchedSwitch { prev, prev_state, next } => {
                 let is_sleep = prev_state.waits_uninterruptibly();
                 if is_sleep && self.wanted.contains(&prev.tid) {
-                    self.sleeps.entry(prev.tid).or_default().since_ns = Some(event.time_ns);
+                    let sleeps = self.sleeps.entry(prev.tid).or_default();
+                    sleeps.since_ns = Some(event.time_ns);
+                    sleeps.begins.insert(event.time_ns);
                 }
                 self.wake(next.tid, event.time_ns);
                 self.first(prev.tid, Before::Ran);
@@ -302,8 +398,9 @@ impl Accountant {
         for tid in self.sleeps.keys().copied().collect::<Vec<_>>() {
             self.wake(tid, self.to_ns);
         }
-        let span_ns = self.to_ns.saturating_sub(self.from_ns);
+        let gaps = self.sight.gaps(self.from_ns, self.to_ns);
         let (mut members, mut waits, mut pauses) = (Vec::new(), Vec::new(), Vec::new());
+        let mut enders = Enders::default();
         let ids: BTreeSet<i32> = self.wanted.iter().copied().filter(|tid| *tid > 0).collect();
         let mut seen: BTreeSet<i32> = BTreeSet::new();
         // Those that ended before the first of the two times.
@@ -318,10 +415,13 @@ impl Accountant {
         for (id, tid) in workers {
             self.builder.until(id, self.to_ns);
             let graph = self.builder.graph();
-            let time = Time { graph, id, from_ns: self.from_ns, to_ns: self.to_ns };
+            let begins = self.sleeps.get(&tid).map(|sleeps| &sleeps.begins);
+            let (from_ns, to_ns) = (self.from_ns, self.to_ns);
+            let time = Time { graph, id, from_ns, to_ns, gaps: &gaps, begins };
             // An id that was given again is that of another thread.
             let before = self.before.remove(&tid).unwrap_or(Before::Other);
-            let Some((mut member, traced)) = time.account(tid, before, &mut pauses) else {
+            let Some((mut member, traced)) = time.account(tid, before, (&mut pauses, &mut enders))
+            else {
                 let exit_ns = graph.get(id).and_then(|worker| worker.exit_ns);
                 gone.extend(exit_ns.filter(|exit_ns| *exit_ns < self.from_ns).map(|_| tid));
                 continue;
@@ -340,7 +440,7 @@ impl Accountant {
                 tid: *tid,
                 pid: known.map_or(0, |known| known.pid),
                 comm: known.map_or_else(String::new, |known| known.comm.to_string()),
-                totals_ns: [(state, span_ns)].into(),
+                totals_ns: as_far_as_seen(state, (self.from_ns, self.to_ns), &gaps),
                 waits: Spread::default(),
                 uninterruptible: Spread::default(),
             });
@@ -355,17 +455,39 @@ impl Accountant {
             let name = |of: &Interruption| (of.cause, of.source.clone());
             key(other).cmp(&key(one)).then_with(|| name(one).cmp(&name(other)))
         });
+        let graph = self.builder.finish();
+        let held = held(&graph, enders.sleeps.iter().copied(), |tid| ids.contains(&tid));
         Account {
-            graph: self.builder.finish(),
+            graph,
+            held,
             threads: self.select.threads,
             members,
             interrupted,
             discarded: self.discarded,
             waits,
+            enders,
             pauses,
             ids,
         }
     }
+}
+
+/// A time in which no event of a thread says what it did, by state: where not all CPUs are seen, it is not known.
+fn as_far_as_seen(
+    state: &'static str,
+    (from_ns, to_ns): (u64, u64),
+    gaps: &[(u64, u64)],
+) -> BTreeMap<&'static str, u64> {
+    let both = |(begin, end): &(u64, u64)| (*end).min(to_ns).saturating_sub((*begin).max(from_ns));
+    let whole_ns = to_ns.saturating_sub(from_ns);
+    let unseen_ns = gaps.iter().map(both).fold(0_u64, u64::saturating_add).min(whole_ns);
+    let parts = [(state, whole_ns - unseen_ns), (State::Unknown.name(), unseen_ns)];
+    let mut totals = BTreeMap::new();
+    for (state, ns) in parts.into_iter().filter(|(_, ns)| *ns > 0) {
+        let total: &mut u64 = totals.entry(state).or_default();
+        *total = total.saturating_add(ns);
+    }
+    totals
 }
 
 /// The time of one worker.
@@ -374,15 +496,19 @@ struct Time<'g> {
     id: WorkerId,
     from_ns: u64,
     to_ns: u64,
+    /// Times in which not all CPUs are seen, one after the other.
+    gaps: &'g [(u64, u64)],
+    /// When its uninterruptible sleeps began.
+    begins: Option<&'g BTreeSet<u64>>,
 }
 
 impl Time<'_> {
-    /// Where it went; `None` where it was not there. Its pauses are added to all.
+    /// Where it went; `None` where it was not there. Its pauses, and who ended its sleeps, are added to all.
     fn account(
         &self,
         tid: i32,
         before: Before,
-        pauses: &mut Vec<Pause>,
+        (pauses, enders): (&mut Vec<Pause>, &mut Enders),
     ) -> Option<(Member, Traced)> {
         let worker = self.graph.get(self.id)?;
         let comm = worker.comm.to_string();
@@ -400,23 +526,26 @@ impl Time<'_> {
         if worker.exit_ns.is_some_and(|exit_ns| exit_ns < self.from_ns) || first_ns >= self.to_ns {
             return None;
         }
-        let mut add = |state: &'static str, from_ns: u64, to_ns: u64| {
-            let total = member.totals_ns.entry(state).or_default();
-            *total = total.saturating_add(to_ns.saturating_sub(from_ns));
-        };
         if worker.created_ns.is_none() && first_ns > self.from_ns {
             let state = match before {
                 Before::Ran => State::Running.name(),
                 Before::Slept => ASLEEP,
                 Before::Other => State::Unknown.name(),
             };
-            add(state, self.from_ns, first_ns);
+            let until_ns = first_ns.min(self.to_ns);
+            member.totals_ns = as_far_as_seen(state, (self.from_ns, until_ns), self.gaps);
         }
+        let mut add = |state: &'static str, from_ns: u64, to_ns: u64| {
+            let total = member.totals_ns.entry(state).or_default();
+            *total = total.saturating_add(to_ns.saturating_sub(from_ns));
+        };
         let mut before_ns = first_ns;
         let last = worker.points().len().saturating_sub(1);
         for (number, point) in worker.points().enumerate().skip(1) {
-            let from_ns = before_ns.max(self.from_ns);
+            let since_ns = before_ns;
+            let from_ns = since_ns.max(self.from_ns);
             let to_ns = point.time_ns.min(self.to_ns);
+            let is_uninterruptible = self.begins.is_some_and(|begins| begins.contains(&before_ns));
             before_ns = point.time_ns;
             let is_over = worker.exit_ns.is_some_and(|exit_ns| from_ns >= exit_ns);
             let Some(state) = point.state.filter(|_| to_ns > from_ns && !is_over) else { continue };
@@ -429,6 +558,9 @@ impl Time<'_> {
                 state => state.name(),
             };
             add(name, from_ns, to_ns);
+            let slept =
+                Slept { worker: self.id, tid, since_ns, from_ns, to_ns, is_uninterruptible };
+            enders.add(self.graph, name, point.link, slept);
             if matches!(state, State::WaitingCpu | State::Disk) {
                 let cpu = Some(point.cpu).filter(|cpu| *cpu != NO_CPU);
                 path.push(segment(tid, cpu, state.name(), from_ns, to_ns));
@@ -458,29 +590,8 @@ impl Time<'_> {
         if last_ns < self.from_ns && member.totals_ns.is_empty() {
             return None;
         }
-        let (from_ns, to_ns) = (self.from_ns, self.to_ns);
-        let traced = Traced {
-            name: String::new(),
-            key: None,
-            tid,
-            comm,
-            from_ns,
-            to_ns,
-            span_ns: to_ns.saturating_sub(from_ns),
-            has_begin: false,
-            has_end: false,
-            cut: 0,
-            totals_ns: BTreeMap::new(),
-            in_calls_ns: None,
-            path,
-        };
-        Some((member, traced))
+        Some((member, execution(tid, comm, self.from_ns, self.to_ns, path)))
     }
-}
-
-/// A part that has culprits.
-fn segment(tid: i32, cpu: Option<u32>, state: &'static str, from_ns: u64, to_ns: u64) -> Segment {
-    Segment { tid, cpu, state, from_ns, to_ns, ..Segment::default() }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use noise_trace::event::{Event, Kind};
+use noise_trace::sight::Sight;
 
 use crate::document::{Document, Segment};
 
@@ -56,6 +57,12 @@ impl Thread {
         }
     }
 
+    /// It has no CPU while events are lost: it may run, and leave its call, where it is not seen.
+    fn lose(&mut self, unclear: &mut HashSet<(usize, usize)>) {
+        unclear.extend(self.before.drain().map(|(part, _)| part));
+        self.in_call = None;
+    }
+
     /// The parts that a time lies in.
     fn parts_at(&self, time_ns: u64) -> impl Iterator<Item = (usize, usize)> {
         let own = self.parts.iter().skip(self.next).take_while(move |part| part.from_ns < time_ns);
@@ -86,6 +93,8 @@ pub struct Calls {
     found: Found,
     /// Parts in which events were lost, by execution and place.
     unclear: HashSet<(usize, usize)>,
+    /// When events of all CPUs are there.
+    sight: Sight,
     last_ns: u64,
     is_over: bool,
 }
@@ -120,11 +129,15 @@ impl Calls {
     pub fn follow(&mut self, event: &Event<'_>) {
         let (time_ns, cpu) = (event.time_ns, event.cpu);
         self.is_over |= time_ns > self.last_ns;
+        self.sight.follow(event);
         match &event.kind {
             Kind::SchedSwitch { prev, next, .. } if cpu < MAX_CPUS => {
                 if let Some(thread) = self.threads.get_mut(&prev.tid) {
                     thread.ran_until(time_ns, &mut self.found);
                     thread.since_ns = None;
+                    if !self.sight.is_whole() {
+                        thread.lose(&mut self.unclear);
+                    }
                 }
                 if let Some(thread) = self.threads.get_mut(&next.tid) {
                     thread.since_ns = Some(time_ns);
@@ -145,6 +158,8 @@ impl Calls {
                     self.unclear.extend(thread.parts_at(time_ns));
                     (thread.since_ns, thread.in_call) = (None, None);
                 }
+                let asleep = self.threads.values_mut().filter(|thread| thread.since_ns.is_none());
+                asleep.for_each(|thread| thread.lose(&mut self.unclear));
             }
             _ => {}
         }
@@ -266,6 +281,20 @@ mod tests {
         let events =
             [(100, 0, switch(0, 7)), (110, 0, ENTRY), (130, 0, lost), (200, 0, switch(7, 0))];
         assert_eq!(found(&[part(7, 100, 200), part(7, 200, 300)], &events), [None, None]);
+    }
+
+    #[test]
+    fn a_thread_without_a_cpu_may_leave_its_call_where_events_are_lost() {
+        let lost = Kind::Lost(Loss { events: 0, packets: 0, from_ns: 130, to_ns: 180 });
+        let events = [
+            (100, 0, switch(0, 7)),
+            (110, 0, ENTRY),
+            (120, 0, switch(7, 0)),
+            (130, 1, lost),
+            (200, 0, switch(0, 7)),
+            (300, 0, switch(7, 0)),
+        ];
+        assert_eq!(found(&[part(7, 200, 300)], &events), [None]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use noise_trace::delays::document::Culprit;
+use noise_trace::reach::Reach;
 use serde::Serialize;
 
 use crate::execution::{Execution, Tally};
@@ -19,6 +20,9 @@ pub struct Document {
     pub left_out: u64,
     /// Events that were lost while the trace was recorded.
     pub discarded: u64,
+    /// CPUs that are known only from a later time on.
+    #[serde(skip_serializing_if = "Reach::is_whole")]
+    pub known_from_ns: Reach,
     /// Of executions between two delimiters: those of the delimiters that make none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delimiters: Vec<Delimiters>,

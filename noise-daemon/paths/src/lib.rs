@@ -5,7 +5,8 @@
 //! changes, states between them, links by which one worker acts on another. [`walk`] finds the critical path
 //! of an execution ([`execution`]) in it ([`path`]); [`document`] is what commands
 //! print, and [`blame`] says in it for whom it waits. [`account`] sums up where the time of some threads went,
-//! and [`beside`] holds paths of two recordings side by side.
+//! [`held`] who was on the path while they slept until each other, and [`beside`] holds paths of two recordings side by
+//! side.
 //! [`packets`] are matched where they are sent and where they arrive, and [`clocks`] of several machines are brought
 //! together by them.
 
@@ -19,6 +20,7 @@ pub mod document;
 pub mod execution;
 pub mod feed;
 pub mod graph;
+pub mod held;
 pub mod packets;
 pub mod path;
 pub mod several;

@@ -9,20 +9,17 @@ use crate::clocks::traffic::Traffic;
 use crate::packets::headers;
 
 /// One of them.
-struct One<S, R> {
+struct One<S> {
     source: S,
     line: Line,
-    head: Option<R>,
 }
 
 /// All of them.
-pub struct Merged<'t, S: Source<'t>> {
-    all: Vec<One<S, Record<S::Stored>>>,
-    is_begun: bool,
-    machine: u16,
+pub struct Merged<S> {
+    all: Vec<One<S>>,
 }
 
-impl<'t, S: Source<'t>> Merged<'t, S> {
+impl<S: Source> Merged<S> {
     /// A single recording.
     pub fn one(source: S) -> Self {
         Self::new([(source, Line::SAME)])
@@ -30,8 +27,8 @@ impl<'t, S: Source<'t>> Merged<'t, S> {
 
     /// Each with how its clock's times become those of the first one.
     pub fn new(all: impl IntoIterator<Item = (S, Line)>) -> Self {
-        let one = |(source, line)| One { source, line, head: None };
-        Self { all: all.into_iter().map(one).collect(), is_begun: false, machine: 0 }
+        let one = |(source, line)| One { source, line };
+        Self { all: all.into_iter().map(one).collect() }
     }
 
     /// How many recordings there are.
@@ -39,44 +36,48 @@ impl<'t, S: Source<'t>> Merged<'t, S> {
         u16::try_from(self.all.len()).unwrap_or(u16::MAX)
     }
 
-    /// The number of the recording that the latest record is of.
-    pub const fn machine(&self) -> u16 {
-        self.machine
+    /// The next record, with the number of the recording that it is of.
+    #[inline]
+    pub fn read_from(&mut self) -> Option<(u16, Record<S::Stored<'_>>)> {
+        if self.all.len() == 1 {
+            return Some((0, self.all.first_mut()?.source.read()?));
+        }
+        let all = (0u16..).zip(&mut self.all);
+        let next = all.filter_map(|(number, one)| Some((one.next_ns()?, number, one)));
+        let (_, number, first) = next.min_by_key(|(time_ns, number, _)| (*time_ns, *number))?;
+        Some((number, first.read()?))
     }
 }
 
-impl<'t, S: Source<'t>> One<S, Record<S::Stored>> {
-    fn next(&mut self) -> Option<Record<S::Stored>> {
-        let mut record = self.source.next()?;
+impl<S: Source> One<S> {
+    fn next_ns(&mut self) -> Option<u64> {
+        Some(self.line.to_reference(self.source.next_ns()?))
+    }
+
+    fn read(&mut self) -> Option<Record<S::Stored<'_>>> {
+        let mut record = self.source.read()?;
         record.time_ns = self.line.to_reference(record.time_ns);
         Some(record)
     }
 }
 
-impl<'t, S: Source<'t>> Iterator for Merged<'t, S> {
-    type Item = Record<S::Stored>;
+impl<S: Source> Source for Merged<S> {
+    type Stored<'r>
+        = S::Stored<'r>
+    where
+        Self: 'r;
 
     #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if let [only] = self.all.as_mut_slice() {
-            return only.source.next();
-        }
-        if !self.is_begun {
-            self.is_begun = true;
-            self.all.iter_mut().for_each(|one| one.head = one.next());
-        }
-        let heads = (0u16..).zip(&mut self.all);
-        let next =
-            heads.filter_map(|(number, one)| Some((one.head.as_ref()?.time_ns, number, one)));
-        let (_, machine, first) = next.min_by_key(|(time_ns, number, _)| (*time_ns, *number))?;
-        self.machine = machine;
-        let after = first.next();
-        std::mem::replace(&mut first.head, after)
+    fn read(&mut self) -> Option<Record<S::Stored<'_>>> {
+        self.read_from().map(|(_, record)| record)
     }
-}
 
-impl<'t, S: Source<'t>> Source<'t> for Merged<'t, S> {
-    type Stored = S::Stored;
+    fn next_ns(&mut self) -> Option<u64> {
+        if let [only] = self.all.as_mut_slice() {
+            return only.source.next_ns();
+        }
+        self.all.iter_mut().filter_map(One::next_ns).min()
+    }
 
     fn damage(&self) -> Damage {
         let mut damage = Damage::default();
@@ -84,16 +85,15 @@ impl<'t, S: Source<'t>> Source<'t> for Merged<'t, S> {
         damage
     }
 
-    /// Of the first recording.
-    fn read_bytes(&self, file: usize) -> usize {
-        self.all.first().map_or(0, |one| one.source.read_bytes(file))
+    fn read_bytes(&self) -> u64 {
+        self.all.iter().map(|one| one.source.read_bytes()).sum()
     }
 }
 
 /// The packets with headers that a recording has.
-pub fn traffic<'t>(source: impl Source<'t>) -> Traffic {
+pub fn traffic(mut source: impl Source) -> Traffic {
     let mut traffic = Traffic::default();
-    for record in source {
+    while let Some(record) = source.read() {
         match record.kind() {
             Kind::NetDevQueue(_) => {
                 if let Some(segment) = headers::segment(&record) {

@@ -1,6 +1,8 @@
 //! The one table of signals, put together from their rooms.
 
 use super::{SIGNAL_COUNT, Signal, SignalInfo, for_each_signal};
+use crate::charge::Cause;
+use crate::remedy::{Remedy, against};
 use crate::subject::SubjectKind;
 
 macro_rules! collect_infos {
@@ -32,6 +34,12 @@ impl Signal {
     /// The signal's row of the table.
     pub fn info(self) -> &'static SignalInfo {
         &SIGNALS[self as usize]
+    }
+
+    /// What helps against its delays by a cause, the least costly first.
+    pub fn remedies(self, cause: Cause) -> &'static [Remedy] {
+        let row = self.info().remedies.iter().find(|(known, _)| *known == cause);
+        row.map_or_else(|| against(cause), |(_, remedies)| *remedies)
     }
 
     /// The signal of a number that came from the kernel side.

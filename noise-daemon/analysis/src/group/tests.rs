@@ -3,11 +3,12 @@
 use noise_common::signals::Signal;
 use noise_model::Histogram;
 
-use super::super::culprits::Time;
+use super::super::culprits::{Culprit, Time};
 use super::super::incident::Incident;
 use super::super::level::Level;
 use super::super::rules::Rule;
 use super::*;
+use noise_common::charge::Cause;
 
 fn disturbance(subject: &str) -> Disturbance {
     let level = Level::new(&Histogram::default(), 0);
@@ -45,4 +46,25 @@ fn parts_that_are_over_and_not_listed_are_counted_and_forgotten() {
         group.rest(5);
     }
     assert_eq!((group.members.len(), group.untold), (LISTED + 1, 17));
+}
+
+#[test]
+fn several_victims_of_one_culprit_are_one_incident_with_the_worst_first() {
+    let by_hog = |(subject, lost_seconds): (&str, f64)| {
+        let time = Time { seconds: lost_seconds, share: 1.0 };
+        let hog = Culprit { culprit: "/hog".into(), cause: Cause::Foreign, time, beyond: time };
+        Incident { lost_seconds, culprits: vec![hog], ..disturbance(subject) }
+    };
+    let victims = [("/a", 1.0), ("/b", 3.0), ("/c", 2.0), ("/d", 4.0)].map(by_hog);
+    let mut groups = Groups::new(&Settings::default());
+    let now = jiff::Timestamp::default();
+    let clock = Clock { at_ns: 1 << 40, now };
+    let opened = victims.iter().cloned().map(Change::Opened).collect();
+    let events = groups.take(opened, victims.iter().cloned(), clock);
+    let is_opened = |event: &&Event| matches!(event, Event::Opened(_));
+    assert_eq!(events.iter().filter(is_opened).count(), 1, "{events:?}");
+    let reports = groups.reports(victims.iter().cloned(), clock);
+    let [report] = reports.as_slice() else { panic!("{reports:?}") };
+    let also: Vec<&str> = report.also.iter().map(|one| &*one.subject).collect();
+    assert_eq!((&*report.main.subject, also), ("/a", vec!["/d", "/b", "/c"]));
 }

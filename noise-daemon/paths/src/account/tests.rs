@@ -133,6 +133,23 @@ fn the_first_event_says_what_came_before() {
 }
 
 #[test]
+fn what_a_thread_did_where_not_all_cpus_are_seen_is_not_known() {
+    let before = |kind: Option<Kind<'static>>| {
+        let mut events = dump();
+        // Ring 1 does not reach as far back as ring 0: it is known from 250 on.
+        let unseen = Loss { events: 0, packets: 0, from_ns: 20, to_ns: 250 };
+        events.push((20, 1, Kind::Lost(unseen)));
+        events.push((260, 1, switch(9, 1, 0)));
+        events.extend(kind.map(|kind| (300, 0, kind)));
+        let account = account(process(), (100, 1000), &events, |_| false);
+        (totals(&account, 4), totals(&account, 6))
+    };
+    let (woken, silent) = before(Some(waking(4)));
+    assert_eq!(woken, [("asleep", 50), ("unknown", 150), ("waiting_cpu", 700)]);
+    assert_eq!(silent, [("asleep", 750), ("unknown", 150)]);
+}
+
+#[test]
 fn interrupts_are_charged_to_who_ran() {
     let account = account(process(), (100, 1000), &busy(), |_| false);
     let taken: Vec<_> = account
@@ -283,4 +300,72 @@ proptest::proptest! {
             proptest::prop_assert!(pause.held_ns <= pause.to_ns - pause.from_ns);
         }
     }
+}
+
+#[test]
+fn an_uninterruptible_sleep_that_a_timer_ends_is_no_timer_of_its_own() {
+    let sleep = |state| {
+        let mut events = dump();
+        events.extend([
+            (50, 0, switch(0, 0, 4)),
+            (200, 0, switch(4, state, 0)),
+            (300, 0, Kind::SoftirqEntry { vec: 1 }),
+            (310, 0, waking(4)),
+            (320, 0, Kind::SoftirqExit { vec: 1 }),
+            (330, 0, switch(0, 0, 4)),
+            (900, 0, switch(4, ASLEEP_STATE, 0)),
+        ]);
+        let account = account(process(), (100, 1_000), &events, |_| false);
+        assert_eq!(account.totals_ns().get("timer"), Some(&110), "the states of paths stay");
+        account.enders.held_back
+    };
+    assert_eq!(sleep(DISK_STATE), [(4, 110)].into());
+    assert_eq!(sleep(ASLEEP_STATE), BTreeMap::new());
+}
+
+#[test]
+fn who_waits_for_one_that_waits_for_a_disk_waits_for_the_disk() {
+    let mut events = dump();
+    events.extend([
+        (50, 0, switch(0, 0, 4)),
+        // 4 sleeps until 9 wakes it, which sleeps on a disk before and meanwhile.
+        (120, 1, switch(9, DISK_STATE, 0)),
+        (200, 0, switch(4, DISK_STATE, 0)),
+        (300, 1, Kind::SoftirqEntry { vec: 4 }),
+        (310, 1, waking(9)),
+        (320, 1, Kind::SoftirqExit { vec: 4 }),
+        (330, 1, switch(0, 0, 9)),
+        (400, 1, waking(4)),
+        (410, 0, switch(0, 0, 4)),
+        (420, 1, switch(9, ASLEEP_STATE, 0)),
+        (900, 0, switch(4, ASLEEP_STATE, 0)),
+    ]);
+    let account = account(process(), (100, 1_000), &events, |_| false);
+    assert_eq!(account.enders.wakers, [(9, 200)].into());
+    assert!(account.disk_waits_of(|tid| tid == 5).is_empty());
+    let [waited] = account.disk_waits_of(|tid| tid == 9).try_into().unwrap();
+    let path: Vec<_> = waited.path.iter().map(|one| (one.tid, one.from_ns, one.to_ns)).collect();
+    assert_eq!(path, [(9, 200, 310)]);
+}
+
+#[test]
+fn sleeps_without_a_waker_keep_when_they_began() {
+    let mut events = dump();
+    events.extend([
+        (10, 0, switch(0, 0, 4)),
+        (20, 0, switch(4, ASLEEP_STATE, 0)),
+        (60, 0, Kind::SoftirqEntry { vec: 1 }),
+        (61, 0, waking(4)),
+        (62, 0, Kind::SoftirqExit { vec: 1 }),
+        (65, 0, switch(0, 0, 4)),
+        (70, 0, switch(4, ASLEEP_STATE, 9)),
+        // Another thread ends this one.
+        (75, 0, waking(4)),
+        (76, 0, switch(9, 0, 4)),
+        (80, 0, switch(4, ASLEEP_STATE, 0)),
+    ]);
+    let account = account(process(), (40, 200), &events, |_| false);
+    let of = account.enders.alone.iter().filter(|alone| alone.tid == 4);
+    let found: Vec<_> = of.map(|one| (one.since_ns, one.from_ns, one.to_ns, one.is_over)).collect();
+    assert_eq!(found, [(20, 40, 61, true), (80, 80, 200, false)]);
 }

@@ -12,6 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use noise_model::clean::as_text;
 use noise_trace::event::{Event, Kind, Mark};
 use noise_trace::record::{Record, Stored};
+use noise_trace::sight::Sight;
 use noise_trace::threads::{MAX_CPUS, Threads};
 use noise_trace::value::{Shape, Value, Visit};
 use serde::Serialize;
@@ -109,6 +110,8 @@ pub struct Finder {
     wanted: Wanted,
     machine: u16,
     threads: Threads,
+    /// When events of all CPUs are there.
+    sight: Sight,
     /// CPUs whose thread is not known since events were lost there.
     unsure: BTreeSet<u32>,
     /// By the numbers that a format gives to its events.
@@ -131,6 +134,7 @@ impl Finder {
             wanted: wanted.clone(),
             machine,
             threads: Threads::default(),
+            sight: Sight::default(),
             unsure: BTreeSet::new(),
             known: HashMap::new(),
             open: HashMap::new(),
@@ -148,6 +152,7 @@ impl Finder {
         event: &Event<'t>,
         builder: &Builder,
     ) {
+        self.sight.follow(event);
         match &event.kind {
             Kind::Lost(_) => {
                 if (event.cpu as usize) < MAX_CPUS {
@@ -346,7 +351,8 @@ impl Finder {
             self.tally.beyond += 1;
             return;
         }
-        self.open.insert(common, Open { from_ns, begins: 1, is_lost: false });
+        let is_lost = !self.sight.is_whole() && !matches!(self.wanted, Wanted::Mark { .. });
+        self.open.insert(common, Open { from_ns, begins: 1, is_lost });
     }
 
     fn end(&mut self, common: &Common, to_ns: u64, tid: Option<i32>, builder: &Builder) {

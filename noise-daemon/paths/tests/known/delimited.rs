@@ -3,6 +3,8 @@
 use noise_paths::build::{Builder, Waker};
 use noise_paths::execution::{Finder, Tally};
 
+use noise_trace::record::Source as _;
+
 use crate::drawn::number;
 use crate::files::Trace;
 
@@ -17,7 +19,8 @@ pub fn system_calls(trace: &Trace) {
         Finder::new(&wanted, 0).unwrap()
     };
     let mut finders: Vec<_> = known.iter().map(finder).collect();
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         let event = record.event();
         builder.follow(&event);
         finders.iter_mut().for_each(|finder| finder.follow(&record, &event, &builder));

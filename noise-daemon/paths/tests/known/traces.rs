@@ -20,6 +20,7 @@ use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::Delays;
 use noise_trace::event::Kind;
 use noise_trace::json;
+use noise_trace::record::Source as _;
 use noise_trace::what::What;
 use serde_json::Value;
 
@@ -34,7 +35,8 @@ fn builder(trace: &Trace) -> Builder {
 }
 
 fn graph(trace: &Trace, mut builder: Builder) -> Graph {
-    for record in trace.reader() {
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
         feed::follow(&mut builder, 0, &record, &record.event());
     }
     builder.finish()
@@ -128,7 +130,8 @@ impl Corrections {
         let (mut sleeps, mut unseen, mut since_ns, mut dumped) = (false, false, None, false);
         let mut current: BTreeMap<u32, i32> = BTreeMap::new();
         let mut raced = Raced::default();
-        for record in trace.reader() {
+        let mut reader = trace.reader();
+        while let Some(record) = reader.read() {
             let kind = record.kind();
             if let Kind::SchedWaking(woken) = &kind
                 && woken.task.tid == wanted
@@ -190,7 +193,8 @@ fn blamed(trace: &Trace, graph: &Graph, path: &Path, name: &str) {
     let divided = |delays: Delays| {
         let mut document = Document { executions: vec![traced.clone()], ..Document::default() };
         let mut blame = Blame::new(&document, delays);
-        for record in trace.reader() {
+        let mut reader = trace.reader();
+        while let Some(record) = reader.read() {
             blame.follow(&record.event(), &mut document);
         }
         blame.finish(&mut document);

@@ -30,7 +30,7 @@ struct Fake {
     segment: Option<(u64, [u64; 2])>,
 }
 
-impl Stored<'static> for Fake {
+impl<'t> Stored<'t> for Fake {
     fn name(&self) -> &'static str {
         "fake"
     }
@@ -62,22 +62,22 @@ impl Stored<'static> for Fake {
 /// A recording in memory.
 struct Memory(Peekable<IntoIter<Record<Fake>>>);
 
-impl Iterator for Memory {
-    type Item = Record<Fake>;
+impl Source for Memory {
+    type Stored<'r> = Fake;
 
-    fn next(&mut self) -> Option<Record<Fake>> {
+    fn read(&mut self) -> Option<Record<Fake>> {
         self.0.next()
     }
-}
 
-impl Source<'static> for Memory {
-    type Stored = Fake;
+    fn next_ns(&mut self) -> Option<u64> {
+        self.0.peek().map(|record| record.time_ns)
+    }
 
     fn damage(&self) -> Damage {
         Damage::default()
     }
 
-    fn read_bytes(&self, _: usize) -> usize {
+    fn read_bytes(&self) -> u64 {
         0
     }
 }
@@ -158,10 +158,10 @@ fn a_path_leads_through_both_machines() {
     let mut builder = Builder::default();
     let mut source = merged();
     let mut last_ns = 0;
-    while let Some(record) = source.next() {
+    while let Some((machine, record)) = source.read_from() {
         assert!(record.time_ns >= last_ns);
         last_ns = record.time_ns;
-        feed::follow(&mut builder, source.machine(), &record, &record.event());
+        feed::follow(&mut builder, machine, &record, &record.event());
     }
     let graph = builder.finish();
     let all = find(&graph, &Wanted::Thread(1));
@@ -174,8 +174,8 @@ fn a_path_leads_through_both_machines() {
     let of = |machine| Blame::of(&document, machine, Delays::of_turns());
     let mut blames = [of(0), of(1)];
     let mut source = merged();
-    while let Some(record) = source.next() {
-        blames[usize::from(source.machine())].follow(&record.event(), &mut document);
+    while let Some((machine, record)) = source.read_from() {
+        blames[usize::from(machine)].follow(&record.event(), &mut document);
     }
     blames.into_iter().for_each(|blame| blame.finish(&mut document));
 
@@ -203,12 +203,12 @@ fn a_path_leads_through_both_machines() {
 #[test]
 fn one_recording_is_read_as_it_is() {
     let machines = requests(3);
-    let times = |source: Memory| source.map(|record| record.time_ns).collect::<Vec<_>>();
+    let times = |source: Memory| source.0.map(|record| record.time_ns).collect::<Vec<_>>();
     let mut merged = Merged::one(machines[0].recorded(0));
     let mut found = Vec::new();
-    while let Some(record) = merged.next() {
+    while let Some((machine, record)) = merged.read_from() {
         found.push(record.time_ns);
-        assert_eq!(merged.machine(), 0);
+        assert_eq!(machine, 0);
     }
     assert_eq!(found, times(machines[0].recorded(0)));
 }

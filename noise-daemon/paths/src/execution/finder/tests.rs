@@ -1,6 +1,7 @@
 //! Delimiters of all kinds, and executions that are made of them.
 
 use noise_trace::event::{Comm, Dumped, Loss, Packet, Task, Woken};
+use noise_trace::record::Source as _;
 use noise_trace::state::LeftIn;
 use proptest::prelude::*;
 
@@ -137,6 +138,18 @@ fn what_is_no_execution_is_counted() {
         (1, Tally { lost: 1, ..none })
     );
     assert_eq!(run(&[begin, end]), (0, Tally { strangers: 2, ..none }));
+}
+
+#[test]
+fn what_begins_while_events_are_lost_may_have_ended_unseen() {
+    let (begin, end) = (plain("in", &[]), plain("out", &[]));
+    // Events of CPU 1 are there from 4 on.
+    let loss = Loss { events: 0, packets: 0, from_ns: 2, to_ns: 4 };
+    let unseen = Fake { name: "lost", kind: Kind::Lost(loss), fields: &[] };
+    let events = [(0, switch(0, 7)), (1, unseen), (0, begin), (0, end), (0, begin), (0, end)];
+    let (all, tally, _) = found("event:in..out", &events);
+    assert_eq!(all, [(7, 5, 6, None)]);
+    assert_eq!(tally, Tally { lost: 1, ..Tally::default() });
 }
 
 #[test]
@@ -320,7 +333,8 @@ fn an_event_that_names_its_thread_is_its() {
 ";
     let mut builder = Builder::default();
     let mut finder = Finder::new(&"event:sys_enter..sys_exit".parse().unwrap(), 0).unwrap();
-    for record in noise_trace::ftrace::Reader::new(text.as_bytes()) {
+    let mut reader = noise_trace::ftrace::Reader::new(text.as_bytes());
+    while let Some(record) = reader.read() {
         let event = record.event();
         builder.follow(&event);
         finder.follow(&record, &event, &builder);

@@ -11,53 +11,99 @@ pub const MOST: usize = 8;
 /// Digits of a container's id that name it.
 const SHORT_ID: usize = 12;
 
-/// A setting in the ways that it can be made.
-pub struct Change<'a> {
+/// A value of a setting, in the ways that it can be made.
+pub struct Value {
     /// As a property of a systemd unit.
-    pub property: &'a str,
+    pub property: String,
     /// As an option of `docker update`; `None` where there is none.
     pub flag: Option<String>,
+    /// What the file is to hold.
+    pub file: String,
+}
+
+/// A change of a setting.
+pub struct Change<'a> {
+    /// What it is to be.
+    pub to: Value,
+    /// What it was; `None` where that is not known.
+    pub back: Option<Value>,
     /// What to change in Kubernetes; empty where it has no such setting.
     pub words: &'a str,
-    /// As a file: its folder, its name, what it is to hold.
-    pub file: Option<(&'a String, String, String)>,
+    /// The folder and the name of its file.
+    pub file: Option<(&'a String, &'static str)>,
     /// The parent that has to hand down a controller first, where a file is written.
     pub hand_down: Option<(&'a String, &'static str)>,
 }
 
+/// Commands that make a change, and those that take it back.
+#[derive(Default)]
+pub struct Made {
+    /// To be run in this order.
+    pub commands: Vec<String>,
+    /// Empty where what was before is not known.
+    pub undo: Vec<String>,
+}
+
+/// By whom a setting is made.
+enum Way {
+    /// By who manages the cgroup.
+    Manager(String),
+    /// In its manifest, of which it is not known what it says.
+    Manifest(String),
+    /// By whoever writes the file.
+    File(String),
+    None,
+}
+
 impl Change<'_> {
-    /// The commands that make it. A manager that sets files of cgroups gets its own command, which lasts.
-    pub fn commands(&self, of: &CgroupSetup) -> Vec<String> {
+    /// The commands that make it, and those that take it back. A manager that sets files of cgroups gets its own command,
+    /// which lasts.
+    pub fn made(&self, of: &CgroupSetup) -> Made {
+        let hand_down = self.hand_down.map(|(parent, controller)| {
+            echo(&format!("+{controller}"), parent, "cgroup.subtree_control")
+        });
+        let commands = match self.way(&self.to, of) {
+            Way::Manager(command) | Way::Manifest(command) => vec![command],
+            Way::File(command) => hand_down.into_iter().chain([command]).collect(),
+            Way::None => Vec::new(),
+        };
+        let undo = match self.back.as_ref().map(|back| self.way(back, of)) {
+            Some(Way::Manager(command) | Way::File(command)) => vec![command],
+            _ => Vec::new(),
+        };
+        Made { commands, undo }
+    }
+
+    fn way(&self, value: &Value, of: &CgroupSetup) -> Way {
         let short = |id: &str| id.get(..SHORT_ID).unwrap_or(id).to_owned();
         let engine = |engine: &str, id: &str| {
-            self.flag.as_ref().map(|flag| format!("{engine} update {flag} {}", word(&short(id))))
+            value.flag.as_ref().map(|flag| format!("{engine} update {flag} {}", word(&short(id))))
         };
+        let property = word(&value.property);
         let by_manager = match &of.manager {
             Manager::System(unit) => {
-                Some(format!("systemctl set-property {} {}", argument(unit), word(self.property)))
+                Some(format!("systemctl set-property {} {property}", argument(unit)))
             }
             Manager::User { unit, uid } => Some(format!(
-                "sudo -u {} XDG_RUNTIME_DIR={} systemctl --user set-property {} {}",
+                "sudo -u {} XDG_RUNTIME_DIR={} systemctl --user set-property {} {property}",
                 word(&format!("#{uid}")),
                 word(&format!("/run/user/{uid}")),
                 argument(unit),
-                word(self.property)
             )),
             Manager::Docker(id) => engine("docker", id),
             Manager::Podman(id) => engine("podman", id),
             Manager::Kubernetes(name) if !self.words.is_empty() => {
-                Some(format!("in the manifest of {name}: {}", self.words))
+                return Way::Manifest(format!("in the manifest of {name}: {}", self.words));
             }
             Manager::Kubernetes(_) | Manager::Files => None,
         };
         if let Some(command) = by_manager {
-            return vec![command];
+            return Way::Manager(command);
         }
-        let Some((folder, name, value)) = &self.file else { return Vec::new() };
-        let hand_down = self.hand_down.map(|(parent, controller)| {
-            echo(&format!("+{controller}"), parent, "cgroup.subtree_control")
-        });
-        hand_down.into_iter().chain([echo(value, folder, name)]).collect()
+        match self.file {
+            Some((folder, name)) => Way::File(echo(&value.file, folder, name)),
+            None => Way::None,
+        }
     }
 }
 
@@ -81,7 +127,7 @@ fn word(text: &str) -> Cow<'_, str> {
 }
 
 /// One that does not begin an option.
-fn argument(text: &str) -> String {
+pub fn argument(text: &str) -> String {
     let dashes = if text.starts_with('-') { "-- " } else { "" };
     format!("{dashes}{}", word(text))
 }

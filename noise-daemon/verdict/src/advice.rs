@@ -7,22 +7,24 @@
 
 use noise_common::remedy::Remedy;
 use noise_model::cpulist::CpuList;
-use noise_model::setup::{CgroupSetup, Controller, DiskSetup, Setup};
+use noise_model::memory::{LimitKind, size};
+use noise_model::pressure::Quota;
+use noise_model::setup::{CgroupSetup, Controller, Manager, Setup, TaskSetup};
 use noise_model::units::share;
 
 mod command;
+mod disk;
+mod outcome;
 
-use command::{Change, echo, taskset};
+pub use command::argument;
+use command::{Change, Made, Value, echo, taskset};
+use disk::{io_max, io_scheduler, io_weight};
+use outcome::{Files, Outcome, USUAL_WEIGHT, is_lower, lower};
 
-/// By what a weight is divided that is to be lowered, and a limit multiplied that is to be raised.
-const WEIGHT_PART: u64 = 5;
+/// By what a limit is multiplied that is to be raised.
 const RAISED: u64 = 2;
 /// Part of its time for which a CPU counts as idle.
 const IDLE: f64 = 0.5;
-/// The weight that a cgroup has where nothing is set.
-const USUAL_WEIGHT: u64 = 100;
-/// What is tried first as a limit of a disk, MB a second.
-const FIRST_LIMIT_MB: u64 = 50;
 
 /// A remedy as it applies to this host.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -35,38 +37,36 @@ pub struct Advice {
     /// Commands for a shell of root that do it, to be run in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
+    /// Commands that take these back; empty where what was set before is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undo: Vec<String>,
 }
 
 impl Advice {
     /// A remedy of which nothing is known here.
     pub const fn plain(remedy: Remedy) -> Self {
-        Self { remedy, now: None, commands: Vec::new() }
+        Self { remedy, now: None, commands: Vec::new(), undo: Vec::new() }
     }
 
-    /// The lines that follow what the remedy is: how things are now, and the commands.
+    /// The lines that follow what the remedy is: how things are now, the commands, and how they are taken back.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let now = self.now.as_ref().map(|now| format!("now: {now}"));
-        now.into_iter().chain(self.commands.iter().map(|command| format!("# {command}")))
+        let back = (!self.undo.is_empty()).then(|| "to take it back:".to_owned());
+        let shell = |command: &String| format!("# {command}");
+        now.into_iter()
+            .chain(self.commands.iter().map(shell))
+            .chain(back)
+            .chain(self.undo.iter().map(shell))
     }
-}
-
-/// What becomes of a remedy.
-enum Verdict {
-    /// Nothing here decides it.
-    Open,
-    /// It cannot help here.
-    Out,
-    /// It applies.
-    Applies { now: String, commands: Vec<String> },
 }
 
 /// The remedies that apply, in their order.
 pub fn advise(remedies: &[Remedy], setup: &Setup) -> Vec<Advice> {
     let advice = |remedy: &Remedy| match verdict(*remedy, setup) {
-        Verdict::Open => Some(Advice::plain(*remedy)),
-        Verdict::Out => None,
-        Verdict::Applies { now, commands } => {
-            Some(Advice { remedy: *remedy, now: Some(now), commands })
+        Outcome::Open => Some(Advice::plain(*remedy)),
+        Outcome::Out => None,
+        Outcome::Applies { now, made: Made { commands, undo } } => {
+            Some(Advice { remedy: *remedy, now: Some(now), commands, undo })
         }
     };
     let mut advice: Vec<Advice> = remedies.iter().filter_map(advice).collect();
@@ -79,7 +79,7 @@ pub fn advise(remedies: &[Remedy], setup: &Setup) -> Vec<Advice> {
 
 /// What a remedy changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Target {
+pub(crate) enum Target {
     /// The cgroup that takes the time: it is slowed, or moved.
     Culprit,
     /// The one that waits, or the one around it that limits it.
@@ -88,7 +88,7 @@ enum Target {
     Host,
 }
 
-const fn target(remedy: Remedy) -> Target {
+pub(crate) const fn target(remedy: Remedy) -> Target {
     match remedy {
         Remedy::CpuAffinity
         | Remedy::CpuWeight
@@ -118,22 +118,25 @@ fn is_harmful(remedy: Remedy, setup: &Setup) -> bool {
     let siblings = setup.siblings.as_ref();
     let changed = match target(remedy) {
         Target::Culprit => [setup.culprit.as_ref(), siblings.map(|(_, culprit)| culprit)],
+        Target::Victim if remedy == Remedy::MemoryLimits => {
+            [setup.victim.as_ref(), setup.memory.as_ref().map(|(_, limited)| limited)]
+        }
         Target::Victim => [setup.victim.as_ref(), setup.limited.as_ref()],
         Target::Host => [None, None],
     };
     changed.into_iter().flatten().any(CgroupSetup::carries_host)
 }
 
-fn verdict(remedy: Remedy, setup: &Setup) -> Verdict {
+fn verdict(remedy: Remedy, setup: &Setup) -> Outcome {
     if is_harmful(remedy, setup) {
-        return Verdict::Out;
+        return Outcome::Out;
     }
     let found = match remedy {
         Remedy::CpuWeight => cpu_weight(setup),
         Remedy::CpuAffinity => cpu_affinity(setup),
         Remedy::CpuQuota => cpu_quota(setup),
         Remedy::RaiseQuota => raise_quota(setup),
-        Remedy::IsolatedCpus if setup.online.len() == 1 => Some(Verdict::Out),
+        Remedy::IsolatedCpus if setup.online.len() == 1 => Some(Outcome::Out),
         Remedy::IoWeight => io_weight(setup),
         Remedy::IoMax => io_max(setup),
         Remedy::IoScheduler => io_scheduler(setup),
@@ -141,21 +144,10 @@ fn verdict(remedy: Remedy, setup: &Setup) -> Verdict {
         Remedy::IrqAffinity => irq_affinity(setup),
         _ => None,
     };
-    found.unwrap_or(Verdict::Open)
+    found.unwrap_or(Outcome::Open)
 }
 
-/// A lower weight, a fifth of what the lower one of both is.
-fn lower(victim: Option<u64>, culprit: Option<u64>) -> u64 {
-    let (victim, culprit) = (victim.unwrap_or(USUAL_WEIGHT), culprit.unwrap_or(USUAL_WEIGHT));
-    (victim.min(culprit) / WEIGHT_PART).max(1)
-}
-
-/// Whether the culprit has the lower weight already.
-fn is_lower(victim: Option<u64>, culprit: Option<u64>) -> bool {
-    victim.zip(culprit).is_some_and(|(victim, culprit)| culprit < victim)
-}
-
-fn cpu_weight(setup: &Setup) -> Option<Verdict> {
+fn cpu_weight(setup: &Setup) -> Option<Outcome> {
     let culprit = setup.culprit.as_ref()?;
     if let Some(main) = &culprit.main
         && let Some(policy) = main.real_time()
@@ -164,48 +156,66 @@ fn cpu_weight(setup: &Setup) -> Option<Verdict> {
             "the main thread of {} runs under {policy}, which no weight holds back",
             culprit.label
         );
-        return Some(Verdict::Applies {
+        return Some(Outcome::Applies {
             now,
-            commands: vec![format!("chrt --other --pid 0 {}", main.pid)],
+            made: Made {
+                commands: vec![format!("chrt --other --pid 0 {}", main.pid)],
+                undo: back_to_real_time(main),
+            },
         });
     }
     setup.victim.as_ref()?;
     // One of them lies in the other.
-    let Some((victim, culprit)) = &setup.siblings else { return Some(Verdict::Out) };
+    let Some((victim, culprit)) = &setup.siblings else { return Some(Outcome::Out) };
     if is_lower(victim.weight, culprit.weight) {
-        return Some(Verdict::Out);
+        return Some(Outcome::Out);
+    }
+    // It is the one around the culprit that is weighed: all else in it would be slowed as well.
+    if setup.culprit.as_ref().is_some_and(|own| own.label != culprit.label) {
+        let now = format!(
+            "only {} as a whole is weighed against {}, with all that runs in it",
+            culprit.label, victim.label
+        );
+        return Some(Outcome::Applies { now, made: Made::default() });
     }
     let weight = lower(victim.weight, culprit.weight);
-    let property = format!("CPUWeight={weight}");
+    let words = "lower its resources.requests.cpu, which is its weight";
+    let value = |weight: u64, property: u64, shares: u64| Value {
+        property: format!("CPUWeight={property}"),
+        flag: Some(format!("--cpu-shares {shares}")),
+        file: weight.to_string(),
+    };
     Some(match &culprit.cpu {
-        Controller::Missing => Verdict::Out,
+        Controller::Missing => Outcome::Out,
         Controller::Off { folder, parent } => {
             let change = Change {
-                property: &property,
-                flag: Some(format!("--cpu-shares {}", shares(weight))),
-                words: "lower its resources.requests.cpu, which is its weight",
-                file: Some((folder, "cpu.weight".to_owned(), weight.to_string())),
+                to: value(weight, weight, shares(weight)),
+                back: Some(Value {
+                    property: "CPUWeight=".to_owned(),
+                    ..value(USUAL_WEIGHT, USUAL_WEIGHT, shares(USUAL_WEIGHT))
+                }),
+                words,
+                file: Some((folder, "cpu.weight")),
                 hand_down: Some((parent, "cpu")),
             };
             let now = format!(
                 "the cpu controller is off for {} and {}, so that no weight holds between them",
                 victim.label, culprit.label
             );
-            Verdict::Applies { now, commands: change.commands(culprit) }
+            Outcome::Applies { now, made: change.made(culprit) }
         }
         Controller::On { folder, version } => {
-            let (file, of_systemd) = match version {
+            let file = if *version == 1 { "cpu.shares" } else { "cpu.weight" };
+            let of = |weight: u64| match version {
                 // Where systemd has version 1, it turns weights into shares: 100 is 1024.
-                1 => ("cpu.shares", (weight * USUAL_WEIGHT / 1024).max(1)),
-                _ => ("cpu.weight", weight),
+                1 => value(weight, (weight * USUAL_WEIGHT / 1024).max(1), weight.max(2)),
+                _ => value(weight, weight, shares(weight)),
             };
-            let shares = if *version == 1 { weight.max(2) } else { shares(weight) };
-            let property = format!("CPUWeight={of_systemd}");
             let change = Change {
-                property: &property,
-                flag: Some(format!("--cpu-shares {shares}")),
-                words: "lower its resources.requests.cpu, which is its weight",
-                file: Some((folder, file.to_owned(), weight.to_string())),
+                to: of(weight),
+                back: culprit.weight.map(of),
+                words,
+                file: Some((folder, file)),
                 hand_down: None,
             };
             let known = |weight: Option<u64>| {
@@ -218,9 +228,19 @@ fn cpu_weight(setup: &Setup) -> Option<Verdict> {
                 known(victim.weight),
                 victim.label
             );
-            Verdict::Applies { now, commands: change.commands(culprit) }
+            Outcome::Applies { now, made: change.made(culprit) }
         }
     })
+}
+
+/// What gives a thread its real-time policy back. A deadline takes more than a priority.
+fn back_to_real_time(main: &TaskSetup) -> Vec<String> {
+    let option = match main.policy {
+        1 => "--fifo",
+        2 => "--rr",
+        _ => return Vec::new(),
+    };
+    vec![format!("chrt {option} --pid {} {}", main.priority, main.pid)]
 }
 
 /// The shares that container engines make that weight of.
@@ -251,11 +271,11 @@ fn cpus(list: &CpuList) -> String {
     format!("CPU{} {list}", if list.len() == 1 { "" } else { "s" })
 }
 
-fn cpu_affinity(setup: &Setup) -> Option<Verdict> {
+fn cpu_affinity(setup: &Setup) -> Option<Outcome> {
     let culprit = setup.culprit.as_ref()?;
     let victim = setup.victim.as_ref()?;
     if setup.online.len() == 1 {
-        return Some(Verdict::Out);
+        return Some(Outcome::Out);
     }
     let (of_victim, of_culprit) = (victim.may_run_on()?, culprit.may_run_on()?);
     if let Some((both, free, least)) = pinned(setup) {
@@ -267,10 +287,10 @@ fn cpu_affinity(setup: &Setup) -> Option<Verdict> {
             cpus(&both),
             cpus(&free)
         );
-        return Some(Verdict::Applies { now, commands: move_to(culprit, &free, &setup.online) });
+        return Some(Outcome::Applies { now, made: move_to(culprit, &free, &setup.online) });
     }
     if of_victim.iter().all(|cpu| !of_culprit.contains(cpu)) {
-        return Some(Verdict::Out);
+        return Some(Outcome::Out);
     }
     // The second half, of which the victim keeps away where it is busy.
     let all: Vec<u32> = of_culprit.iter().collect();
@@ -279,7 +299,7 @@ fn cpu_affinity(setup: &Setup) -> Option<Verdict> {
     if half.is_empty() && of_victim == of_culprit && !others.is_empty() {
         let (one, other) = (&victim.label, &culprit.label);
         let now = format!("{one} and {other} are both pinned to {}", cpus(of_victim));
-        return Some(Verdict::Applies { now, commands: move_to(culprit, &others, &setup.online) });
+        return Some(Outcome::Applies { now, made: move_to(culprit, &others, &setup.online) });
     }
     if half.is_empty() {
         return None;
@@ -291,85 +311,91 @@ fn cpu_affinity(setup: &Setup) -> Option<Verdict> {
         culprit.label,
         cpus(of_culprit)
     );
-    Some(Verdict::Applies { now, commands: move_to(culprit, &half, &setup.online) })
+    Some(Outcome::Applies { now, made: move_to(culprit, &half, &setup.online) })
 }
 
 /// What has a cgroup run on these CPUs: by its affinity where that keeps it from them, else by its cpuset.
-fn move_to(culprit: &CgroupSetup, to: &CpuList, online: &CpuList) -> Vec<String> {
+fn move_to(culprit: &CgroupSetup, to: &CpuList, online: &CpuList) -> Made {
     let allows = |cpus: &CpuList| to.iter().all(|cpu| cpus.contains(cpu));
     let is_kept_by_threads = culprit.main.as_ref().is_some_and(|main| !allows(&main.cpus))
         && culprit.cpus.as_ref().unwrap_or(online).iter().count() >= online.len();
-    let by_threads =
-        || culprit.main.as_ref().map(|main| taskset(to, main.pid)).into_iter().collect();
+    let by_threads = || {
+        let main = culprit.main.as_ref();
+        main.map_or_else(Made::default, |main| Made {
+            commands: vec![taskset(to, main.pid)],
+            undo: vec![taskset(&main.cpus, main.pid)],
+        })
+    };
     if is_kept_by_threads {
         return by_threads();
     }
-    let list = to.to_string();
-    let change = |folder, parent| {
+    let before = culprit.cpus.as_ref().filter(|cpus| !cpus.is_empty());
+    let change = |folder, hand_down| {
         Change {
-            property: &format!("AllowedCPUs={list}"),
-            flag: Some(format!("--cpuset-cpus {list}")),
+            to: Value {
+                property: format!("AllowedCPUs={to}"),
+                flag: Some(format!("--cpuset-cpus {to}")),
+                file: to.to_string(),
+            },
+            // An empty one stands for what the cgroup around it has.
+            back: Some(Value {
+                property: "AllowedCPUs=".to_owned(),
+                flag: before.map(|cpus| format!("--cpuset-cpus {cpus}")),
+                file: String::new(),
+            }),
             words: "give the victim whole CPUs of its own (static CPU manager, Guaranteed QoS)",
-            file: Some((folder, "cpuset.cpus".to_owned(), list.clone())),
-            hand_down: parent,
+            file: Some((folder, "cpuset.cpus")),
+            hand_down,
         }
-        .commands(culprit)
+        .made(culprit)
     };
     match &culprit.cpuset {
         Controller::On { folder, version: 2 } => change(folder, None),
         Controller::Off { folder, parent } => change(folder, Some((parent, "cpuset"))),
         // systemd knows AllowedCPUs= of version 2 alone.
-        Controller::On { folder, .. } => vec![echo(&list, folder, "cpuset.cpus")],
+        Controller::On { folder, .. } => Made {
+            commands: vec![echo(&to.to_string(), folder, "cpuset.cpus")],
+            undo: before
+                .map(|cpus| echo(&cpus.to_string(), folder, "cpuset.cpus"))
+                .into_iter()
+                .collect(),
+        },
         Controller::Missing => by_threads(),
     }
 }
 
-/// Where the files of a controller are.
-struct Files<'a> {
-    folder: &'a String,
-    version: u8,
-    /// The parent that has to hand the controller down first.
-    hand_down: Option<(&'a String, &'static str)>,
-}
-
-impl<'a> Files<'a> {
-    /// Those of a controller of that name; `None` where there is none.
-    fn of(controller: &'a Controller, name: &'static str) -> Option<Self> {
-        match controller {
-            Controller::On { folder, version } => {
-                Some(Self { folder, version: *version, hand_down: None })
-            }
-            Controller::Off { folder, parent } => {
-                Some(Self { folder, version: 2, hand_down: Some((parent, name)) })
-            }
-            Controller::Missing => None,
-        }
+/// A quota of so many hundredths of a CPU; none lifts it.
+fn quota_value(hundredths: Option<u64>, version: u8) -> Value {
+    const PERIOD_US: u64 = 100_000;
+    let quota_us = hundredths.map(|hundredths| hundredths * PERIOD_US / 100);
+    let property = hundredths.map_or_else(String::new, |hundredths| format!("{hundredths}%"));
+    Value {
+        property: format!("CPUQuota={property}"),
+        flag: Some(format!("--cpus {}", hundredths.unwrap_or(0) as f64 / 100.0)),
+        file: match (version, quota_us) {
+            (1, None) => "-1".to_owned(),
+            (1, Some(quota_us)) => quota_us.to_string(),
+            (_, None) => format!("max {PERIOD_US}"),
+            (_, Some(quota_us)) => format!("{quota_us} {PERIOD_US}"),
+        },
     }
 }
 
-/// A quota in the ways that it is written.
-fn quota_change<'a>(
-    cpus_hundredths: u64,
-    property: &'a str,
-    controller: &'a Controller,
-) -> Option<Change<'a>> {
-    const PERIOD_US: u64 = 100_000;
-    let quota_us = cpus_hundredths * PERIOD_US / 100;
-    let Files { folder, version, hand_down } = Files::of(controller, "cpu")?;
-    let (file, value) = match version {
-        1 => ("cpu.cfs_quota_us", quota_us.to_string()),
-        _ => ("cpu.max", format!("{quota_us} {PERIOD_US}")),
-    };
+/// Sets the quota of a cgroup; `None` where it has no such controller.
+fn quota_change<'a>(hundredths: u64, words: &'a str, of: &'a CgroupSetup) -> Option<Change<'a>> {
+    let Files { folder, version, hand_down } = Files::of(&of.cpu, "cpu")?;
+    let file = if version == 1 { "cpu.cfs_quota_us" } else { "cpu.max" };
+    let hundredths_of = |quota: Quota| quota.cpus().map(|cpus| (cpus * 100.0).round() as u64);
     Some(Change {
-        property,
-        flag: Some(format!("--cpus {}", cpus_hundredths as f64 / 100.0)),
-        words: "set its resources.limits.cpu",
-        file: Some((folder, file.to_owned(), value)),
+        to: quota_value(Some(hundredths), version),
+        back: of.quota.map(|quota| quota_value(hundredths_of(quota), version)),
+        words,
+        file: Some((folder, file)),
         hand_down,
     })
 }
 
-fn cpu_quota(setup: &Setup) -> Option<Verdict> {
+fn cpu_quota(setup: &Setup) -> Option<Outcome> {
     let culprit = setup.culprit.as_ref()?;
     let usable = culprit.may_run_on().unwrap_or(&setup.online).len() as u64;
     if usable == 0 {
@@ -380,140 +406,84 @@ fn cpu_quota(setup: &Setup) -> Option<Verdict> {
     let hundredths = usable * 50;
     let now = match culprit.quota {
         Some(quota) => match quota.cpus() {
-            Some(cpus) if cpus * 100.0 <= hundredths as f64 => return Some(Verdict::Out),
+            Some(cpus) if cpus * 100.0 <= hundredths as f64 => return Some(Outcome::Out),
             Some(cpus) => format!("the quota of {} is {cpus:.2} CPUs", culprit.label),
             None => format!("{} has no quota and may use {usable} CPU{many}", culprit.label),
         },
         None => format!("{} may use {usable} CPU{many}", culprit.label),
     };
-    let property = format!("CPUQuota={hundredths}%");
-    let Some(change) = quota_change(hundredths, &property, &culprit.cpu) else {
-        return Some(Verdict::Out);
+    let Some(change) = quota_change(hundredths, "set its resources.limits.cpu", culprit) else {
+        return Some(Outcome::Out);
     };
-    Some(Verdict::Applies { now, commands: change.commands(culprit) })
+    Some(Outcome::Applies { now, made: change.made(culprit) })
 }
 
-fn raise_quota(setup: &Setup) -> Option<Verdict> {
+fn raise_quota(setup: &Setup) -> Option<Outcome> {
     let Some(limited) = &setup.limited else {
         let victim = setup.victim.as_ref()?;
         // There is one, or none where it could be.
-        return matches!(victim.cpu, Controller::On { .. }).then_some(Verdict::Out);
+        return matches!(victim.cpu, Controller::On { .. }).then_some(Outcome::Out);
     };
     let cpus = limited.quota.and_then(|quota| quota.cpus())?;
     let hundredths = ((cpus * 100.0).round() as u64).max(1) * RAISED;
-    let property = format!("CPUQuota={hundredths}%");
-    let change = quota_change(hundredths, &property, &limited.cpu)?;
-    let now = format!("the quota of {} is {cpus:.2} CPUs", limited.label);
     let words = "raise its resources.limits.cpu, or leave that out";
-    Some(Verdict::Applies { now, commands: Change { words, ..change }.commands(limited) })
+    let change = quota_change(hundredths, words, limited)?;
+    let now = format!("the quota of {} is {cpus:.2} CPUs", limited.label);
+    Some(Outcome::Applies { now, made: change.made(limited) })
 }
 
-fn io_weight(setup: &Setup) -> Option<Verdict> {
-    let culprit = setup.culprit.as_ref()?;
-    let is_weighed = |disk: &DiskSetup| disk.has_cost || disk.scheduler.as_deref() == Some("bfq");
-    if setup.disk.as_ref().is_some_and(|disk| !is_weighed(disk)) {
-        return Some(Verdict::Out);
+/// Raises the limit that was hit. That one is set says nothing: what reads much is always at its limit.
+fn memory_limits(setup: &Setup) -> Option<Outcome> {
+    let Some((kind, limited)) = &setup.memory else {
+        let victim = setup.victim.as_ref()?;
+        let limits = [victim.memory_high, victim.memory_max];
+        let is_limited = limits.iter().any(|limit| limit.flatten().is_some());
+        let is_known = limits.iter().any(Option::is_some) || victim.memory == Controller::Missing;
+        return (is_known && !is_limited).then_some(Outcome::Out);
+    };
+    let Controller::On { folder, .. } = &limited.memory else { return Some(Outcome::Out) };
+    let (property, bytes) = match kind {
+        LimitKind::High => ("MemoryHigh", limited.memory_high.flatten()?),
+        LimitKind::Max | LimitKind::Old => ("MemoryMax", limited.memory_max.flatten()?),
+    };
+    let to = bytes.saturating_mul(RAISED);
+    let now = format!("{} of {} is {}", kind.file(), limited.label, size(bytes));
+    if setup.available_bytes.is_some_and(|left| left < to - bytes) {
+        let now = format!("{now}, and the host has no more than that left");
+        return Some(Outcome::Applies { now, made: Made::default() });
     }
-    let Some(Files { folder, version, hand_down }) = Files::of(&culprit.io, "io") else {
-        return Some(Verdict::Out);
+    // Engines count memory and swap together, and refuse a limit above that.
+    let swap = limited.swap_max.flatten();
+    let with_swap = |bytes: u64| {
+        swap.map_or_else(String::new, |swap| {
+            format!(" --memory-swap {}", bytes.saturating_add(swap))
+        })
     };
-    let other = setup.victim.as_ref().and_then(|victim| victim.io_weight);
-    if is_lower(other, culprit.io_weight) {
-        return Some(Verdict::Out);
-    }
-    let weight = lower(other, culprit.io_weight);
-    let property = format!("IOWeight={weight}");
-    let file = if version == 1 { "blkio.bfq.weight" } else { "io.weight" };
-    let change = Change {
-        property: &property,
-        flag: None,
-        words: "",
-        file: Some((folder, file.to_owned(), weight.to_string())),
-        hand_down,
-    };
-    let now = match culprit.io_weight {
-        Some(weight) => format!("{file} is {weight} of {}", culprit.label),
-        None => format!("{file} of {} is as usual", culprit.label),
-    };
-    Some(Verdict::Applies { now, commands: change.commands(culprit) })
-}
-
-fn io_max(setup: &Setup) -> Option<Verdict> {
-    let (culprit, disk) = (setup.culprit.as_ref()?, setup.disk.as_ref()?);
-    let Some(Files { folder, version, hand_down }) = Files::of(&culprit.io, "io") else {
-        return Some(Verdict::Out);
-    };
-    let is_limited = |line: &String| line.split(' ').next() == Some(&disk.numbers);
-    if culprit.io_max.iter().any(is_limited) {
-        return Some(Verdict::Out);
-    }
-    let (property, key, old) = match disk.is_write {
-        true => ("IOWriteBandwidthMax", "wbps", "blkio.throttle.write_bps_device"),
-        false => ("IOReadBandwidthMax", "rbps", "blkio.throttle.read_bps_device"),
-    };
-    let bytes = FIRST_LIMIT_MB * 1_000_000;
-    let property = format!("{property}=/dev/{} {FIRST_LIMIT_MB}M", disk.name);
-    let (file, value) = match version {
-        1 => (old, format!("{} {bytes}", disk.numbers)),
-        _ => ("io.max", format!("{} {key}={bytes}", disk.numbers)),
+    let value = |bytes: u64| Value {
+        property: format!("{property}={bytes}"),
+        flag: (*kind != LimitKind::High).then(|| format!("--memory {bytes}{}", with_swap(bytes))),
+        file: bytes.to_string(),
     };
     let change = Change {
-        property: &property,
-        flag: None,
-        words: "",
-        file: Some((folder, file.to_owned(), value)),
-        hand_down,
-    };
-    let now = format!(
-        "{} has no limit for {}; {FIRST_LIMIT_MB} MB/s is a first one to try",
-        culprit.label, disk.name
-    );
-    Some(Verdict::Applies { now, commands: change.commands(culprit) })
-}
-
-fn io_scheduler(setup: &Setup) -> Option<Verdict> {
-    let disk = setup.disk.as_ref()?;
-    match disk.scheduler.as_deref()? {
-        "none" => {
-            let now = format!("{} has no scheduler", disk.name);
-            let folder = format!("/sys/block/{}/queue", disk.name);
-            Some(Verdict::Applies {
-                now,
-                commands: vec![echo("mq-deadline", &folder, "scheduler")],
-            })
-        }
-        _ => Some(Verdict::Out),
-    }
-}
-
-fn memory_limits(setup: &Setup) -> Option<Verdict> {
-    let victim = setup.victim.as_ref()?;
-    let Controller::On { folder, version } = &victim.memory else { return Some(Verdict::Out) };
-    let (high, most) = (victim.memory_high.flatten(), victim.memory_max.flatten());
-    let old = "memory.limit_in_bytes";
-    let (file, property, bytes) = match (high, most) {
-        (Some(high), _) => ("memory.high", "MemoryHigh", high),
-        (None, Some(most)) => (if *version == 1 { old } else { "memory.max" }, "MemoryMax", most),
-        // Neither is set: it is the host that lacks memory.
-        (None, None) => {
-            return (victim.memory_high.is_some() || victim.memory_max.is_some())
-                .then_some(Verdict::Out);
-        }
-    };
-    let raised = bytes.saturating_mul(RAISED);
-    let property = format!("{property}={raised}");
-    let change = Change {
-        property: &property,
-        flag: (file != "memory.high").then(|| format!("--memory {raised}")),
+        to: value(to),
+        back: Some(value(bytes)),
         words: "raise its resources.limits.memory",
-        file: Some((folder, file.to_owned(), raised.to_string())),
+        file: Some((folder, kind.file())),
         hand_down: None,
     };
-    let now = format!("{file} of {} is {} MiB", victim.label, bytes >> 20);
-    Some(Verdict::Applies { now, commands: change.commands(victim) })
+    let mut made = change.made(limited);
+    if let (LimitKind::Old, Manager::Files, Some(swap)) = (kind, &limited.manager, swap) {
+        // So does version 1: what is above has to be raised first, and lowered last.
+        let both = |bytes: u64| {
+            echo(&bytes.saturating_add(swap).to_string(), folder, "memory.memsw.limit_in_bytes")
+        };
+        made.commands.insert(0, both(to));
+        made.undo.push(both(bytes));
+    }
+    Some(Outcome::Applies { now, made })
 }
 
-fn irq_affinity(setup: &Setup) -> Option<Verdict> {
+fn irq_affinity(setup: &Setup) -> Option<Outcome> {
     let name = setup.interrupt.as_ref()?;
     if setup.irqs.is_empty() {
         return None;
@@ -525,24 +495,27 @@ fn irq_affinity(setup: &Setup) -> Option<Verdict> {
     };
     let of_victim = setup.victim.as_ref().and_then(CgroupSetup::may_run_on);
     let Some(of_victim) = of_victim else {
-        return Some(Verdict::Applies { now, commands: Vec::new() });
+        return Some(Outcome::Applies { now, made: Made::default() });
     };
     if served.iter().all(|cpu| !of_victim.contains(cpu)) {
-        return Some(Verdict::Out);
+        return Some(Outcome::Out);
     }
     let to = setup.online.without(of_victim);
     if to.is_empty() {
         // The victim runs everywhere: it has to keep away first.
         let now = format!("{now}; the victim may run on all CPUs, so keep it off some first");
-        return Some(Verdict::Applies { now, commands: Vec::new() });
+        return Some(Outcome::Applies { now, made: Made::default() });
     }
     let hit = setup.irqs.iter().filter(|irq| irq.cpus.iter().any(|cpu| of_victim.contains(cpu)));
-    let move_it =
-        |irq: u32| echo(&to.to_string(), &format!("/proc/irq/{irq}"), "smp_affinity_list");
-    Some(Verdict::Applies {
-        now,
-        commands: hit.map(|irq| move_it(irq.irq)).take(command::MOST).collect(),
-    })
+    let hit: Vec<_> = hit.take(command::MOST).collect();
+    let serve = |irq: u32, cpus: &CpuList| {
+        echo(&cpus.to_string(), &format!("/proc/irq/{irq}"), "smp_affinity_list")
+    };
+    let made = Made {
+        commands: hit.iter().map(|irq| serve(irq.irq, &to)).collect(),
+        undo: hit.iter().map(|irq| serve(irq.irq, &irq.cpus)).collect(),
+    };
+    Some(Outcome::Applies { now, made })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Tables of facts, and what is advised.
 
 use noise_model::pressure::Quota;
-use noise_model::setup::{IrqSetup, Manager, TaskSetup};
+use noise_model::setup::{DiskSetup, IrqSetup, Manager, TaskSetup};
 
 use super::*;
 
@@ -111,6 +111,7 @@ fn no_remedy_slows_or_moves_what_all_others_depend_on() {
             Setup { siblings: Some((other(), one.clone())), ..both() },
             of(one.clone(), other()),
             Setup { limited: Some(one.clone()), ..of(one.clone(), other()) },
+            Setup { memory: Some((LimitKind::High, one.clone())), ..both() },
         ];
         for (number, setup) in setups.iter().enumerate() {
             let setup = Setup {
@@ -150,10 +151,16 @@ fn a_unit_of_systemd_is_set_by_systemctl() {
         [
             "now: cpu.weight is 100 of backup.service and 100 of web.service",
             "# systemctl set-property backup.service CPUWeight=20",
+            "to take it back:",
+            "# systemctl set-property backup.service CPUWeight=100",
             "now: web.service may run on CPUs 0-3, backup.service on CPUs 0-3",
             "# systemctl set-property backup.service AllowedCPUs=2,3",
+            "to take it back:",
+            "# systemctl set-property backup.service AllowedCPUs=",
             "now: backup.service has no quota and may use 4 CPUs",
             "# systemctl set-property backup.service CPUQuota=200%",
+            "to take it back:",
+            "# systemctl set-property backup.service CPUQuota=",
         ]
     );
 }
@@ -216,11 +223,45 @@ fn no_weight_is_advised_where_it_is_lower_or_weighs_nothing() {
 }
 
 #[test]
-fn what_competes_are_the_siblings_above_both() {
+fn what_lies_around_the_culprit_gets_no_command() {
     let slices = (service("system.slice"), service("user.slice"));
     let setup = Setup { siblings: Some(slices), ..both() };
-    let expected = ["systemctl set-property user.slice CPUWeight=20"];
-    assert_eq!(commands(&setup, Remedy::CpuWeight), expected);
+    let advice = advise(&[Remedy::CpuWeight], &setup);
+    let now = advice[0].now.as_ref().unwrap();
+    let due =
+        "only user.slice as a whole is weighed against system.slice, with all that runs in it";
+    assert_eq!((&**now, advice[0].commands.len()), (due, 0));
+}
+
+#[test]
+fn what_is_changed_can_be_taken_back() {
+    let undo = |setup: &Setup, remedy| {
+        let advice = advise(&[remedy], setup);
+        advice.into_iter().flat_map(|one| one.undo).collect::<Vec<_>>()
+    };
+    let back = "systemctl set-property backup.service";
+    let both = both();
+    assert_eq!(undo(&both, Remedy::CpuWeight), [format!("{back} CPUWeight=100")]);
+    assert_eq!(undo(&both, Remedy::CpuQuota), [format!("{back} CPUQuota=")]);
+    assert_eq!(undo(&both, Remedy::CpuAffinity), [format!("{back} AllowedCPUs=")]);
+    let unknown = CgroupSetup { weight: None, ..service("backup.service") };
+    assert!(undo(&of(service("web.service"), unknown), Remedy::CpuWeight).is_empty());
+    let fifo = TaskSetup {
+        pid: 42,
+        nice: 0,
+        policy: 1,
+        priority: 50,
+        cpus: list("0-3"),
+        is_kernel: false,
+    };
+    let real_time = CgroupSetup { main: Some(fifo), ..service("backup.service") };
+    let setup = of(service("web.service"), real_time);
+    assert_eq!(undo(&setup, Remedy::CpuWeight), ["chrt --fifo --pid 50 42"]);
+    let files = CgroupSetup { manager: Manager::Files, ..service("backup.service") };
+    let setup = of(service("web.service"), files);
+    let folder = "/sys/fs/cgroup/system.slice/backup.service";
+    assert_eq!(undo(&setup, Remedy::CpuQuota), [format!("echo 'max 100000' > {folder}/cpu.max")]);
+    assert_eq!(undo(&setup, Remedy::CpuAffinity), [format!("echo '' > {folder}/cpuset.cpus")]);
 }
 
 #[test]
@@ -392,14 +433,65 @@ fn a_disk_is_weighed_where_something_weighs() {
 }
 
 #[test]
-fn memory_is_advised_where_it_is_limited() {
+fn memory_is_advised_where_its_limit_was_hit() {
     let mut setup = both();
     assert!(is_left_out(&setup, Remedy::MemoryLimits));
     let limited = CgroupSetup { memory_max: Some(Some(512 << 20)), ..service("web.service") };
-    setup.victim = Some(limited);
+    setup.victim = Some(limited.clone());
+    // What reads much is always at its limit.
+    assert_eq!(advise(&[Remedy::MemoryLimits], &setup), [Advice::plain(Remedy::MemoryLimits)]);
+    setup.memory = Some((LimitKind::Max, limited));
     let advice = advise(&[Remedy::MemoryLimits], &setup);
     assert_eq!(advice[0].now.as_deref(), Some("memory.max of web.service is 512 MiB"));
     assert_eq!(advice[0].commands, ["systemctl set-property web.service MemoryMax=1073741824"]);
+    assert_eq!(advice[0].undo, ["systemctl set-property web.service MemoryMax=536870912"]);
+    // The one that was hit, wherever it is.
+    let slice = CgroupSetup { memory_high: Some(Some(1 << 30)), ..service("web.slice") };
+    setup.memory = Some((LimitKind::High, slice));
+    let expected = ["systemctl set-property web.slice MemoryHigh=2147483648"];
+    assert_eq!(commands(&setup, Remedy::MemoryLimits), expected);
+    // The host has to have it.
+    setup.available_bytes = Some((1 << 30) - 1);
+    let advice = advise(&[Remedy::MemoryLimits], &setup);
+    let now = "memory.high of web.slice is 1 GiB, and the host has no more than that left";
+    assert_eq!((advice[0].now.as_deref(), advice[0].commands.len()), (Some(now), 0));
+    setup.available_bytes = Some(1 << 30);
+    assert_eq!(commands(&setup, Remedy::MemoryLimits), expected);
+}
+
+#[test]
+fn where_memory_and_swap_are_limited_together_both_are_raised() {
+    let of = |manager, kind| {
+        let limited = CgroupSetup {
+            manager,
+            memory: Controller::On { folder: "/m".to_owned(), version: 1 },
+            memory_max: Some(Some(8 << 20)),
+            swap_max: Some(Some(0)),
+            ..service("/job")
+        };
+        let memory = Some((kind, limited.clone()));
+        advise(&[Remedy::MemoryLimits], &Setup { memory, victim: Some(limited), ..both() })
+    };
+    let advice = of(Manager::Files, LimitKind::Old);
+    assert_eq!(
+        advice[0].commands,
+        [
+            "echo 16777216 > /m/memory.memsw.limit_in_bytes",
+            "echo 16777216 > /m/memory.limit_in_bytes"
+        ]
+    );
+    assert_eq!(
+        advice[0].undo,
+        [
+            "echo 8388608 > /m/memory.limit_in_bytes",
+            "echo 8388608 > /m/memory.memsw.limit_in_bytes"
+        ]
+    );
+    let advice = of(Manager::Docker("0123456789abcdef".to_owned()), LimitKind::Old);
+    let expected = ["docker update --memory 16777216 --memory-swap 16777216 0123456789ab"];
+    assert_eq!(advice[0].commands, expected);
+    let advice = of(Manager::Files, LimitKind::Max);
+    assert_eq!(advice[0].commands, ["echo 16777216 > /m/memory.max"]);
 }
 
 #[test]

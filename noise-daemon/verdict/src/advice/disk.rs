@@ -1,0 +1,99 @@
+//! Remedies at disks.
+
+use noise_model::setup::{DiskSetup, Setup};
+
+use super::command::{Change, Made, Value, echo};
+use super::outcome::{Files, Outcome, is_lower, lower};
+
+/// What is tried first as a limit of a disk, MB a second.
+const FIRST_LIMIT_MB: u64 = 50;
+
+pub fn io_weight(setup: &Setup) -> Option<Outcome> {
+    let culprit = setup.culprit.as_ref()?;
+    let is_weighed = |disk: &DiskSetup| disk.has_cost || disk.scheduler.as_deref() == Some("bfq");
+    // Of a disk that is not known it is not known either whether anything weighs there.
+    if !is_weighed(setup.disk.as_ref()?) {
+        return Some(Outcome::Out);
+    }
+    let Some(Files { folder, version, hand_down }) = Files::of(&culprit.io, "io") else {
+        return Some(Outcome::Out);
+    };
+    let other = setup.victim.as_ref().and_then(|victim| victim.io_weight);
+    if is_lower(other, culprit.io_weight) {
+        return Some(Outcome::Out);
+    }
+    let weight = lower(other, culprit.io_weight);
+    let file = if version == 1 { "blkio.bfq.weight" } else { "io.weight" };
+    let value = |weight: u64| Value {
+        property: format!("IOWeight={weight}"),
+        flag: None,
+        file: weight.to_string(),
+    };
+    let change = Change {
+        to: value(weight),
+        back: culprit.io_weight.map(value),
+        words: "",
+        file: Some((folder, file)),
+        hand_down,
+    };
+    let now = match culprit.io_weight {
+        Some(weight) => format!("{file} is {weight} of {}", culprit.label),
+        None => format!("{file} of {} is as usual", culprit.label),
+    };
+    Some(Outcome::Applies { now, made: change.made(culprit) })
+}
+
+pub fn io_max(setup: &Setup) -> Option<Outcome> {
+    let (culprit, disk) = (setup.culprit.as_ref()?, setup.disk.as_ref()?);
+    let Some(Files { folder, version, hand_down }) = Files::of(&culprit.io, "io") else {
+        return Some(Outcome::Out);
+    };
+    let is_limited = |line: &String| line.split(' ').next() == Some(&disk.numbers);
+    if culprit.io_max.iter().any(is_limited) {
+        return Some(Outcome::Out);
+    }
+    let (property, key, old) = match disk.is_write {
+        true => ("IOWriteBandwidthMax", "wbps", "blkio.throttle.write_bps_device"),
+        false => ("IOReadBandwidthMax", "rbps", "blkio.throttle.read_bps_device"),
+    };
+    let bytes = FIRST_LIMIT_MB * 1_000_000;
+    // 0 and `max` lift it.
+    let value = |limit: &str, v1: u64, v2: &str| Value {
+        property: format!("{property}=/dev/{} {limit}", disk.name),
+        flag: None,
+        file: match version {
+            1 => format!("{} {v1}", disk.numbers),
+            _ => format!("{} {key}={v2}", disk.numbers),
+        },
+    };
+    let change = Change {
+        to: value(&format!("{FIRST_LIMIT_MB}M"), bytes, &bytes.to_string()),
+        back: Some(value("infinity", 0, "max")),
+        words: "",
+        file: Some((folder, if version == 1 { old } else { "io.max" })),
+        hand_down,
+    };
+    let now = format!(
+        "{} has no limit for {}; {FIRST_LIMIT_MB} MB/s is a first one to try",
+        culprit.label, disk.name
+    );
+    Some(Outcome::Applies { now, made: change.made(culprit) })
+}
+
+pub fn io_scheduler(setup: &Setup) -> Option<Outcome> {
+    let disk = setup.disk.as_ref()?;
+    match disk.scheduler.as_deref()? {
+        "none" => {
+            let now = format!("{} has no scheduler", disk.name);
+            let folder = format!("/sys/block/{}/queue", disk.name);
+            Some(Outcome::Applies {
+                now,
+                made: Made {
+                    commands: vec![echo("mq-deadline", &folder, "scheduler")],
+                    undo: vec![echo("none", &folder, "scheduler")],
+                },
+            })
+        }
+        _ => Some(Outcome::Out),
+    }
+}

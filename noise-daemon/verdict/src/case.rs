@@ -1,0 +1,112 @@
+//! What a verdict is made of.
+
+use std::collections::BTreeMap;
+
+use noise_model::setup::Setup;
+
+use crate::account::{Account, Accounts};
+use crate::finding::{Culprit, Evidence};
+
+/// Least part of the time that is worth a word.
+const LEAST_PART: f64 = 0.01;
+
+/// What was lost to one culprit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// What was lacking.
+    pub resource: Account,
+    /// Who had it.
+    pub culprit: Culprit,
+    /// For how long, ns.
+    pub ns: u64,
+    /// What had most of that, as the sentence names it, and for how long, ns; of memory, why it was short. `None` where the
+    /// sentence names nothing.
+    pub who: Option<(String, u64)>,
+    /// What the time rests on.
+    pub evidence: Evidence,
+    /// Whether the victim waits for what the culprit does, or the culprit for the victim: one of them is the other's
+    /// client, and to slow it down helps neither.
+    pub works_with_victim: bool,
+    /// Whether the culprit of [`Case::setup`] is this one.
+    pub is_set_up: bool,
+    /// Whether the culprit was asked and gave no answer.
+    pub is_unanswered: bool,
+}
+
+/// Sleeps of which it is not known whether there was work meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unclear {
+    /// What ended them, as the sentence goes on: `until packets arrived`.
+    pub until: String,
+    /// For how long, ns: part of [`Account::Unknown`].
+    pub ns: u64,
+    /// What to look at, a sentence; `None` where that is not known either.
+    pub next: Option<String>,
+}
+
+/// All that a verdict is made of.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// The victim's name, as the sentence begins.
+    pub victim: &'a str,
+    /// The time that is looked at, ns.
+    pub span_ns: u64,
+    /// What its threads' time was spent on.
+    pub accounts: Accounts,
+    /// The time that shares are of, ns: that in which the victim had something to do; of counters, which do not say how long it
+    /// ran, the time that is looked at.
+    pub work_ns: u64,
+    /// Of how much of the time there are events, ns, where all else is what counters say; else `None`. Sleeps are those of this
+    /// part.
+    pub seen_ns: Option<u64>,
+    /// Uninterruptible sleeps, whatever ended them, ns.
+    pub uninterruptible_ns: u64,
+    /// Who had what was lacking.
+    pub losses: Vec<Loss>,
+    /// What it slept for, where it is not known whether there was work for it.
+    pub unclear: Vec<Unclear>,
+    /// What is usually lost in such a time, ns, by resource; none where that is not known. That of [`Account::Cpu`] is
+    /// what waits for a CPU take, whatever they are for, quotas included; that of [`Account::Interrupt`] has in it what
+    /// the hypervisor takes, and that of [`Account::Disk`] is what uninterruptible sleeps take, those for memory included.
+    pub usual_ns: BTreeMap<Account, u64>,
+    /// How victim and main culprit are set up.
+    pub setup: &'a Setup,
+}
+
+impl Case<'_> {
+    /// What was lost of a resource as the usual figure has it, and that figure, ns.
+    pub(crate) fn against_usual(&self, resource: Account) -> (u64, Option<u64>) {
+        let of = |account| self.accounts.ns(account);
+        let (whole_ns, as_what) = match resource {
+            Account::Cpu | Account::Quota => {
+                (of(Account::Cpu).saturating_add(of(Account::Quota)), Account::Cpu)
+            }
+            Account::Interrupt | Account::Hypervisor => {
+                let taken_ns = of(Account::Interrupt).saturating_add(of(Account::Hypervisor));
+                (taken_ns, Account::Interrupt)
+            }
+            // What was thrown out for want of memory is waited for as a disk is.
+            Account::Disk | Account::Memory => {
+                let both_ns = of(Account::Disk).saturating_add(of(Account::Memory));
+                (both_ns.max(self.uninterruptible_ns), Account::Disk)
+            }
+            other => (of(other), other),
+        };
+        (whole_ns, self.usual_ns.get(&as_what).copied())
+    }
+
+    /// The sleeps of which it is not known whether there was work meanwhile, the longest first, as far as they were longer
+    /// than all that held the victim up, ns: where an answer or a lock is what it waits for, it is in here.
+    pub(crate) fn unclear_beyond(&self, longest_held_ns: u64) -> Vec<&Unclear> {
+        let least_ns = self.least_ns();
+        let is_longer = |unclear: &&Unclear| unclear.ns > longest_held_ns && unclear.ns >= least_ns;
+        let mut longer: Vec<_> = self.unclear.iter().filter(is_longer).collect();
+        longer.sort_by_key(|unclear| std::cmp::Reverse(unclear.ns));
+        longer
+    }
+
+    /// The least time that is worth a word, ns.
+    pub(crate) fn least_ns(&self) -> u64 {
+        ((self.span_ns as f64 * LEAST_PART) as u64).max(1)
+    }
+}

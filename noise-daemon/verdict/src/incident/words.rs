@@ -1,0 +1,140 @@
+//! What an incident is, in a sentence: who lacks what, by how much, since when, and by whom.
+
+use noise_common::charge::Cause;
+use noise_common::signals::Signal;
+use noise_model::labels::{ROOT, spoken};
+use noise_model::units::share;
+
+use super::{Charged, Disturbed, called, only_completes};
+use crate::account::Account;
+use crate::finding::{CulpritKind, Finding};
+
+/// Other victims that are named.
+const NAMED: usize = 2;
+/// Where no culprit is known.
+const UNKNOWN: &str = "by whom is not known";
+
+/// A device's requests: the device, and which ones.
+fn request(subject: &str) -> (&str, &str) {
+    subject.rsplit_once(' ').unwrap_or((subject, ""))
+}
+
+/// Who is disturbed: what is in no cgroup, by the threads that waited longest.
+fn victim(one: &Disturbed<'_>) -> String {
+    let words = spoken(one.victim);
+    let first = one.threads.first().filter(|_| one.victim == ROOT);
+    first.map_or_else(|| words.to_owned(), |first| format!("{words}, above all {},", first.words()))
+}
+
+/// Who lacks what.
+fn lacks(one: &Disturbed<'_>, resource: Account) -> String {
+    let victim = victim(one);
+    let is_many = one.victim == ROOT;
+    let when = |now: &'static str, then: &'static str| if one.is_over { then } else { now };
+    let does = |one: &'static str, many: &'static str, then: &'static str| {
+        if is_many { when(many, then) } else { when(one, then) }
+    };
+    let (waits, wait) = (does("waits", "wait", "waited"), when("wait", "waited"));
+    let (device, operation) = request(one.victim);
+    let Some(signal) = one.signal else {
+        let to = match resource {
+            Account::Hypervisor => "the hypervisor",
+            _ => "interrupts",
+        };
+        return format!("{victim} {} CPU time to {to}", does("loses", "lose", "lost"));
+    };
+    match signal {
+        Signal::CgroupRunqueueWait => format!("{victim} {waits} for a CPU"),
+        Signal::RunqueueWait => format!("tasks of this host {wait} for a CPU"),
+        Signal::UninterruptibleWait => match resource {
+            Account::Disk => format!("{victim} {waits} for disks"),
+            Account::Memory => format!("{victim} {waits} for memory"),
+            _ => format!("{victim} {} uninterruptibly", does("sleeps", "sleep", "slept")),
+        },
+        Signal::BlockQueueWait => {
+            format!("{operation} requests {wait} in the queue of {device}")
+        }
+        Signal::BlockDeviceWait => {
+            format!("{device} {} longer for {operation} requests", when("takes", "took"))
+        }
+        Signal::NetTxWait => format!("packets {wait} in the queue of {victim} to be sent"),
+        Signal::NetRxWait => format!("packets from {victim} {wait} to be delivered"),
+        Signal::DirectReclaim => format!("tasks of this host {wait} for memory to be freed"),
+        Signal::Compaction => format!("tasks of this host {wait} for memory to be compacted"),
+        Signal::SoftirqRaiseWait => {
+            format!("softirq {victim} {} late", when("starts", "started"))
+        }
+        Signal::Softirq => format!("softirq {victim} {} longer", when("takes", "took")),
+        Signal::Hardirq | Signal::Vector => {
+            format!("interrupt {victim} {} longer", when("takes", "took"))
+        }
+        Signal::Nmi => format!("NMIs {} longer", when("take", "took")),
+        other => format!("{} of {victim} {}", other.info().name, when("rises", "rose")),
+    }
+}
+
+/// By whom: who is charged with what the first finding says.
+fn by(one: &Disturbed<'_>, finding: &Finding, first: &Charged<'_>) -> String {
+    let name = finding.culprit.name.as_str();
+    let is_sleep = one.signal == Some(Signal::UninterruptibleWait);
+    let by = match first.cause {
+        Cause::Throttle => "stopped by its own CPU quota".to_owned(),
+        Cause::Steal => "stopped by the hypervisor".to_owned(),
+        Cause::Untracked => return UNKNOWN.to_owned(),
+        Cause::Idle if is_sleep => "until an interrupt came while its CPU was idle".to_owned(),
+        Cause::Idle => "for CPUs that were idle and had to wake up".to_owned(),
+        _ if only_completes(one.signal, first.cause, first.name) => {
+            "until requests of a disk were done".to_owned()
+        }
+        Cause::Softirq if is_sleep => format!("until softirq {name} came"),
+        Cause::Hardirq | Cause::Nmi if is_sleep => format!("until interrupt {name} came"),
+        Cause::Kthread if is_sleep => format!("until {} was done", kernel_thread(first)),
+        Cause::Foreign | Cause::Own if is_sleep => format!("until {name} was done"),
+        Cause::Own if first.name == one.victim => "behind its own threads".to_owned(),
+        Cause::Own => format!("by {name}, whose requests queue behind each other"),
+        Cause::Foreign => format!("held up by {name}"),
+        Cause::Kthread => format!("held up by {}", kernel_thread(first)),
+        Cause::Hardirq => format!("interrupted by {name}"),
+        Cause::Softirq => format!("interrupted by softirq {name}"),
+        Cause::Nmi => "interrupted by NMIs".to_owned(),
+    };
+    let part = share(first.part.clamp(0.0, 1.0));
+    format!("{by} ({part}){}", above_all(finding, first))
+}
+
+fn kernel_thread(first: &Charged<'_>) -> String {
+    let words = called(first.cause, first.name);
+    if words == first.name { format!("kernel thread {words}") } else { words.to_owned() }
+}
+
+/// Its thread that did most, where the name does not say it.
+fn above_all(finding: &Finding, first: &Charged<'_>) -> String {
+    let thread = first.threads.first().filter(|_| finding.culprit.kind != CulpritKind::Process);
+    thread.map_or_else(String::new, |thread| format!(", above all {}", thread.words()))
+}
+
+/// The sentence: the first finding, and who is charged with it, where that is known.
+pub fn sentence(
+    one: &Disturbed<'_>,
+    first: Option<&Finding>,
+    charged: Option<&Charged<'_>>,
+    others: &[&str],
+) -> String {
+    let lacks = lacks(one, first.map_or(Account::Unknown, |first| first.resource));
+    let by = match (&one.short, first.zip(charged)) {
+        (Some(short), _) => short.words(),
+        (None, Some((first, charged))) => by(one, first, charged),
+        (None, None) => UNKNOWN.to_owned(),
+    };
+    let rose = match &one.rose {
+        Some(rose) => format!(": {rose}"),
+        None => String::new(),
+    };
+    let named = others.iter().take(NAMED).map(|other| spoken(other)).collect::<Vec<_>>().join(", ");
+    let also = match others.len().saturating_sub(NAMED) {
+        _ if others.is_empty() => String::new(),
+        0 => format!("; also disturbed: {named}"),
+        more => format!("; also disturbed: {named} and {more} more"),
+    };
+    format!("{lacks}{rose} {}, {by}{also}", one.when)
+}

@@ -1,0 +1,297 @@
+//! From accounts to a verdict: what was lost to whom, whether that is unusual, and what deserves a command.
+//!
+//! A sleep is a finding where it is known that there was work meanwhile: for a lock, for who was asked. What a program
+//! sleeps on its own timers is a finding, but not a delay. The sentence names all other sleeps without a judgement.
+//!
+//! What is usual of sleeps is not known, so they are where the time goes, and not what is wrong: a service that asks another one
+//! waits for it, every day. They stand behind what is unusual, and a verdict that begins with one has no command.
+
+use std::cmp::Reverse;
+
+use noise_common::charge::Cause;
+use noise_common::remedy::{Remedy, against};
+use noise_common::signals::Signal;
+use serde::Serialize;
+
+use crate::account::Account;
+use crate::advice::{Advice, advise, argument};
+use crate::case::{Case, Loss};
+use crate::finding::{Culprit, CulpritKind, Evidence, Finding};
+use crate::kind::Kind;
+use crate::words;
+
+/// Least share of what is lost, from which on it is worth a command where what is usual is not known.
+const LEAST_SHARE: f64 = 0.05;
+/// Least part of what is lost of a resource, of another cgroup that deserves a command: one of many that take a little each
+/// is a bystander.
+const LEAST_OF_RESOURCE: f64 = 0.25;
+/// From so many times what is usual on, it is unusual.
+const UNUSUAL_TIMES: f64 = 1.5;
+/// Findings that are kept.
+const MOST: usize = 16;
+/// What to look at where no limit is what memory is short of.
+pub(crate) const USES_MEMORY: &str =
+    "see what uses the memory of this host: systemd-cgtop --order=memory";
+
+/// What held a victim up, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// In a word.
+    pub kind: Kind,
+    /// In a sentence.
+    pub sentence: String,
+    /// The part of the threads' time of which it is known what it was spent on, 0 to 1.
+    pub known_share: f64,
+    /// Each loss: first those that are unusual and much of its work, and of these and the rest, what is most beyond the usual.
+    pub findings: Vec<Finding>,
+    /// What to look at next, a sentence, where there is no remedy.
+    pub next: Option<String>,
+    /// Whether it slept longer than anything held it up, and it is not known whether there was work meanwhile.
+    #[serde(skip)]
+    pub is_unclear: bool,
+}
+
+impl Verdict {
+    /// The remedy that this host has commands for, of the first finding that has one.
+    pub fn ready(&self) -> Option<&Advice> {
+        let remedies = self.findings.iter().flat_map(|finding| &finding.remedies);
+        remedies.into_iter().find(|advice| !advice.commands.is_empty())
+    }
+
+    /// All remedies, each once.
+    pub fn remedies(&self) -> Vec<&Advice> {
+        let mut all: Vec<&Advice> = Vec::new();
+        for advice in self.findings.iter().flat_map(|finding| &finding.remedies) {
+            match all.iter_mut().find(|one| one.remedy == advice.remedy) {
+                Some(one) if one.commands.is_empty() => *one = advice,
+                Some(_) => {}
+                None => all.push(advice),
+            }
+        }
+        all
+    }
+}
+
+/// What helps against a loss of a resource to a culprit, the least costly first.
+fn remedies(resource: Account, culprit: &Culprit) -> &'static [Remedy] {
+    let cause = culprit.cause;
+    match resource {
+        Account::Memory if culprit.kind == CulpritKind::Limit => &[Remedy::MemoryLimits],
+        Account::Cpu => Signal::CgroupRunqueueWait.remedies(cause),
+        Account::Disk => Signal::BlockQueueWait.remedies(cause),
+        Account::Quota | Account::Interrupt | Account::Hypervisor => against(cause),
+        _ => &[],
+    }
+}
+
+/// Whether more is lost of a resource than usual; `None` where its usual is not known.
+fn unusual(case: &Case<'_>, resource: Account) -> Option<bool> {
+    let (whole_ns, usual_ns) = case.against_usual(resource);
+    let usual_ns = usual_ns?;
+    let is_much = whole_ns as f64 >= UNUSUAL_TIMES * usual_ns as f64;
+    Some(is_much && whole_ns.saturating_sub(usual_ns) >= case.least_ns())
+}
+
+/// A loss with what it is ranked by.
+struct Ranked<'c> {
+    loss: &'c Loss,
+    /// How much is usual of the whole resource, ns.
+    usual_ns: Option<u64>,
+    /// How much of it is beyond that, ns.
+    beyond_ns: u64,
+    /// Whether the whole resource is.
+    unusual: Option<bool>,
+    /// The part of the victim's work.
+    share: f64,
+}
+
+impl<'c> Ranked<'c> {
+    fn of(case: &Case<'_>, loss: &'c Loss) -> Self {
+        let (whole_ns, usual_ns) = case.against_usual(loss.resource);
+        let whole_beyond_ns = whole_ns.saturating_sub(usual_ns.unwrap_or(0));
+        let beyond = whole_beyond_ns as f64 / whole_ns.max(1) as f64 * loss.ns as f64;
+        Self {
+            loss,
+            usual_ns,
+            beyond_ns: beyond as u64,
+            unusual: unusual(case, loss.resource),
+            share: loss.ns as f64 / case.work_ns.max(1) as f64,
+        }
+    }
+
+    /// Whether it is unusual, and much of what the victim had to do: that is before all that may be as usual, however long
+    /// it takes.
+    fn is_grave(&self, case: &Case<'_>) -> bool {
+        let is_much = self.beyond_ns as f64 >= LEAST_SHARE * case.work_ns as f64;
+        self.unusual == Some(true) && is_much
+    }
+
+    /// Whether its culprit is one of those that a resource is lost to, and no bystander.
+    fn is_main(&self, case: &Case<'_>) -> bool {
+        let whole_ns = case.accounts.ns(self.loss.resource);
+        self.loss.ns as f64 >= LEAST_OF_RESOURCE * whole_ns as f64
+    }
+
+    /// As a finding, in a verdict that has commands or has none.
+    fn finding(&self, case: &Case<'_>, has_commands: bool) -> Finding {
+        let loss = self.loss;
+        let is_other = matches!(loss.culprit.cause, Cause::Foreign);
+        // Counters do not say whether the victim waits for what another one does.
+        let is_clear = !is_other || loss.evidence != Evidence::Counters && self.is_main(case);
+        let deserves_command = self.unusual.unwrap_or(self.share >= LEAST_SHARE);
+        let remedies = match is_other && loss.works_with_victim {
+            true => Vec::new(),
+            false => remedies_of(case, loss, has_commands && deserves_command && is_clear),
+        };
+        Finding {
+            resource: loss.resource,
+            culprit: loss.culprit.clone(),
+            ns: loss.ns,
+            share: self.share.min(1.0),
+            usual_ns: self.usual_ns,
+            unusual: self.unusual,
+            since_ns: None,
+            evidence: loss.evidence,
+            next: next(loss, &remedies),
+            remedies,
+        }
+    }
+}
+
+/// The losses that are findings, the first of them first.
+fn rank<'c>(case: &'c Case<'_>, held: &[(Account, u64)]) -> Vec<Ranked<'c>> {
+    let least_ns = case.least_ns();
+    let is_held = |loss: &&Loss| held.iter().any(|(account, _)| *account == loss.resource);
+    let losses = case.losses.iter().filter(|loss| loss.ns >= least_ns);
+    let mut ranked: Vec<Ranked<'_>> =
+        losses.clone().filter(is_held).map(|loss| Ranked::of(case, loss)).collect();
+    ranked.sort_by_key(|one| (!one.is_grave(case), Reverse(one.beyond_ns), Reverse(one.loss.ns)));
+    // What it sleeps by itself comes behind all that it lost to others.
+    let timers = losses.filter(|loss| loss.resource == Account::Timer);
+    ranked.extend(timers.map(|loss| Ranked::of(case, loss)));
+    ranked.truncate(MOST);
+    ranked
+}
+
+/// Judges.
+pub fn judge(case: &Case<'_>) -> Verdict {
+    let least_ns = case.least_ns();
+    let mut held: Vec<(Account, u64)> = Account::ALL
+        .into_iter()
+        .filter(|account| account.is_active() && *account != Account::Running)
+        .map(|account| (account, case.accounts.ns(account)))
+        .filter(|(_, ns)| *ns >= least_ns)
+        .collect();
+    let ranked = rank(case, &held);
+    // The sentence begins with what the first finding is about.
+    let first = ranked.first().map(|one| one.loss.resource);
+    held.sort_by_key(|(account, ns)| (Some(*account) != first, Reverse(*ns)));
+    let total_ns = case.accounts.total_ns().max(1);
+    let unknown_ns = case.accounts.ns(Account::Unknown);
+    let is_unanswered = ranked.first().is_some_and(|one| one.loss.is_unanswered);
+    let kind = match held.first() {
+        None if unknown_ns >= least_ns => Kind::Unknown,
+        None => Kind::Nothing,
+        Some((resource, _)) => match unusual(case, *resource) {
+            Some(true) => Kind::HeldUp,
+            Some(false) => Kind::AsUsual,
+            // That an answer does not come is not usual.
+            None if resource.is_slept() && !is_unanswered => Kind::Unknown,
+            None => Kind::HeldUp,
+        },
+    };
+    let finding = |one: &Ranked<'_>| one.finding(case, kind == Kind::HeldUp);
+    let findings: Vec<Finding> = ranked.iter().map(finding).collect();
+    let losses: Vec<&Loss> = ranked.iter().map(|one| one.loss).collect();
+    let first_next = findings.first().and_then(|first| first.next.clone());
+    let longest_held_ns = held.iter().map(|(_, ns)| *ns).max().unwrap_or(0);
+    Verdict {
+        kind,
+        is_unclear: !case.unclear_beyond(longest_held_ns).is_empty(),
+        sentence: words::sentence(case, &held, &losses, kind),
+        next: match kind {
+            Kind::HeldUp => first_next,
+            Kind::Unknown => first_next.or_else(|| {
+                let longest = case.unclear.iter().max_by_key(|unclear| unclear.ns);
+                longest.and_then(|unclear| unclear.next.clone())
+            }),
+            Kind::AsUsual | Kind::Nothing => None,
+        },
+        known_share: 1.0 - unknown_ns as f64 / total_ns as f64,
+        findings,
+    }
+}
+
+/// The remedies against one loss, as they apply here.
+fn remedies_of(case: &Case<'_>, loss: &Loss, deserves_command: bool) -> Vec<Advice> {
+    let remedies = remedies(loss.resource, &loss.culprit);
+    // What is known of another culprit says nothing of this one.
+    let mut setup = case.setup.clone();
+    if !loss.is_set_up {
+        (setup.culprit, setup.siblings) = (None, None);
+    }
+    if setup.interrupt.as_ref() != Some(&loss.culprit.name) {
+        (setup.interrupt, setup.irqs) = (None, Vec::new());
+    }
+    let mut advice = advise(remedies, &setup);
+    if !deserves_command {
+        for one in &mut advice {
+            (one.commands, one.undo) = (Vec::new(), Vec::new());
+        }
+    }
+    advice
+}
+
+/// Where nothing is to be done here: what to look at.
+fn next(loss: &Loss, remedies: &[Advice]) -> Option<String> {
+    if remedies.iter().any(|one| !one.commands.is_empty()) {
+        return None;
+    }
+    let tid = loss.culprit.tid;
+    match loss.resource {
+        Account::Tier if loss.is_unanswered => {
+            return Some(format!(
+                "see which server has {} (ss -lunp), and what it waits for: noised why PID",
+                loss.culprit.name
+            ));
+        }
+        Account::Tier => return asked(loss),
+        Account::Lock => {
+            return tid.map(|tid| format!("see what thread {tid} does: noised why {tid}"));
+        }
+        Account::Network => {
+            return Some(format!(
+                "look at what {} did: it is seen on its host alone",
+                loss.culprit.name
+            ));
+        }
+        Account::Memory if loss.culprit.kind == CulpritKind::None => {
+            return Some(USES_MEMORY.to_owned());
+        }
+        Account::Timer => return None,
+        _ => {}
+    }
+    let name = loss.culprit.cgroup.as_ref().filter(|_| loss.culprit.cause == Cause::Foreign)?;
+    let look = format!("noised why {}", argument(name));
+    Some(match loss.works_with_victim {
+        true => {
+            format!(
+                "{name} and the victim wait for each other's work: to slow it down helps neither ({look})"
+            )
+        }
+        false => format!("see what {name} does: {look}"),
+    })
+}
+
+/// Whom to ask about a tier that was slow.
+fn asked(loss: &Loss) -> Option<String> {
+    let Culprit { cgroup, name, pid, tid, .. } = &loss.culprit;
+    match (cgroup, pid.or(*tid)) {
+        (Some(cgroup), _) => Some(format!("ask {cgroup}: noised why {}", argument(cgroup))),
+        (None, Some(id)) => Some(format!("ask {name}: noised why {id}")),
+        (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

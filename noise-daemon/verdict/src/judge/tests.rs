@@ -1,0 +1,474 @@
+//! Cases and their verdicts.
+
+use std::collections::BTreeMap;
+
+use noise_model::setup::{CgroupSetup, Controller, Manager, Setup, TaskSetup};
+use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+
+use super::*;
+use crate::account::Accounts;
+use crate::case::Unclear;
+use crate::finding::{Culprit, CulpritKind, Evidence};
+
+const MS: u64 = 1_000_000;
+
+fn service(name: &str) -> CgroupSetup {
+    CgroupSetup {
+        manager: Manager::System(name.to_owned()),
+        cpu: Controller::On { folder: format!("/sys/fs/cgroup/system.slice/{name}"), version: 2 },
+        weight: Some(100),
+        ..CgroupSetup::named(name)
+    }
+}
+
+/// Two services beside each other, with a quota at the victim.
+fn setup() -> Setup {
+    let (victim, culprit) = (service("web.service"), service("backup.service"));
+    Setup {
+        siblings: Some((victim.clone(), culprit.clone())),
+        victim: Some(victim),
+        culprit: Some(culprit),
+        online: (0..4).collect(),
+        ..Setup::default()
+    }
+}
+
+fn loss(resource: Account, name: &str, cause: Cause, ms: u64) -> Loss {
+    let is_cgroup = cause == Cause::Foreign;
+    Loss {
+        resource,
+        culprit: Culprit {
+            kind: if is_cgroup { CulpritKind::Cgroup } else { CulpritKind::None },
+            name: name.to_owned(),
+            cgroup: is_cgroup.then(|| name.to_owned()),
+            pid: None,
+            tid: None,
+            cause,
+        },
+        ns: ms * MS,
+        who: is_cgroup.then(|| (format!("gzip of {name}"), ms * MS)),
+        evidence: Evidence::Whole,
+        works_with_victim: false,
+        is_set_up: name == "backup.service",
+        is_unanswered: false,
+    }
+}
+
+fn case<'a>(setup: &'a Setup, accounts: &[(Account, u64)], losses: Vec<Loss>) -> Case<'a> {
+    let mut all = Accounts::default();
+    accounts.iter().for_each(|(account, ms)| all.add(*account, ms * MS));
+    Case {
+        victim: "web.service",
+        span_ns: 2_000 * MS,
+        work_ns: all.active_ns(),
+        seen_ns: None,
+        accounts: all,
+        uninterruptible_ns: 0,
+        losses,
+        unclear: Vec::new(),
+        usual_ns: BTreeMap::new(),
+        setup,
+    }
+}
+
+fn hogged(setup: &Setup) -> Case<'_> {
+    let losses = vec![
+        loss(Account::Cpu, "backup.service", Cause::Foreign, 700),
+        loss(Account::Cpu, "web.service", Cause::Own, 100),
+    ];
+    case(setup, &[(Account::Running, 700), (Account::Cpu, 800), (Account::Timer, 500)], losses)
+}
+
+const COMMAND: &str = "systemctl set-property backup.service CPUWeight=20";
+
+#[test]
+fn a_remedy_belongs_to_what_held_it_up_and_can_be_taken_back() {
+    let setup = setup();
+    let verdict = judge(&hogged(&setup));
+    assert_eq!(verdict.kind, Kind::HeldUp);
+    let expected = "web.service waited 800 ms for a CPU, 700 ms of it for gzip of backup.service";
+    assert_eq!(verdict.sentence, expected);
+    let ready = verdict.ready().unwrap();
+    assert_eq!(ready.commands, [COMMAND]);
+    assert_eq!(ready.undo, ["systemctl set-property backup.service CPUWeight=100"]);
+    assert!((verdict.known_share - 1.0).abs() < 1e-9);
+    assert!((verdict.findings[0].share - 700.0 / 1500.0).abs() < 1e-9);
+    let document = serde_json::to_value(&verdict).unwrap();
+    assert_eq!(document["kind"], "held_up");
+    let first = &document["findings"][0];
+    assert_eq!(first["remedy"]["command"][0], COMMAND);
+    assert_eq!(first["culprit"]["kind"], "cgroup");
+    assert!(first["usual_ns"].is_null() && first["unusual"].is_null(), "{first}");
+}
+
+#[test]
+fn one_that_sleeps_itself_says_so() {
+    let setup = setup();
+    let said = |timer_ms| {
+        let losses = vec![loss(Account::Cpu, "backup.service", Cause::Foreign, 90)];
+        let accounts = [(Account::Running, 900), (Account::Cpu, 90), (Account::Timer, timer_ms)];
+        judge(&case(&setup, &accounts, losses)).sentence
+    };
+    let waited = "web.service waited 90.0 ms for a CPU, all of it for gzip of backup.service";
+    assert_eq!(said(80), waited);
+    assert_eq!(said(1_500), format!("{waited}. It also slept 1.50 s on timers of its own"));
+}
+
+#[test]
+fn what_interrupts_is_named() {
+    let setup = setup();
+    let lost = |cause, name: &str| {
+        let losses = vec![
+            loss(Account::Interrupt, name, cause, 300),
+            loss(Account::Interrupt, "local_timer", Cause::Hardirq, 40),
+        ];
+        judge(&case(&setup, &[(Account::Running, 900), (Account::Interrupt, 340)], losses)).sentence
+    };
+    let begin = "web.service lost 340 ms to interrupts, 300 ms of it to ";
+    assert_eq!(lost(Cause::Softirq, "net_rx"), format!("{begin}softirq net_rx"));
+    assert_eq!(lost(Cause::Hardirq, "eth0-rx"), format!("{begin}eth0-rx"));
+    assert_eq!(lost(Cause::Nmi, "nmi"), format!("{begin}NMIs"));
+}
+
+#[test]
+fn usual_disks_and_hypervisors_are_as_usual() {
+    let setup = setup();
+    let judged = |resource, usual_as, usual_ms: u64| {
+        let losses = vec![loss(resource, "backup.service", Cause::Foreign, 600)];
+        let mut case = case(&setup, &[(Account::Running, 900), (resource, 600)], losses);
+        case.usual_ns = [(usual_as, usual_ms * MS)].into();
+        (judge(&case).kind, judge(&case).findings[0].unusual)
+    };
+    for (resource, usual_as) in
+        [(Account::Disk, Account::Disk), (Account::Hypervisor, Account::Interrupt)]
+    {
+        assert_eq!(judged(resource, usual_as, 550), (Kind::AsUsual, Some(false)), "{resource:?}");
+        assert_eq!(judged(resource, usual_as, 50), (Kind::HeldUp, Some(true)), "{resource:?}");
+    }
+}
+
+#[test]
+fn what_is_usual_gets_no_command() {
+    let setup = setup();
+    let usual = |ms: u64| {
+        let mut case = hogged(&setup);
+        case.usual_ns = [(Account::Cpu, ms * MS)].into();
+        judge(&case)
+    };
+    let verdict = usual(750);
+    assert_eq!((verdict.kind, verdict.ready()), (Kind::AsUsual, None));
+    assert!(verdict.sentence.ends_with(". That is as usual"), "{}", verdict.sentence);
+    // The remedy is there, without its command.
+    assert!(verdict.remedies().iter().any(|one| one.remedy == Remedy::CpuWeight));
+    let verdict = usual(80);
+    assert_eq!(verdict.kind, Kind::HeldUp);
+    assert_eq!(verdict.ready().unwrap().commands, [COMMAND]);
+}
+
+#[test]
+fn a_small_loss_gets_no_command_where_the_usual_is_not_known() {
+    let setup = setup();
+    let losses = vec![loss(Account::Cpu, "backup.service", Cause::Foreign, 30)];
+    let verdict = judge(&case(&setup, &[(Account::Running, 1_900), (Account::Cpu, 30)], losses));
+    assert_eq!((verdict.kind, verdict.ready()), (Kind::HeldUp, None));
+}
+
+fn unclear(until: &str, ms: u64, next: Option<&str>) -> Unclear {
+    Unclear { until: until.to_owned(), ns: ms * MS, next: next.map(str::to_owned) }
+}
+
+#[test]
+fn an_answer_about_sleeps_blames_no_cpu_hog() {
+    let setup = setup();
+    let accounts = [(Account::Running, 200), (Account::Cpu, 9), (Account::Unknown, 1_700)];
+    let losses = vec![loss(Account::Cpu, "backup.service", Cause::Foreign, 9)];
+    let mut sleeper = case(&setup, &accounts, losses);
+    sleeper.unclear = vec![unclear("until packets arrived", 1_700, None)];
+    let verdict = judge(&sleeper);
+    assert_eq!((verdict.kind, verdict.ready()), (Kind::Unknown, None));
+    let expected = "web.service: no CPU, quota, interrupt or disk held it up. Its threads slept 1.70 s until packets \
+                    arrived; whether there was work for them meanwhile is not known";
+    assert_eq!(verdict.sentence, expected);
+    // What is to be looked at belongs to the longest.
+    sleeper.unclear.push(unclear("until db woke them", 1_600, Some("look")));
+    assert_eq!(judge(&sleeper).next, None);
+    sleeper.unclear[1].ns *= 2;
+    assert_eq!(judge(&sleeper).next.as_deref(), Some("look"));
+    // Only asleep: nothing is to be explained.
+    let verdict = judge(&case(&setup, &[(Account::Idle, 2_000)], Vec::new()));
+    assert_eq!(
+        (verdict.kind, &*verdict.sentence),
+        (Kind::Nothing, "web.service: nothing held it up")
+    );
+}
+
+#[test]
+fn what_it_waits_for_stands_before_small_waits_for_a_cpu() {
+    let setup = setup();
+    let mut tier = loss(Account::Tier, "db.service", Cause::Foreign, 1_500);
+    tier.works_with_victim = true;
+    let cpu = loss(Account::Cpu, "backup.service", Cause::Foreign, 40);
+    let accounts = [(Account::Running, 200), (Account::Cpu, 40), (Account::Tier, 1_500)];
+    let verdict = judge(&case(&setup, &accounts, vec![cpu.clone(), tier]));
+    let expected = "web.service waited 1.50 s for gzip of db.service to answer; whether that is usual is not known. It also \
+                    waited 40.0 ms for a CPU, all of it for gzip of backup.service";
+    assert_eq!((verdict.kind, &*verdict.sentence), (Kind::Unknown, expected));
+    assert_eq!(verdict.ready(), None, "40 ms of what it had to do are no reason");
+    assert_eq!(verdict.next.as_deref(), Some("ask db.service: noised why db.service"));
+    // A lock is a sentence of its own.
+    let locked = |lock_ms| {
+        let accounts = [(Account::Running, 200), (Account::Cpu, 40), (Account::Lock, lock_ms)];
+        let mut lock = loss(Account::Lock, "", Cause::Own, lock_ms);
+        lock.who = Some(("by thread 7 (a), which ran meanwhile".to_owned(), lock_ms * MS));
+        judge(&case(&setup, &accounts, vec![cpu.clone(), lock])).sentence
+    };
+    let first = locked(3_000);
+    let expected = "web.service: its threads waited 3.00 s for each other; held by thread 7 (a), which ran meanwhile; \
+                    whether that is usual is not known. It also waited 40.0 ms for a CPU";
+    assert!(first.starts_with(expected), "{first}");
+    let later = locked(30);
+    assert!(later.starts_with("web.service waited 40.0 ms for a CPU"), "{later}");
+    let expected = ". Its threads also waited 30.0 ms for each other; held by thread 7 (a), which ran meanwhile";
+    assert!(later.ends_with(expected), "{later}");
+}
+
+/// A service that waits for another one, beside waits for a CPU, of which so much is usual.
+fn working_with_another(cpu_ms: u64, usual_ms: u64) -> Verdict {
+    let setup = setup();
+    let mut tier = loss(Account::Tier, "stock.service", Cause::Foreign, 1_450);
+    tier.works_with_victim = true;
+    let cpu = loss(Account::Cpu, "backup.service", Cause::Foreign, cpu_ms);
+    let accounts = [(Account::Running, 300), (Account::Cpu, cpu_ms), (Account::Tier, 1_450)];
+    let mut case = case(&setup, &accounts, vec![cpu, tier]);
+    case.usual_ns = [(Account::Cpu, usual_ms * MS)].into();
+    judge(&case)
+}
+
+#[test]
+fn what_its_time_always_goes_to_is_no_alarm() {
+    // As usual, and a little more than that beside a wait that may be as usual: no reason for a command.
+    for (cpu_ms, usual_ms) in [(60, 55), (60, 20)] {
+        let verdict = working_with_another(cpu_ms, usual_ms);
+        assert_eq!((verdict.kind, verdict.ready()), (Kind::Unknown, None), "{cpu_ms} {usual_ms}");
+        assert_eq!(verdict.findings[0].resource, Account::Tier);
+        let begin = "web.service waited 1.45 s for gzip of stock.service to answer; whether that is usual is not known. ";
+        assert!(verdict.sentence.starts_with(begin), "{}", verdict.sentence);
+        assert!(!verdict.sentence.contains("as usual"), "{}", verdict.sentence);
+        assert_eq!(verdict.next.as_deref(), Some("ask stock.service: noised why stock.service"));
+    }
+}
+
+#[test]
+fn what_is_unusual_comes_before_what_may_be_usual_however_long_that_is() {
+    let verdict = working_with_another(400, 20);
+    assert_eq!((verdict.kind, verdict.findings[0].resource), (Kind::HeldUp, Account::Cpu));
+    assert_eq!(verdict.ready().unwrap().commands, [COMMAND]);
+    let expected = "web.service waited 400 ms for a CPU, all of it for gzip of backup.service; it also waited 1.45 s for \
+                    gzip of stock.service to answer";
+    assert_eq!(verdict.sentence, expected);
+}
+
+#[test]
+fn waits_behind_many_for_little_each_are_judged_as_a_whole() {
+    let setup = setup();
+    let judged = |usual_ms: Option<u64>| {
+        // No one culprit had 1 % of the time; its own timers are the one finding.
+        let mut losses: Vec<Loss> =
+            (0..4).map(|_| loss(Account::Cpu, "/a", Cause::Foreign, 15)).collect();
+        losses.push(loss(Account::Timer, "its own timers", Cause::Untracked, 1_800));
+        let accounts = [(Account::Running, 100), (Account::Cpu, 60), (Account::Timer, 1_800)];
+        let mut case = case(&setup, &accounts, losses);
+        case.usual_ns = usual_ms.map(|ms| (Account::Cpu, ms * MS)).into_iter().collect();
+        judge(&case)
+    };
+    let begin = "web.service waited 60.0 ms for a CPU. It also slept 1.80 s on timers of its own";
+    let verdict = judged(None);
+    assert_eq!((verdict.kind, &*verdict.sentence), (Kind::HeldUp, begin));
+    let verdict = judged(Some(55));
+    let expected = format!("{begin}. That is as usual");
+    assert_eq!((verdict.kind, &*verdict.sentence), (Kind::AsUsual, &*expected));
+}
+
+#[test]
+fn the_sentence_names_the_holder_of_the_first_finding() {
+    let setup = setup();
+    let held_by = |tid: i32, ms: u64| {
+        let mut lock = loss(Account::Lock, &format!("thread {tid} (a)"), Cause::Own, ms);
+        lock.culprit.tid = Some(tid);
+        lock.who = Some((format!("by thread {tid} (a)"), ms * MS));
+        lock
+    };
+    for losses in [[held_by(7, 900), held_by(8, 1_100)], [held_by(8, 1_100), held_by(7, 900)]] {
+        let verdict = judge(&case(&setup, &[(Account::Lock, 2_000)], losses.to_vec()));
+        assert_eq!(verdict.findings[0].culprit.tid, Some(8));
+        assert!(verdict.sentence.contains("held by thread 8 (a)"), "{}", verdict.sentence);
+    }
+}
+
+#[test]
+fn counters_name_who_had_the_cpu_and_bring_no_command() {
+    let setup = setup();
+    let counted = |mut loss: Loss| {
+        (loss.evidence, loss.is_set_up) = (Evidence::Counters, true);
+        loss
+    };
+    let losses = vec![
+        counted(loss(Account::Cpu, "backup.service", Cause::Foreign, 700)),
+        counted(loss(Account::Quota, "its own CPU quota", Cause::Throttle, 300)),
+    ];
+    let accounts = [(Account::Cpu, 700), (Account::Quota, 300), (Account::Unknown, 5_000)];
+    let mut case = case(&setup, &accounts, losses);
+    (case.work_ns, case.seen_ns) = (case.span_ns, Some(0));
+    let verdict = judge(&case);
+    let expected = "web.service waited 700 ms for a CPU, all of it for gzip of backup.service; it also was stopped for \
+                    300 ms by its own CPU quota";
+    assert_eq!((verdict.kind, &*verdict.sentence), (Kind::HeldUp, expected));
+    let [cpu, quota] = verdict.findings.as_slice() else { panic!("{:?}", verdict.findings) };
+    assert_eq!((cpu.ready(), (cpu.share * 100.0).round()), (None, 35.0));
+    assert_eq!(
+        cpu.next.as_deref(),
+        Some("see what backup.service does: noised why backup.service")
+    );
+    assert_eq!(quota.resource, Account::Quota);
+    // What it slept for is known of a part alone, and said so.
+    let mut tier = loss(Account::Tier, "stock.service", Cause::Foreign, 200);
+    tier.evidence = Evidence::Part;
+    case.losses.push(tier);
+    case.accounts.take(Account::Unknown, Account::Tier, 200 * MS);
+    case.seen_ns = Some(310 * MS);
+    let sentence = judge(&case).sentence;
+    assert!(sentence.contains("waited 200 ms of the last 310 ms for gzip of stock"), "{sentence}");
+}
+
+#[test]
+fn what_its_own_threads_took_is_no_reason_to_touch_who_works_with_it() {
+    let mut setup = setup();
+    let main = TaskSetup {
+        pid: 42,
+        nice: 0,
+        policy: 0,
+        priority: 0,
+        cpus: (0..4).collect(),
+        is_kernel: false,
+    };
+    for one in [&mut setup.victim, &mut setup.culprit] {
+        one.as_mut().unwrap().main = Some(main.clone());
+    }
+    let losses = vec![
+        loss(Account::Cpu, "web.service", Cause::Own, 500),
+        Loss {
+            works_with_victim: true,
+            ..loss(Account::Cpu, "backup.service", Cause::Foreign, 300)
+        },
+    ];
+    let verdict = judge(&case(&setup, &[(Account::Running, 700), (Account::Cpu, 800)], losses));
+    assert_eq!(verdict.kind, Kind::HeldUp);
+    let commands: Vec<_> =
+        verdict.remedies().iter().flat_map(|one| &one.commands).cloned().collect();
+    assert_eq!(commands, Vec::<String>::new());
+}
+
+#[test]
+fn who_works_with_the_victim_is_not_slowed_down() {
+    let setup = setup();
+    let mut case = hogged(&setup);
+    case.losses[0].works_with_victim = true;
+    let verdict = judge(&case);
+    assert_eq!(verdict.ready(), None);
+    let next = verdict.findings[0].next.as_ref().unwrap();
+    assert!(next.contains("to slow it down helps neither (noised why backup.service)"), "{next}");
+}
+
+#[test]
+fn one_of_many_that_take_a_little_each_is_a_bystander() {
+    let setup = setup();
+    let ready = |ms, of_all_ms| {
+        let losses = vec![loss(Account::Cpu, "backup.service", Cause::Foreign, ms)];
+        let accounts = [(Account::Running, 500), (Account::Cpu, of_all_ms)];
+        judge(&case(&setup, &accounts, losses)).ready().is_some()
+    };
+    assert!(ready(100, 400));
+    assert!(!ready(99, 400));
+}
+
+#[test]
+fn what_is_known_of_one_culprit_says_nothing_of_another() {
+    let setup = setup();
+    let mut case = hogged(&setup);
+    case.losses[0] = loss(Account::Cpu, "other.service", Cause::Foreign, 700);
+    let verdict = judge(&case);
+    assert_eq!(verdict.ready(), None, "the settings are those of backup.service");
+}
+
+#[test]
+fn a_name_that_others_chose_is_one_word_of_the_command() {
+    let setup = setup();
+    let mut case = hogged(&setup);
+    case.losses[0] = loss(Account::Cpu, "a;reboot", Cause::Foreign, 700);
+    let next = judge(&case).next.unwrap();
+    assert!(next.ends_with("noised why 'a;reboot'"), "{next}");
+}
+
+proptest! {
+    #[test]
+    fn the_sentence_begins_with_the_first_finding(
+        ms in proptest::array::uniform6(0..3_000_u64),
+        usual_ms in proptest::array::uniform3(proptest::option::of(0..3_000_u64)),
+        uninterruptible_ms in 0..2_000_u64,
+    ) {
+        let setup = setup();
+        let resources = [
+            (Account::Cpu, "waited"),
+            (Account::Interrupt, "lost"),
+            (Account::Disk, "waited"),
+            (Account::Lock, "its threads waited"),
+            (Account::Tier, "waited"),
+            (Account::Network, "waited"),
+        ];
+        let accounts: Vec<_> = resources.iter().zip(ms).map(|((one, _), ms)| (*one, ms)).collect();
+        let losses = accounts.iter().map(|(resource, ms)| loss(*resource, "/a", Cause::Own, *ms));
+        let mut case = case(&setup, &accounts, losses.collect());
+        case.uninterruptible_ns = uninterruptible_ms * MS;
+        let of_usual = [Account::Cpu, Account::Interrupt, Account::Disk].into_iter().zip(usual_ms);
+        case.usual_ns = of_usual.filter_map(|(one, ms)| Some((one, ms? * MS))).collect();
+        let verdict = judge(&case);
+        let Some(first) = verdict.findings.first() else { return Ok(()) };
+        let (_, verb) = resources.iter().find(|(one, _)| *one == first.resource).unwrap();
+        let time = noise_model::units::duration(first.ns as f64);
+        let whole = verdict.sentence.split("; ").next().unwrap_or_default();
+        let longest_ns = ms.iter().max().copied().unwrap_or(0) * MS;
+        let is_uninterruptible = case.uninterruptible_ns > longest_ns && verdict.kind != Kind::Unknown;
+        if !is_uninterruptible {
+            prop_assert!(whole.contains(&format!("{verb} ")) && whole.contains(&time), "{verdict:?}");
+        }
+        let is_slept = first.resource.is_slept();
+        prop_assert_eq!(verdict.kind == Kind::Unknown, is_slept && first.unusual.is_none());
+        prop_assert!(verdict.kind == Kind::HeldUp || verdict.ready().is_none());
+    }
+
+    #[test]
+    fn commands_come_with_what_is_lost_beyond_the_usual_alone(
+        waited_ms in 0..4_000_u64,
+        ran_ms in 0..4_000_u64,
+        part in 0.0..1.0_f64,
+        usual_ms in proptest::option::of(0..4_000_u64),
+    ) {
+        let setup = setup();
+        let ms = (waited_ms as f64 * part) as u64;
+        let losses = vec![loss(Account::Cpu, "backup.service", Cause::Foreign, ms)];
+        let accounts = [(Account::Running, ran_ms), (Account::Cpu, waited_ms)];
+        let mut case = case(&setup, &accounts, losses);
+        case.usual_ns = usual_ms.map(|ms| (Account::Cpu, ms * MS)).into_iter().collect();
+        let verdict = judge(&case);
+        if verdict.ready().is_some() {
+            prop_assert!(ms >= 20);
+            match usual_ms {
+                Some(usual_ms) => prop_assert!(waited_ms > usual_ms),
+                None => prop_assert!(ms as f64 >= 0.0499 * (waited_ms + ran_ms) as f64),
+            }
+        }
+        for finding in &verdict.findings {
+            prop_assert!((0.0..=1.0).contains(&finding.share));
+        }
+    }
+}

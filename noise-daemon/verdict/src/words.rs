@@ -1,0 +1,189 @@
+//! The sentence that a verdict begins with.
+
+use noise_common::charge::Cause;
+use noise_model::units::duration;
+
+use crate::account::Account;
+use crate::case::{Case, Loss};
+use crate::kind::Kind;
+
+fn time(ns: u64) -> String {
+    duration(ns as f64)
+}
+
+/// The loss of a resource whose culprit is named: the first that a finding names.
+fn first_named<'c>(losses: &[&'c Loss], resource: Account) -> Option<&'c Loss> {
+    losses.iter().copied().find(|loss| loss.resource == resource && loss.who.is_some())
+}
+
+/// Who that is, and for how long, ns.
+fn named<'c>(losses: &[&'c Loss], resource: Account) -> Option<&'c (String, u64)> {
+    first_named(losses, resource)?.who.as_ref()
+}
+
+/// The same of so much time in all, as the phrase goes on.
+fn of_whom(losses: &[&Loss], resource: Account, all_ns: u64) -> String {
+    let Some((who, ns)) = named(losses, resource) else { return String::new() };
+    match time(*ns) {
+        t if t == time(all_ns) => format!(", all of it for {who}"),
+        t => format!(", {t} of it for {who}"),
+    }
+}
+
+/// What interrupted most of so much time in all, as the phrase goes on.
+fn by_what(losses: &[&Loss], all_ns: u64) -> String {
+    let Some(first) = losses.iter().find(|loss| loss.resource == Account::Interrupt) else {
+        return String::new();
+    };
+    let name = &first.culprit.name;
+    let what = match first.culprit.cause {
+        Cause::Softirq => format!("softirq {name}"),
+        Cause::Nmi => "NMIs".to_owned(),
+        _ => name.clone(),
+    };
+    match time(first.ns) {
+        t if t == time(all_ns) => format!(", all of it to {what}"),
+        t => format!(", {t} of it to {what}"),
+    }
+}
+
+/// Waited for who was asked.
+fn for_answers(losses: &[&Loss], resource: Account, t: &str, ns: u64, several: &str) -> String {
+    let is_unanswered = first_named(losses, resource).is_some_and(|loss| loss.is_unanswered);
+    match named(losses, resource) {
+        Some((who, most_ns)) if *most_ns >= ns / 10 * 9 => match is_unanswered {
+            true => format!("waited {t} for an answer from {who} that does not come"),
+            false => format!("waited {t} for {who} to answer"),
+        },
+        Some((who, most_ns)) => {
+            let silent = if is_unanswered { ", which does not answer" } else { "" };
+            let most = time(*most_ns);
+            format!("waited {t} for {several} to answer, {most} of it for {who}{silent}")
+        }
+        None => format!("waited {t} for {several} to answer"),
+    }
+}
+
+/// How long; of a sleep, in the part of the time of which there are events.
+fn time_of(case: &Case<'_>, resource: Account, ns: u64) -> String {
+    match case.seen_ns.filter(|_| resource.is_slept()) {
+        Some(seen_ns) => format!("{} of the last {}", time(ns), time(seen_ns)),
+        None => time(ns),
+    }
+}
+
+/// What the lack of a resource did to the victim; `None` of what is never lacking, and of what is a sentence of its own.
+fn lacked(case: &Case<'_>, losses: &[&Loss], resource: Account, ns: u64) -> Option<String> {
+    let t = time_of(case, resource, ns);
+    Some(match resource {
+        Account::Cpu => format!("waited {t} for a CPU{}", of_whom(losses, resource, ns)),
+        Account::Quota => format!("was stopped for {t} by its own CPU quota"),
+        Account::Interrupt => format!("lost {t} to interrupts{}", by_what(losses, ns)),
+        Account::Hypervisor => format!("lost {t} to the hypervisor"),
+        Account::Disk => format!("waited {t} for disks{}", of_whom(losses, resource, ns)),
+        Account::Memory => {
+            let why = named(losses, resource).map(|(why, _)| format!(" {why}"));
+            format!("waited {t} for memory{}", why.unwrap_or_default())
+        }
+        Account::Tier => for_answers(losses, resource, &t, ns, "other services"),
+        Account::Network => for_answers(losses, resource, &t, ns, "other hosts"),
+        _ => return None,
+    })
+}
+
+/// That its threads waited for each other.
+fn locked(case: &Case<'_>, losses: &[&Loss], also: &str, ns: u64) -> String {
+    let held = named(losses, Account::Lock);
+    let held = held.map_or_else(String::new, |(who, _)| format!("; held {who}"));
+    let t = time_of(case, Account::Lock, ns);
+    format!("its threads {also}waited {t} for each other{held}")
+}
+
+/// What it slept for, where that is not known to be waiting or idling.
+fn slept(case: &Case<'_>, longest_held_ns: u64) -> Option<String> {
+    let longer: Vec<_> = case
+        .unclear_beyond(longest_held_ns)
+        .into_iter()
+        .map(|unclear| format!("{} {}", time(unclear.ns), unclear.until))
+        .collect();
+    let (first, rest) = longer.split_first()?;
+    let rest: String = rest.iter().map(|one| format!(", {one}")).collect();
+    let also = if longest_held_ns > 0 { " also" } else { "" };
+    Some(format!(
+        "Its threads{also} slept {first}{rest}; whether there was work for them meanwhile is not known"
+    ))
+}
+
+/// A sentence begins.
+fn begun(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
+}
+
+/// Phrases as one.
+fn several(phrases: &[String]) -> String {
+    match phrases {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{}, and {last}", first.join(", ")),
+    }
+}
+
+/// What held the victim up, if anything is known: the resources in the order of the findings, each with its time, ns, and
+/// the losses that are findings.
+pub fn sentence(case: &Case<'_>, held: &[(Account, u64)], losses: &[&Loss], kind: Kind) -> String {
+    let victim = case.victim;
+    let longest = held.iter().map(|(_, ns)| *ns).max().unwrap_or(0);
+    let mut phrases: Vec<String> =
+        held.iter().filter_map(|(resource, ns)| lacked(case, losses, *resource, *ns)).collect();
+    // Of what it slept for, it is said that it may be as usual.
+    let is_unclear = kind == Kind::Unknown && !held.is_empty();
+    let asleep_ns = case.uninterruptible_ns;
+    let on_disk_ns = [Account::Disk, Account::Memory].map(|account| case.accounts.ns(account));
+    let on_disk_ns = on_disk_ns.into_iter().fold(0, u64::saturating_add);
+    if asleep_ns > on_disk_ns && asleep_ns >= case.least_ns() {
+        let phrase = format!("slept {} uninterruptibly", time(asleep_ns));
+        // It stands first where nothing of which a culprit is known took so long.
+        let at = if asleep_ns > longest && !is_unclear { 0 } else { phrases.len() };
+        phrases.insert(at, phrase);
+    }
+    let lock = held.iter().position(|(resource, _)| *resource == Account::Lock);
+    let lock_ns = case.accounts.ns(Account::Lock);
+    let unclear = if is_unclear { "; whether that is usual is not known" } else { "" };
+    let mut sentence = match (lock, phrases.as_slice()) {
+        (Some(0), rest) => {
+            let first = format!("{victim}: {}{unclear}", locked(case, losses, "", lock_ns));
+            match rest {
+                [] => first,
+                rest => format!("{first}. It also {}", several(rest)),
+            }
+        }
+        (_, []) if kind == Kind::Unknown => {
+            format!("{victim}: no CPU, quota, interrupt or disk held it up")
+        }
+        (_, []) => format!("{victim}: nothing held it up"),
+        (_, [only]) => format!("{victim} {only}{unclear}"),
+        (_, [first, rest @ ..]) if is_unclear => {
+            format!("{victim} {first}{unclear}. It also {}", several(rest))
+        }
+        (_, [first, rest @ ..]) => format!("{victim} {first}; it also {}", several(rest)),
+    };
+    if lock.is_some_and(|place| place > 0) {
+        sentence = format!("{sentence}. {}", begun(&locked(case, losses, "also ", lock_ns)));
+    }
+    // A service can be slow because its own program sleeps.
+    let timer_ns = case.accounts.ns(Account::Timer);
+    if timer_ns > longest && timer_ns >= case.least_ns() {
+        let begin = if phrases.is_empty() && lock.is_none() { "; it" } else { ". It also" };
+        let t = time_of(case, Account::Timer, timer_ns);
+        sentence.push_str(&format!("{begin} slept {t} on timers of its own"));
+    }
+    if kind == Kind::AsUsual {
+        sentence.push_str(". That is as usual");
+    }
+    if let Some(slept) = slept(case, longest) {
+        sentence = format!("{sentence}. {slept}");
+    }
+    sentence
+}
