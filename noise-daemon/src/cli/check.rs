@@ -1,10 +1,11 @@
 //! `noised check`: what this kernel offers.
 
 mod advice;
+mod recorder;
 mod unseen;
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use noise_common::signals::SIGNALS;
 use noise_host::kernel::{
@@ -14,18 +15,25 @@ use noise_host::kernel::{
 use noise_host::resolve::cgroup::{Hierarchies, Layout, Mounts};
 use noise_model::{MOST_TREND_BYTES, TRENDS_NS};
 use noise_system::procfs;
+use noise_top::sources::frame;
 use serde_json::{Value, json};
 
 use crate::cli::CommandError;
+use crate::cli::connect::{socket, unanswered};
 use crate::cli::output;
-use crate::config::RecorderSection;
+use crate::config::{DEFAULT_SOCKET, RecorderSection};
 use crate::confine::{filters_system_calls, landlock_abi, reader, refused, without};
+use crate::state::{DEFAULT_DIRECTORY, demand};
 use advice::{Caller, advice, privileges};
+use recorder::Recorders;
 use unseen::Unseen;
 
 /// Arguments of `noised check`.
 #[derive(Debug, clap::Args)]
 pub struct CheckArgs {
+    /// Ask the daemon at this socket what its flight recorder holds [default: the one of this host].
+    #[arg(long, value_name = "SOCKET", value_parser = socket)]
+    connect: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -45,6 +53,12 @@ fn hook_line(status: &HookStatus) -> Value {
 /// # Errors
 /// Why it cannot.
 pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
+    // Before programs of our own fill rings.
+    let asked = frame(args.connect.as_deref().unwrap_or(Path::new(DEFAULT_SOCKET)));
+    let asked = match (asked, &args.connect) {
+        (Err(fault), Some(_)) => return Err(unanswered(fault)),
+        (asked, _) => asked,
+    };
     let mut report = serde_json::Map::new();
     let kernel = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let capabilities = missing_capabilities();
@@ -62,7 +76,9 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     report.insert("missing_cgroup_hierarchies".into(), json!(hierarchies.missing()));
     report.insert("history_seconds".into(), json!(TRENDS_NS / 1_000_000_000));
     report.insert("history_most_bytes".into(), json!(MOST_TREND_BYTES));
-    let size = RecorderSection::default().size();
+    let remembered = demand(Path::new(DEFAULT_DIRECTORY)).busiest();
+    let size = RecorderSection::default().size(remembered);
+    let mut recorders = Recorders::default();
     if let Ok(sizes) = Sizes::of_host() {
         let (total, by_pid) = sizes.total_bytes(false);
         let recorder = sizes.store(size);
@@ -73,6 +89,8 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
         report.insert("maps".into(), json!(sizes.maps(false)));
         report.insert("recorder_bytes".into(), json!(recorder.bytes()));
         report.insert("recorder_events_per_cpu".into(), json!(recorder.events()));
+        recorders = Recorders::of(&asked, recorder, remembered.is_some());
+        report.insert("recorder".into(), json!(recorders));
     }
     // The flight recorder has hooks of its own.
     let options = LoadOptions { recorder: size, hooks: HookSet::All, ..LoadOptions::default() };
@@ -122,7 +140,8 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
         let _ = output::show_json(&format!("{:#}\n", Value::Object(report)));
     } else {
         let privileges = privileges(&capabilities, error.as_ref());
-        let mut page = human(&report, mode, sight, &privileges, &hierarchies, &unseen);
+        let mut page =
+            human(&report, mode, sight, &privileges, &hierarchies, (&recorders, &unseen));
         if let Some(error) = &error {
             page.push_str(&advice(error, &Caller::of_process()));
         }
@@ -162,7 +181,7 @@ fn human(
     sight: Sight,
     privileges: &str,
     hierarchies: &Hierarchies,
-    unseen: &Unseen,
+    (recorders, unseen): (&Recorders, &Unseen),
 ) -> String {
     let mut page = String::new();
     let text = |key: &str| match report.get(key) {
@@ -198,12 +217,9 @@ fn human(
         mib("map_bytes_by_pid"),
         number("pid_max")
     );
-    let _ = writeln!(
-        page,
-        "recorder     {:.1} MiB for {} events of each CPU, unless [recorder] says otherwise",
-        mib("recorder_bytes"),
-        number("recorder_events_per_cpu")
-    );
+    for (at, line) in recorders.page().lines().enumerate() {
+        let _ = writeln!(page, "{:13}{line}", if at == 0 { "recorder" } else { "" });
+    }
     let _ = writeln!(
         page,
         "history      {} minutes of what signals and victims lost, in at most {:.0} MiB",
@@ -259,12 +275,12 @@ mod tests {
                 Sight::Whole,
                 "",
                 hierarchies,
-                &Unseen::default(),
+                (&Recorders::default(), &Unseen::default()),
             )
         };
         let words = "no cgroup hierarchy was found for tasks, requests, sockets";
         assert!(page(&Hierarchies::default()).contains(words));
-        let root = Some(std::path::PathBuf::from("/sys/fs/cgroup"));
+        let root = Some(PathBuf::from("/sys/fs/cgroup"));
         let all = Hierarchies {
             tasks: root.clone(),
             io: root.clone(),
@@ -272,6 +288,14 @@ mod tests {
             ..Hierarchies::default()
         };
         assert!(!page(&all).contains("no cgroup hierarchy"));
+    }
+
+    #[test]
+    fn a_daemon_that_was_named_has_to_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let connect = Some(folder.path().join("none.sock"));
+        let error = run(&CheckArgs { connect, json: true }).unwrap_err();
+        assert!(error.to_string().contains("none.sock") && error.to_string().contains("--connect"));
     }
 
     #[test]

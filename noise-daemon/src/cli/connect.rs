@@ -3,6 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::anyhow;
+use noise_top::sources::Fault;
+
+use super::{CommandError, Exit};
+
 /// A daemon that the user named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Connect {
@@ -49,6 +54,18 @@ pub fn socket(text: &str) -> Result<PathBuf, String> {
     path_of(text).ok_or_else(|| {
         "expected the path of a socket such as ./noised.sock: events are had of a daemon on this host alone".to_owned()
     })
+}
+
+/// What to do where a daemon that the user named by its socket does not answer.
+pub fn unanswered(fault: Fault) -> CommandError {
+    match fault {
+        Fault::Absent { place, reason } => {
+            anyhow!("no noised answers at {place} ({reason}): start one, or leave --connect out")
+                .into()
+        }
+        Fault::Denied { .. } => CommandError { exit: Exit::Unsupported, source: fault.into() },
+        other => anyhow::Error::from(other).into(),
+    }
 }
 
 /// A path, which `unix:` may stand before. A host and port without a scheme is more likely than a file of that name.

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use noise_analysis::{Advice, Beside, IncidentPressure, Parties, Report, advise};
+use noise_analysis::{Beside, IncidentPressure, Parties, Remedy, Report};
 use noise_host::setup::{CpuTimes, Meeting, SetupReader};
+use noise_model::memory::LimitHits;
 use noise_model::pressure::{Pressure, PressureReading};
+use noise_verdict::{Advice, Shortage, advise};
 
 /// Time from the opening of an incident to the next look, when more is known of its culprits and of how idle CPUs
 /// are; and from one look to the next after that.
@@ -76,15 +78,16 @@ impl Looking {
             let culprit = path(&parties.culprit);
             let times = CpuTimes::read(Path::new("/proc"));
             let idle = times.idle_since(&one.times);
+            let pressure = one.pressure(&self.reader, at_ns);
+            let latest = pressure.as_ref().and_then(|pressure| pressure.latest.as_ref());
+            let short = latest.and_then(Shortage::of);
+            let paths = (one.victim.as_deref(), culprit.as_deref());
+            let limit = short.as_ref().and_then(Shortage::limit);
             one.beside = Beside {
-                pressure: one.pressure(&self.reader, at_ns),
-                advice: Some(advice(
-                    &self.reader,
-                    report,
-                    &parties,
-                    (one.victim.as_deref(), culprit.as_deref()),
-                    idle,
-                )),
+                advice: Some(advice(&self.reader, report, &parties, paths, (limit, idle))),
+                pressure,
+                advised_culprit: parties.culprit.filter(|_| culprit.is_some()),
+                advised_interrupt: parties.interrupt,
             };
             one.times = times;
             found.push((report.id, one.beside.clone()));
@@ -107,8 +110,9 @@ impl Open {
         let later = (opening.at_ns < at_ns).then(|| reader.pressure(path, at_ns));
         let latest = later.map(|later| Pressure::of(Some(opening), &later));
         // Of a cgroup that is gone, what was seen last counts.
-        let is_known =
-            |latest: &Pressure| latest.resources().next().is_some() || latest.quota.is_some();
+        let is_known = |latest: &Pressure| {
+            latest.resources().next().is_some() || latest.quota.is_some() || latest.limits.is_some()
+        };
         let before = || self.beside.pressure.as_ref().and_then(|before| before.latest.clone());
         let latest = latest.filter(is_known).or_else(before);
         Some(IncidentPressure { opening: Pressure::of(None, opening), latest })
@@ -120,15 +124,20 @@ fn advice(
     report: &Report,
     parties: &Parties,
     (victim, culprit): (Option<&Path>, Option<&Path>),
-    idle: Vec<(u32, f64)>,
+    (limit, idle): (Option<&LimitHits>, Vec<(u32, f64)>),
 ) -> Vec<Advice> {
+    let mut remedies = report.main.remedies.clone();
+    if limit.is_some() && !remedies.contains(&Remedy::MemoryLimits) {
+        remedies.push(Remedy::MemoryLimits);
+    }
     let meeting = Meeting {
         victim,
         culprit,
         interrupt: parties.interrupt.as_deref(),
+        memory: limit.map(|limit| (limit.kind, &*limit.of)),
         disk: parties.disk.as_deref(),
         is_write: parties.is_write,
         ..Meeting::default()
     };
-    advise(&report.main.remedies, &reader.setup(&meeting, idle))
+    advise(&remedies, &reader.setup(&meeting, idle))
 }

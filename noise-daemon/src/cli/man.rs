@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
+use noise_system::output::PLAIN_MODE;
 
 use super::examples::EXAMPLES;
 use super::output;
@@ -35,10 +36,14 @@ pub fn run(args: &ManArgs) -> anyhow::Result<()> {
         let page = render(whole(), "noised")?;
         return output::print_own(&String::from_utf8_lossy(&page));
     };
+    // All are written before the first has its name: where one cannot be written, the others are as they were.
+    let mut targets = Vec::new();
     for (name, page) in pages()? {
-        output::save(&directory.join(name), &String::from_utf8_lossy(&page))?;
+        let mut target = output::place(&directory.join(name))?.begin(PLAIN_MODE)?;
+        target.write(&page)?;
+        targets.push(target);
     }
-    Ok(())
+    targets.into_iter().try_for_each(|target| Ok(target.keep()?))
 }
 
 /// The command with all that clap adds to it, and without its `help`, which is no command of ours.

@@ -14,6 +14,7 @@ pub mod man;
 pub mod mark;
 pub mod osnoise;
 pub mod output;
+mod pressing;
 mod progress;
 pub mod record;
 pub mod run;

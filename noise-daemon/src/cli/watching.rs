@@ -2,17 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
 use noise_analysis::{Board, Clock, Event, Name, Overview, Report, Settings, Usual, Watched};
-use noise_host::kernel::monotonic_ns;
+use noise_host::kernel::{EventStore, monotonic_ns};
+use noise_host::setup::SetupReader;
+use noise_model::pressure::Pressure;
 use noise_serve::log_event;
 use noise_system::procfs;
 
 use crate::cli::looking::{Find, Looking};
+use crate::cli::pressing::Pressing;
 use crate::commands::Commands;
+use crate::demand::{Demand, Meter};
 use crate::kept::{Bounds, Keeping, Latest};
 use crate::pipeline::{Occasion, Published, Subscriber};
 use crate::state::{Baselines, Document, Keeper};
@@ -27,11 +31,16 @@ pub struct Watching {
     /// Keeps the kernel events of those that open, where there is a folder for them.
     keeping: Option<Keeping>,
     boot: String,
+    /// How fast the flight recorder is filled, and the rings that say so.
+    demand: Demand,
+    filling: Option<(Arc<Mutex<EventStore>>, Meter)>,
     /// When baselines were written though nothing else had changed, or the start.
     baselines_ns: u64,
     commands: Commands,
     /// Looks at the host beside incidents.
     looking: Looking,
+    /// Keeps the pressure of cgroups that wait.
+    pressing: Pressing,
     /// Whether incidents opened since it looked last.
     is_fresh: bool,
     /// Those that closed since.
@@ -50,30 +59,33 @@ impl Watching {
     /// Where the settings cannot work.
     pub fn start(settings: Settings, directory: &Path) -> anyhow::Result<Self> {
         let mut board = Board::new(settings).context("incidents")?;
-        let beginning = |board, keeper, boot| Self {
+        let beginning = |board, keeper, boot, demand| Self {
             board,
             keeper,
             keeping: None,
             boot,
+            demand,
+            filling: None,
             baselines_ns: monotonic_ns(),
             commands: Commands::default(),
             looking: Looking::start(),
+            pressing: Pressing::new(SetupReader::of_host()),
             is_fresh: false,
             closed: Vec::new(),
         };
         if directory.as_os_str().is_empty() {
-            return Ok(beginning(board, None, String::new()));
+            return Ok(beginning(board, None, String::new(), Demand::default()));
         }
         let boot = boot_id();
         let (keeper, left) = Keeper::open(directory);
-        let Document { incidents, outliers, baselines, .. } = left;
+        let Document { incidents, outliers, baselines, recorder, .. } = left;
         let incidents = incidents.into_iter().map(Arc::unwrap_or_clone).collect();
         let outliers = outliers.into_iter().map(Arc::unwrap_or_clone).collect();
         board.restore(incidents, outliers);
         if baselines.boot == boot && !boot.is_empty() {
             board.recall(baselines.learnt);
         }
-        Ok(beginning(board, keeper, boot))
+        Ok(beginning(board, keeper, boot, recorder))
     }
 
     /// Keeps the latest kernel events of incidents from now on, where there are any, in the folder of the state;
@@ -82,6 +94,29 @@ impl Watching {
         let folder = self.keeper.as_ref()?.folder();
         let board = &self.board;
         Some(self.keeping.insert(Keeping::start(folder, latest, bounds, |id| board.has(id))))
+    }
+
+    /// Measures from now on how fast a flight recorder is filled, beginning with what was measured before.
+    pub fn measure(&mut self, store: Arc<Mutex<EventStore>>, measured: Option<u64>) {
+        if let Some(rate) = measured {
+            self.demand.note(now_s(), rate);
+        }
+        let events = lock(&store).events();
+        self.filling = Some((store, Meter::new(monotonic_ns(), events)));
+    }
+
+    /// What the busiest CPU wrote of late into the flight recorder, bytes per second.
+    pub fn busiest(&self) -> Option<u64> {
+        self.demand.busiest()
+    }
+
+    /// Notes how fast the flight recorder is filled; whether that is worth remembering at once.
+    fn note_filling(&mut self, now_ns: u64) -> bool {
+        let Some((store, meter)) = &mut self.filling else { return false };
+        let Some(rate) = meter.window(now_ns, || lock(store).events()) else { return false };
+        let before = self.demand.busiest();
+        self.demand.note(now_s(), rate);
+        before.is_none_or(|before| rate / 2 > before)
     }
 
     /// Goes on with other settings.
@@ -101,6 +136,7 @@ impl Watching {
     fn analyse(&mut self, published: &Published) {
         let Published { sample, step, .. } = published;
         let clock = clock();
+        self.pressing.note(step);
         let found = self.commands.look_up(&sample.outliers);
         found.into_iter().for_each(|command| self.board.learn(command));
         let events = self.board.analyse(sample, step, clock);
@@ -119,21 +155,28 @@ impl Watching {
         if is_due {
             self.baselines_ns = clock.at_ns;
         }
+        let fills_faster = self.note_filling(clock.at_ns);
         let Some(keeper) = &mut self.keeper else { return };
-        if changed || waited || is_due {
+        if changed || waited || is_due || fills_faster {
             keeper.changed(changed);
         }
-        let (board, boot) = (&mut self.board, &self.boot);
-        keeper.tick(|| document(board, boot, clock));
+        let (board, boot, demand) = (&mut self.board, &self.boot, &self.demand);
+        keeper.tick(|| document(board, boot, demand, clock));
     }
 
     /// Keeps the kernel events of what opened, and no longer those of what is forgotten.
     fn keep_events(&mut self, events: &[Event], clock: Clock) {
         let Some(keeping) = &mut self.keeping else { return };
-        for event in events {
-            if let Event::Opened(report) = event {
-                keeping.opened(report, clock);
-            }
+        let opened = || {
+            events.iter().filter_map(|event| match event {
+                Event::Opened(report) => Some(report),
+                _ => None,
+            })
+        };
+        if opened().next().is_some() {
+            let severities = self.board.severities(clock);
+            let severity = |id: u64| severities.get(&id).copied().unwrap_or(0.0);
+            opened().for_each(|report| keeping.opened(report, clock, severity));
         }
         // It may have joined another one at once.
         if events.iter().any(|event| !matches!(event, Event::Joined { .. })) {
@@ -147,9 +190,10 @@ impl Watching {
         self.board.is_calm()
     }
 
-    /// Looks at the host beside what opened, is open for long, or closed; `find` knows the paths of cgroups.
+    /// Looks at the host beside what opened, is open for long, or closed, and at cgroups that wait; `find` knows the paths of cgroups.
     pub fn look(&mut self, find: &mut Find<'_>) {
         let clock = clock();
+        self.pressing.look(clock.at_ns, find);
         for id in std::mem::take(&mut self.closed) {
             let Some(beside) = self.looking.close(id, clock.at_ns) else { continue };
             self.board.set_beside(id, beside);
@@ -187,13 +231,21 @@ impl Watching {
         cgroups.iter().flat_map(of).collect()
     }
 
+    /// What the pressure of a cgroup grew by from about that time on, ns of the samples' clock; of several, that is not
+    /// known.
+    pub fn pressure(&self, cgroups: &BTreeSet<Name>, since_ns: u64) -> Option<Pressure> {
+        let mut cgroups = cgroups.iter();
+        let (only, none) = (cgroups.next()?, cgroups.next());
+        none.is_none().then(|| self.pressing.since(only, since_ns, monotonic_ns()))?
+    }
+
     /// Keeps what there is.
     pub fn stop(&mut self) {
         if let Some(keeping) = &mut self.keeping {
             keeping.finish();
         }
         if let Some(keeper) = self.keeper.take() {
-            keeper.finish(document(&mut self.board, &self.boot, clock()));
+            keeper.finish(document(&mut self.board, &self.boot, &self.demand, clock()));
         }
     }
 }
@@ -219,8 +271,17 @@ fn boot_id() -> String {
     text.trim().to_owned()
 }
 
-fn document(board: &mut Board, boot: &str, clock: Clock) -> Document {
+/// Seconds since 1970.
+fn now_s() -> u64 {
+    u64::try_from(Timestamp::now().as_second()).unwrap_or(0)
+}
+
+fn lock(store: &Mutex<EventStore>) -> MutexGuard<'_, EventStore> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn document(board: &mut Board, boot: &str, demand: &Demand, clock: Clock) -> Document {
     let Overview { incidents, outliers, .. } = board.overview(clock);
     let baselines = Baselines { boot: boot.to_owned(), learnt: board.memories() };
-    Document::new(incidents, outliers, baselines)
+    Document::new(incidents, outliers, baselines, demand.clone())
 }

@@ -5,11 +5,8 @@
 //! is opened. What is in a file reaches messages only as
 //! [`noise_model::clean::quoted`] or [`noise_model::clean::brief`].
 
-mod mapped;
 pub mod pem;
 pub mod yaml;
-
-pub use mapped::Mapped;
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _};
@@ -50,13 +47,21 @@ pub fn read_text(path: &Path, most_bytes: u64) -> io::Result<String> {
     text(read(path, most_bytes)?)
 }
 
-/// The text of whatever a command is to read, such as a pipe from another command (`<(zcat ...)`),
-/// which is waited for; at most so long.
+/// The text of whatever a command is to read, see [`read_input_bytes`].
 ///
 /// # Errors
 /// See [`read_text`].
 pub fn read_input(path: &Path, most_bytes: u64) -> io::Result<String> {
-    text(rest(File::open(path)?, most_bytes)?)
+    text(read_input_bytes(path, most_bytes)?)
+}
+
+/// The bytes of whatever a command is to read, such as a pipe from another command (`<(zcat ...)`),
+/// which is waited for; at most so long.
+///
+/// # Errors
+/// Where it cannot be read, or is longer.
+pub fn read_input_bytes(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    rest(File::open(path)?, most_bytes)
 }
 
 /// What is left of an open file.

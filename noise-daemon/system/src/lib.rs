@@ -4,4 +4,5 @@ pub mod files;
 pub mod memory;
 pub mod output;
 pub mod procfs;
+pub mod unix_sockets;
 pub mod worker;

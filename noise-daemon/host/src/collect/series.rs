@@ -123,7 +123,7 @@ impl Histograms {
             let over = if rotating && crowded {
                 idle >= IDLE_WINDOWS_CROWDED
             } else {
-                // Some that are used have no entry in sysfs, as the paths of a multipath NVMe disk.
+                // Some that are used cannot be found, as the paths of a multipath NVMe disk on Linux 5.10.
                 idle >= IDLE_WINDOWS && !names.exists(signal, key.subject)
             };
             // One that still waits for its name has not been counted anywhere.

@@ -96,6 +96,8 @@ pub struct Collector {
     unknown: Unknown,
     names: Names,
     hierarchies: Hierarchies,
+    /// Whether samples say what others call cgroups.
+    describes_cgroups: bool,
     reader: Reader,
     page_faults: PageFaults,
     pids: PidLimit,
@@ -156,6 +158,7 @@ impl Collector {
             unknown: Unknown::default(),
             names,
             hierarchies,
+            describes_cgroups: true,
             reader: Reader::default(),
             page_faults: PageFaults::default(),
             pids: PidLimit::new(engine.sizes()),
@@ -174,6 +177,11 @@ impl Collector {
         self.engine.measure(measured);
         self.old_parts.begin_anew(monotonic_ns());
         self.absent = self.engine.absent();
+    }
+
+    /// Whether samples say from now on what a cluster, the service manager and container engines call cgroups.
+    pub fn describe_cgroups(&mut self, describes: bool) {
+        self.describes_cgroups = describes;
     }
 
     /// The engine, to attach and detach hooks and to see how they fare.
@@ -291,6 +299,9 @@ impl Collector {
             self.sweep(at_ns, now, &sample);
         }
         self.rename(now);
+        if self.describes_cgroups {
+            sample.cgroups = self.names.infos();
+        }
         sample
     }
 

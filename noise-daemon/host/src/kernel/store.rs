@@ -142,6 +142,12 @@ impl EventStore {
         self.controls.foreign_calls(cpu)
     }
 
+    /// Events that each CPU has written to its first part, since the start.
+    pub fn events(&self) -> Vec<u64> {
+        let of_cpu = |cpu| self.controls.part(cpu, 0).map_or(0, |part| part.next);
+        (0..self.cpus()).map(of_cpu).collect()
+    }
+
     /// Number of the next event of a part.
     ///
     /// # Errors
@@ -188,8 +194,8 @@ impl EventStore {
     /// What it holds at a time, and what went by until then.
     pub fn figures(&mut self, now_ns: u64) -> Recorder {
         let layout = self.controls.layout();
-        let mut figures =
-            Recorder { bytes: layout.bytes(), held_ns: u64::MAX, ..Recorder::default() };
+        let mut figures = Recorder { bytes: layout.bytes(), ..Recorder::default() };
+        let mut held_ns = Vec::with_capacity(layout.cpus() as usize);
         for cpu in 0..layout.cpus() {
             // What could not be written is gone before it could be read, too.
             figures.overwritten += self.controls.lost_events(cpu);
@@ -198,16 +204,16 @@ impl EventStore {
                 figures.events += part.next;
                 self.pass(cpu, number, part.held().first);
                 if number == 0
-                    && let Ok(Some(oldest_ns)) = self.oldest_ns(part)
+                    && let Ok(Some(oldest_ns)) = self.oldest_ns(cpu, number)
                 {
-                    figures.held_ns = figures.held_ns.min(now_ns.saturating_sub(oldest_ns));
+                    held_ns.push(now_ns.saturating_sub(oldest_ns));
                 }
             }
         }
         figures.overwritten += self.overwritten;
-        if figures.held_ns == u64::MAX {
-            figures.held_ns = 0;
-        }
+        held_ns.sort_unstable();
+        figures.held_ns = held_ns.first().copied().unwrap_or(0);
+        figures.held_median_ns = held_ns.get(held_ns.len() / 2).copied().unwrap_or(0);
         figures
     }
 
@@ -216,22 +222,72 @@ impl EventStore {
     /// # Errors
     /// Where there is no such part, or it cannot be mapped.
     pub fn complete_from_ns(&self, cpu: u32, part: usize) -> io::Result<u64> {
-        let part = self.part(cpu, part)?;
-        if part.held().first == 0 {
+        if self.part(cpu, part)?.held().first == 0 {
             return Ok(0);
         }
-        Ok(self.oldest_ns(part)?.unwrap_or(0))
+        Ok(self.oldest_ns(cpu, part)?.unwrap_or(0))
     }
 
     /// The time of the oldest event of a part.
-    fn oldest_ns(&self, part: Part) -> io::Result<Option<u64>> {
-        // The slot of the very oldest is the one that is written next.
-        let oldest = part.held().first + 1;
-        if oldest >= part.next {
+    fn oldest_ns(&self, cpu: u32, part: usize) -> io::Result<Option<u64>> {
+        oldest(
+            || self.part(cpu, part),
+            |index| {
+                let [time_ns, ..] = self.single.get(&index, 0).map_err(io::Error::other)?;
+                Ok(time_ns)
+            },
+        )
+    }
+}
+
+/// The time of the oldest event of a part, which `read` reads by its place. What was overwritten meanwhile has the time of
+/// a newer event: then a younger one is read, further and further from where the programs write.
+fn oldest(
+    part: impl Fn() -> io::Result<Part>,
+    read: impl Fn(u32) -> io::Result<u64>,
+) -> io::Result<Option<u64>> {
+    // The slot of the very oldest is the one that is written next.
+    let mut ahead = 1;
+    loop {
+        let before = part()?;
+        let oldest = before.held().first + ahead;
+        if oldest >= before.next {
             return Ok(None);
         }
-        let index = part.first + (oldest as u32 & part.mask);
-        let [time_ns, ..] = self.single.get(&index, 0).map_err(io::Error::other)?;
-        Ok(Some(time_ns))
+        let time_ns = read(before.first + (oldest as u32 & before.mask))?;
+        if part()?.held().first < oldest || ahead >= before.capacity() / 2 {
+            return Ok(Some(time_ns));
+        }
+        ahead *= 16;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use noise_common::store::Layout;
+
+    use super::*;
+
+    #[test]
+    fn a_time_that_was_overwritten_meanwhile_is_not_the_oldest() {
+        let part = Layout::new(1, 1 << 10).part(0, 0);
+        let (next, ahead) = (Cell::new(5_000_u64), Cell::new(0_u64));
+        let now = || Ok(Part { next: next.get(), ..part });
+        // Each event has its number as its time; so many more are written before each is read.
+        let read = |index: u32| {
+            next.set(next.get() + ahead.get());
+            let held = (next.get() - part.capacity()..next.get()).rev();
+            Ok(held.into_iter().find(|number| *number as u32 & part.mask == index).unwrap_or(0))
+        };
+        assert_eq!(oldest(now, read).unwrap(), Some(5_000 - 1_024 + 1));
+        ahead.set(20);
+        let found = oldest(now, read).unwrap().unwrap();
+        let first = next.get() - part.capacity();
+        assert!((first..first + 512).contains(&found), "{found} of {first} to {}", next.get());
+        next.set(1);
+        ahead.set(0);
+        assert_eq!(oldest(now, read).unwrap(), None);
     }
 }

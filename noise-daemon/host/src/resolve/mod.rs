@@ -1,6 +1,7 @@
 //! IO: ids to names. Rooted at paths, so that tests use fixture trees.
 
 pub mod cgroup;
+mod disk;
 mod host;
 mod kthread;
 mod renamed;
@@ -17,10 +18,11 @@ use std::time::Instant;
 use noise_common::charge::{UNKNOWN, WATCHED_TASK};
 use noise_common::signals::{OPERATIONS, OTHER_INTERFACE, Signal, split_block_subject};
 use noise_common::subject::SubjectKind;
-use noise_model::Labels;
 use noise_model::clean::{clean, printable};
+use noise_model::{Cgroups, Labels};
 
 use cgroup::{Hierarchies, NodeNames, Of};
+pub use disk::disks;
 pub use host::read_host;
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
@@ -75,6 +77,7 @@ pub struct Names {
     cgroups: cgroup::Labels,
     threads: KernelThreads,
     interner: Interner,
+    infos: Arc<Cgroups>,
     /// The interfaces that there were when a sweep first looked; empty where that is not known.
     interfaces: Option<BTreeSet<u64>>,
     round: Round,
@@ -97,6 +100,7 @@ impl Names {
             cgroups: cgroup::Labels::new(hierarchies, NodeNames::below(None)),
             threads: KernelThreads::new(procfs),
             interner: Interner::default(),
+            infos: Arc::default(),
             interfaces: None,
             round: Round::default(),
         }
@@ -160,8 +164,7 @@ impl Names {
         match signal.info().subject {
             SubjectKind::Request => {
                 let (major, minor, _) = split_block_subject(subject);
-                let path = self.sysfs.join(format!("dev/block/{major}:{minor}"));
-                path.try_exists().unwrap_or(true)
+                disk::exists(&self.procfs, &self.sysfs, major, minor)
             }
             SubjectKind::Interface => subject == OTHER_INTERFACE || self.has_interface(subject),
             SubjectKind::Cgroup => {
@@ -192,10 +195,8 @@ impl Names {
     }
 
     fn device_name(&self, major: u32, minor: u32) -> String {
-        std::fs::read_link(self.sysfs.join(format!("dev/block/{major}:{minor}")))
-            .ok()
-            .and_then(|target| Some(printable(target.file_name()?.as_bytes())))
-            .unwrap_or_else(|| format!("{major}:{minor}"))
+        disk::disk(&self.procfs, &self.sysfs, major, minor)
+            .map_or_else(|| format!("{major}:{minor}"), |name| printable(&name))
     }
 
     fn interface_name(&self, subject: u64) -> String {
@@ -249,6 +250,8 @@ mod tests {
         std::fs::write(net.join("ifindex"), "7\n").unwrap();
         std::fs::create_dir_all(root.path().join("dev/block")).unwrap();
         std::os::unix::fs::symlink("../../block/vda", root.path().join("dev/block/254:0")).unwrap();
+        let hidden = " 259       2 nvme0c0n1 41 0 328 11 0 0 0 0 0 8 11 0 0 0 0 0 0\n";
+        std::fs::write(root.path().join("diskstats"), hidden).unwrap();
         let reasons = BTreeMap::from([(3, "no_socket".to_owned())]);
         let hierarchies = Hierarchies::default();
         let names = Names::new(root.path(), root.path(), reasons, &hierarchies);
@@ -264,6 +267,8 @@ mod tests {
         assert_eq!(labels(Signal::Hardirq, 99), ["99", "unknown"]);
         assert_eq!(labels(Signal::BlockQueueWait, block_subject(254, 0, 1)), ["vda", "write"]);
         assert_eq!(labels(Signal::BlockQueueWait, block_subject(7, 3, 0)), ["7:3", "read"]);
+        let hidden = block_subject(259, 2, 0);
+        assert_eq!(labels(Signal::BlockDeviceWait, hidden), ["nvme0c0n1", "read"]);
         assert_eq!(labels(Signal::NetTxWait, 7), ["eth7"]);
         assert_eq!(labels(Signal::NetTxWait, 9), ["if9"]);
         assert_eq!(labels(Signal::NetTxWait, OTHER_INTERFACE), [OTHER]);
@@ -272,6 +277,8 @@ mod tests {
         assert_eq!(labels(Signal::CgroupRunqueueWait, UNKNOWN), [OTHER]);
         assert_eq!(labels(Signal::CgroupRunqueueWait, 77), [GONE]);
         assert!(names.exists(Signal::NetTxWait, 7) && !names.exists(Signal::NetTxWait, 9));
+        assert!(names.exists(Signal::BlockDeviceWait, hidden));
+        assert!(!names.exists(Signal::BlockDeviceWait, block_subject(7, 3, 0)));
     }
 
     #[test]

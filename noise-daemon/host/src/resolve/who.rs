@@ -15,6 +15,7 @@ use noise_common::signals::{
     OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, block_subject, of_subject,
 };
 use noise_common::subject::SubjectKind;
+use noise_model::Cgroups;
 use noise_model::clean::clean;
 use noise_model::labels::{GONE, UNKNOWN_LABEL, WATCHED_LABEL};
 
@@ -181,7 +182,28 @@ impl Names {
         self.interfaces = None;
         self.round.clear();
         self.threads.forget_gone();
+        self.forget_infos();
         self.interner.forget_unused();
+    }
+
+    /// What others call the cgroups that have labels.
+    pub fn infos(&self) -> Arc<Cgroups> {
+        Arc::clone(&self.infos)
+    }
+
+    /// Forgets what others call cgroups whose labels nothing bears any more.
+    fn forget_infos(&mut self) {
+        let series = self
+            .known
+            .iter()
+            .filter(|((signal, _), _)| matches!(signal.info().subject, SubjectKind::Cgroup));
+        let series: HashSet<&str> =
+            series.flat_map(|(_, labels)| labels.iter().map(String::as_str)).collect();
+        // The interner has each label, and so has this map.
+        let is_used = |label: &Arc<str>| Arc::strong_count(label) > 2 || series.contains(&**label);
+        if !self.infos.keys().all(is_used) {
+            Arc::make_mut(&mut self.infos).retain(|label, _| is_used(label));
+        }
     }
 
     /// The label of a cgroup; `None` where it will be known later.
@@ -193,7 +215,14 @@ impl Names {
             return Some(self.interner.get(WATCHED_LABEL));
         }
         match self.cgroups.look(of, id, now) {
-            Look::Found(cgroup) => Some(self.interner.get(&cgroup.identity.label)),
+            Look::Found(cgroup) => {
+                let label = self.interner.get(&cgroup.identity.label);
+                if !self.infos.contains_key(&label) {
+                    let infos = Arc::make_mut(&mut self.infos);
+                    infos.insert(Arc::clone(&label), Arc::new(cgroup.identity.info()));
+                }
+                Some(label)
+            }
             Look::Waiting => None,
             Look::Absent => Some(self.interner.get(GONE)),
         }
@@ -294,6 +323,41 @@ mod tests {
         let later = now + std::time::Duration::from_secs(5);
         let parties = names.parties(&late, Resource::Cpu, Cause::Foreign, later).unwrap();
         assert_eq!(&*parties.victim, GONE);
+    }
+
+    #[test]
+    fn what_others_call_cgroups_is_known_as_long_as_their_labels_are_used() {
+        let root = tempfile::tempdir().unwrap();
+        let uid = "c0ffee00-1234-5678-9abc-def012345678";
+        let id = "0123456789abcdef".repeat(4);
+        let path = |name: &str| root.path().join(name);
+        let cgroup = path(&format!("cg/kubepods/pod{uid}/{id}"));
+        fs::create_dir_all(&cgroup).unwrap();
+        fs::create_dir_all(path("cg/web.service")).unwrap();
+        fs::create_dir_all(path(&format!("var/log/pods/shop_front_{uid}"))).unwrap();
+        fs::create_dir_all(path(&format!("var/log/containers/front_shop_nginx-{id}.log"))).unwrap();
+        let hierarchies = Hierarchies { tasks: Some(path("cg")), ..Hierarchies::default() };
+        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies)
+            .with_nodes(root.path(), &hierarchies);
+        let (pod, web) =
+            (cgroup.metadata().unwrap().ino(), path("cg/web.service").metadata().unwrap().ino());
+        let now = Instant::now();
+        let label = names.cgroup(Of::Task, pod, now).unwrap();
+        assert_eq!(&*label, "pod:shop/front/nginx");
+        names.labels(Signal::CgroupRunqueueWait, web, now).unwrap();
+        let infos = names.infos();
+        let info = &infos["pod:shop/front/nginx"];
+        assert_eq!([&*info.namespace, &info.pod, &info.container], ["shop", "front", "nginx"]);
+        assert_eq!(infos["web.service"].unit, "web.service");
+        names.sweep();
+        assert!(Arc::ptr_eq(&names.infos(), &infos), "nothing is gone");
+        // A charge has the one label, a series the other; then neither.
+        drop((label, infos));
+        names.sweep();
+        assert_eq!(names.infos().keys().map(|label| &**label).collect::<Vec<_>>(), ["web.service"]);
+        names.forget(Signal::CgroupRunqueueWait, web);
+        names.sweep();
+        assert!(names.infos().is_empty());
     }
 
     #[test]

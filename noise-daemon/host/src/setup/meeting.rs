@@ -5,9 +5,11 @@ use std::path::{Component, Path, PathBuf};
 
 use noise_model::clean::printable;
 use noise_model::cpulist::CpuList;
-use noise_model::setup::{CgroupSetup, Controller, DiskSetup, IrqSetup, Limit, Manager, Setup};
+use noise_model::memory::LimitKind;
+use noise_model::setup::{CgroupSetup, Controller, DiskSetup, IrqSetup, Manager, Setup};
 use noise_system::procfs;
 
+use super::limits::limit;
 use super::task::{first_process, task_setup};
 use super::{SetupReader, folder, label};
 use crate::resolve::cgroup::{Identity, Runtime, unit_name};
@@ -31,6 +33,8 @@ pub struct Meeting<'a> {
     pub culprit_tid: Option<u32>,
     /// The label of the interrupt that is the main culprit.
     pub interrupt: Option<&'a str>,
+    /// The limit of memory that was hit, and the label of the cgroup that has it.
+    pub memory: Option<(LimitKind, &'a str)>,
     /// The disk that it is about.
     pub disk: Option<&'a str>,
     /// Whether that is about what is written.
@@ -54,7 +58,18 @@ impl SetupReader {
                 |path: &&Path| self.quota(path).is_some_and(|(quota, _)| quota.quota_us.is_some());
             victim.ancestors().find(has_quota).map(|path| self.cgroup(path))
         });
+        let memory = meeting.victim.zip(meeting.memory).and_then(|(victim, (kind, of))| {
+            let own = victim.ancestors().filter(|path| label(path) == of);
+            let mut setups = own.map(|path| self.cgroup(path));
+            let has_it = |setup: &CgroupSetup| match kind {
+                LimitKind::High => setup.memory_high.flatten().is_some(),
+                LimitKind::Max | LimitKind::Old => setup.memory_max.flatten().is_some(),
+            };
+            Some((kind, setups.find(has_it)?))
+        });
         Setup {
+            available_bytes: memory.as_ref().and_then(|_| self.available_bytes()),
+            memory,
             victim: named(meeting.victim, meeting.victim_tid),
             culprit: named(meeting.culprit, meeting.culprit_tid),
             siblings: siblings.map(|(one, other)| (self.cgroup(&one), self.cgroup(&other))),
@@ -65,6 +80,14 @@ impl SetupReader {
             online: CpuList::of_kernel(&online.unwrap_or_default()),
             idle,
         }
+    }
+
+    /// Memory that the host has left.
+    fn available_bytes(&self) -> Option<u64> {
+        let text = procfs::text(self.procfs.join("meminfo")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+        kibibytes.checked_mul(1024)
     }
 
     /// How a cgroup is set up.
@@ -91,6 +114,15 @@ impl SetupReader {
             let text = text?;
             text.lines().next()?.trim_start_matches("default").trim().parse().ok()
         };
+        let memory_max = text(&memory, "memory.limit_in_bytes", "memory.max");
+        let memory_max = memory_max.and_then(|text| limit(&text));
+        let swap = text(&memory, "memory.memsw.limit_in_bytes", "memory.swap.max");
+        let swap_max = swap.and_then(|text| limit(&text)).map(|swap| match &memory {
+            Controller::On { version: 1, .. } => {
+                swap.map(|both| both.saturating_sub(memory_max.flatten().unwrap_or(both)))
+            }
+            _ => swap,
+        });
         let cpus = text(&cpuset, "cpuset.effective_cpus", "cpuset.cpus.effective");
         let tasks = [unified, mounts.cpu.as_ref()];
         let mut folders = tasks.into_iter().filter_map(|root| folder(root, path));
@@ -106,8 +138,8 @@ impl SetupReader {
                 .map(|text| text.lines().take(MOST_BELOW).map(ToOwned::to_owned).collect())
                 .unwrap_or_default(),
             memory_high: text(&memory, "", "memory.high").and_then(|text| limit(&text)),
-            memory_max: text(&memory, "memory.limit_in_bytes", "memory.max")
-                .and_then(|text| limit(&text)),
+            memory_max,
+            swap_max,
             main: first.and_then(|pid| task_setup(&self.procfs, pid)),
             cpu,
             cpuset,
@@ -221,17 +253,6 @@ fn is_sayable(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text == printable(path.as_os_str().as_bytes()))
 }
 
-/// A limit of memory: `max`, or version 1's largest number, is none.
-fn limit(text: &str) -> Option<Limit> {
-    const LARGEST: u64 = 1 << 62;
-    match text.trim() {
-        "max" => Some(None),
-        number => {
-            number.parse().ok().map(|bytes: u64| Some(bytes).filter(|bytes| *bytes < LARGEST))
-        }
-    }
-}
-
 /// The first process of a cgroup, or of one below: those that hand controllers down have none themselves.
 fn first_below(folder: &Path) -> Option<u32> {
     let mut waiting = std::collections::VecDeque::from([folder.to_owned()]);
@@ -273,13 +294,5 @@ mod tests {
         for (one, other) in [("/a", "/a/b"), ("/a/b", "/a"), ("/a", "/a"), ("/", "/a")] {
             assert_eq!(of(one, other), None, "{one} {other}");
         }
-    }
-
-    #[test]
-    fn limits_of_both_versions_are_read() {
-        assert_eq!(limit("max\n"), Some(None));
-        assert_eq!(limit("1048576\n"), Some(Some(1 << 20)));
-        assert_eq!(limit("9223372036854771712\n"), Some(None));
-        assert_eq!(limit("x"), None);
     }
 }

@@ -1,9 +1,10 @@
-//! IO: what the kernel's files say of a cgroup beside events: its pressure, its CPU quota, and how it and its culprit
-//! are set up. Rooted at paths, so that tests use fixture trees.
+//! IO: what the kernel's files say of a cgroup beside events: its pressure, its CPU quota, the limits of its memory, and how
+//! it and its culprit are set up. Rooted at paths, so that tests use fixture trees.
 //!
 //! A cgroup is named by its path from the root of its hierarchy. On hosts with both versions of cgroups its namesakes in
 //! the hierarchies of the controllers count: systemd makes them so.
 
+mod limits;
 mod meeting;
 mod task;
 
@@ -17,7 +18,7 @@ use noise_system::procfs;
 use crate::resolve::cgroup::{Identity, Mounts};
 
 pub use meeting::Meeting;
-pub use task::CpuTimes;
+pub use task::{CpuTimes, is_kernel};
 
 /// Reads them.
 #[derive(Clone, Debug)]
@@ -53,12 +54,13 @@ impl SetupReader {
         Self { mounts, procfs: procfs.to_owned(), sysfs: sysfs.to_owned(), has_systemd }
     }
 
-    /// Pressure and quota of a cgroup at this time, ns on the clock of the samples.
+    /// Pressure, quota and limits of memory of a cgroup at this time, ns on the clock of the samples.
     pub fn pressure(&self, path: &Path, at_ns: u64) -> PressureReading {
         let stalls = |file: &str| self.stalls(path, file);
         let (cpu, io, memory) =
             (stalls("cpu.pressure"), stalls("io.pressure"), stalls("memory.pressure"));
-        PressureReading { at_ns, cpu, io, memory, quota: self.quota_reading(path) }
+        let (quota, limits) = (self.quota_reading(path), self.limits(path));
+        PressureReading { at_ns, cpu, io, memory, quota, limits }
     }
 
     fn stalls(&self, path: &Path, file: &str) -> Result<Stalls, String> {

@@ -11,6 +11,8 @@ const FIRST_LINE: u64 = 32;
 
 /// `PF_KTHREAD` of the kernel's `sched.h`.
 const KERNEL: i64 = 0x0020_0000;
+/// The place of a thread's flags behind its name.
+const FLAGS: usize = 6;
 
 /// The first process of a cgroup, by the begin of its file: that may list very many.
 pub fn first_process(folder: &Path) -> Option<u32> {
@@ -20,15 +22,25 @@ pub fn first_process(folder: &Path) -> Option<u32> {
     std::str::from_utf8(line).ok()?.parse().ok().filter(|pid| *pid > 0)
 }
 
-/// How a process' first thread is scheduled.
-pub fn task_setup(procfs: &Path, pid: u32) -> Option<TaskSetup> {
-    let folder = procfs.join(pid.to_string());
+/// The fields of a thread's `stat` behind its name; `None` in the place of one that is no number.
+fn stat(folder: &Path) -> Option<Vec<Option<i64>>> {
     let stat = procfs::bytes(folder.join("stat")).ok()?;
     // A name may have any byte in it, but behind it there is no parenthesis.
     let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let text = std::str::from_utf8(stat.get(behind..)?).ok()?;
-    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
-    let field = |index: usize| fields.get(index).and_then(|field| field.parse::<i64>().ok());
+    Some(text.split_ascii_whitespace().map(|field| field.parse().ok()).collect())
+}
+
+/// Whether a thread, by its folder below a procfs root, is one of the kernel; `None` where it is gone.
+pub fn is_kernel(folder: &Path) -> Option<bool> {
+    Some(stat(folder)?.get(FLAGS).copied().flatten()? & KERNEL != 0)
+}
+
+/// How a process' first thread is scheduled.
+pub fn task_setup(procfs: &Path, pid: u32) -> Option<TaskSetup> {
+    let folder = procfs.join(pid.to_string());
+    let stat = stat(&folder)?;
+    let field = |index: usize| stat.get(index).copied().flatten();
     let status = procfs::text(folder.join("status")).ok()?;
     let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     Some(TaskSetup {
@@ -36,7 +48,7 @@ pub fn task_setup(procfs: &Path, pid: u32) -> Option<TaskSetup> {
         nice: i32::try_from(field(16)?).ok()?,
         priority: u32::try_from(field(37)?).ok()?,
         policy: u32::try_from(field(38)?).ok()?,
-        is_kernel: field(6)? & KERNEL != 0,
+        is_kernel: field(FLAGS)? & KERNEL != 0,
         cpus: CpuList::of_kernel(cpus.trim()),
     })
 }

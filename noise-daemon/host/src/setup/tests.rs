@@ -3,6 +3,7 @@
 use std::fs;
 
 use noise_model::cpulist::CpuList;
+use noise_model::memory::{LimitKind, LimitReading, Pages};
 use noise_model::pressure::Pressure;
 use noise_model::setup::{Controller, Manager, Setup};
 
@@ -75,6 +76,9 @@ fn host() -> Tree {
             ("memory.pressure", PSI),
             ("memory.high", "max"),
             ("memory.max", "1048576"),
+            ("memory.swap.max", "4096"),
+            ("memory.events.local", EVENTS),
+            ("memory.stat", REFAULTS),
             ("cgroup.procs", "42\n43\n"),
         ] {
             tree.write(&format!("{folder}/{file}"), &format!("{text}\n"));
@@ -82,6 +86,9 @@ fn host() -> Tree {
     }
     tree
 }
+
+const EVENTS: &str = "low 0\nhigh 0\nmax 7\noom 0\noom_kill 0\n";
+const REFAULTS: &str = "workingset_refault_anon 5\nworkingset_refault_file 20\npgsteal 30\n";
 
 const WEB: &str = "/system.slice/web.service";
 const BACKUP: &str = "/system.slice/backup.service";
@@ -241,4 +248,79 @@ fn what_no_command_can_name_gets_none() {
     let setup = tree.unified().setup(&meeting(WEB, "/a\u{1b}[2J"), Vec::new());
     let culprit = setup.culprit.unwrap();
     assert_eq!((culprit.cpu, culprit.manager), (Controller::Missing, Manager::Files));
+}
+
+#[test]
+fn limits_of_memory_of_a_cgroup_of_version_2_and_of_those_around_it() {
+    let tree = host();
+    let limits = |path: &str| tree.unified().pressure(Path::new(path), 0).limits;
+    let pages = Pages { refaulted: Some(25), swapped_in: Some(5), gone: Some(30) };
+    let own = LimitReading {
+        of: "web.service".to_owned(),
+        is_own: true,
+        kind: LimitKind::Max,
+        bytes: 1 << 20,
+        hits: 7,
+        pages,
+    };
+    assert_eq!(limits(WEB), Ok(vec![own.clone()]));
+    let slice = "cg/system.slice";
+    for (file, text) in [("memory.high", "2097152"), ("memory.max", "max")] {
+        tree.write(&format!("{slice}/{file}"), text);
+    }
+    // Of a kernel before 5.2.
+    tree.write(&format!("{slice}/memory.events"), "low 0\nhigh 9\nmax 7\n");
+    let around = LimitReading {
+        of: "system.slice".to_owned(),
+        is_own: false,
+        kind: LimitKind::High,
+        bytes: 2 << 20,
+        hits: 9,
+        pages: Pages::default(),
+    };
+    assert_eq!(limits(WEB), Ok(vec![own, around]));
+    assert_eq!(limits("/"), Ok(Vec::new()));
+    assert_eq!(limits("/gone"), Err("the cgroup is gone".to_owned()));
+    // The one that is hit is what a remedy is about.
+    let about = Meeting { memory: Some((LimitKind::High, "system.slice")), ..meeting(WEB, BACKUP) };
+    tree.write("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    2048 kB\n");
+    let setup = tree.unified().setup(&about, Vec::new());
+    assert_eq!(setup.available_bytes, Some(2 << 20));
+    let (kind, limited) = setup.memory.unwrap();
+    assert_eq!((kind, &*limited.label), (LimitKind::High, "system.slice"));
+    assert_eq!(limited.memory_high, Some(Some(2 << 20)));
+    let gone = Meeting { memory: Some((LimitKind::Max, "system.slice")), ..about };
+    assert_eq!(tree.unified().setup(&gone, Vec::new()).memory, None);
+    assert_eq!(tree.unified().setup(&gone, Vec::new()).victim.unwrap().swap_max, Some(Some(4096)));
+}
+
+#[test]
+fn limits_of_memory_of_version_1() {
+    let tree = host();
+    let reader = tree.reader(Mounts {
+        unified: Some(tree.path("cg")),
+        memory: Some(tree.path("memory")),
+        ..Mounts::default()
+    });
+    let limits = |path: &str| reader.pressure(Path::new(path), 0).limits;
+    let unknown = "the memory controller does not know it by this path";
+    for path in [WEB, "/"] {
+        tree.write("memory/tasks", "");
+        assert_eq!(limits(path), Err(unknown.to_owned()), "{path}");
+    }
+    for (file, text) in [
+        ("memory.limit_in_bytes", "8388608"),
+        ("memory.memsw.limit_in_bytes", "12582912"),
+        ("memory.failcnt", "30"),
+        ("memory.memsw.failcnt", "2"),
+        ("memory.stat", "total_workingset_refault_file 4\ntotal_pgpgout 6\n"),
+    ] {
+        tree.write(&format!("memory{WEB}/{file}"), text);
+    }
+    tree.write("memory/system.slice/memory.limit_in_bytes", "9223372036854771712");
+    let [own] = limits(WEB).unwrap().try_into().unwrap();
+    assert_eq!((own.kind, own.bytes, own.hits), (LimitKind::Old, 8 << 20, 32));
+    assert_eq!((own.pages.refaulted, own.pages.gone), (Some(4), Some(6)));
+    let victim = reader.setup(&meeting(WEB, BACKUP), Vec::new()).victim.unwrap();
+    assert_eq!((victim.memory_max, victim.swap_max), (Some(Some(8 << 20)), Some(Some(4 << 20))));
 }

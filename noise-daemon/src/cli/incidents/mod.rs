@@ -2,6 +2,7 @@
 
 mod export;
 mod follow;
+mod list;
 mod page;
 mod show;
 mod source;
@@ -20,6 +21,7 @@ use self::source::{IncidentSource, Listing, Place};
 use self::subjects::Subjects;
 use super::connect::Connect;
 use super::durations::bound;
+use crate::cli::trace::critical_path::columns;
 use crate::cli::why::target::Target;
 use crate::cli::{CommandError, output};
 
@@ -101,7 +103,7 @@ pub fn run(args: &IncidentsArgs) -> Result<(), CommandError> {
         )),
         Some(Command::Show(show)) => show::run(show, args.json, &source),
         None if args.follow => Ok(follow::follow(args.following(), &source)?),
-        None => list(args, &source),
+        None => list_all(args, &source),
     }
 }
 
@@ -124,7 +126,7 @@ impl IncidentsArgs {
     }
 }
 
-fn list(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), CommandError> {
+fn list_all(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), CommandError> {
     let now = Zoned::now();
     let from = args.since.as_ref().map(|since| bound("--since", since, &now)).transpose()?;
     let to = args.until.as_ref().map(|until| bound("--until", until, &now)).transpose()?;
@@ -158,7 +160,14 @@ fn list(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), CommandErro
             let end = if report.open { Timestamp::MAX } else { report.end() };
             is_shown(report.main.start, end) && subjects.have(report)
         });
-        print(listing, args.json)?;
+        match args.json {
+            true => output::print_json(&document(listing)?)?,
+            false => {
+                let incidents = listing.incidents.iter().map(|report| &**report);
+                let zone = TimeZone::system();
+                output::print(&list::list(incidents, now.timestamp(), &zone, columns()))?;
+            }
+        }
     }
     Ok(())
 }
@@ -172,12 +181,9 @@ fn is_on_this_host(name: &str) -> bool {
         || Target::find(name).is_ok()
 }
 
-/// Prints incidents.
-fn print(listing: Listing, is_json: bool) -> anyhow::Result<()> {
-    match is_json {
-        true => output::print_json(&json(&listing.document())?),
-        false => output::print(&page::incidents(&listing, &TimeZone::system())),
-    }
+/// Incidents for programs.
+fn document(listing: Listing) -> anyhow::Result<String> {
+    Ok(json(&listing.document())?)
 }
 
 fn json(document: &impl serde::Serialize) -> serde_json::Result<String> {

@@ -5,26 +5,27 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use noise_analysis::{
-    Command, Culprit, Episode, KeptTrace, Level, Name, Outlier, PRESSURE_HEADING, Process, Report,
-    Side, Time, Watched,
+    Command, Episode, KeptTrace, Level, Outlier, PRESSURE_HEADING, Process, Report, Side, Time,
+    Watched,
 };
 use noise_model::clean::clean;
+use noise_model::labels::spoken_briefly;
 use noise_model::times::moment;
-use noise_model::units::{duration, known_duration};
+use noise_model::units::{duration, known_duration, share};
 use noise_model::words::why;
 
 use noise_serve::OutliersDocument;
+use noise_verdict::{Finding, Verdict, called};
 
 use super::source::Listing;
 use crate::cli::trend::held_up;
+use crate::cli::why::page::prose;
 
 /// Culprits, and remedies, that a page has room for.
 const SHOWN: usize = 8;
-/// Culprits that are listed of an incident that joined.
-const SHOWN_OF_JOINED: usize = 2;
 
-/// The incidents, each a block, with what was kept of them.
-pub fn incidents(listing: &Listing, zone: &TimeZone) -> String {
+/// The incidents, each a block, with what was kept of them. Sentences wrap at so many columns.
+pub fn incidents(listing: &Listing, zone: &TimeZone, columns: usize) -> String {
     let Listing { incidents, traces, trends } = listing;
     if incidents.is_empty() {
         return "no incidents\n".to_owned();
@@ -33,7 +34,7 @@ pub fn incidents(listing: &Listing, zone: &TimeZone) -> String {
         let trace = traces.iter().find(|trace| trace.incident == report.id);
         let trend = trends.iter().find(|trend| report.open && trend.subject == report.main.subject);
         let trend = trend.map(|trend| format!("  {}\n", held_up(trend))).unwrap_or_default();
-        block(report, &trend, zone) + &trace.map(|trace| kept(trace)).unwrap_or_default()
+        block(report, &trend, zone, columns) + &trace.map(|trace| kept(trace)).unwrap_or_default()
     };
     incidents.iter().map(block).collect::<Vec<_>>().join("\n")
 }
@@ -57,55 +58,69 @@ pub fn outliers(document: &OutliersDocument, zone: &TimeZone) -> String {
 }
 
 /// An incident, with a line on how its subject was held up.
-fn block(report: &Report, trend: &str, zone: &TimeZone) -> String {
+fn block(report: &Report, trend: &str, zone: &TimeZone, columns: usize) -> String {
     let main = &report.main;
-    let (lasted, ending) = (report.lasted(), report.standing());
+    let verdict = report.verdict(zone);
+    let mut text = String::new();
+    prose(&mut text, &format!("#{} {}", report.id, clean(&verdict.sentence)), columns);
     let start = moment(main.start, zone);
-    let mut text = format!("#{}  {start}, {lasted:.1} s, {ending}\n", report.id);
     // What joined may go on for longer than what opened it.
     let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
-    let _ = writeln!(text, "  {}{calm}", whose(main));
-    let headline = main.headline().map(|headline| headline.text() + ", ").unwrap_or_default();
-    let _ = writeln!(text, "  {headline}{}", clean(&main.by_whom()));
+    let (lasted, ending) = (report.lasted(), report.standing());
+    let _ = writeln!(text, "  {start}, {lasted:.1} s, {ending}{calm}");
+    let (lost, part) = (main.lost_seconds, share(report.severity()));
+    let _ = writeln!(text, "  {lost:.3} s beyond the usual, {part} of the victim's time");
+    first_to_try(&mut text, &verdict, columns);
     text.push_str(trend);
     let _ = writeln!(text, "    {:<8}{:>12}  ->{:>12}", "", "before", "during");
     for (name, of) in figures(main.signal) {
         let (before, after) = (of(&main.before), of(&main.after));
         let _ = writeln!(text, "    {name:<8}{before:>12}  ->{after:>12}");
     }
-    let _ = writeln!(text, "    {:.3} s excess delay", main.lost_seconds);
     culprits(&mut text, main);
     processes(&mut text, report);
     pressure(&mut text, report);
-    remedies(&mut text, report);
+    remedies(&mut text, &verdict);
     if !report.also.is_empty() {
         text.push_str("  also disturbed\n");
     }
-    report.also.iter().for_each(|episode| joined(&mut text, episode));
+    for episode in &report.also {
+        joined(&mut text, &clean(&report.sentence_of(episode, zone)), episode, columns);
+    }
     if report.untold > 0 {
         let _ = writeln!(text, "    and {} more", report.untold);
     }
     text
 }
 
+/// The remedy against the first culprit, where this host has commands for it; else what to look at.
+fn first_to_try(text: &mut String, verdict: &Verdict, columns: usize) {
+    let Some(one) = verdict.findings.first().and_then(Finding::ready) else {
+        if let Some(next) = &verdict.next {
+            prose(text, &format!("  Next: {}.", clean(next)), columns);
+        }
+        return;
+    };
+    let now = one.now.as_ref().map(|now| format!(" ({})", clean(now))).unwrap_or_default();
+    prose(text, &format!("  To try first{now}:"), columns);
+    // A command stays in one line, to be copied.
+    for command in &one.commands {
+        let _ = writeln!(text, "    # {}", clean(command));
+    }
+    if !one.undo.is_empty() {
+        text.push_str("  To take it back:\n");
+    }
+    for command in &one.undo {
+        let _ = writeln!(text, "    # {}", clean(command));
+    }
+}
+
 /// One of those that are disturbed as well.
-fn joined(text: &mut String, episode: &Episode) {
-    let headline = episode.headline().map(|headline| headline.text());
-    let _ = writeln!(
-        text,
-        "    {}: {}",
-        whose(episode),
-        headline.as_deref().unwrap_or("no figure rose")
-    );
+fn joined(text: &mut String, sentence: &str, episode: &Episode, columns: usize) {
+    prose(text, &format!("    {sentence}"), columns);
     let so_far = if episode.is_active() { " so far" } else { "" };
     let (seconds, lost) = (episode.disturbed_seconds(), episode.lost_seconds);
-    let _ = write!(text, "      {seconds:.1} s{so_far}, {lost:.3} s lost");
-    let part = |culprit: &Culprit<Name>| culprit.part(episode.nothing_beyond());
-    for culprit in episode.named_culprits(SHOWN_OF_JOINED).0 {
-        let (name, cause) = (clean(&culprit.culprit), why(culprit.cause));
-        let _ = write!(text, ", {name} ({cause}) {:.0} %", part(culprit) * 100.0);
-    }
-    text.push('\n');
+    let _ = writeln!(text, "      {seconds:.1} s{so_far}, {lost:.3} s lost");
 }
 
 /// A figure that is shown for before and during: its name, and its text.
@@ -128,10 +143,6 @@ fn taken(level: &Level) -> String {
     format!("{:.1} %", level.lost * 100.0)
 }
 
-fn whose(episode: &Episode) -> String {
-    clean(&episode.whose()).into_owned()
-}
-
 fn culprits(text: &mut String, episode: &Episode) {
     if episode.culprits.is_empty() {
         text.push_str("  culprits unknown\n");
@@ -140,7 +151,8 @@ fn culprits(text: &mut String, episode: &Episode) {
     let _ = writeln!(text, "  {:<20}{:>12}", "culprits", "excess");
     let (named, others) = episode.named_culprits(SHOWN);
     for culprit in named {
-        let name = format!("{} ({})", clean(&culprit.culprit), why(culprit.cause));
+        let name = called(culprit.cause, &culprit.culprit);
+        let name = format!("{} ({})", clean(name), why(culprit.cause));
         line(text, culprit.time, Some(culprit.beyond), &name);
     }
     for (time, name) in [(others, "others"), (episode.untracked, "not known")] {
@@ -162,7 +174,7 @@ fn processes(text: &mut String, report: &Report) {
             Side::Culprit => "had the CPU",
             Side::Victim => "waited",
         };
-        let (time, who, words) = (duration(*ns as f64), clean(of), process.words());
+        let (time, who, words) = (duration(*ns as f64), clean(spoken_briefly(of)), process.words());
         let _ =
             writeln!(text, "    {how:<11} {time:>9} of {waits:>3} waits  {who}: {}", clean(&words));
     }
@@ -182,13 +194,13 @@ fn pressure(text: &mut String, report: &Report) {
     }
 }
 
-fn remedies(text: &mut String, report: &Report) {
-    let remedies = report.advice();
+fn remedies(text: &mut String, verdict: &Verdict) {
+    let remedies = verdict.remedies();
     if remedies.is_empty() {
         return;
     }
     text.push_str("  remedies\n");
-    for one in remedies.iter().take(SHOWN) {
+    for one in remedies.into_iter().take(SHOWN) {
         let advice = one.remedy.advice();
         let _ = writeln!(text, "    {}\n      {} {}", advice.setting, advice.effect, advice.cost);
         for line in one.lines() {
@@ -212,7 +224,7 @@ fn wait(outlier: &Outlier, commands: &[Command], zone: &TimeZone) -> String {
             "    {} {}: {}",
             clean(&command.comm),
             command.pid,
-            clean(&command.command)
+            clean(command.words())
         );
     }
     text
@@ -278,10 +290,11 @@ pub mod made {
 mod tests {
     use super::made::{self, culprit, episode};
     use super::*;
-    use noise_analysis::{Advice, Beside, Cause, Ending, IncidentPressure, Remedy};
+    use noise_analysis::{Beside, Cause, Ending, IncidentPressure, Remedy};
     use noise_common::signals::Signal;
     use noise_model::pressure::{Pressure, ResourcePressure, Stalled};
     use noise_model::{HeldUp, OutlierPart, OutlierRecord};
+    use noise_verdict::Advice;
 
     fn listing(incidents: impl IntoIterator<Item = Arc<Report>>) -> Listing {
         Listing { incidents: incidents.into_iter().collect(), ..Listing::default() }
@@ -304,13 +317,19 @@ mod tests {
             remedy: Remedy::CpuWeight,
             now: Some("cpu.weight is 100 of backup.service and 100 of web.service".to_owned()),
             commands: vec!["systemctl set-property backup.service CPUWeight=20".to_owned()],
+            undo: vec!["systemctl set-property backup.service CPUWeight=100".to_owned()],
         };
         let pressure = IncidentPressure { opening, latest: Some(latest) };
-        Beside { pressure: Some(pressure), advice: Some(vec![advice]) }
+        Beside {
+            pressure: Some(pressure),
+            advice: Some(vec![advice]),
+            advised_culprit: Some("/system.slice/backup.service".into()),
+            advised_interrupt: None,
+        }
     }
 
     fn shown(listing: &Listing) -> String {
-        incidents(listing, &TimeZone::UTC)
+        incidents(listing, &TimeZone::UTC, 120)
     }
 
     fn long(document: &OutliersDocument) -> String {
@@ -331,7 +350,7 @@ mod tests {
             "{}",
             of(true)
         );
-        assert!(!of(false).contains("held up"), "{}", of(false));
+        assert!(!of(false).contains("held up over"), "{}", of(false));
     }
 
     #[test]
@@ -367,7 +386,7 @@ mod tests {
         let report = Report::new(1, true, storm.clone(), vec![storm]);
         let text = shown(&listing([Arc::new(report)]));
         assert!(text.contains("    taken          0.4 %  ->      31.0 %\n"), "{text}");
-        assert!(text.contains("    interruption of /a: taken 0.40 % -> 31.0 %, 78x\n"), "{text}");
+        assert!(text.contains("/a lost CPU time to interrupts: 0.40 % -> 31.0 % (78x)"), "{text}");
         assert!(!text.contains("median"), "{text}");
     }
 
@@ -400,9 +419,11 @@ mod tests {
         goes_on.culprits = vec![culprit("/other", Cause::Foreign, 3.0, 0.75)];
         let report = Report::new(1, true, calm, vec![goes_on]);
         let text = shown(&listing([Arc::new(report)]));
-        assert!(text.starts_with("#1  2026-11-21 09:41:02.500 UTC, 60.0 s, open\n"), "{text}");
-        assert!(text.contains("  cgroup_runqueue_wait of /a, calm now\n"), "{text}");
-        let expected = "      12.5 s so far, 11.205 s lost, /other (another cgroup) 75 %\n";
+        assert!(text.starts_with("#1 /a waited for a CPU: median "), "{text}");
+        let standing = "  2026-11-21 09:41:02.500 UTC, 60.0 s, open, calm now\n";
+        assert!(text.contains(standing), "{text}");
+        assert!(text.contains(", held up by /other (75.0 %)\n"), "{text}");
+        let expected = "      12.5 s so far, 11.205 s lost\n";
         assert!(text.contains(expected), "{text}");
     }
 
@@ -459,7 +480,13 @@ mod tests {
         };
         let document = |outliers| OutliersDocument::new(outliers, Vec::new());
         insta::assert_snapshot!(long(&document(vec![Arc::new(outlier.clone())])));
-        let command = Command { pid: 777, comm: "gzip".into(), command: "gzip -9 /a\u{1b}".into() };
+        let command = Command {
+            pid: 777,
+            comm: "gzip".into(),
+            command: "gzip -9 /a\u{1b}".into(),
+            process: Some(777),
+            is_kernel: false,
+        };
         let known = OutliersDocument::new(vec![Arc::new(outlier)], vec![command]);
         assert!(long(&known).ends_with("    gzip 777: gzip -9 /a\\x1b\n"), "{}", long(&known));
         assert_eq!(long(&document(Vec::new())), "no long waits\n");

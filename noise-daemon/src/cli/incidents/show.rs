@@ -4,12 +4,14 @@ use std::io::{self, Cursor, Read};
 use std::path::PathBuf;
 
 use super::source::{IncidentSource, Listing};
-use super::{export, print};
+use super::{document, export, page};
 use crate::cli::trace::critical_path::columns;
 use crate::cli::trace::critical_path::page::page as path_page;
 use crate::cli::{CommandError, output};
 use crate::kept::path::find;
 use anyhow::{Context as _, bail};
+use jiff::tz::TimeZone;
+use noise_model::clean::clean;
 
 /// Arguments of `noised incidents show`.
 #[derive(Debug, clap::Args)]
@@ -41,7 +43,11 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
         .into());
     }
     if !args.path && args.export.is_none() {
-        return Ok(print(listing, is_json)?);
+        match is_json {
+            true => output::print_json(&document(listing)?)?,
+            false => output::print(&page::incidents(&listing, &TimeZone::system(), columns()))?,
+        }
+        return Ok(());
     }
     let file = file(args.id, &listing, source)?;
     if let Some(spot) = spot {
@@ -86,9 +92,7 @@ fn show_paths(id: u64, file: &[u8], listing: &Listing, is_json: bool) -> anyhow:
     output::print_painted(&path_page(&found.document, columns()))?;
     let Some(report) = listing.incidents.first() else { return Ok(()) };
     output::print(&format!(
-        "\nthe incident: {}, {:.1} s, {}; all of it: noised incidents show {id}\n",
-        report.main.whose(),
-        report.lasted(),
-        report.standing()
+        "\nthe incident: {}; all of it: noised incidents show {id}\n",
+        clean(&report.sentence(&TimeZone::system()))
     ))
 }

@@ -7,16 +7,17 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use noise_host::resolve::disks;
 use noise_system::procfs::{self, Status};
+use noise_system::unix_sockets::{self, UnixSocket};
 use noise_trace::capture::{Dump, Interrupt, Look};
 use noise_trace::event::{Comm, Dumped};
+use noise_trace::ipc::Connection;
 
 use super::files;
 
 /// What the kernel puts behind the path of a cgroup that was removed.
 const GONE: &[u8] = b" (deleted)";
-/// Bits of the minor number of a device.
-const MINOR_BITS: u32 = 20;
 
 /// The host, below roots of procfs and sysfs.
 pub struct Host {
@@ -89,12 +90,39 @@ impl Host {
         files::add(&self.procfs, &pids, dump)
     }
 
-    /// Whether a socket waits on a port for requests, in a network namespace of a process.
-    pub fn listens(&self, port: u16) -> bool {
+    /// The sockets of the internet in all network namespaces of processes.
+    pub fn sockets(&self) -> Vec<Connection> {
         let pids = numbers(&self.procfs).into_iter().collect();
         let mut sockets = Vec::new();
         files::add_sockets(&self.procfs, &pids, &mut sockets);
-        sockets.iter().any(|socket| socket.local.port() == port && socket.remote.port() == 0)
+        sockets
+    }
+
+    /// Inodes of the sockets that each of these processes has open, as far as they may be read.
+    pub fn sockets_of(&self, pids: &BTreeSet<i32>) -> BTreeMap<i32, BTreeSet<u32>> {
+        pids.iter().map(|pid| (*pid, files::inodes(&self.procfs, *pid, "socket"))).collect()
+    }
+
+    /// The same of pipes without a name.
+    pub fn pipes_of(&self, pids: &BTreeSet<i32>) -> BTreeMap<i32, BTreeSet<u32>> {
+        pids.iter().map(|pid| (*pid, files::inodes(&self.procfs, *pid, "pipe"))).collect()
+    }
+
+    /// The unix sockets of the network namespaces that these processes are in, as far as these may be entered.
+    pub fn unix_sockets(&self, pids: &BTreeSet<i32>) -> Vec<UnixSocket> {
+        let own = self.namespace();
+        let read = |(namespace, folder): (u64, PathBuf)| match namespace == own {
+            true => unix_sockets::read(),
+            false => unix_sockets::read_in(&folder.join("ns/net")),
+        };
+        // What is not said leaves unknown who asks over them.
+        let all = files::namespaces(&self.procfs, pids).into_iter();
+        all.flat_map(|one| read(one).unwrap_or_default()).collect()
+    }
+
+    /// Whether a socket waits on a port for requests, in a network namespace of a process.
+    pub fn listens(&self, port: u16) -> bool {
+        self.sockets().iter().any(|socket| socket.local.port() == port && socket.remote.port() == 0)
     }
 
     /// The first process is in the one whose interfaces sysfs shows on a host.
@@ -180,16 +208,7 @@ impl Host {
     }
 
     fn disks(&self) -> Vec<(u32, Vec<u8>)> {
-        let entries = fs::read_dir(self.sysfs.join("dev/block")).into_iter().flatten().flatten();
-        let disk = |entry: fs::DirEntry| {
-            let name = entry.file_name();
-            let (major, minor) = name.to_str()?.split_once(':')?;
-            let device = major.parse::<u32>().ok()? << MINOR_BITS | minor.parse::<u32>().ok()?;
-            let target = fs::read_link(entry.path()).ok()?;
-            Some((device, target.file_name()?.as_bytes().to_vec()))
-        };
-        let disks: BTreeMap<u32, Vec<u8>> = entries.filter_map(disk).collect();
-        disks.into_iter().collect()
+        disks(&self.procfs, &self.sysfs).into_iter().collect()
     }
 
     fn interfaces(&self) -> Vec<(u32, Vec<u8>)> {
@@ -244,6 +263,7 @@ mod tests {
         write("sys/kernel/irq/9/chip_name", b"IO-APIC\n");
         write("sys/kernel/irq/10/actions", b"\n");
         write("sys/class/net/eth0/ifindex", b"2\n");
+        write("proc/diskstats", b" 259       2 nvme0c0n1 41 0 328 11 0 0 0 0 0 8 11\n");
         fs::create_dir_all(root.path().join("sys/dev/block")).unwrap();
         let disk = root.path().join("sys/dev/block/8:16");
         std::os::unix::fs::symlink("../../block/sdb", disk).unwrap();
@@ -261,7 +281,8 @@ mod tests {
         assert_eq!(threads, expected);
         let acpi = Interrupt { irq: 9, chip: b"IO-APIC".to_vec(), action: b"acpi".to_vec() };
         assert_eq!(dump.interrupts, [acpi]);
-        assert_eq!(dump.disks, [(8 << 20 | 16, b"sdb".to_vec())]);
+        let disks = [(8 << 20 | 16, b"sdb".to_vec()), (259 << 20 | 2, b"nvme0c0n1".to_vec())];
+        assert_eq!(dump.disks, disks);
         assert_eq!(dump.interfaces, [(2, b"eth0".to_vec())]);
         write("proc/13/status", b"Name:\tw\nTgid:\t12\nPid:\t13\nPPid:\t7\n");
         write("proc/13/cgroup", b"0::/c\n");

@@ -114,6 +114,17 @@ pub fn add(procfs: &Path, pids: &BTreeSet<i32>, dump: &mut Dump) -> Option<Strin
     })
 }
 
+/// Inodes of the files of a kind that a process has open, `socket` or `pipe`, as far as they may be read.
+pub fn inodes(procfs: &Path, pid: i32, kind: &str) -> BTreeSet<u32> {
+    let entries = fs::read_dir(procfs.join(format!("{pid}/fd"))).into_iter().flatten().flatten();
+    let inode = |entry: fs::DirEntry| {
+        let name = fs::read_link(entry.path()).ok()?;
+        let inode = bracketed(OsStr::as_bytes(name.as_os_str()), kind)?;
+        u32::try_from(inode).ok()
+    };
+    entries.take(MOST).filter_map(inode).collect()
+}
+
 /// Adds the sockets of the network namespaces that processes are in; whether there were more.
 pub fn add_sockets(procfs: &Path, pids: &BTreeSet<i32>, sockets: &mut Vec<Connection>) -> bool {
     let mut is_cut = false;
@@ -124,7 +135,7 @@ pub fn add_sockets(procfs: &Path, pids: &BTreeSet<i32>, sockets: &mut Vec<Connec
 }
 
 /// The network namespaces of processes, each with the folder of one of these.
-fn namespaces(procfs: &Path, pids: &BTreeSet<i32>) -> BTreeMap<u64, PathBuf> {
+pub fn namespaces(procfs: &Path, pids: &BTreeSet<i32>) -> BTreeMap<u64, PathBuf> {
     let mut found = BTreeMap::new();
     for &pid in pids {
         let folder = procfs.join(pid.to_string());
@@ -209,6 +220,7 @@ mod tests {
             (5, "/etc/hosts"),
             (6, "socket:[20]"),
             (7, "socket:[21]"),
+            (8, "pipe:[22]"),
         ] {
             symlink(name, root.path().join(format!("7/fd/{fd}"))).unwrap();
         }
@@ -219,6 +231,9 @@ mod tests {
             let object = Object { kind, id, ..Object::default() };
             OpenFile { pid: 7, fd, flags, filename: filename.into(), object }
         };
+        assert_eq!(inodes(root.path(), 7, "socket"), [20, 21, 4711].into());
+        assert_eq!(inodes(root.path(), 7, "pipe"), [22].into());
+        assert_eq!(inodes(root.path(), 8, "socket"), BTreeSet::new());
         let expected = [
             file(3, 0o2_000_002, "socket:[4711]", ObjectKind::Socket, 4711),
             file(4, 2, "anon_inode:[eventfd]", ObjectKind::Eventfd, 9),

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use noise_analysis::Stops;
+use noise_host::kernel::Sizes;
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
 use noise_serve::victim::{Inquiry, VictimDocument};
@@ -47,6 +48,8 @@ struct Applied {
 /// Everything that measures, in one place.
 pub struct Daemon {
     pub pipeline: Pipeline,
+    /// The host's dimensions when maps were made.
+    pub sizes: Sizes,
     pub metrics: Rc<Subscription<Builder>>,
     pub watching: Rc<Subscription<Watching>>,
     pub longest: Rc<Subscription<Longest>>,
@@ -133,9 +136,14 @@ impl Daemon {
 
     /// Publishes a sample.
     fn sample(&mut self) {
+        let next = self.config.recorder.size(self.watching.current().busiest());
+        let next_bytes = self.sizes.store(next).bytes();
         let published = self.pipeline.sample(|sample| {
             sample.noise = self.duty.as_ref().map(Duty::noise).unwrap_or_default();
             sample.reload = self.reload;
+            if let Some(recorder) = &mut sample.recorder {
+                recorder.next_bytes = next_bytes;
+            }
         });
         if published.occasion == Occasion::Beat {
             self.after_beat();
@@ -161,8 +169,9 @@ impl Daemon {
         let (stops, watching) = (self.stops.current(), self.watching.current());
         for Inquiry { cgroups, since_ns, reply } in waiting {
             let stopped = since_ns.and_then(|since_ns| stops.since(&cgroups, since_ns));
+            let pressure = since_ns.and_then(|since_ns| watching.pressure(&cgroups, since_ns));
             // A client that went away does not want its answer.
-            let _ = reply.send(VictimDocument::new(watching.usual(&cgroups), stopped));
+            let _ = reply.send(VictimDocument::new(watching.usual(&cgroups), stopped, pressure));
         }
     }
 
@@ -237,6 +246,7 @@ impl Daemon {
         let moves_web_file = config.web.config.file != self.config.web.config.file;
         self.watching.current().set(config.incidents.clone())?;
         self.pipeline.measure(config.measured());
+        self.pipeline.describe_cgroups(config.names.labels);
         self.metrics.current().set_limits(config.limits.limits());
         // Where it listens does not change.
         let listens = &running.web;

@@ -1,6 +1,7 @@
 //! `noised run`: the daemon. Everything that needs privileges is done first, then they are given up.
 
 mod daemon;
+mod loading;
 mod logging;
 mod service;
 
@@ -12,7 +13,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
-use aya_log::EbpfLogger;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::stat::{Mode, umask};
 use noise_analysis::Stops;
@@ -35,6 +35,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use self::daemon::{ConfigSource, Daemon, now_s};
+use self::loading::{DebugReader, Loaded, load as load_programs};
 use self::logging::Log;
 use self::service::Service;
 use super::CommandError;
@@ -48,6 +49,7 @@ use crate::kept::THREADS_AT_ONCE;
 use crate::marks::{Marks, SharedMarks, lock, take, with_marks};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
 use crate::recorder;
+use crate::state::{demand, ensure_own};
 
 /// Requests for a fresh model that may wait.
 const PENDING_REFRESHES: usize = 64;
@@ -90,6 +92,10 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
     let file = (!file.as_os_str().is_empty()).then_some(file.as_path());
     let web = Web::open(file).map_err(CommandError::usage)?;
     ensure_confinable(&config).map_err(CommandError::usage)?;
+    if let Some(folder) = state_folder(&config) {
+        let own = ensure_own(&folder).context("state.directory cannot be used");
+        own.map_err(CommandError::usage)?;
+    }
     if args.config_check {
         for warning in web.warnings() {
             output::complain(&format!("warning: {warning}"));
@@ -98,7 +104,7 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
         return Ok(());
     }
     // The runtime panics where it finds no descriptors.
-    ensure_room(config.recorder.size())?;
+    ensure_room(config.recorder.size(None))?;
     ensure_threads(threads(&config, &web))?;
     let log = Log::start(config.log.level);
     // One thread: a second one would be woken for every sample, to wake the first.
@@ -129,17 +135,20 @@ async fn daemon(
         LogLevel::Debug => DebugRecords::Drops,
         _ => DebugRecords::Off,
     };
-    let recorder = config.recorder.size();
-    let measured = config.measured();
-    let options = LoadOptions { debug, measured, recorder, ..LoadOptions::default() };
-    let mut engine = Engine::load(&options)?;
+    let options = LoadOptions { debug, measured: config.measured(), ..LoadOptions::default() };
+    let remembered = state_folder(&config).and_then(|folder| demand(&folder).busiest());
+    let loaded = tokio::select! {
+        loaded = load_programs(options, &config.recorder, remembered, level.is_detailed()) => loaded?,
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
+    let Loaded { engine, logger, wanted, measured } = loaded;
     if other {
         tracing::warn!("another noised is attached on this host: overhead doubles");
     }
-    let logger = if level.is_detailed() { debug_records(&mut engine) } else { None };
-    engine.attach()?;
     report(&engine);
-    if let Some(trouble) = recorder::shortened(engine.sizes(), recorder, engine.recorder()) {
+    let sizes = engine.sizes();
+    if let Some(trouble) = recorder::shortened(sizes, wanted, engine.recorder()) {
         tracing::warn!("{trouble}");
     }
     let readable = without(|| engine.is_readable()).context("cannot start a thread")?;
@@ -189,6 +198,9 @@ async fn daemon(
     let events = collector.event_store().map(recorder::source);
     let events = events.map(|events| with_marks(events, marks.clone()));
     let bounds = config.state.bounds();
+    if let Some(store) = collector.event_store() {
+        watching.measure(store, measured);
+    }
     let latest = collector.event_store().zip(events.clone());
     let latest = latest.map(|(store, events)| recorder::latest(store, events, bounds.bytes));
     let keeping = watching.keep(latest, bounds);
@@ -198,6 +210,7 @@ async fn daemon(
     let local_router = with_victims(router.clone(), inquire);
     let local_router = with_traces(with_events(local_router, events), traces);
     let mut pipeline = Pipeline::new(collector, beat)?;
+    pipeline.describe_cgroups(config.names.labels);
     let metrics = pipeline.subscribe(Builder::new(config.limits.limits()));
     let watching = pipeline.subscribe(watching);
     let longest = pipeline.subscribe(Longest::default());
@@ -206,6 +219,7 @@ async fn daemon(
     let served = web.clone();
     let mut daemon = Daemon {
         pipeline,
+        sizes,
         metrics,
         watching,
         longest,
@@ -440,14 +454,7 @@ fn report(engine: &Engine) {
     }
 }
 
-/// The reader of the programs' debug records.
-fn debug_records(engine: &mut Engine) -> Option<EbpfLogger<&'static dyn tracing_log::log::Log>> {
-    EbpfLogger::init(engine.object_mut())
-        .inspect_err(|error| tracing::warn!(%error, "BPF debug log unavailable"))
-        .ok()
-}
-
-async fn drain_debug_records(logger: Option<EbpfLogger<&'static dyn tracing_log::log::Log>>) {
+async fn drain_debug_records(logger: Option<DebugReader>) {
     let Some(mut logger) = logger else { return std::future::pending().await };
     let mut timer = tokio::time::interval(SAMPLE_EVERY);
     loop {

@@ -10,6 +10,7 @@ use noise_sketches::requests::{Entrance, Link, Requests};
 use noise_sketches::slices::SliceId;
 use noise_top::services::{Link as Row, Watched};
 use noise_trace::event::Kind;
+use noise_trace::record::Source as _;
 
 use crate::cli::CommandError;
 use crate::cli::why::request::Watching;
@@ -52,7 +53,8 @@ fn is_between(Link { caller, service, .. }: &Link) -> bool {
 
 fn seen(stretch: &Stretch) -> Watched {
     let (mut feed, mut lost) = (Feed::default(), 0_u64);
-    for record in stretch.reader() {
+    let mut reader = stretch.reader();
+    while let Some(record) = reader.read() {
         let event = record.event();
         if let Kind::Lost(loss) = &event.kind {
             lost = lost.saturating_add(loss.events.max(loss.packets));

@@ -45,13 +45,13 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
     let (document, found) = match &recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
-            let reader = || Reader::new(&ctf.layout, &files);
-            let select = args.part.select(|| reader().first_ns().unwrap_or(0));
-            all(recording.tidied(reader(), false), Delays::new(ctf.begin()), select)?
+            let select = args.part.select(|| recording.first_ns());
+            let reader = Reader::new(&ctf.layout, &files);
+            all(recording.shown(reader, false), Delays::new(ctf.begin()), select)?
         }
         Recording::Text(text) => {
             let select = args.part.select(|| recording.first_ns());
-            let source = recording.tidied(text.reader(), false);
+            let source = recording.shown(text.reader(), false);
             let (mut document, found) = all(source, Delays::new(Begin::Wakeup), select)?;
             document.unread_lines = text.unread_lines();
             (document, found)
@@ -83,8 +83,8 @@ struct Found {
 
 /// Threads and CPUs are followed from the begin on, so that the part that is wanted begins with what was
 /// under way.
-fn all<'t>(
-    mut source: impl Source<'t>,
+fn all(
+    mut source: impl Source,
     mut delays: Delays,
     mut select: Select,
 ) -> anyhow::Result<(Document, Found)> {
@@ -92,7 +92,7 @@ fn all<'t>(
     let mut is_empty = true;
     let mut wanted = BTreeSet::new();
     let mut from_ns = select.from_ns;
-    for record in source.by_ref() {
+    while let Some(record) = source.read() {
         if from_ns.is_some_and(|from_ns| record.time_ns >= from_ns) {
             delays.begin(from_ns.take().unwrap_or_default());
         }
@@ -154,6 +154,7 @@ fn page(document: &Document) -> String {
     if let Some(unread) = &document.unread_lines {
         let _ = writeln!(page, "{unread}");
     }
+    page.push_str(&document.known_from_ns.line());
     if document.discarded > 0 {
         let _ = writeln!(page, "{} events were lost while recording", document.discarded);
     }

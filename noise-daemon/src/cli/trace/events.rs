@@ -50,14 +50,14 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
     let damage = match &recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
-            let begin_ns = || Reader::new(&ctf.layout, &files).first_ns().unwrap_or(0);
+            let begin_ns = || recording.first_ns();
             let select = args.part.select(begin_ns);
             // Threads are followed from the begin on.
             let from_ns = select.from_ns.filter(|_| !select.follows()).unwrap_or(0);
             let reader = Reader::from(&ctf.layout, &files, from_ns);
             let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
             let summary = Summary::new(&clock, ctf.layout.env.clone());
-            go(args, recording.tidied(reader, !args.summary), select, summary)?
+            go(args, recording.shown(reader, !args.summary), select, summary)?
         }
         Recording::Text(text) => {
             let begin_ns = || recording.first_ns();
@@ -65,7 +65,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
             summary.unread_lines = text.unread_lines();
             go(
                 args,
-                recording.tidied(text.reader(), !args.summary),
+                recording.shown(text.reader(), !args.summary),
                 args.part.select(begin_ns),
                 summary,
             )?
@@ -76,9 +76,9 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
 }
 
 /// Goes over the events. What could not be read.
-fn go<'t>(
+fn go(
     args: &EventsArgs,
-    mut source: impl Source<'t>,
+    mut source: impl Source,
     mut select: Select,
     mut summary: Summary,
 ) -> anyhow::Result<Damage> {
@@ -90,7 +90,7 @@ fn go<'t>(
         TextLines::new(host).in_zone(zone_of_recording(begin_ns, &TimeZone::system()))
     };
     let mut piece = String::with_capacity(PIECE_BYTES + 4096);
-    for record in source.by_ref() {
+    while let Some(record) = source.read() {
         if selects {
             if select.is_over(record.time_ns) {
                 break;
@@ -159,6 +159,7 @@ fn page(summary: &Summary) -> String {
         summary.from_ns,
         summary.to_ns,
     ));
+    page.push_str(&summary.known_from_ns.line());
     if summary.discarded > 0 || summary.discarded_packets > 0 {
         page.push_str(&format!(
             "lost while recording: {} events, and {} packets with an unknown number of events\n",
@@ -193,7 +194,8 @@ mod tests {
         let mut summary = Summary::new(&ctf.layout.clocks[0], ctf.layout.env.clone());
         let mut lines = String::new();
         let mut text = TextLines::new("host");
-        for record in Reader::new(&ctf.layout, &ctf.streams()) {
+        let mut reader = Reader::new(&ctf.layout, &ctf.streams());
+        while let Some(record) = reader.read() {
             summary.add(&record);
             text.write(&record, &mut lines);
             json::line(&record, &mut lines);

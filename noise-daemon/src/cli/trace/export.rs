@@ -84,13 +84,12 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
     let (damage, left_out) = match &recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
-            let begin_ns = || Reader::new(&ctf.layout, &files).first_ns().unwrap_or(0);
-            let select = args.part.select(begin_ns);
+            let select = args.part.select(|| recording.first_ns());
             let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
             let reader = Reader::new(&ctf.layout, &files);
             go(
                 args,
-                recording.tidied(reader, args.prints()),
+                recording.shown(reader, args.prints()),
                 export(args, select, ctf.begin(), &clock, &ctf.layout.env),
                 &interrupted,
             )?
@@ -98,7 +97,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
         Recording::Text(text) => {
             let select = args.part.select(|| recording.first_ns());
             let export = export(args, select, Begin::Wakeup, &Clock::trace(), &BTreeMap::new());
-            go(args, recording.tidied(text.reader(), args.prints()), export, &interrupted)?
+            go(args, recording.shown(text.reader(), args.prints()), export, &interrupted)?
         }
     };
     report(&args.recording, &damage);
@@ -124,14 +123,14 @@ fn export(
 
 /// Goes over the events, and writes what they become. What could not be read, and events that are not in
 /// the Perfetto file.
-fn go<'t>(
+fn go(
     args: &ExportArgs,
-    mut source: impl Source<'t>,
+    mut source: impl Source,
     mut export: Export,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<(Damage, u64)> {
     let mut targets = Targets::create(args, &mut export)?;
-    for record in source.by_ref() {
+    while let Some(record) = source.read() {
         if export.is_over(record.time_ns) {
             break;
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use noise_paths::blame::Blame;
-use noise_paths::build::{Builder, Waker};
+use noise_paths::build::Builder;
 use noise_paths::calls::{Calls, begins_call};
 use noise_paths::document::{Delimiters, Document, traced};
 use noise_paths::execution::{Execution, Finder, find};
@@ -57,7 +57,7 @@ pub fn found(
             let reader = || Reader::new(&ctf.layout, &files);
             let select = asking.select(begin_ns);
             let sought = asking.sought(&select, begin_ns);
-            let tidied = || recording.tidied(reader(), false);
+            let shown = || recording.shown(reader(), false);
             let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
             if let Some(picture) = &mut picture {
                 picture.of(&clock, &ctf.layout.env);
@@ -66,20 +66,17 @@ pub fn found(
             let builder = builder(asking, Reading::of(&ctf.layout.env), together.builder());
             let found = all(together.read(), builder, select, &sought)?;
             let (document, damage) = blamed(together.read(), found);
-            picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
+            picture.map(|picture| picture.finish(&document, shown())).transpose()?;
             (document, damage)
         }
         Recording::Text(text) => {
-            let reader = || text.reader();
             let select = asking.select(begin_ns);
             let sought = asking.sought(&select, begin_ns);
-            let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
-            let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
-            let tidied = || recording.tidied(reader(), false);
-            let builder = builder(asking, Reading::Events, Builder::new(waker));
-            let found = all(Merged::one(tidied()), builder, select, &sought)?;
-            let (document, damage) = blamed(Merged::one(tidied()), found);
-            picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
+            let shown = || recording.shown(text.reader(), false);
+            let builder = builder(asking, Reading::Events, Builder::new(text.waker()));
+            let found = all(Merged::one(shown()), builder, select, &sought)?;
+            let (document, damage) = blamed(Merged::one(shown()), found);
+            picture.map(|picture| picture.finish(&document, shown())).transpose()?;
             (document, damage)
         }
     })
@@ -96,8 +93,8 @@ fn builder(asking: &Asking, usual: Reading, builder: Builder) -> Builder {
 type Found = (Document, Damage, bool);
 
 /// Goes over the events, and finds the paths.
-fn all<'t, S: Source<'t>>(
-    mut source: Merged<'t, S>,
+fn all<S: Source>(
+    mut source: Merged<S>,
     mut builder: Builder,
     mut select: Select,
     sought: &[Sought<'_>],
@@ -112,8 +109,7 @@ fn all<'t, S: Source<'t>>(
     let (mut is_whole, mut parts) = (true, 0usize);
     let mut finders: Vec<Option<Finder>> =
         sought.iter().map(|sought| Finder::new(sought.wanted, 0)).collect();
-    while let Some(record) = source.next() {
-        let machine = source.machine();
+    while let Some((machine, record)) = source.read_from() {
         last_ns = record.time_ns;
         if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
             // Who ends a sleep that is under way is worth a look, but not at all the rest.
@@ -133,6 +129,9 @@ fn all<'t, S: Source<'t>>(
         let event = record.event();
         if let Kind::Lost(loss) = &event.kind {
             document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
+        }
+        if machine == 0 {
+            document.known_from_ns.follow(event.cpu, record.loss().as_ref());
         }
         has_calls |= begins_call(&event.kind).is_some();
         feed::follow(&mut builder, machine, &record, &event);
@@ -241,19 +240,19 @@ fn delimited(
 }
 
 /// The same with for whom it waits, for which the recording is read once more, up to the last wait.
-fn blamed<'t, S: Source<'t>>(
-    mut source: Merged<'t, S>,
+fn blamed<S: Source>(
+    mut source: Merged<S>,
     (mut document, damage, has_calls): Found,
 ) -> (Document, Damage) {
     let blame = |machine| Blame::of(&document, machine, Delays::of_turns());
     let mut blames: Vec<Blame> = (0..source.machines()).map(blame).collect();
     let machines = if has_calls { source.machines() } else { 0 };
     let mut calls: Vec<Calls> = (0..machines).map(|number| Calls::of(&document, number)).collect();
-    while let Some(record) = source.next() {
+    while let Some((machine, record)) = source.read_from() {
         if blames.iter().all(Blame::is_over) && calls.iter().all(Calls::is_over) {
             break;
         }
-        let (machine, event) = (usize::from(source.machine()), record.event());
+        let (machine, event) = (usize::from(machine), record.event());
         if let Some(blame) = blames.get_mut(machine) {
             blame.follow(&event, &mut document);
         }

@@ -1,18 +1,22 @@
 //! Opening a recording: a folder in CTF, or a text of ftrace.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use noise_model::clean::quoted;
 use noise_paths::build::Waker;
-use noise_system::files::{Mapped, read};
+use noise_system::files::{open_regular, read, read_input_bytes};
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
 use noise_trace::damage::Damage;
 use noise_trace::delays::Begin;
+use noise_trace::event::Kind;
 use noise_trace::ftrace::{self, Survey, UnreadLines};
-use noise_trace::record::Source;
+use noise_trace::record::{Record, Source};
 use noise_trace::what::What;
+use noise_trace::window::{Content, Opened, Window};
 
 use super::folders::{METADATA, folder, left_out, refuse};
 use super::foreign::recognised;
@@ -23,6 +27,8 @@ use crate::cli::output::complain;
 const MAX_METADATA_BYTES: u64 = 16 << 20;
 /// Files of one recording; one or a few per CPU.
 const MAX_FILES: usize = 65_536;
+/// Files that a command has open beside those.
+const OTHER_FILES: u64 = 64;
 /// Text that comes through a pipe.
 const MAX_PIPED_BYTES: u64 = 1 << 30;
 /// First bytes of a file, by which those of other programs are known.
@@ -40,7 +46,7 @@ pub enum Recording {
 pub struct Ctf {
     /// What its metadata says.
     pub layout: Layout,
-    files: Vec<(String, Mapped)>,
+    files: Vec<(String, Opened<File>)>,
 }
 
 impl Ctf {
@@ -56,20 +62,55 @@ impl Ctf {
 
     /// Its streams.
     pub fn streams(&self) -> Vec<StreamFile<'_>> {
-        self.files.iter().map(|(name, bytes)| StreamFile { name, bytes }).collect()
+        let all = self.files.iter();
+        all.map(|(name, file)| StreamFile { name, content: Content::Read(file) }).collect()
+    }
+}
+
+/// Where a text comes from.
+enum Printed {
+    File(Opened<File>),
+    /// A pipe, of which all is kept.
+    Piped(Vec<u8>),
+}
+
+impl Printed {
+    fn open(path: &Path) -> io::Result<Self> {
+        if path.metadata()?.is_file() {
+            return opened(path).map(Self::File);
+        }
+        read_input_bytes(path, MAX_PIPED_BYTES).map(Self::Piped)
+    }
+
+    fn content(&self) -> Content<'_> {
+        match self {
+            Self::File(file) => Content::Read(file),
+            Self::Piped(bytes) => Content::Held(bytes),
+        }
     }
 }
 
 /// A text of ftrace, and what one look at it says.
 pub struct Text {
-    bytes: Mapped,
+    printed: Printed,
     survey: Survey,
 }
 
 impl Text {
     /// A reader of its events.
     pub fn reader(&self) -> ftrace::Reader<'_> {
-        ftrace::Reader::of(&self.bytes, &self.survey)
+        ftrace::Reader::of(self.printed.content(), &self.survey)
+    }
+
+    /// The event that says who wakes a thread.
+    pub fn waker(&self) -> Waker {
+        let mut reader = self.reader();
+        while let Some(record) = reader.read() {
+            if matches!(record.kind(), Kind::SchedWaking(_)) {
+                return Waker::Waking;
+            }
+        }
+        Waker::Wakeup
     }
 
     /// Lines that are no events, where they are many.
@@ -78,85 +119,67 @@ impl Text {
     }
 }
 
-/// Events after which memory of what was read is given back, and progress is shown.
-const TIDY_EVENTS: u32 = 1 << 18;
+/// Events after which progress is shown.
+const SHOWN_EVENTS: u32 = 1 << 18;
 
-/// A source that keeps in memory only what it reads at the moment, and shows how far it is.
-pub struct Tidied<'r, S> {
+/// A source that shows how far it is.
+pub struct Shown<'r, S> {
     source: S,
     recording: &'r Recording,
     left: u32,
     reading: Reading,
 }
 
-impl<'t, S: Source<'t>> Iterator for Tidied<'_, S> {
-    type Item = S::Item;
+impl<S: Source> Source for Shown<'_, S> {
+    type Stored<'r>
+        = S::Stored<'r>
+    where
+        Self: 'r;
 
     #[inline]
-    fn next(&mut self) -> Option<S::Item> {
+    fn read(&mut self) -> Option<Record<S::Stored<'_>>> {
         if self.left == 0 {
-            self.left = TIDY_EVENTS;
-            self.recording.forget(&self.source);
-            let read_bytes = || self.recording.read_bytes(&self.source);
+            self.left = SHOWN_EVENTS;
+            let read_bytes = || self.source.read_bytes();
             self.reading.at(read_bytes, self.recording.length());
         }
         self.left -= 1;
-        self.source.next()
+        self.source.read()
     }
-}
 
-impl<'t, S: Source<'t>> Source<'t> for Tidied<'_, S> {
-    type Stored = S::Stored;
+    fn next_ns(&mut self) -> Option<u64> {
+        self.source.next_ns()
+    }
 
     fn damage(&self) -> Damage {
         self.source.damage()
     }
 
-    fn read_bytes(&self, file: usize) -> usize {
-        self.source.read_bytes(file)
+    fn read_bytes(&self) -> u64 {
+        self.source.read_bytes()
     }
 }
 
 impl Recording {
-    /// A source that reads from this recording, however long, in little memory, for a command that `prints`
-    /// what it reads or does not.
-    pub fn tidied<'t, S: Source<'t>>(&self, source: S, prints: bool) -> Tidied<'_, S> {
-        Tidied { source, recording: self, left: TIDY_EVENTS, reading: Reading::new(prints) }
+    /// A source that reads from this recording, for a command that `prints` what it reads or does not.
+    pub fn shown<S: Source>(&self, source: S, prints: bool) -> Shown<'_, S> {
+        Shown { source, recording: self, left: SHOWN_EVENTS, reading: Reading::new(prints) }
     }
 
     /// The time of its first event, nanoseconds since the epoch; 0 where it has none.
     pub fn first_ns(&self) -> u64 {
-        match self {
-            Self::Ctf(ctf) => Reader::new(&ctf.layout, &ctf.streams()).first_ns().unwrap_or(0),
-            Self::Text(text) => text.reader().next().map_or(0, |first| first.time_ns),
-        }
+        let first_ns = match self {
+            Self::Ctf(ctf) => Reader::new(&ctf.layout, &ctf.streams()).next_ns(),
+            Self::Text(text) => text.reader().next_ns(),
+        };
+        first_ns.unwrap_or(0)
     }
 
     /// Bytes of all its files.
     fn length(&self) -> u64 {
         match self {
-            Self::Ctf(ctf) => ctf.files.iter().map(|(_, file)| file.len() as u64).sum(),
-            Self::Text(text) => text.bytes.len() as u64,
-        }
-    }
-
-    /// Bytes that were read of all its files.
-    fn read_bytes<'t>(&self, source: &impl Source<'t>) -> u64 {
-        let files = match self {
-            Self::Ctf(ctf) => ctf.files.len(),
-            Self::Text(_) => 1,
-        };
-        (0..files).map(|number| source.read_bytes(number) as u64).sum()
-    }
-
-    fn forget<'t>(&self, source: &impl Source<'t>) {
-        match self {
-            Self::Ctf(ctf) => {
-                for (number, (_, file)) in ctf.files.iter().enumerate() {
-                    file.forget(source.read_bytes(number));
-                }
-            }
-            Self::Text(text) => text.bytes.forget(source.read_bytes(0)),
+            Self::Ctf(ctf) => ctf.files.iter().map(|(_, file)| file.length).sum(),
+            Self::Text(text) => text.printed.content().length(),
         }
     }
 
@@ -180,23 +203,30 @@ impl Recording {
         if path.is_dir() {
             refuse(path)?;
         }
-        let bytes = Mapped::open_any(path, MAX_PIPED_BYTES);
-        let bytes = bytes.with_context(|| format!("cannot read {shown}"))?;
-        if let Some(sentence) = recognised(path, bytes.get(..FIRST_BYTES).unwrap_or(&bytes)) {
+        let printed = Printed::open(path).with_context(|| format!("cannot read {shown}"))?;
+        let mut begin = Window::new(printed.content(), FIRST_BYTES);
+        let first = begin.view(0, FIRST_BYTES);
+        if let Some(sentence) = recognised(path, first.get(..FIRST_BYTES).unwrap_or(first)) {
             bail!(sentence);
         }
-        let survey = Survey::of(&bytes, |passed| bytes.forget(passed));
+        let survey = Survey::of(printed.content());
         if let Some(refusal) = survey.refusal() {
             bail!("{shown} {refusal}");
         }
-        Ok(Self::Text(Box::new(Text { bytes, survey })))
+        Ok(Self::Text(Box::new(Text { printed, survey })))
     }
 }
 
 /// What is wrong where there is not a single event, but something else.
-fn unreadable<'t>(mut source: impl Source<'t>) -> Option<Damage> {
-    let is_empty = source.next().is_none();
+fn unreadable(mut source: impl Source) -> Option<Damage> {
+    let is_empty = source.next_ns().is_none();
     Some(source.damage()).filter(|damage| is_empty && !damage.is_none())
+}
+
+/// Opens a file that is read in windows.
+fn opened(path: &Path) -> io::Result<Opened<File>> {
+    let file = open_regular(OpenOptions::new().read(true), path, 0)?;
+    Ok(Opened { length: file.metadata()?.len(), file })
 }
 
 fn ctf(folder: &Path) -> anyhow::Result<Ctf> {
@@ -215,9 +245,15 @@ fn ctf(folder: &Path) -> anyhow::Result<Ctf> {
         }
     }
     names.sort_by(|one, other| in_order(one).cmp(&in_order(other)));
+    // All of them stay open. What is not allowed is said where one is opened.
+    if let Ok((allowed, most)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && (names.len() as u64).saturating_add(OTHER_FILES) > allowed
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
     let open = |name: String| {
-        let bytes = Mapped::open(&folder.join(&name)).with_context(|| quoted(&name))?;
-        Ok((name, bytes))
+        let file = opened(&folder.join(&name)).with_context(|| quoted(&name))?;
+        Ok((name, file))
     };
     let files = names.into_iter().map(open).collect::<anyhow::Result<_>>()?;
     Ok(Ctf { layout, files })
@@ -267,6 +303,23 @@ mod tests {
         fs::create_dir(folder.path().join("kernel")).unwrap();
         fs::write(folder.path().join("kernel/metadata"), "nonsense").unwrap();
         assert!(error(folder.path()).ends_with("cannot be understood from line 1 on: `nonsense`"));
+    }
+
+    #[test]
+    fn what_is_cut_off_a_text_while_it_is_read_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        let line = "a-1 [000] d..2. 1.000001: sched_process_exit: comm=a pid=1 prio=120\n";
+        fs::write(&path, line.repeat(3)).unwrap();
+        let recording = Recording::open(&path).unwrap();
+        let length = line.len() as u64;
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(2 * length - 1).unwrap();
+        let Recording::Text(text) = &recording else { panic!("it is a text") };
+        let mut source = recording.shown(text.reader(), true);
+        assert!(source.read().is_some());
+        assert!(source.read().is_none());
+        let damage = source.damage();
+        assert_eq!((damage.unread_bytes, damage.missing_bytes), (length - 1, length + 1));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use noise_paths::clocks::traffic::{Traffic, lines};
 use noise_paths::several::{Merged, traffic};
 use noise_trace::ctf::Reader;
 
-use super::recording::{Ctf, Recording, Tidied};
+use super::recording::{Ctf, Recording, Shown};
 
 /// Recordings of machines beside the first one.
 const MAX_OTHERS: usize = 64;
@@ -39,7 +39,7 @@ pub struct Together<'r> {
 /// What says how far clocks are apart.
 pub struct Common {
     /// Finds it in a recording.
-    pub of: fn(Tidied<'_, Reader<'_>>) -> Traffic,
+    pub of: fn(Shown<'_, Reader<'_>>) -> Traffic,
     /// What a recording lacks that has none.
     pub lacks: &'static str,
     /// How it is recorded.
@@ -87,7 +87,7 @@ impl<'r> Together<'r> {
         }
         if all.len() > 1 {
             let common = |(recording, ctf, _): &(&'r Recording, &'r Ctf, Line)| {
-                of(recording.tidied(Reader::new(&ctf.layout, &ctf.streams()), false))
+                of(recording.shown(Reader::new(&ctf.layout, &ctf.streams()), false))
             };
             let traffic: Vec<Traffic> = all.iter().map(common).collect();
             if let Some(number) = traffic.iter().position(Traffic::is_empty) {
@@ -128,9 +128,9 @@ impl<'r> Together<'r> {
     }
 
     /// All events.
-    pub fn read(&self) -> Merged<'_, Tidied<'_, Reader<'_>>> {
+    pub fn read(&self) -> Merged<Shown<'_, Reader<'_>>> {
         Merged::new(self.all.iter().map(|(recording, ctf, line)| {
-            (recording.tidied(Reader::new(&ctf.layout, &ctf.streams()), false), *line)
+            (recording.shown(Reader::new(&ctf.layout, &ctf.streams()), false), *line)
         }))
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use noise_paths::build::Waker;
 use noise_paths::clocks::traffic::Traffic;
 use noise_paths::several::Merged;
 use noise_sketches::cluster::cluster;
@@ -17,9 +18,9 @@ use noise_sketches::query::Query;
 use noise_sketches::slices::SliceId;
 use noise_sketches::system::System;
 use noise_sketches::tiers::{self, probability, tiers};
-use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
 use noise_trace::event::Kind;
+use noise_trace::reach::Reach;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
@@ -108,6 +109,7 @@ struct Found {
     select: Select,
     wanted: BTreeSet<i32>,
     discarded: u64,
+    reach: Reach,
     damage: Damage,
     is_empty: bool,
 }
@@ -121,8 +123,7 @@ pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
     let others = several::open(&recording, &args.others)?;
     let mut found = match &recording {
         Recording::Ctf(ctf) => {
-            let begin_ns = || Reader::new(&ctf.layout, &ctf.streams()).first_ns().unwrap_or(0);
-            let select = args.part.select(begin_ns);
+            let select = args.part.select(|| recording.first_ns());
             let are_ours = [&recording].into_iter().chain(&others).all(is_ours);
             let together = match are_ours {
                 true => Together::by(&BYTES, &recording, ctf, &others, &args.others)?,
@@ -133,13 +134,12 @@ pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
             all(together.read(), feed, select)?
         }
         Recording::Text(text) => {
-            let reader = || text.reader();
-            let select = args.part.select(|| reader().next().map_or(0, |first| first.time_ns));
+            let select = args.part.select(|| recording.first_ns());
             let mut feed = Feed::default();
-            if !reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_))) {
+            if text.waker() == Waker::Wakeup {
                 feed.wakes_by_wakeup(0);
             }
-            all(Merged::one(recording.tidied(reader(), false)), feed, select)?
+            all(Merged::one(recording.shown(text.reader(), false)), feed, select)?
         }
     };
     cluster(&mut found.system).map_err(anyhow::Error::from)?;
@@ -156,14 +156,14 @@ pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
 }
 
 /// Goes over the events: also over those before the time that is asked for, since they say what was under way.
-fn all<'t, S: Source<'t>>(
-    mut source: Merged<'t, S>,
+fn all<S: Source>(
+    mut source: Merged<S>,
     mut feed: Feed,
     mut select: Select,
 ) -> anyhow::Result<Found> {
     let (mut wanted, mut discarded, mut is_empty) = (BTreeSet::new(), 0u64, true);
-    while let Some(record) = source.next() {
-        let machine = source.machine();
+    let mut reach = Reach::default();
+    while let Some((machine, record)) = source.read_from() {
         if select.is_over(record.time_ns) {
             break;
         }
@@ -171,6 +171,9 @@ fn all<'t, S: Source<'t>>(
         let event = record.event();
         if let Kind::Lost(loss) = &event.kind {
             discarded = discarded.saturating_add(loss.events.max(loss.packets));
+        }
+        if machine == 0 {
+            reach.follow(event.cpu, record.loss().as_ref());
         }
         if select.follows() && machine == 0 {
             select.note(&event, &mut wanted);
@@ -181,7 +184,7 @@ fn all<'t, S: Source<'t>>(
         bail!(NO_CGROUPS);
     }
     let damage = source.damage();
-    Ok(Found { system: feed.finish(), select, wanted, discarded, damage, is_empty })
+    Ok(Found { system: feed.finish(), select, wanted, discarded, reach, damage, is_empty })
 }
 
 /// The slices in the part that is asked for.
@@ -211,7 +214,8 @@ fn document<'f>(args: &SketchArgs, found: &'f Found) -> Document<'f> {
         Answer { given, of: of.to_string(), all, groups }
     });
     let tiers = tiers(system, &shown);
-    Document { system, shown, tiers, answer, discarded: found.discarded }
+    let known_from_ns = found.reach.clone();
+    Document { system, shown, tiers, answer, discarded: found.discarded, known_from_ns }
 }
 
 #[cfg(test)]

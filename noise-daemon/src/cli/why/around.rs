@@ -15,6 +15,7 @@ use noise_system::procfs;
 use noise_wire::Frame;
 use serde::{Serialize, Serializer};
 
+use super::counted::Counted;
 use super::known::together;
 
 /// Incidents that ended so long ago are related still.
@@ -92,6 +93,12 @@ pub struct Around {
     pub usual: Vec<Usual>,
     /// What stopped it, where a daemon counted that.
     pub stopped: Option<Stops>,
+    /// The labels of its cgroups.
+    #[serde(skip)]
+    pub labels: BTreeSet<String>,
+    /// What they were charged with in that time, where no frame was taken at its begin.
+    #[serde(skip)]
+    pub counted: Option<Counted>,
     /// How each of its cgroups was held up over the last minutes.
     pub trends: Vec<HeldUp>,
     /// What the ledger has, where it was read at the begin and the end.
@@ -132,6 +139,7 @@ impl Around {
         known: Option<VictimDocument>,
     ) -> Self {
         let (learnt, stopped) = known.map(|known| (known.usual, known.stopped)).unwrap_or_default();
+        let counted = stopped.as_ref().map(Counted::of);
         let says_quota = says_quota(procfs::text("/proc/sys/kernel/osrelease").ok().as_deref());
         let ledger = first.map(|first| ledger(labels, first, last));
         let stopped = match (first, &ledger) {
@@ -146,7 +154,7 @@ impl Around {
         };
         let incidents = incidents(labels, last);
         let suffers = labels.iter().flat_map(|label| last.overview.suffers(label));
-        let suffers = suffers.map(|(id, _)| id).collect();
+        let suffers = suffers.map(|(report, _)| report.id).collect();
         let kept = |report: &Arc<Report>| {
             let trace = last.overview.trace(report.id)?;
             Some(Kept { incident: report.id, sentence: trace.sentence() })
@@ -155,7 +163,8 @@ impl Around {
         let trends = |label: &String| last.trends.as_ref()?.held_up(label);
         let trends = labels.iter().filter_map(trends).take(MOST_TRENDS).collect();
         let usual = usual(labels, &learnt, last);
-        Self { usual, stopped, trends, ledger, incidents, suffers, kept }
+        let labels = labels.clone();
+        Self { labels, usual, stopped, counted, trends, ledger, incidents, suffers, kept }
     }
 
     /// What is usual of a signal.

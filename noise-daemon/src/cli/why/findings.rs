@@ -3,29 +3,35 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use noise_analysis::{Advice, Culprit as Accused, Remedy, Time, Watched, advise, recommended};
 use noise_common::charge::{CHARGE_CAUSES, Cause};
-use noise_common::signals::Signal;
 use noise_compare::comparison::Comparison;
 use noise_model::clean::{as_text, clean};
 use noise_model::pressure::Pressure;
-use noise_model::setup::Setup;
-use noise_paths::account::{Account, Accountant, Interruption, Member, Pause};
+use noise_paths::account::{Account, Accountant, Enders, Interruption, Member, Pause};
 use noise_paths::blame::Blame;
 use noise_paths::build::Waker;
 use noise_paths::document::{Document, Segment, Traced, traced};
 use noise_paths::execution::{Execution, Finder, Wanted, find};
 use noise_paths::graph::{Graph, Who};
+use noise_paths::held::Held;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::document::Culprit;
 use noise_trace::delays::document::Spread;
 use noise_trace::delays::{Begin, Delays};
+use noise_trace::record::Source as _;
 use noise_trace::threads::Threads;
+use noise_verdict::{Accounts, Advice, Verdict};
 use serde::Serialize;
 
 use super::around::Around;
+use super::awaited::{Silent, Unanswered, unanswered};
+use super::counted::Counted;
 use super::idle::Idle;
-use super::stretch::Stretch;
+use super::journal::is_journal;
+use super::locks::Locks;
+use super::peers::Peers;
+use super::sends::Sends;
+use super::stretch::{Stretch, is_short};
 use super::target::Target;
 
 /// Waits whose paths are shown where no execution is named.
@@ -35,8 +41,8 @@ const LOOKED_AT: usize = 32;
 /// Executions whose paths are looked for, and culprits that are kept.
 const MOST_EXECUTIONS: usize = 1000;
 const MOST_CULPRITS: usize = 1000;
-/// Least part of the time that is worth a remedy.
-const LEAST_PART: f64 = 0.01;
+/// Processes of a victim whose sockets are looked at.
+const MOST_PROCESSES: usize = 64;
 /// Least part of the waits of a cgroup whose settings are looked at.
 const LEAST_CULPRIT: f64 = 0.1;
 
@@ -47,8 +53,14 @@ pub struct Blamed {
     pub state: &'static str,
     /// The thread, where it was one; 0 of an idle task, -1 of something else.
     pub tid: i32,
+    /// Its process, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
     /// Its name.
     pub comm: String,
+    /// The name of its process; that of the thread where it is not known.
+    #[serde(skip)]
+    pub program: String,
     /// The label of its cgroup, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
@@ -59,6 +71,36 @@ pub struct Blamed {
     /// The path of its cgroup.
     #[serde(skip)]
     pub path: Option<PathBuf>,
+}
+
+/// Whose a thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The victim's.
+    Own,
+    /// The kernel's.
+    Kernel,
+    /// Another process's.
+    Other,
+}
+
+/// A thread that ended sleeps of the victim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ender {
+    /// Its id.
+    pub tid: i32,
+    /// Its process; 0 where that is not known.
+    pub pid: i32,
+    /// Its name.
+    pub comm: String,
+    /// The label of its cgroup, where that is known.
+    pub cgroup: Option<String>,
+    /// Whose it is.
+    pub whose: Whose,
+    /// Whether it sent a packet; else it woke the sleeper.
+    pub is_packet: bool,
+    /// How long the victim had slept until then, ns.
+    pub ns: u64,
 }
 
 /// Something that can be done.
@@ -105,12 +147,20 @@ pub struct Findings {
     pub to_ns: u64,
     /// How long that is.
     pub span_ns: u64,
+    /// How long it would be if there were events of all that is asked for.
+    pub asked_ns: u64,
     /// Events that were lost meanwhile.
     pub discarded: u64,
     /// What to know of it.
     pub notes: Vec<String>,
+    /// Whether it ended before all was looked at.
+    pub has_ended: bool,
     /// Time of all threads by state.
     pub totals_ns: BTreeMap<&'static str, u64>,
+    /// The same by what it was spent on: sums to the time that the threads were there.
+    pub accounts_ns: Accounts,
+    /// What held it up, and what to do; `None` until that is judged.
+    pub verdict: Option<Verdict>,
     /// Waits for a CPU.
     pub waits: Spread,
     /// Uninterruptible sleeps: part of the sleeps.
@@ -136,6 +186,28 @@ pub struct Findings {
     /// Whether executions are asked for.
     #[serde(skip)]
     pub is_asked: bool,
+    /// Who ended its sleeps.
+    #[serde(skip)]
+    pub enders: Vec<Ender>,
+    /// How long the kernel held its threads back until a timer, ns, by the thread: see
+    /// [`noise_paths::account::Enders::held_back`].
+    #[serde(skip)]
+    pub held_back: BTreeMap<i32, u64>,
+    /// What those sleeps were spent on that threads of its own ended, by the sleeper.
+    #[serde(skip)]
+    pub held: BTreeMap<i32, Held>,
+    /// What of that was waiting for locks; empty until it is looked for.
+    #[serde(skip)]
+    pub locks: Locks,
+    /// Which processes ask the victim for answers, and which it asks; empty until its connections are looked at.
+    #[serde(skip)]
+    pub peers: Peers,
+    /// How long its threads slept behind a packet that they sent, and no answer came.
+    #[serde(skip)]
+    pub unanswered: BTreeMap<i32, Unanswered>,
+    /// Servers that they waited for then; empty until it is looked where they sleep.
+    #[serde(skip)]
+    pub silent: Vec<Silent>,
     /// How much of the time each CPU was idle.
     #[serde(skip)]
     pub idle: Vec<(u32, f64)>,
@@ -169,13 +241,16 @@ pub fn find_out(
     let mut finders: Vec<Option<Finder>> =
         wanted.iter().map(|(_, wanted)| Finder::new(wanted, 0)).collect();
     let mut idle = Idle::new(from_ns, to_ns);
-    for record in stretch.reader() {
+    let mut sends = Sends::default();
+    let mut reader = stretch.reader();
+    while let Some(record) = reader.read() {
         let event = record.event();
         if event.time_ns > to_ns {
             break;
         }
         idle.follow(&event);
         accountant.follow(&event);
+        sends.follow(&event, |tid| accountant.wants(tid));
         for finder in finders.iter_mut().flatten() {
             finder.follow(&record, &event, accountant.builder());
         }
@@ -192,7 +267,12 @@ pub fn find_out(
         true => longest(&account),
         false => sought.iter().flat_map(|sought| sought.paths(&account)).collect(),
     };
-    let waits = std::mem::take(&mut account.waits);
+    let mut waits = std::mem::take(&mut account.waits);
+    let is_journal = |tid| {
+        let thread = account.threads.get(tid).filter(|_| known.kernel.contains(&tid));
+        thread.is_some_and(|thread| is_journal(&thread.comm.to_string()))
+    };
+    waits.extend(account.disk_waits_of(is_journal));
     let count = waits.len();
     let mut document = Document { executions: waits, ..Document::default() };
     document.executions.extend(paths);
@@ -200,6 +280,7 @@ pub fn find_out(
     let paths = document.executions.split_off(count);
     let is_own = |tid| account.is_member(tid);
     let culprits = culprits(&document.executions, &is_own, &account.threads, known);
+    let enders = enders(&account.enders, &is_own, &account.threads, known);
     Ok(Findings {
         target: Victim {
             kind: target.kind,
@@ -212,9 +293,20 @@ pub fn find_out(
         from_ns,
         to_ns,
         span_ns: to_ns.saturating_sub(from_ns),
+        asked_ns: stretch.asked_ns,
         discarded: account.discarded,
         notes: stretch.notes.clone(),
+        has_ended: false,
         totals_ns: account.totals_ns(),
+        accounts_ns: Accounts::default(),
+        verdict: None,
+        enders,
+        held_back: std::mem::take(&mut account.enders.held_back),
+        held: std::mem::take(&mut account.held),
+        locks: Locks::default(),
+        peers: Peers::default(),
+        unanswered: unanswered(&account.enders.alone, |tid, ns| sends.are_before(tid, ns)),
+        silent: Vec::new(),
         waits: account.spread(|member| &member.waits),
         uninterruptible: account.spread(|member| &member.uninterruptible),
         interrupted: account.interrupted,
@@ -233,7 +325,8 @@ pub fn find_out(
 /// Who had what was waited for: the events once more, up to the last of these waits.
 pub fn blame(stretch: &Stretch, document: &mut Document) {
     let mut blame = Blame::new(document, Delays::of_turns());
-    for record in stretch.reader() {
+    let mut reader = stretch.reader();
+    while let Some(record) = reader.read() {
         if blame.is_over() {
             break;
         }
@@ -353,6 +446,32 @@ fn path_of(known: &Known<'_>, threads: &Threads, tid: i32) -> Option<PathBuf> {
     Some(PathBuf::from(as_text(path).into_owned()))
 }
 
+/// Who ended sleeps, with names.
+fn enders(
+    found: &Enders,
+    is_own: &dyn Fn(i32) -> bool,
+    threads: &Threads,
+    known: &Known<'_>,
+) -> Vec<Ender> {
+    let label = |path: PathBuf| clean(&(known.label)(&path)).into_owned();
+    let wakers = found.wakers.iter().map(|(tid, ns)| (false, *tid, *ns));
+    let senders = found.senders.iter().map(|(tid, ns)| (true, *tid, *ns));
+    let ender = |(is_packet, tid, ns)| Ender {
+        tid,
+        pid: threads.get(tid).map_or(0, |thread| thread.pid),
+        comm: threads.get(tid).map_or_else(String::new, |thread| thread.comm.to_string()),
+        cgroup: path_of(known, threads, tid).map(label),
+        whose: match tid {
+            tid if is_own(tid) => Whose::Own,
+            tid if known.kernel.contains(&tid) => Whose::Kernel,
+            _ => Whose::Other,
+        },
+        is_packet,
+        ns,
+    };
+    wakers.chain(senders).map(ender).collect()
+}
+
 /// All culprits of waits, the longest first. `is_own` says which threads are the victim's.
 pub fn culprits<'w>(
     waits: impl IntoIterator<Item = &'w Traced>,
@@ -372,7 +491,10 @@ pub fn culprits<'w>(
     let blamed = |((state, tid, comm, cause), ns): ((_, i32, String, Cause), u64)| {
         let path = path_of(known, threads, tid).filter(|_| tid > 0);
         let cgroup = path.as_ref().map(|path| clean(&(known.label)(path)).into_owned());
-        Blamed { state, tid, comm, cgroup, cause: cause.name(), ns, path }
+        let pid = threads.get(tid).map(|thread| thread.pid).filter(|pid| tid > 0 && *pid > 0);
+        let process = pid.and_then(|pid| threads.get(pid));
+        let program = process.map_or_else(|| comm.clone(), |process| process.comm.to_string());
+        Blamed { state, tid, pid, comm, program, cgroup, cause: cause.name(), ns, path }
     };
     let mut culprits: Vec<_> = sums.into_iter().map(blamed).collect();
     culprits.sort_by(|one, other| other.ns.cmp(&one.ns).then(one.tid.cmp(&other.tid)));
@@ -381,6 +503,24 @@ pub fn culprits<'w>(
 }
 
 impl Findings {
+    /// Whether there are events of a small part of the asked time alone.
+    pub const fn is_short(&self) -> bool {
+        is_short(self.span_ns, self.asked_ns)
+    }
+
+    /// What the daemon counted, where that is what figures are of: there are events of a small part of the time alone, and
+    /// what is counted is the victim's. Of one process of a cgroup nothing is counted.
+    pub fn counted(&self) -> Option<&Counted> {
+        let is_whole = self.target.pid.is_none();
+        self.around.counted.as_ref().filter(|_| self.is_short() && is_whole)
+    }
+
+    /// Its processes whose files are looked at.
+    pub fn processes(&self) -> BTreeSet<i32> {
+        let all: BTreeSet<i32> = self.threads.iter().map(|thread| thread.pid).collect();
+        all.into_iter().filter(|pid| *pid > 0).take(MOST_PROCESSES).collect()
+    }
+
     /// Time in a state, ns.
     pub fn ns(&self, state: &str) -> u64 {
         self.totals_ns.get(state).copied().unwrap_or(0)
@@ -433,60 +573,4 @@ impl Findings {
         let longest = cgroups.into_values().max_by_key(|(ns, _)| *ns)?;
         (longest.0 as f64 >= LEAST_CULPRIT * all_ns as f64).then_some(longest.1)
     }
-
-    /// Finds what helps: against those that it waited for, against interrupts, and what open incidents say; of it what
-    /// applies as the host is set up.
-    pub fn advise(&mut self, setup: &Setup) {
-        let mut remedies: Vec<Remedy> = Vec::new();
-        let span_ns = self.span_ns.max(1);
-        let throttled = self.throttled_ns();
-        if throttled as f64 / span_ns as f64 >= LEAST_PART {
-            let accused = accused([(Cause::Throttle.name(), throttled)].into_iter());
-            remedies.extend(recommended(Signal::CgroupRunqueueWait.into(), &accused));
-        }
-        let waited = self.waits.sum_ns.saturating_sub(throttled);
-        if waited as f64 / span_ns as f64 >= LEAST_PART {
-            let own = self.culprits.iter().filter(|culprit| culprit.state == "waiting_cpu");
-            let accused = accused(own.map(|culprit| (culprit.cause, culprit.ns)));
-            remedies.extend(recommended(Signal::CgroupRunqueueWait.into(), &accused));
-        }
-        let running_ns = self.ns("running").max(1);
-        if self.interrupted_ns() as f64 / running_ns as f64 >= LEAST_PART {
-            let taken = self.interrupted.iter().map(|one| (one.cause, one.taken.sum_ns));
-            remedies.extend(recommended(Watched::Interruption, &accused(taken)));
-        }
-        for report in self.around.incidents.iter().filter(|report| report.open) {
-            remedies.extend(report.main.remedies.iter().copied());
-        }
-        let mut once = Vec::new();
-        for remedy in remedies {
-            if !once.contains(&remedy) {
-                once.push(remedy);
-            }
-        }
-        let advised = |advice: Advice| {
-            let words = advice.remedy.advice();
-            Advised { setting: words.setting, effect: words.effect, cost: words.cost, advice }
-        };
-        self.remedies = advise(&once, setup).into_iter().map(advised).collect();
-    }
-}
-
-/// Culprits by cause, as remedies are found for them.
-fn accused<'a>(parts: impl Iterator<Item = (&'a str, u64)>) -> Vec<Accused<&'static str>> {
-    let mut sums: BTreeMap<Cause, u64> = BTreeMap::new();
-    for (name, ns) in parts {
-        if let Some(cause) = CHARGE_CAUSES.into_iter().find(|cause| cause.name() == name) {
-            let sum = sums.entry(cause).or_default();
-            *sum = sum.saturating_add(ns);
-        }
-    }
-    let all_ns = sums.values().fold(0_u64, |sum, ns| sum.saturating_add(*ns)).max(1);
-    let one = |(cause, ns): (Cause, u64)| {
-        let time = Time { seconds: ns as f64 / 1e9, share: ns as f64 / all_ns as f64 };
-        Accused { culprit: cause.name(), cause, time, beyond: time }
-    };
-    let mut accused: Vec<_> = sums.into_iter().map(one).collect();
-    accused.sort_by(|one, other| other.time.seconds.total_cmp(&one.time.seconds));
-    accused
 }

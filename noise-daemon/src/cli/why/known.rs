@@ -26,21 +26,26 @@ pub fn ask(
     let mut link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
     let mut usual: Vec<Usual> = Vec::new();
     let mut stopped: Option<Stopped> = None;
+    let mut pressure = None;
     for some in labels.chunks(MOST_CGROUPS) {
         let answer = link.ask(&route(some.iter().copied(), since_ns)).ok()?;
         let answer = Some(answer).filter(|answer| answer.status == 200)?;
         let found: VictimDocument = serde_json::from_slice(&answer.body).ok()?;
         usual.extend(found.usual);
+        pressure = found.pressure;
         stopped = match (stopped, found.stopped) {
-            (Some(sum), Some(more)) => Some(Stopped {
-                quota_ns: sum.quota_ns.saturating_add(more.quota_ns),
-                hypervisor_ns: sum.hypervisor_ns.saturating_add(more.hypervisor_ns),
-                ..sum
-            }),
+            (Some(mut sum), Some(more)) => {
+                sum.quota_ns = sum.quota_ns.saturating_add(more.quota_ns);
+                sum.hypervisor_ns = sum.hypervisor_ns.saturating_add(more.hypervisor_ns);
+                sum.charges.extend(more.charges);
+                Some(sum)
+            }
             (sum, more) => sum.or(more),
         };
     }
-    Some(VictimDocument::new(usual, stopped))
+    // That of a part of them says nothing of all.
+    let pressure = pressure.filter(|_| labels.len() == 1);
+    Some(VictimDocument::new(usual, stopped, pressure))
 }
 
 /// One level of several cgroups: rates and lost time add up, means count by rate, and of all delays 99 of 100 are

@@ -1,19 +1,34 @@
 //! `noised why`: one page on one victim now: where its time went, for whom, what is usual, what to do, and the
 //! critical paths of its longest waits.
 
+mod afterwards;
 mod around;
+mod awaited;
+mod counted;
 mod findings;
+mod grouped;
 mod idle;
+mod journal;
+mod judging;
 mod known;
-mod page;
+mod locks;
+mod memory;
+pub(crate) mod page;
+mod peers;
+mod places;
 pub mod request;
+mod sends;
+mod sleeping;
+mod sleeps;
+mod storage;
 pub mod stretch;
 pub mod target;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -29,19 +44,22 @@ use noise_model::clean::clean;
 use noise_model::pressure::{Pressure, PressureReading};
 use noise_model::times::Moment;
 use noise_model::units::count;
+use noise_paths::account::Member;
 use noise_paths::document::Traced;
 use noise_paths::execution::Wanted;
 use noise_system::procfs;
 use noise_top::sources::{Fault, frame};
 use noise_trace::capture::Dump;
+use noise_verdict::Shortage;
 use noise_wire::Frame;
 
 use self::around::Around;
 use self::findings::{Findings, Known, find_out};
+use self::page::Extent;
 use self::request::port::port;
 use self::stretch::Stretch;
 use self::target::Target;
-use super::connect::socket;
+use super::connect::{socket, unanswered};
 use super::durations::{Plain, bound, duration};
 use super::progress::Progress;
 use super::record::{Host, flight, offset_ns, own};
@@ -71,7 +89,7 @@ pub struct WhyArgs {
     /// Show the last requests that arrive on this port (8080, http) from now on, for 3 s or --next: how they travel through threads,
     /// processes and tiers, which of these is slow itself, and for whom it waits. It loads programs of its own.
     #[arg(long, value_name = "PORT|NAME", value_parser = port,
-        conflicts_with_all = ["target", "last", "since", "executions", "against", "connect", "perfetto"])]
+        conflicts_with_all = ["target", "last", "since", "executions", "against", "connect", "perfetto", "all"])]
     request: Option<u16>,
     /// Look so far back (2s, 500ms; without a unit: seconds) [default: 2s, where a daemon runs].
     #[arg(long, value_name = "TIME", value_parser = whole, conflicts_with_all = ["since", "next"])]
@@ -94,6 +112,13 @@ pub struct WhyArgs {
     /// Ask the daemon at this socket [default: the one of this host].
     #[arg(long, value_name = "SOCKET", value_parser = socket)]
     connect: Option<PathBuf>,
+    /// Show all that is known, not one screen of it: where the time went, who had the CPUs, what is usual, remedies, paths.
+    #[arg(long)]
+    all: bool,
+    /// Print the page alone. Where it leaves open what the victim slept for, root at a terminal else sees 3 s of requests on its
+    /// TCP ports after it.
+    #[arg(long, conflicts_with = "request")]
+    no_look: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -128,6 +153,8 @@ struct Frames {
     last: Option<Frame>,
     /// Where the stretch began after it was read.
     pressure: Option<PressureReading>,
+    /// What the user ends it with, where it was watched.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// The daemon that the user named, or the one of this host, if there is one.
@@ -135,16 +162,7 @@ fn daemon<'a>(socket: &'a Path, is_named: bool) -> Result<Option<Daemon<'a>>, Co
     match frame(socket) {
         Ok(found) => Ok(Some(Daemon { socket, found })),
         Err(Fault::Absent { .. }) if !is_named => Ok(None),
-        Err(Fault::Absent { place, reason }) => {
-            let sentence = format!(
-                "no noised answers at {place} ({reason}): start one, or leave --connect out"
-            );
-            Err(anyhow::Error::msg(sentence).into())
-        }
-        Err(fault @ Fault::Denied { .. }) => {
-            Err(CommandError { exit: Exit::Unsupported, source: fault.into() })
-        }
-        Err(fault) => Err(anyhow::Error::from(fault).into()),
+        Err(fault) => Err(unanswered(fault)),
     }
 }
 
@@ -225,7 +243,7 @@ fn watched(
     frames.pressure = pressure();
     let mut stretch = stretch::next(&mut *supply, (dump, host), begin_ns, length, over)?;
     drop(progress);
-    frames.last = now();
+    (frames.last, frames.stop) = (now(), Some(stop));
     stretch.source = source;
     Ok(stretch)
 }
@@ -258,7 +276,7 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
     let begin = |to: &PathBuf| Picture::begin(Path::new(""), to);
     let picture = args.perfetto.as_ref().map(begin).transpose()?;
     let normal = args.against.as_deref().map(|path| normal(args, path)).transpose()?;
-    let (mut found, stretch) = findings(args, &target, daemon.as_ref())?;
+    let (mut found, stretch, stop) = findings(args, &target, daemon.as_ref())?;
     if let Some(normal) = &normal {
         found.against = Some(compared(normal, &found.executions, &Settings::default())?);
     }
@@ -272,13 +290,14 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
             &target.title(),
             &TimeZone::system(),
             columns(),
+            if args.all { Extent::All } else { Extent::Screen },
         ))?,
     }
     if let (Some(picture), Some(to)) = (picture, &args.perfetto) {
         let events = stretch.draw(picture, &found.executions)?;
         output::note(&drawn(to, found.executions.len(), events));
     }
-    Ok(())
+    if args.json || args.no_look { Ok(()) } else { afterwards::look(&target, &found, stop) }
 }
 
 /// The executions of a recording that was kept as normal.
@@ -326,21 +345,24 @@ pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
             executions: Vec::new(),
             against: None,
             connect: None,
+            all: true,
+            no_look: true,
             json: false,
             perfetto: None,
         };
-        let (found, _) = findings(&args, &target, Some(&daemon))?;
-        Ok(page::page(&found, &target.title(), &TimeZone::system(), columns()).text(false))
+        let (found, ..) = findings(&args, &target, Some(&daemon))?;
+        let (title, zone) = (target.title(), TimeZone::system());
+        Ok(page::page(&found, &title, &zone, columns(), Extent::All).text(false))
     };
     explained().map_err(|error| error.to_string())
 }
 
-/// What the stretch says, with what the daemon knows; and the stretch.
+/// What the stretch says, with what the daemon knows; the stretch, and what the user ended it with, if it was watched.
 fn findings(
     args: &WhyArgs,
     target: &Target,
     daemon: Option<&Daemon<'_>>,
-) -> Result<(Findings, Stretch), CommandError> {
+) -> Result<(Findings, Stretch, Option<Arc<AtomicBool>>), CommandError> {
     let mut host = Host::new();
     let mut dump = host.dump();
     let mut frames = Frames::default();
@@ -364,15 +386,27 @@ fn findings(
     let nodes = RefCell::new(NodeNames::of_host());
     let label = |path: &Path| nodes.borrow_mut().identity(path, Instant::now()).label;
     let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup, label: &label };
+    if stretch.is_empty() && (!args.executions.is_empty() || args.perfetto.is_some()) {
+        return Err(nothing_held(target));
+    }
     let mut found = find_out(&stretch, target, &args.executions, &known)?;
+    found.pressure = now.map(|now| Pressure::of(frames.pressure.as_ref(), &now));
     if let Some(daemon) = daemon {
         let last = frames.last.as_ref().unwrap_or(&daemon.found);
         let first = frames.first.as_ref().filter(|_| frames.last.is_some());
-        let since_ns = stretch.from_ns.saturating_sub(stretch.offset_ns);
-        let known = known::ask(daemon.socket, &target.labels, first.is_none().then_some(since_ns));
+        let since_ns = stretch.counted_from_ns().saturating_sub(stretch.offset_ns);
+        let mut known =
+            known::ask(daemon.socket, &target.labels, first.is_none().then_some(since_ns));
+        if let Some(grown) = known.as_mut().and_then(|known| known.pressure.take()) {
+            found.pressure = Some(grown);
+        }
         found.around = Around::of(&target.labels, first, last, known);
     }
-    found.pressure = now.map(|now| Pressure::of(frames.pressure.as_ref(), &now));
+    if stretch.is_empty() && found.counted().is_none() {
+        return Err(nothing_held(target));
+    }
+    let short = found.short();
+    let limit = short.as_ref().and_then(Shortage::limit);
     let culprit = found.foreign();
     let tid = |tid: i32| u32::try_from(tid).ok();
     let interrupts = found.interrupted.iter().filter(|one| one.cause == Cause::Hardirq.name());
@@ -383,11 +417,34 @@ fn findings(
         victim_tid: found.threads.first().and_then(|first| tid(first.tid)),
         culprit_tid: culprit.and_then(|culprit| tid(culprit.tid)),
         interrupt: interrupt.as_deref(),
+        memory: limit.map(|limit| (limit.kind, &*limit.of)),
         ..Meeting::default()
     };
     let setup = reader.setup(&meeting, found.idle.clone());
-    found.advise(&setup);
-    Ok((found, stretch))
+    sleeping::look(&mut found, &host);
+    found.has_ended = has_ended(&found, Path::new("/proc"));
+    found.judge(&target.title(), &setup);
+    Ok((found, stretch, frames.stop))
+}
+
+/// That there is no event of the time, and no counter either.
+fn nothing_held(target: &Target) -> CommandError {
+    let counted = match (target.pid, &target.cgroup) {
+        (Some(_), Some(cgroup)) if cgroup != "/" => {
+            format!("ask about its cgroup, which the daemon counts ({}), or ", clean(cgroup))
+        }
+        _ => String::new(),
+    };
+    let sentence = format!(
+        "the flight recorder holds nothing of that time: {counted}give --next to watch from now on"
+    );
+    anyhow::Error::msg(sentence).into()
+}
+
+/// Whether none of its threads is there any more.
+fn has_ended(found: &Findings, procfs: &Path) -> bool {
+    let is_there = |thread: &Member| procfs.join(thread.tid.to_string()).exists();
+    !found.threads.is_empty() && !found.threads.iter().any(is_there)
 }
 
 /// Threads of the kernel.
@@ -490,6 +547,17 @@ mod tests {
         let found = [7, 8, 9, 10, 11].map(|tid| cgroups.get(tid));
         let [a, b] = [b"/a", b"/b"].map(|path| Some(path.as_slice()));
         assert_eq!(found, [a, a, b, None, None]);
+    }
+
+    #[test]
+    fn a_victim_has_ended_where_none_of_its_threads_is_there() {
+        let procfs = tempfile::tempdir().unwrap();
+        let found = page::tests::found();
+        assert!(has_ended(&found, procfs.path()));
+        std::fs::create_dir(procfs.path().join("72")).unwrap();
+        assert!(!has_ended(&found, procfs.path()));
+        let none = Findings { threads: Vec::new(), ..found };
+        assert!(!has_ended(&none, procfs.path()), "it may have threads that slept throughout");
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! PURE: what was found, for people: the answer first, then where the time went, for whom, what is usual, what to
 //! do, and the critical paths.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use noise_analysis::{PRESSURE_HEADING, Report, Watched, pressure_lines};
-use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 use noise_measure::columns::Columns;
 use noise_model::clean::clean;
@@ -16,8 +14,10 @@ use noise_model::units::{bound, count, duration, lost, share};
 use noise_model::words::{shorten, why_named, wrap};
 use noise_paths::document::Document;
 use noise_trace::delays::document::Spread;
+use noise_verdict::{Finding, Kind};
 
 use super::findings::{Blamed, Findings};
+use super::grouped::{Grouped, grouped};
 use crate::cli::output::Painted;
 use crate::cli::trace::compare::page::page as compared;
 use crate::cli::trace::critical_path::page::page as paths_page;
@@ -28,10 +28,11 @@ const SHOWN: usize = 8;
 /// Columns that stand beside names in a list, and what names have at least.
 const BESIDE_NAMES: usize = 47;
 const LEAST_NAME: usize = 24;
+/// Lines of a screen, and findings that it shows.
+const SCREEN_LINES: usize = 24;
+const SHOWN_FINDINGS: usize = 3;
 /// Threads that are shown.
 const SHOWN_THREADS: usize = 5;
-/// Least part of the time that holds a victim up.
-const LEAST_PART: f64 = 0.01;
 
 /// States in the order in which they are shown, as people read them.
 pub const STATES: [(&str, &str); 13] = [
@@ -74,11 +75,111 @@ pub fn prose(text: &mut String, sentence: &str, width: usize) {
     text.extend(wrap(sentence, width).into_iter().map(|line| line + "\n"));
 }
 
-/// The whole page, in so many columns. `title` is the victim's name; times are those of a zone.
-pub fn page(found: &Findings, title: &str, zone: &TimeZone, width: usize) -> Painted {
+/// How much of a page is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The verdict with what belongs to it: one screen.
+    Screen,
+    /// All.
+    All,
+}
+
+/// The page, in so many columns. `title` is the victim's name; times are those of a zone.
+pub fn page(
+    found: &Findings,
+    title: &str,
+    zone: &TimeZone,
+    width: usize,
+    extent: Extent,
+) -> Painted {
+    let mut page = Painted::default();
+    let mut begin = String::new();
+    if found.is_short() {
+        prose(&mut begin, &short(found), width);
+    }
+    prose(&mut begin, &answer(found, title, zone), width);
+    first_to_try(&mut begin, found, width);
+    match extent {
+        Extent::Screen => page.plain(&screen(begin, found, width)),
+        Extent::All => page.plain(&all(begin, found, zone, width)),
+    }
+    if let Some(against) = &found.against {
+        page.plain("\nagainst normal executions\n");
+        page.append(compared(against, width));
+    }
+    if extent == Extent::All || found.is_asked {
+        paths(&mut page, found, width);
+    }
+    page
+}
+
+/// How much of the time is known, where that is little, and what figures are of.
+fn short(found: &Findings) -> String {
+    let asked = time(found.asked_ns);
+    let held = match found.span_ns {
+        0 => format!("nothing of the last {asked}"),
+        ns => format!("{} of the last {asked} ({})", time(ns), part(ns, found.asked_ns)),
+    };
+    let figures = match (found.counted().is_some(), found.span_ns) {
+        (false, _) => "all that follows is of that part alone",
+        (true, 0) => "figures are the daemon's counters, threads and paths are not known",
+        (true, _) => "figures are the daemon's counters, threads and paths are of that part",
+    };
+    format!(
+        "The flight recorder holds {held}: {figures} (a larger [recorder] seconds holds more after a restart)."
+    )
+}
+
+/// What is added to the begin of the page as far as one screen has room for it.
+fn screen(mut text: String, found: &Findings, width: usize) -> String {
+    let mut hint = String::new();
+    prose(
+        &mut hint,
+        "--all shows where the time went, who had it, what is usual, remedies and paths.",
+        width,
+    );
+    let lines = |text: &str| text.lines().count();
+    let most = SCREEN_LINES.saturating_sub(lines(&hint));
+    let mut trend = String::new();
+    trends(&mut trend, found);
+    for part in [losses(found, width), notes(found, width), trend] {
+        if lines(&text) + lines(&part) <= most {
+            text.push_str(&part);
+        }
+    }
+    text + &hint
+}
+
+/// Its share of the time in which the victim had something to do; nothing of what is not part of that.
+fn of_work(one: &Finding) -> String {
+    let is_part = one.resource.is_active();
+    if is_part { share(one.share) } else { String::new() }
+}
+
+/// What was lost to whom, where that is more than the first sentence can say.
+fn losses(found: &Findings, width: usize) -> String {
     let mut text = String::new();
-    prose(&mut text, &answer(found, title, zone), width);
-    first_to_try(&mut text, found, width);
+    let findings = found.verdict.as_ref().map_or(&[][..], |verdict| &verdict.findings);
+    if findings.len() < 2 {
+        return text;
+    }
+    let most = width.saturating_sub(BESIDE_NAMES).max(LEAST_NAME);
+    let share = if found.counted().is_some() { "of the time" } else { "of its work" };
+    let mut table = Columns::new(2, &["what it lacked", "because of", "time", share]);
+    for one in findings.iter().take(SHOWN_FINDINGS) {
+        table.push(&[
+            one.resource.name().to_owned(),
+            shorten(&one.culprit.name, most),
+            time(one.ns),
+            of_work(one),
+        ]);
+    }
+    indented(&mut text, &table);
+    text
+}
+
+fn notes(found: &Findings, width: usize) -> String {
+    let mut text = String::new();
     for note in &found.notes {
         prose(&mut text, &format!("note: {note}"), width);
     }
@@ -87,24 +188,31 @@ pub fn page(found: &Findings, title: &str, zone: &TimeZone, width: usize) -> Pai
         let note = format!("note: {lost} events were lost meanwhile: parts of this are not known");
         prose(&mut text, &note, width);
     }
+    text
+}
+
+/// All of the page but the paths.
+fn all(mut text: String, found: &Findings, zone: &TimeZone, width: usize) -> String {
+    text.push_str(&notes(found, width));
     trends(&mut text, found);
+    if found.counted().is_some() && found.span_ns > 0 {
+        let held = time(found.span_ns);
+        let sentence = format!("Of the last {held}, which the flight recorder holds:");
+        text.push('\n');
+        prose(&mut text, &sentence, width);
+    }
     where_it_went(&mut text, found);
     for_whom(&mut text, found, width);
     interrupted(&mut text, found);
     threads(&mut text, found);
     stopped(&mut text, found, width);
     pressure(&mut text, found, width);
-    usual(&mut text, found, width);
+    if found.counted().is_none() {
+        usual(&mut text, found, width);
+    }
     incidents(&mut text, found, zone, width);
     remedies(&mut text, found, width);
-    let mut page = Painted::default();
-    page.plain(&text);
-    if let Some(against) = &found.against {
-        page.plain("\nagainst normal executions\n");
-        page.append(compared(against, width));
-    }
-    paths(&mut page, found, width);
-    page
+    text
 }
 
 /// Since when: how its cgroups were held up.
@@ -112,6 +220,8 @@ fn trends(text: &mut String, found: &Findings) {
     let trends = &found.around.trends;
     for trend in trends {
         let whose = match trends.as_slice() {
+            // Nothing is counted of a process alone.
+            [_] if found.target.pid.is_some() => "its cgroup: ".to_owned(),
             [_] => String::new(),
             _ => format!("{}: ", clean(&trend.subject)),
         };
@@ -119,13 +229,24 @@ fn trends(text: &mut String, found: &Findings) {
     }
 }
 
-/// The first remedy that this host has a command for.
+/// The remedy that belongs to what held it up, where this host has commands for it; else what to look at.
 fn first_to_try(text: &mut String, found: &Findings, width: usize) {
-    let ready = found.remedies.iter().find(|one| !one.advice.commands.is_empty());
-    let Some(one) = ready else { return };
-    let now = one.advice.now.as_ref().map(|now| format!(" ({})", clean(now))).unwrap_or_default();
+    let Some(verdict) = &found.verdict else { return };
+    let Some(one) = verdict.ready() else {
+        if let Some(next) = &verdict.next {
+            prose(text, &format!("Next: {}.", clean(next)), width);
+        }
+        return;
+    };
+    let now = one.now.as_ref().map(|now| format!(" ({})", clean(now))).unwrap_or_default();
     prose(text, &format!("To try first{now}:"), width);
-    for command in &one.advice.commands {
+    for command in &one.commands {
+        let _ = writeln!(text, "  # {}", clean(command));
+    }
+    if !one.undo.is_empty() {
+        text.push_str("To take it back:\n");
+    }
+    for command in &one.undo {
         let _ = writeln!(text, "  # {}", clean(command));
     }
 }
@@ -139,60 +260,45 @@ fn pressure(text: &mut String, found: &Findings, width: usize) {
     }
 }
 
-/// What holds it up most and for whom, in two sentences.
+/// What held it up, what it ran, and the incident that it suffers from.
 fn answer(found: &Findings, title: &str, zone: &TimeZone) -> String {
-    let when = format!("in the {} until {}", time(found.span_ns), moment(found.to_ns, zone));
+    let until = format!("until {}", moment(found.to_ns, zone));
+    let when = format!("in the {} {until}", time(found.span_ns));
     let threads = match found.threads.len() {
-        0 => return format!("{title} has no threads: nothing ran {when}"),
+        0 if found.counted().is_none() => {
+            return format!(
+                "{title} has no threads, and what ran there {when} and has ended is not known."
+            );
+        }
         1 => "1 thread".to_owned(),
         many => format!("{many} threads"),
     };
-    let share = |ns: u64| ns as f64 / found.span_ns.max(1) as f64;
-    let throttled_ns = found.throttled_ns();
-    let waited_ns = found.ns("waiting_cpu").saturating_sub(throttled_ns);
-    let behind_whom = match found.is_throttled() {
-        true => String::new(),
-        false => behind(&found.culprits, "waiting_cpu"),
-    };
-    let mut held = vec![
-        (waited_ns, format!("waited {} for a CPU{behind_whom}", time(waited_ns))),
-        (throttled_ns, format!("was stopped for {} by its own CPU quota", time(throttled_ns))),
-        (
-            found.interrupted_ns(),
-            format!("lost {} of its time on CPUs to interrupts", time(found.interrupted_ns())),
-        ),
-    ];
-    let disk_ns = found.ns("disk");
-    held.push((
-        disk_ns,
-        format!("waited {} for disks{}", time(disk_ns), behind(&found.culprits, "disk")),
-    ));
-    let sleeps = found.uninterruptible;
-    if sleeps.sum_ns > disk_ns {
-        held.push((sleeps.sum_ns, format!("slept {} uninterruptibly", time(sleeps.sum_ns))));
-    }
-    held.retain(|(ns, _)| share(*ns) >= LEAST_PART);
-    held.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
-    let ran = format!("It ran {} {when} ({threads}).", time(found.ns("running")));
-    let what: Vec<_> = held.into_iter().map(|(_, what)| what).collect();
-    match what.as_slice() {
-        [] => format!("{title}: nothing held it up{}. {ran}", but_open(found, zone)),
-        [only] => format!("{title} {only}. {ran}"),
-        [first, second] => format!("{title} {first}; it also {second}. {ran}"),
-        [first, middle @ .., last] => {
-            format!("{title} {first}; it also {}, and {last}. {ran}", middle.join(", "))
+    let mut ran = match found.counted() {
+        Some(counted) => {
+            format!("That was counted in the {} {until} ({threads}).", time(counted.span_ns))
         }
+        None => format!("It ran {} {when} ({threads}).", time(found.ns("running"))),
+    };
+    if found.has_ended {
+        ran.push_str(
+            " It ended before the page was made: where its threads slept, and whom it asked, is not known.",
+        );
     }
+    let Some(verdict) = &found.verdict else { return format!("{title}: {ran}") };
+    let is_held = matches!(verdict.kind, Kind::HeldUp | Kind::AsUsual);
+    let is_seen = is_held && found.counted().is_none();
+    let open = if is_seen { String::new() } else { open(found, zone) };
+    format!("{}. {ran}{open}", verdict.sentence)
 }
 
-/// The open incident that the victim suffers from, as the answer goes on after "nothing held it up".
-fn but_open(found: &Findings, zone: &TimeZone) -> String {
+/// The open incident that the victim suffers from, where nothing of it is seen in this time.
+fn open(found: &Findings, zone: &TimeZone) -> String {
     let around = &found.around;
     let newest = around.incidents.iter().rev().find(|report| around.suffers.contains(&report.id));
     newest.map_or_else(String::new, |report| {
         let (id, start) = (report.id, times::second(report.main.start, zone));
-        let sentence = report.sentence();
-        format!(" in this time, but incident {id} is open since {start}: {}", clean(&sentence))
+        let sentence = report.sentence(zone);
+        format!(" Incident {id} is open since {start}: {}.", clean(&sentence))
     })
 }
 
@@ -202,8 +308,7 @@ pub fn behind(culprits: &[Blamed], state: &str) -> String {
     let named =
         groups.iter().find(|group| !matches!(group.cause, "untracked" | "idle" | "throttle"));
     named.map_or_else(String::new, |group| {
-        let mostly = group.mostly.map_or_else(String::new, |tid| format!(", mostly thread {tid}"));
-        format!(", {} of it for {}{mostly}", time(group.ns), group.who)
+        format!(", {} of it for {}", time(group.ns), group.words())
     })
 }
 
@@ -239,54 +344,6 @@ fn where_it_went(text: &mut String, found: &Findings) {
     }
     text.push('\n');
     indented(text, &table);
-}
-
-/// How long a thread was in the way, ns, and its id.
-type Took = (u64, i32);
-
-/// Culprits of one name, cgroup and cause.
-struct Grouped {
-    who: String,
-    cause: &'static str,
-    ns: u64,
-    /// Of several threads, the one that has more than half of that.
-    mostly: Option<i32>,
-}
-
-/// Culprits by name and cause, with their time: threads of one name in one cgroup are one.
-fn grouped(culprits: &[Blamed], state: &str) -> Vec<Grouped> {
-    let mut groups: BTreeMap<(String, String, &'static str), Vec<Took>> = BTreeMap::new();
-    for culprit in culprits.iter().filter(|culprit| culprit.state == state) {
-        let Blamed { comm, cgroup, cause, ns, tid, .. } = culprit;
-        let key = (comm.clone(), cgroup.clone().unwrap_or_default(), *cause);
-        groups.entry(key).or_default().push((*ns, *tid));
-    }
-    let row = |((comm, cgroup, cause), threads): ((String, String, _), Vec<Took>)| {
-        let ns = threads.iter().fold(0_u64, |sum, (ns, _)| sum.saturating_add(*ns));
-        let mut who = match (cause, comm.is_empty()) {
-            ("idle", _) => "no thread: the CPU was idle".to_owned(),
-            ("untracked", _) => "not known".to_owned(),
-            ("throttle", _) => "no one: its own CPU quota".to_owned(),
-            (other, true) => other.to_owned(),
-            (_, false) => clean(&comm).into_owned(),
-        };
-        if let [(_, tid)] = threads.as_slice()
-            && *tid > 0
-        {
-            let _ = write!(who, " {tid}");
-        }
-        if cause == Cause::Own.name() {
-            who.push_str(", its own");
-        } else if !cgroup.is_empty() && cgroup != "/" {
-            let _ = write!(who, " of {}", clean(&cgroup));
-        }
-        let most = threads.iter().max().filter(|(most_ns, tid)| *most_ns > ns / 2 && *tid > 0);
-        let mostly = most.filter(|_| threads.len() > 1).map(|(_, tid)| *tid);
-        Grouped { who, cause, ns, mostly }
-    };
-    let mut rows: Vec<_> = groups.into_iter().map(row).collect();
-    rows.sort_by(|one, other| other.ns.cmp(&one.ns).then_with(|| one.who.cmp(&other.who)));
-    rows
 }
 
 /// Who had what was waited for in a state, below a heading; whether that was anyone.
@@ -483,7 +540,7 @@ fn incidents(text: &mut String, found: &Findings, zone: &TimeZone, width: usize)
 
 fn incident(report: &Report, zone: &TimeZone) -> String {
     let start = times::second(report.main.start, zone);
-    let (id, standing, sentence) = (report.id, report.standing(), report.sentence());
+    let (id, standing, sentence) = (report.id, report.standing(), report.sentence(zone));
     format!("#{id} since {start}, {standing}: {}", clean(&sentence))
 }
 
@@ -528,4 +585,4 @@ fn paths(page: &mut Painted, found: &Findings, width: usize) {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

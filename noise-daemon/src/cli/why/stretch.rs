@@ -23,6 +23,8 @@ use crate::marks::marked;
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// So much before the time that is asked for is read as well: who does what at its begin is known from that, ns.
 const BEFORE_NS: u64 = 1_000_000_000;
+/// What is shorter than that says little of a service, ns.
+const LEAST_SPAN_NS: u64 = 500_000_000;
 /// Bytes of events that are kept in memory.
 const MOST_EVENT_BYTES: u64 = 1 << 30;
 const PACKET_BYTES: usize = 256 << 10;
@@ -43,17 +45,37 @@ pub struct Stretch {
     pub from_ns: u64,
     /// See `from_ns`.
     pub to_ns: u64,
+    /// How long it would be if there were events of all that is asked for, ns.
+    pub asked_ns: u64,
     /// What to know of it.
     pub notes: Vec<String>,
 }
 
 impl Stretch {
+    /// Whether there are events of so little of what is asked for that this is the first thing to say.
+    pub const fn is_short(&self) -> bool {
+        is_short(self.to_ns.saturating_sub(self.from_ns), self.asked_ns)
+    }
+
+    /// Whether there is nothing of what is asked for.
+    pub const fn is_empty(&self) -> bool {
+        self.to_ns <= self.from_ns
+    }
+
+    /// From when on the daemon's counters are asked for, ns since 1970: of all that is asked for where there are few events.
+    pub const fn counted_from_ns(&self) -> u64 {
+        match self.is_short() {
+            true => self.to_ns.saturating_sub(self.asked_ns),
+            false => self.from_ns,
+        }
+    }
+
     /// All events in the order of time.
     pub fn reader(&self) -> Reader<'_> {
         let files: Vec<_> = self
             .streams
             .iter()
-            .map(|(name, packets)| StreamFile { name, bytes: packets.bytes() })
+            .map(|(name, packets)| StreamFile::held(name, packets.bytes()))
             .collect();
         Reader::new(&self.layout, &files)
     }
@@ -93,9 +115,20 @@ impl Stretch {
             offset_ns,
             from_ns: span_ns.0.saturating_add(offset_ns),
             to_ns: span_ns.1.saturating_add(offset_ns),
+            asked_ns: span_ns.1.saturating_sub(span_ns.0),
             notes: Vec::new(),
         })
     }
+}
+
+/// Whether a span is much shorter than the one that is asked for, ns.
+pub const fn is_short(span_ns: u64, asked_ns: u64) -> bool {
+    asked_ns.saturating_sub(span_ns) > asked_ns / 2 || is_little(span_ns, asked_ns)
+}
+
+/// Whether a span says little of a service, and more was asked for, ns.
+pub const fn is_little(span_ns: u64, asked_ns: u64) -> bool {
+    asked_ns.saturating_sub(span_ns) > asked_ns / 100 && span_ns < LEAST_SPAN_NS
 }
 
 fn failed(fault: Fault) -> CommandError {
@@ -112,10 +145,11 @@ fn seconds(ns: u64) -> String {
 }
 
 /// What the flight recorder at a socket holds from a time on, ns of the programs' clock, and whether the user asked
-/// for that time: then it is said where the recorder does not reach so far. `dump` says who is who.
+/// for that time: then it is said where the recorder does not reach so far. Where it holds nothing of it, the stretch is
+/// empty. `dump` says who is who.
 ///
 /// # Errors
-/// Where it may not be asked, has no recorder, or holds nothing of that time.
+/// Where it may not be asked, or has no recorder.
 pub fn past(
     socket: &Path,
     (since_ns, is_asked): (u64, bool),
@@ -162,21 +196,18 @@ pub fn past(
             Item::Mark(_) | Item::End { .. } => {}
         }
     }
-    let reach_ns = whole_ns.max(first_ns);
-    if reach_ns >= to_ns {
-        let held =
-            "the flight recorder holds nothing of that time: give --next to watch from now on";
-        return Err(anyhow::Error::msg(held).into());
-    }
+    let reach_ns = whole_ns.max(first_ns).min(to_ns);
     capture.finish(to_ns, host);
     let offset_ns = head.realtime_ns.saturating_sub(head.monotonic_ns);
     let streams = (0..head.cpus).map(|cpu| capture.packets(cpu)).collect();
     let mut stretch = Stretch::new(streams, offset_ns, (since_ns.max(reach_ns), to_ns), false)?;
+    stretch.asked_ns = to_ns.saturating_sub(since_ns);
     // The first event may come a moment after the begin of a recorder that is younger, or of a quiet host.
-    if is_asked && reach_ns > since_ns.saturating_add(BEFORE_NS / 100) {
+    let is_late = reach_ns > since_ns.saturating_add(BEFORE_NS / 100);
+    if is_asked && is_late && !stretch.is_short() {
         stretch.notes.push(format!(
             "the flight recorder holds the last {}: the {} that were asked for begin before that; \
-             [recorder] kibibytes-per-cpu makes it larger",
+             a larger [recorder] seconds reaches further back",
             seconds(to_ns.saturating_sub(reach_ns)),
             seconds(to_ns.saturating_sub(since_ns))
         ));
@@ -235,4 +266,25 @@ pub fn next(
     let mut stretch = Stretch::new(streams, offset_ns, (begin_ns, end_ns), supply.has_calls())?;
     stretch.notes = notes;
     Ok(stretch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_short;
+
+    #[test]
+    fn half_of_what_is_asked_for_is_not_short() {
+        const MS: u64 = 1_000_000;
+        for (span_ms, asked_ms, expected) in [
+            (2_000, 2_000, false),
+            (1_100, 2_000, false),
+            (900, 2_000, true),
+            (450, 800, true),
+            // All that is asked for is there.
+            (300, 300, false),
+            (0, 0, false),
+        ] {
+            assert_eq!(is_short(span_ms * MS, asked_ms * MS), expected, "{span_ms} of {asked_ms}");
+        }
+    }
 }

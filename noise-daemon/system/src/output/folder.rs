@@ -21,6 +21,9 @@ use super::{FILE_MODE, FOLDER_MODE, OTHERS_WRITE, refused};
 const FOLDER: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
+/// What a umask of 002 gives to the group of a folder.
+const GROUP_WRITES: u32 = 0o020;
+
 /// A folder that is the caller's, and that nobody else may write to. It was opened once: all that is done in it is done
 /// there, whatever has its name by then.
 #[derive(Debug)]
@@ -119,7 +122,13 @@ impl OwnFolder {
         }
         if found.mode() & OTHERS_WRITE != 0 {
             let mode = found.mode() & 0o7777;
-            return Err(refused(format!("other users may write to it (mode {mode:o})")));
+            // That others have it, too, may be meant: so it is with /tmp.
+            return Err(refused(match mode & OTHERS_WRITE & !GROUP_WRITES {
+                0 => format!(
+                    "its group may write to it (mode {mode:o}), which `chmod g-w` on it takes away"
+                ),
+                _ => format!("other users may write to it (mode {mode:o})"),
+            }));
         }
         Ok(Self { folder, path: path.to_owned(), made: None })
     }

@@ -15,9 +15,10 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use noise_model::CgroupInfo;
 use noise_model::clean::printable;
 
-use super::segment::{Container, pod_of_folder, pod_of_slice, unit_name};
+use super::segment::{Container, Runtime, pod_of_folder, pod_of_slice, unit_name};
 
 /// Longest label in bytes. Longer ones are cut and end in `~` and a hash of the whole.
 pub const MAX_LABEL_BYTES: usize = 128;
@@ -39,10 +40,12 @@ pub struct Identity {
     /// path where it says nothing else. Deeper cgroups have the rest of their path behind it.
     /// With names: `docker:web`, `pod:shop/web-7d9f/nginx`.
     pub label: String,
+    /// What the pod and the outermost container are called, as far as that is known.
+    pub naming: Naming,
 }
 
 /// What the pod and the outermost container around a cgroup are called on this host.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Naming {
     /// Namespace and name of the pod: `shop/web-7d9f`.
     pub pod: Option<String>,
@@ -64,7 +67,31 @@ impl Identity {
             reader.segment(&printable(segment));
         }
         let label = reader.label();
-        Self { unit: reader.unit, container: reader.container, pod: reader.pod, label }
+        let Reader { unit, container, pod, naming, .. } = reader;
+        Self { unit, container, pod, label, naming }
+    }
+
+    /// What others call it.
+    pub fn info(&self) -> CgroupInfo {
+        let pod = self.naming.pod.as_deref().and_then(|name| name.split_once('/'));
+        let (namespace, pod) = pod.unwrap_or_default();
+        let is_scope = |unit: &&String| {
+            self.container.as_ref().is_some_and(|container| unit.contains(&container.id))
+        };
+        let engine = self.container.as_ref().map(|container| container.runtime);
+        // Its containers go by names.
+        let own = self.container.as_ref().filter(|one| one.runtime == Runtime::Lxc && !one.monitor);
+        let container = self.naming.container.as_ref().or(own.map(|container| &container.id));
+        CgroupInfo {
+            namespace: namespace.to_owned(),
+            pod: pod.to_owned(),
+            container: container.cloned().unwrap_or_default(),
+            unit: self.unit.as_ref().filter(|unit| !is_scope(unit)).cloned().unwrap_or_default(),
+            engine: engine
+                .filter(|own| *own != Runtime::Unnamed)
+                .map_or("", Runtime::name)
+                .to_owned(),
+        }
     }
 }
 
@@ -281,6 +308,48 @@ mod tests {
             let identity = of(path);
             assert_eq!(identity.container, container(runtime, ID), "{path}");
             assert_eq!((identity.label.as_str(), identity.pod), (label, None), "{path}");
+        }
+    }
+
+    #[test]
+    fn others_have_names_for_it() {
+        let naming = |pod: &str, container: &str| Naming {
+            pod: Some(pod.to_owned()).filter(|name| !name.is_empty()),
+            container: Some(container.to_owned()).filter(|name| !name.is_empty()),
+        };
+        let pod = "/kubepods.slice/kubepods-pod<u_d>.slice";
+        let unit = format!("kubepods-pod{UID_IN_SLICE}.slice");
+        for (path, naming, expected) in [
+            ("/system.slice/sshd.service/sub", naming("", ""), ["", "", "", "sshd.service", ""]),
+            ("/", naming("", ""), [""; 5]),
+            (pod, naming("shop/web-7d9f", ""), ["shop", "web-7d9f", "", &unit, ""]),
+            // The scope of a container is new with each start.
+            (
+                &format!("{pod}/cri-containerd-<id>.scope/sub"),
+                naming("shop/web-7d9f", "nginx"),
+                ["shop", "web-7d9f", "nginx", "", "cri-containerd"],
+            ),
+            (
+                "/kubepods/pod<uid>/<id>",
+                naming("shop/web-7d9f", "nginx"),
+                ["shop", "web-7d9f", "nginx", "", ""],
+            ),
+            // No name is known for it.
+            (&format!("{pod}/crio-<id>.scope"), naming("", ""), ["", "", "", "", "cri-o"]),
+            ("/system.slice/docker-<id>.scope", naming("", "web"), ["", "", "web", "", "docker"]),
+            (
+                "/system.slice/web.service/libpod-payload-<id>",
+                naming("", "web"),
+                ["", "", "web", "web.service", "podman"],
+            ),
+            ("/lxc.payload.web-1", naming("", ""), ["", "", "web-1", "", "lxc"]),
+            ("/lxc.monitor.web-1", naming("", ""), ["", "", "", "", "lxc"]),
+        ] {
+            let path =
+                path.replace("<id>", ID).replace("<u_d>", UID_IN_SLICE).replace("<uid>", UID);
+            let info = Identity::named(Path::new(&path), &naming).info();
+            let found = [info.namespace, info.pod, info.container, info.unit, info.engine];
+            assert_eq!(found, expected, "{path}");
         }
     }
 

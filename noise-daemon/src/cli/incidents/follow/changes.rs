@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_analysis::{Cause, Culprit, Episode, KeptTrace, Name, Report};
+use noise_model::labels::spoken;
 
 use super::super::source::Listing;
 use super::super::subjects::Subjects;
@@ -148,7 +149,10 @@ impl Follower {
             Some(Known::Live { report: before, trace: kept, named: known }) => {
                 let mut changes = changes(before, report);
                 match is_another(known.as_ref(), &report.main) {
-                    true => changes.push(format!("most of it is {} now", report.main.by_whom())),
+                    true => {
+                        let by = report.by_whom_of(&report.main);
+                        changes.push(format!("most of it is by {by} now"));
+                    }
                     false => named.clone_from(known),
                 }
                 let first = |trace: &Option<Arc<KeptTrace>>| trace.as_ref()?.waits.first().cloned();
@@ -217,23 +221,25 @@ fn is_another(named: Option<&(Name, Cause)>, episode: &Episode) -> bool {
     first.part(nothing_beyond) >= before + AHEAD
 }
 
+/// Who lacks what.
+fn whose(report: &Report, episode: &Episode) -> String {
+    format!("{} ({})", spoken(&episode.subject), report.resource_of(episode).name())
+}
+
 /// What is different, in sentences.
 fn changes(before: &Report, report: &Report) -> Vec<String> {
     let mut changes = Vec::new();
     if !is_same(&before.main, &report.main) {
-        changes.push(format!("it is about {} now", report.main.whose()));
+        changes.push(format!("it is about {} now", whose(report, &report.main)));
     }
     for episode in report.episodes() {
-        let whose = episode.whose();
-        let headline =
-            || episode.headline().map(|headline| headline.text() + ", ").unwrap_or_default();
+        let whose = whose(report, episode);
         match before.episodes().find(|one| is_same(one, episode)).map(Episode::is_active) {
             None => {
-                changes.push(format!(
-                    "also disturbed: {whose}: {}{}",
-                    headline(),
-                    episode.by_whom()
-                ));
+                let rose = episode.headline().map(|headline| format!(": {}", headline.rise()));
+                let rose = rose.unwrap_or_default();
+                let by = report.by_whom_of(episode);
+                changes.push(format!("also disturbed: {whose}{rose}, by {by}"));
             }
             Some(true) if !episode.is_active() => changes.push(format!("{whose} is calm")),
             Some(false) if episode.is_active() => {

@@ -135,7 +135,7 @@ fn pass_on(
         let occurrence = Occurrence {
             event: one.kind.name(),
             id: one.report.id,
-            sentence: clean(&one.report.sentence()).into_owned(),
+            sentence: clean(&one.report.sentence(&TimeZone::system())).into_owned(),
             document: clean_json(&document).into_owned(),
         };
         if let Err(sentence) = runner.run(occurrence) {
@@ -154,7 +154,7 @@ fn document(happened: &Happened, time: Timestamp) -> io::Result<String> {
 /// What happened for a person, in a line.
 fn line(happened: &Happened, time: Timestamp, zone: &TimeZone) -> String {
     let Happened { kind, report, changes, .. } = happened;
-    let (id, sentence) = (report.id, report.sentence());
+    let (id, sentence) = (report.id, report.sentence(zone));
     let what = match kind {
         Kind::Open => format!("{:.1} s so far: {sentence}", report.lasted()),
         Kind::Opened => sentence,
@@ -187,8 +187,8 @@ mod tests {
             into: None,
         };
         let time: Timestamp = "2026-11-21T09:41:20Z".parse().unwrap();
-        let sentence = "cgroup_runqueue_wait of /system.slice/web.service: median 12.3 µs -> 4.19 ms, 341x, by \
-                        /system.slice/backup.service (another cgroup, 88.9 %)";
+        let sentence = "/system.slice/web.service waited for a CPU: median 12.3 µs -> 4.19 ms (341x) during 12.5 s, \
+                        held up by /system.slice/backup.service (88.9 %)";
         for (kind, changes, expected) in [
             (Kind::Open, &[][..], format!("open    #3 12.5 s so far: {sentence}")),
             (Kind::Opened, &[], format!("opened  #3 {sentence}")),

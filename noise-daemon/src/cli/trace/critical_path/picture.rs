@@ -49,7 +49,7 @@ impl Picture {
     ///
     /// # Errors
     /// Where they cannot be written; an older file of that name is as it was then.
-    pub fn finish<'t>(self, document: &Document, source: impl Source<'t>) -> anyhow::Result<()> {
+    pub fn finish(self, document: &Document, source: impl Source) -> anyhow::Result<()> {
         let from_ns = document.executions.iter().map(|traced| traced.from_ns).min().unwrap_or(0);
         let to_ns = document.executions.iter().map(|traced| traced.to_ns).max().unwrap_or(0);
         self.draw(&document.executions, source, (from_ns, to_ns)).map(drop)
@@ -59,14 +59,14 @@ impl Picture {
     ///
     /// # Errors
     /// See [`finish`](Self::finish).
-    pub fn draw<'t>(
+    pub fn draw(
         mut self,
         executions: &[Traced],
-        source: impl Source<'t>,
+        mut source: impl Source,
         (from_ns, to_ns): (u64, u64),
     ) -> anyhow::Result<u64> {
         let (began, mut line, mut events) = (Instant::now(), Line::new(), 0_u64);
-        for record in source {
+        while let Some(record) = source.read() {
             let event = record.event();
             match event.time_ns {
                 time_ns if time_ns > to_ns => break,

@@ -1,20 +1,32 @@
 //! Pages of made findings.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use noise_analysis::{Culprit, Ending, Episode, Level, Remedy, Rule, Time};
+use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 use noise_model::HeldUp;
 use noise_model::pressure::{Pressure, ResourcePressure, Stalled};
 use noise_model::setup::{CgroupSetup, Controller, Manager, Setup};
 use noise_paths::account::{Interruption, Member};
 use noise_paths::document::{Segment, Traced};
+use noise_paths::held::Held;
 use noise_trace::delays::document::Spread;
+use noise_verdict::{Account, Accounts};
 
 use super::super::around::{Around, Kept, Stops, Usual};
-use super::super::findings::Victim;
+use super::super::findings::{Ender, Victim, Whose};
+use super::super::locks::Locks;
+use super::super::peers::{Link, Peer, Peers, Role};
 use super::*;
+
+mod root;
+
+mod counted;
+mod slept;
+mod storage;
 
 const MS: u64 = 1_000_000;
 
@@ -43,7 +55,9 @@ fn blamed(
 ) -> Blamed {
     let cgroup = Some(cgroup.to_owned()).filter(|name| !name.is_empty());
     let path = cgroup.as_ref().map(|name| Path::new("/system.slice").join(name));
-    Blamed { state, tid, comm: comm.to_owned(), cgroup, cause, ns: ms * MS, path }
+    let comm = comm.to_owned();
+    let (program, pid) = (comm.clone(), Some(tid).filter(|tid| *tid > 0));
+    Blamed { state, tid, pid, comm, program, cgroup, cause, ns: ms * MS, path }
 }
 
 fn report() -> Arc<Report> {
@@ -129,7 +143,8 @@ fn setup() -> Setup {
     }
 }
 
-fn found() -> Findings {
+/// A service that waited for CPUs most of the time.
+pub fn found() -> Findings {
     let from_ns = 1_763_718_062_000_000_000;
     let threads = vec![
         member(
@@ -155,6 +170,7 @@ fn found() -> Findings {
         from_ns,
         to_ns: from_ns + 2_000 * MS,
         span_ns: 2_000 * MS,
+        asked_ns: 2_000 * MS,
         discarded: 0,
         notes: Vec::new(),
         totals_ns,
@@ -202,6 +218,8 @@ fn found() -> Findings {
                 },
             ],
             stopped: None,
+            labels: ["nginx.service".to_owned()].into(),
+            counted: None,
             ledger: None,
             incidents: vec![report()],
             suffers: vec![3],
@@ -212,18 +230,66 @@ fn found() -> Findings {
         executions: vec![path(from_ns + 100 * MS)],
         against: None,
         is_asked: false,
+        accounts_ns: Accounts::default(),
+        verdict: None,
+        enders: Vec::new(),
+        held_back: BTreeMap::new(),
+        held: BTreeMap::new(),
+        locks: Locks::default(),
+        peers: Peers::default(),
+        has_ended: false,
+        unanswered: BTreeMap::new(),
+        silent: Vec::new(),
         idle: Vec::new(),
     }
 }
 
 fn text(found: &Findings, title: &str) -> String {
-    page(found, title, &TimeZone::UTC, 80).text(false)
+    page(found, title, &TimeZone::UTC, 80, Extent::All).text(false)
+}
+
+fn screen(found: &Findings) -> String {
+    page(found, "service nginx.service", &TimeZone::UTC, 80, Extent::Screen).text(false)
+}
+
+#[test]
+fn the_first_page_is_one_screen_as_agreed() {
+    let mut found = found();
+    found.judge("service nginx.service", &setup());
+    insta::assert_snapshot!(screen(&found));
+    // Whatever there is to say, the verdict and its commands stay.
+    for number in 0..40 {
+        found.notes.push(format!("something to know, number {number}, in a line of its own"));
+        found.discarded += 1;
+        let text = screen(&found);
+        assert!(text.lines().count() <= 24, "{text}");
+        for part in ["waited 812 ms for a CPU", "CPUWeight=20", "CPUWeight=100", "--all shows"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let long = text.lines().find(|line| line.chars().count() > 80 && !line.contains("# "));
+        assert_eq!(long, None);
+    }
+}
+
+#[test]
+fn a_page_begins_with_how_much_is_known_where_that_is_little() {
+    let mut found = found();
+    found.asked_ns = 10_000 * MS;
+    found.judge("nginx", &setup());
+    let begin = "The flight recorder holds 2.00 s of the last 10.0 s (20.0 %): all that follows is of that part alone (";
+    for text in [screen(&found), text(&found, "nginx")] {
+        assert!(text.replace('\n', " ").starts_with(begin), "{text}");
+    }
+    let findings = &found.verdict.as_ref().unwrap().findings;
+    assert!(findings.iter().all(|one| one.evidence == noise_verdict::Evidence::Part));
+    found.asked_ns = found.span_ns;
+    assert!(screen(&found).starts_with("nginx waited"), "{}", screen(&found));
 }
 
 #[test]
 fn a_victim_is_shown_as_agreed() {
     let mut found = found();
-    found.advise(&setup());
+    found.judge("service nginx.service", &setup());
     let text = text(&found, "service nginx.service");
     // Paths are as wide as the terminal.
     let (text, paths) = text.split_once("critical path of the longest").unwrap();
@@ -249,16 +315,16 @@ fn a_victim_that_nothing_holds_up_is_shown_as_agreed() {
     });
     calm.notes = vec!["the flight recorder holds the last 1.300 s".to_owned()];
     calm.discarded = 7;
-    calm.advise(&Setup::default());
+    calm.judge("process nginx 70", &Setup::default());
     insta::assert_snapshot!(text(&calm, "process nginx 70"));
     // One that is open is part of the answer, where it suffers from it and not only has a part in it.
     calm.around.incidents = vec![report()];
-    assert!(text(&calm, "nginx").starts_with("nginx: nothing held it up. It ran"));
+    assert!(text(&calm, "nginx").starts_with("process nginx 70: nothing held it up; it slept"));
     calm.around.suffers = vec![3];
     let answer = text(&calm, "nginx").replace('\n', " ");
-    let due = "nginx: nothing held it up in this time, but incident 3 is open since ";
-    assert!(answer.starts_with(due), "{answer}");
-    assert!(answer.contains(&report().sentence()), "{answer}");
+    assert!(answer.starts_with("process nginx 70: nothing held it up; it slept"), "{answer}");
+    assert!(answer.contains(" Incident 3 is open since "), "{answer}");
+    assert!(answer.contains(&report().sentence(&TimeZone::UTC)), "{answer}");
 }
 
 #[test]
@@ -266,7 +332,7 @@ fn a_quota_that_stops_it_comes_first() {
     let mut throttled = found();
     throttled.around.stopped =
         Some(Stops { span_ns: 3_000 * MS, quota_ns: Some(900 * MS), ..Stops::default() });
-    throttled.advise(&Setup::default());
+    throttled.judge("service nginx.service", &Setup::default());
     let text = text(&throttled, "service nginx.service");
     let first = text.replace('\n', " ");
     let answer = "nginx.service was stopped for 600 ms by its own CPU quota; it also waited 212 ms for a CPU, ";
@@ -280,7 +346,7 @@ fn a_quota_that_stops_it_comes_first() {
     by_events.culprits.insert(0, blamed("waiting_cpu", -1, "", "", "throttle", 700));
     by_events.around.stopped =
         Some(Stops { span_ns: 3_000 * MS, quota_ns: Some(900 * MS), ..Stops::default() });
-    by_events.advise(&Setup::default());
+    by_events.judge("service nginx.service", &Setup::default());
     let text = self::text(&by_events, "service nginx.service");
     let first = text.replace('\n', " ");
     let answer = "nginx.service was stopped for 700 ms by its own CPU quota; it also waited 112 ms for a CPU, 790 ms of it";
@@ -288,6 +354,89 @@ fn a_quota_that_stops_it_comes_first() {
     assert!(first.contains("no one: its own CPU quota"), "{first}");
     assert!(!first.contains("by the daemon's count"), "{first}");
     assert_eq!(by_events.remedies.first().unwrap().advice.remedy, Remedy::RaiseQuota);
+}
+
+/// A thread of a cgroup that ended sleeps; of none: one of the victim's.
+pub fn ender(tid: i32, comm: &str, cgroup: &str, is_packet: bool, ms: u64) -> Ender {
+    Ender {
+        tid,
+        pid: tid,
+        comm: comm.to_owned(),
+        cgroup: Some(cgroup.to_owned()).filter(|name| !name.is_empty()),
+        whose: if cgroup.is_empty() { Whose::Own } else { Whose::Other },
+        is_packet,
+        ns: ms * MS,
+    }
+}
+
+#[test]
+fn what_the_time_was_spent_on_sums_to_all_of_it() {
+    let mut found = found();
+    found.enders = vec![
+        ender(9, "db", "db.service", false, 300),
+        ender(72, "nginx", "", false, 700),
+        ender(10, "curl", "client.service", true, 150),
+        ender(11, "odd", "odd.service", true, 40),
+    ];
+    found.held = [(72, Held { ns: 700 * MS, by: BTreeMap::new() })].into();
+    found.locks = Locks { ns: 600 * MS, by: [((71, "timer"), 600 * MS)].into() };
+    let roles = [(9, peer(Role::Asks, Link::Tcp(5432))), (10, peer(Role::Serves, Link::Tcp(80)))];
+    found.peers = Peers { processes: roles.into(), hosts: None };
+    found.totals_ns.insert("task", 1_000 * MS);
+    found.totals_ns.insert("network", 300 * MS);
+    found.judge("nginx", &setup());
+    let all_ns: u64 = found.totals_ns.values().sum();
+    assert_eq!(found.accounts_ns.total_ns(), all_ns);
+    let ns = |account| found.accounts_ns.ns(account) / MS;
+    assert_eq!((ns(Account::Tier), ns(Account::Lock)), (300, 600));
+    // Who asks leaves it idle; of the rest it is not known.
+    assert_eq!((ns(Account::Idle), ns(Account::Network)), (400 + 150, 0));
+    assert_eq!(ns(Account::Unknown), 100 + 40 + 110);
+    assert_eq!((ns(Account::Running), ns(Account::Interrupt)), (978, 22));
+    let sentence = &found.verdict.as_ref().unwrap().sentence;
+    assert!(!sentence.contains("whether there was work"), "CPUs took longer: {sentence}");
+}
+
+/// Nothing held it up but what it slept for: for so long until its own threads, others and packets.
+pub fn asleep(task_ms: u64, network_ms: u64) -> Findings {
+    let mut found = found();
+    found.totals_ns =
+        [("running", 100 * MS), ("task", task_ms * MS), ("network", network_ms * MS)].into();
+    (found.waits, found.uninterruptible) = (Spread::default(), Spread::default());
+    (found.culprits, found.interrupted, found.executions) = Default::default();
+    found.around = Around::default();
+    found
+}
+
+fn peer(role: impl Into<Option<Role>>, link: Link) -> Peer {
+    Peer { role: role.into(), link }
+}
+
+fn verdict(mut found: Findings) -> noise_verdict::Verdict {
+    found.judge("shop", &setup());
+    found.verdict.unwrap()
+}
+
+#[test]
+fn the_client_of_a_victim_gets_no_command() {
+    let mut found = found();
+    found.totals_ns.insert("task", 400 * MS);
+    found.enders = vec![Ender {
+        tid: 4242,
+        pid: 4242,
+        comm: "gzip".to_owned(),
+        cgroup: Some("backup.service".to_owned()),
+        whose: Whose::Other,
+        is_packet: false,
+        ns: 380 * MS,
+    }];
+    found.judge("nginx", &setup());
+    let text = text(&found, "nginx").replace('\n', " ");
+    assert!(!text.contains("To try first") && !text.contains("set-property"), "{text}");
+    assert!(
+        text.contains("Next: backup.service and the victim wait for each other's work"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -324,7 +473,19 @@ fn what_has_no_threads_is_said() {
     let mut none = found();
     none.threads = Vec::new();
     let text = text(&none, "cgroup /x");
-    assert!(text.starts_with("cgroup /x has no threads: nothing ran"), "{text}");
+    let expected = "cgroup /x has no threads, and what ran there in the 2.00 s until";
+    assert!(text.starts_with(expected), "{text}");
+    assert!(text.replace('\n', " ").contains("and has ended is not known. "), "{text}");
+}
+
+#[test]
+fn what_has_ended_is_said_to_have() {
+    let mut ended = found();
+    let sentence = "It ended before the page was made: where its threads slept, and whom it asked, is not known.";
+    let said = |found: &Findings| text(found, "process web 7").replace('\n', " ");
+    assert!(!said(&ended).contains(sentence));
+    ended.has_ended = true;
+    assert!(said(&ended).contains(sentence), "{}", said(&ended));
 }
 
 #[test]
@@ -340,6 +501,8 @@ fn the_document_has_its_names() {
         "discarded",
         "notes",
         "totals_ns",
+        "accounts_ns",
+        "verdict",
         "waits",
         "uninterruptible",
         "interrupted",
@@ -358,4 +521,13 @@ fn the_document_has_its_names() {
     assert_eq!(value["incidents"][0]["id"], 3);
     assert_eq!(value["interrupted"][0]["sum_ns"], 21 * MS);
     assert!(value["ledger"].is_null() && value.get("is_asked").is_none());
+}
+
+#[test]
+fn threads_of_one_process_do_not_hide_another_process() {
+    let mut found = found();
+    found.threads = vec![member(71, &[("running", 1)], Spread::default()); 100];
+    found.threads.push(Member { pid: 90, ..member(91, &[("running", 1)], Spread::default()) });
+    found.threads.push(Member { pid: 0, ..member(92, &[("running", 1)], Spread::default()) });
+    assert_eq!(found.processes(), [70, 90].into());
 }

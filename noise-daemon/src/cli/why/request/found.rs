@@ -1,7 +1,9 @@
 //! What a stretch of events says of the requests on a port, as one document.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
 
+use noise_model::clean::{as_text, clean};
 use noise_paths::build::{Builder, Waker};
 use noise_paths::document::{Document, Traced, traced};
 use noise_paths::execution::Execution;
@@ -16,6 +18,8 @@ use noise_sketches::slices::SliceId;
 use noise_sketches::system::System;
 use noise_sketches::tiers::percentile;
 use noise_trace::event::Kind as Event;
+use noise_trace::reach::Reach;
+use noise_trace::record::Source as _;
 use noise_trace::threads::Threads;
 use serde::Serialize;
 
@@ -43,7 +47,8 @@ impl Heard {
     pub fn of(stretch: &Stretch) -> Self {
         let (mut feed, mut graph) = (Feed::default(), Builder::new(Waker::Waking));
         let (mut threads, mut discarded) = (Threads::default(), 0_u64);
-        for record in stretch.reader() {
+        let mut reader = stretch.reader();
+        while let Some(record) = reader.read() {
             let event = record.event();
             if let Event::Lost(loss) = &event.kind {
                 discarded = discarded.saturating_add(loss.events.max(loss.packets));
@@ -56,27 +61,36 @@ impl Heard {
     }
 
     /// Threads of a part's process.
-    fn is_of(&self, pids: &HashSet<i32>, tid: i32) -> bool {
+    fn is_of(&self, pids: &BTreeSet<i32>, tid: i32) -> bool {
         self.threads.get(tid).is_some_and(|thread| pids.contains(&thread.pid))
     }
 }
 
-/// Why there is nothing to show.
-pub fn nothing(port: u16, heard: &Heard, seconds: f64) -> String {
+/// Why there is nothing to show of these ports: of one at least.
+pub fn nothing(ports: &[u16], heard: &Heard, seconds: f64) -> String {
     let system = &heard.system;
     let is_of = |slice: &&noise_sketches::slices::Slice| {
         matches!(slice.marker, Marker::Accept(_) | Marker::Receive(_))
-            && system.key(slice).ports()[0] == Some(port)
+            && system.key(slice).ports()[0].is_some_and(|port| ports.contains(&port))
     };
     let counts = &system.counts;
     let (lost, calls) = (heard.discarded, &counts.not_followed);
+    let named: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let named = match named.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("ports {} and {last}", first.join(", ")),
+        only => format!("port {}", only.concat()),
+    };
     let mut sentence = match system.slices.iter().any(|slice| is_of(&slice)) {
         true => format!(
-            "connections came to port {port} in {seconds:.2} s, but no request was answered on one"
+            "connections came to {named} in {seconds:.2} s, but no request was answered on one"
         ),
-        false => format!("no request was answered on port {port} in {seconds:.2} s"),
+        false => format!("no request was answered on {named} in {seconds:.2} s"),
     };
-    sentence.push_str(": send some, or watch longer with --next");
+    let longer = match ports {
+        [first, ..] => format!(": send some, or watch longer with --request {first} --next 30s"),
+        [] => String::new(),
+    };
+    sentence.push_str(&longer);
     if lost > 0 {
         sentence.push_str(&format!("; {lost} events were lost meanwhile"));
     }
@@ -86,9 +100,18 @@ pub fn nothing(port: u16, heard: &Heard, seconds: f64) -> String {
     sentence
 }
 
+/// Whose requests are meant: of all who answer them, or of these processes.
+pub type Whose<'p> = Option<&'p BTreeSet<i32>>;
+
 /// What time was spent on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Spent {
+    /// The label of the cgroup that its processes are in, where it is one and is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// Its processes.
+    #[serde(skip)]
+    pub pids: BTreeSet<i32>,
     /// How long that was.
     pub spent_ns: u64,
     /// Of it, before the service had come to the request.
@@ -205,14 +228,26 @@ impl<'h> Looked<'h> {
         own_ns.saturating_add(self.requests.reach_ns(id).unwrap_or(0))
     }
 
+    /// The requests that were answered on a port.
+    pub fn answered(&self, port: u16, whose: Whose<'_>) -> Vec<SliceId> {
+        let system = &self.heard.system;
+        let is_its = |id: &SliceId| {
+            let thread = system.slice(*id).and_then(|slice| system.thread(slice));
+            whose.is_none_or(|pids| thread.is_some_and(|thread| pids.contains(&thread.pid)))
+        };
+        let mut ids = self.requests.on_port(port);
+        ids.retain(is_its);
+        ids
+    }
+
     /// What is said of the requests on a port; `None` where there was none.
     pub fn find_out(
         &'h self,
-        port: u16,
+        (port, whose): (u16, Whose<'_>),
         stretch: &Stretch,
         known: &Known<'_>,
     ) -> Option<Findings<'h>> {
-        let ids = self.requests.on_port(port);
+        let ids = self.answered(port, whose);
         let slowest = ids.iter().copied().max_by_key(|id| (self.latency_ns(*id), *id))?;
         let mut latencies: Vec<u64> = ids.iter().map(|id| self.latency_ns(*id)).collect();
         latencies.sort_unstable();
@@ -266,7 +301,14 @@ impl<'h> Looked<'h> {
             latency_ns: self.latency_ns(slice),
             tiers: own.into_iter().map(|(service, spent)| Own { service, spent }).collect(),
             parts,
-            sketch: Sketch { system, shown, tiers, answer: None, discarded },
+            sketch: Sketch {
+                system,
+                shown,
+                tiers,
+                answer: None,
+                discarded,
+                known_from_ns: Reach::default(),
+            },
         }
     }
 
@@ -344,38 +386,46 @@ impl<'h> Looked<'h> {
         only: Option<SliceId>,
         known: &Known<'_>,
     ) -> Vec<(Service, Spent)> {
-        let mut all: BTreeMap<Service, (Spent, HashSet<i32>, Vec<&Traced>)> = BTreeMap::new();
+        let mut all: BTreeMap<Service, (Spent, Vec<&Traced>)> = BTreeMap::new();
         let is_asked = |request: SliceId| only.is_none_or(|only| only == request);
         for ((request, part), states) in divided.parts.iter().zip(&divided.states) {
             if !is_asked(*request) {
                 continue;
             }
-            let (spent, pids, _) = all.entry(part.service).or_default();
+            let (spent, _) = all.entry(part.service).or_default();
             spent.add(part, states);
-            if let Some(thread) = self.heard.system.threads.get(part.thread as usize) {
-                pids.insert(thread.pid);
+            // What is spent in no recording is spent by no thread that is seen.
+            let thread = self.heard.system.threads.get(part.thread as usize);
+            if let Some(thread) = thread.filter(|_| part.kind != Kind::Away) {
+                spent.pids.insert(thread.pid);
             }
         }
         for (number, traced) in &divided.paths {
             if let Some((request, part)) = divided.parts.get(*number)
                 && is_asked(*request)
-                && let Some((_, _, paths)) = all.get_mut(&part.service)
+                && let Some((_, paths)) = all.get_mut(&part.service)
             {
                 paths.push(traced);
             }
         }
-        let finish = |(service, (mut spent, pids, paths)): (
-            Service,
-            (Spent, HashSet<i32>, Vec<&Traced>),
-        )| {
-            let is_own = |tid| self.heard.is_of(&pids, tid);
+        let finish = |(service, (mut spent, paths)): (Service, (Spent, Vec<&Traced>))| {
+            let is_own = |tid| self.heard.is_of(&spent.pids, tid);
             spent.culprits = culprits(paths, &is_own, &self.heard.threads, known);
+            spent.cgroup = cgroup_of(&spent.pids, known);
             (service, spent)
         };
         let mut all: Vec<(Service, Spent)> = all.into_iter().map(finish).collect();
         all.sort_by_key(|(_, spent)| std::cmp::Reverse(spent.spent_ns));
         all
     }
+}
+
+/// The label of the only cgroup that processes are in.
+fn cgroup_of(pids: &BTreeSet<i32>, known: &Known<'_>) -> Option<String> {
+    let path = |pid: &i32| Some(PathBuf::from(as_text((known.cgroup)(*pid)?).into_owned()));
+    let paths: BTreeSet<PathBuf> = pids.iter().map(path).collect::<Option<_>>()?;
+    let only = paths.first().filter(|_| paths.len() == 1)?;
+    Some(clean(&(known.label)(only)).into_owned())
 }
 
 impl Divided {

@@ -2,6 +2,7 @@
 //! spent on, and for whom a tier waited for a CPU.
 
 mod found;
+pub mod look;
 mod page;
 pub mod port;
 
@@ -15,7 +16,7 @@ use noise_common::store::kind::CLASSES;
 use noise_host::resolve::cgroup::NodeNames;
 use noise_trace::capture::Dump;
 
-use self::found::{Heard, Looked};
+use self::found::{Findings, Heard, Looked, Whose};
 use super::findings::Known;
 use super::stretch::{self, Stretch};
 use super::{Cgroups, ensure_threads, kernel_threads, runs, sight, warn_of_sight};
@@ -91,21 +92,40 @@ pub fn run(port: u16, next: Option<Duration>, json: bool) -> Result<(), CommandE
     // Detaches: what is found out slows nothing down.
     drop((watching, progress));
     let heard = Heard::of(&stretch);
-    let cgroups = Cgroups::of(&dump);
+    let looked = Looked::at(&heard);
+    let mut shown = None;
+    on_ports(&looked, (&stretch, &dump), &[port], None, |found| {
+        shown = Some(match json {
+            true => output::stream_json(found),
+            false => output::print_painted(&page::page(found, columns())),
+        });
+    });
+    match shown {
+        Some(shown) => Ok(shown?),
+        None => {
+            let seconds = stretch.to_ns.saturating_sub(stretch.from_ns) as f64 / 1e9;
+            Err(anyhow!(found::nothing(&[port], &heard, seconds)).into())
+        }
+    }
+}
+
+/// Hands on what is found out about the requests on each of these ports, where there were any.
+fn on_ports(
+    looked: &Looked<'_>,
+    (stretch, dump): (&Stretch, &Dump),
+    ports: &[u16],
+    whose: Whose<'_>,
+    mut tell: impl FnMut(&Findings<'_>),
+) {
+    let cgroups = Cgroups::of(dump);
     let cgroup = |tid| cgroups.get(tid);
-    let kernel = kernel_threads(&dump);
+    let kernel = kernel_threads(dump);
     let nodes = RefCell::new(NodeNames::of_host());
     let label = |path: &Path| nodes.borrow_mut().identity(path, Instant::now()).label;
     let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup, label: &label };
-    let looked = Looked::at(&heard);
-    let Some(found) = looked.find_out(port, &stretch, &known) else {
-        let seconds = stretch.to_ns.saturating_sub(stretch.from_ns) as f64 / 1e9;
-        let reason = found::nothing(port, &heard, seconds);
-        return Err(anyhow!(reason).into());
-    };
-    match json {
-        true => output::stream_json(&found)?,
-        false => output::print_painted(&page::page(&found, columns()))?,
+    for port in ports {
+        if let Some(found) = looked.find_out((*port, whose), stretch, &known) {
+            tell(&found);
+        }
     }
-    Ok(())
 }

@@ -92,7 +92,7 @@ fn answer(found: &Findings<'_>) -> String {
 }
 
 /// What `busy` is.
-const BUSY: &str = "ran before it came to it";
+pub const BUSY: &str = "ran before it came to it";
 
 fn tiers(text: &mut String, found: &Findings<'_>) {
     let mut table = Columns::new(
@@ -174,4 +174,4 @@ fn short<'w>(state: &str, words: &'w str) -> &'w str {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

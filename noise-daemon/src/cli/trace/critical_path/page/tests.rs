@@ -103,10 +103,9 @@ fn several_executions_are_summed_up_before_the_slowest() {
     };
     let tally = Tally { overlapping: 2, unfinished: 1, ..Tally::default() };
     let document = Document {
-        left_out: 0,
         executions: vec![one(1, 500_000), one(2, 9_000_000), one(3, 1_000_000)],
-        discarded: 0,
         delimiters: vec![Delimiters { name: "mark:query".to_owned(), tally }],
+        ..Document::default()
     };
     insta::assert_snapshot!(shown(&document));
 }

@@ -1,8 +1,11 @@
 //! The page of made requests: those of the page of sketches.
 
+use std::collections::BTreeSet;
+
 use noise_sketches::document::Document as Sketch;
 use noise_sketches::requests::Requests;
 use noise_sketches::system::System;
+use noise_trace::reach::Reach;
 
 use super::super::found::{Own, Slowest};
 use super::*;
@@ -15,13 +18,17 @@ const MS: u64 = 1_000_000;
 fn spent(service: &str) -> Spent {
     match service {
         "db :5432" => Spent {
+            cgroup: None,
+            pids: BTreeSet::new(),
             spent_ns: 9 * MS + 200_000,
             reach_ns: 200_000,
             states_ns: [("running", 2 * MS), ("waiting_cpu", 7 * MS), ("busy", 200_000)].into(),
             culprits: vec![Blamed {
                 state: "waiting_cpu",
                 tid: 99,
+                pid: Some(99),
                 comm: "hog".to_owned(),
+                program: "hog".to_owned(),
                 cgroup: Some("batch.service".to_owned()),
                 cause: "foreign",
                 ns: 7 * MS,
@@ -29,6 +36,8 @@ fn spent(service: &str) -> Spent {
             }],
         },
         _ => Spent {
+            cgroup: None,
+            pids: BTreeSet::new(),
             spent_ns: 3 * MS,
             reach_ns: 160_000,
             states_ns: [("running", 3 * MS)].into(),
@@ -37,7 +46,8 @@ fn spent(service: &str) -> Spent {
     }
 }
 
-fn found(system: &System) -> Findings<'_> {
+/// What is said of two requests of an application, the second one slow in the database behind that.
+pub fn found(system: &System) -> Findings<'_> {
     let requests = Requests::new(system);
     let ids = requests.on_port(80);
     let below = ids.iter().flat_map(|id| requests.all_below(*id));
@@ -71,7 +81,14 @@ fn found(system: &System) -> Findings<'_> {
             latency_ns: 9 * MS,
             tiers: tiers.iter().map(own).collect(),
             parts: requests.parts(slowest),
-            sketch: Sketch { system, shown, tiers: Vec::new(), answer: None, discarded: 3 },
+            sketch: Sketch {
+                system,
+                shown,
+                tiers: Vec::new(),
+                answer: None,
+                discarded: 3,
+                known_from_ns: Reach::default(),
+            },
         },
         tiers,
     }

@@ -1,0 +1,205 @@
+//! IO: pressure and limits of the cgroups that wait, kept for a minute, so that what grew of late is known afterwards. The
+//! kernel's counters say only what they are now.
+//!
+//! A cgroup is read while its threads sleep uninterruptibly, at most once a second, and those first that do so longest. A
+//! host where nothing sleeps so costs nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+
+use noise_analysis::Name;
+use noise_common::signals::Signal;
+use noise_host::setup::SetupReader;
+use noise_model::Step;
+use noise_model::pressure::{Pressure, PressureReading};
+
+use super::looking::Find;
+
+/// Cgroups that are read at a time, and that are remembered.
+const MOST_READ: usize = 4;
+const MOST_KEPT: usize = 8;
+/// Readings that are kept of each.
+const MOST_READINGS: usize = 64;
+/// Least time between two of them: of windows of half a second, every second one.
+const BETWEEN_NS: u64 = 900_000_000;
+/// Part of a window that the threads of a cgroup have to sleep so.
+const LEAST_PART: f64 = 0.02;
+/// A reading that was taken so long before a time still says how things were when it began.
+const BEFORE_NS: u64 = 2_000_000_000;
+/// Least time in which something can grow.
+const LEAST_NS: u64 = 200_000_000;
+
+/// A cgroup.
+struct Kept {
+    path: PathBuf,
+    /// The oldest first.
+    readings: VecDeque<PressureReading>,
+}
+
+/// Reads and keeps them.
+pub struct Pressing {
+    reader: SetupReader,
+    kept: BTreeMap<Name, Kept>,
+    /// Those to be read next.
+    due: Vec<Name>,
+    read_ns: u64,
+}
+
+impl Pressing {
+    /// With nothing kept yet.
+    pub const fn new(reader: SetupReader) -> Self {
+        Self { reader, kept: BTreeMap::new(), due: Vec::new(), read_ns: 0 }
+    }
+
+    /// Notes who slept uninterruptibly in a step.
+    pub fn note(&mut self, step: &Step) {
+        let least_ns = (step.end_ns.saturating_sub(step.start_ns) as f64 * LEAST_PART) as u64;
+        let slept = step.delays_of(Signal::UninterruptibleWait);
+        let mut slept: Vec<(u64, &str)> = slept
+            .into_iter()
+            .filter_map(|(labels, delays)| Some((delays.sum_ns, &**labels.first()?)))
+            .filter(|(ns, _)| *ns >= least_ns.max(1))
+            .collect();
+        slept.sort_by(|one, other| other.cmp(one));
+        self.due = slept.into_iter().take(MOST_READ).map(|(_, name)| Name::from(name)).collect();
+    }
+
+    /// Reads those that are due, at this time of the samples' clock, ns.
+    pub fn look(&mut self, at_ns: u64, find: &mut Find<'_>) {
+        if self.due.is_empty() || at_ns.saturating_sub(self.read_ns) < BETWEEN_NS {
+            return;
+        }
+        self.read_ns = at_ns;
+        for name in std::mem::take(&mut self.due) {
+            let Some(path) = find(&name) else { continue };
+            let reading = self.reader.pressure(&path, at_ns);
+            let new = Kept { path: path.clone(), readings: VecDeque::new() };
+            let kept = self.kept.entry(name).or_insert(new);
+            if kept.path != path {
+                (kept.path, kept.readings) = (path, VecDeque::new());
+            }
+            kept.readings.push_back(reading);
+            if kept.readings.len() > MOST_READINGS {
+                kept.readings.pop_front();
+            }
+        }
+        while self.kept.len() > MOST_KEPT {
+            let read_ns = |kept: &Kept| kept.readings.back().map_or(0, |reading| reading.at_ns);
+            let oldest = self.kept.iter().min_by_key(|(_, kept)| read_ns(kept));
+            let Some(oldest) = oldest.map(|(name, _)| Name::clone(name)) else { break };
+            self.kept.remove(&oldest);
+        }
+    }
+
+    /// What grew from about that time until now; `None` where it was not read then.
+    pub fn since(&self, cgroup: &str, since_ns: u64, at_ns: u64) -> Option<Pressure> {
+        let Kept { path, readings } = self.kept.get(cgroup)?;
+        let is_then = |reading: &&PressureReading| {
+            reading.at_ns <= since_ns && since_ns - reading.at_ns <= BEFORE_NS
+        };
+        let later = || readings.iter().find(|reading| reading.at_ns > since_ns);
+        let before = readings.iter().rev().find(is_then).or_else(later)?;
+        let is_long = at_ns.saturating_sub(before.at_ns) >= LEAST_NS;
+        is_long.then(|| Pressure::of(Some(before), &self.reader.pressure(path, at_ns)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use noise_host::resolve::cgroup::Mounts;
+    use noise_model::{Histogram, Sample, Series};
+
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// A cgroup of version 2 that has hit its limit so often.
+    fn write(root: &Path, hits: u64) {
+        let folder = root.join("shop");
+        fs::create_dir_all(&folder).unwrap();
+        for (file, text) in [
+            ("memory.max", "8388608".to_owned()),
+            ("memory.high", "max".to_owned()),
+            ("memory.events.local", format!("high 0\nmax {hits}\n")),
+            ("memory.stat", "workingset_refault_file 5\npgsteal 5\n".to_owned()),
+            ("memory.pressure", format!("some avg10=1.00 avg60=0 avg300=0 total={}\n", hits * 10)),
+        ] {
+            fs::write(folder.join(file), text).unwrap();
+        }
+    }
+
+    fn sample(at_ns: u64, sleeps: &[(&str, u64)]) -> Sample {
+        let series = |(name, ns): &(&str, u64)| Series {
+            signal: Signal::UninterruptibleWait,
+            labels: [(*name).to_owned()].into(),
+            totals: Histogram::of(&[*ns]),
+            recent_max_ns: 0,
+        };
+        Sample { at_ns, series: sleeps.iter().map(series).collect(), ..Sample::default() }
+    }
+
+    fn pressing(root: &Path) -> Pressing {
+        let mut mounts = Mounts::default();
+        mounts.unified = Some(root.to_owned());
+        Pressing::new(SetupReader::new(mounts, root, root))
+    }
+
+    fn slept(names: &[(&str, u64)]) -> Step {
+        Step::between(&sample(SECOND_NS, &[]), &sample(2 * SECOND_NS, names))
+    }
+
+    #[test]
+    fn what_grew_since_a_time_is_known_of_who_slept() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let mut pressing = pressing(root);
+        let mut find = |label: &str| Some(Path::new("/").join(label));
+        let step = slept(&[("shop", SECOND_NS / 10), ("calm", SECOND_NS / 100)]);
+        for (second, hits) in [(10, 100), (11, 150), (12, 190)] {
+            write(root, hits);
+            pressing.note(&step);
+            pressing.look(second * SECOND_NS, &mut find);
+        }
+        // It is too soon for another reading.
+        pressing.note(&step);
+        pressing.look(12 * SECOND_NS + SECOND_NS / 2, &mut find);
+        write(root, 200);
+        let hits = |since_s: u64| {
+            let pressure = pressing.since("shop", since_s * SECOND_NS, 13 * SECOND_NS)?;
+            Some((
+                pressure.span_ns?,
+                pressure.limits?.first()?.hits,
+                pressure.memory?.some.stalled_ms?,
+            ))
+        };
+        assert_eq!(hits(11), Some((2 * SECOND_NS, 50, 0.5)));
+        // Of what begins before the first reading, there is a part.
+        assert_eq!(hits(1), Some((3 * SECOND_NS, 100, 1.0)));
+        assert_eq!(pressing.since("shop", 0, 10 * SECOND_NS), None, "nothing can have grown");
+        assert_eq!(pressing.since("shop", 20 * SECOND_NS, 21 * SECOND_NS), None, "long ago");
+        assert_eq!(pressing.since("calm", 0, 13 * SECOND_NS), None);
+    }
+
+    #[test]
+    fn it_stays_small() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pressing = pressing(folder.path());
+        let mut find = |label: &str| Some(Path::new("/").join(label));
+        for number in 0..200_u64 {
+            let names: Vec<String> = (0..20).map(|one| format!("{}", number % 7 + one)).collect();
+            let names: Vec<_> = names.iter().map(|name| (name.as_str(), SECOND_NS)).collect();
+            pressing.note(&slept(&names));
+            assert!(pressing.due.len() <= MOST_READ);
+            pressing.look(number * SECOND_NS, &mut find);
+            assert!(pressing.kept.len() <= MOST_KEPT);
+        }
+        assert!(pressing.kept.values().all(|kept| kept.readings.len() <= MOST_READINGS));
+        pressing.note(&slept(&[]));
+        let read_ns = pressing.read_ns;
+        pressing.look(1_000 * SECOND_NS, &mut find);
+        assert_eq!(pressing.read_ns, read_ns, "where nothing sleeps, nothing is read");
+    }
+}
