@@ -1,4 +1,4 @@
-//! Command lines of threads, read by a thread of its own: the kernel takes a lock of the process for each, which a process that
+//! Command lines and processes of threads, read by a thread of its own: the kernel takes a lock of the process for each, which a process that
 //! waits for a disk may hold for long. Where one hangs, later ones are not known; nothing else waits.
 
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use noise_analysis::{Command, Name};
+use noise_host::setup::is_kernel;
 use noise_model::OutlierRecord;
 use noise_model::clean::{as_text, excerpt};
 use noise_system::procfs;
@@ -83,26 +84,35 @@ fn start() -> Option<Link> {
 
 fn work(asked: &Receiver<Thread>, found: &Sender<Command>) {
     while let Ok((pid, comm)) = asked.recv() {
-        let Some(command) = read(&Path::new("/proc").join(pid.to_string()), &comm) else {
+        let Some(command) = read(&Path::new("/proc").join(pid.to_string()), pid, comm) else {
             continue;
         };
-        if found.send(Command { pid, comm, command }).is_err() {
+        if found.send(command).is_err() {
             return;
         }
     }
 }
 
-/// The command line of a thread that still has that name; `None` where it is gone, or a kernel thread, which has none.
-fn read(folder: &Path, comm: &str) -> Option<Name> {
+/// What a thread that still has that name was started as; `None` where it is gone, or where that cannot be read. A thread of
+/// the kernel has no command line.
+fn read(folder: &Path, pid: u32, comm: Name) -> Option<Command> {
     let name = procfs::bytes(folder.join("comm")).ok()?;
-    if as_text(name.strip_suffix(b"\n").unwrap_or(&name)) != comm {
+    if as_text(name.strip_suffix(b"\n").unwrap_or(&name)) != *comm {
         return None;
     }
     let bytes = procfs::first_bytes(folder.join("cmdline"), MOST_BYTES).ok()?;
     let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let words: Vec<String> = words.map(|word| as_text(word).into_owned()).collect();
     let text = words.join(" ");
-    (!text.is_empty()).then(|| excerpt(&text, MOST_CHARS).into())
+    let is_kernel = text.is_empty() && is_kernel(folder)?;
+    if text.is_empty() && !is_kernel {
+        return None;
+    }
+    let status = procfs::text(folder.join("status")).unwrap_or_default();
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    let process = process.and_then(|id| id.trim().parse().ok());
+    let command = excerpt(&text, MOST_CHARS).into();
+    Some(Command { pid, comm, command, process, is_kernel })
 }
 
 #[cfg(test)]
@@ -113,21 +123,32 @@ mod tests {
     #[test]
     fn command_lines_are_cleaned_and_bounded() {
         let root = tempfile::tempdir().unwrap();
-        let of = |comm: &[u8], cmdline: &[u8], expected: &str| {
+        let of = |comm: &[u8], cmdline: &[u8], flags: u32, expected: &str| {
             fs::write(root.path().join("comm"), comm).unwrap();
             fs::write(root.path().join("cmdline"), cmdline).unwrap();
-            read(root.path(), expected)
+            let stat = format!("9 (a) b) S 2 0 0 0 -1 {flags} 0 0\n");
+            fs::write(root.path().join("stat"), stat).unwrap();
+            fs::write(root.path().join("status"), "Name:\ta\nTgid:\t7\nPid:\t9\n").unwrap();
+            read(root.path(), 9, expected.into())
         };
-        assert_eq!(of(b"gzip\n", b"gzip\0-9\0/a b\0", "gzip").as_deref(), Some("gzip -9 /a b"));
+        let line = |found: Option<Command>| found.map(|found| found.command.to_string());
+        let gzip = of(b"gzip\n", b"gzip\0-9\0/a b\0", 0x40_0000, "gzip").unwrap();
         assert_eq!(
-            of(b"gzip\n", b"gzip\0\x1b[2J\xff\0", "gzip").as_deref(),
+            (&*gzip.command, gzip.process, gzip.is_kernel),
+            ("gzip -9 /a b", Some(7), false)
+        );
+        assert_eq!(
+            line(of(b"gzip\n", b"gzip\0\x1b[2J\xff\0", 0, "gzip")).as_deref(),
             Some(r"gzip \x1b[2J\xff")
         );
-        assert_eq!(of(b"other\n", b"gzip\0", "gzip"), None);
-        assert_eq!(of(b"kworker/0:1\n", b"", "kworker/0:1"), None);
-        let long = of(b"x\n", &[b'x'; 10_000], "x").unwrap();
+        assert_eq!(of(b"other\n", b"gzip\0", 0, "gzip"), None);
+        // What has no command line is a thread of the kernel, or about to end.
+        assert_eq!(of(b"defunct\n", b"", 0x40_0000, "defunct"), None);
+        let kernel = of(b"kworker/0:1\n", b"", 0x20_8040, "kworker/0:1").unwrap();
+        assert!(kernel.is_kernel && kernel.command.is_empty());
+        let long = line(of(b"x\n", &[b'x'; 10_000], 0, "x")).unwrap();
         assert!(long.chars().count() <= MOST_CHARS + 1, "{long}");
-        assert_eq!(read(Path::new("/nowhere"), "x"), None);
+        assert_eq!(read(Path::new("/nowhere"), 9, "x".into()), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod cli;
 mod commands;
 pub mod config;
 pub mod confine;
+pub mod demand;
 pub mod kept;
 pub mod marks;
 pub mod pipeline;

@@ -202,6 +202,11 @@ impl Pipeline {
         self.collector.measure(measured);
     }
 
+    /// Whether samples say from now on what others call cgroups; see [`Collector::describe_cgroups`].
+    pub fn describe_cgroups(&mut self, describes: bool) {
+        self.collector.describe_cgroups(describes);
+    }
+
     /// The path of the cgroup with a label; see [`Collector::cgroup_path`].
     pub fn cgroup_path(&mut self, label: &str) -> Option<PathBuf> {
         self.collector.cgroup_path(label)

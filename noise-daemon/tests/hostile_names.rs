@@ -40,6 +40,7 @@ use hostile::{NAMES, is_raw};
 use jiff::Timestamp;
 use noise_common::charge::{Charged, Resource};
 use noise_common::signals::Signal;
+use noise_daemon::demand::Demand;
 use noise_daemon::state::{Baselines, Document};
 
 const SCREENS: [&str; 6] = ["overview", "cpu", "who", "disk-net", "irq", "incidents"];
@@ -364,7 +365,8 @@ fn files_of_others() {
     let outliers = NAMES
         .iter()
         .map(|name| Arc::new(Outlier { time: Timestamp::UNIX_EPOCH, wait: outlier(name) }));
-    let state = Document::new(incidents, outliers.collect(), Baselines::default());
+    let state =
+        Document::new(incidents, outliers.collect(), Baselines::default(), Demand::default());
     fs::write(folder.path().join("incidents.json"), state.text().unwrap()).unwrap();
     for more in [&[][..], &["--outliers"], &["--json"]] {
         succeed(&[&["incidents", "--state.directory", text(folder.path())], more].concat());

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests outside of test functions")]
 
 use std::fs;
-use std::os::unix::fs::{chown, lchown, symlink};
+use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -89,6 +89,66 @@ fn links_of_another_user_lead_nowhere() {
         assert!(said.contains("link"), "{arguments:?}: {said}");
     }
     ensure_untouched(&root);
+}
+
+#[test]
+fn manual_pages_are_written_all_or_none() {
+    let root = root();
+    let pages = root.path().join("pages");
+    // A page that comes late: those before it must not be written.
+    for taken in ["noised.1", "noised-why.1", "noised-bench-detour.1"] {
+        fs::create_dir_all(pages.join(taken)).unwrap();
+        let (code, said) = noised(&root, "", &["man", "--directory", "pages"]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(taken), "{said}");
+        assert_eq!(fs::read_dir(&pages).unwrap().count(), 1, "{taken}");
+        fs::remove_dir(pages.join(taken)).unwrap();
+    }
+    let (code, said) = noised(&root, "", &["man", "--directory", "pages"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(fs::read_dir(&pages).unwrap().count() > 20);
+}
+
+#[test]
+fn a_folder_that_only_its_group_may_write_to_is_refused_with_the_way_out() {
+    let root = root();
+    let path = root.path().join("ours");
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o775)).unwrap();
+    for arguments in [
+        &["trace", "export", "trace", "--csv", "ours"][..],
+        &["record", "--own", "--duration", "1ms", "-o", "ours"],
+    ] {
+        let (code, said) = noised(&root, "", arguments);
+        assert!([Some(1), Some(2)].contains(&code), "{arguments:?}: {code:?} {said}");
+        assert!(said.contains("its group may write to it (mode 775)"), "{said}");
+        assert!(said.contains("`chmod g-w`") && said.lines().count() == 1, "{said}");
+    }
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}
+
+#[test]
+fn a_state_directory_that_others_share_is_refused() {
+    let root = root();
+    let path = root.path().join("shared");
+    fs::create_dir(&path).unwrap();
+    let checked = |mode: u32| {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let words = ["run", "--config.file", "", "--config.check", "--state.directory", "shared"];
+        let (code, said) = noised(&root, "", &words);
+        let is_refused =
+            said.contains("state.directory") && said.contains("name a directory of noised's own");
+        assert_eq!(is_refused, code == Some(2), "{code:?} {said}");
+        assert!(is_refused || code == Some(0), "{code:?} {said}");
+        is_refused
+    };
+    // One that is empty, or noised's alone, is closed to others when it is taken.
+    assert!(!checked(0o1777));
+    fs::write(path.join("incidents.json"), "").unwrap();
+    assert!(!checked(0o777));
+    fs::write(path.join("other"), "").unwrap();
+    assert!(checked(0o1777) && checked(0o770));
+    assert!(!checked(0o755));
 }
 
 #[test]

@@ -6,18 +6,23 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{
     Beside, Command, Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Process, Remedy,
     Report, Rule, Time, Watched,
 };
 use noise_model::{HeldUp, Trends};
+use noise_verdict::{Account, Verdict};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::Serializer;
 use serde_json::Value;
 
 /// The version of the documents and of their routes.
 pub const API_VERSION: u64 = 1;
+
+/// Victims of an incident that are written.
+const VICTIMS: usize = 8;
 
 /// What `/api/v1/incidents` answers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -92,7 +97,8 @@ impl<'a> IncidentEvent<'a> {
         changes: &'a [String],
         into: Option<u64>,
     ) -> Self {
-        let (sentence, incident) = (report.sentence(), WrittenReport::from(report));
+        let incident = WrittenReport::from(report);
+        let sentence = incident.verdict.sentence.clone();
         Self { version: API_VERSION, event, time, sentence, changes, into, incident, trace }
     }
 }
@@ -104,6 +110,12 @@ struct WrittenReport<'a> {
     open: bool,
     /// How long it lasted, or has lasted so far.
     lasted_seconds: f64,
+    /// What it is, who did it, and what can be done.
+    verdict: Verdict,
+    /// The part of its victim's time that is lost beyond what is usual.
+    severity: f64,
+    /// Who suffers from it.
+    victims: Vec<WrittenVictim<'a>>,
     #[serde(flatten)]
     main: WrittenEpisode<'a>,
     also: Vec<WrittenEpisode<'a>>,
@@ -112,6 +124,18 @@ struct WrittenReport<'a> {
     processes: &'a [Process],
     #[serde(flatten)]
     beside: &'a Beside,
+}
+
+/// One who suffers from an incident, as it is written.
+#[derive(serde::Serialize)]
+struct WrittenVictim<'a> {
+    name: &'a str,
+    /// What it mainly lacks.
+    resource: Account,
+    /// Delay beyond what is usual.
+    lost_seconds: f64,
+    /// The part of its time that is.
+    severity: f64,
 }
 
 /// One signal of one subject, as it is written.
@@ -163,6 +187,12 @@ impl<'a> From<&'a Episode> for WrittenEpisode<'a> {
 
 impl<'a> From<&'a Report> for WrittenReport<'a> {
     fn from(report: &'a Report) -> Self {
+        let victim = |(lost_seconds, worst): (f64, &'a Episode)| WrittenVictim {
+            name: &worst.subject,
+            resource: report.resource_of(worst),
+            lost_seconds,
+            severity: worst.severity(),
+        };
         let mut main = WrittenEpisode::from(&report.main);
         if report.open {
             // What opened it may be calm by now: its end is not that of the incident.
@@ -172,6 +202,10 @@ impl<'a> From<&'a Report> for WrittenReport<'a> {
             id: report.id,
             open: report.open,
             lasted_seconds: report.lasted(),
+            // Whoever reads it has another zone.
+            verdict: report.verdict(&TimeZone::UTC),
+            severity: report.severity(),
+            victims: report.victims().into_iter().take(VICTIMS).map(victim).collect(),
             main,
             also: report.also.iter().map(WrittenEpisode::from).collect(),
             untold: report.untold,
@@ -218,8 +252,9 @@ fn incident(mut value: Value) -> serde_json::Result<Report> {
 
 #[cfg(test)]
 mod tests {
-    use noise_analysis::{Advice, IncidentPressure};
+    use noise_analysis::IncidentPressure;
     use noise_model::pressure::Pressure;
+    use noise_verdict::Advice;
 
     use super::*;
     use crate::made;
@@ -242,7 +277,7 @@ mod tests {
         let latest = Some(Pressure { span_ns: Some(7), ..opening.clone() });
         let advice = vec![Advice::plain(Remedy::CpuWeight)];
         let pressure = Some(IncidentPressure { opening, latest });
-        Beside { pressure, advice: Some(advice) }
+        Beside { pressure, advice: Some(advice), ..Beside::default() }
     }
 
     fn report(open: bool, main: Option<Ending>, also: Option<Ending>) -> Report {

@@ -52,11 +52,18 @@ fn shown() -> Shown {
         of: "/backup".into(),
         pid: 7,
         comm: COMM.into(),
+        process: Some(7),
         command: Some(COMMAND.into()),
         waits: 1,
         ns: 5,
     });
-    let command = Command { pid: 7, comm: COMM.into(), command: COMMAND.into() };
+    let command = Command {
+        pid: 7,
+        comm: COMM.into(),
+        command: COMMAND.into(),
+        process: Some(7),
+        is_kernel: false,
+    };
     let overview =
         Overview { incidents: vec![report.into()], commands: vec![command], ..Overview::default() };
     Shown { model: Builder::default().model_after(Sample::default()), overview }

@@ -1,7 +1,9 @@
 //! Incidents as log lines: one when they open, one when they close.
 
-use noise_analysis::{Episode, Event, Level};
+use jiff::tz::TimeZone;
+use noise_analysis::{Event, Level, Report};
 use noise_model::units::known_duration;
+use noise_verdict::called;
 
 /// Culprits that a line has room for.
 const LISTED: usize = 3;
@@ -9,12 +11,13 @@ const LISTED: usize = 3;
 /// Logs an incident: what both lines say, then what one of them adds.
 macro_rules! log_incident {
     ($log:ident, $report:ident, $message:literal $(, $added:ident = $value:expr)*) => {{
-        let Line { headline, p50, p99, rate, culprits, remedy } = Line::of(&$report.main);
+        let Line { verdict, p50, p99, rate, culprits, remedy } = Line::of(&$report);
         tracing::$log!(
             id = $report.id,
             signal = $report.main.signal.name(),
             subject = &*$report.main.subject,
-            headline,
+            resource = $report.resource().name(),
+            verdict,
             p50,
             p99,
             rate,
@@ -51,7 +54,7 @@ pub fn log_event(event: &Event) {
 /// What both lines say.
 #[derive(Debug, PartialEq)]
 struct Line {
-    headline: String,
+    verdict: String,
     p50: String,
     p99: String,
     rate: String,
@@ -60,7 +63,8 @@ struct Line {
 }
 
 impl Line {
-    fn of(episode: &Episode) -> Self {
+    fn of(report: &Report) -> Self {
+        let (verdict, episode) = (report.verdict(&TimeZone::UTC), &report.main);
         let both = |of: fn(&Level) -> Option<u64>| {
             format!(
                 "{} -> {}",
@@ -73,7 +77,8 @@ impl Line {
             .iter()
             .take(LISTED)
             .map(|culprit| {
-                let (who, cause) = (&culprit.culprit, culprit.cause.name());
+                let who = called(culprit.cause, &culprit.culprit);
+                let cause = culprit.cause.name();
                 let (time, beyond) = (culprit.time, culprit.beyond);
                 let share = beyond.share * 100.0;
                 format!(
@@ -86,12 +91,16 @@ impl Line {
             culprits.push("not known".to_owned());
         }
         Self {
-            headline: episode.headline().map(|headline| headline.text()).unwrap_or_default(),
             p50: both(|level| level.p50_ns),
             p99: both(|level| level.p99_ns),
             rate: format!("{:.1}/s -> {:.1}/s", episode.before.rate, episode.after.rate),
             culprits: culprits.join("; "),
-            remedy: episode.remedies.first().map_or("none known", |remedy| remedy.advice().setting),
+            remedy: verdict
+                .findings
+                .iter()
+                .find_map(|finding| finding.remedies.first())
+                .map_or("none known", |one| one.remedy.advice().setting),
+            verdict: verdict.sentence,
         }
     }
 }

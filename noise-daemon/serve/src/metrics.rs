@@ -1,5 +1,6 @@
 //! PURE but for the process metrics: a model as metrics, in the [`Format`] that a client takes.
 
+mod cgroups;
 #[cfg(test)]
 pub(crate) mod decoded;
 mod exposition;
@@ -19,11 +20,12 @@ use std::time::Duration;
 
 use noise_analysis::Overview;
 use noise_common::signals::{Kind, SIGNALS, SignalInfo};
+use noise_common::subject::SubjectKind;
 use noise_model::{INTERFERENCE_METRIC, Model, PREEMPTIONS_METRIC, Series};
 use noise_protobuf::Message;
 
 use self::exposition::Syntax;
-use self::family::{Family, Metrics, Point, seconds};
+use self::family::{Delays, Family, Metrics, OF_CGROUP, Point, seconds};
 use self::text::Text;
 
 pub use self::format::Format;
@@ -41,11 +43,17 @@ fn signal_family<'a>(
     [series, folded]: &AllSeries<'a>,
     info: &'static SignalInfo,
 ) -> Family<'a> {
+    let is_of_cgroup = matches!(info.subject, SubjectKind::Cgroup);
+    let labels = if is_of_cgroup { OF_CGROUP } else { info.labels };
     let metrics = match info.kind {
         Kind::Histogram(buckets) => {
             let from = if info.is_folded() { folded } else { series };
             let own = from.iter().copied().filter(|series| series.signal == info.signal);
-            Metrics::Histograms(buckets, own.collect())
+            let delays = |series: &'a Series| Delays {
+                series,
+                pod: is_of_cgroup.then(|| cgroups::pod(model, &series.labels)).flatten(),
+            };
+            Metrics::Histograms(buckets, own.map(delays).collect())
         }
         Kind::Counter => {
             let own = model.counts().filter(|count| count.signal == info.signal);
@@ -53,7 +61,7 @@ fn signal_family<'a>(
             Metrics::Counters(points.collect())
         }
     };
-    Family { name: info.metric, help: info.help, labels: info.labels, metrics }
+    Family { name: info.metric, help: info.help, labels, metrics }
 }
 
 /// The families of who delayed whom.
@@ -137,7 +145,8 @@ pub fn render(
     let mut families: Vec<Family<'_>> =
         measured.map(|info| signal_family(model, &series, info)).collect();
     families.extend(blame_families(model));
-    families.extend(own::families(model));
+    families.push(cgroups::family(model));
+    families.extend(own::families(model, process.map(Process::lost_marks).into_iter().flatten()));
     families.extend(own::noise_families(model));
     families.extend(recorder::families(model));
     families.extend(incidents::families(overview));

@@ -2,12 +2,15 @@
 
 use std::fmt::Write as _;
 
-use noise_analysis::{Advice, Overview, Process, Report};
+use jiff::tz::TimeZone;
+use noise_analysis::{Overview, Process, Report, Side, processes};
 use noise_common::signals::Kind;
 use noise_model::clean::clean;
+use noise_model::labels::{ROOT, spoken_briefly};
 use noise_model::units;
-use noise_model::words::why;
+use noise_model::words::{culprit_briefly, why};
 use noise_model::{Host, Model, Summary, Victim};
+use noise_verdict::{Account, Advice, Finding, mostly};
 
 const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>noised</title>
@@ -87,6 +90,17 @@ fn curve(values: &[f64]) -> String {
     )
 }
 
+/// Of what is in no cgroup, the thread that had most of a victim's long waits, behind a comma; nothing of another cgroup.
+fn first_thread(overview: &Overview, side: Side, (victim, of): (&str, &str)) -> String {
+    if of != ROOT {
+        return String::new();
+    }
+    let outliers = overview.outliers.iter().map(|one| &**one);
+    let all = processes(outliers, &[victim], &overview.commands);
+    let first = all.iter().find(|one| one.side == side && *one.of == *of);
+    first.map_or_else(String::new, |first| format!(", {}", escape(&first.name())))
+}
+
 /// Who was held up, with who did it: those with open incidents first, then the worst.
 fn victims(page: &mut String, model: &Model, overview: &Overview) {
     page.push_str("<h2>Who is held up, and by whom</h2>");
@@ -95,7 +109,7 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
         return;
     }
     page.push_str(
-        "<table class=words><tr><th>victim<th>held up<th>mostly by<th class=wide>how<th class=wide>15 minutes\
+        "<table class=words><tr><th>victim<th>held up<th>lacks<th>mostly by<th class=wide>how<th class=wide>15 minutes\
          <th class=wide>usual p99 wait<th class=wide>all lost",
     );
     let open = |victim: &Victim| overview.suffers(&victim.name).count();
@@ -104,18 +118,29 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
     victims.sort_by_key(|(open, _)| *open == 0);
     for (open, victim) in victims {
         let mark = if open > 0 { format!(" <b class=bad>●{open}</b>") } else { String::new() };
+        let short = overview.short_of_memory(&victim.name);
+        let lacks = match &short {
+            Some(_) => Some(Account::Memory),
+            None => mostly(victim.held_up.iter().copied()),
+        };
+        let lacks = lacks.map_or("–", Account::name);
+        let thread = first_thread(overview, Side::Victim, (&victim.name, &victim.name));
+        let thread = if thread.is_empty() { thread } else { format!(" <small>{thread}</small>") };
         let usual = overview.usual.iter().find(|usual| *usual.subject == *victim.name);
-        let (culprit, how) = match &victim.culprit {
-            Some((culprit, cause, ns)) => {
+        let (culprit, how) = match (&short, &victim.culprit) {
+            (Some(by), _) => (escape(by), ""),
+            (None, Some((culprit, cause, ns))) => {
                 let share = units::share(*ns as f64 / victim.held_up_ns.max(1) as f64);
-                (format!("{} <small>{share}</small>", escape(culprit)), why(*cause))
+                let thread = first_thread(overview, Side::Culprit, (&victim.name, culprit));
+                let name = escape(culprit_briefly(*cause, culprit));
+                (format!("{name} <small>{share}{thread}</small>"), why(*cause))
             }
-            None => ("–".to_owned(), ""),
+            (None, None) => ("–".to_owned(), ""),
         };
         let _ = write!(
             page,
-            "<tr><td>{}{mark}<td class=number>{}<td>{culprit}<td class=wide>{how}<td class=wide>{}<td class=wide>{}<td class=wide>{}",
-            escape(&victim.name),
+            "<tr><td>{}{thread}{mark}<td class=number>{}<td>{lacks}<td>{culprit}<td class=wide>{how}<td class=wide>{}<td class=wide>{}<td class=wide>{}",
+            escape(spoken_briefly(&victim.name)),
             units::duration(victim.held_up_ns as f64),
             curve(&model.trends.victim(&victim.name)),
             units::known_duration(usual.and_then(|usual| usual.level.p99_ns)),
@@ -140,24 +165,30 @@ fn incidents(page: &mut String, overview: &Overview) {
         return;
     }
     page.push_str(
-        "<h2>Incidents</h2><table class=\"words stacked\"><tr><th>incident<th>first culprit<th>what was \
+        "<h2>Incidents</h2><table class=\"words stacked\"><tr><th>incident<th>lacks<th>first culprit<th>what was \
          waited for when it opened, what to try first",
     );
     for report in latest {
         let (id, main) = (report.id, &report.main);
-        let culprit = main.culprits.first().map_or("not known", |culprit| &culprit.culprit);
         let bad = if report.open { " class=bad" } else { "" };
-        let headline = main.headline().map(|headline| headline.text()).unwrap_or_default();
+        let verdict = report.verdict(&TimeZone::UTC);
+        let first = verdict.findings.first();
+        let culprit = first.map_or("not known", |first| &first.culprit.name);
+        let of = report.leading().map_or("", |leading| &*leading.culprit);
+        // What is in no cgroup is nothing but its threads.
+        let most = if of == ROOT { usize::MAX } else { 1 };
+        let threads = report.threads_of(Side::Culprit, of).map(Process::words).take(most);
+        let threads: Vec<String> = threads.map(|words| escape(&words)).collect();
         let _ = write!(
             page,
-            "<tr><td>#{id} {}<br>{}<br><small{bad}>{}, {:.1} s since {}</small><td>{}<br><small>{}</small><td>",
-            escape(&main.whose()),
-            escape(&headline),
+            "<tr><td>#{id} {}<br><small{bad}>{}, {:.1} s since {}</small><td>{}<td>{}<br><small>{}</small><td>",
+            escape(&verdict.sentence),
             escape(report.standing()),
             report.lasted(),
             main.start.strftime("%Y-%m-%d %H:%M:%S UTC"),
+            report.resource().name(),
             escape(culprit),
-            escape(&report.first_process().map(Process::words).unwrap_or_default()),
+            threads.join("<br>"),
         );
         if let Some(trace) = overview.trace(id) {
             match trace.waits.first() {
@@ -168,8 +199,7 @@ fn incidents(page: &mut String, overview: &Overview) {
                 None => page.push_str(&escape(&trace.sentence())),
             }
         }
-        let advice = report.advice();
-        let ready = advice.iter().find(|one| !one.commands.is_empty());
+        let ready = verdict.findings.first().and_then(Finding::ready);
         for line in ready.into_iter().flat_map(Advice::lines) {
             let _ = write!(page, "<br><small>{}</small>", escape(&line));
         }
@@ -232,7 +262,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use noise_analysis::{KeptTrace, Remedy};
+    use noise_analysis::{Culprit, KeptTrace, Remedy, Time};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::signals::{SIGNALS, Signal};
     use noise_model::{Builder, Interference, Sample};
@@ -316,8 +346,17 @@ mod tests {
             remedy: Remedy::CpuWeight,
             now: Some("x<y".to_owned()),
             commands: vec!["echo 1 > /a&b".to_owned()],
+            undo: Vec::new(),
         };
-        report.beside.advice = Some(vec![Advice::plain(Remedy::HugePages), ready]);
+        report.beside.advice = Some(vec![Advice::plain(Remedy::CpuAffinity), ready]);
+        report.beside.advised_culprit = Some("b.service".into());
+        let time = Time { seconds: 1.0, share: 1.0 };
+        report.main.culprits = vec![Culprit {
+            culprit: "b.service".into(),
+            cause: Cause::Foreign,
+            time,
+            beyond: time,
+        }];
         let overview = Overview { incidents: vec![report.into()], ..Overview::default() };
         let model = Builder::default().model_after(Sample::default());
         let page = page(&Host::default(), &model, &overview);
@@ -385,7 +424,7 @@ mod tests {
             &Builder::default().model_after(Sample { at_ns, interference, ..Sample::default() }),
             &Overview::default(),
         );
-        let row = "<tr><td>web&lt;1&gt;<td class=number>4.00 ms<td>b <small>75.0 %</small><td class=wide>another cgroup<td class=wide><td class=wide>–\
+        let row = "<tr><td>web&lt;1&gt;<td class=number>4.00 ms<td>cpu<td>b <small>75.0 %</small><td class=wide>another cgroup<td class=wide><td class=wide>–\
                    <td class=wide>9.00 ms";
         assert!(page.contains(row), "{page}");
         assert!(page.contains("<b>db&lt;1&gt;</b>, Linux , up 1 d 2 h, 2 CPUs"), "{page}");

@@ -1,5 +1,5 @@
 //! What the daemon knows of one victim beside kernel events, over the local socket: what is usual of its cgroups,
-//! and for how long their quotas and the hypervisor stopped them of late. It is asked for by `noised why`.
+//! for how long their quotas and the hypervisor stopped them of late, and their pressure. It is asked for by `noised why`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use noise_analysis::{Name, Stopped, Usual};
 use noise_model::clean::clean_json;
+use noise_model::pressure::Pressure;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tokio::sync::{mpsc, oneshot};
 
@@ -29,12 +30,16 @@ pub struct VictimDocument {
     pub usual: Vec<Usual>,
     /// What stopped them, where a time was asked for and the daemon remembers any of it.
     pub stopped: Option<Stopped>,
+    /// Pressure of the one that is asked for, with what grew in that time, where the daemon read it then. An older one
+    /// never did.
+    #[serde(default)]
+    pub pressure: Option<Pressure>,
 }
 
 impl VictimDocument {
     /// One of this version.
-    pub fn new(usual: Vec<Usual>, stopped: Option<Stopped>) -> Self {
-        Self { version: API_VERSION, usual, stopped }
+    pub fn new(usual: Vec<Usual>, stopped: Option<Stopped>, pressure: Option<Pressure>) -> Self {
+        Self { version: API_VERSION, usual, stopped, pressure }
     }
 }
 
@@ -133,7 +138,8 @@ mod tests {
             windows: 3,
             level,
         };
-        let expected = VictimDocument::new(vec![usual], Some(Stopped::default()));
+        let expected =
+            VictimDocument::new(vec![usual], Some(Stopped::default()), Some(Pressure::default()));
         let own = expected.clone();
         let daemon = tokio::spawn(async move {
             while let Some(Inquiry { cgroups, since_ns, reply }) = asked.recv().await {

@@ -167,8 +167,16 @@ pub const KEYS: &[Key] = &[
         "cgroups",
         COUNT,
         Live,
-        "Cgroups that have a histogram of their own in each metric with the label cgroup alone, such as \
+        "Cgroups that have a histogram of their own in each metric by cgroup, such as \
          noised_cgroup_runqueue_wait_seconds; the rest is summed as ~other",
+    ),
+    key(
+        "names",
+        "labels",
+        (Kind::Switch, "BOOL"),
+        Live,
+        "Give series of a pod's cgroup the labels namespace, pod and container beside cgroup, and export \
+         noised_cgroup_info, which says so, and the systemd unit and container engine, of each victim and culprit",
     ),
     key(
         "osnoise",
@@ -201,10 +209,19 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "recorder",
+        "seconds",
+        COUNT,
+        AtStart,
+        "How far back it shall go on every CPU: its memory is fixed at the start, by the busiest 10 s of the last \
+         day, and is 1024 KiB for each CPU at least. Where nothing is remembered of that, the first 2 s are measured",
+    ),
+    key(
+        "recorder",
         "kibibytes-per-cpu",
         (Kind::Integer, "KIB"),
         AtStart,
-        "Its memory for each possible CPU, rounded down to a power of two; 1024 hold 32,768 events",
+        "Its memory for each possible CPU, rounded down to a power of two, whatever the seconds; 1024 hold 32,768 \
+         events; 0 = what the seconds need",
     ),
     key(
         "recorder",

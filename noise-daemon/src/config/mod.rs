@@ -26,6 +26,6 @@ pub use sections::{
     SocketSection, StateSection, WebConfigSection, WebSection,
 };
 pub use values::{
-    ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, SignalName,
-    SocketMode, Traces,
+    ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, Seconds, SignalName,
+    SizeOrAsNeeded, SocketMode, Traces,
 };

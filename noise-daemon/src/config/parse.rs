@@ -302,10 +302,20 @@ mod tests {
         assert_eq!(quiet, noise_host::kernel::Measured::default());
         let recorder =
             parse("[recorder]\nkibibytes-per-cpu = 8\nclasses = [\"io\"]\n").unwrap().recorder;
-        assert_eq!((recorder.size().per_cpu, recorder.size().all), (8 << 10, 64 << 20));
+        let size = noise_host::kernel::RecorderSize { per_cpu: 8 << 10, all: 64 << 20 };
+        // Whatever the host does.
+        assert_eq!([recorder.size(None), recorder.size(Some(1 << 30))], [size; 2]);
+        assert!(!recorder.follows_host());
         assert_eq!(recorder.classes.len(), 1);
-        let off = parse("[recorder]\nenabled = false\n").unwrap().recorder.size();
-        assert_eq!(off, noise_host::kernel::RecorderSize::default());
+        let off = parse("[recorder]\nenabled = false\n").unwrap().recorder;
+        assert_eq!(off.size(Some(7)), noise_host::kernel::RecorderSize::default());
+        assert!(!off.follows_host());
+        let usual = Config::default().recorder;
+        assert!(usual.follows_host());
+        let of_two = |rate| usual.size(rate).share(2) >> 20;
+        assert_eq!([None, Some(0), Some(1_000_000), Some(10_000_000)].map(of_two), [1, 1, 16, 32]);
+        let shorter = parse("[recorder]\nseconds = 2\n").unwrap().recorder;
+        assert_eq!(shorter.size(Some(1_000_000)).per_cpu, 2 << 20);
         let file = parse("[web]\nconfig.file = \"/x\"\n").unwrap().web.config.file;
         assert_eq!(file, Path::new("/x"));
     }

@@ -12,9 +12,10 @@ use noise_model::Limits;
 use noise_serve::{HostName, Hosts, ListenAddress, SocketOptions};
 
 use super::values::{
-    ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, SignalName,
-    SocketMode, Traces,
+    ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, Seconds, SignalName,
+    SizeOrAsNeeded, SocketMode, Traces,
 };
+use crate::demand::needed_bytes;
 use crate::kept::Bounds;
 use crate::marks::beside;
 use crate::state::DEFAULT_DIRECTORY;
@@ -44,6 +45,8 @@ pub struct Config {
     pub outliers: OutliersSection,
     /// How many series of each kind there are at most.
     pub limits: LimitsSection,
+    /// What cgroups are called besides.
+    pub names: NamesSection,
     /// Which CPUs are measured from the inside.
     pub osnoise: OsnoiseSection,
     /// The latest kernel events.
@@ -213,6 +216,20 @@ impl LimitsSection {
     }
 }
 
+/// `[names]`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NamesSection {
+    /// Whether metrics say what the cluster, systemd and container engines call cgroups.
+    pub labels: bool,
+}
+
+impl Default for NamesSection {
+    fn default() -> Self {
+        Self { labels: true }
+    }
+}
+
 /// `[osnoise]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -261,8 +278,10 @@ impl OsnoiseSection {
 pub struct RecorderSection {
     /// Whether there is one.
     pub enabled: bool,
-    /// Memory for each possible CPU at most.
-    pub kibibytes_per_cpu: Kibibytes,
+    /// How far back it shall go on every CPU, where its size is not configured.
+    pub seconds: Seconds,
+    /// Memory for each possible CPU.
+    pub kibibytes_per_cpu: SizeOrAsNeeded,
     /// Memory for all CPUs at most.
     pub kibibytes_in_all: Kibibytes,
     /// What is recorded.
@@ -271,11 +290,12 @@ pub struct RecorderSection {
 
 impl Default for RecorderSection {
     fn default() -> Self {
-        const PER_CPU: Kibibytes = valid(Kibibytes::new(1_024));
+        const SECONDS: Seconds = valid(Seconds::new(10));
         const IN_ALL: Kibibytes = valid(Kibibytes::new(64 * 1_024));
         Self {
             enabled: true,
-            kibibytes_per_cpu: PER_CPU,
+            seconds: SECONDS,
+            kibibytes_per_cpu: SizeOrAsNeeded::default(),
             kibibytes_in_all: IN_ALL,
             classes: USUAL_CLASSES.map(ClassName).to_vec(),
         }
@@ -283,13 +303,21 @@ impl Default for RecorderSection {
 }
 
 impl RecorderSection {
-    /// How large it shall be.
-    pub fn size(&self) -> RecorderSize {
+    /// How large it shall be where the busiest CPU writes so many bytes a second, if that is known.
+    pub fn size(&self, busiest: Option<u64>) -> RecorderSize {
         if !self.enabled {
             return RecorderSize::default();
         }
-        let bytes = |size: Kibibytes| u64::from(size.get()) * 1024;
-        RecorderSize { per_cpu: bytes(self.kibibytes_per_cpu), all: bytes(self.kibibytes_in_all) }
+        let needed = || needed_bytes(busiest.unwrap_or(0), self.seconds.get().into());
+        RecorderSize {
+            per_cpu: self.kibibytes_per_cpu.bytes().unwrap_or_else(needed),
+            all: u64::from(self.kibibytes_in_all.get()) * 1024,
+        }
+    }
+
+    /// Whether its size follows from what the host does.
+    pub fn follows_host(&self) -> bool {
+        self.enabled && self.kibibytes_per_cpu.bytes().is_none()
     }
 }
 

@@ -74,6 +74,34 @@ number! {
     Kibibytes, u32, 16_777_216
 }
 
+number! {
+    /// A time in seconds, up to an hour.
+    Seconds, u16, 3_600
+}
+
+/// A size in KiB, up to 16 GiB, or 0 for one that follows from what the host does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "i64")]
+pub struct SizeOrAsNeeded(u32);
+
+impl SizeOrAsNeeded {
+    const LARGEST: u32 = 16_777_216;
+
+    /// The size, bytes; `None` where it follows from what the host does.
+    pub fn bytes(self) -> Option<u64> {
+        (self.0 > 0).then(|| u64::from(self.0) * 1024)
+    }
+}
+
+impl TryFrom<i64> for SizeOrAsNeeded {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, Self::Error> {
+        let within = u32::try_from(number).ok().filter(|number| *number <= Self::LARGEST);
+        within.map(Self).ok_or_else(|| format!("{number} is not between 0 and {}", Self::LARGEST))
+    }
+}
+
 /// A number of incidents whose kernel events are kept; 0 = none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "i64")]

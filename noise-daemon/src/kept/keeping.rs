@@ -1,27 +1,25 @@
 //! Keeps the flight recorder of the moment when an incident opens, away from the thread that samples: a
 //! disk that stalls is one of the things being measured.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use noise_analysis::{Clock, KeptTrace, Report, Watched};
 use noise_serve::{EventPieces, MOST_TRACES, PathSource, TraceSource};
 use noise_system::output::explained;
 use tokio::sync::mpsc;
 
 use super::file::{About, KeptError, Seen, Who, write};
+use super::hour::{BY_WORSE, Hour};
 use super::path::{Found, find};
 use super::shelf::{Kept, Shelf, open};
 use crate::state::Folder;
 
-/// Most incidents of an hour whose events are kept: what flaps does not replace all others.
-const MOST_PER_HOUR: usize = 6;
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// Threads at once: the one that keeps, and those that read files for clients.
 pub const THREADS_AT_ONCE: usize = 1 + MOST_TRACES;
 /// Most incidents that wait for the thread.
@@ -90,8 +88,8 @@ pub struct Keeping {
     /// Whose files are to be removed.
     gone: Vec<u64>,
     work: Option<Work>,
-    /// When incidents of the last hour opened whose events are kept.
-    recent: VecDeque<Timestamp>,
+    /// Of which incidents of the last hour events are kept.
+    hour: Hour,
     failing: bool,
 }
 
@@ -115,7 +113,7 @@ impl Keeping {
             }
         }
         bound(&mut without);
-        let recent = all.values().map(|kept| kept.trace.to).collect();
+        let hour = Hour::after(all.values().map(|kept| (kept.trace.to, kept.trace.incident)));
         let mut keeping = Self {
             shelf,
             latest,
@@ -125,36 +123,37 @@ impl Keeping {
             waiting: Vec::new(),
             gone: Vec::new(),
             work: None,
-            recent,
+            hour,
             failing: false,
         };
         keeping.shorten();
         keeping
     }
 
-    /// An incident opened.
-    pub fn opened(&mut self, report: &Report, opened: Clock) {
+    /// An incident opened; `severity` is that of each as it is known now, 0 to 1. A worse one takes the place of the
+    /// least.
+    pub fn opened(&mut self, report: &Report, opened: Clock, severity: impl Fn(u64) -> f64) {
         let latest = self.latest.clone().filter(|_| self.bounds.incidents > 0);
         let Some(latest) = latest else { return };
-        let is_recent = |at: &Timestamp| opened.now.duration_since(*at).abs() < HOUR;
-        self.recent.retain(is_recent);
-        let why = if self.recent.len() >= MOST_PER_HOUR {
-            format!("those of {MOST_PER_HOUR} other incidents of the last hour are")
-        } else if self.waiting.len() >= MOST_WAITING {
-            "too many incidents opened at once".to_owned()
-        } else {
-            self.recent.push_back(opened.now);
-            self.waiting.push(Job {
-                latest,
-                incident: report.id,
-                started: report.main.start,
-                opened,
-                signal: report.main.signal,
-                subject: report.main.subject.to_string(),
-            });
-            return;
-        };
-        self.say_why(report.id, opened.now, &why);
+        if self.waiting.len() >= MOST_WAITING {
+            return self.say_why(report.id, opened.now, "too many incidents opened at once");
+        }
+        match self.hour.admit(opened.now, report.id, severity) {
+            Err(why) => return self.say_why(report.id, opened.now, why),
+            Ok(None) => {}
+            Ok(Some(least)) => {
+                self.remove(|id| id == least);
+                self.say_why(least, opened.now, BY_WORSE);
+            }
+        }
+        self.waiting.push(Job {
+            latest,
+            incident: report.id,
+            started: report.main.start,
+            opened,
+            signal: report.main.signal,
+            subject: report.main.subject.to_string(),
+        });
     }
 
     fn say_why(&mut self, incident: u64, opened: Timestamp, why: &str) {
@@ -165,14 +164,19 @@ impl Keeping {
     /// Incidents are over, or no more: what is kept of those that are not known goes.
     pub fn forget(&mut self, is_known: impl Fn(u64) -> bool) {
         self.without.retain(|id, _| is_known(*id));
-        self.waiting.retain(|job| is_known(job.incident));
+        self.remove(|id| !is_known(id));
+    }
+
+    /// Removes what is kept, or about to be, of some incidents.
+    fn remove(&mut self, is_gone: impl Fn(u64) -> bool) {
+        self.waiting.retain(|job| !is_gone(job.incident));
         if let Some(work) = &mut self.work {
-            let gone = work.incidents.extract_if(.., |(id, _)| !is_known(*id));
+            let gone = work.incidents.extract_if(.., |(id, _)| is_gone(*id));
             // Its files come after this.
             work.gone.extend(gone.map(|(id, _)| id));
         }
         let mut all = lock(&self.all);
-        let gone: Vec<u64> = all.keys().copied().filter(|id| !is_known(*id)).collect();
+        let gone: Vec<u64> = all.keys().copied().filter(|id| is_gone(*id)).collect();
         gone.iter().for_each(|id| drop(all.remove(id)));
         self.gone.extend(gone);
     }
@@ -380,220 +384,4 @@ fn describe(shelf: &Shelf, job: &Job, seen: &Seen, bytes: u64) -> Result<Kept, S
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-    use std::time::Duration;
-
-    use noise_analysis::{Episode, Level, Rule, Time};
-    use noise_common::signals::Signal;
-    use noise_serve::{Peer, Turns};
-
-    use super::*;
-    use crate::kept::file::made;
-
-    fn clock(second: i64) -> Clock {
-        Clock { at_ns: 70_000_000, now: Timestamp::from_second(second).unwrap() }
-    }
-
-    fn report(id: u64) -> Report {
-        let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
-        let main = Episode {
-            signal: Signal::CgroupRunqueueWait.into(),
-            subject: "no such.service".into(),
-            start: Timestamp::UNIX_EPOCH,
-            end: Timestamp::UNIX_EPOCH,
-            seconds: 0.0,
-            ending: None,
-            rule: Rule::Mean,
-            before: level,
-            after: level,
-            lost_seconds: 1.0,
-            culprits: Vec::new(),
-            others: Time::default(),
-            untracked: Time::default(),
-            remedies: Vec::new(),
-        };
-        Report::new(id, true, main, Vec::new())
-    }
-
-    const BOUNDS: Bounds = Bounds { incidents: 3, bytes: 1 << 20 };
-
-    fn keeping(folder: &Path, bounds: Bounds, is_known: impl Fn(u64) -> bool) -> Keeping {
-        let folder = Arc::new(Folder::take(folder).unwrap());
-        Keeping::start(&folder, Some(Arc::new(|_| made::pieces())), bounds, is_known)
-    }
-
-    fn settle(keeping: &mut Keeping) {
-        let begin = Instant::now();
-        loop {
-            keeping.tick();
-            if keeping.work.is_none() && keeping.waiting.is_empty() && keeping.gone.is_empty() {
-                return;
-            }
-            assert!(begin.elapsed() < Duration::from_secs(60));
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn ids(keeping: &Keeping) -> Vec<u64> {
-        let list = keeping.list();
-        list.iter().filter(|one| one.is_kept()).map(|one| one.incident).collect()
-    }
-
-    fn files(folder: &Path) -> usize {
-        std::fs::read_dir(folder).unwrap().count() - 1
-    }
-
-    #[test]
-    fn what_opens_is_kept_and_found_by_the_next_daemon() {
-        let root = tempfile::tempdir().unwrap();
-        {
-            let mut keeping = keeping(root.path(), BOUNDS, |_| true);
-            keeping.opened(&report(7), clock(1_000));
-            settle(&mut keeping);
-            let [trace] = &keeping.list()[..] else { panic!("{:?}", keeping.list()) };
-            assert!(trace.is_kept() && (trace.events, trace.missing) == (9, 2), "{trace:?}");
-            assert!(trace.waits[0].contains("waited 30.0 ms: waiting_cpu 100 %"), "{trace:?}");
-            let document = keeping.paths()(7).unwrap();
-            assert!(document.contains("\"span_ns\":30000000"), "{document}");
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-            let (runtime, turns) = (runtime.unwrap(), Turns::new(2));
-            let turn = || runtime.block_on(turns.next(Peer::User(None))).unwrap();
-            assert!(keeping.paths()(8).is_none() && keeping.traces()(8, turn()).is_none());
-            let mut pieces = keeping.traces()(7, turn()).unwrap();
-            let mut bytes = Vec::new();
-            while let Some(piece) = pieces.blocking_recv() {
-                bytes.extend(piece);
-            }
-            let (_, about) = crate::kept::file::read(bytes.as_slice(), |_, _| {}).unwrap();
-            assert_eq!((about.incident, &*about.subject), (7, "no such.service"));
-        }
-        let again = keeping(root.path(), BOUNDS, |id| id == 7);
-        assert_eq!(ids(&again), [7]);
-        drop(again);
-        // Without a recorder it stays, and nothing comes.
-        let mut off = keeping(root.path(), BOUNDS, |_| true);
-        off.latest = None;
-        off.opened(&report(8), clock(1_000));
-        settle(&mut off);
-        assert_eq!((ids(&off), off.list().len()), (vec![7], 1));
-        drop(off);
-        // Without its incident it goes.
-        let without = keeping(root.path(), BOUNDS, |_| false);
-        assert_eq!((ids(&without), files(root.path())), (Vec::new(), 0));
-    }
-
-    #[test]
-    fn the_oldest_go_and_those_of_incidents_that_are_forgotten() {
-        let root = tempfile::tempdir().unwrap();
-        let mut keeping = keeping(root.path(), BOUNDS, |_| true);
-        for id in 1..=5 {
-            keeping.opened(&report(id), clock(1_000 + 3_600 * id as i64));
-            settle(&mut keeping);
-        }
-        assert_eq!((ids(&keeping), files(root.path())), (vec![3, 4, 5], 6));
-        keeping.forget(|id| id != 4);
-        settle(&mut keeping);
-        assert_eq!((ids(&keeping), files(root.path())), (vec![3, 5], 4));
-        let none = Bounds { incidents: 0, ..BOUNDS };
-        keeping.bounds = none;
-        keeping.opened(&report(9), clock(100_000));
-        assert!(keeping.waiting.is_empty());
-        // The files of one are longer than that.
-        keeping.bounds = Bounds { incidents: 2, bytes: 200 };
-        keeping.shorten();
-        settle(&mut keeping);
-        assert_eq!((ids(&keeping), files(root.path())), (Vec::new(), 0));
-    }
-
-    #[test]
-    fn what_is_forgotten_before_it_is_kept_leaves_nothing() {
-        let root = tempfile::tempdir().unwrap();
-        let mut keeping = keeping(root.path(), BOUNDS, |_| true);
-        // One is forgotten before the thread has it, one meanwhile.
-        keeping.opened(&report(1), clock(1_000));
-        keeping.forget(|_| false);
-        assert!(keeping.waiting.is_empty());
-        let (go, gone) = std::sync::mpsc::channel::<()>();
-        let gone = Mutex::new(gone);
-        keeping.latest = Some(Arc::new(move |_| {
-            gone.lock().unwrap().recv().unwrap();
-            made::pieces()
-        }));
-        keeping.opened(&report(2), clock(1_000));
-        keeping.opened(&report(3), clock(1_000));
-        keeping.tick();
-        keeping.forget(|id| id == 3);
-        (0..2).for_each(|_| go.send(()).unwrap());
-        settle(&mut keeping);
-        assert_eq!((ids(&keeping), files(root.path())), (vec![3], 2));
-    }
-
-    #[test]
-    fn what_an_earlier_daemon_left_damaged_is_said_at_the_incident() {
-        let root = tempfile::tempdir().unwrap();
-        {
-            let mut keeping = keeping(root.path(), BOUNDS, |_| true);
-            keeping.opened(&report(7), clock(1_000));
-            settle(&mut keeping);
-        }
-        std::fs::write(root.path().join("incident-7.path"), "garbage").unwrap();
-        let keeping = keeping(root.path(), BOUNDS, |id| id == 7);
-        assert_eq!((ids(&keeping), files(root.path())), (Vec::new(), 0));
-        let said = keeping.list()[0].sentence();
-        assert!(said.contains("their file is damaged: it ends early"), "{said}");
-    }
-
-    #[test]
-    fn a_storm_is_bounded_and_says_so_at_the_incident() {
-        let root = tempfile::tempdir().unwrap();
-        let bounds = Bounds { incidents: 100, ..BOUNDS };
-        let mut keeping = keeping(root.path(), bounds, |_| true);
-        for id in 1..=10 {
-            keeping.opened(&report(id), clock(1_000));
-        }
-        settle(&mut keeping);
-        assert_eq!(ids(&keeping), [1, 2, 3, 4]);
-        for id in 11..=20 {
-            keeping.opened(&report(id), clock(1_100 + id as i64));
-            settle(&mut keeping);
-        }
-        assert_eq!(ids(&keeping), [1, 2, 3, 4, 11, 12]);
-        let why = |id: u64| {
-            let list = keeping.list();
-            list.iter().find(|one| one.incident == id).unwrap().sentence()
-        };
-        assert!(why(5).contains("too many incidents opened at once"), "{}", why(5));
-        assert!(why(13).contains("6 other incidents of the last hour"), "{}", why(13));
-        for id in 21..=200 {
-            keeping.opened(&report(id), clock(1_200));
-        }
-        assert_eq!(keeping.without.len(), MOST_WITHOUT);
-        keeping.opened(&report(201), clock(1_200 + 3_600));
-        settle(&mut keeping);
-        assert!(ids(&keeping).contains(&201));
-    }
-
-    #[test]
-    fn what_cannot_be_kept_is_said_at_the_incident() {
-        let root = tempfile::tempdir().unwrap();
-        let mut keeping = keeping(root.path(), BOUNDS, |_| true);
-        std::fs::create_dir(root.path().join("incident-7.trace.new")).unwrap();
-        keeping.opened(&report(7), clock(1_000));
-        settle(&mut keeping);
-        assert_eq!(ids(&keeping), [] as [u64; 0]);
-        let said = keeping.list()[0].sentence();
-        assert!(
-            keeping.failing && said.contains("the state directory cannot be written"),
-            "{said}"
-        );
-        keeping.latest = Some(Arc::new(|_| Box::new(made::pieces().take(1))));
-        keeping.opened(&report(8), clock(1_000));
-        settle(&mut keeping);
-        assert_eq!((ids(&keeping).len(), files(root.path())), (0, 1));
-        keeping.latest = Some(Arc::new(|_| made::pieces()));
-        keeping.opened(&report(9), clock(1_000));
-        settle(&mut keeping);
-        assert_eq!((ids(&keeping), keeping.failing), (vec![9], false));
-    }
-}
+mod tests;

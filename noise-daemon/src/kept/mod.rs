@@ -6,6 +6,7 @@
 //! and bytes ([`shelf`]): the events ([`file`]), and what was found in them ([`path`]).
 
 pub mod file;
+mod hour;
 mod keeping;
 mod newest;
 pub mod path;

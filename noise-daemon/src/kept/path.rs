@@ -18,6 +18,7 @@ use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::ctf::{Layout, Reader, StreamFile};
 use noise_trace::delays::Delays;
+use noise_trace::record::Source as _;
 use noise_wire::events::{Item, StretchHead};
 
 use super::file::{About, KeptError, read};
@@ -191,12 +192,13 @@ fn path(
     let named = (0..).zip(&packets);
     let named: Vec<(String, &[u8])> =
         named.map(|(cpu, packets)| (format!("channel0_{cpu}"), packets.bytes())).collect();
-    let files: Vec<_> = named.iter().map(|(name, bytes)| StreamFile { name, bytes }).collect();
+    let files: Vec<_> = named.iter().map(|(name, bytes)| StreamFile::held(name, bytes)).collect();
     let offset_ns = offset_ns(head);
     let real_ns = |at_ns: u64| at_ns.saturating_add(offset_ns);
     let (from_ns, to_ns) = (real_ns(wait.from_ns), real_ns(wait.to_ns));
     let mut builder = Builder::new(Waker::Waking);
-    for record in Reader::new(&layout, &files) {
+    let mut reader = Reader::new(&layout, &files);
+    while let Some(record) = reader.read() {
         feed::follow(&mut builder, 0, &record, &record.event());
     }
     let Some(worker) = builder.thread(0, wait.tid.cast_signed()) else { return Ok(None) };
@@ -210,7 +212,8 @@ fn path(
     drop(builder);
     let mut one = Document { executions: vec![traced], ..Document::default() };
     let mut blame = Blame::new(&one, Delays::of_turns());
-    for record in Reader::new(&layout, &files) {
+    let mut reader = Reader::new(&layout, &files);
+    while let Some(record) = reader.read() {
         if blame.is_over() {
             break;
         }

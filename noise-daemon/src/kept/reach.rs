@@ -1,19 +1,26 @@
 //! Rings that go back differently far: what is said of a generated schedule is true, or it is unknown.
 
 use std::io::{self, Read};
+use std::ops::RangeInclusive;
 
 use noise_common::signals::Signal;
 use noise_common::store::EventKind;
-use noise_common::store::event::Body;
+use noise_common::store::event::{Body, Payload, shown_state};
 use noise_paths::build::{Builder, Waker};
 use noise_paths::feed;
 use noise_paths::graph::Who;
 use noise_paths::state::State;
+use noise_trace::ctf::write::{HEAD_BYTES, StreamWriter, metadata};
 use noise_trace::ctf::{Layout, Reader, StreamFile};
 use noise_trace::delays::watch::{Delay, Run, Wait as Waited, Watch};
 use noise_trace::delays::{Begin, Delays};
+use noise_trace::event::{Comm, Kind, Task, Woken};
+use noise_trace::record::Source as _;
+use noise_trace::state::LeftIn;
 use noise_wire::events::{Item, Place, StretchHead};
-use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{
+    ProptestConfig, TestCaseError, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+};
 use proptest::strategy::{Just, Strategy};
 
 use super::file::{About, made, write};
@@ -100,6 +107,21 @@ fn play(acts: &[Act]) -> Played {
     played
 }
 
+/// The event of a body, as traces have it.
+fn kind(body: &Body) -> Kind<'static> {
+    let task = |tid: u32| Task { comm: Comm::default(), tid: tid.cast_signed(), prio: 20 };
+    match made::event(body, 0).payload() {
+        Some(Payload::Switch { prev_tid, prev_state, preempted, next_tid, .. }) => {
+            let prev_state = LeftIn::of(shown_state(prev_state, preempted).into());
+            Kind::SchedSwitch { prev: task(prev_tid), prev_state, next: task(next_tid) }
+        }
+        Some(Payload::Waking(woken)) => {
+            Kind::SchedWaking(Woken { task: task(woken.tid), target_cpu: woken.cpu })
+        }
+        _ => Kind::Other("none"),
+    }
+}
+
 impl Played {
     /// A file of an incident, of rings that go back to these times.
     fn file(&self, begins_ns: &[u64; CPUS], about: &About) -> Vec<u8> {
@@ -132,6 +154,43 @@ impl Played {
         let mut file = Vec::new();
         write(&mut file, Box::new([head, rest].into_iter()), |_| about.clone()).unwrap();
         file
+    }
+
+    /// From the first to the last event of rings that go back to these times.
+    fn kept(&self, begins_ns: &[u64; CPUS]) -> Option<RangeInclusive<u64>> {
+        let kept = self.events.iter().filter(|(cpu, at_ns, _)| *at_ns >= begins_ns[*cpu]);
+        let times = || kept.clone().map(|(_, at_ns, _)| *at_ns);
+        Some(times().min()?..=times().max()?)
+    }
+
+    /// Packets of each CPU without so many of the oldest, but one stays; and when what is left begins.
+    fn snapshot(&self, overwritten: [usize; CPUS]) -> (Vec<Vec<u8>>, [u64; CPUS]) {
+        let mut begins_ns = [0; CPUS];
+        let number = |bytes: &[u8], at: usize| {
+            u64::from_le_bytes(*bytes.get(at..).and_then(<[u8]>::first_chunk).unwrap())
+        };
+        let mut of_cpu = |cpu: usize| {
+            let mut writer = StreamWriter::new([1; 16], cpu as u32, HEAD_BYTES + 100, 0);
+            for (_, at_ns, body) in self.events.iter().filter(|(on, ..)| *on == cpu) {
+                writer.event(*at_ns, &kind(body));
+            }
+            writer.end(self.end_ns);
+            let packets = writer.take();
+            let (mut left, mut gone) = (packets.bytes().to_vec(), 0);
+            loop {
+                let size = left.get(..HEAD_BYTES).map_or(0, |head| number(head, 56) / 8) as usize;
+                if gone >= overwritten[cpu] || size >= left.len() {
+                    break;
+                }
+                left.drain(..size);
+                gone += 1;
+            }
+            if gone > 0 {
+                begins_ns[cpu] = number(&left, 32);
+            }
+            left
+        };
+        ((0..CPUS).map(&mut of_cpu).collect(), begins_ns)
     }
 
     /// Whether a thread did that from a time to another, or for longer.
@@ -181,6 +240,73 @@ fn begins(played: &Played, shares: [f64; CPUS]) -> [u64; CPUS] {
     shares.map(|share| (played.end_ns as f64 * (share - 0.3).max(0.0)) as u64)
 }
 
+/// Holds what is read of a recording, of rings that go back to these times, against what truly happened.
+fn judge(
+    played: &Played,
+    begins_ns: &[u64; CPUS],
+    metadata: &str,
+    packets: &[&[u8]],
+) -> Result<(), TestCaseError> {
+    let Some(kept) = played.kept(begins_ns) else { return Ok(()) };
+    let layout = Layout::parse(metadata).unwrap();
+    let files = packets.iter().zip(["channel0_0", "channel0_1", "channel0_2"]);
+    let files: Vec<_> = files.map(|(bytes, name)| StreamFile::held(name, bytes)).collect();
+    let mut delays = Delays::new(Begin::Waking);
+    let (mut shown, mut builder) = (Shown::default(), Builder::new(Waker::Waking));
+    let mut reader = Reader::new(&layout, &files);
+    while let Some(record) = reader.read() {
+        delays.follow_each(&record.event(), &mut shown);
+        feed::follow(&mut builder, 0, &record, &record.event());
+    }
+    for (tid, from_ns, to_ns, parts) in &shown.0 {
+        let is_true = played.is_true(*tid, What::Waits, *from_ns, *to_ns);
+        prop_assert!(is_true, "{} {}..{} with {:?}", tid, from_ns, to_ns, begins_ns);
+        for (culprit, ns) in parts.iter().filter(|(culprit, _)| *culprit > 0) {
+            let ran_ns = played.ran_ns(culprit.cast_unsigned(), *from_ns, *to_ns);
+            prop_assert!(*ns <= ran_ns, "{} ran {} of {} ns", culprit, ran_ns, ns);
+        }
+    }
+    // What lies where all CPUs are seen is all there.
+    let since_ns = begins_ns.iter().max().copied().unwrap_or(0);
+    let is_whole =
+        |from_ns: u64, to_ns: u64| from_ns > since_ns && to_ns <= *kept.end() && from_ns < to_ns;
+    let of = |what: What| played.truth.iter().filter(move |part| part.what == what);
+    let ended = of(What::Waits).filter(|part| is_whole(part.from_ns, part.to_ns));
+    let ended = ended.filter(|part| part.to_ns < played.end_ns).count();
+    let seen = shown.0.iter().filter(|(_, from_ns, to_ns, _)| is_whole(*from_ns, *to_ns)).count();
+    prop_assert!(seen >= ended, "{} of {}", seen, ended);
+    if since_ns == 0 {
+        prop_assert_eq!(seen, ended);
+    }
+    for (_, worker) in builder.graph().workers() {
+        let Who::Thread { tid, .. } = worker.who else { continue };
+        let mut before_ns = None;
+        for point in worker.points() {
+            let from_ns = before_ns.replace(point.time_ns);
+            let what = match point.state {
+                Some(State::WaitingCpu) => What::Waits,
+                Some(State::Running) => What::Runs,
+                Some(State::Blocked) => What::Sleeps,
+                _ => continue,
+            };
+            let Some(from_ns) = from_ns.filter(|from_ns| *from_ns < point.time_ns) else {
+                continue;
+            };
+            let is_true = played.is_true(tid.cast_unsigned(), what, from_ns, point.time_ns);
+            prop_assert!(
+                is_true,
+                "{} {:?} {}..{} with {:?}",
+                tid,
+                what,
+                from_ns,
+                point.time_ns,
+                begins_ns
+            );
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -220,59 +346,25 @@ proptest! {
         // All of it as a recording.
         let about = about(Signal::RunqueueWait);
         let file = played.file(&begins_ns, &about);
-        let kept = played.events.iter().filter(|(cpu, at_ns, _)| *at_ns >= begins_ns[*cpu]);
-        let times: Vec<u64> = kept.map(|(_, at_ns, _)| *at_ns).collect();
-        let (Some(first_ns), Some(last_ns)) = (times.iter().min(), times.iter().max()) else {
-            return Ok(());
-        };
-        let replayed = replay(file.as_slice(), &about, *first_ns..=*last_ns, [1; 16]).unwrap();
-        let layout = Layout::parse(&replayed.metadata).unwrap();
-        let files: Vec<_> = replayed
-            .packets
-            .iter()
-            .zip(["channel0_0", "channel0_1", "channel0_2"])
-            .map(|(packets, name)| StreamFile { name, bytes: packets.bytes() })
-            .collect();
-        let mut delays = Delays::new(Begin::Waking);
-        let (mut shown, mut builder) = (Shown::default(), Builder::new(Waker::Waking));
-        for record in Reader::new(&layout, &files) {
-            delays.follow_each(&record.event(), &mut shown);
-            feed::follow(&mut builder, 0, &record, &record.event());
+        let Some(kept) = played.kept(&begins_ns) else { return Ok(()) };
+        let replayed = replay(file.as_slice(), &about, kept, [1; 16]).unwrap();
+        let packets: Vec<_> = replayed.packets.iter().map(|packets| packets.bytes()).collect();
+        judge(&played, &begins_ns, &replayed.metadata, &packets)?;
+    }
+
+    #[test]
+    fn of_a_snapshot_no_wait_is_longer_than_it_was(
+        acts in acts(),
+        overwritten in [0..30_usize, 0..30, 0..30],
+        are_numbered: bool,
+    ) {
+        let played = play(&acts);
+        let (packets, begins_ns) = played.snapshot(overwritten);
+        let mut metadata = metadata([1; 16], &made::about().who.origin(0));
+        if !are_numbered {
+            metadata = metadata.replace("packet_seq_num", "other");
         }
-        for (tid, from_ns, to_ns, parts) in &shown.0 {
-            let is_true = played.is_true(*tid, What::Waits, *from_ns, *to_ns);
-            prop_assert!(is_true, "{} {}..{} with {:?}", tid, from_ns, to_ns, begins_ns);
-            for (culprit, ns) in parts.iter().filter(|(culprit, _)| *culprit > 0) {
-                let ran_ns = played.ran_ns(culprit.cast_unsigned(), *from_ns, *to_ns);
-                prop_assert!(*ns <= ran_ns, "{} ran {} of {} ns", culprit, ran_ns, ns);
-            }
-        }
-        // What lies where all CPUs are seen is all there.
-        let since_ns = begins_ns.iter().max().copied().unwrap_or(0);
-        let is_whole = |from_ns: u64, to_ns: u64| from_ns > since_ns && to_ns <= *last_ns && from_ns < to_ns;
-        let of = |what: What| played.truth.iter().filter(move |part| part.what == what);
-        let ended = of(What::Waits).filter(|part| is_whole(part.from_ns, part.to_ns));
-        let ended = ended.filter(|part| part.to_ns < played.end_ns).count();
-        let seen = shown.0.iter().filter(|(_, from_ns, to_ns, _)| is_whole(*from_ns, *to_ns)).count();
-        prop_assert!(seen >= ended, "{} of {}", seen, ended);
-        if since_ns == 0 {
-            prop_assert_eq!(seen, ended);
-        }
-        for (_, worker) in builder.graph().workers() {
-            let Who::Thread { tid, .. } = worker.who else { continue };
-            let mut before_ns = None;
-            for point in worker.points() {
-                let from_ns = before_ns.replace(point.time_ns);
-                let what = match point.state {
-                    Some(State::WaitingCpu) => What::Waits,
-                    Some(State::Running) => What::Runs,
-                    Some(State::Blocked) => What::Sleeps,
-                    _ => continue,
-                };
-                let Some(from_ns) = from_ns.filter(|from_ns| *from_ns < point.time_ns) else { continue };
-                let is_true = played.is_true(tid.cast_unsigned(), what, from_ns, point.time_ns);
-                prop_assert!(is_true, "{} {:?} {}..{} with {:?}", tid, what, from_ns, point.time_ns, begins_ns);
-            }
-        }
+        let packets: Vec<_> = packets.iter().map(Vec::as_slice).collect();
+        judge(&played, &begins_ns, &metadata, &packets)?;
     }
 }

@@ -122,6 +122,7 @@ impl Replay {
 mod tests {
     use noise_trace::ctf::{Layout, Reader, StreamFile};
     use noise_trace::event::Kind;
+    use noise_trace::record::Source as _;
 
     use super::*;
     use crate::kept::file::made;
@@ -132,14 +133,18 @@ mod tests {
         let layout = Layout::parse(&replayed.metadata).unwrap();
         assert_eq!(replayed.packets.len(), 1);
         let bytes = replayed.packets[0].bytes();
-        let reader = Reader::new(&layout, &[StreamFile { name: "channel0_0", bytes }]);
+        let mut reader = Reader::new(&layout, &[StreamFile::held("channel0_0", bytes)]);
         let named = |kind: &Kind<'_>| match kind {
             Kind::SchedSwitch { next, .. } => Some(next.comm.to_string()),
             Kind::SchedWaking(woken) => Some(woken.task.comm.to_string()),
             Kind::IrqHandlerEntry { .. } => Some("irq".to_owned()),
             _ => None,
         };
-        reader.filter_map(|record| Some((record.time_ns, named(&record.kind())?))).collect()
+        let mut all = Vec::new();
+        while let Some(record) = reader.read() {
+            all.extend(named(&record.kind()).map(|name| (record.time_ns, name)));
+        }
+        all
     }
 
     #[test]

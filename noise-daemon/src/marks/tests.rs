@@ -94,6 +94,36 @@ fn who_sends_without_pause_waits_for_a_turn_only() {
 }
 
 #[test]
+fn who_waits_gets_through_beside_one_that_floods() {
+    const MARKS: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut marks, sender) = bound(folder.path());
+    let flood = net::UnixDatagram::unbound().unwrap();
+    flood.connect(marks.path()).unwrap();
+    flood.set_nonblocking(true).unwrap();
+    let is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let ends = Arc::clone(&is_over);
+    let flooding = thread::spawn(move || {
+        while !ends.load(Ordering::Relaxed) {
+            let _ = flood.send(b"begin flood");
+        }
+    });
+    let sending = thread::spawn(move || {
+        (0..MARKS)
+            .filter(|number| sender.send(format!("begin q {number}").as_bytes()).is_ok())
+            .count()
+    });
+    let begin = Instant::now();
+    while !sending.is_finished() && begin.elapsed() < Duration::from_secs(60) {
+        marks.wait(Duration::from_millis(20), |_| {});
+    }
+    assert!(sending.is_finished(), "a sender that waits is starved");
+    assert_eq!(sending.join().unwrap(), MARKS);
+    is_over.store(true, Ordering::Relaxed);
+    flooding.join().unwrap();
+}
+
+#[test]
 fn as_many_as_may_come_in_a_second_are_taken() {
     let sender = Some(Sender { pid: 1, uid: 0, sent_ns: 5 });
     let mut kept = Kept::default();

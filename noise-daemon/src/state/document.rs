@@ -5,6 +5,8 @@ use std::sync::Arc;
 use noise_analysis::{Memory, Name, Outlier, Report};
 use noise_model::clean::reading::from_json;
 
+use crate::demand::Demand;
+
 /// The format that is written, and the newest that is read.
 const FORMAT: u64 = 1;
 
@@ -19,6 +21,9 @@ pub struct Document {
     /// What was usual.
     #[serde(default)]
     pub baselines: Baselines,
+    /// How fast the flight recorder was filled.
+    #[serde(default)]
+    pub recorder: Demand,
 }
 
 /// What was usual. After a boot it is learnt anew: starting services would be unusual each time.
@@ -32,7 +37,7 @@ pub struct Baselines {
 
 impl Default for Document {
     fn default() -> Self {
-        Self::new(Vec::new(), Vec::new(), Baselines::default())
+        Self::new(Vec::new(), Vec::new(), Baselines::default(), Demand::default())
     }
 }
 
@@ -61,8 +66,9 @@ impl Document {
         incidents: Vec<Arc<Report>>,
         outliers: Vec<Arc<Outlier>>,
         baselines: Baselines,
+        recorder: Demand,
     ) -> Self {
-        Self { format: FORMAT, incidents, outliers, baselines }
+        Self { format: FORMAT, incidents, outliers, baselines, recorder }
     }
 
     /// Reads the text of a state file.
@@ -79,6 +85,16 @@ impl Document {
             return Err(Unusable::Newer(format));
         }
         from_json(text).map_err(Unusable::Damaged)
+    }
+
+    /// How fast the flight recorder was filled, of all that the text of a state file says; nothing where it is none.
+    pub fn demand(text: &[u8]) -> Demand {
+        #[derive(serde::Deserialize)]
+        struct Remembered {
+            #[serde(default)]
+            recorder: Demand,
+        }
+        from_json(text).map_or_else(|_| Demand::default(), |Remembered { recorder }| recorder)
     }
 
     /// The text of a state file.
@@ -125,8 +141,15 @@ mod tests {
         assert_eq!(report.standing(), "open when the daemon stopped");
         assert_eq!((report.main.disturbed_seconds(), report.lasted()), (20.0, 30.0));
         assert_eq!(kept.active, []);
-        let text = Document::new(kept.incidents.clone(), Vec::new(), Baselines::default()).text();
-        let again = Document::parse(&text.unwrap()).unwrap();
+        assert_eq!(Document::demand(OLDER.as_bytes()).busiest(), None);
+        let mut demand = Demand::default();
+        demand.note(3_600, 77);
+        let baselines = Baselines::default();
+        let text = Document::new(kept.incidents.clone(), Vec::new(), baselines, demand).text();
+        let text = text.unwrap();
+        assert_eq!(Document::demand(&text).busiest(), Some(77));
+        assert_eq!(Document::demand(b"{"), Demand::default());
+        let again = Document::parse(&text).unwrap();
         assert_eq!(again.incidents, kept.incidents);
         let newer = OLDER.replacen("\"format\":1", "\"format\":2", 1);
         assert!(matches!(Document::parse(newer.as_bytes()), Err(Unusable::Newer(2))));

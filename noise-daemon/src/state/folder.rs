@@ -11,6 +11,7 @@ use noise_system::output::explained;
 
 use super::document::{Document, Unusable};
 use super::guard::{FILE_MODE, Guard, Heir, open_folder};
+use crate::demand::Demand;
 
 /// Where the state is kept unless configured otherwise.
 pub const DEFAULT_DIRECTORY: &str = "/var/lib/noised";
@@ -41,6 +42,16 @@ pub struct Folder {
 /// # Errors
 /// Where there is one that cannot be used.
 pub fn read(folder: &Path) -> Result<Option<Document>, Unusable> {
+    text(folder)?.map(|text| Document::parse(&text)).transpose()
+}
+
+/// How fast the flight recorder was filled, as the state file in a folder says; nothing where there is none that can be
+/// used.
+pub fn demand(folder: &Path) -> Demand {
+    text(folder).ok().flatten().map(|text| Document::demand(&text)).unwrap_or_default()
+}
+
+fn text(folder: &Path) -> Result<Option<Vec<u8>>, Unusable> {
     let path = folder.join(NAME);
     let kind = match fs::symlink_metadata(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -50,18 +61,31 @@ pub fn read(folder: &Path) -> Result<Option<Document>, Unusable> {
     if !kind.is_file() {
         return Err(Unusable::NoFile("no regular file"));
     }
-    let text = open_regular(OpenOptions::new().read(true), &path, libc::O_NOFOLLOW)
+    open_regular(OpenOptions::new().read(true), &path, libc::O_NOFOLLOW)
         .and_then(|file| rest(file, MAX_STATE_BYTES))
+        .map(Some)
         .map_err(|error| match error.kind() {
             io::ErrorKind::FileTooLarge => Unusable::NoFile("too large to be a state file"),
             _ => Unusable::Unreadable(error),
-        })?;
-    Document::parse(&text).map(Some)
+        })
 }
 
 /// When the state file in a folder was written last, where that can be seen.
 pub fn written(folder: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(folder.join(NAME)).and_then(|found| found.modified()).ok()
+}
+
+/// What keeps others out of a folder.
+fn guard(folder: &Path) -> Guard<'_> {
+    Guard { folder, lock: LOCK, prefixes: &[NAME, KEPT] }
+}
+
+/// Refuses a folder in which other users could replace the state.
+///
+/// # Errors
+/// In a sentence that says what to do.
+pub fn ensure_own(folder: &Path) -> io::Result<()> {
+    guard(folder).ensure_own()
 }
 
 impl Folder {
@@ -71,7 +95,7 @@ impl Folder {
     /// # Errors
     /// Where it cannot be created or written, or belongs to another process.
     pub fn take(path: &Path) -> io::Result<Self> {
-        let (lock, heir) = Guard { folder: path, lock: LOCK, prefixes: &[NAME, KEPT] }.take()?;
+        let (lock, heir) = guard(path).take()?;
         Ok(Self { path: path.to_owned(), heir, _lock: lock })
     }
 
@@ -182,7 +206,7 @@ mod tests {
             },
         };
         let outliers = (0..waits).map(|pid| Arc::new(outlier(pid))).collect();
-        Document::new(Vec::new(), outliers, Baselines::default())
+        Document::new(Vec::new(), outliers, Baselines::default(), Demand::default())
     }
 
     fn names(folder: &Path) -> Vec<String> {

@@ -70,6 +70,35 @@ impl Guard<'_> {
         name == self.lock || self.prefixes.iter().any(|prefix| name.starts_with(prefix))
     }
 
+    /// Refuses a folder that others may write to and that holds what is not noised's: they could replace what is kept
+    /// there. One that is noised's alone is closed to them when it is taken.
+    ///
+    /// # Errors
+    /// In a sentence that says what to do.
+    pub fn ensure_own(&self) -> io::Result<()> {
+        let Ok(found) = fs::metadata(self.folder) else { return Ok(()) };
+        if found.mode() & OTHERS_WRITE == 0 || !found.is_dir() || self.is_alone()? {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "other users may write to {} (mode {:o}), and files that are not noised's are in it: name a directory of \
+                 noised's own",
+                self.folder.display(),
+                found.mode() & 0o7777
+            ),
+        ))
+    }
+
+    /// Whether all that is in the folder is noised's.
+    fn is_alone(&self) -> io::Result<bool> {
+        let mut names = fs::read_dir(self.folder)?.flatten().map(|entry| entry.file_name());
+        Ok(names.all(|name| {
+            name.to_str().is_some_and(|name| self.is_ours(name) || name == OF_FILE_SYSTEM)
+        }))
+    }
+
     /// Keeps others out of the folder, unless it holds what is not noised's: a folder such as `/tmp`,
     /// which is named by mistake, must go on to work for the others.
     fn tighten(&self, folder: &File) -> io::Result<()> {
@@ -77,13 +106,9 @@ impl Guard<'_> {
         if mode & OTHERS == 0 {
             return Ok(());
         }
-        let mut names = fs::read_dir(self.folder)?.flatten().map(|entry| entry.file_name());
-        let is_alone = names.all(|name| {
-            name.to_str().is_some_and(|name| self.is_ours(name) || name == OF_FILE_SYSTEM)
-        });
         let path = self.folder.display();
-        let tightened =
-            is_alone && folder.set_permissions(Permissions::from_mode(mode & !OTHERS)).is_ok();
+        let tightened = self.is_alone()?
+            && folder.set_permissions(Permissions::from_mode(mode & !OTHERS)).is_ok();
         if tightened {
             tracing::info!(
                 "the state directory {path} is now noised's alone (its mode was {:03o})",

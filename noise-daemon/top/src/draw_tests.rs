@@ -199,7 +199,7 @@ fn plain_text_says_which_incidents_are_open() {
         (0, "no open incident"),
         (
             1,
-            "! cgroup_runqueue_wait mean 250x for 30 s: /system.slice/web.service by /system.slice/backup.service \
+            "! cpu, mean 250x, for 30 s: /system.slice/web.service by /system.slice/backup.service \
              (another cgroup, 89 %)",
         ),
     ] {
@@ -224,4 +224,29 @@ fn plain_text_has_the_same_rows() {
     let app = app(30, 6);
     let table = &app.shown.table;
     insta::assert_snapshot!(text::table(table, &Filter::new("!vm"), None, 100));
+}
+
+#[test]
+fn incidents_of_other_days_say_when_they_began_in_any_width() {
+    let mut own = (*own_work()).clone();
+    let began = own.time;
+    let days_ago = |days: i64| began - jiff::SignedDuration::from_hours(24 * days);
+    for (report, days) in own.overview.incidents.iter_mut().zip([1, 400]) {
+        Arc::make_mut(report).main.start = days_ago(days);
+    }
+    let expected = [
+        days_ago(1).strftime("%b %d %H:%M").to_string(),
+        days_ago(400).strftime("%Y-%m-%d").to_string(),
+    ];
+    let own = Arc::new(own);
+    for columns in 60..=200 {
+        let mut app = App::new(Screen::Incidents, Look::default(), Duration::from_secs(1));
+        app.take(Arc::clone(&own));
+        let shown = screen(&mut app, columns, 16);
+        for text in &expected {
+            let row = shown.lines().find(|line| line.contains(&format!(" {text} ")));
+            // As of today's, whose culprit is there in any width.
+            assert!(row.is_some_and(|row| row.contains("(self)")), "{columns}: {shown}");
+        }
+    }
 }

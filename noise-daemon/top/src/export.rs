@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::app::App;
 use super::page::{Block, Heatmap, Page};
+use super::screens::victims;
 use super::table::{Cell, Row, Table};
 use super::{History, Look, Screen};
 
@@ -86,8 +87,37 @@ pub fn table<'a>(
     shown: impl Iterator<Item = &'a Row>,
 ) -> Value {
     let mut document = head(screen, history, look);
-    document.insert("rows".to_owned(), rows(table, shown));
+    let shown: Vec<&Row> = shown.collect();
+    let mut written = rows(table, shown.iter().copied());
+    match screen {
+        Screen::Incidents => verdicts(history, look, &shown, &mut written),
+        Screen::Victims => findings(history, look, &shown, &mut written),
+        _ => {}
+    }
+    document.insert("rows".to_owned(), written);
     Value::Object(document)
+}
+
+/// Adds to the rows of incidents what each is, as `noised incidents --json` has it.
+fn verdicts(history: &History, look: &Look, shown: &[&Row], written: &mut Value) {
+    let Some(frame) = history.latest() else { return };
+    let rows = written.as_array_mut().into_iter().flatten();
+    for (row, value) in shown.iter().zip(rows.filter_map(Value::as_object_mut)) {
+        let reports = &frame.overview.incidents;
+        if let Some(report) = reports.iter().find(|report| report.id.to_string() == row.key) {
+            value.insert("verdict".to_owned(), json!(report.verdict(&look.zone)));
+        }
+    }
+}
+
+/// Adds to the rows of victims what each suffers from, and has its label in the place of words for it.
+fn findings(history: &History, look: &Look, shown: &[&Row], written: &mut Value) {
+    let rows = written.as_array_mut().into_iter().flatten();
+    for (row, value) in shown.iter().zip(rows.filter_map(Value::as_object_mut)) {
+        value.insert("victim".to_owned(), json!(row.key));
+        let findings = victims::findings(history, look, &row.key);
+        value.insert("findings".to_owned(), json!(findings));
+    }
 }
 
 /// A page of a screen.

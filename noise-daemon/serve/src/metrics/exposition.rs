@@ -90,8 +90,9 @@ pub fn write(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
                 Buckets::Fine => &FINE,
                 Buckets::Wide => &WIDE,
             };
-            for series in all {
-                lines.take_labels(family, series.labels.iter().map(String::as_str));
+            for delays in all {
+                let series = delays.series;
+                lines.take_labels(family, delays.labels());
                 for (bound, count) in bounds.iter().zip(cumulative(series, *buckets)) {
                     lines.add("_bucket", Some(bound), count as f64);
                 }
@@ -232,10 +233,10 @@ mod tests {
     use proptest::prelude::{Strategy, any, prop_assert_eq, prop_oneof, proptest};
 
     use super::*;
-    use crate::metrics::family::{MOST_LABELS, Point};
+    use crate::metrics::family::{Delays, MOST_LABELS, Point};
 
     /// Names of labels.
-    const NAMES: &[&str] = &["a", "ab", "b_c", "d"];
+    const NAMES: &[&str] = &["a", "ab", "b_c", "d", "e", "f"];
 
     fn text_of(family: &Family<'_>, syntax: Syntax) -> String {
         let mut text = Text::with_capacity(0);
@@ -347,10 +348,9 @@ mod tests {
                 (MetricType::GAUGE, metrics.collect())
             }
             Metrics::Histograms(buckets, all) => {
-                let metrics = all.iter().map(|series| {
-                    let labels = series.labels.iter().map(String::as_str);
-                    let mut metric = metric(pairs(family, labels));
-                    metric.set_histogram(histogram(series, *buckets));
+                let metrics = all.iter().map(|delays| {
+                    let mut metric = metric(pairs(family, delays.labels()));
+                    metric.set_histogram(histogram(delays.series, *buckets));
                     metric
                 });
                 (MetricType::HISTOGRAM, metrics.collect::<Vec<_>>())
@@ -425,12 +425,13 @@ mod tests {
                 recent_max_ns: 0,
             });
             let all: Vec<Series> = all.collect();
+            let delays = all.iter().map(|series| Delays { series, pod: None });
             let buckets = if is_fine { Buckets::Fine } else { Buckets::Wide };
             let family = Family {
                 name: "x_seconds",
                 help: &help,
                 labels: NAMES.get(..named).unwrap(),
-                metrics: Metrics::Histograms(buckets, all.iter().collect()),
+                metrics: Metrics::Histograms(buckets, delays.collect()),
             };
             let (text, due) = held_against_the_library(&family);
             prop_assert_eq!(text, due);

@@ -5,11 +5,14 @@ use std::borrow::Cow;
 
 use noise_common::hist::buckets_within;
 use noise_common::signals::Buckets;
-use noise_model::Series;
 use noise_model::clean::clean;
+use noise_model::{CgroupInfo, Series};
 
 /// The most labels of a counter or gauge.
-pub const MOST_LABELS: usize = 4;
+pub const MOST_LABELS: usize = 6;
+
+/// The labels of a histogram by cgroup: the last three only of a pod's.
+pub const OF_CGROUP: &[&str] = &["cgroup", "namespace", "pod", "container"];
 
 /// Metrics of one name.
 #[derive(Debug)]
@@ -32,7 +35,26 @@ pub enum Metrics<'a> {
     /// What can fall.
     Gauges(Vec<Point<'a>>),
     /// Delays, with the classic buckets that they have.
-    Histograms(Buckets, Vec<&'a Series>),
+    Histograms(Buckets, Vec<Delays<'a>>),
+}
+
+/// A histogram.
+#[derive(Clone, Copy, Debug)]
+pub struct Delays<'a> {
+    /// What was counted.
+    pub series: &'a Series,
+    /// What the cluster calls its cgroup, where that is a pod's.
+    pub pod: Option<&'a CgroupInfo>,
+}
+
+impl<'a> Delays<'a> {
+    /// The values of its labels. Of a pod's, all of [`OF_CGROUP`], as a label that is not written is one that a scrape may
+    /// fill in with the name of noised's own container.
+    pub fn labels(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let of_pod =
+            self.pod.into_iter().flat_map(|pod| [&pod.namespace, &pod.pod, &pod.container]);
+        self.series.labels.iter().chain(of_pod).map(String::as_str)
+    }
 }
 
 /// A counter or gauge.

@@ -1,5 +1,7 @@
 //! PURE: the metrics of incidents: what is disturbed, and by whom.
 
+use std::borrow::Cow;
+
 use noise_analysis::Overview;
 
 use super::family::{Family, Point};
@@ -8,7 +10,7 @@ use super::family::{Family, Point};
 const CULPRITS: usize = 3;
 
 /// The families about incidents.
-pub fn families(overview: &Overview) -> [Family<'_>; 3] {
+pub fn families(overview: &Overview) -> [Family<'_>; 5] {
     let active = overview.active.iter();
     let active = active.map(|(signal, subject)| Point::new([signal.name(), subject], 1.0));
     // What is over has culprits as well.
@@ -22,6 +24,13 @@ pub fn families(overview: &Overview) -> [Family<'_>; 3] {
             Point::new(labels, share.min(1.0))
         })
     });
+    let open = || overview.incidents.iter().filter(|report| report.open);
+    let infos = open().map(|report| {
+        let (resource, victim) = (report.resource().name(), &*report.main.subject);
+        let labels = [Cow::Owned(report.id.to_string()), resource.into(), victim.into()];
+        Point::new(labels.into_iter().chain([report.by_whom()]), 1.0)
+    });
+    let severities = open().map(|report| Point::new([report.id.to_string()], report.severity()));
     let opened = overview.opened.iter();
     let opened = opened.map(|(signal, count)| Point::new([signal.name()], *count as f64));
     [
@@ -36,6 +45,18 @@ pub fn families(overview: &Overview) -> [Family<'_>; 3] {
             "Share of the excess delay of a disturbed signal that is due to a culprit, 0 to 1; the first three culprits of each.",
             &["signal", "subject", "culprit", "cause"],
             shares,
+        ),
+        Family::gauges(
+            "noised_incident_info",
+            "Open incidents: what whom lacks, and who did most of it; always 1.",
+            &["incident", "resource", "victim", "culprit"],
+            infos,
+        ),
+        Family::gauges(
+            "noised_incident_severity",
+            "Part of the victim's time that an open incident costs beyond what is usual, 0 to 1: seconds of excess delay per second.",
+            &["incident"],
+            severities,
         ),
         Family::counters(
             "noised_incidents_total",

@@ -16,13 +16,19 @@ pub(super) const REVISION: &str = match option_env!("NOISED_REVISION") {
 /// Counters that the kernel has counted since boot.
 pub(super) const SINCE_BOOT: [&str; 2] = ["noised_steal_seconds_total", "noised_page_faults_total"];
 
+/// Where datagrams are lost that are no events.
+const MARKS: &str = "marks";
+
 /// 1 for what holds.
 fn flag(holds: bool) -> f64 {
     f64::from(u8::from(holds))
 }
 
-/// The families about the daemon's own working.
-pub fn families(model: &Model) -> Vec<Family<'_>> {
+/// The families about the daemon's own working; of marks, what became nothing and why.
+pub fn families(
+    model: &Model,
+    marks: impl IntoIterator<Item = (&'static str, u64)>,
+) -> Vec<Family<'_>> {
     let sample = &model.sample;
     let dropped = sample.drops.iter().map(|(signal, reason, total)| {
         Point::new([signal.info().name, reason.name()], *total as f64)
@@ -31,6 +37,7 @@ pub fn families(model: &Model) -> Vec<Family<'_>> {
         .hooks
         .iter()
         .map(|hook| Point::new([hook.hook.tracepoint(), "recursion"], hook.missed as f64));
+    let marks = marks.into_iter().map(|(reason, count)| Point::new([MARKS, reason], count as f64));
     let by_hook = |value: fn(&HookSample) -> f64| {
         let ran = sample.hooks.iter().filter(|hook| hook.runs > 0);
         ran.map(move |hook| Point::new([hook.hook.tracepoint()], value(hook)))
@@ -129,7 +136,7 @@ pub fn families(model: &Model) -> Vec<Family<'_>> {
             "noised_dropped_total",
             "Events that were not counted, or later than due, by place and reason.",
             &["where", "reason"],
-            dropped.chain(missed),
+            dropped.chain(missed).chain(marks),
         ),
         Family::counters(
             "noised_series_folded_total",

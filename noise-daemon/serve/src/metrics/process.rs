@@ -64,6 +64,11 @@ impl Process {
         self.began
     }
 
+    /// Datagrams that came as marks and became nothing.
+    pub(super) fn lost_marks(&self) -> [(&'static str, u64); 2] {
+        self.costs.marks.lost()
+    }
+
     /// What the library collects.
     pub(super) fn collect(&self) -> Vec<MetricFamily> {
         self.collector.collect()
@@ -130,8 +135,14 @@ fn cpu_time() -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
+    use noise_analysis::Overview;
+    use noise_model::Model;
+
     use super::*;
     use crate::metrics::family::Metrics;
+    use crate::metrics::{Format, render};
 
     #[test]
     fn counters_began_with_the_process_or_with_the_host() {
@@ -140,6 +151,26 @@ mod tests {
         let (own, host) = (began.of("noised_dropped_total"), began.of(SINCE_BOOT[0]));
         assert!(host < own && own <= now, "{host:?}, {own:?}, {now:?}");
         assert!(now - own < Duration::from_secs(3600), "{own:?}");
+    }
+
+    #[test]
+    fn marks_that_became_nothing_are_among_what_was_dropped() {
+        let costs = Costs::default();
+        costs.marks.taken.store(7, Ordering::Relaxed);
+        costs.marks.refused.store(5, Ordering::Relaxed);
+        costs.marks.dropped.store(3, Ordering::Relaxed);
+        let process = Process::of_self(Web::plain(), costs);
+        let (model, overview) = (Model::default(), Overview::default());
+        let page = render(Format::Text, &model, &overview, Some(&process));
+        let page = String::from_utf8(page).unwrap();
+        for line in [
+            "noised_dropped_total{where=\"marks\",reason=\"refused\"} 5",
+            "noised_dropped_total{where=\"marks\",reason=\"rate_limited\"} 3",
+            "noised_marks_total{result=\"taken\"} 7",
+            "noised_marks_total{result=\"dropped\"} 3",
+        ] {
+            assert!(page.lines().any(|own| own == line), "{line} is not in {page}");
+        }
     }
 
     #[test]

@@ -89,9 +89,9 @@ pub fn write(message: &mut Message, family: &Family<'_>, began: Duration) {
             }
             Metrics::Histograms(buckets, all) => {
                 let mut native = Native::default();
-                for series in all {
-                    let labels = series.labels.iter().map(String::as_str);
-                    add(message, family, labels, metric::HISTOGRAM, |message| {
+                for delays in all {
+                    let series = delays.series;
+                    add(message, family, delays.labels(), metric::HISTOGRAM, |message| {
                         classic(message, series, *buckets);
                         native.fill(&series.totals);
                         self::native(message, &native);

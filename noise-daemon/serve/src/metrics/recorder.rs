@@ -7,7 +7,7 @@ use super::family::{Family, Point, seconds};
 /// None where there is no recorder.
 pub fn families(model: &Model) -> Vec<Family<'_>> {
     let Some(recorder) = model.sample.recorder else { return Vec::new() };
-    let Recorder { bytes, events, overwritten, held_ns } = recorder;
+    let Recorder { bytes, events, overwritten, held_ns, held_median_ns, next_bytes } = recorder;
     vec![
         Family::gauges(
             "noised_recorder_bytes",
@@ -32,6 +32,18 @@ pub fn families(model: &Model) -> Vec<Family<'_>> {
             "How far back the flight recorder goes on every CPU.",
             &[],
             [Point::bare(seconds(held_ns))],
+        ),
+        Family::gauges(
+            "noised_recorder_seconds_held_median",
+            "How far back the flight recorder goes on half of the CPUs at least.",
+            &[],
+            [Point::bare(seconds(held_median_ns))],
+        ),
+        Family::gauges(
+            "noised_recorder_next_bytes",
+            "Memory that the flight recorder would have after a restart, by the busiest 10 s of the last day.",
+            &[],
+            [Point::bare(next_bytes as f64)],
         ),
     ]
 }

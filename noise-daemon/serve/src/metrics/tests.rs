@@ -11,7 +11,7 @@ use noise_common::hooks::Hook;
 use noise_common::loss::Loss;
 use noise_common::signals::Signal;
 use noise_model::{
-    Builder, Count, CpuNoise, Histogram, HookSample, Interference, NoiseSource, Sample,
+    Builder, CgroupInfo, Count, CpuNoise, Histogram, HookSample, Interference, NoiseSource, Sample,
 };
 
 fn series(signal: Signal, labels: &[&str], values: &[u64]) -> Series {
@@ -31,6 +31,20 @@ fn charge(resource: Resource, cause: Cause, culprit: &str, ns: u64) -> Interfere
     }
 }
 
+fn cgroups() -> Arc<noise_model::Cgroups> {
+    let info = |[namespace, pod, container, unit, engine]: [&str; 5]| {
+        let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
+        Arc::new(CgroupInfo { namespace, pod, container, unit: unit.into(), engine: engine.into() })
+    };
+    let known = [
+        ("pod:shop/front", ["shop", "front", "", "kubepods-pod1.slice", ""]),
+        ("pod:shop/front/nginx", ["shop", "front", "nginx", "", "cri-o"]),
+        ("web.service", ["", "", "", "web.service", ""]),
+        ("unseen.service", ["", "", "", "unseen.service", ""]),
+    ];
+    Arc::new(known.into_iter().map(|(label, names)| (label.into(), info(names))).collect())
+}
+
 /// A model and incidents with something of everything.
 fn everything() -> (Model, Overview) {
     let sample = Sample {
@@ -39,9 +53,14 @@ fn everything() -> (Model, Overview) {
             series(Signal::RunqueueWait, &["wakeup"], &[1024, 1025, 1 << 34, 1 << 35]),
             series(Signal::Hardirq, &["36", "virtio1-req.0"], &[4096]),
             series(Signal::BlockQueueWait, &["vda", "read"], &[70_000]),
+            series(Signal::CgroupRunqueueWait, &["pod:shop/front"], &[6_000]),
+            series(Signal::CgroupRunqueueWait, &["pod:shop/front/nginx"], &[7_000]),
             series(Signal::CgroupRunqueueWait, &["web.service"], &[5_000]),
         ],
+        cgroups: cgroups(),
         interference: vec![
+            charge(Resource::Cpu, Cause::Foreign, "pod:shop/front/nginx", 2_000_000),
+            charge(Resource::Cpu, Cause::Kthread, "batch.service", 1_000_000),
             charge(Resource::Cpu, Cause::Foreign, "batch.service", 1_500_000_000),
             charge(Resource::Cpu, Cause::Throttle, "throttle", 250_000_000),
             charge(Resource::Preemption, Cause::Own, "web.service", 0),
@@ -71,6 +90,8 @@ fn everything() -> (Model, Overview) {
             events: 9,
             overwritten: 4,
             held_ns: 1_500_000_000,
+            held_median_ns: 4_500_000_000,
+            next_bytes: 1 << 21,
         }),
         hooks: vec![HookSample {
             hook: Hook::SchedSwitch,
@@ -222,4 +243,43 @@ fn protocol_buffers_have_the_same_samples_and_native_histograms() {
     let expected = [1024.0, 1280.0, 17_179_869_184.0, 34_359_738_368.0].map(number);
     assert_eq!(native.into_keys().collect::<Vec<_>>(), expected);
     assert_eq!(number(1025.0), number(1024.0));
+}
+
+#[test]
+fn series_of_pods_bear_the_labels_that_the_cluster_has_for_them() {
+    let text = text(Format::Text);
+    let named = |part: &str| -> Vec<&str> {
+        let lines = text.lines().filter(|line| line.contains(part));
+        lines.filter_map(|line| Some(line.split_once('{')?.1.rsplit_once('}')?.0)).collect()
+    };
+    assert_eq!(
+        named("noised_cgroup_runqueue_wait_seconds_sum{"),
+        [
+            r#"cgroup="pod:shop/front",namespace="shop",pod="front",container="""#,
+            r#"cgroup="pod:shop/front/nginx",namespace="shop",pod="front",container="nginx""#,
+            r#"cgroup="web.service""#,
+        ]
+    );
+    // Of victims and culprits; a kernel thread is no cgroup, whatever it is called.
+    assert_eq!(
+        named("noised_cgroup_info{"),
+        [
+            r#"cgroup="pod:shop/front/nginx",namespace="shop",pod="front",container="nginx",unit="",engine="cri-o""#,
+            r#"cgroup="web.service",namespace="",pod="",container="",unit="web.service",engine="""#,
+        ]
+    );
+}
+
+#[test]
+fn without_names_series_have_the_cgroup_alone() {
+    let (model, overview) = everything();
+    let sample = Sample { cgroups: Arc::default(), ..Sample::clone(&model.sample) };
+    let model = Builder::default().model_after(sample);
+    let page = String::from_utf8(render(Format::Text, &model, &overview, None)).unwrap();
+    assert!(!page.contains("namespace=") && !page.contains("noised_cgroup_info"), "{page}");
+    assert!(
+        page.contains(
+            r#"noised_cgroup_runqueue_wait_seconds_count{cgroup="pod:shop/front/nginx"} 1"#
+        )
+    );
 }

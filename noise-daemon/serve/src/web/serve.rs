@@ -22,6 +22,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use noise_common::loss::Loss;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
@@ -112,6 +113,13 @@ impl MarkCounts {
         let Self { taken, refused, dropped } = self;
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         [("taken", of(taken)), ("refused", of(refused)), ("dropped", of(dropped))]
+    }
+
+    /// Those that became nothing, with why as `noised_dropped_total` has it.
+    pub fn lost(&self) -> [(&'static str, u64); 2] {
+        let Self { taken: _, refused, dropped } = self;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        [("refused", of(refused)), (Loss::RateLimited.name(), of(dropped))]
     }
 }
 

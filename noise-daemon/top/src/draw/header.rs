@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use noise_analysis::Report;
 use noise_common::charge::Cause;
 use noise_model::clean::clean;
+use noise_model::labels::spoken_briefly;
 use noise_model::times;
-use noise_model::words::{cut, pad, shorten, why_briefly, width};
+use noise_model::words::{culprit_briefly, cut, pad, shorten, why_briefly, width};
 use ratatui::text::{Line, Span};
 
 use super::bars::{percent, roughly};
@@ -143,7 +144,7 @@ fn open_incidents(app: &App) -> impl Iterator<Item = &Report> {
 
 /// An incident in a line: what changed most, where there is room for it; both names get what room is left.
 fn incident_line(report: &Report, now: Timestamp, columns: usize) -> String {
-    let headline = report.main.headline().map(|headline| headline.short() + " ");
+    let headline = report.worst().headline().map(|headline| headline.short() + ", ");
     let whole = incident_words(report, now, headline.as_deref().unwrap_or_default(), usize::MAX);
     match width(&whole) <= columns {
         true => whole,
@@ -152,15 +153,15 @@ fn incident_line(report: &Report, now: Timestamp, columns: usize) -> String {
 }
 
 fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usize) -> String {
-    let main = &report.main;
-    let subject = if main.subject.is_empty() { "host" } else { &main.subject };
+    let (main, worst) = (&report.main, report.worst());
+    let subject = if main.subject.is_empty() { "host" } else { spoken_briefly(&main.subject) };
     let lasts = roughly(now.duration_since(main.start).as_secs_f64());
-    let what = format!("! {} {headline}for {lasts}: ", main.signal.name());
-    let Some(culprit) = main.culprits.first() else {
+    let what = format!("! {}, {headline}for {lasts}: ", report.resource().name());
+    let Some(culprit) = report.leading() else {
         return what + &clean(subject);
     };
-    let share = percent(culprit.part(main.nothing_beyond()).clamp(0.0, 1.0));
-    if culprit.cause == Cause::Own && *culprit.culprit == *subject {
+    let share = percent(culprit.part(worst.nothing_beyond()).clamp(0.0, 1.0));
+    if culprit.cause == Cause::Own && culprit.culprit == main.subject {
         let how = format!(" by itself ({share})");
         let room = columns.saturating_sub(width(&what) + width(&how));
         return what + &shorten(subject, room) + &how;
@@ -169,7 +170,8 @@ fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usiz
     let room = |how: &str| columns.saturating_sub(width(&what) + width(by) + width(how));
     let cause = why_briefly(culprit.cause);
     let mut how = format!(" ({cause}, {share})");
-    if width(subject) + width(&culprit.culprit) > room(&how) {
+    let name = culprit_briefly(culprit.cause, &culprit.culprit);
+    if width(subject) + width(name) > room(&how) {
         // That it was its own work says more than how much of it.
         how = match culprit.cause {
             Cause::Own => format!(" ({cause})"),
@@ -178,13 +180,13 @@ fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usiz
     }
     // Where one is short, the other has the rest.
     let (room, half) = (room(&how), room(&how) / 2);
-    let least = width(subject).min(width(&culprit.culprit)).min(half);
+    let least = width(subject).min(width(name)).min(half);
     let most = if least < half { room - least } else { half };
-    let [subject, culprit] = [subject, &culprit.culprit].map(|name| shorten(name, most));
+    let [subject, culprit] = [subject, name].map(|name| shorten(name, most));
     what + &subject + by + &culprit + &how
 }
 
-/// The open incidents: which signal of whom, since when, by whom; behind those that have room, where
+/// The open incidents: what whom lacks, since when, by whom; behind those that have room, where
 /// the others are.
 pub fn strip(app: &App, others: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let now = app.history().latest().map(|frame| frame.time).unwrap_or_default();

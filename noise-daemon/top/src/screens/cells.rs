@@ -4,9 +4,10 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use noise_common::charge::Cause;
 use noise_model::Histogram;
+use noise_model::labels::spoken_briefly;
 use noise_model::times;
 use noise_model::units;
-use noise_model::words::why_briefly;
+use noise_model::words::{culprit_briefly, why_briefly};
 
 use crate::{Align, Cell, Column};
 
@@ -18,10 +19,15 @@ pub(super) fn text(text: impl Into<String>) -> Cell {
     Cell::Text(text.into())
 }
 
+/// A cgroup by its label.
+pub(super) fn cgroup(label: &str) -> Cell {
+    text(spoken_briefly(label))
+}
+
 /// A culprit with its cause and its part.
 pub(super) fn culprit(culprit: &str, cause: Cause, share: f64) -> Cell {
     let notes = vec![format!(" ({})", why_briefly(cause)), format!(" {}", units::share(share))];
-    Cell::Named { name: culprit.to_owned(), notes }
+    Cell::Named { name: culprit_briefly(cause, culprit).to_owned(), notes }
 }
 
 /// The cell where there is no number.
@@ -95,6 +101,17 @@ pub(super) fn moment(time: Timestamp, now: Timestamp, zone: &TimeZone) -> String
     match day(time) == day(now) {
         true => times::of_day(time, zone),
         false => times::minute(time, zone),
+    }
+}
+
+/// The same for a table, in no more letters than a time of the day has: `Nov 25 06:46`, and of another year the day. The
+/// zone is that of the other rows.
+pub(super) fn short_moment(time: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
+    let [then, today] = [time, now].map(|time| zone.to_datetime(time));
+    match (then.date() == today.date(), then.year() == today.year()) {
+        (true, _) => times::of_day(time, zone),
+        (false, true) => then.strftime("%b %d %H:%M").to_string(),
+        (false, false) => then.date().to_string(),
     }
 }
 

@@ -4,8 +4,9 @@ mod page;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use noise_analysis::{Episode, Figure, Report, Watched};
+use noise_analysis::{Episode, Figure, Report, Side, Watched};
 use noise_common::subject::SubjectKind;
+use noise_model::labels::{ROOT, spoken_briefly};
 use noise_model::times;
 
 use super::cells;
@@ -35,15 +36,28 @@ fn columns(zone: &TimeZone) -> Vec<Column> {
         cells::numbers("for", "seconds", 8, "How long it lasted, or has lasted so far."),
         cells::names("subject", "subject", 14, true, "Whose delays they are."),
         cells::names("culprit", "culprit", 14, true, "Who did most of it, with its part."),
+        cells::names(
+            "lacks",
+            "resource",
+            6,
+            false,
+            "What the subject mainly lacks: cpu, quota, disk, memory, …",
+        ),
         cells::numbers(
             "rose most",
             "after_seconds",
-            14,
+            11,
             "The figure that rose most, and by which factor.",
         ),
         cells::numbers("lost", "lost_seconds", 8, "Excess delay: time lost above the baseline."),
-        cells::names("signal", "signal", 12, false, "Which kind of delay."),
         cells::numbers("id", "id", 4, "Its number, as in `noised incidents`."),
+        cells::names(
+            "signal",
+            "signal",
+            12,
+            false,
+            "The signal that it opened by, as metrics have it.",
+        ),
     ]
 }
 
@@ -75,14 +89,15 @@ fn row(report: &Report, now: Timestamp, zone: &TimeZone) -> Row {
     let last = if report.open { now.max(report.end()) } else { report.end() };
     let cells = vec![
         Cell::Number { text: state(report).to_owned(), value: unix(last) },
-        Cell::Number { text: cells::moment(main.start, now, zone), value: unix(main.start) },
+        Cell::Number { text: cells::short_moment(main.start, now, zone), value: unix(main.start) },
         cells::duration(report.lasted() * 1e9),
-        cells::text(&*main.subject),
-        culprit(main),
-        change(main),
+        subject(report),
+        culprit(report),
+        cells::text(report.resource().name()),
+        change(report.worst()),
         cells::duration(main.lost_seconds * 1e9),
-        cells::text(main.signal.name()),
         Cell::Number { text: report.id.to_string(), value: Some(report.id as f64) },
+        cells::text(main.signal.name()),
     ];
     Row {
         key: report.id.to_string(),
@@ -96,13 +111,31 @@ fn state(report: &Report) -> &'static str {
     if report.open { "open" } else { "over" }
 }
 
-/// Who did most of it.
-pub(super) fn culprit(episode: &Episode) -> Cell {
-    match episode.culprits.first() {
-        None => cells::text("not known"),
-        Some(first) => {
-            cells::culprit(&first.culprit, first.cause, first.part(episode.nothing_beyond()))
+/// Whose delays they are; of the root cgroup, with the thread that waited longest.
+fn subject(report: &Report) -> Cell {
+    let subject = &report.main.subject;
+    let first = report.threads_of(Side::Victim, subject).next().filter(|_| **subject == *ROOT);
+    match first {
+        Some(first) => Cell::Named {
+            name: spoken_briefly(subject).to_owned(),
+            notes: vec![format!(", {}", first.name())],
+        },
+        None => cells::cgroup(subject),
+    }
+}
+
+/// Who did most of what it is about; of the root cgroup, with the thread that had most.
+pub(super) fn culprit(report: &Report) -> Cell {
+    let worst = report.worst();
+    let Some(first) = report.leading() else { return cells::text(report.by_whom()) };
+    let cell = cells::culprit(&first.culprit, first.cause, first.part(worst.nothing_beyond()));
+    let thread = report.threads_of(Side::Culprit, &first.culprit).next();
+    match (cell, thread.filter(|_| *first.culprit == *ROOT)) {
+        (Cell::Named { name, mut notes }, Some(thread)) => {
+            notes.push(format!(", {}", thread.name()));
+            Cell::Named { name, notes }
         }
+        (cell, _) => cell,
     }
 }
 
@@ -130,6 +163,22 @@ pub fn victim(history: &History, key: &str) -> Option<String> {
 /// One incident.
 pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
     page::page(history, look, key)
+}
+
+/// An open incident, for tests of other screens.
+#[cfg(test)]
+pub(super) fn made_report(id: u64) -> Report {
+    page::tests::report(id, true, 0, 0)
+}
+
+/// A long wait, for tests of other screens.
+#[cfg(test)]
+pub(super) fn made_wait(
+    victim: &str,
+    culprit: &str,
+    pid: u32,
+) -> std::sync::Arc<noise_analysis::Outlier> {
+    page::tests::wait(victim, culprit, pid)
 }
 
 #[cfg(test)]
@@ -188,14 +237,22 @@ mod tests {
 
     #[test]
     fn the_first_culprit_is_reported_with_its_part() {
-        let mut one = episode();
+        let mut one = report(1, true, 0, 10);
         let expected =
             |share| cells::culprit("/system.slice/backup.service", Cause::Foreign, share);
         assert_eq!(culprit(&one), expected(0.889));
-        one.culprits.iter_mut().for_each(|culprit| culprit.beyond = Default::default());
-        one.culprits[0].time.share = 0.5;
+        let culprits = &mut one.main.culprits;
+        culprits.iter_mut().for_each(|culprit| culprit.beyond = Default::default());
+        culprits[0].time.share = 0.5;
         assert_eq!(culprit(&one), expected(0.5));
-        one.culprits.clear();
+        // What costs most is what the resource beside it is about.
+        let mut worse = episode();
+        worse.lost_seconds = 99.0;
+        worse.culprits[0].culprit = "/worse".into();
+        one.also.push(worse);
+        assert_eq!(culprit(&one), cells::culprit("/worse", Cause::Foreign, 0.889));
+        one.also.clear();
+        one.main.culprits.clear();
         assert_eq!(culprit(&one), cells::text("not known"));
     }
 

@@ -172,7 +172,7 @@ fn victims(history: &History, recent: &Recent<'_>, kind: Kind, culprit: &str) ->
         let place = if place.is_empty() { String::new() } else { format!(" {place}") };
         let at = format!("{resource}{place}");
         let cells = vec![
-            cells::text(victim),
+            cells::cgroup(victim),
             cells::text(&at),
             cells::lost(recent.lost(charged.ns)),
             cells::rate(recent.per_second(charged.count as f64)),

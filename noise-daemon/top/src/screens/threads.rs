@@ -1,6 +1,7 @@
 //! The threads behind a victim and its culprits, as far as single long waits say.
 
 use noise_analysis::{Outlier, Process, Report, Side, processes};
+use noise_model::labels::ROOT;
 
 use super::cells;
 use crate::{Block, History, Row, Table, Tone};
@@ -27,6 +28,26 @@ pub(super) fn of_pair(history: &History, victim: &str, culprit: &str) -> Option<
     table(&all)
 }
 
+/// The one of the root cgroup that waited longest; nothing of another cgroup.
+pub(super) fn first_victim(history: &History, victim: &str) -> Option<String> {
+    first(history, Side::Victim, (victim, victim))
+}
+
+/// The one of the root cgroup that had what a victim waited for longest; nothing of another cgroup.
+pub(super) fn first_culprit(history: &History, victim: &str, culprit: &str) -> Option<String> {
+    first(history, Side::Culprit, (victim, culprit))
+}
+
+fn first(history: &History, side: Side, (victim, of): (&str, &str)) -> Option<String> {
+    if of != ROOT {
+        return None;
+    }
+    let overview = &history.latest()?.overview;
+    let outliers = overview.outliers.iter().map(|one| &**one);
+    let all = processes(outliers, &[victim], &overview.commands);
+    all.iter().find(|one| one.side == side && *one.of == *of).map(Process::name)
+}
+
 fn table(all: &[Process]) -> Option<Block> {
     let row = |one: &Process| Row {
         key: format!("{:?} {} {} {}", one.side, one.of, one.pid, one.comm),
@@ -35,8 +56,8 @@ fn table(all: &[Process]) -> Option<Block> {
                 Side::Culprit => "had the CPU",
                 Side::Victim => "waited",
             }),
-            cells::text(&*one.of),
-            cells::text(format!("{} {}", one.comm, one.pid)),
+            cells::cgroup(&one.of),
+            cells::text(one.name()),
             cells::duration(one.ns as f64),
             cells::count(one.waits),
             cells::text(one.command.as_deref().unwrap_or("unknown")),

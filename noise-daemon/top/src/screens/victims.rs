@@ -6,16 +6,19 @@
 mod page;
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use noise_analysis::Usual;
+use noise_analysis::{Process, Report, Side, Usual, processes};
+use noise_common::charge::{Cause, Resource};
 use noise_common::signals::Signal;
-use noise_model::Histogram;
-use noise_model::labels::OTHER;
-use noise_model::words::why;
+use noise_model::labels::{OTHER, ROOT, spoken_briefly};
+use noise_model::words::{culprit_briefly, why};
+use noise_model::{Amount as _, Histogram};
+use noise_verdict::{Account, Charged, Finding, held_up, mostly};
 
 use super::recent::{Recent, empty};
-use super::{cells, tally};
+use super::{cells, tally, threads};
 use crate::pairs::Cost;
 use crate::{Cell, Column, History, Look, Page, Row, Table, Tone};
 
@@ -60,17 +63,40 @@ fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<Victim<'a>> {
     victims
 }
 
+/// What each victim was mainly held up for.
+fn lacking<'a>(recent: &Recent<'a>) -> HashMap<&'a str, Account> {
+    let mut sums: HashMap<&'a str, BTreeMap<(Resource, Cause), u64>> = HashMap::new();
+    for step in &recent.steps {
+        // Those of a victim are beside each other.
+        for own in step.charges.chunk_by(|one, other| Arc::ptr_eq(&one.victim, &other.victim)) {
+            let held_up = own.iter().map(|one| ((one.resource, one.cause), one.held_up_ns()));
+            let mut held_up = held_up.filter(|(_, ns)| *ns > 0).peekable();
+            if held_up.peek().is_none() {
+                continue;
+            }
+            let Some(first) = own.first() else { continue };
+            let sum = sums.entry(&first.victim).or_default();
+            held_up.for_each(|(why, ns)| sum.entry(why).or_default().add(&ns));
+        }
+    }
+    let lacks = |(victim, sum): (&'a str, BTreeMap<(Resource, Cause), u64>)| {
+        let charges = sum.into_iter().map(|((resource, cause), ns)| (resource, cause, ns));
+        Some((victim, mostly(charges)?))
+    };
+    sums.into_iter().filter_map(lacks).collect()
+}
+
 /// How a cgroup usually waits for a CPU, where that is known.
 fn usual<'a>(history: &'a History, cgroup: &str) -> Option<&'a Usual> {
     history.latest()?.overview.usual.iter().find(|usual| *usual.subject == *cgroup)
 }
 
-/// Numbers and subject's signal of the incidents that a cgroup suffers from.
+/// Numbers of the incidents that a cgroup suffers from, and what it lacks in each.
 fn incidents(history: &History, victim: &str) -> Vec<(u64, &'static str)> {
     let latest = history.latest().into_iter();
     latest
         .flat_map(|frame| frame.overview.suffers(victim))
-        .map(|(id, episode)| (id, episode.signal.name()))
+        .map(|(report, episode)| (report.id, report.resource_of(episode).name()))
         .collect()
 }
 
@@ -83,6 +109,13 @@ fn columns() -> Vec<Column> {
             9,
             "Time in a second that something else kept it waiting: others, interrupts, its CPU quota, the \
              hypervisor; of all its threads. Rows are ranked by it, behind those with open incidents.",
+        ),
+        cells::names(
+            "lacks",
+            "resource",
+            6,
+            false,
+            "What it was mainly held up for: cpu, quota, disk, network, …",
         ),
         cells::names(
             "main culprit",
@@ -116,6 +149,17 @@ fn columns() -> Vec<Column> {
     ]
 }
 
+/// Who it is; of the root cgroup, with the thread that waited longest.
+fn named(history: &History, victim: &str) -> Cell {
+    match threads::first_victim(history, victim) {
+        Some(first) => Cell::Named {
+            name: spoken_briefly(victim).to_owned(),
+            notes: vec![format!(", {first}")],
+        },
+        None => cells::cgroup(victim),
+    }
+}
+
 /// A row for each victim.
 pub fn table(history: &History, look: &Look) -> Table {
     let recent = Recent::new(history, look);
@@ -125,18 +169,28 @@ pub fn table(history: &History, look: &Look) -> Table {
             .into_iter()
             .filter_map(|(labels, delays)| Some((labels.first()?.as_str(), delays)))
             .collect();
+    let lacks = lacking(&recent);
     let row = |victim: &Victim<'_>| {
         let open = incidents(history, victim.name).len();
+        let short = history.latest().and_then(|frame| frame.overview.short_of_memory(victim.name));
         let mark = if open > 0 { format!("●{open}") } else { String::new() };
-        let (culprit, why) = match victim.culprit {
-            Some((name, cost)) => {
+        let (culprit, why) = match (&short, victim.culprit) {
+            (Some(by), _) => {
+                (Cell::Named { name: by.clone().into_owned(), notes: Vec::new() }, cells::text(""))
+            }
+            (None, Some((name, cost))) => {
                 let share = cells::ratio(cost.held_up_ns as f64, victim.whole.held_up_ns as f64);
-                let notes = vec![format!(" {}", noise_model::units::share(share))];
-                let why = cost.causes().next().map_or("", why);
+                let mut notes = vec![format!(" {}", noise_model::units::share(share))];
+                let first = threads::first_culprit(history, victim.name, name);
+                notes.extend(first.map(|first| format!(", {first}")));
+                let cause = cost.causes().next();
+                let name = cause.map_or(name, |cause| culprit_briefly(cause, name));
+                let why = cause.map_or("", why);
                 (Cell::Named { name: name.to_owned(), notes }, cells::text(why))
             }
-            None => (cells::text(""), cells::text("")),
+            (None, None) => (cells::text(""), cells::text("")),
         };
+        let lacks = short.map(|_| Account::Memory).or_else(|| lacks.get(victim.name).copied());
         let usual = usual(history, victim.name).and_then(|usual| usual.level.p99_ns);
         let tone = match (open, victim.whole.held_up_ns) {
             (1.., _) => Tone::Alarm,
@@ -147,8 +201,9 @@ pub fn table(history: &History, look: &Look) -> Table {
         Row {
             key: victim.name.to_owned(),
             cells: vec![
-                cells::text(victim.name),
+                named(history, victim.name),
                 cells::lost(recent.lost(victim.whole.held_up_ns)),
+                cells::text(lacks.map_or("", Account::name)),
                 culprit,
                 why,
                 waits
@@ -169,6 +224,37 @@ pub fn table(history: &History, look: &Look) -> Table {
         sorted_by: 1,
         empty: empty(history, "No delays.").into(),
     }
+}
+
+/// What a victim suffers from: the findings of its open incidents; without one, what held it up in the time that is looked
+/// at, by counters.
+pub fn findings(history: &History, look: &Look, victim: &str) -> Vec<Finding> {
+    let Some(frame) = history.latest() else { return Vec::new() };
+    let overview = &frame.overview;
+    let mut reports: Vec<&Report> = overview.suffers(victim).map(|(report, _)| report).collect();
+    reports.dedup_by_key(|report| report.id);
+    if !reports.is_empty() {
+        return reports.iter().flat_map(|one| one.findings_of(victim, &look.zone)).collect();
+    }
+    let recent = Recent::new(history, look);
+    let mut sums: BTreeMap<(Resource, Cause, &str), u64> = BTreeMap::new();
+    let charges = recent.steps.iter().flat_map(|step| &step.charges);
+    for one in charges.filter(|one| *one.victim == *victim && one.held_up_ns() > 0) {
+        sums.entry((one.resource, one.cause, &one.culprit)).or_default().add(&one.held_up_ns());
+    }
+    let outliers = overview.outliers.iter().map(|one| &**one);
+    let known = processes(outliers, &[victim], &overview.commands);
+    let threads = |cause, of: &str| {
+        let is_cgroup = matches!(cause, Cause::Foreign | Cause::Own);
+        let own = known.iter().filter(|one| one.side == Side::Culprit && *one.of == *of);
+        own.filter(|_| is_cgroup && of == ROOT).map(Process::thread).collect()
+    };
+    let charged = sums.iter().map(|((resource, cause, name), ns)| {
+        let (name, cause, ns) = (*name, *cause, *ns);
+        let threads = threads(cause, name);
+        (*resource, Charged { name, cause, ns, beyond_ns: 0, part: 0.0, threads })
+    });
+    held_up(charged, (recent.seconds * 1e9) as u64)
 }
 
 /// Whose delays a row is about, unless it stands for several.

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 
 use noise_common::charge::Cause;
 use noise_model::labels::OTHER;
+use noise_model::words::culprit_briefly;
 use noise_model::{Amount as _, total};
 
 use super::cells;
@@ -138,7 +139,7 @@ fn columns() -> Vec<Column> {
             "culprit",
             14,
             true,
-            "Who did it; `self` is other work of the victim, `~other` all that have no row.",
+            "Who did it; `self` is other work of the victim, `small others` all that have no row.",
         ),
         cells::numbers(
             "lost",
@@ -184,7 +185,7 @@ pub fn table(history: &History, look: &Look) -> Table {
 fn row(recent: &Recent<'_>, lost_ns: u64, account: Account<'_>) -> Row {
     let cost = &account.cost;
     let cells = vec![
-        cells::text(account.victim),
+        cells::cgroup(account.victim),
         cells::text(shown_culprit(&account)),
         cells::lost(recent.lost(cost.ns)),
         cells::share(cost.ns as f64, lost_ns as f64),
@@ -204,7 +205,12 @@ fn row(recent: &Recent<'_>, lost_ns: u64, account: Account<'_>) -> Row {
 
 fn shown_culprit<'a>(account: &Account<'a>) -> &'a str {
     let is_own = account.victim == account.culprit && account.cost.causes().eq([Cause::Own]);
-    if is_own { Cause::Own.name() } else { account.culprit }
+    let cause = account.cost.causes().next();
+    match cause.filter(|_| !is_own) {
+        Some(cause) => culprit_briefly(cause, account.culprit),
+        None if is_own => Cause::Own.name(),
+        None => account.culprit,
+    }
 }
 
 fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {

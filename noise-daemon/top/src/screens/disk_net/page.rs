@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::shown::Way;
 use noise_model::units;
+use noise_model::words::culprit_briefly;
 use noise_model::{Amount as _, Histogram, total};
 
 use super::{Rows, Subject, Waits, charges, is_counted, place, signals};
@@ -137,8 +138,11 @@ fn table(recent: &Recent<'_>, subject: &Subject<'_>) -> Table {
             Row {
                 key: format!("{} {} {victim} {culprit}", resource.name(), cause.name()),
                 cells: vec![
-                    cells::text(*victim),
-                    cells::text(if *cause == Cause::Own { cause.name() } else { culprit }),
+                    cells::cgroup(victim),
+                    cells::text(match cause {
+                        Cause::Own => cause.name(),
+                        other => culprit_briefly(*other, culprit),
+                    }),
                     cells::duration(charged.ns as f64),
                     cells::share(charged.ns as f64, whole_ns as f64),
                     cells::count(charged.count),

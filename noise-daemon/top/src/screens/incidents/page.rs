@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use noise_analysis::{Episode, KeptTrace, Level, Outlier, PRESSURE_HEADING, Report, Time, Watched};
 use noise_common::subject::SubjectKind;
+use noise_model::labels::spoken_briefly;
 use noise_model::units;
-use noise_model::words::why;
+use noise_model::words::{culprit_briefly, why};
 
 use crate::heat::heatmap;
 use crate::screens::{cells, threads};
@@ -33,25 +34,26 @@ pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
     blocks.extend(threads::of_report(report));
     blocks.extend(remedies(report));
     blocks.extend(pressure(report));
-    blocks.extend(also(report));
+    blocks.extend(also(report, &look.zone));
     blocks.extend(over_time(history, main));
     blocks.extend(frame.overview.trace(id).map(trace));
     blocks.extend(waits(&frame.overview.outliers, report, frame.time, &look.zone));
-    Some(Page { title: format!("Incident {id}: {}", main.whose()), blocks })
+    let subject = spoken_briefly(&main.subject);
+    let title = format!("Incident {id}: {subject}, {}", report.resource().name());
+    Some(Page { title, blocks })
 }
 
 fn heading(report: &Report, now: Timestamp, zone: &TimeZone) -> Vec<(String, Tone)> {
     let main = &report.main;
     let tone = if report.open { Tone::Alarm } else { Tone::Strong };
     let (since, lasted) = (cells::moment(main.start, now, zone), cells::length(report.lasted()));
-    let what = format!("{} of {} since {since}, {lasted}", main.signal.name(), main.subject);
     let lost = units::duration(main.lost_seconds * 1e9);
-    let headline = main.headline().map(|headline| headline.text() + ", ").unwrap_or_default();
     // What joined may go on for longer than what opened it.
     let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
+    let standing = report.standing();
     vec![
-        (format!("{what}: {}{calm}.", report.standing()), tone),
-        (format!("{headline}{}; {lost} excess delay.", main.by_whom()), Tone::Plain),
+        (format!("{}.", report.sentence(zone)), tone),
+        (format!("Since {since}, {lasted}, {standing}{calm}; {lost} excess delay."), Tone::Plain),
         (main.signal.help().to_owned(), Tone::Dim),
     ]
 }
@@ -103,7 +105,8 @@ fn culprits(episode: &Episode) -> Table {
     };
     for (index, one) in named.into_iter().enumerate() {
         let tone = if index == 0 { Tone::Strong } else { Tone::Plain };
-        push(one.culprit.to_string(), why(one.cause), one.time, Some(one.beyond), tone);
+        let name = culprit_briefly(one.cause, &one.culprit).to_owned();
+        push(name, why(one.cause), one.time, Some(one.beyond), tone);
     }
     for (time, name) in [(others, "others"), (episode.untracked, "not known")] {
         if time.seconds > 0.0 {
@@ -129,7 +132,7 @@ fn culprits(episode: &Episode) -> Table {
 
 fn remedies(report: &Report) -> Option<Block> {
     let mut lines = vec![("Remedies".to_owned(), Tone::Strong)];
-    for one in report.advice().iter().take(SHOWN) {
+    for one in report.verdict(&TimeZone::UTC).remedies().into_iter().take(SHOWN) {
         let advice = one.remedy.advice();
         lines.push((advice.setting.to_owned(), Tone::Plain));
         lines.push((format!("  {} {}", advice.effect, advice.cost), Tone::Dim));
@@ -145,20 +148,14 @@ fn pressure(report: &Report) -> Option<Block> {
     Some(Block::Text(heading.into_iter().chain(lines).collect()))
 }
 
-fn also(report: &Report) -> Option<Block> {
+fn also(report: &Report, zone: &TimeZone) -> Option<Block> {
     let mut lines = vec![("Also disturbed".to_owned(), Tone::Strong)];
     for episode in &report.also {
-        let headline = episode.headline().map(|headline| headline.text());
-        let headline = headline.as_deref().unwrap_or("no figure rose");
-        lines.push((format!("{}: {headline}", episode.whose()), Tone::Plain));
+        lines.push((report.sentence_of(episode, zone), Tone::Plain));
         let lasted = cells::length(episode.disturbed_seconds());
         let so_far = if episode.is_active() { " so far" } else { "" };
         let lost = units::duration(episode.lost_seconds * 1e9);
-        let culprit = match super::culprit(episode) {
-            Cell::Named { name, notes } => Cell::words(&name, &notes),
-            _ => "culprit not known".to_owned(),
-        };
-        lines.push((format!("  {lasted}{so_far}, {lost} lost, {culprit}"), Tone::Dim));
+        lines.push((format!("  {lasted}{so_far}, {lost} lost"), Tone::Dim));
     }
     if report.untold > 0 {
         lines.push((format!("and {} more", report.untold), Tone::Plain));
@@ -276,11 +273,18 @@ pub(super) mod tests {
         Report::new(id, open, main, Vec::new())
     }
 
-    fn wait(victim: &str, seconds: i64) -> Arc<Outlier> {
+    const BACKUP: (&str, u32) = ("/system.slice/backup.service", 777);
+
+    /// A worker that waited for a thread of another cgroup.
+    pub fn wait(victim: &str, culprit: &str, pid: u32) -> Arc<Outlier> {
+        waited(victim, (culprit, pid), 0)
+    }
+
+    fn waited(victim: &str, (culprit, pid): (&str, u32), seconds: i64) -> Arc<Outlier> {
         let part = OutlierPart {
-            culprit: "/system.slice/backup.service".into(),
+            culprit: culprit.into(),
             cause: Cause::Foreign,
-            pid: 777,
+            pid,
             comm: "gzip".into(),
             ns: 8_000_000,
         };
@@ -323,20 +327,20 @@ pub(super) mod tests {
         one.untold = 2;
         made.incidents = vec![Arc::new(report(6, false, -900, -800)), Arc::new(one)];
         made.outliers = vec![
-            wait("/system.slice/web.service", -500),
-            wait("/system.slice/web.service", -50),
-            wait("/system.slice/db.service", -40),
-            wait("/system.slice/other.service", -30),
+            waited("/system.slice/web.service", BACKUP, -500),
+            waited("/system.slice/web.service", BACKUP, -50),
+            waited("/system.slice/db.service", BACKUP, -40),
+            waited("/system.slice/other.service", BACKUP, -30),
         ];
         made.delay(Signal::CgroupRunqueueWait, &["/system.slice/web.service"], 1 << 22, 9);
         made.frame();
         let page = page(&made.history, &Look::default(), "7").unwrap();
         let words = words(&page);
-        assert!(words[0].ends_with(": open."), "{words:?}");
+        assert!(words[1].contains(", open; "), "{words:?}");
         for part in [
             "cpu.weight",
             "Gives the victim a larger part",
-            "db.service: p99",
+            "db.service waits for a CPU: p99",
             "and 2 more",
             "not attributed",
         ] {
@@ -420,7 +424,7 @@ pub(super) mod tests {
         let page = page(&made.history, &Look::default(), "1").unwrap();
         assert_eq!(page.blocks.len(), 3);
         assert!(tables(&page)[1].rows.is_empty());
-        assert!(words(&page)[0].ends_with(": over."));
+        assert!(words(&page)[1].contains(", over; "));
         for key in ["2", "", "x"] {
             assert!(super::page(&made.history, &Look::default(), key).is_none());
         }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use noise_analysis::{Culprit, Remedy, Time, Watched, recommended};
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::{SIGNALS, Signal};
-use noise_model::words::why;
+use noise_model::labels::{ROOT, spoken, spoken_briefly};
+use noise_model::words::{culprit_briefly, why};
 use noise_model::{Amount as _, Interference, units};
+use noise_verdict::called;
 
 use super::{Victim, incidents, usual, victims};
 use crate::heat::heatmap;
@@ -43,19 +45,22 @@ pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
         Signal::CgroupRunqueueWait,
         |labels| labels.first().is_some_and(|label| label == key),
     )));
-    Some(Page { title: format!("{key}: who holds it up"), blocks })
+    Some(Page { title: format!("{}: who holds it up", spoken_briefly(key)), blocks })
 }
 
 fn lines(history: &History, recent: &Recent<'_>, victim: &Victim<'_>) -> Vec<(String, Tone)> {
-    let name = victim.name;
+    let name = spoken(victim.name);
+    let was = if victim.name == ROOT { "were" } else { "was" };
     let length = cells::length(recent.seconds);
     let held_up_ns = victim.whole.held_up_ns;
     let first = match victim.culprit {
         Some((culprit, cost)) => {
             let share = units::share(cells::ratio(cost.held_up_ns as f64, held_up_ns as f64));
-            let why = cost.causes().next().map_or("not known", why);
+            let cause = cost.causes().next();
+            let why = cause.map_or("not known", why);
+            let culprit = cause.map_or(culprit, |cause| called(cause, culprit));
             format!(
-                "{name} was held up {} in the last {length}, {share} of it by {culprit} ({why}).",
+                "{name} {was} held up {} in the last {length}, {share} of it by {culprit} ({why}).",
                 units::lost(recent.lost(held_up_ns)),
             )
         }
@@ -70,15 +75,15 @@ fn lines(history: &History, recent: &Recent<'_>, victim: &Victim<'_>) -> Vec<(St
             Tone::Plain,
         ));
     }
-    if let Some(usual) = usual(history, name) {
+    if let Some(usual) = usual(history, victim.name) {
         let usual = units::known_duration(usual.level.p99_ns);
         lines.push((
             format!("99 of 100 of its waits for a CPU are usually no longer than {usual}."),
             Tone::Plain,
         ));
     }
-    for (id, signal) in incidents(history, name) {
-        lines.push((format!("Incident {id} is open: {signal}."), Tone::Alarm));
+    for (id, resource) in incidents(history, victim.name) {
+        lines.push((format!("Incident {id} is open: {resource}."), Tone::Alarm));
     }
     lines
 }
@@ -103,7 +108,7 @@ fn table(recent: &Recent<'_>, charges: &Charges<'_>) -> Table {
     )| Row {
         key: format!("{} {} {place} {culprit}", resource.name(), cause.name()),
         cells: vec![
-            cells::text(*culprit),
+            cells::text(culprit_briefly(*cause, culprit)),
             cells::text(why(*cause)),
             cells::text(match place.is_empty() {
                 true => resource.name().to_owned(),

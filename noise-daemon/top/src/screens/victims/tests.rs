@@ -64,6 +64,73 @@ fn who_waits_for_itself_does_not_outrank_who_is_held_up() {
 }
 
 #[test]
+fn rows_of_json_have_the_findings_that_incidents_have() {
+    let mut made = made();
+    made.foreign(Resource::Cpu, "", "web", "/", 30_000_000, 10);
+    made.frame();
+    let look = Look::default();
+    let rows = |made: &Made| {
+        let table = table(&made.history, &look);
+        let json = crate::export::table(
+            crate::Screen::Victims,
+            &made.history,
+            &look,
+            &table,
+            table.rows.iter(),
+        );
+        json["rows"].clone()
+    };
+    let web = rows(&made)[0].clone();
+    assert_eq!(web["victim"], "web");
+    let found = |web: &serde_json::Value| -> Vec<(String, String)> {
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let all = web["findings"].as_array().unwrap().iter();
+        all.map(|one| (text(&one["resource"]), text(&one["culprit"]["name"]))).collect()
+    };
+    let expected = [
+        ("cpu", "backup"),
+        ("interrupt", "vda-irq"),
+        ("disk", "backup"),
+        ("cpu", "processes of the root cgroup"),
+    ];
+    assert_eq!(found(&web), expected.map(|(one, other)| (one.to_owned(), other.to_owned())));
+    assert!(web["findings"][0]["unusual"].is_null() && web["findings"][0]["remedy"].is_null());
+    // With an incident, they are its own.
+    let mut report = crate::screens::incidents::made_report(7);
+    report.main.subject = "web".into();
+    made.incidents = vec![report.clone().into()];
+    made.frame();
+    let web = rows(&made)[0].clone();
+    let own = serde_json::to_value(report.verdict(&look.zone).findings).unwrap();
+    assert_eq!(web["findings"], own);
+}
+
+#[test]
+fn the_root_cgroup_has_words_and_its_worst_thread() {
+    let mut made = Made::new();
+    made.frame();
+    made.foreign(Resource::Cpu, "", "/", "hog", 60_000_000, 100);
+    made.foreign(Resource::Cpu, "", "web", "/", 60_000_000, 100);
+    made.frame();
+    let named = |made: &Made, victim: &str, column: &str| match cell(
+        &table(&made.history, &Look::default()),
+        victim,
+        column,
+    ) {
+        Cell::Text(text) => text.clone(),
+        Cell::Named { name, notes } => Cell::words(name, notes),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(named(&made, "/", "victim"), "root cgroup");
+    assert_eq!(named(&made, "web", "culprit"), "root cgroup 100 %");
+    made.outliers = vec![crate::screens::incidents::made_wait("/", "hog", 9)];
+    made.outliers.push(crate::screens::incidents::made_wait("web", "/", 777));
+    made.frame();
+    assert_eq!(named(&made, "/", "victim"), "root cgroup, worker 42");
+    assert_eq!(named(&made, "web", "culprit"), "root cgroup 100 %, gzip 777");
+}
+
+#[test]
 fn a_victim_opens_with_its_culprits_over_all_resources() {
     let made = made();
     let page = open(&made.history, &Look::default(), "web").unwrap();

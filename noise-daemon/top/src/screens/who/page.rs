@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_model::labels::OTHER;
+use noise_model::labels::{OTHER, spoken, spoken_briefly};
 use noise_model::units;
+use noise_model::words::culprit_briefly;
 use noise_model::{Amount as _, Interference};
+use noise_verdict::called;
 
 use super::{Accounts, names, trends};
 use crate::pairs::Cost;
@@ -29,7 +31,7 @@ pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
     let lines = vec![
         (sentence(&accounts.recent, victim, culprit, &cost, cause), Tone::Strong),
         (measure(&accounts, &cost), Tone::Plain),
-        (preemptions(&accounts.recent, victim, culprit, &cost), Tone::Plain),
+        (preemptions(&accounts.recent, spoken(victim), spoken(culprit), &cost), Tone::Plain),
     ];
     let mut blocks = vec![
         Block::Text(lines),
@@ -37,7 +39,8 @@ pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
         Block::Table(table(&accounts.recent, &charges, cost.ns)),
     ];
     blocks.extend(threads::of_pair(history, victim, culprit));
-    Some(Page { title: format!("{culprit} delays {victim}"), blocks })
+    let culprit = cause.map_or(culprit, |cause| culprit_briefly(cause, culprit));
+    Some(Page { title: format!("{culprit} delays {}", spoken_briefly(victim)), blocks })
 }
 
 fn rest(accounts: &Accounts<'_>) -> Option<Page> {
@@ -85,6 +88,8 @@ fn sentence(
     cost: &Cost,
     cause: Option<Cause>,
 ) -> String {
+    let culprit = cause.map_or(culprit, |cause| called(cause, culprit));
+    let victim = spoken(victim);
     if cost.delays == 0 && cost.ns == 0 {
         return format!(
             "{victim} lost nothing to {culprit} in the last {}.",

@@ -1,0 +1,39 @@
+//! What a cluster, the service manager and container engines call the cgroups of series.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use noise_common::charge::Cause;
+use noise_model::{CgroupInfo, Labels, Model, Relation};
+
+use super::family::{Family, Point};
+
+/// What the cluster calls the cgroup of a series, where that is a pod's.
+pub fn pod<'a>(model: &'a Model, labels: &Labels) -> Option<&'a CgroupInfo> {
+    let info = model.sample.cgroups.get(labels.first()?.as_str())?;
+    Some(&**info).filter(|info| !info.pod.is_empty())
+}
+
+/// The cgroups of a pair.
+fn parties(pair: &Relation) -> impl Iterator<Item = &Arc<str>> {
+    let is_cgroup = matches!(pair.cause, Cause::Foreign | Cause::Own);
+    [Some(&pair.victim), is_cgroup.then_some(&pair.culprit)].into_iter().flatten()
+}
+
+/// The cgroups of all pairs, each once. A label without a value is written as well: were it not, a scrape that honors
+/// labels would fill in the names of noised's own pod.
+pub fn family(model: &Model) -> Family<'_> {
+    let pairs = model.interference.iter().chain(&model.preemptions);
+    let labels: BTreeSet<&Arc<str>> = pairs.flat_map(|(pair, _)| parties(pair)).collect();
+    let points = labels.into_iter().filter_map(|label| {
+        let info = model.sample.cgroups.get(label)?;
+        let CgroupInfo { namespace, pod, container, unit, engine } = &**info;
+        Some(Point::new([&**label, namespace, pod, container, unit, engine], 1.0))
+    });
+    Family::gauges(
+        "noised_cgroup_info",
+        "What the cluster, systemd and the container engine call a cgroup that is a victim or culprit; always 1.",
+        &["cgroup", "namespace", "pod", "container", "unit", "engine"],
+        points,
+    )
+}
