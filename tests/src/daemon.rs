@@ -16,6 +16,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::http;
 use crate::prom::Scrape;
+use crate::scratch::{Folder, argument};
+use crate::task::status_bytes;
 
 /// Longer than any start or stop should take on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,6 +27,17 @@ pub const STATE_DIRECTORY: &str = "--state.directory";
 
 /// The option that names the socket for `noised top`.
 pub const SOCKET_PATH: &str = "--socket.path";
+
+/// A configuration with a baseline in seconds instead of minutes. It does not know what the machine does now and then, such as reclaim or the
+/// hypervisor, which was seen to cost quiet work 0.008 to 0.025 s/s for some seconds: below 0.05 s/s nothing is an
+/// incident here. What is planted costs more, except interrupts, which have a threshold of their own.
+pub const QUICK_INCIDENTS: &[u8] =
+    b"[incidents]\nwarmup-windows = 20\nhalf-life-windows = 200\nminimum-lost = 0.05\n\
+    recent-windows = 8\nclosing-windows = 6\n";
+
+/// A configuration whose flight recorder has a fixed size: else a start takes two seconds to measure how fast it
+/// fills.
+const FIXED_RECORDER: &[u8] = b"[recorder]\nkibibytes-per-cpu = 1024\n";
 
 /// The daemon's path: `NOISED_BIN`, or the workspace's release build.
 ///
@@ -157,10 +170,7 @@ pub struct Outcome {
 /// # Errors
 /// If there is no such process.
 pub fn resident_bytes(pid: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kib * 1024)
+    status_bytes(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS")
 }
 
 /// Runs a command to its end.
@@ -205,7 +215,8 @@ impl Daemon {
         Self::start_command_until(command, address, is_ready)
     }
 
-    fn command(options: &[&str]) -> Result<(Command, SocketAddr)> {
+    /// What starts a daemon with further options, and where it will listen.
+    pub(crate) fn command(options: &[&str]) -> Result<(Command, SocketAddr)> {
         let address = free_address()?;
         let mut command = Command::new(binary()?);
         command.args(["run", "--web.listen-address", &address.to_string()]).args(options);
@@ -215,6 +226,12 @@ impl Daemon {
         if !options.contains(&SOCKET_PATH) {
             command.args([SOCKET_PATH, ""]);
         }
+        // As `FIXED_RECORDER`.
+        let chooses =
+            |option: &&str| option.starts_with("--recorder.") || *option == "--config.file";
+        if !options.iter().any(chooses) {
+            command.args(["--recorder.kibibytes-per-cpu", "1024"]);
+        }
         Ok((command, address))
     }
 
@@ -222,6 +239,7 @@ impl Daemon {
     pub fn start_unfolded() -> Result<Self> {
         let mut file = capture()?;
         file.write_all(b"[limits]\ninterference = 10000\npreemptions = 10000\ncgroups = 10000\n")?;
+        file.write_all(FIXED_RECORDER)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         Self::start_with(&["--config.file", &path])
     }
@@ -287,11 +305,40 @@ impl Daemon {
         resident_bytes(self.process.pid())
     }
 
+    /// Its resident memory but for what it maps: pages of a BPF array are resident as long as that is mapped, all of them at
+    /// once, and are the kernel's.
+    pub fn anonymous_bytes(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid()))?;
+        status_bytes(&status, "RssAnon")
+    }
+
     /// Ends it by a signal and returns its status and what it printed to standard error.
     pub fn stop(mut self, signal: i32) -> Result<(ExitStatus, String)> {
         self.process.signal(signal)?;
         let status = self.process.wait()?;
         Ok((status, self.process.stderr()?))
+    }
+}
+
+/// A daemon with a socket of its own.
+pub struct Socketed {
+    /// The daemon.
+    pub daemon: Daemon,
+    /// Where its socket is.
+    pub socket: PathBuf,
+    _folder: Folder,
+}
+
+impl Socketed {
+    /// Starts one with further options.
+    ///
+    /// # Errors
+    /// As [`Daemon::start_with`].
+    pub fn start(options: &[&str]) -> Result<Self> {
+        let folder = Folder::new("socket")?;
+        let socket = folder.path().join("noised.sock");
+        let options = [&[SOCKET_PATH, argument(&socket)?], options].concat();
+        Ok(Self { daemon: Daemon::start_with(&options)?, socket, _folder: folder })
     }
 }
 

@@ -29,6 +29,8 @@ pub enum Hierarchy {
     Cpuset,
     /// Tasks, by their number.
     Pids,
+    /// Memory.
+    Memory,
 }
 
 /// Mount points of cgroup hierarchies.
@@ -38,6 +40,7 @@ struct Mounts {
     blkio: Option<PathBuf>,
     cpuset: Option<PathBuf>,
     pids: Option<PathBuf>,
+    memory: Option<PathBuf>,
     unified: Option<PathBuf>,
 }
 
@@ -62,6 +65,8 @@ impl Mounts {
                 mounts.cpuset.get_or_insert(point.into());
             } else if kind == "cgroup" && has("pids") {
                 mounts.pids.get_or_insert(point.into());
+            } else if kind == "cgroup" && has("memory") {
+                mounts.memory.get_or_insert(point.into());
             }
         }
         mounts
@@ -73,7 +78,7 @@ impl Mounts {
 
     fn all(&self) -> impl Iterator<Item = &PathBuf> {
         let old = self.cpu.iter().chain(&self.blkio).chain(&self.cpuset).chain(&self.pids);
-        old.chain(&self.unified)
+        old.chain(&self.memory).chain(&self.unified)
     }
 
     fn point(&self, hierarchy: Hierarchy) -> Result<&Path> {
@@ -84,6 +89,7 @@ impl Mounts {
             Hierarchy::Sockets => unified,
             Hierarchy::Cpuset => self.cpuset.as_deref().or(unified),
             Hierarchy::Pids => self.pids.as_deref().or(unified),
+            Hierarchy::Memory => self.memory.as_deref().or(unified),
         };
         found.with_context(|| format!("no cgroup hierarchy groups {hierarchy:?}"))
     }
@@ -95,7 +101,7 @@ fn has_children(directory: &Path) -> bool {
 }
 
 /// How the names of this process' groups begin.
-fn prefix() -> String {
+pub(crate) fn prefix() -> String {
     format!("noised-test-{}-", std::process::id())
 }
 
@@ -197,6 +203,17 @@ impl Group {
         Ok(())
     }
 
+    /// Takes in a process that runs already.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn adopt(&self, pid: u32) -> Result<()> {
+        for path in self.directories.iter().map(|directory| directory.join("cgroup.procs")) {
+            fs::write(&path, pid.to_string()).with_context(|| format!("moving process {pid}"))?;
+        }
+        Ok(())
+    }
+
     /// Runs a command to its end inside.
     pub fn run(&self, mut command: Command) -> Result<ExitStatus> {
         self.admit(&mut command)?;
@@ -242,12 +259,23 @@ impl Group {
     /// Lets it run on these CPUs only; false where this host keeps no group to CPUs.
     pub fn allow_cpus(&self, cpus: &str) -> Result<bool> {
         // A group of version 1 takes no process before its memory nodes are set.
-        if let Some(parent) = self.directories.first().and_then(|directory| directory.parent())
-            && let Ok(nodes) = fs::read_to_string(parent.join("cpuset.mems"))
-        {
+        let around = self.directories.iter().filter_map(|directory| directory.parent());
+        let nodes = around.map(|parent| fs::read_to_string(parent.join("cpuset.mems")));
+        if let Some(Ok(nodes)) = nodes.into_iter().find(Result::is_ok) {
             self.set("cpuset.mems", nodes.trim())?;
         }
         self.set("cpuset.cpus", cpus)
+    }
+
+    /// Lets its threads be real-time threads for most of each second, where that is not allowed anyway.
+    pub fn allow_realtime(&self) -> Result<()> {
+        self.set("cpu.rt_runtime_us", "850000").map(drop)
+    }
+
+    /// Lets it have so much memory, page cache included; false where this host limits no group's.
+    pub fn limit_memory(&self, mebibytes: u64) -> Result<bool> {
+        let bytes = (mebibytes << 20).to_string();
+        Ok(self.set("memory.max", &bytes)? || self.set("memory.limit_in_bytes", &bytes)?)
     }
 
     /// Lets it have so many tasks; false where this host does not count them.

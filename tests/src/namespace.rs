@@ -59,6 +59,13 @@ impl Namespace {
         configure("tc", &[&["-n", &self.name], arguments].concat())
     }
 
+    /// Has what arrives at an interface of it received by softirqs of one of the first CPUs.
+    pub fn receive_on(&self, interface: &str, cpu: usize) -> Result<()> {
+        let steering = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
+        let write = format!("echo {:x} > {steering}", 1_u32 << cpu);
+        configure("ip", &["netns", "exec", &self.name, "sh", "-c", &write])
+    }
+
     /// The file by which a process enters it.
     pub(crate) fn door(&self) -> Result<File> {
         let path = names().join(&self.name);

@@ -229,6 +229,16 @@ pub fn unused_pid() -> Result<i32> {
         .context("every thread id is taken")
 }
 
+/// The number of bytes behind a name in `/proc/PID/status`.
+///
+/// # Errors
+/// If it is not there.
+pub fn status_bytes(status: &str, name: &str) -> Result<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let number = line.with_context(|| format!("no {name}"))?.trim().trim_end_matches(" kB");
+    Ok(number.parse::<u64>()? * 1024)
+}
+
 /// One line of `/proc/<thread>/schedstat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedStat {

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::daemon::Daemon;
 use crate::ftrace::blind::hidden_threads;
 use crate::prom::Scrape;
+use crate::task::status_bytes;
 
 /// A process at one moment, as the kernel accounts for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,13 +24,6 @@ pub struct Footprint {
     pub descriptors: usize,
     /// Threads.
     pub threads: usize,
-}
-
-/// The number of bytes behind a name in `/proc/PID/status`.
-fn status_bytes(status: &str, name: &str) -> Result<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let number = line.with_context(|| format!("no {name}"))?.trim().trim_end_matches(" kB");
-    Ok(number.parse::<u64>()? * 1024)
 }
 
 impl Footprint {

@@ -26,6 +26,21 @@ fn container() -> Result<Value> {
     Ok(containers[0].clone())
 }
 
+const MONITOR: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kubernetes/podmonitor.yaml"));
+
+/// Else the labels of noised's own pod would take the place of those of the pods that are delayed.
+#[test]
+fn the_monitor_finds_the_pods_and_honors_their_labels() -> Result<()> {
+    let monitor: Value = serde_saphyr::from_str(MONITOR)?;
+    assert_eq!(monitor["spec"]["selector"], of_kind("DaemonSet")?["spec"]["selector"]);
+    assert_eq!(monitor["metadata"]["namespace"], of_kind("DaemonSet")?["metadata"]["namespace"]);
+    let endpoints = &monitor["spec"]["podMetricsEndpoints"];
+    assert_eq!(endpoints[0]["port"], container()?["ports"][0]["name"]);
+    assert_eq!(endpoints[0]["honorLabels"], true);
+    Ok(())
+}
+
 #[test]
 fn privileges_are_two_capabilities() -> Result<()> {
     let context = &container()?["securityContext"];

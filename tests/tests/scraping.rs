@@ -109,6 +109,15 @@ fn what_is_commented_out_fits_where_it_stands() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn labels_of_pods_count_wherever_hosts_are_scraped() -> Result<()> {
+    for name in ["prometheus.yml", "kubernetes.yml"] {
+        let config = parsed(&read(name)?)?;
+        assert_eq!(config["scrape_configs"][0]["honor_labels"], true, "{name}");
+    }
+    Ok(())
+}
+
 /// What the pages have people write into their own configuration is what stands in ours.
 #[test]
 fn the_pages_show_what_the_configuration_says() -> Result<()> {

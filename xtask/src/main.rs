@@ -15,6 +15,7 @@ use crate::cargo::Workspace;
 mod bench;
 mod cargo;
 mod dashboards;
+mod drill;
 mod fuzz;
 mod libtest;
 mod lint;
@@ -75,6 +76,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Plant what disturbs a service, and judge what noised says of it
+    Drill {
+        /// Names of drills, --list, --runs N, --minutes N, --as-shipped, --record, --json
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Write Grafana's dashboards and Prometheus's recording rules, or draw the dashboards
     Dashboards(dashboards::Arguments),
     /// Keep noised under a mixed load for long, and show what it holds
@@ -107,6 +114,7 @@ fn dispatch(task: Task) -> Result<ExitCode> {
         Task::Lint => lint::run(&workspace),
         Task::Bench { arguments } => bench::run(&workspace, &arguments),
         Task::Scenario { arguments } => scenario::run(&workspace, &arguments),
+        Task::Drill { arguments } => drill::run(&workspace, &arguments),
         Task::Dashboards(arguments) => dashboards::run(&workspace, &arguments),
         Task::Soak { arguments } => soak::run(&workspace, &arguments),
         Task::Vm(arguments) => vm::run(&workspace, &arguments),

@@ -36,10 +36,14 @@ impl Aligned {
 }
 
 /// A cheap sequence without visible order (Knuth's multiplier for 64 bits).
-struct Scatter(u64);
+pub(super) struct Scatter(u64);
 
 impl Scatter {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit.max(1)
@@ -69,7 +73,7 @@ pub(super) fn direct_reads(arguments: &mut Arguments) -> Result<()> {
     let count: u64 = arguments.number()?;
     let places = length(&file)? / size;
     let mut memory = Aligned::new(usize::try_from(size)?);
-    let mut scatter = Scatter(1);
+    let mut scatter = Scatter::new(1);
     let session = Session::begin()?;
     let mut reads = 0_u64;
     while if count > 0 { reads < count } else { session.going_after(reads) } {
@@ -88,7 +92,7 @@ pub(super) fn synced_writes(arguments: &mut Arguments) -> Result<()> {
     let file = OpenOptions::new().write(true).open(arguments.text()?)?;
     let pause = Duration::from_micros(arguments.number()?);
     let places = length(&file)? / BLOCK_BYTES;
-    let mut scatter = Scatter(2);
+    let mut scatter = Scatter::new(2);
     let session = Session::begin()?;
     let mut syncs = 0_u64;
     while session.going_after(syncs) {
@@ -183,7 +187,7 @@ pub(super) fn shuffled_reads(arguments: &mut Arguments) -> Result<()> {
     let batch_bytes = BATCH as u64 * BLOCK_BYTES;
     let places = length(&file)? / batch_bytes;
     let mut memory = Aligned::new(usize::try_from(batch_bytes)?);
-    let mut scatter = Scatter(3);
+    let mut scatter = Scatter::new(3);
     let mut context = 0_u64;
     // SAFETY: the kernel writes one context id to the variable.
     let set_up = unsafe { libc::syscall(libc::SYS_io_setup, BATCH, &raw mut context) };

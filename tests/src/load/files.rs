@@ -15,7 +15,7 @@ const PIECE_BYTES: usize = 128 << 10;
 /// Opens a file of which the page cache has nothing left.
 ///
 /// For the file alone: dropping all caches of a host would disturb everything else on it.
-fn open_dropped(path: &Path) -> Result<File> {
+pub(crate) fn open_dropped(path: &Path) -> Result<File> {
     let file = File::open(path)?;
     // SAFETY: no memory argument.
     let result = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };

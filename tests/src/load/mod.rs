@@ -9,6 +9,7 @@ pub mod churn;
 pub mod compute;
 pub mod crowd;
 pub mod disk;
+pub mod far;
 pub mod files;
 pub mod indexer;
 pub mod marks;
@@ -17,6 +18,7 @@ pub mod noise;
 pub mod packets;
 pub(crate) mod pool;
 pub mod relay;
+pub mod service;
 pub mod storm;
 pub mod task;
 pub mod tides;
@@ -344,6 +346,10 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "frames" => packets::frames(&mut arguments),
         "frames-in" => packets::frames_in(&mut arguments),
         "clock-storm" => storm::clock_storm(&mut arguments),
+        "service" => service::service(&mut arguments),
+        "far-host" => far::far_host(&mut arguments),
+        "names" => service::names(&mut arguments),
+        "client" => service::client(&mut arguments),
         "planter" => noise::planter(&mut arguments),
         "ipi-storm" => storm::ipi_storm(&mut arguments),
         "direct-reads" => disk::direct_reads(&mut arguments),

@@ -67,6 +67,19 @@ impl Server {
     /// # Errors
     /// As [`Self::start`].
     pub fn start_with(targets: &BTreeMap<&str, SocketAddr>, features: &[&str]) -> Result<Self> {
+        let mut jobs = String::from("- job_name: noised\n  static_configs:\n");
+        for (instance, address) in targets {
+            jobs +=
+                &format!("  - {{targets: ['{address}'], labels: {{instance: '{instance}'}}}}\n");
+        }
+        Self::start_jobs(&jobs, features)
+    }
+
+    /// The same with these jobs, in YAML.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_jobs(jobs: &str, features: &[&str]) -> Result<Self> {
         let folder = Folder::new("prometheus")?;
         let path = folder.path();
         for name in RULES {
@@ -75,15 +88,11 @@ impl Server {
             let kept = text.lines().filter(|line| !line.trim().starts_with("interval: "));
             fs::write(path.join(name), kept.collect::<Vec<_>>().join("\n"))?;
         }
-        let mut text = String::from(
-            "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n\
+        let text = format!(
+            "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
              rule_files: ['*.rules.yml']\n\
-             scrape_configs:\n- job_name: noised\n  static_configs:\n",
+             scrape_configs:\n{jobs}",
         );
-        for (instance, address) in targets {
-            text +=
-                &format!("  - {{targets: ['{address}'], labels: {{instance: '{instance}'}}}}\n");
-        }
         let config = path.join("prometheus.yml");
         fs::write(&config, text)?;
         let address = free_address()?;

@@ -12,6 +12,7 @@ use crate::daemon::{free_address, run_noised};
 use crate::load::Worker;
 use crate::recorded::{start_recording, stop_recording};
 use crate::scratch::{Folder, argument};
+use crate::task::sched_stat;
 
 /// What the two processes are called.
 pub const PINNED: &str = "pinned";
@@ -67,6 +68,8 @@ pub struct Findings {
     pub idle: Vec<Idle>,
     /// Why requests to the first process are slow.
     pub why: Answer,
+    /// How long the worker with a CPU of its own waited for it, ns a request, by the kernel's account.
+    pub free_wait_ns: u64,
 }
 
 /// Plays it.
@@ -89,6 +92,8 @@ pub fn findings(keep: Option<&Path>) -> Result<Findings> {
     for clients in clients {
         clients.finish(None)?;
     }
+    let waited = free.threads()?.into_iter().map(|thread| Ok(sched_stat(thread)?.wait_ns));
+    let free_wait_ns = waited.sum::<Result<u64>>()? / REQUESTS;
     stop_recording(&mut recording, libc::SIGINT)?;
     let clients = Clients::start(slow, WORKERS, u64::MAX);
     let why = Answer::ask(slow.port(), NEXT);
@@ -101,7 +106,7 @@ pub fn findings(keep: Option<&Path>) -> Result<Findings> {
     let part = |place: &str| document.pointer(place).cloned().context("no answer");
     let groups = serde_json::from_value(part("/probability/groups")?)?;
     let idle = serde_json::from_value(part("/tiers")?)?;
-    Ok(Findings { groups, idle, why: why? })
+    Ok(Findings { groups, idle, why: why?, free_wait_ns })
 }
 
 /// The same for people.

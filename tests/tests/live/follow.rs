@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::attribution::kept_by_others;
 use noise_tests::daemon::{
-    Daemon, Process, SOCKET_PATH, STATE_DIRECTORY, binary, capture, run_noised,
+    Daemon, Process, QUICK_INCIDENTS, SOCKET_PATH, STATE_DIRECTORY, binary, capture, run_noised,
 };
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
@@ -23,7 +23,7 @@ use noise_tests::rights::UNPRIVILEGED;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
-use crate::incidents::{CONFIGURATION, CPU, MOST_NOISE, WEIGHTS, episodes, until};
+use crate::incidents::{CPU, MOST_NOISE, WEIGHTS, episodes, until};
 use crate::{INCONCLUSIVE, Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
@@ -109,7 +109,7 @@ fn a_command_gets_the_planted_culprit() -> Result<Verdict> {
     let (socket, state) =
         (format!("{}/s", folder.argument()?), format!("{}/state", folder.argument()?));
     let mut file = capture()?;
-    file.write_all(CONFIGURATION)?;
+    file.write_all(QUICK_INCIDENTS)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let options = [
         SOCKET_PATH,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::attribution::kept_by_others;
-use noise_tests::daemon::{Daemon, capture};
+use noise_tests::daemon::{Daemon, QUICK_INCIDENTS, capture};
 use noise_tests::disk::ScratchFile;
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::http::get;
@@ -30,12 +30,6 @@ use crate::{INCONCLUSIVE, Test, Verdict};
 pub(crate) const TESTS: &[(&str, Test)] =
     &[("each_disturbance_is_one_incident", each_disturbance_is_one_incident)];
 
-/// A baseline in seconds instead of minutes. It does not know what the machine does now and then, such as reclaim or the
-/// hypervisor, which was seen to cost quiet work 0.008 to 0.025 s/s for some seconds: below 0.05 s/s nothing is an
-/// incident here. What is planted costs 0.4 s/s or more, except interrupts, which have a threshold of their own.
-pub(crate) const CONFIGURATION: &[u8] =
-    b"[incidents]\nwarmup-windows = 20\nhalf-life-windows = 200\nminimum-lost = 0.05\n\
-    recent-windows = 8\nclosing-windows = 6\n";
 /// Warm-up, what is held against it, and some rest to find nothing in.
 const QUIET: Duration = Duration::from_secs(24);
 /// How long a disturbance goes on after its incident has begun.
@@ -116,7 +110,7 @@ impl Stage {
         let haystack = ScratchFile::new("haystack", 64)?;
         let Some(disk) = haystack.disk()? else { return Ok(None) };
         let mut file = capture()?;
-        file.write_all(CONFIGURATION)?;
+        file.write_all(QUICK_INCIDENTS)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let keeping = Keeping::new()?;
         let mut options = keeping.options()?;

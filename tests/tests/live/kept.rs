@@ -33,7 +33,7 @@ fn said(daemon: &Daemon, id: u64) -> Result<Value> {
     let trace = trace()?.context("it went")?;
     println!("  kept: {trace}");
     let trouble = trace["trouble"].as_str().unwrap_or_default();
-    let is_crowded = ["of the last hour", "opened at once"].iter().any(|of| trouble.contains(of));
+    let is_crowded = ["of 6 an hour", "opened at once"].iter().any(|of| trouble.contains(of));
     ensure!(!is_crowded, "{INCONCLUSIVE}: too many other incidents: {trace}");
     Ok(trace)
 }
@@ -202,7 +202,7 @@ impl Keeping {
         refused("is cut off, damaged or none of noised")?;
         fs::write(file("path"), "garbage")?;
         refused("their file is damaged")?;
-        let outcome = run_noised(&["incidents", STATE_DIRECTORY, &state])?;
+        let outcome = run_noised(&["incidents", "show", &number, STATE_DIRECTORY, &state])?;
         let is_said = outcome.stdout.contains("are not kept: their file is damaged");
         ensure!(outcome.code == 0 && is_said, "{outcome:?}");
         fs::remove_file(file("path"))?;

@@ -22,6 +22,7 @@ use crate::{Test, Verdict};
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("reads_of_a_null_device", reads_of_a_null_device),
     ("reads_of_a_virtual_disk", reads_of_a_virtual_disk),
+    ("reads_of_a_hidden_disk", reads_of_a_hidden_disk),
     ("packets_of_an_interface", packets_of_an_interface),
     ("switches_of_processes", switches_of_processes),
     ("softirqs_of_the_kernel", softirqs_of_the_kernel),
@@ -32,22 +33,46 @@ const QUEUE: &str = "noised_block_queue_wait_seconds";
 const DEVICE: &str = "noised_block_device_wait_seconds";
 
 fn reads_of_a_null_device() -> Result<Verdict> {
-    reads_of("nullb0")
+    reads_of("nullb0", "nullb0")
 }
 
 /// Of the second disk: the first one may have a file system, which others read.
 fn reads_of_a_virtual_disk() -> Result<Verdict> {
-    reads_of("vdb")
+    reads_of("vdb", "vdb")
 }
 
-fn reads_of(device: &str) -> Result<Verdict> {
+/// Of a multipath disk, through its only path, to which the requests belong.
+fn reads_of_a_hidden_disk() -> Result<Verdict> {
+    let mut names = fs::read_dir("/sys/block")?.flatten().map(|entry| entry.file_name());
+    let hidden = names.find_map(|name| {
+        let name = name.into_string().ok()?;
+        let hidden = fs::read_to_string(format!("/sys/block/{name}/hidden")).ok()?;
+        // `nvme0c1n2` is the path of `nvme0n2` through controller 1.
+        let (subsystem, rest) = name.split_once('c').filter(|_| hidden.trim() == "1")?;
+        let (_, namespace) = rest.split_once('n')?;
+        Some((format!("{subsystem}n{namespace}"), name))
+    });
+    let Some((disk, path)) = hidden else {
+        return Ok(Verdict::Impossible("no NVMe disk with paths is here".to_owned()));
+    };
+    let counters = fs::read_to_string("/proc/diskstats")?;
+    let is_path = |line: &&str| line.split_ascii_whitespace().nth(2) == Some(&path);
+    let line = counters.lines().find(is_path).with_context(|| format!("{path} counts nothing"))?;
+    if line.trim_start().starts_with("0 ") {
+        return Ok(Verdict::Impossible("this kernel does not tell numbers of paths".to_owned()));
+    }
+    reads_of(&disk, &path)
+}
+
+/// Reads from a disk, whose requests belong to `device`.
+fn reads_of(disk: &str, device: &str) -> Result<Verdict> {
     const READS: u64 = 400;
-    if !Path::new("/sys/block").join(device).exists() {
-        return Ok(Verdict::Impossible(format!("there is no {device} here")));
+    if !Path::new("/sys/block").join(disk).exists() {
+        return Ok(Verdict::Impossible(format!("there is no {disk} here")));
     }
     let mounts = fs::read_to_string("/proc/self/mounts")?;
-    if mounts.lines().any(|line| line.starts_with(&format!("/dev/{device}"))) {
-        return Ok(Verdict::Impossible(format!("{device} is in use")));
+    if mounts.lines().any(|line| line.starts_with(&format!("/dev/{disk}"))) {
+        return Ok(Verdict::Impossible(format!("{disk} is in use")));
     }
     let daemon = Daemon::start()?;
     let count = |metric: &str, scrape: &Scrape| -> Result<u64> {
@@ -56,7 +81,7 @@ fn reads_of(device: &str) -> Result<Verdict> {
     };
     let mut reader = Worker::start(
         "direct-reads",
-        &["0", &format!("/dev/{device}"), "4096", "0", &READS.to_string()],
+        &["0", &format!("/dev/{disk}"), "4096", "0", &READS.to_string()],
     )?;
     ensure!(figure(&reader.figures()?, "reads")? == READS, "not all reads were made");
     let scrape = daemon.scrape()?;

@@ -15,6 +15,7 @@ mod counters;
 mod critical_paths;
 mod detour;
 mod differential;
+mod drills;
 mod faults;
 mod follow;
 mod formats;
@@ -64,8 +65,10 @@ mod why;
 mod why_against;
 mod why_known;
 mod why_request;
+mod why_verdict;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -98,7 +101,8 @@ fn inconclusive(verdict: &Result<Verdict>) -> Option<String> {
 }
 
 fn trial(module: &str, name: &str, test: Test) -> Trial {
-    Trial::ignorable_test(format!("{module}::{name}"), move || {
+    let title = format!("{module}::{name}");
+    Trial::ignorable_test(title.clone(), move || {
         if !is_root() {
             return Ok(Completion::ignored_with("needs root"));
         }
@@ -109,6 +113,7 @@ fn trial(module: &str, name: &str, test: Test) -> Trial {
         };
         let _watch = Watch::begin();
         let before = Surroundings::look().map_err(around)?;
+        let begin = Instant::now();
         let mut verdict = test();
         for _ in 1..ATTEMPTS {
             if let Some(reason) = inconclusive(&verdict) {
@@ -116,6 +121,7 @@ fn trial(module: &str, name: &str, test: Test) -> Trial {
                 verdict = test();
             }
         }
+        println!("{title} took {:.1} s", begin.elapsed().as_secs_f64());
         before.ensure_unchanged().map_err(around)?;
         if let Some(reason) = inconclusive(&verdict) {
             return Ok(Completion::ignored_with(reason));
@@ -167,6 +173,7 @@ fn main() -> ExitCode {
         ("why_against", why_against::TESTS),
         ("why_known", why_known::TESTS),
         ("why_request", why_request::TESTS),
+        ("why_verdict", why_verdict::TESTS),
         ("marks", marks::TESTS),
         ("critical_paths", critical_paths::TESTS),
         ("compared", compared::TESTS),
@@ -187,6 +194,7 @@ fn main() -> ExitCode {
         ("incidents", incidents::TESTS),
         ("successors", successors::TESTS),
         ("follow", follow::TESTS),
+        ("drills", drills::TESTS),
         ("top", top::TESTS),
         ("osnoise", osnoise::TESTS),
         ("osnoise_log", osnoise_log::TESTS),

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{binary, run, run_noised};
+use noise_tests::daemon::{Socketed, binary, run, run_noised};
 use noise_tests::load::Worker;
 use noise_tests::recorded::recorded;
 use noise_tests::scratch::{Folder, argument};
@@ -19,7 +19,6 @@ use serde_json::Value;
 use crate::incidents::until;
 use crate::lifecycle::PublicCopy;
 use crate::record::{Recorder, ensure_babeltrace};
-use crate::recorder::Socketed;
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[

@@ -57,6 +57,8 @@ const GAUGES: &[&str] = &[
     "noised_build_info",
     "noised_recorder_bytes",
     "noised_recorder_seconds_held",
+    "noised_recorder_seconds_held_median",
+    "noised_recorder_next_bytes",
     "noised_cgroup_hierarchy_found",
     "noised_probe_attached",
     "process_resident_memory_bytes",

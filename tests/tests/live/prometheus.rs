@@ -2,7 +2,8 @@
 //! signal moves: each query finds data, and whatever it names exists.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::Command;
@@ -11,8 +12,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::attribution::kept_by_others;
-use noise_tests::daemon::{Daemon, capture, free_address};
+use noise_tests::daemon::{capture, free_address};
+use noise_tests::group::{Group, Hierarchy};
+use noise_tests::load::{Place, Worker};
 use noise_tests::needed::missing;
+use noise_tests::pod::{POD, Pod};
 use noise_tests::prometheus::{
     Bustle, CONFIGURATION, Choices, DISTURBED, Panel, QUIET, Query, Series, Server, dashboards,
     selectors,
@@ -24,6 +28,7 @@ use crate::{INCONCLUSIVE, Test, Verdict};
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("promtool_finds_no_fault", promtool_finds_no_fault),
     ("every_query_finds_data", every_query_finds_data),
+    ("pods_join_what_their_cluster_says", pods_join_what_their_cluster_says),
 ];
 
 /// What graphs show.
@@ -176,7 +181,7 @@ fn without_thresholds(expr: &str) -> String {
     let mut kept = Vec::new();
     while let Some(word) = words.next() {
         kept.push(word);
-        if ["==", ">", ">="].contains(&word)
+        if ["==", ">", ">=", "<"].contains(&word)
             && words
                 .peek()
                 .is_some_and(|number| number.trim_end_matches(')').parse::<f64>().is_ok())
@@ -270,7 +275,10 @@ fn every_query_finds_data() -> Result<Verdict> {
     let mut file = capture()?;
     file.write_all(CONFIGURATION)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    let daemon = Daemon::start_with(&["--config.file", &path])?;
+    // Whom to choose among namespaces and pods.
+    let pod = Pod::new()?;
+    let _server = Worker::start_at(Place::group(pod.group()), "sleep", &["0", "2000"])?;
+    let daemon = pod.start_daemon(&["--config.file", &path])?;
     let incidents = || -> Result<f64> { Ok(daemon.scrape()?.total("noised_incidents_total")) };
     let targets = BTreeMap::from([("here", daemon.address), ("gone", free_address()?)]);
     let server = Server::start(&targets)?;
@@ -295,6 +303,119 @@ fn every_query_finds_data() -> Result<Verdict> {
         bail!("{INCONCLUSIVE}: of the scrapes, only {answered:.2} were answered in time");
     }
     outcome.map(|()| Verdict::Passed)
+}
+
+/// A cluster's own metrics of its pods, served until the process ends.
+fn serve_cluster() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let [namespace, pod, _] = POD;
+    let line = format!(
+        "# TYPE kube_pod_info gauge\nkube_pod_info{{namespace=\"{namespace}\",pod=\"{pod}\",created_by_name=\"front\"}} 1\n"
+    );
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n";
+            // The request is short; what becomes of the answer is the client's affair.
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{line}", line.len());
+        }
+    });
+    Ok(address)
+}
+
+/// Series of a pod bear the labels that its cluster has for it, whatever those of the scraped pod are; and the
+/// dashboards narrow to them.
+fn pods_join_what_their_cluster_says() -> Result<Verdict> {
+    if let Some(reason) = missing(&["prometheus", "unshare"]) {
+        return Ok(Verdict::Impossible(reason));
+    }
+    let pod = Pod::new()?;
+    let other = Group::new("other", &[Hierarchy::Cpu])?;
+    let daemon = pod.start_daemon(&[])?;
+    let _burning = [
+        Worker::start_at(Place::group(pod.group()), "burn", &["0"])?,
+        Worker::start_at(Place::group(&other), "burn", &["0"])?,
+    ];
+    let server = Server::start_jobs(
+        &format!(
+            "- job_name: noised\n  honor_labels: true\n  static_configs:\n  - targets: ['{}']\n    \
+             labels: {{instance: here, namespace: noised, pod: noised-x, container: noised}}\n\
+             - job_name: cluster\n  static_configs: [{{targets: ['{}']}}]\n",
+            daemon.address,
+            serve_cluster()?
+        ),
+        &[],
+    )?;
+    thread::sleep(LATEST);
+    let [namespace, name, container] = POD;
+    let mut faults = Faults::default();
+    let joined = server.query(
+        "noised_cgroup_runqueue_wait_seconds_count * on (namespace, pod) group_left (created_by_name) kube_pod_info",
+    )?;
+    let expected = [
+        ("namespace", namespace),
+        ("pod", name),
+        ("container", container),
+        ("created_by_name", "front"),
+    ];
+    let label = match joined.as_slice() {
+        [one] if one.has_values() => {
+            for (label, value) in expected {
+                let found = one.labels.get(label);
+                faults.unless(found.is_some_and(|found| found == value), || {
+                    format!("{label} is {found:?}")
+                });
+            }
+            one.labels.get("cgroup").cloned().unwrap_or_default()
+        }
+        others => bail!("not one series joins what the cluster says: {others:?}"),
+    };
+    // What is the host's bears the labels of the target; what is another cgroup's never claims to be a pod's.
+    let host =
+        server.query(r#"noised_runqueue_wait_seconds_count{namespace="noised",pod="noised-x"}"#)?;
+    faults
+        .unless(!host.is_empty(), || "series of the host lack the labels of the target".to_owned());
+    let info = |selector: &str| server.query(&format!("noised_cgroup_info{{{selector}}}"));
+    for (selector, of) in [
+        (
+            format!(
+                "cgroup=\"{label}\",namespace=\"{namespace}\",pod=\"{name}\",container=\"{container}\""
+            ),
+            "the pod",
+        ),
+        (
+            format!("cgroup=\"{}\",namespace=\"\",pod=\"\",container=\"\"", other.label()),
+            "the other",
+        ),
+    ] {
+        faults.unless(info(&selector)?.len() == 1, || format!("no noised_cgroup_info of {of}"));
+    }
+    faults.unless(info(r#"pod="noised-x""#)?.is_empty(), || {
+        "cgroups are said to be noised's own".to_owned()
+    });
+    for (chosen, excluded) in [(name, other.label()), ("another", label)] {
+        let victims = chosen_victims(&server, chosen)?;
+        println!("victims where the pod {chosen} is chosen: {victims:?}");
+        faults.unless(!victims.contains(&excluded), || {
+            format!("{chosen} does not exclude {excluded}")
+        });
+        faults.unless(chosen != name || victims.len() == 1, || format!("{chosen} has {victims:?}"));
+    }
+    faults.verdict().map(|()| Verdict::Passed)
+}
+
+/// The victims with a name that *Who did it* shows where a pod is chosen.
+fn chosen_victims(server: &Server, pod: &str) -> Result<BTreeSet<String>> {
+    let board = dashboards()?.into_iter().find(|board| board.uid == "noised-who");
+    let board = board.context("there is no dashboard of culprits")?;
+    let mut choices = board.opened(server)?;
+    choices.insert("pod".to_owned(), pod.to_owned());
+    let panel = board.panels.iter().find(|panel| panel.title == "Victims").context("no victims")?;
+    let query = panel.queries.first().context("victims of nothing")?;
+    let found = query.ask(server, &choices, LATEST)?;
+    let names = found.into_iter().filter_map(|mut series| series.labels.remove("victim"));
+    Ok(names.filter(|name| !name.starts_with('~')).collect())
 }
 
 /// The part of the latest scrapes that were answered within their second.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
 use noise_tests::compare::slowest_program_ns;
-use noise_tests::daemon::{Process, run_noised};
+use noise_tests::daemon::{Process, Socketed, run_noised};
 use noise_tests::events::{Window, ensure_present, ensure_recorded};
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
 use noise_tests::ftrace::event::{Event, Kind};
@@ -20,7 +20,7 @@ use noise_tests::scratch::Folder;
 use noise_tests::task::cpus;
 
 use crate::differential::MixedLoad;
-use crate::recorder::{KINDS, Socketed, kept_events, run_programs};
+use crate::recorder::{KINDS, kept_events, run_programs};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[

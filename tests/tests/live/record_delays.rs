@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::attribution::INTERFERENCE;
 use noise_tests::compare::{Observation, Observer};
-use noise_tests::daemon::Daemon;
+use noise_tests::daemon::{Daemon, Socketed};
 use noise_tests::delays::raced::Raced;
 use noise_tests::delays::{Apart, Bounds, Delays, Figure, Table, clock_and_losses};
 use noise_tests::ftrace::event::Kind;
@@ -21,7 +21,6 @@ use noise_tests::task::{cpus, set_nice};
 
 use crate::differential::MixedLoad;
 use crate::record::Recorder;
-use crate::recorder::Socketed;
 use crate::{INCONCLUSIVE, Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] =

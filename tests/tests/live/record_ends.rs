@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{Outcome, Process, binary, run, run_noised};
+use noise_tests::daemon::{Outcome, Process, Socketed, binary, run, run_noised};
 use noise_tests::disk::{LoopDevice, ScratchFile};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::Worker;
@@ -24,7 +24,6 @@ use serde_json::Value;
 use crate::lifecycle::PublicCopy;
 use crate::record::{Recorder, ensure_babeltrace};
 use crate::record_judged;
-use crate::recorder::Socketed;
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[

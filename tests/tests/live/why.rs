@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::attribution::INTERFERENCE;
-use noise_tests::daemon::{Daemon, Outcome, run_noised};
+use noise_tests::daemon::{Daemon, Outcome, Socketed, run_noised};
 use noise_tests::disk::{LoopDevice, ScratchFile, device_name};
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
 use noise_tests::ftrace::event::{Event, Kind, Left};
@@ -23,7 +23,6 @@ use noise_tests::task::{cpus, monotonic_ns, set_nice};
 use serde_json::Value;
 
 use crate::lifecycle::ensure_refused;
-use crate::recorder::Socketed;
 use crate::{INCONCLUSIVE, Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
@@ -493,7 +492,7 @@ fn a_request_through_three_processes() -> Result<Verdict> {
     judge_path(&found, &trace, &relay)?;
 
     // The page has the same for people, and the paths of the longest waits.
-    let page = run_noised(&["why", &client, "--last", "1s", "--connect", socket])?;
+    let page = run_noised(&["why", &client, "--last", "1s", "--all", "--connect", socket])?;
     println!("{}{}", page.stdout, page.stderr);
     ensure!(page.code == 0, "it exits with {}", page.code);
     for part in
@@ -515,7 +514,18 @@ fn a_request_through_three_processes() -> Result<Verdict> {
     // Further back than the recorder reaches.
     let far = run_noised(&["why", &client, "--last", "1h", "--connect", socket])?;
     ensure!(far.code == 0, "it exits with {}: {}", far.code, far.stderr);
-    ensure!(far.stdout.contains("the flight recorder holds the last"), "{}", far.stdout);
+    for part in ["flight recorder holds", "of that part alone"] {
+        ensure!(far.stdout.contains(part), "{part:?}: {}", far.stdout);
+    }
+    // Of a cgroup there are counters.
+    let counted = run_noised(&["why", &victim, "--last", "10m", "--connect", socket, "--json"])?;
+    let counted = asked(counted)?;
+    let of_hog = |one: &&Value| {
+        let is_its = one["culprit"]["cgroup"].as_str() == Some(&culprit);
+        is_its && one["resource"] == "cpu" && one["evidence"] == "counters"
+    };
+    let findings = list(&counted["verdict"], "findings")?;
+    ensure!(findings.iter().any(|one| of_hog(&one)), "{}", counted["verdict"]);
     relay.stop()?;
     Ok(Verdict::Passed)
 }

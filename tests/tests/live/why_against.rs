@@ -5,11 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{binary, run, run_noised};
+use noise_tests::daemon::{Socketed, binary, run, run_noised};
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
-use crate::recorder::Socketed;
 use crate::{INCONCLUSIVE, Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] =

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{Outcome, run};
+use noise_tests::daemon::{Outcome, Socketed, run};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
 use noise_tests::rights::UNPRIVILEGED;
@@ -16,7 +16,6 @@ use noise_tests::scratch::Folder;
 use serde_json::Value;
 
 use crate::lifecycle::{PublicCopy, ensure_refused};
-use crate::recorder::Socketed;
 use crate::{INCONCLUSIVE, Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] =
@@ -101,7 +100,7 @@ fn why_as_a_member_of_the_group() -> Result<Verdict> {
     // For people, with the picture.
     let to = place.path().join("picture");
     let path = to.to_str().context("a path that is not UTF-8")?;
-    let page = why(DAEMON, &["--perfetto", path])?;
+    let page = why(DAEMON, &["--all", "--perfetto", path])?;
     println!("{}{}", page.stdout, page.stderr);
     ensure!(page.code == 0, "it exits with {}", page.code);
     let first = page.stdout.lines().take(3).collect::<Vec<_>>().join(" ");

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::daemon::{Process, free_address, run, run_noised};
 use noise_tests::load::Worker;
 use noise_tests::needed::missing;
@@ -43,6 +43,8 @@ const PINNED: f64 = 0.7;
 const FREE: f64 = 0.2;
 /// How far these stretches of the former vary, at least: their standard deviation, nanoseconds.
 const VARIES_NS: f64 = 1e6;
+/// How long a worker with a CPU of its own waits for it, per request, where others have it.
+const HELD_UP_NS: u64 = 500_000;
 const NO_SECOND_CPU: &str = "this takes two CPUs";
 
 fn answer(port: u16) -> Result<Answer> {
@@ -116,6 +118,12 @@ fn workers_on_one_cpu_are_found() -> Result<Verdict> {
         group.and_then(|group| group.probability).with_context(|| format!("no slice of {name}"))
     };
     let (pinned, free) = (part(pinned::PINNED)?, part(pinned::FREE)?);
+    if free > FREE && found.free_wait_ns >= HELD_UP_NS {
+        bail!(
+            "{INCONCLUSIVE}: others had the free worker's CPU for {} ns a request",
+            found.free_wait_ns
+        );
+    }
     ensure!(pinned >= PINNED && free <= FREE, "{pinned:.2} and {free:.2}");
     let idle = found.idle.iter().find(|idle| idle.process == pinned::PINNED);
     let deviation_ns = idle.map_or(0.0, |idle| idle.idle_variance.sqrt());

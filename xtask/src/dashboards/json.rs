@@ -107,7 +107,7 @@ fn variable(variable: &Variable, all: &[Variable]) -> Value {
         "includeAll": variable.many, "multi": variable.many,
     });
     if variable.many {
-        value["allValue"] = json!(".+");
+        value["allValue"] = json!(variable.all);
         value["current"] = json!({"selected": true, "text": ["All"], "value": ["$__all"]});
     }
     value

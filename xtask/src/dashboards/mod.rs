@@ -204,7 +204,7 @@ mod tests {
                 let mut expr = target["expr"].as_str().unwrap().replace("$__rate_interval", "5m");
                 for variable in &board.variables {
                     let one = if variable.name == "job" { "noised" } else { "[2001:db8::1]" };
-                    let chosen = if variable.many { ".+" } else { one };
+                    let chosen = if variable.many { variable.all } else { one };
                     expr = expr.replace(&format!("${}", variable.name), chosen);
                 }
                 found.insert(expr);

@@ -15,6 +15,9 @@ pub const HOST_STEAL: &str = "instance:noised_steal:ratio_rate5m";
 /// Part of a host's CPU time that interrupts and the hypervisor took.
 pub const HOST_TAKEN: &str = "instance:noised_cpu_taken:ratio_rate5m";
 
+/// Each open incident, with what it is, by its severity.
+pub const OPEN_INCIDENTS: &str = "instance_incident:noised_incident_severity:named";
+
 /// Quantiles that are recorded of the whole fleet, and of each host.
 const FLEET_QUANTILES: [&str; 3] = ["0.5", "0.99", "0.999"];
 const HOST_QUANTILES: [&str; 1] = ["0.99"];
@@ -183,12 +186,26 @@ fn blame() -> Group {
     }
 }
 
+/// How severe each open incident is, with all that says what it is: what whom lacks, by whom, and what a victim's cgroup is
+/// called besides.
+fn open_incidents() -> String {
+    let severity = "noised_incident_severity * on (job, instance, incident) group_left (resource, victim, culprit) \
+                    max by (job, instance, incident, resource, victim, culprit) (noised_incident_info)";
+    let called = "max by (job, instance, victim, namespace, pod, container, unit) (label_replace(noised_cgroup_info, \
+                  \"victim\", \"$1\", \"cgroup\", \"(.*)\"))";
+    format!(
+        "{severity} * on (job, instance, victim) group_left (namespace, pod, container, unit) {called} or on (job, \
+         instance, incident) {severity}"
+    )
+}
+
 fn state() -> Group {
     let rules = vec![
         rule(
             "job_signal:noised_incident_active:sum",
             "sum by (job, signal) (noised_incident_active)",
         ),
+        rule(OPEN_INCIDENTS, open_incidents()),
         rule(
             "instance_where_reason:noised_dropped:rate5m",
             "sum by (job, instance, where, reason) (rate(noised_dropped_total[5m]))",

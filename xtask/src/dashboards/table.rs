@@ -27,6 +27,8 @@ pub struct Variable {
     pub query: &'static str,
     /// Whether several can be chosen, and all.
     pub many: bool,
+    /// What all are: `.+`, or `.*` where series without the label are among them.
+    pub all: &'static str,
 }
 
 /// One picture of a dashboard.

@@ -14,6 +14,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const EXIT: &str = "noised-vm: exit ";
 /// Sizes of the disks: one with a file system for temporary files, one with nothing.
 const DISKS: [(&str, u64); 2] = [("disk.files", 512 << 20), ("disk.raw", 64 << 20)];
+/// And of the one in an NVMe subsystem, with one path to it.
+const SUBSYSTEM_DISK: (&str, u64) = ("disk.subsystem", 64 << 20);
 
 /// What a guest left.
 pub struct Ended {
@@ -89,6 +91,14 @@ pub fn boot(
     for file in [&console, &results] {
         command.arg("-serial").arg(format!("file:{}", file.display()));
     }
+    let (subsystem_disk, bytes) = SUBSYSTEM_DISK;
+    let subsystem_disk = folder.path.join(subsystem_disk);
+    empty(&subsystem_disk, bytes)?;
+    command
+        .args(["-device", "nvme-subsys,id=subsystem,nqn=subsystem"])
+        .args(["-device", "nvme,serial=1,subsys=subsystem"])
+        .args(["-drive", &format!("file={},format=raw,if=none,id=ns", subsystem_disk.display())])
+        .args(["-device", "nvme-ns,drive=ns,shared=on"]);
     for (index, disk) in disks(&folder.path)?.iter().enumerate() {
         let file = disk.display();
         command
@@ -161,14 +171,19 @@ pub fn is_possible() -> Result<()> {
     )
 }
 
+/// Makes a disk with nothing.
+fn empty(path: &Path, bytes: u64) -> Result<()> {
+    File::create(path)
+        .and_then(|file| file.set_len(bytes))
+        .with_context(|| format!("cannot create {}", path.display()))
+}
+
 /// Fresh disks.
 fn disks(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut disks = Vec::new();
     for (name, bytes) in DISKS {
         let path = folder.join(name);
-        File::create(&path)
-            .and_then(|file| file.set_len(bytes))
-            .with_context(|| format!("cannot create {}", path.display()))?;
+        empty(&path, bytes)?;
         disks.push(path);
     }
     // Where there is none, the guest has its temporary files in memory.

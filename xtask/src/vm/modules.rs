@@ -10,9 +10,10 @@ use super::elf::undone;
 
 /// What the guest has devices and queues for. What a kernel has built in, or not at all, is no module
 /// of it.
-const WANTED: [&str; 10] = [
+const WANTED: [&str; 11] = [
     "virtio_pci",
     "virtio_blk",
+    "nvme",
     "crc32c_generic",
     "ext4",
     "loop",

@@ -1,17 +1,14 @@
 //! A reader that looks at every field of every event, as whoever analyses a trace as a whole does: what babeltrace2
 //! does for each event before anything is done with it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use noise_system::files::Mapped;
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
 use noise_trace::record::Source as _;
 use noise_trace::value::{Shape, Value, Visit};
-
-/// Events after which memory of what was read is given back, as `noised trace` does.
-const TIDY_EVENTS: u64 = 1 << 18;
+use noise_trace::window::{Content, Opened};
 
 /// What was read: enough that no part of it can be left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,22 +62,21 @@ pub fn read(folder: &Path) -> Result<Read> {
         }
     }
     names.sort();
-    let open = |name: &String| Mapped::open(&folder.join(name));
-    let maps = names.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let open = |name: &String| {
+        let file = File::open(folder.join(name))?;
+        Ok(Opened { length: file.metadata()?.len(), file })
+    };
+    let opened = names.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let named = names.iter().zip(&opened);
     let files: Vec<_> =
-        names.iter().zip(&maps).map(|(name, bytes)| StreamFile { name, bytes }).collect();
+        named.map(|(name, file)| StreamFile { name, content: Content::Read(file) }).collect();
     let mut reader = Reader::new(&layout, &files);
     let mut read = Read::default();
-    while let Some(record) = reader.next() {
+    while let Some(record) = reader.read() {
         record.visit_contexts(&mut read, |_| ());
         record.visit(&mut read);
         read.sum = read.sum.wrapping_add(record.time_ns);
         read.events += 1;
-        if read.events.is_multiple_of(TIDY_EVENTS) {
-            for (number, map) in maps.iter().enumerate() {
-                map.forget(reader.read_bytes(number));
-            }
-        }
     }
     let damage = reader.damage();
     ensure!(damage.is_none(), "{} is read in part: {damage}", folder.display());

@@ -19,12 +19,14 @@ const DEVICE: Variable = Variable {
     label: "Device",
     query: r#"label_values(noised_block_device_wait_seconds_count{job=~"$job",instance=~"$instance"}, device)"#,
     many: true,
+    all: ".+",
 };
 const OPERATION: Variable = Variable {
     name: "operation",
     label: "Operation",
     query: r#"label_values(noised_block_device_wait_seconds_count{job=~"$job",instance=~"$instance"}, operation)"#,
     many: true,
+    all: ".+",
 };
 
 pub(super) fn board() -> Board {

@@ -5,7 +5,8 @@ use noise_common::signals::{SIGNALS, Signal};
 use super::JOB;
 use crate::dashboards::promql::{metric, ranked, top};
 use crate::dashboards::rules::{
-    HOST_INTERRUPTED, HOST_STEAL, HOST_TAKEN, fleet_quantile, host_quantile, host_rate,
+    HOST_INTERRUPTED, HOST_STEAL, HOST_TAKEN, OPEN_INCIDENTS, fleet_quantile, host_quantile,
+    host_rate,
 };
 use crate::dashboards::table::{Board, Panel, Shape, Unit};
 
@@ -123,6 +124,24 @@ fn over_time() -> Vec<Panel> {
         .ask("Wait for a CPU, p99", highest(&host_quantile(Signal::RunqueueWait, CHOSEN)))
         .ask("Disk, p99", highest(&host_quantile(Signal::BlockDeviceWait, CHOSEN)))
         .ask("Disk queue, p99", highest(&host_quantile(Signal::BlockQueueWait, CHOSEN)))
+        .sized(24, 8),
+        Panel::new(
+            Shape::Table {
+                columns: &[
+                    ("instance", "Host"),
+                    ("incident", "Incident"),
+                    ("victim", "Victim"),
+                    ("resource", "Lacks"),
+                    ("culprit", "Because of"),
+                ],
+                units: &[],
+            },
+            "Open incidents",
+            Unit::Share,
+            "The most severe incidents of all hosts: which victim lacks what, and who did most of it. Severity is the part of \
+             the victim's time that is lost beyond the usual. Empty is usual. Click a host for its own dashboard.",
+        )
+        .ask("Severity", top(30, &spread(OPEN_INCIDENTS)))
         .sized(24, 8),
         Panel::new(
             Shape::Lines,

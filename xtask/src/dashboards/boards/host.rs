@@ -4,7 +4,8 @@ use noise_common::signals::{SIGNALS, Signal};
 use noise_common::subject::Domain;
 
 use super::{
-    INSTANCE, INTERFERENCE, INTERRUPTED, JOB, OTHERS, STEAL, cpus, of_the_rest, taken_share,
+    INSTANCE, INTERFERENCE, INTERRUPTED, JOB, NAMESPACE, OTHERS, POD, PODS, STEAL, cpus,
+    of_the_rest, taken_share,
 };
 use crate::dashboards::promql::{
     buckets, lost, metric, of_hosts, quantile, ranked, rate, sum_rate, top,
@@ -27,7 +28,7 @@ pub(super) fn board() -> Board {
         name: "host",
         title: "Host noise",
         description: "What delays work on one host: how long, how often, and by whom.",
-        variables: vec![JOB, INSTANCE],
+        variables: vec![JOB, INSTANCE, NAMESPACE, POD],
         panels,
     }
 }
@@ -41,6 +42,16 @@ fn unusual() -> String {
         });
     let known = of_hosts("noised_incident_culprit_share", "");
     format!("sort_desc({known} or on (job, instance, signal, subject) {unknown})")
+}
+
+/// Open incidents by their severity, each with what it is.
+fn incidents() -> String {
+    let severity = of_hosts("noised_incident_severity", "");
+    let info = of_hosts("noised_incident_info", "");
+    let labels = "job, instance, incident, resource, victim, culprit";
+    format!(
+        "sort_desc({severity} * on (job, instance, incident) group_left (resource, victim, culprit) max by ({labels}) ({info}))"
+    )
 }
 
 fn at_a_glance() -> Vec<Panel> {
@@ -99,7 +110,7 @@ fn at_a_glance() -> Vec<Panel> {
         )
         .ask(
             "lost",
-            sum_rate("", "noised_dropped_total", r#"reason!~"no_start|rate_limited|ring_full_delayed""#),
+            sum_rate("", "noised_dropped_total", r#"reason!~"no_start|rate_limited|refused|ring_full_delayed""#),
         )
         .limits(1.0, 100.0),
     ]
@@ -148,9 +159,10 @@ fn over_time() -> Vec<Panel> {
             "Cgroups that wait most for a CPU",
             Unit::SecondsPerSecond,
             "Time that all tasks of a cgroup waited, the eight largest. 1 s/s is one task that waits all \
-             the time. A batch job may wait; a service that appears here is delayed.",
+             the time. A batch job may wait; a service that appears here is delayed. Namespace and pod, chosen above, \
+             narrow this graph alone.",
         )
-        .ask("{{cgroup}}", top(8, &lost("cgroup", Signal::CgroupRunqueueWait, ""))),
+        .ask("{{cgroup}}", top(8, &lost("cgroup", Signal::CgroupRunqueueWait, PODS))),
     ]
 }
 
@@ -178,6 +190,22 @@ fn what_else() -> Vec<Panel> {
              interrupt far in front, or a service that should be small, is where to look: see Who did it.",
         )
         .ask("{{culprit}} ({{cause}})", ranked(10, &sum_rate("culprit, cause", INTERFERENCE, OTHERS))),
+        Panel::new(
+            Shape::Table {
+                columns: &[
+                    ("incident", "Incident"),
+                    ("victim", "Victim"),
+                    ("resource", "Lacks"),
+                    ("culprit", "Because of"),
+                ],
+                units: &[],
+            },
+            "Open incidents",
+            Unit::Share,
+            "Which victim lacks what, and who did most of it. Severity is the part of the victim's time that is lost beyond the \
+             usual. Empty is usual. `noised incidents show NUMBER` on the host says since when, and what can be done.",
+        )
+        .ask("Severity", incidents()),
         Panel::new(
             Shape::Table {
                 columns: &[

@@ -29,14 +29,35 @@ const JOB: Variable = Variable {
     label: "Job",
     query: "label_values(noised_build_info, job)",
     many: false,
+    all: ".+",
 };
 const INSTANCE: Variable = Variable {
     name: "instance",
     label: "Host",
     query: r#"label_values(noised_build_info{job=~"$job"}, instance)"#,
     many: false,
+    all: ".+",
 };
 const INSTANCES: Variable = Variable { many: true, ..INSTANCE };
+
+/// What a cgroup is called besides.
+const INFO: &str = "noised_cgroup_info";
+const NAMESPACE: Variable = Variable {
+    name: "namespace",
+    label: "Namespace",
+    query: r#"label_values(noised_cgroup_info{job=~"$job",instance=~"$instance"}, namespace)"#,
+    many: true,
+    all: ".*",
+};
+const POD: Variable = Variable {
+    name: "pod",
+    label: "Pod",
+    query: r#"label_values(noised_cgroup_info{job=~"$job",instance=~"$instance",namespace=~"$namespace"}, pod)"#,
+    many: true,
+    all: ".*",
+};
+/// Narrows series of pods to those that were chosen.
+const PODS: &str = r#"namespace=~"$namespace",pod=~"$pod""#;
 
 /// Panels of the signals of a domain that none of these is about, from what the table says of them.
 fn of_the_rest(domain: Domain, panels: &[Panel]) -> Vec<Panel> {

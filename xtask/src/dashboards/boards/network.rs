@@ -18,6 +18,7 @@ const INTERFACE: Variable = Variable {
     label: "Interface",
     query: r#"label_values(noised_net_tx_wait_seconds_count{job=~"$job",instance=~"$instance"}, interface)"#,
     many: true,
+    all: ".+",
 };
 
 pub(super) fn board() -> Board {

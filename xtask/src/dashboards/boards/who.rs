@@ -1,7 +1,7 @@
 //! *Who did it*: culprits and victims.
 
-use super::{INSTANCES, INTERFERENCE, JOB, OTHERS};
-use crate::dashboards::promql::{ranked, sum_rate, top};
+use super::{INFO, INSTANCES, INTERFERENCE, JOB, NAMESPACE, OTHERS, POD, PODS};
+use crate::dashboards::promql::{of_hosts, ranked, rate, sum_rate, top};
 use crate::dashboards::table::{Board, Panel, Shape, Unit, Variable};
 
 /// Narrows charges to what was chosen.
@@ -13,16 +13,28 @@ const VICTIM: Variable = Variable {
     label: "Who was delayed",
     query: r#"label_values(noised_interference_seconds_total{job=~"$job",instance=~"$instance"}, victim)"#,
     many: true,
+    all: ".+",
 };
 const RESOURCE: Variable = Variable {
     name: "resource",
     label: "Waiting for",
     query: r#"label_values(noised_interference_seconds_total{job=~"$job",instance=~"$instance"}, resource)"#,
     many: true,
+    all: ".+",
 };
 
 fn chosen(more: &str) -> String {
     format!("{CHOSEN},{more}")
+}
+
+/// `sum by (labels)` of a rate, without victims that belong to other pods than those that were chosen. What has no pod
+/// stays as long as all are chosen.
+fn charged(labels: &str, metric: &str, more: &str) -> String {
+    let by = if labels.is_empty() { String::new() } else { format!(" by ({labels}) ") };
+    let others = format!("{} unless {}", of_hosts(INFO, ""), of_hosts(INFO, PODS));
+    let rate = rate(metric, more);
+    let others = format!(r#"label_join({others}, "victim", "", "cgroup")"#);
+    format!("sum{by}({rate} unless on (job, instance, victim) {others})")
 }
 
 pub(super) fn board() -> Board {
@@ -32,17 +44,17 @@ pub(super) fn board() -> Board {
         name: "who",
         title: "Who did it",
         description: "Which cgroup, kernel thread, interrupt or hypervisor delayed whom, and by how much.",
-        variables: vec![JOB, INSTANCES, VICTIM, RESOURCE],
+        variables: vec![JOB, INSTANCES, NAMESPACE, POD, VICTIM, RESOURCE],
         panels,
     }
 }
 
 fn tables() -> Vec<Panel> {
-    let pairs = sum_rate("victim, culprit, cause, resource", INTERFERENCE, &chosen(OTHERS));
+    let pairs = charged("victim, culprit, cause, resource", INTERFERENCE, &chosen(OTHERS));
     // A name that stands for many, or for one that is gone, is no neighbour.
     let named = chosen(r#"cause="foreign",victim!~"~.*",culprit!~"~.*""#);
-    let foreign = sum_rate("victim, culprit", INTERFERENCE, &named);
-    let all = sum_rate("victim", INTERFERENCE, CHOSEN);
+    let foreign = charged("victim, culprit", INTERFERENCE, &named);
+    let all = charged("victim", INTERFERENCE, CHOSEN);
     let largest = format!("on (victim, culprit) {}", top(10, &foreign));
     vec![
         Panel::new(
@@ -80,8 +92,8 @@ fn tables() -> Vec<Panel> {
 }
 
 fn graphs() -> Vec<Panel> {
-    let total = sum_rate("", INTERFERENCE, CHOSEN);
-    let unnamed = |more: &str| format!("{} / {total}", sum_rate("", INTERFERENCE, &chosen(more)));
+    let total = charged("", INTERFERENCE, CHOSEN);
+    let unnamed = |more: &str| format!("{} / {total}", charged("", INTERFERENCE, &chosen(more)));
     vec![
         Panel::new(
             Shape::Stacked,
@@ -90,7 +102,7 @@ fn graphs() -> Vec<Panel> {
             "Why work was delayed. Much `self` is work that has too few CPUs for its threads, much \
              `foreign` a neighbour, `steal` the hypervisor, `throttle` a quota that is too small.",
         )
-        .ask("{{cause}}", sum_rate("cause", INTERFERENCE, CHOSEN)),
+        .ask("{{cause}}", charged("cause", INTERFERENCE, CHOSEN)),
         Panel::new(
             Shape::Stacked,
             "Time lost, by what was waited for",
@@ -98,7 +110,7 @@ fn graphs() -> Vec<Panel> {
             "Where work was delayed: for a CPU, in a queue of a disk, by the disk itself, sending, \
              receiving, or while it ran (interrupts). Choose one above to see only its culprits.",
         )
-        .ask("{{resource}}", sum_rate("resource", INTERFERENCE, CHOSEN)),
+        .ask("{{resource}}", charged("resource", INTERFERENCE, CHOSEN)),
         Panel::new(
             Shape::Lines,
             "Culprits",
@@ -106,7 +118,7 @@ fn graphs() -> Vec<Panel> {
             "Delay that each caused to others, the eight largest. A line that rises when users complain is \
              the suspect.",
         )
-        .ask("{{culprit}}", top(8, &sum_rate("culprit", INTERFERENCE, &chosen(OTHERS))))
+        .ask("{{culprit}}", top(8, &charged("culprit", INTERFERENCE, &chosen(OTHERS))))
         .sized(12, 10),
         Panel::new(
             Shape::Lines,
@@ -115,7 +127,7 @@ fn graphs() -> Vec<Panel> {
             "Delay that each cgroup suffered from anything but itself, the eight largest. Batch jobs may be \
              here; services that users wait for should not.",
         )
-        .ask("{{victim}}", top(8, &sum_rate("victim", INTERFERENCE, &chosen(OTHERS))))
+        .ask("{{victim}}", top(8, &charged("victim", INTERFERENCE, &chosen(OTHERS))))
         .sized(12, 10),
         Panel::new(
             Shape::Table {
@@ -127,7 +139,7 @@ fn graphs() -> Vec<Panel> {
             "How often a task that could have run on had to leave its CPU, and to whom. Thousands per \
              second to one culprit cost the victim its caches as well.",
         )
-        .ask("Times", ranked(20, &sum_rate("victim, culprit, relation", PREEMPTIONS, r#"victim=~"$victim""#))),
+        .ask("Times", ranked(20, &charged("victim, culprit, relation", PREEMPTIONS, r#"victim=~"$victim""#))),
         Panel::new(
             Shape::Lines,
             "Own CPU quota and hypervisor",
@@ -137,7 +149,7 @@ fn graphs() -> Vec<Panel> {
         )
         .ask(
             "{{victim}}: {{cause}}",
-            top(10, &sum_rate("victim, cause", INTERFERENCE, &chosen(r#"cause=~"throttle|steal""#))),
+            top(10, &charged("victim, cause", INTERFERENCE, &chosen(r#"cause=~"throttle|steal""#))),
         ),
         Panel::new(
             Shape::Lines,

@@ -1,0 +1,51 @@
+//! The short form of the drills: somebody else takes the CPUs, a quota is too low, and a backend
+//! is slow. `cargo xtask drill` plays all of them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::drill::{Ending, Plan, find, play, report};
+
+use crate::{INCONCLUSIVE, Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[("cpu", cpu), ("quota", quota), ("backend", backend)];
+
+/// Short: all of them together stay below two minutes.
+const PLAN: Plan = Plan {
+    learn: Duration::from_secs(14),
+    watch: Duration::from_secs(10),
+    quiet: Duration::from_secs(6),
+    as_shipped: false,
+};
+
+/// Points that are required: a machine that others use may miss the one for what is shown within ten seconds, and no
+/// incident opens for what a service waits for another one.
+const LEAST_POINTS: u32 = 2;
+
+/// Requires these points, and no command that would do harm.
+fn require(name: &str) -> Result<Verdict> {
+    let outcome = play(find(name).context("no such drill")?, &PLAN)?;
+    let report = report(std::slice::from_ref(&outcome));
+    println!("{}", report.trim());
+    match outcome.ending {
+        Ending::Skipped { reason } => Ok(Verdict::Impossible(reason)),
+        Ending::Inconclusive { reason } => anyhow::bail!("{INCONCLUSIVE}: {reason}"),
+        Ending::Judged { points } => {
+            ensure!(outcome.harm.is_empty(), "a command would do harm: {report}");
+            ensure!(points >= LEAST_POINTS, "{points} points of 3: {report}");
+            Ok(Verdict::Passed)
+        }
+    }
+}
+
+fn cpu() -> Result<Verdict> {
+    require("cpu")
+}
+
+fn quota() -> Result<Verdict> {
+    require("quota")
+}
+
+fn backend() -> Result<Verdict> {
+    require("backend")
+}

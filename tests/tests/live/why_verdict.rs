@@ -1,0 +1,230 @@
+//! `noised why`: the resource, the culprit and the command that belong to what is planted: a lock convoy, a slow service
+//! that is asked, two hogs; and none of these for workers that wait for work.
+
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::daemon::{free_address, run_noised};
+use noise_tests::group::{Group, Hierarchy};
+use noise_tests::load::{Place, Worker};
+use noise_tests::needed::missing;
+use noise_tests::scratch::Folder;
+use serde_json::Value;
+
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("a_lock_convoy_has_a_holder", a_lock_convoy_has_a_holder),
+    ("workers_that_wait_for_work_are_not_held_up", workers_that_wait_for_work_are_not_held_up),
+    ("a_slow_service_that_is_asked_is_named", a_slow_service_that_is_asked_is_named),
+    ("two_hogs_are_named", two_hogs_are_named),
+];
+
+const PYTHON: &str = "/usr/bin/python3";
+/// Five threads that each hold the same lock while they sleep.
+const CONVOY: &str = "\
+import threading, time
+lock = threading.Lock()
+def hold():
+    while True:
+        with lock:
+            time.sleep(0.01)
+for _ in range(4):
+    threading.Thread(target=hold, daemon=True).start()
+hold()
+";
+/// Four workers, and a thread that hands out two pieces of work every 5 ms.
+const POOL: &str = "\
+import queue, threading, time
+work = queue.Queue()
+def do():
+    while True:
+        work.get()
+        sum(range(2000))
+for _ in range(4):
+    threading.Thread(target=do, daemon=True).start()
+while True:
+    time.sleep(0.005)
+    work.put(1)
+    work.put(2)
+";
+/// A service at a port that asks the one at another port, if there is one, or else sleeps 40 ms; or who asks it.
+const TIERS: &str = "\
+import socket, sys, time
+role, own, other = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def ask(to):
+    to.sendall(b'q')
+    to.recv(1)
+if role == 'client':
+    front = socket.create_connection(('127.0.0.1', other))
+    while True:
+        ask(front)
+        time.sleep(0.002)
+backend = socket.create_connection(('127.0.0.1', other)) if other else None
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('127.0.0.1', own))
+listener.listen()
+client = listener.accept()[0]
+while client.recv(1):
+    ask(backend) if backend else time.sleep(0.04)
+    client.sendall(b'a')
+";
+/// How long a program has to start, on a loaded machine.
+const START: Duration = Duration::from_millis(1500);
+/// The part of the time that is at least lost to what is planted.
+const MOSTLY: f64 = 0.5;
+
+/// A program that is ended with this.
+struct Running(Child);
+
+impl Running {
+    fn start(program: &str, arguments: &[&str]) -> Result<Self> {
+        let mut command = Command::new(PYTHON);
+        Ok(Self(command.arg(program).args(arguments).spawn()?))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What `why` says of a process in the coming second.
+fn why(pid: &str) -> Result<Value> {
+    let outcome = run_noised(&["why", pid, "--next", "1s", "--json"])?;
+    ensure!(outcome.code == 0, "{}", outcome.stderr);
+    let found: Value = serde_json::from_str(&outcome.stdout)?;
+    println!("{}", found["verdict"]["sentence"]);
+    Ok(found)
+}
+
+/// The first finding, and all that the page says.
+fn first(found: &Value) -> Result<&Value> {
+    found["verdict"]["findings"].get(0).with_context(|| format!("no finding: {}", found["verdict"]))
+}
+
+/// How much of the time that was, of one thread.
+fn part(found: &Value, ns: &Value) -> f64 {
+    ns.as_f64().unwrap_or(0.0) / found["span_ns"].as_f64().unwrap_or(f64::MAX)
+}
+
+/// Nobody is to be slowed down, or moved.
+fn ensure_no_command(found: &Value) -> Result<()> {
+    let findings = found["verdict"]["findings"].as_array().context("no findings")?;
+    ensure!(findings.iter().all(|one| one["remedy"].is_null()), "{}", found["verdict"]);
+    Ok(())
+}
+
+fn a_lock_convoy_has_a_holder() -> Result<Verdict> {
+    if let Some(reason) = missing(&[PYTHON]) {
+        return Ok(Verdict::Impossible(reason));
+    }
+    let folder = Folder::new("convoy")?;
+    let program = folder.write("convoy.py", CONVOY)?;
+    let convoy = Running::start(program.to_str().context("a path that is not UTF-8")?, &[])?;
+    thread::sleep(START);
+    let found = why(&convoy.pid())?;
+    let (first, verdict) = (first(&found)?, &found["verdict"]);
+    // Whether that is usual is not known.
+    ensure!(verdict["kind"] == "unknown" && first["resource"] == "lock", "{verdict}");
+    // Four of five wait at any time.
+    let waited = part(&found, &first["ns"]) / 4.0;
+    ensure!((MOSTLY..=1.1).contains(&waited), "{waited:.2}: {verdict}");
+    let holder = first["culprit"]["tid"].as_i64().context("no holder")?;
+    let is_own = |thread: &Value| thread["tid"].as_i64() == Some(holder);
+    ensure!(found["threads"].as_array().is_some_and(|all| all.iter().any(is_own)), "{verdict}");
+    let sentence = verdict["sentence"].as_str().unwrap_or_default();
+    ensure!(sentence.contains("which slept on a timer meanwhile"), "{sentence}");
+    ensure_no_command(&found)?;
+    Ok(Verdict::Passed)
+}
+
+fn workers_that_wait_for_work_are_not_held_up() -> Result<Verdict> {
+    if let Some(reason) = missing(&[PYTHON]) {
+        return Ok(Verdict::Impossible(reason));
+    }
+    let folder = Folder::new("pool")?;
+    let program = folder.write("pool.py", POOL)?;
+    let pool = Running::start(program.to_str().context("a path that is not UTF-8")?, &[])?;
+    thread::sleep(START);
+    let found = why(&pool.pid())?;
+    let verdict = &found["verdict"];
+    let findings = verdict["findings"].as_array().context("no findings")?;
+    let is_wait = |one: &Value| ["lock", "tier", "network"].iter().any(|of| one["resource"] == *of);
+    ensure!(!findings.iter().any(is_wait), "{verdict}");
+    ensure_no_command(&found)?;
+    Ok(Verdict::Passed)
+}
+
+fn a_slow_service_that_is_asked_is_named() -> Result<Verdict> {
+    if let Some(reason) = missing(&[PYTHON]) {
+        return Ok(Verdict::Impossible(reason));
+    }
+    let folder = Folder::new("tier")?;
+    let program = folder.write("tier.py", TIERS)?;
+    let program = program.to_str().context("a path that is not UTF-8")?;
+    let ports = [free_address()?, free_address()?].map(|address| address.port().to_string());
+    let start = |role: &str, own: &str, other: &str| {
+        let running = Running::start(program, &[role, own, other]);
+        thread::sleep(START);
+        running
+    };
+    let backend = start("service", &ports[0], "0")?;
+    let front = start("service", &ports[1], &ports[0])?;
+    let _client = start("client", "0", &ports[1])?;
+    let found = why(&front.pid())?;
+    let (first, verdict) = (first(&found)?, &found["verdict"]);
+    ensure!(verdict["kind"] == "unknown" && first["resource"] == "tier", "{verdict}");
+    ensure!(first["culprit"]["kind"] == "tier", "{verdict}");
+    let expected = format!(": noised why {}", backend.pid());
+    ensure!(first["next"].as_str().is_some_and(|next| next.ends_with(&expected)), "{verdict}");
+    let waited = part(&found, &first["ns"]);
+    ensure!(waited >= MOSTLY, "{waited:.2}: {verdict}");
+    ensure_no_command(&found)?;
+    // Who is asked waits for nobody.
+    let asked = why(&backend.pid())?;
+    let findings = asked["verdict"]["findings"].as_array().context("no findings")?;
+    ensure!(!findings.iter().any(|one| one["resource"] == "tier"), "{}", asked["verdict"]);
+    ensure_no_command(&asked)?;
+    Ok(Verdict::Passed)
+}
+
+fn two_hogs_are_named() -> Result<Verdict> {
+    if !Group::is_possible(Hierarchy::Cpu)? {
+        return Ok(Verdict::Impossible("no cgroup hierarchy groups tasks".to_owned()));
+    }
+    let (victims, hogs) =
+        (Group::new("wanted", &[Hierarchy::Cpu])?, Group::new("hogs", &[Hierarchy::Cpu])?);
+    let victim = Worker::start_at(Place::group(&victims), "burn", &["0"])?;
+    let start = || Worker::start_at(Place::group(&hogs), "burn", &["0"]);
+    let (one, other) = (start()?, start()?);
+    let found = why(&victim.pid().to_string());
+    let label = hogs.label();
+    let pids = [one.pid(), other.pid()].map(|pid| format!(" {pid}"));
+    for worker in [victim, one, other] {
+        worker.stop()?;
+    }
+    let found = found?;
+    let (first, verdict) = (first(&found)?, &found["verdict"]);
+    ensure!(verdict["kind"] == "held_up" && first["resource"] == "cpu", "{verdict}");
+    let cgroup = first["culprit"]["cgroup"].as_str();
+    ensure!(cgroup == Some(&*label), "{cgroup:?} instead of {label}: {verdict}");
+    let commands = first["remedy"]["command"].as_array().into_iter().flatten();
+    let folder = label.trim_start_matches('/');
+    for command in commands {
+        let is_against_hogs = command.as_str().is_some_and(|text| {
+            text.contains(folder) || pids.iter().any(|pid| text.ends_with(pid))
+        });
+        ensure!(is_against_hogs, "{verdict}");
+    }
+    Ok(Verdict::Passed)
+}
