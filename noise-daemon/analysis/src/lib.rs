@@ -79,7 +79,7 @@ pub use monitor::{Counts, Monitor};
 pub use name::Name;
 pub use noise_common::charge::Cause;
 pub use noise_common::remedy::Remedy;
-pub use parties::Parties;
+pub use parties::{Parties, is_held_up};
 pub use pressed::{PRESSURE_HEADING, pressure_lines};
 pub use process::{Command, Process, Side};
 pub use processes::processes;

@@ -59,6 +59,18 @@ impl Episode {
     }
 }
 
+/// Whether a culprit of an incident is itself held up, above all by a third one: to slow it down does not help, for it is as
+/// innocent as the victim.
+pub fn is_held_up(culprit: &Name, incident: &Report, open: &[&Report]) -> bool {
+    let mut episodes = open.iter().flat_map(|report| report.episodes());
+    episodes.any(|episode| {
+        let by = || episode.parties().culprit;
+        episode.is_active()
+            && episode.subject == *culprit
+            && by().is_some_and(|by| by != incident.main.subject && by != *culprit)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
@@ -118,5 +130,29 @@ mod tests {
             assert_eq!((disk.victim, disk.disk.as_deref()), (None, Some("vda")));
             assert_eq!(disk.is_write, is_write);
         }
+    }
+    #[test]
+    fn a_culprit_that_a_third_one_holds_up_is_as_innocent_as_the_victim() {
+        let cpu = |victim: &str, culprits: &[(&str, Cause)]| {
+            let episode = episode(Signal::CgroupRunqueueWait.into(), victim, culprits);
+            Report::new(1, true, episode, Vec::new())
+        };
+        let (shop, hog) = (Name::from("/shop"), Name::from("/hog"));
+        let operator = cpu("/operator", &[("/shop", Cause::Foreign)]);
+        let by_hog = cpu("/shop", &[("/hog", Cause::Foreign), ("/operator", Cause::Foreign)]);
+        assert!(is_held_up(&shop, &operator, &[&operator, &by_hog]));
+        assert!(!is_held_up(&hog, &by_hog, &[&operator, &by_hog]));
+        assert!(!is_held_up(&shop, &operator, &[&operator]));
+        let joined = Report::new(1, true, operator.main.clone(), vec![by_hog.main.clone()]);
+        assert!(is_held_up(&shop, &joined, &[&joined]));
+        for (name, other) in [
+            ("by the victim", cpu("/shop", &[("/operator", Cause::Foreign)])),
+            ("by itself", cpu("/shop", &[("/shop", Cause::Own), ("/hog", Cause::Foreign)])),
+        ] {
+            assert!(!is_held_up(&shop, &operator, &[&operator, &other]), "{name}");
+        }
+        let mut over = by_hog;
+        over.main.ending = Some(crate::Ending::Over);
+        assert!(!is_held_up(&shop, &operator, &[&operator, &over]));
     }
 }

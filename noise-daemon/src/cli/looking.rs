@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use noise_analysis::{Beside, IncidentPressure, Parties, Remedy, Report};
+use noise_analysis::{Beside, IncidentPressure, Name, Parties, Remedy, Report, is_held_up};
 use noise_host::setup::{CpuTimes, Meeting, SetupReader};
 use noise_model::memory::LimitHits;
 use noise_model::pressure::{Pressure, PressureReading};
 use noise_verdict::{Advice, Shortage, advise};
 
-/// Time from the opening of an incident to the next look, when more is known of its culprits and of how idle CPUs
-/// are; and from one look to the next after that.
+/// Time from one look to the next: while it is not certain whose doing it is, and after that.
 const SOON_NS: u64 = 2_000_000_000;
 const LATER_NS: u64 = 10_000_000_000;
+/// So long a culprit has to be the first before its settings are looked at, and commands are about it: in its first seconds an
+/// incident may blame one that a worse culprit disturbs as well.
+const SETTLED_NS: u64 = 5_000_000_000;
 /// Incidents that are looked at, at once.
 const MOST: usize = 16;
 
@@ -27,6 +29,8 @@ struct Open {
     opening: Option<PressureReading>,
     times: CpuTimes,
     next_ns: u64,
+    /// Its first culprit, and since when it is that, ns.
+    leading: (Option<Name>, u64),
     /// What was found last.
     beside: Beside,
 }
@@ -63,18 +67,23 @@ impl Looking {
             if is_new && self.open.len() >= MOST {
                 continue;
             }
-            let parties = report.main.parties();
+            let mut parties = report.main.parties();
             let mut path = |label: &Option<_>| find(label.as_deref()?);
             let one = self.open.entry(report.id).or_insert_with(|| {
                 let victim = path(&parties.victim);
                 let opening = victim.as_ref().map(|path| self.reader.pressure(path, at_ns));
                 let times = CpuTimes::read(Path::new("/proc"));
-                Open { victim, opening, times, next_ns: at_ns, beside: Beside::default() }
+                let (leading, beside) = ((parties.culprit.clone(), at_ns), Beside::default());
+                Open { victim, opening, times, next_ns: at_ns, leading, beside }
             });
             if one.next_ns > at_ns {
                 continue;
             }
-            one.next_ns = at_ns.saturating_add(if is_new { SOON_NS } else { LATER_NS });
+            let is_settled = one.is_settled(parties.culprit.as_ref(), at_ns);
+            one.next_ns = at_ns.saturating_add(if is_settled { LATER_NS } else { SOON_NS });
+            parties.culprit = parties
+                .culprit
+                .filter(|culprit| is_settled && !is_held_up(culprit, report, open));
             let culprit = path(&parties.culprit);
             let times = CpuTimes::read(Path::new("/proc"));
             let idle = times.idle_since(&one.times);
@@ -104,6 +113,14 @@ impl Looking {
 }
 
 impl Open {
+    /// Whether its first culprit has been that for long enough, at this time, ns.
+    fn is_settled(&mut self, culprit: Option<&Name>, at_ns: u64) -> bool {
+        if self.leading.0.as_ref() != culprit {
+            self.leading = (culprit.cloned(), at_ns);
+        }
+        at_ns.saturating_sub(self.leading.1) >= SETTLED_NS
+    }
+
     fn pressure(&self, reader: &SetupReader, at_ns: u64) -> Option<IncidentPressure> {
         let opening = self.opening.as_ref()?;
         let path = self.victim.as_ref()?;
@@ -140,4 +157,28 @@ fn advice(
         ..Meeting::default()
     };
     advise(&remedies, &reader.setup(&meeting, idle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_culprit_settles_when_it_stays_the_first() {
+        let (shop, hog): (Name, Name) = ("/shop".into(), "/hog".into());
+        let mut one = Open {
+            victim: None,
+            opening: None,
+            times: CpuTimes::default(),
+            next_ns: 0,
+            leading: (Some(Name::clone(&shop)), 0),
+            beside: Beside::default(),
+        };
+        let second_ns = 1_000_000_000;
+        assert!(!one.is_settled(Some(&shop), 2 * second_ns));
+        assert!(!one.is_settled(Some(&hog), 5 * second_ns), "another one than before");
+        assert!(!one.is_settled(Some(&hog), 9 * second_ns));
+        assert!(one.is_settled(Some(&hog), 10 * second_ns));
+        assert!(!one.is_settled(None, 20 * second_ns));
+    }
 }

@@ -333,6 +333,10 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
     let opened = until(|| Ok(!incidents(stage, before)?.0.is_empty()))?;
     let named = until(|| is_exported(stage, &plant.planter))?;
     thread::sleep(GOING_ON);
+    if plant.planter == stage.hog.label() {
+        // Commands come when it is certain whose doing it is; that they came is held against what is reported at the end.
+        until(|| Ok(incidents(stage, before)?.0.iter().any(|one| has_commands(one, &plant.planter))))?;
+    }
     for worker in workers {
         worker.stop()?;
     }
@@ -380,6 +384,13 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
     Ok(())
 }
 
+/// Whether some command of an incident is about a cgroup.
+fn has_commands(incident: &Value, of: &str) -> bool {
+    let advice = incident["advice"].as_array().into_iter().flatten();
+    let mut commands = advice.flat_map(|one| one["commands"].as_array().into_iter().flatten());
+    commands.any(|one| one.as_str().is_some_and(|one| one.contains(of.trim_start_matches('/'))))
+}
+
 /// What the confined daemon read of the cgroups that an incident is about: pressure of the victim's, which grew while
 /// it was open, and remedies with what is set and a command. A host without PSI is said to be so, and has no 0.
 fn ensure_host_side(stage: &Stage, incident: &Value) -> Result<()> {
@@ -396,10 +407,7 @@ fn ensure_host_side(stage: &Stage, incident: &Value) -> Result<()> {
     }
     let hog = stage.hog.label();
     let advice = incident["advice"].as_array().context("no advice")?;
-    let commands = advice.iter().flat_map(|one| one["commands"].as_array().into_iter().flatten());
-    let commands: Vec<&str> = commands.filter_map(Value::as_str).collect();
-    let names_hog = |command: &&str| command.contains(hog.trim_start_matches('/'));
-    ensure!(commands.iter().any(names_hog), "no command is about {hog}: {commands:?}");
+    ensure!(has_commands(incident, &hog), "no command is about {hog}: {advice:?}");
     let is_said = |one: &Value| one["now"].as_str().is_some_and(|now| now.contains(&hog));
     ensure!(advice.iter().any(is_said), "nothing says how {hog} is set up: {advice:?}");
     Ok(())
