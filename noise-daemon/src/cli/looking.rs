@@ -81,9 +81,8 @@ impl Looking {
             }
             let is_settled = one.is_settled(parties.culprit.as_ref(), at_ns);
             one.next_ns = at_ns.saturating_add(if is_settled { LATER_NS } else { SOON_NS });
-            parties.culprit = parties
-                .culprit
-                .filter(|culprit| is_settled && !is_held_up(culprit, report, open));
+            parties.culprit =
+                parties.culprit.filter(|culprit| is_settled && !is_held_up(culprit, report, open));
             let culprit = path(&parties.culprit);
             let times = CpuTimes::read(Path::new("/proc"));
             let idle = times.idle_since(&one.times);

@@ -335,7 +335,9 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
     thread::sleep(GOING_ON);
     if plant.planter == stage.hog.label() {
         // Commands come when it is certain whose doing it is; that they came is held against what is reported at the end.
-        until(|| Ok(incidents(stage, before)?.0.iter().any(|one| has_commands(one, &plant.planter))))?;
+        until(|| {
+            Ok(incidents(stage, before)?.0.iter().any(|one| has_commands(one, &plant.planter)))
+        })?;
     }
     for worker in workers {
         worker.stop()?;
