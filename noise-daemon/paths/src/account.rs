@@ -16,6 +16,7 @@ use noise_trace::sight::Sight;
 use noise_trace::threads::Threads;
 
 use crate::build::{Builder, Waker};
+use crate::delayed_ack::{DelayedAcks, DelayedNs};
 use crate::document::Traced;
 use crate::graph::{Graph, Link, NO_CPU, Who, Worker, WorkerId};
 use crate::held::{Held, Sleep, held};
@@ -123,8 +124,12 @@ pub struct Enders {
     pub held_back: BTreeMap<i32, u64>,
     /// Each sleep without a waker.
     pub alone: Vec<Alone>,
+    /// What of this was waiting for packets that were held back until a late acknowledgement.
+    pub delayed: DelayedNs,
     /// Each sleep until a thread woke the sleeper.
     sleeps: Vec<Sleep>,
+    /// Each until a thread's packet came.
+    sent: Vec<Sleep>,
 }
 
 /// A sleep that a timer ended, or that goes on.
@@ -155,14 +160,12 @@ impl Enders {
         }
         let from = link.and_then(|link| graph.get(link.from.worker)).map(|worker| worker.who);
         let Some(Who::Thread { tid: ender, .. }) = from else { return };
-        let map = match state {
-            "task" | "futex" => {
-                self.sleeps.push(Sleep { worker, tid, from_ns, to_ns, waker: ender });
-                &mut self.wakers
-            }
-            "network" => &mut self.senders,
+        let (sleeps, map) = match state {
+            "task" | "futex" => (&mut self.sleeps, &mut self.wakers),
+            "network" => (&mut self.sent, &mut self.senders),
             _ => return,
         };
+        sleeps.push(Sleep { worker, tid, from_ns, to_ns, waker: ender });
         let sum = map.entry(ender).or_default();
         *sum = sum.saturating_add(to_ns.saturating_sub(from_ns));
     }
@@ -288,6 +291,7 @@ pub struct Accountant {
     builder: Builder,
     delays: Delays,
     taken: Taken,
+    acks: DelayedAcks,
     sleeps: HashMap<i32, Sleeps>,
     before: HashMap<i32, Before>,
     from_ns: u64,
@@ -307,6 +311,7 @@ impl Accountant {
             builder: Builder::new(waker),
             delays: Delays::new(begin),
             taken: Taken { from_ns, to_ns, ..Taken::default() },
+            acks: DelayedAcks::default(),
             sleeps: HashMap::new(),
             before: HashMap::new(),
             from_ns,
@@ -334,6 +339,7 @@ impl Accountant {
         }
         self.builder.follow(event);
         self.sight.follow(event);
+        self.acks.follow(event);
         let current = self.select.threads.current(event.cpu);
         self.taken.is_theirs = current.is_some_and(|tid| self.wanted.contains(&tid));
         self.delays.follow_each(event, &mut self.taken);
@@ -456,7 +462,10 @@ impl Accountant {
             key(other).cmp(&key(one)).then_with(|| name(one).cmp(&name(other)))
         });
         let graph = self.builder.finish();
-        let held = held(&graph, enders.sleeps.iter().copied(), |tid| ids.contains(&tid));
+        let own = |tid| ids.contains(&tid);
+        let between = (self.from_ns, self.to_ns);
+        enders.delayed = self.acks.finish(&graph, &enders.sent, own, between);
+        let held = held(&graph, enders.sleeps.iter().copied(), own);
         Account {
             graph,
             held,

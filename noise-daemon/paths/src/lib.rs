@@ -16,6 +16,7 @@ pub mod blame;
 pub mod build;
 pub mod calls;
 pub mod clocks;
+pub mod delayed_ack;
 pub mod document;
 pub mod execution;
 pub mod feed;

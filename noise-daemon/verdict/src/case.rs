@@ -10,6 +10,18 @@ use crate::finding::{Culprit, Evidence};
 /// Least part of the time that is worth a word.
 const LEAST_PART: f64 = 0.01;
 
+/// What is known of an answer that was waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reply {
+    /// It comes; that it takes long may be as usual.
+    #[default]
+    Comes,
+    /// None comes.
+    Never,
+    /// TCP held back packets between the two until one was acknowledged, which came late: by a timer.
+    HeldBack,
+}
+
 /// What was lost to one culprit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
@@ -29,8 +41,8 @@ pub struct Loss {
     pub works_with_victim: bool,
     /// Whether the culprit of [`Case::setup`] is this one.
     pub is_set_up: bool,
-    /// Whether the culprit was asked and gave no answer.
-    pub is_unanswered: bool,
+    /// Of a culprit that was asked: what became of the answer.
+    pub reply: Reply,
 }
 
 /// Sleeps of which it is not known whether there was work meanwhile.

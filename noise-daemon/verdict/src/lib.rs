@@ -17,7 +17,7 @@ mod words;
 
 pub use account::{Account, Accounts, completes_requests, mostly};
 pub use advice::{Advice, advise, argument};
-pub use case::{Case, Loss, Unclear};
+pub use case::{Case, Loss, Reply, Unclear};
 pub use finding::{Culprit, CulpritKind, Evidence, Finding};
 pub use incident::{
     Advised, Charged, Disturbed, Thread, called, held_up, is_worth, judge_incident, lacking,
