@@ -53,12 +53,13 @@ impl Looking {
     }
 
     /// Looks at what is open, as it stands: those that are new, and those whose time has come. What was found, by
-    /// number.
+    /// number. `may_work` says whether a culprit may be the client of an incident's victim, or what that asks.
     pub fn look(
         &mut self,
         open: &[&Report],
         at_ns: u64,
         find: &mut Find<'_>,
+        may_work: &dyn Fn(&Report, &Name) -> bool,
     ) -> Vec<(u64, Beside)> {
         self.open.retain(|id, _| open.iter().any(|report| report.id == *id));
         let mut found = Vec::new();
@@ -81,8 +82,9 @@ impl Looking {
             }
             let is_settled = one.is_settled(parties.culprit.as_ref(), at_ns);
             one.next_ns = at_ns.saturating_add(if is_settled { LATER_NS } else { SOON_NS });
-            parties.culprit =
-                parties.culprit.filter(|culprit| is_settled && !is_held_up(culprit, report, open));
+            parties.culprit = parties.culprit.filter(|culprit| {
+                is_settled && !is_held_up(culprit, report, open) && !may_work(report, culprit)
+            });
             let culprit = path(&parties.culprit);
             let times = CpuTimes::read(Path::new("/proc"));
             let idle = times.idle_since(&one.times);

@@ -256,6 +256,14 @@ impl Keeping {
         list
     }
 
+    /// Whether a cgroup may work with the victim of an incident: so it is unless the events that were kept say that it
+    /// does not.
+    pub fn may_work_with(&self, id: u64, victim: &str, other: &str) -> bool {
+        let all = lock(&self.all);
+        let ties = all.get(&id).and_then(|kept| kept.ties.as_ref());
+        ties.is_none_or(|ties| *ties.of != *victim || ties.with.contains(other))
+    }
+
     /// Ends what is under way.
     pub fn finish(&mut self) {
         if let Some(work) = self.work.take() {
@@ -378,7 +386,7 @@ fn describe(shelf: &Shelf, job: &Job, seen: &Seen, bytes: u64) -> Result<Kept, S
         waits: found.sentences,
         trouble: None,
     };
-    let kept = Kept { trace: Arc::new(trace), document: document.into() };
+    let kept = Kept { trace: Arc::new(trace), document: document.into(), ties: found.ties };
     shelf.write_path(&kept).map_err(unwritable)?;
     Ok(kept)
 }

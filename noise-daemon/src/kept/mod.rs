@@ -15,6 +15,7 @@ mod reach;
 pub mod replay;
 mod requests;
 mod shelf;
+mod ties;
 mod unseen;
 mod waits;
 mod who;

@@ -1,7 +1,7 @@
 //! The paths of the longest waits of an incident's victim, from the events that were kept.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read};
 
 use noise_analysis::Name;
@@ -14,6 +14,7 @@ use noise_paths::build::{Builder, Waker};
 use noise_paths::document::{Document, Traced, traced};
 use noise_paths::execution::Execution;
 use noise_paths::feed;
+use noise_paths::graph::Graph;
 use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::ctf::{Layout, Reader, StreamFile};
@@ -25,6 +26,7 @@ use super::file::{About, KeptError, read};
 use super::newest::Newest;
 use super::replay::{Replayed, offset_ns, replay};
 use super::requests::{Requests, Waited};
+use super::ties::Ties;
 use super::unseen::{Gaps, Unseen};
 use super::waits::{Wait, Waits, Wanted};
 
@@ -48,6 +50,8 @@ pub struct Found {
     pub document: Document,
     /// The same in sentences.
     pub sentences: Vec<Name>,
+    /// Whom the victim works with, as far as the events before these waits say it.
+    pub ties: Option<Ties>,
 }
 
 /// Why there are no paths.
@@ -69,16 +73,21 @@ pub fn find(open: Open<'_>) -> Result<Found, PathError> {
     let (head, about) = read(open().map_err(KeptError::from)?, |_, _| {})?;
     let mut found = Found::default();
     let mut bytes = 0;
+    let own = about.who.of_cgroup(&about.subject);
+    let mut ties = Ties { of: about.subject.as_str().into(), with: BTreeSet::new() };
+    let mut is_known = !own.is_empty();
     for wait in longest(open, &head, &about)? {
-        let Some(traced) = path(open, &head, &about, wait, &mut found.document.discarded)? else {
-            continue;
-        };
+        let path = path(open, &head, &about, wait, &mut found.document.discarded, |graph| {
+            is_known &= ties.add(graph, &own, &about.who).is_some();
+        })?;
+        let Some(traced) = path else { continue };
         found.sentences.push(sentence(&traced).into());
         bytes += serde_json::to_string(&traced).map_or(0, |text| text.len());
         if bytes <= MOST_DOCUMENT_BYTES {
             found.document.executions.push(traced);
         }
     }
+    found.ties = Some(ties).filter(|_| is_known && !found.sentences.is_empty());
     Ok(found)
 }
 
@@ -175,13 +184,15 @@ fn lead_ns(open: Open<'_>, wait: Wait) -> Result<u64, KeptError> {
     Ok(latest.finish().into_iter().min().unwrap_or(from_ns))
 }
 
-/// The path of one wait; `None` where its thread is not in the events that are looked at.
+/// The path of one wait; `None` where its thread is not in the events that are looked at. `look` is shown the graph that it is
+/// in.
 fn path(
     open: Open<'_>,
     head: &StretchHead,
     about: &About,
     wait: Wait,
     discarded: &mut u64,
+    look: impl FnOnce(&Graph),
 ) -> Result<Option<Traced>, PathError> {
     let from_ns = lead_ns(open, wait)?;
     let part = open().map_err(KeptError::from)?;
@@ -209,6 +220,7 @@ fn path(
     };
     let name = format!("thread:{}@{from_ns}..{to_ns}", wait.tid);
     let traced = traced(builder.graph(), &name, &execution, &path);
+    look(builder.graph());
     drop(builder);
     let mut one = Document { executions: vec![traced], ..Document::default() };
     let mut blame = Blame::new(&one, Delays::of_turns());

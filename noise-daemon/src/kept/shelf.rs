@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use noise_analysis::KeptTrace;
 use noise_system::files::{open_regular, rest};
 
+use super::ties::Ties;
 use crate::state::{FILE_MODE, Folder};
 
 const PREFIX: &str = "incident-";
@@ -29,6 +30,8 @@ pub struct Kept {
     pub trace: Arc<KeptTrace>,
     /// The paths, as JSON.
     pub document: Arc<str>,
+    /// Whom the victim works with, where that is known: not of what an earlier daemon kept.
+    pub ties: Option<Ties>,
 }
 
 /// What is kept of one incident, and cannot be used.
@@ -112,7 +115,7 @@ fn read(folder: &Path, id: u64) -> Result<Kept, Unusable> {
         // What the bounds are about.
         let events = fs::symlink_metadata(path(folder, id, TRACE))?.len();
         trace.bytes = events.saturating_add(bytes.len() as u64);
-        Ok(Kept { trace: Arc::new(trace), document: document.into() })
+        Ok(Kept { trace: Arc::new(trace), document: document.into(), ties: None })
     };
     kept().map_err(|error| {
         let written = fs::symlink_metadata(&file).and_then(|data| data.modified()).ok();
@@ -279,7 +282,7 @@ mod tests {
             bytes: 3,
             ..KeptTrace::without(id, Timestamp::UNIX_EPOCH, "")
         };
-        Kept { trace: trace.into(), document: "{\n}\n".into() }
+        Kept { trace: trace.into(), document: "{\n}\n".into(), ties: None }
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -300,10 +303,10 @@ mod tests {
 
     /// What is kept, with the bytes that its files have.
     fn measured(id: u64) -> Kept {
-        let Kept { trace, document } = kept(id);
+        let Kept { trace, document, ties } = kept(id);
         let length = serde_json::to_string(&*trace).unwrap().len() + 1 + document.len();
         let trace = KeptTrace { bytes: 3 + length as u64, ..Arc::unwrap_or_clone(trace) };
-        Kept { trace: trace.into(), document }
+        Kept { trace: trace.into(), document, ties }
     }
 
     fn put(shelf: &Shelf, id: u64) {

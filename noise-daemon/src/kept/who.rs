@@ -144,6 +144,13 @@ impl Who {
         own.flat_map(|(_, tids)| tids.iter().map(|tid| tid.cast_unsigned())).collect()
     }
 
+    /// The label of the cgroup that a thread is in.
+    pub fn cgroup_of(&self, tid: u32) -> Option<String> {
+        let (path, _) = self.cgroups.iter().find(|(_, of)| of.contains(&tid.cast_signed()))?;
+        let named = self.labels.iter().find(|(own, _)| own == path);
+        Some(named.map_or_else(|| Identity::of(path).label, |(_, label)| label.clone()))
+    }
+
     /// The number of the disk of that name (`vda`), or of that numbers (`254:0`).
     pub fn device(&self, name: &str) -> Option<u32> {
         let is_it = |device: &u32| name == format!("{}:{}", device >> 20, device & 0xf_ffff);
@@ -233,5 +240,8 @@ mod tests {
             assert_eq!(who.of_cgroup(label), BTreeSet::from([8]), "{label}");
         }
         assert_eq!(who.of_cgroup("vda read"), BTreeSet::new());
+        let labels = [3, 6, 8].map(|tid| who.cgroup_of(tid).unwrap());
+        assert_eq!(labels, ["web.service", "/", "docker:web"]);
+        assert_eq!(who.cgroup_of(9), None);
     }
 }

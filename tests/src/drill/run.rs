@@ -14,8 +14,9 @@ use super::judge::{Ending, Outcome, judge, seconds};
 use super::kit::{Stage, operator};
 use super::look::{Look, Surfaces, concerns, incidents};
 use super::{Drill, Prepared};
-use crate::daemon::{QUICK_INCIDENTS, Socketed, capture};
+use crate::daemon::{QUICK_INCIDENTS, STATE_DIRECTORY, Socketed, capture};
 use crate::group::Group;
+use crate::scratch::Folder;
 use crate::task::monotonic_ns;
 
 /// From one look to the next.
@@ -38,14 +39,15 @@ pub struct Plan {
 }
 
 /// Starts the daemon of a drill.
-fn start(plan: &Plan) -> Result<Socketed> {
+fn start(plan: &Plan, state: &str) -> Result<Socketed> {
+    let keeps = [STATE_DIRECTORY, state];
     if plan.as_shipped {
-        return Socketed::start(&[]);
+        return Socketed::start(&keeps);
     }
     let mut file = capture()?;
     file.write_all(QUICK_INCIDENTS)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    Socketed::start(&["--config.file", &path])
+    Socketed::start(&[&["--config.file", &path], &keeps[..]].concat())
 }
 
 /// Waits until no incident of the victim is open: what others do on the machine is no part of a drill. All incidents by
@@ -139,7 +141,8 @@ impl Commands {
 pub fn play(drill: &Drill, plan: &Plan) -> Result<Outcome> {
     // Its processes have to go first.
     let operator = operator()?;
-    let noised = start(plan)?;
+    let state = Folder::new("state")?;
+    let noised = start(plan, state.argument()?)?;
     operator.adopt(noised.daemon.process().pid())?;
     let mut stage = match (drill.prepare)().context("preparing")? {
         Prepared::Ready(stage) => stage,
