@@ -2,7 +2,7 @@
 //! past.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use noise_common::signals::Signal;
@@ -159,6 +159,11 @@ impl Board {
     /// Whether the host is calm, so that windows of a second are enough; see [`Feed::is_calm`]. It is where incidents are switched off.
     pub fn is_calm(&self) -> bool {
         !self.settings.enabled || self.feed.is_calm()
+    }
+
+    /// These cgroups are short of memory; see [`Monitor::note_short`](crate::Monitor::note_short).
+    pub fn note_short(&mut self, cgroups: BTreeSet<Name>) {
+        self.feed.note_short(cgroups);
     }
 
     /// Takes the next sample, about one window's length after the one before or, while it is calm, two, and the

@@ -144,6 +144,11 @@ impl Feed {
         changes
     }
 
+    /// These cgroups are short of memory; see [`Monitor::note_short`].
+    pub fn note_short(&mut self, cgroups: BTreeSet<Name>) {
+        self.monitor.note_short(cgroups);
+    }
+
     /// What is usual for a signal of a subject.
     pub fn baseline(&self, watched: Watched, subject: &Name) -> Option<&Baseline> {
         self.monitor.baseline(watched, subject)

@@ -1,6 +1,8 @@
 //! Every signal of every subject: bounded, and identified by nothing but signal and subject.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use noise_common::signals::Signal;
 
 use super::accused::Party;
 use super::baseline::Baseline;
@@ -38,6 +40,8 @@ pub struct Counts {
 pub struct Monitor<S, C> {
     settings: Settings,
     tracks: BTreeMap<Key<S>, Track<C>>,
+    /// Those that are short of memory.
+    short: BTreeSet<S>,
     counts: Counts,
     searches: u32,
     /// Windows that must pass without an incident, or a loss as large as one, until it is calm.
@@ -52,13 +56,33 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         let until_calm = settings.first_judged();
-        let (tracks, counts) = (BTreeMap::new(), Counts::default());
-        Ok(Self { settings, tracks, counts, searches: 0, until_calm })
+        Ok(Self {
+            settings,
+            tracks: BTreeMap::new(),
+            short: BTreeSet::new(),
+            counts: Counts::default(),
+            searches: 0,
+            until_calm,
+        })
     }
 
     /// Goes on with other settings, which have been checked.
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
+    }
+
+    /// These are short of memory, until the next call: what they sleep uninterruptibly is for that.
+    pub fn note_short(&mut self, subjects: BTreeSet<S>) {
+        self.short = subjects;
+    }
+
+    /// Whether a window is one of waits for memory, of a subject that is known long enough to say that it had none before.
+    fn is_short(&self, (watched, subject): &Key<S>) -> bool {
+        let waits = || (Signal::CgroupRunqueueWait.into(), subject.clone());
+        let is_known = |track: &Track<C>| track.baseline().learnt() >= self.settings.warmup_windows;
+        *watched == Signal::UninterruptibleWait
+            && self.short.contains(subject)
+            && self.tracks.get(&waits()).is_some_and(is_known)
     }
 
     /// Takes the next window of a signal of a subject, and who is charged with its delays.
@@ -112,11 +136,12 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
             return changes;
         }
         let charged = ChargeSums::new(charges, self.settings.culprits);
+        let is_short = self.is_short(&key);
         let track = self
             .tracks
             .entry(key.clone())
             .or_insert_with(|| Track::new(window.start_ns, &self.settings));
-        changes.extend(track.observe(&key, window, charged, &self.settings));
+        changes.extend(track.observe(&key, window, charged, is_short, &self.settings));
         changes
     }
 
@@ -243,9 +268,8 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
 
 #[cfg(test)]
 mod tests {
-    use noise_common::signals::Signal;
-
     use super::*;
+    use crate::Rule;
     use crate::properties::window;
 
     const SIGNAL: Signal = Signal::RunqueueWait;
@@ -277,6 +301,51 @@ mod tests {
         monitor.observe(SIGNAL, &2, &window(100, &[1 << 10]), &[]);
         assert_eq!((monitor.subjects(), monitor.counts().displaced), (1, 1));
         assert!(monitor.baseline(SIGNAL, &2).is_some());
+    }
+
+    #[test]
+    fn memory_that_is_short_needs_no_baseline_of_its_own() {
+        let settings = Settings {
+            warmup_windows: 20,
+            recent_windows: 9,
+            closing_windows: 6,
+            ..Settings::default()
+        };
+        let opened = |known: u64, short_from: u64, sleep_ms: u64| {
+            let mut monitor: Monitor<u32, u8> = Monitor::new(settings.clone()).unwrap();
+            let mut incidents = Vec::new();
+            for number in 0..100 {
+                let waits = window(number, &[1_000; 10]);
+                if number + known >= 60 {
+                    monitor.observe(Signal::CgroupRunqueueWait, &1, &waits, &[]);
+                }
+                if (60..75).contains(&number) {
+                    let is_short = number >= short_from;
+                    monitor.note_short(is_short.then_some(1).into_iter().collect());
+                    let sleeps = window(number, &[sleep_ms * 100_000; 10]);
+                    incidents.extend(monitor.observe(
+                        Signal::UninterruptibleWait,
+                        &1,
+                        &sleeps,
+                        &[],
+                    ));
+                }
+                incidents.extend(monitor.settle(waits.end_ns));
+            }
+            let of = |change: Change<u32, u8>| match change {
+                Change::Opened(incident) => (incident.rule, incident.start_ns / 500_000_000, None),
+                Change::Closed(incident) => {
+                    (incident.rule, incident.start_ns / 500_000_000, incident.ending)
+                }
+            };
+            incidents.into_iter().map(of).collect::<Vec<_>>()
+        };
+        let over = Some(crate::Ending::Over);
+        let expected = [(Rule::Memory, 60, None), (Rule::Memory, 60, over)];
+        assert_eq!(opened(60, 61, 100), expected);
+        assert_eq!(opened(60, 100, 100), [], "it is not short");
+        assert_eq!(opened(60, 61, 20), [], "too little");
+        assert_eq!(opened(10, 61, 100), [], "it may have been so before");
     }
 
     #[test]

@@ -13,6 +13,28 @@ pub enum Rule {
     Mean,
     /// Many more of the latest windows than usual lay above the baseline's mean.
     Share,
+    /// Memory was short, and there was no such delay before: that needs no baseline.
+    Memory,
+}
+
+/// Least time lost, seconds per second, to memory that is short.
+const LEAST_FOR_MEMORY: f64 = 0.05;
+
+/// How many windows a rule is about at least.
+fn least_windows(settings: &Settings) -> usize {
+    settings.recent_windows.div_ceil(3).max(3)
+}
+
+/// Whether windows are lost to memory that is short, where the baseline has not learnt enough to say what is usual.
+pub(super) fn lost_to_memory<'a, C: Clone + Ord + 'a>(
+    slices: impl ExactSizeIterator<Item = &'a Slice<C>>,
+    baseline: &Baseline,
+    minimum: f64,
+    settings: &Settings,
+) -> bool {
+    baseline.learnt() < settings.warmup_windows
+        && slices.len() >= least_windows(settings)
+        && lost_beyond_usual(slices, 0.0) >= minimum.max(LEAST_FOR_MEMORY)
 }
 
 /// The rule that the latest windows break, given their means in ns.
@@ -21,8 +43,7 @@ pub enum Rule {
 /// considers how probable the share is by chance, too: with few windows, or where most are usually
 /// below the mean, a multiple of the usual share comes about easily.
 pub(super) fn broken(means: &[f64], baseline: &Baseline, settings: &Settings) -> Option<Rule> {
-    let least = settings.recent_windows.div_ceil(3).max(3);
-    if baseline.learnt() < settings.warmup_windows || means.len() < least {
+    if baseline.learnt() < settings.warmup_windows || means.len() < least_windows(settings) {
         return None;
     }
     let largest = means.iter().copied().fold(f64::MIN, f64::max);
@@ -55,6 +76,8 @@ pub(super) fn lasts(rule: Rule, means: &[f64], baseline: &Baseline, settings: &S
             let factor = 1.0 + (settings.share_factor - 1.0) * settings.closing_fraction;
             share > (factor * baseline.share_above()).max(0.5)
         }
+        // How much is lost decides alone.
+        Rule::Memory => true,
     }
 }
 

@@ -264,12 +264,13 @@ impl<C: Party> Track<C> {
         self.open.as_ref().map(|open| open.report(key, open.tail.len(), None, usual, settings))
     }
 
-    /// Takes the next window with events, which is not behind.
+    /// Takes the next window with events, which is not behind; `is_short` says whether these are waits for memory.
     pub fn observe<S: Clone>(
         &mut self,
         key: &Key<S>,
         window: &Window,
         charged: ChargeSums<C>,
+        is_short: bool,
         settings: &Settings,
     ) -> Vec<Change<S, C>> {
         let mut changes = self.be_silent(key, window.start_ns, settings);
@@ -282,7 +283,7 @@ impl<C: Party> Track<C> {
         self.length_ns = slice.length_ns();
         match self.is_open() {
             true => changes.extend(self.continue_incident(key, slice, settings)),
-            false => changes.extend(self.look_for_incident(key, slice, settings)),
+            false => changes.extend(self.look_for_incident(key, slice, is_short, settings)),
         }
         changes
     }
@@ -326,12 +327,19 @@ impl<C: Party> Track<C> {
         &mut self,
         key: &Key<S>,
         slice: Slice<C>,
+        is_short: bool,
         settings: &Settings,
     ) -> Option<Change<S, C>> {
         self.recent.push_back(slice);
         while self.recent.len() > settings.recent_windows {
             let oldest = self.recent.pop_front()?;
             self.normal.learn(&oldest, settings);
+        }
+        let (minimum, baseline) = (settings.minimum(key.0), &self.normal.baseline);
+        if is_short && rules::lost_to_memory(self.recent.iter(), baseline, minimum, settings) {
+            // What was learnt so far is of this.
+            self.normal = Normal::new(Baseline::new(settings.half_life_windows));
+            return self.open(key, Rule::Memory, settings);
         }
         let means: Vec<f64> = self.recent.iter().filter_map(Slice::mean_ns).collect();
         let rule = rules::broken(&means, &self.normal.baseline, settings)?;
@@ -345,6 +353,16 @@ impl<C: Party> Track<C> {
         for slice in self.recent.drain(..calm) {
             self.normal.learn(&slice, settings);
         }
+        self.open(key, rule, settings)
+    }
+
+    /// Opens an incident of the latest windows.
+    fn open<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        rule: Rule,
+        settings: &Settings,
+    ) -> Option<Change<S, C>> {
         let start_ns = self.recent.front()?.start_ns;
         let mut open = Box::new(Open::new(rule, start_ns, self.normal.baseline.level(), settings));
         for slice in self.recent.drain(..) {

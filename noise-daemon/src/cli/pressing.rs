@@ -4,7 +4,7 @@
 //! A cgroup is read while its threads sleep uninterruptibly, at most once a second, and those first that do so longest. A
 //! host where nothing sleeps so costs nothing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
 use noise_analysis::Name;
@@ -12,6 +12,7 @@ use noise_common::signals::Signal;
 use noise_host::setup::SetupReader;
 use noise_model::Step;
 use noise_model::pressure::{Pressure, PressureReading};
+use noise_verdict::Shortage;
 
 use super::looking::Find;
 
@@ -28,6 +29,8 @@ const LEAST_PART: f64 = 0.02;
 const BEFORE_NS: u64 = 2_000_000_000;
 /// Least time in which something can grow.
 const LEAST_NS: u64 = 200_000_000;
+/// Time over which a cgroup has to hit its limit, and how old that may be.
+const SHORT_NS: u64 = 1_500_000_000;
 
 /// A cgroup.
 struct Kept {
@@ -91,6 +94,20 @@ impl Pressing {
         }
     }
 
+    /// Those that hit a limit of their memory of late, at this time of the samples' clock, ns.
+    pub fn short(&self, at_ns: u64) -> BTreeSet<Name> {
+        let is_short = |kept: &Kept| {
+            let last = kept.readings.back()?;
+            let is_late = at_ns.saturating_sub(last.at_ns) <= SHORT_NS;
+            let is_before =
+                |one: &&PressureReading| last.at_ns.saturating_sub(one.at_ns) >= SHORT_NS;
+            let before = kept.readings.iter().rev().find(is_before).filter(|_| is_late)?;
+            Shortage::of(&Pressure::of(Some(before), last))?.limit().map(drop)
+        };
+        let short = self.kept.iter().filter(|(_, kept)| is_short(kept).is_some());
+        short.map(|(name, _)| Name::clone(name)).collect()
+    }
+
     /// What grew from about that time until now; `None` where it was not read then.
     pub fn since(&self, cgroup: &str, since_ns: u64, at_ns: u64) -> Option<Pressure> {
         let Kept { path, readings } = self.kept.get(cgroup)?;
@@ -125,7 +142,10 @@ mod tests {
             ("memory.high", "max".to_owned()),
             ("memory.events.local", format!("high 0\nmax {hits}\n")),
             ("memory.stat", "workingset_refault_file 5\npgsteal 5\n".to_owned()),
-            ("memory.pressure", format!("some avg10=1.00 avg60=0 avg300=0 total={}\n", hits * 10)),
+            (
+                "memory.pressure",
+                format!("some avg10=1.00 avg60=0 avg300=0 total={}\n", hits * 1000),
+            ),
         ] {
             fs::write(folder.join(file), text).unwrap();
         }
@@ -175,12 +195,14 @@ mod tests {
                 pressure.memory?.some.stalled_ms?,
             ))
         };
-        assert_eq!(hits(11), Some((2 * SECOND_NS, 50, 0.5)));
+        assert_eq!(hits(11), Some((2 * SECOND_NS, 50, 50.0)));
         // Of what begins before the first reading, there is a part.
-        assert_eq!(hits(1), Some((3 * SECOND_NS, 100, 1.0)));
+        assert_eq!(hits(1), Some((3 * SECOND_NS, 100, 100.0)));
         assert_eq!(pressing.since("shop", 0, 10 * SECOND_NS), None, "nothing can have grown");
         assert_eq!(pressing.since("shop", 20 * SECOND_NS, 21 * SECOND_NS), None, "long ago");
         assert_eq!(pressing.since("calm", 0, 13 * SECOND_NS), None);
+        let short = |ms: u64| pressing.short(ms * 1_000_000).len();
+        assert_eq!((short(12_500), short(14_000)), (1, 0));
     }
 
     #[test]

@@ -139,6 +139,7 @@ impl Watching {
         self.pressing.note(step);
         let found = self.commands.look_up(&sample.outliers);
         found.into_iter().for_each(|command| self.board.learn(command));
+        self.board.note_short(self.pressing.short(clock.at_ns));
         let events = self.board.analyse(sample, step, clock);
         events.iter().for_each(log_event);
         self.is_fresh |= events.iter().any(|event| matches!(event, Event::Opened(_)));
@@ -207,7 +208,12 @@ impl Watching {
         self.is_fresh = false;
         let open = self.board.open(clock);
         let open: Vec<&Report> = open.iter().map(|report| &**report).collect();
-        for (id, beside) in self.looking.look(&open, clock.at_ns, find) {
+        let keeping = self.keeping.as_ref();
+        let may_work = |report: &Report, culprit: &Name| {
+            let victim = &report.main.subject;
+            keeping.is_none_or(|keeping| keeping.may_work_with(report.id, victim, culprit))
+        };
+        for (id, beside) in self.looking.look(&open, clock.at_ns, find, &may_work) {
             self.board.set_beside(id, beside);
         }
     }
