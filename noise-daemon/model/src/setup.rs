@@ -1,5 +1,5 @@
 //! PURE: how a host is set up where a victim and its culprit meet: controllers and settings of their cgroups, how
-//! their main threads are scheduled, where an interrupt is served, how a disk is scheduled. As the kernel's files have
+//! a thread of each is scheduled, where an interrupt is served, how a disk is scheduled. As the kernel's files have
 //! it; what is not known is `None`, and decides nothing.
 
 use super::cpulist::CpuList;
@@ -102,6 +102,8 @@ pub struct CgroupSetup {
     pub quota: Option<Quota>,
     /// `cpuset.cpus.effective`.
     pub cpus: Option<CpuList>,
+    /// `cpuset.cpus`: empty where the cgroup around it decides.
+    pub cpus_set: CpuList,
     /// `io.weight`.
     pub io_weight: Option<u64>,
     /// Lines of `io.max`: a device's numbers and what is limited.
@@ -112,7 +114,7 @@ pub struct CgroupSetup {
     pub memory_max: Option<Limit>,
     /// Beside that, what it may have in swap: `memory.swap.max`, or what version 1's `memory.memsw.limit_in_bytes` leaves.
     pub swap_max: Option<Limit>,
-    /// Its first process.
+    /// The thread by which it is judged; else its first process.
     pub main: Option<TaskSetup>,
 }
 
@@ -129,6 +131,7 @@ impl CgroupSetup {
             weight: None,
             quota: None,
             cpus: None,
+            cpus_set: CpuList::default(),
             io_weight: None,
             io_max: Vec::new(),
             memory_high: None,
@@ -162,6 +165,8 @@ pub struct IrqSetup {
     pub irq: u32,
     /// CPUs that serve it.
     pub cpus: CpuList,
+    /// CPUs that may, as it is set; empty where that is not known.
+    pub set: CpuList,
 }
 
 /// A block device.

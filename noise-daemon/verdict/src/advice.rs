@@ -153,8 +153,8 @@ fn cpu_weight(setup: &Setup) -> Option<Outcome> {
         && let Some(policy) = main.real_time()
     {
         let now = format!(
-            "the main thread of {} runs under {policy}, which no weight holds back",
-            culprit.label
+            "thread {} of {} runs under {policy}, which no weight holds back",
+            main.pid, culprit.label
         );
         return Some(Outcome::Applies {
             now,
@@ -339,9 +339,9 @@ fn move_to(culprit: &CgroupSetup, to: &CpuList, online: &CpuList) -> Made {
             },
             // An empty one stands for what the cgroup around it has.
             back: Some(Value {
-                property: "AllowedCPUs=".to_owned(),
+                property: format!("AllowedCPUs={}", culprit.cpus_set),
                 flag: before.map(|cpus| format!("--cpuset-cpus {cpus}")),
-                file: String::new(),
+                file: culprit.cpus_set.to_string(),
             }),
             words: "give the victim whole CPUs of its own (static CPU manager, Guaranteed QoS)",
             file: Some((folder, "cpuset.cpus")),
@@ -364,14 +364,17 @@ fn move_to(culprit: &CgroupSetup, to: &CpuList, online: &CpuList) -> Made {
     }
 }
 
-/// A quota of so many hundredths of a CPU; none lifts it.
-fn quota_value(hundredths: Option<u64>, version: u8) -> Value {
+/// A quota of so many hundredths of a CPU; none lifts it. Docker takes no quota back: one of as many CPUs as are online does.
+fn quota_value(hundredths: Option<u64>, version: u8, online: usize) -> Value {
     const PERIOD_US: u64 = 100_000;
     let quota_us = hundredths.map(|hundredths| hundredths * PERIOD_US / 100);
     let property = hundredths.map_or_else(String::new, |hundredths| format!("{hundredths}%"));
     Value {
         property: format!("CPUQuota={property}"),
-        flag: Some(format!("--cpus {}", hundredths.unwrap_or(0) as f64 / 100.0)),
+        flag: Some(format!(
+            "--cpus {}",
+            hundredths.map_or(online as f64, |hundredths| hundredths as f64 / 100.0)
+        )),
         file: match (version, quota_us) {
             (1, None) => "-1".to_owned(),
             (1, Some(quota_us)) => quota_us.to_string(),
@@ -382,13 +385,18 @@ fn quota_value(hundredths: Option<u64>, version: u8) -> Value {
 }
 
 /// Sets the quota of a cgroup; `None` where it has no such controller.
-fn quota_change<'a>(hundredths: u64, words: &'a str, of: &'a CgroupSetup) -> Option<Change<'a>> {
+fn quota_change<'a>(
+    hundredths: u64,
+    words: &'a str,
+    of: &'a CgroupSetup,
+    online: usize,
+) -> Option<Change<'a>> {
     let Files { folder, version, hand_down } = Files::of(&of.cpu, "cpu")?;
     let file = if version == 1 { "cpu.cfs_quota_us" } else { "cpu.max" };
     let hundredths_of = |quota: Quota| quota.cpus().map(|cpus| (cpus * 100.0).round() as u64);
     Some(Change {
-        to: quota_value(Some(hundredths), version),
-        back: of.quota.map(|quota| quota_value(hundredths_of(quota), version)),
+        to: quota_value(Some(hundredths), version, online),
+        back: of.quota.map(|quota| quota_value(hundredths_of(quota), version, online)),
         words,
         file: Some((folder, file)),
         hand_down,
@@ -412,7 +420,9 @@ fn cpu_quota(setup: &Setup) -> Option<Outcome> {
         },
         None => format!("{} may use {usable} CPU{many}", culprit.label),
     };
-    let Some(change) = quota_change(hundredths, "set its resources.limits.cpu", culprit) else {
+    let online = setup.online.len();
+    let words = "set its resources.limits.cpu";
+    let Some(change) = quota_change(hundredths, words, culprit, online) else {
         return Some(Outcome::Out);
     };
     Some(Outcome::Applies { now, made: change.made(culprit) })
@@ -427,7 +437,7 @@ fn raise_quota(setup: &Setup) -> Option<Outcome> {
     let cpus = limited.quota.and_then(|quota| quota.cpus())?;
     let hundredths = ((cpus * 100.0).round() as u64).max(1) * RAISED;
     let words = "raise its resources.limits.cpu, or leave that out";
-    let change = quota_change(hundredths, words, limited)?;
+    let change = quota_change(hundredths, words, limited, setup.online.len())?;
     let now = format!("the quota of {} is {cpus:.2} CPUs", limited.label);
     Some(Outcome::Applies { now, made: change.made(limited) })
 }
@@ -513,7 +523,11 @@ fn irq_affinity(setup: &Setup) -> Option<Outcome> {
     };
     let made = Made {
         commands: hit.iter().map(|irq| serve(irq.irq, &to)).collect(),
-        undo: hit.iter().map(|irq| serve(irq.irq, &irq.cpus)).collect(),
+        undo: hit
+            .iter()
+            .filter(|irq| !irq.set.is_empty())
+            .map(|irq| serve(irq.irq, &irq.set))
+            .collect(),
     };
     Some(Outcome::Applies { now, made })
 }

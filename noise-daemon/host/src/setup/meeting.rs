@@ -124,6 +124,7 @@ impl SetupReader {
             _ => swap,
         });
         let cpus = text(&cpuset, "cpuset.effective_cpus", "cpuset.cpus.effective");
+        let cpus_set = text(&cpuset, "cpuset.cpus", "cpuset.cpus").unwrap_or_default();
         let tasks = [unified, mounts.cpu.as_ref()];
         let mut folders = tasks.into_iter().filter_map(|root| folder(root, path));
         let first = folders.find_map(|folder| first_below(&folder));
@@ -132,6 +133,7 @@ impl SetupReader {
             weight: weight(text(&cpu, "cpu.shares", "cpu.weight")),
             quota: self.quota(path).map(|(quota, _)| quota),
             cpus: cpus.map(|text| CpuList::of_kernel(text.trim())).filter(|cpus| !cpus.is_empty()),
+            cpus_set: CpuList::of_kernel(cpus_set.trim()),
             io_weight: weight(text(&io, "blkio.bfq.weight", "io.weight"))
                 .or_else(|| weight(text(&io, "blkio.bfq.weight", "io.bfq.weight"))),
             io_max: text(&io, "", "io.max")
@@ -213,10 +215,12 @@ impl SetupReader {
             let folder = self.procfs.join(format!("irq/{irq}"));
             let list = |file: &str| {
                 let text = procfs::text(folder.join(file)).unwrap_or_default();
-                Some(CpuList::of_kernel(text.trim())).filter(|cpus| !cpus.is_empty())
+                CpuList::of_kernel(text.trim())
             };
-            let cpus = list("effective_affinity_list").or_else(|| list("smp_affinity_list"))?;
-            Some(IrqSetup { irq: u32::try_from(irq).ok()?, cpus })
+            let (effective, set) = (list("effective_affinity_list"), list("smp_affinity_list"));
+            let cpus = if effective.is_empty() { set.clone() } else { effective };
+            let irq = u32::try_from(irq).ok()?;
+            (!cpus.is_empty()).then_some(IrqSetup { irq, cpus, set })
         };
         irqs_named(&self.procfs, name, MOST_IRQS).into_iter().filter_map(served).collect()
     }

@@ -222,6 +222,7 @@ fn interrupts_and_disks_are_looked_at() {
     let interrupts = " CPU0 CPU1\n 36: 1 2 PCI-MSI 1-edge nvme0q1\n 37: 0 0 PCI-MSI 2-edge nvme0q1\n LOC: 1 2 x\n";
     tree.write("proc/interrupts", interrupts);
     tree.write("proc/irq/36/effective_affinity_list", "2\n");
+    tree.write("proc/irq/36/smp_affinity_list", "0-3\n");
     tree.write("proc/irq/37/smp_affinity_list", "0-1\n");
     tree.write("sys/block/vda/dev", "254:0\n");
     tree.write("sys/block/vda/queue/scheduler", "none [bfq] kyber\n");
@@ -229,6 +230,8 @@ fn interrupts_and_disks_are_looked_at() {
     let setup = tree.unified().setup(&about, Vec::new());
     let irqs: Vec<_> = setup.irqs.iter().map(|one| (one.irq, one.cpus.to_string())).collect();
     assert_eq!(irqs, [(36, "2".to_owned()), (37, "0,1".to_owned())]);
+    let set: Vec<_> = setup.irqs.iter().map(|one| one.set.to_string()).collect();
+    assert_eq!(set, ["0-3", "0,1"]);
     let disk = setup.disk.unwrap();
     assert_eq!((disk.scheduler.as_deref(), disk.has_cost), (Some("bfq"), false));
     tree.write("cg/io.cost.qos", "254:0 enable=1 ctrl=auto\n");

@@ -244,6 +244,14 @@ fn what_is_changed_can_be_taken_back() {
     assert_eq!(undo(&both, Remedy::CpuWeight), [format!("{back} CPUWeight=100")]);
     assert_eq!(undo(&both, Remedy::CpuQuota), [format!("{back} CPUQuota=")]);
     assert_eq!(undo(&both, Remedy::CpuAffinity), [format!("{back} AllowedCPUs=")]);
+    let set = CgroupSetup { cpus_set: list("0-1"), ..service("backup.service") };
+    let set = of(service("web.service"), set);
+    assert_eq!(undo(&set, Remedy::CpuAffinity), [format!("{back} AllowedCPUs=0,1")]);
+    // Docker knows no update that takes a quota away.
+    let id = "0123456789ab".to_owned();
+    let docker = CgroupSetup { manager: Manager::Docker(id), ..service("backup.service") };
+    let docker = of(service("web.service"), docker);
+    assert_eq!(undo(&docker, Remedy::CpuQuota), ["docker update --cpus 4 0123456789ab"]);
     let unknown = CgroupSetup { weight: None, ..service("backup.service") };
     assert!(undo(&of(service("web.service"), unknown), Remedy::CpuWeight).is_empty());
     let fifo = TaskSetup {
@@ -496,7 +504,8 @@ fn where_memory_and_swap_are_limited_together_both_are_raised() {
 
 #[test]
 fn interrupts_are_moved_off_the_cpus_of_the_victim() {
-    let irq = |irq, cpus| IrqSetup { irq, cpus: list(cpus) };
+    // What serves it now is less than what may.
+    let irq = |irq, cpus| IrqSetup { irq, cpus: list(cpus), set: list("0-3") };
     let mut setup = both();
     setup.interrupt = Some("nvme0q1".to_owned());
     assert_eq!(advise(&[Remedy::IrqAffinity], &setup), [Advice::plain(Remedy::IrqAffinity)]);
@@ -513,6 +522,11 @@ fn interrupts_are_moved_off_the_cpus_of_the_victim() {
     main.cpus = list("0,1");
     let expected = ["echo 2,3 > /proc/irq/36/smp_affinity_list"];
     assert_eq!(commands(&setup, Remedy::IrqAffinity), expected);
+    setup.irqs = vec![irq(36, "1")];
+    let undo = |setup: &Setup| advise(&[Remedy::IrqAffinity], setup).remove(0).undo;
+    assert_eq!(undo(&setup), ["echo 0-3 > /proc/irq/36/smp_affinity_list"]);
+    setup.irqs[0].set = CpuList::default();
+    assert!(undo(&setup).is_empty(), "it is not known what was set");
     setup.irqs = vec![irq(36, "3")];
     assert!(is_left_out(&setup, Remedy::IrqAffinity));
 }
