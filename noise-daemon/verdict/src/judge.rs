@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::account::Account;
 use crate::advice::{Advice, advise, argument};
-use crate::case::{Case, Loss};
+use crate::case::{Case, Loss, Reply};
 use crate::finding::{Culprit, CulpritKind, Evidence, Finding};
 use crate::kind::Kind;
 use crate::words;
@@ -166,11 +166,29 @@ fn rank<'c>(case: &'c Case<'_>, held: &[(Account, u64)]) -> Vec<Ranked<'c>> {
     let mut ranked: Vec<Ranked<'_>> =
         losses.clone().filter(is_held).map(|loss| Ranked::of(case, loss)).collect();
     ranked.sort_by_key(|one| (!one.is_grave(case), Reverse(one.beyond_ns), Reverse(one.loss.ns)));
+    others_first(case, &mut ranked);
     // What it sleeps by itself comes behind all that it lost to others.
     let timers = losses.filter(|loss| loss.resource == Account::Timer);
     ranked.extend(timers.map(|loss| Ranked::of(case, loss)));
     ranked.truncate(MOST);
     ranked
+}
+
+/// Who has less of a CPU than before queues behind itself: where that is the longest, but somebody else had a good part of
+/// it, the other one is named first.
+fn others_first(case: &Case<'_>, ranked: &mut [Ranked<'_>]) {
+    let is = |one: &Ranked<'_>, cause| {
+        one.loss.resource == Account::Cpu && one.loss.culprit.cause == cause
+    };
+    let is_other = |one: &Ranked<'_>| {
+        is(one, Cause::Foreign) && one.is_main(case) && !one.loss.works_with_victim
+    };
+    if ranked.first().is_some_and(|first| is(first, Cause::Own))
+        && let Some(other) = ranked.iter().position(is_other)
+        && let Some(before) = ranked.get_mut(..=other)
+    {
+        before.rotate_right(1);
+    }
 }
 
 /// Judges.
@@ -188,15 +206,15 @@ pub fn judge(case: &Case<'_>) -> Verdict {
     held.sort_by_key(|(account, ns)| (Some(*account) != first, Reverse(*ns)));
     let total_ns = case.accounts.total_ns().max(1);
     let unknown_ns = case.accounts.ns(Account::Unknown);
-    let is_unanswered = ranked.first().is_some_and(|one| one.loss.is_unanswered);
+    let comes = ranked.first().is_none_or(|one| one.loss.reply == Reply::Comes);
     let kind = match held.first() {
         None if unknown_ns >= least_ns => Kind::Unknown,
         None => Kind::Nothing,
         Some((resource, _)) => match unusual(case, *resource) {
             Some(true) => Kind::HeldUp,
             Some(false) => Kind::AsUsual,
-            // That an answer does not come is not usual.
-            None if resource.is_slept() && !is_unanswered => Kind::Unknown,
+            // That an answer does not come, or is held back, is not usual.
+            None if resource.is_slept() && comes => Kind::Unknown,
             None => Kind::HeldUp,
         },
     };
@@ -249,7 +267,13 @@ fn next(loss: &Loss, remedies: &[Advice]) -> Option<String> {
     }
     let tid = loss.culprit.tid;
     match loss.resource {
-        Account::Tier if loss.is_unanswered => {
+        Account::Network if loss.reply == Reply::HeldBack => {
+            return Some(
+                "send each message in one write, or set TCP_NODELAY in the program that sends it in parts"
+                    .to_owned(),
+            );
+        }
+        Account::Tier if loss.reply == Reply::Never => {
             return Some(format!(
                 "see which server has {} (ss -lunp), and what it waits for: noised why PID",
                 loss.culprit.name

@@ -18,13 +18,15 @@ const FOR_MEMORY: f64 = 0.01;
 /// Stalls for memory are stalls for disks as well, where what was thrown out is read again: the part of them from which
 /// on it is memory that is short.
 const OF_MEMORY: f64 = 0.5;
+/// Hits of a limit in a second, from which on that is what memory is short of.
+const LEAST_HITS: f64 = 1.0;
 
 /// Of what memory is short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// A limit of the victim's cgroup, or of one around it, was hit.
     Limit(LimitHits),
-    /// None of these limits was hit.
+    /// None of these limits was hit more than now and then.
     NoLimit,
     /// Whether one was is not known.
     Unknown,
@@ -35,8 +37,11 @@ impl Shortage {
     pub fn of(pressure: &Pressure) -> Option<Self> {
         let hits = pressure.limits.as_deref();
         // The nearest of those that were hit most: one that was hit once is not what holds it up.
+        let span_ns = pressure.span_ns.unwrap_or(0);
+        let is_often = |one: &&LimitHits| one.hits as f64 >= LEAST_HITS * span_ns as f64 / 1e9;
         let hit = hits.and_then(|hits| {
-            hits.iter().rev().max_by_key(|one| one.hits).cloned().map(Self::Limit)
+            let often = hits.iter().rev().filter(is_often);
+            often.max_by_key(|one| one.hits).cloned().map(Self::Limit)
         });
         let stalls = Stalls::of(pressure);
         match stalls.map(|stalls| stalls.is_for_memory()) {
@@ -71,11 +76,11 @@ impl Shortage {
         Culprit { kind, name, cgroup: None, pid: None, tid: None, cause }
     }
 
-    /// Why memory was short, as a sentence goes on.
+    /// Why memory was short, as a sentence goes on behind a comma.
     pub fn words(&self) -> String {
         match self {
             Self::Limit(limit) => format!("because of {}", limit.name()),
-            Self::NoLimit => "though no limit of its memory was hit".to_owned(),
+            Self::NoLimit => "and no limit of its memory is the reason".to_owned(),
             Self::Unknown => "and whether a limit of it was hit is not known".to_owned(),
         }
     }
@@ -163,6 +168,8 @@ mod tests {
         assert_eq!(of((4_000.0, 3_000.0), Some(Vec::new())), Some(Shortage::NoLimit));
         assert_eq!(of((4_000.0, 3_000.0), None), Some(Shortage::Unknown));
         assert_eq!(of((0.0, 50.0), None), None, "too little");
+        let now_and_then = Some(vec![hit("shop.service", 9, Some(3))]);
+        assert_eq!(of((4_000.0, 3_000.0), now_and_then), Some(Shortage::NoLimit));
         assert_eq!(of((0.0, 0.0), Some(vec![own.clone()])), None);
         // The one that is hit most, and of two that are hit as often the nearest.
         let slice = hit("web.slice", 900, Some(90));

@@ -4,8 +4,11 @@ use noise_common::charge::Cause;
 use noise_model::units::duration;
 
 use crate::account::Account;
-use crate::case::{Case, Loss};
+use crate::case::{Case, Loss, Reply};
 use crate::kind::Kind;
+
+/// What became of packets that wait for a late acknowledgement.
+const HELD_BACK: &str = "TCP held back until an acknowledgement came, late (Nagle's algorithm)";
 
 fn time(ns: u64) -> String {
     duration(ns as f64)
@@ -21,12 +24,18 @@ fn named<'c>(losses: &[&'c Loss], resource: Account) -> Option<&'c (String, u64)
     first_named(losses, resource)?.who.as_ref()
 }
 
-/// The same of so much time in all, as the phrase goes on.
+/// The same of so much time in all, as the phrase goes on. Where more of it was for its own threads, that is said as well.
 fn of_whom(losses: &[&Loss], resource: Account, all_ns: u64) -> String {
     let Some((who, ns)) = named(losses, resource) else { return String::new() };
+    let is_own = |loss: &&&Loss| {
+        loss.resource == resource && loss.culprit.cause == Cause::Own && loss.ns > *ns
+    };
+    let own =
+        losses.iter().find(is_own).map(|own| format!(" and {} for its own threads", time(own.ns)));
+    let own = own.unwrap_or_default();
     match time(*ns) {
         t if t == time(all_ns) => format!(", all of it for {who}"),
-        t => format!(", {t} of it for {who}"),
+        t => format!(", {t} of it for {who}{own}"),
     }
 }
 
@@ -49,16 +58,21 @@ fn by_what(losses: &[&Loss], all_ns: u64) -> String {
 
 /// Waited for who was asked.
 fn for_answers(losses: &[&Loss], resource: Account, t: &str, ns: u64, several: &str) -> String {
-    let is_unanswered = first_named(losses, resource).is_some_and(|loss| loss.is_unanswered);
+    let reply = first_named(losses, resource).map_or(Reply::Comes, |loss| loss.reply);
     match named(losses, resource) {
-        Some((who, most_ns)) if *most_ns >= ns / 10 * 9 => match is_unanswered {
-            true => format!("waited {t} for an answer from {who} that does not come"),
-            false => format!("waited {t} for {who} to answer"),
+        Some((who, most_ns)) if *most_ns >= ns / 10 * 9 => match reply {
+            Reply::Comes => format!("waited {t} for {who} to answer"),
+            Reply::Never => format!("waited {t} for an answer from {who} that does not come"),
+            Reply::HeldBack => format!("waited {t} for packets {who} that {HELD_BACK}"),
         },
         Some((who, most_ns)) => {
-            let silent = if is_unanswered { ", which does not answer" } else { "" };
             let most = time(*most_ns);
-            format!("waited {t} for {several} to answer, {most} of it for {who}{silent}")
+            let all = format!("waited {t} for {several} to answer, {most} of it for");
+            match reply {
+                Reply::Comes => format!("{all} {who}"),
+                Reply::Never => format!("{all} {who}, which does not answer"),
+                Reply::HeldBack => format!("{all} packets {who} that {HELD_BACK}"),
+            }
         }
         None => format!("waited {t} for {several} to answer"),
     }
@@ -82,7 +96,7 @@ fn lacked(case: &Case<'_>, losses: &[&Loss], resource: Account, ns: u64) -> Opti
         Account::Hypervisor => format!("lost {t} to the hypervisor"),
         Account::Disk => format!("waited {t} for disks{}", of_whom(losses, resource, ns)),
         Account::Memory => {
-            let why = named(losses, resource).map(|(why, _)| format!(" {why}"));
+            let why = named(losses, resource).map(|(why, _)| format!(", {why}"));
             format!("waited {t} for memory{}", why.unwrap_or_default())
         }
         Account::Tier => for_answers(losses, resource, &t, ns, "other services"),
@@ -137,23 +151,26 @@ pub fn sentence(case: &Case<'_>, held: &[(Account, u64)], losses: &[&Loss], kind
     let longest = held.iter().map(|(_, ns)| *ns).max().unwrap_or(0);
     let mut phrases: Vec<String> =
         held.iter().filter_map(|(resource, ns)| lacked(case, losses, *resource, *ns)).collect();
-    // Of what it slept for, it is said that it may be as usual.
-    let is_unclear = kind == Kind::Unknown && !held.is_empty();
+    // What is said of the first is not said of the rest.
+    let said = match kind {
+        Kind::Unknown if !held.is_empty() => "; whether that is usual is not known",
+        Kind::AsUsual => ", as usual",
+        _ => "",
+    };
     let asleep_ns = case.uninterruptible_ns;
     let on_disk_ns = [Account::Disk, Account::Memory].map(|account| case.accounts.ns(account));
     let on_disk_ns = on_disk_ns.into_iter().fold(0, u64::saturating_add);
     if asleep_ns > on_disk_ns && asleep_ns >= case.least_ns() {
         let phrase = format!("slept {} uninterruptibly", time(asleep_ns));
         // It stands first where nothing of which a culprit is known took so long.
-        let at = if asleep_ns > longest && !is_unclear { 0 } else { phrases.len() };
+        let at = if asleep_ns > longest && said.is_empty() { 0 } else { phrases.len() };
         phrases.insert(at, phrase);
     }
     let lock = held.iter().position(|(resource, _)| *resource == Account::Lock);
     let lock_ns = case.accounts.ns(Account::Lock);
-    let unclear = if is_unclear { "; whether that is usual is not known" } else { "" };
     let mut sentence = match (lock, phrases.as_slice()) {
         (Some(0), rest) => {
-            let first = format!("{victim}: {}{unclear}", locked(case, losses, "", lock_ns));
+            let first = format!("{victim}: {}{said}", locked(case, losses, "", lock_ns));
             match rest {
                 [] => first,
                 rest => format!("{first}. It also {}", several(rest)),
@@ -163,9 +180,9 @@ pub fn sentence(case: &Case<'_>, held: &[(Account, u64)], losses: &[&Loss], kind
             format!("{victim}: no CPU, quota, interrupt or disk held it up")
         }
         (_, []) => format!("{victim}: nothing held it up"),
-        (_, [only]) => format!("{victim} {only}{unclear}"),
-        (_, [first, rest @ ..]) if is_unclear => {
-            format!("{victim} {first}{unclear}. It also {}", several(rest))
+        (_, [only]) => format!("{victim} {only}{said}"),
+        (_, [first, rest @ ..]) if !said.is_empty() => {
+            format!("{victim} {first}{said}. It also {}", several(rest))
         }
         (_, [first, rest @ ..]) => format!("{victim} {first}; it also {}", several(rest)),
     };
@@ -178,9 +195,6 @@ pub fn sentence(case: &Case<'_>, held: &[(Account, u64)], losses: &[&Loss], kind
         let begin = if phrases.is_empty() && lock.is_none() { "; it" } else { ". It also" };
         let t = time_of(case, Account::Timer, timer_ns);
         sentence.push_str(&format!("{begin} slept {t} on timers of its own"));
-    }
-    if kind == Kind::AsUsual {
-        sentence.push_str(". That is as usual");
     }
     if let Some(slept) = slept(case, longest) {
         sentence = format!("{sentence}. {slept}");

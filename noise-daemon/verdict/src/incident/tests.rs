@@ -228,7 +228,7 @@ fn a_limit_of_memory_is_to_blame_and_no_disk() {
     // Where the host is short of memory, no limit is raised.
     one.short = Some(Shortage::NoLimit);
     let verdict = judged(&one);
-    assert!(verdict.sentence.ends_with(", though no limit of its memory was hit"));
+    assert!(verdict.sentence.ends_with(", and no limit of its memory is the reason"));
     assert_eq!((verdict.findings[0].remedies.len(), verdict.ready()), (0, None));
     assert!(verdict.next.unwrap().contains("memory of this host"));
 }

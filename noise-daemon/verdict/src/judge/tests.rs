@@ -50,7 +50,7 @@ fn loss(resource: Account, name: &str, cause: Cause, ms: u64) -> Loss {
         evidence: Evidence::Whole,
         works_with_victim: false,
         is_set_up: name == "backup.service",
-        is_unanswered: false,
+        reply: Reply::Comes,
     }
 }
 
@@ -157,7 +157,7 @@ fn what_is_usual_gets_no_command() {
     };
     let verdict = usual(750);
     assert_eq!((verdict.kind, verdict.ready()), (Kind::AsUsual, None));
-    assert!(verdict.sentence.ends_with(". That is as usual"), "{}", verdict.sentence);
+    assert!(verdict.sentence.ends_with(", as usual"), "{}", verdict.sentence);
     // The remedy is there, without its command.
     assert!(verdict.remedies().iter().any(|one| one.remedy == Remedy::CpuWeight));
     let verdict = usual(80);
@@ -285,8 +285,9 @@ fn waits_behind_many_for_little_each_are_judged_as_a_whole() {
     let verdict = judged(None);
     assert_eq!((verdict.kind, &*verdict.sentence), (Kind::HeldUp, begin));
     let verdict = judged(Some(55));
-    let expected = format!("{begin}. That is as usual");
-    assert_eq!((verdict.kind, &*verdict.sentence), (Kind::AsUsual, &*expected));
+    let expected =
+        "web.service waited 60.0 ms for a CPU, as usual. It also slept 1.80 s on timers of its own";
+    assert_eq!((verdict.kind, &*verdict.sentence), (Kind::AsUsual, expected));
 }
 
 #[test]
@@ -341,6 +342,28 @@ fn counters_name_who_had_the_cpu_and_bring_no_command() {
 }
 
 #[test]
+fn who_queues_behind_itself_beside_a_hog_is_held_up_by_the_hog() {
+    let setup = setup();
+    let beside = |hog_ms: u64| {
+        let mut own = loss(Account::Cpu, "web.service", Cause::Own, 600);
+        own.who = Some(("its own thread web 7".to_owned(), 600 * MS));
+        let hog = loss(Account::Cpu, "backup.service", Cause::Foreign, hog_ms);
+        let accounts = [(Account::Running, 300), (Account::Cpu, 600 + hog_ms)];
+        judge(&case(&setup, &accounts, vec![own, hog]))
+    };
+    let verdict = beside(400);
+    let expected = "web.service waited 1.00 s for a CPU, 400 ms of it for gzip of backup.service and 600 ms for its own threads";
+    assert_eq!(verdict.sentence, expected);
+    assert_eq!(verdict.findings[0].culprit.name, "backup.service");
+    assert_eq!(verdict.ready().unwrap().commands, [COMMAND]);
+    // A bystander is not, and neither is who works with it.
+    let verdict = beside(150);
+    assert_eq!(verdict.findings[0].culprit.cause, Cause::Own);
+    let expected = "web.service waited 750 ms for a CPU, 600 ms of it for its own thread web 7";
+    assert_eq!(verdict.sentence, expected);
+}
+
+#[test]
 fn what_its_own_threads_took_is_no_reason_to_touch_who_works_with_it() {
     let mut setup = setup();
     let main = TaskSetup {
@@ -363,6 +386,7 @@ fn what_its_own_threads_took_is_no_reason_to_touch_who_works_with_it() {
     ];
     let verdict = judge(&case(&setup, &[(Account::Running, 700), (Account::Cpu, 800)], losses));
     assert_eq!(verdict.kind, Kind::HeldUp);
+    assert_eq!(verdict.findings[0].culprit.cause, Cause::Own);
     let commands: Vec<_> =
         verdict.remedies().iter().flat_map(|one| &one.commands).cloned().collect();
     assert_eq!(commands, Vec::<String>::new());
