@@ -12,10 +12,9 @@ use crate::path::Step;
 use crate::state::State;
 use crate::walk::{Bounds, walk};
 
-/// Sleeps whose path is walked: the longest ones.
-const MOST_WALKS: usize = 4096;
-/// Points that all these walks look at.
+/// Points that all walks look at, those of the longest sleeps first; and those that one counts for at least.
 const MOST_POINTS: u64 = 1 << 22;
+const LEAST_POINTS: u64 = 64;
 /// How far one of them goes.
 const BOUNDS: Bounds = Bounds { depth: 64, points: 1 << 14 };
 
@@ -45,6 +44,8 @@ impl Sleep {
 pub struct Held {
     /// Their time, nanoseconds.
     pub ns: u64,
+    /// Of that, the time of those whose path was walked: the longest ones.
+    pub walked_ns: u64,
     /// Of that, by the thread of its own program that was on the path, and by what that one did: `running`,
     /// `waiting_cpu`, `disk` or `timer`. The rest was spent on what others did, or is not known.
     pub by: BTreeMap<(i32, &'static str), u64>,
@@ -63,16 +64,18 @@ pub fn held(
     sleeps.sort_by_key(|sleep| (Reverse(sleep.ns()), sleep.from_ns, sleep.tid));
     let mut all: BTreeMap<i32, Held> = BTreeMap::new();
     let mut left = MOST_POINTS;
-    for (number, sleep) in sleeps.iter().enumerate() {
+    for sleep in &sleeps {
         let held = all.entry(sleep.tid).or_default();
         held.ns = held.ns.saturating_add(sleep.ns());
-        if number >= MOST_WALKS || left == 0 {
+        if left == 0 {
             continue;
         }
+        held.walked_ns = held.walked_ns.saturating_add(sleep.ns());
         let bounds = Bounds { points: BOUNDS.points.min(left), ..BOUNDS };
         let path = walk(graph, sleep.worker, sleep.from_ns, sleep.to_ns, bounds);
+        let steps = path.as_ref().map_or(0, |path| path.steps.len() as u64);
+        left = left.saturating_sub(steps.max(LEAST_POINTS));
         let Some(path) = path else { continue };
-        left = left.saturating_sub(path.steps.len() as u64 + 1);
         for step in &path.steps {
             let Step::Stay { worker, state, .. } = step else { continue };
             let who = graph.get(*worker).map(|worker| worker.who);

@@ -26,6 +26,11 @@ const NAMES: u16 = 53;
 /// Who gives up earlier looks again soon: the answer may come then. What is waited for less long may come at any time.
 const LEAST_OVER_NS: u64 = 200_000_000;
 const LEAST_OPEN_NS: u64 = 1_000_000_000;
+/// Calls that wait for files; newer architectures have one of them.
+#[cfg(target_arch = "x86_64")]
+const POLLS: [i64; 2] = [libc::SYS_poll, libc::SYS_ppoll];
+#[cfg(not(target_arch = "x86_64"))]
+const POLLS: [i64; 1] = [libc::SYS_ppoll];
 /// Files of one poll that are looked at, and the bytes of each: descriptor, and events.
 const MOST_POLLED: u64 = 4;
 const POLLED_BYTES: usize = 8;
@@ -100,7 +105,7 @@ fn received(text: &str, polled: impl Fn(u64, u64) -> Option<Vec<i32>>) -> Option
         libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg | libc::SYS_read => {
             Some(vec![i32::try_from(first).ok()?])
         }
-        libc::SYS_poll | libc::SYS_ppoll if (1..=MOST_POLLED).contains(&second) => {
+        call if POLLS.contains(&call) && (1..=MOST_POLLED).contains(&second) => {
             polled(first, second)
         }
         _ => None,
@@ -193,11 +198,11 @@ mod tests {
             })
         };
         assert_eq!(of(libc::SYS_recvfrom, "0x5 0x7f00 0x40"), Some(vec![5]));
-        assert_eq!(of(libc::SYS_poll, "0x9 0x2 0x1388"), Some(vec![9, 9]));
+        assert_eq!(of(libc::SYS_ppoll, "0x9 0x2 0x1388"), Some(vec![9, 9]));
         for (call, arguments) in [
-            (libc::SYS_poll, "0x9 0x5 0x1388"),
-            (libc::SYS_poll, "0x0 0x0 0x1388"),
-            (libc::SYS_epoll_wait, "0x5 0x7f00 0x40"),
+            (libc::SYS_ppoll, "0x9 0x5 0x1388"),
+            (libc::SYS_ppoll, "0x0 0x0 0x1388"),
+            (libc::SYS_epoll_pwait, "0x5 0x7f00 0x40"),
             (libc::SYS_clock_nanosleep, "0x0 0x0 0x7f00"),
         ] {
             assert_eq!(of(call, arguments), None, "{call}");

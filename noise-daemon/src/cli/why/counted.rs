@@ -10,7 +10,7 @@ use noise_analysis::{Charged, Stopped};
 use noise_common::charge::{Cause, Resource};
 use noise_model::clean::clean;
 use noise_model::labels::is_one;
-use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Evidence, Loss, called};
+use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Evidence, Loss, Reply, called};
 
 /// What was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,7 +132,7 @@ fn loss((resource, cause, name): Key, ns: u64) -> Loss {
         // That is not known, and so it is never reason enough for a command.
         works_with_victim: false,
         is_set_up: false,
-        is_unanswered: false,
+        reply: Reply::Comes,
     }
 }
 

@@ -10,6 +10,7 @@ use noise_model::pressure::Pressure;
 use noise_paths::account::{Account, Accountant, Enders, Interruption, Member, Pause};
 use noise_paths::blame::Blame;
 use noise_paths::build::Waker;
+use noise_paths::delayed_ack::DelayedNs;
 use noise_paths::document::{Document, Segment, Traced, traced};
 use noise_paths::execution::{Execution, Finder, Wanted, find};
 use noise_paths::graph::{Graph, Who};
@@ -23,7 +24,7 @@ use noise_trace::threads::Threads;
 use noise_verdict::{Accounts, Advice, Verdict};
 use serde::Serialize;
 
-use super::around::Around;
+use super::around::{Around, Stops};
 use super::awaited::{Silent, Unanswered, unanswered};
 use super::counted::Counted;
 use super::idle::Idle;
@@ -193,6 +194,9 @@ pub struct Findings {
     /// [`noise_paths::account::Enders::held_back`].
     #[serde(skip)]
     pub held_back: BTreeMap<i32, u64>,
+    /// What of its sleeps was waiting for packets that were held back until a late acknowledgement.
+    #[serde(skip)]
+    pub delayed: DelayedNs,
     /// What those sleeps were spent on that threads of its own ended, by the sleeper.
     #[serde(skip)]
     pub held: BTreeMap<i32, Held>,
@@ -302,6 +306,7 @@ pub fn find_out(
         verdict: None,
         enders,
         held_back: std::mem::take(&mut account.enders.held_back),
+        delayed: std::mem::take(&mut account.enders.delayed),
         held: std::mem::take(&mut account.held),
         locks: Locks::default(),
         peers: Peers::default(),
@@ -544,10 +549,21 @@ impl Findings {
         if by_events_ns > 0 {
             return by_events_ns.min(self.waits.sum_ns);
         }
-        let Some(stopped) = self.around.stopped else { return 0 };
-        let part = self.span_ns as f64 / stopped.span_ns.max(self.span_ns).max(1) as f64;
-        let ns = stopped.quota_ns.unwrap_or(0) as f64 * part;
-        (ns as u64).min(self.waits.sum_ns)
+        self.stopped_ns(|stopped| stopped.quota_ns.unwrap_or(0)).min(self.waits.sum_ns)
+    }
+
+    /// What the hypervisor took, ns: no event says it.
+    pub fn stolen_ns(&self) -> u64 {
+        self.stopped_ns(|stopped| stopped.hypervisor_ns)
+    }
+
+    /// What stopped it by the daemon's count, as far as it is of this time. Of one process of a cgroup nothing is counted.
+    fn stopped_ns(&self, of: impl Fn(&Stops) -> u64) -> u64 {
+        let stopped = self.around.stopped.filter(|_| self.target.pid.is_none());
+        stopped.map_or(0, |stopped| {
+            let part = self.span_ns as f64 / stopped.span_ns.max(self.span_ns).max(1) as f64;
+            (of(&stopped) as f64 * part) as u64
+        })
     }
 
     /// Whether that is so much of its waits that who had the CPUs meanwhile says little: where events say it, they were

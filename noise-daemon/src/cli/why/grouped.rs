@@ -54,7 +54,8 @@ pub fn grouped(culprits: &[Blamed], state: &str) -> Vec<Grouped> {
             let _ = write!(who, " {tid}");
         }
         if cause == Cause::Own.name() {
-            who.push_str(", its own");
+            let many = if threads.len() == 1 { "" } else { "s" };
+            who = format!("its own thread{many} {who}");
         } else if !cgroup.is_empty() && cgroup != "/" {
             let _ = write!(who, " of {}", clean(&cgroup));
         }

@@ -8,7 +8,9 @@ use noise_common::signals::Signal;
 use noise_model::clean::clean;
 use noise_model::labels::ROOT;
 use noise_model::setup::Setup;
-use noise_verdict::{Account, Accounts, Advice, Case, Culprit, CulpritKind, Evidence, Loss, judge};
+use noise_verdict::{
+    Account, Accounts, Advice, Case, Culprit, CulpritKind, Evidence, Loss, Reply, judge,
+};
 
 use super::counted::Counted;
 use super::findings::{Advised, Blamed, Ender, Findings, Whose};
@@ -63,7 +65,7 @@ impl Findings {
             uninterruptible_ns: self.uninterruptible.sum_ns,
             losses: self.losses(&accounts),
             unclear: self.unclear(),
-            usual_ns: self.usual_ns(self.span_ns),
+            usual_ns: self.usual_ns(self.span_ns, true),
             accounts,
             setup,
         }
@@ -96,7 +98,7 @@ impl Findings {
             uninterruptible_ns: counted.uninterruptible_ns(),
             losses,
             unclear: Vec::new(),
-            usual_ns: self.usual_ns(counted.span_ns),
+            usual_ns: self.usual_ns(counted.span_ns, false),
             accounts,
             setup,
         }
@@ -112,6 +114,11 @@ impl Findings {
             accounts.take(Account::Cpu, Account::of_cpu_wait(cause), ns);
         }
         accounts.take(Account::Running, Account::Interrupt, self.interrupted_ns());
+        // It takes from what seems to run, first of all.
+        let stolen_ns = self.stolen_ns();
+        let of_running_ns = stolen_ns.min(accounts.ns(Account::Running));
+        accounts.take(Account::Running, Account::Hypervisor, of_running_ns);
+        accounts.take(Account::Cpu, Account::Hypervisor, stolen_ns - of_running_ns);
         for ender in &self.enders {
             accounts.take(ender.account(), self.account_of_ender(ender), ender.ns);
         }
@@ -122,6 +129,8 @@ impl Findings {
             None => Account::Unknown,
         };
         accounts.take(Account::Network, of_hosts, self.of_hosts_ns());
+        let held_back_ns = self.packets_held_back_ns().saturating_sub(self.delayed.own);
+        accounts.take(Account::Tier, Account::Network, held_back_ns);
         accounts.take(Account::Timer, self.held_back_for(), self.held_back_ns());
         self.take_memory(&mut accounts);
         for silent in &self.silent {
@@ -196,6 +205,7 @@ impl Findings {
             };
             let resource = if state == "disk" { Account::Disk } else { Account::Cpu };
             let is_cpu = resource == Account::Cpu;
+            let capped = |ns: u64| if is_cpu { ns.min(cpu_ns) } else { ns };
             let names = (names_any || !is_cpu) && !matches!(cause, Cause::Idle | Cause::Untracked);
             let who = grouped(&members, state).into_iter().next().filter(|_| names);
             Some(Loss {
@@ -213,12 +223,12 @@ impl Findings {
                     tid: Some(first.tid).filter(|tid| *tid > 0),
                     cause,
                 },
-                ns: if is_cpu { sum_ns.min(cpu_ns) } else { sum_ns },
-                who: who.map(|group| (group.words(), group.ns)),
+                ns: capped(sum_ns),
+                who: who.map(|group| (group.words(), capped(group.ns))),
                 evidence: self.evidence(),
                 works_with_victim: self.works_with(cgroup.as_deref(), &members),
                 is_set_up: is_cpu && names_any && met.is_some() && first.path == met,
-                is_unanswered: false,
+                reply: Reply::Comes,
             })
         };
         groups.into_iter().filter_map(loss).collect()
@@ -249,12 +259,12 @@ impl Findings {
             evidence,
             works_with_victim: false,
             is_set_up: false,
-            is_unanswered: false,
+            reply: Reply::Comes,
         };
         let counted = if by_counters { Evidence::Counters } else { self.evidence() };
         vec![
             loss(Account::Quota, quota, counted),
-            loss(Account::Hypervisor, hypervisor, self.evidence()),
+            loss(Account::Hypervisor, hypervisor, Evidence::Counters),
         ]
     }
 
@@ -290,7 +300,7 @@ impl Findings {
             evidence: self.evidence(),
             works_with_victim: false,
             is_set_up: false,
-            is_unanswered: false,
+            reply: Reply::Comes,
         };
         sums.into_iter().map(loss).collect()
     }
@@ -312,18 +322,23 @@ impl Findings {
         its_ns >= self.least_sleep_ns()
     }
 
-    /// What is usually lost in so long a time: of a cgroup that the daemon has learnt. Of one of its processes that says
-    /// nothing.
-    fn usual_ns(&self, span_ns: u64) -> BTreeMap<Account, u64> {
+    /// What is usually lost in so long a time, or, where delays of that time are counted and that is less, in as many of
+    /// them: who does one thing after the other always waits, so that waits that get longer get fewer. It is known of a
+    /// cgroup that the daemon has learnt; of one of its processes that says nothing.
+    fn usual_ns(&self, span_ns: u64, is_counted: bool) -> BTreeMap<Account, u64> {
+        let interrupts = self.interrupted.iter().fold(0_u64, |sum, one| sum + one.taken.count);
         let kinds = [
-            (Account::Cpu, Signal::CgroupRunqueueWait.into()),
-            (Account::Interrupt, Watched::Interruption),
-            (Account::Disk, Signal::UninterruptibleWait.into()),
+            (Account::Cpu, Signal::CgroupRunqueueWait.into(), self.waits.count),
+            (Account::Interrupt, Watched::Interruption, interrupts),
+            (Account::Disk, Signal::UninterruptibleWait.into(), self.uninterruptible.count),
         ];
-        let usual = |(account, watched): (Account, Watched)| {
+        let usual = |(account, watched, count): (Account, Watched, u64)| {
             let usual = self.around.usual_of(watched)?;
             let lost = usual.lost.filter(|_| self.target.pid.is_none())?;
-            Some((account, (lost * span_ns as f64) as u64))
+            let in_time_ns = lost * span_ns as f64;
+            let mean_ns = usual.mean_ns.filter(|_| is_counted);
+            let of_as_many_ns = mean_ns.map_or(in_time_ns, |mean_ns| mean_ns * count as f64);
+            Some((account, in_time_ns.min(of_as_many_ns) as u64))
         };
         kinds.into_iter().filter_map(usual).collect()
     }

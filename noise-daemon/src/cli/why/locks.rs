@@ -38,7 +38,7 @@ impl Locks {
             let holds = |holder| place.is_lock || places.of.get(holder) == Some(place);
             let by: Vec<_> = held.by.iter().filter(|((holder, _), _)| holds(holder)).collect();
             let ns = by.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(**ns));
-            if !place.is_lock && (ns as f64) < MOSTLY * held.ns as f64 {
+            if !place.is_lock && (ns as f64) < MOSTLY * held.walked_ns as f64 {
                 continue;
             }
             locks.ns = locks.ns.saturating_add(ns);
@@ -95,7 +95,7 @@ mod tests {
     fn held(rows: &[Row<'_>]) -> BTreeMap<i32, Held> {
         let row = |(tid, ns, by): &Row<'_>| {
             let by = by.iter().map(|(tid, state, ns)| ((*tid, *state), *ns)).collect();
-            (*tid, Held { ns: *ns, by })
+            (*tid, Held { ns: *ns, walked_ns: *ns, by })
         };
         rows.iter().map(row).collect()
     }

@@ -1,7 +1,7 @@
 //! PURE: what a victim waited for memory, as a verdict is made of it: by the pressure of its cgroup, and the limits that
 //! were hit meanwhile.
 
-use noise_verdict::{Account, Accounts, Evidence, Loss, Shortage};
+use noise_verdict::{Account, Accounts, Evidence, Loss, Reply, Shortage};
 
 use super::findings::Findings;
 
@@ -32,7 +32,7 @@ impl Findings {
             evidence: if is_whole { self.evidence() } else { Evidence::Part },
             works_with_victim: false,
             is_set_up: false,
-            is_unanswered: false,
+            reply: Reply::Comes,
         })
     }
 }

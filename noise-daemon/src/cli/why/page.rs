@@ -142,7 +142,7 @@ fn screen(mut text: String, found: &Findings, width: usize) -> String {
     let most = SCREEN_LINES.saturating_sub(lines(&hint));
     let mut trend = String::new();
     trends(&mut trend, found);
-    for part in [losses(found, width), notes(found, width), trend] {
+    for part in [losses(found, width, SHOWN_FINDINGS), notes(found, width), trend] {
         if lines(&text) + lines(&part) <= most {
             text.push_str(&part);
         }
@@ -157,7 +157,7 @@ fn of_work(one: &Finding) -> String {
 }
 
 /// What was lost to whom, where that is more than the first sentence can say.
-fn losses(found: &Findings, width: usize) -> String {
+fn losses(found: &Findings, width: usize, shown: usize) -> String {
     let mut text = String::new();
     let findings = found.verdict.as_ref().map_or(&[][..], |verdict| &verdict.findings);
     if findings.len() < 2 {
@@ -166,7 +166,7 @@ fn losses(found: &Findings, width: usize) -> String {
     let most = width.saturating_sub(BESIDE_NAMES).max(LEAST_NAME);
     let share = if found.counted().is_some() { "of the time" } else { "of its work" };
     let mut table = Columns::new(2, &["what it lacked", "because of", "time", share]);
-    for one in findings.iter().take(SHOWN_FINDINGS) {
+    for one in findings.iter().take(shown) {
         table.push(&[
             one.resource.name().to_owned(),
             shorten(&one.culprit.name, most),
@@ -193,6 +193,7 @@ fn notes(found: &Findings, width: usize) -> String {
 
 /// All of the page but the paths.
 fn all(mut text: String, found: &Findings, zone: &TimeZone, width: usize) -> String {
+    text.push_str(&losses(found, width, usize::MAX));
     text.push_str(&notes(found, width));
     trends(&mut text, found);
     if found.counted().is_some() && found.span_ns > 0 {
@@ -552,12 +553,9 @@ fn remedies(text: &mut String, found: &Findings, width: usize) {
     for one in found.remedies.iter().take(SHOWN) {
         prose(text, &format!("  {}", one.setting), width);
         prose(text, &format!("    {} {}", one.effect, one.cost), width);
-        if let Some(now) = &one.advice.now {
-            prose(text, &format!("    now: {}", clean(now)), width);
-        }
         // A command stays in one line, to be copied.
-        for command in &one.advice.commands {
-            let _ = writeln!(text, "      # {}", clean(command));
+        for line in one.advice.lines() {
+            let _ = writeln!(text, "    {}", clean(&line));
         }
     }
 }

@@ -173,10 +173,12 @@ impl Found {
         let is_listening =
             |socket: &Connection| listening.contains(&(socket.namespace, socket.local.port()));
         let connected = || sockets.iter().filter(is_tcp).filter(|one| one.remote.port() != 0);
-        let mut by_ends: BTreeMap<(SocketAddr, SocketAddr), &Connection> = BTreeMap::new();
-        by_ends.extend(connected().map(|socket| ((socket.local, socket.remote), socket)));
+        let mut by_ends: BTreeMap<(u32, SocketAddr, SocketAddr), &Connection> = BTreeMap::new();
+        by_ends.extend(
+            connected().map(|socket| ((within(socket), socket.local, socket.remote), socket)),
+        );
         for own in connected().filter(|own| owners.is_victims(own.inode)) {
-            let other = by_ends.get(&(own.remote, own.local));
+            let other = by_ends.get(&(within(own), own.remote, own.local));
             let role = match (is_listening(own), other.map(|other| is_listening(other))) {
                 (true, Some(false) | None) => Some(Role::Serves),
                 (false, Some(true) | None) => Some(Role::Asks),
@@ -205,7 +207,8 @@ impl Found {
             let remote = asks.remote;
             for asked in bound.get(&remote.port()).into_iter().flatten() {
                 let (at, link) = (asked.local.ip(), || Link::Udp(remote.port()));
-                if !at.is_unspecified() && at != remote.ip() {
+                let is_its = at.is_unspecified() || at == remote.ip();
+                if !is_its || is_elsewhere(asks, asked) {
                     continue;
                 }
                 if owners.is_victims(asks.inode) {
@@ -226,6 +229,7 @@ impl Found {
             numbered.map(|socket| (socket.inode, socket)).collect();
         let named = sockets.iter().filter(|socket| socket.is_listening);
         let listening: BTreeSet<&str> = named.map(|socket| socket.name.as_str()).collect();
+        let mut alike = Vec::new();
         for one in sockets {
             let Some(other) = by_inode.get(&one.peer).copied() else { continue };
             let asked = asked(one, other, &listening);
@@ -242,11 +246,23 @@ impl Found {
             for pid in owners.others(peer.inode) {
                 match role {
                     Some(_) => self.note(pid, role, link()),
-                    None => self.note_link(pid, link()),
+                    None => alike.push((pid, link())),
                 }
             }
         }
+        alike.into_iter().for_each(|(pid, link)| self.note_link(pid, link));
     }
+}
+
+/// The network namespace that both ends of a connection are in, where it cannot leave that: a loopback address is another
+/// one in each. 0 of all others.
+fn within(socket: &Connection) -> u32 {
+    if socket.remote.ip().is_loopback() { socket.namespace } else { 0 }
+}
+
+/// Whether one end cannot be reached from the other's network namespace.
+fn is_elsewhere(asks: &Connection, asked: &Connection) -> bool {
+    asks.remote.ip().is_loopback() && asks.namespace != asked.namespace
 }
 
 /// Which of two ends is the one that is asked, where `one` is connected to `other`.

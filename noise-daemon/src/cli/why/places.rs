@@ -22,8 +22,8 @@ const FUTEX_WAIT_BITSET: u64 = 9;
 const FUTEX_WAIT_REQUEUE_PI: u64 = 11;
 const FUTEX_LOCK_PI2: u64 = 13;
 const FUTEX_COMMAND: u64 = 0x7f;
-/// What a lock's word holds while it is taken and others wait for it: of glibc, Rust, Go and all that follow Drepper's
-/// *Futexes Are Tricky*, mutex2.
+/// What a lock's word holds while it is taken and others wait for it: of glibc, Go and all that follow Drepper's *Futexes Are
+/// Tricky*, mutex2. Rust's has it as well, but waits with a bitset, as glibc's conditions do.
 const CONTENDED: u64 = 2;
 
 /// What a thread sleeps at.

@@ -39,8 +39,11 @@ impl Sends {
             Kind::SchedWaking(woken) => {
                 self.sent.remove(&woken.task.tid);
             }
-            // Who runs there is not known, nor what was sent meanwhile.
-            Kind::Lost(_) => *current = 0,
+            // Who runs there is not known, nor who slept meanwhile.
+            Kind::Lost(_) => {
+                *current = 0;
+                self.sent.clear();
+            }
             _ => {}
         }
         contexts.follow(event);
@@ -54,7 +57,7 @@ impl Sends {
 
 #[cfg(test)]
 mod tests {
-    use noise_trace::event::{Packet, Task, Woken};
+    use noise_trace::event::{Loss, Packet, Task, Woken};
     use noise_trace::state::LeftIn;
 
     use super::*;
@@ -105,6 +108,14 @@ mod tests {
         }
         let found: Vec<_> = sends.sleeps.iter().copied().collect();
         assert_eq!(found, [(7, 14)]);
+        // What was sent before events were lost may be answered.
+        let lost = Kind::Lost(Loss { events: 1, packets: 0, from_ns: 31, to_ns: 32 });
+        for (time_ns, kind) in
+            [(30, switch(0, 0, 7)), (31, packet()), (32, lost), (33, switch(7, ASLEEP, 0))]
+        {
+            sends.follow(&Event { time_ns, cpu: 0, kind }, |tid| tid < 9);
+        }
+        assert!(!sends.are_before(7, 33));
         assert!(sends.are_before(7, 14) && !sends.are_before(7, 22));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use noise_common::charge::Cause;
 use noise_model::clean::clean;
-use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Loss, Unclear};
+use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Loss, Reply, Unclear};
 
 use super::awaited::Silent;
 use super::findings::{Ender, Findings, Whose};
@@ -42,15 +42,8 @@ struct Other<'e> {
     first: &'e Ender,
     threads: usize,
     ns: u64,
-}
-
-impl<'e> Other<'e> {
-    fn of(threads: Vec<&'e Ender>) -> Option<Self> {
-        let first = threads.iter().copied().max_by_key(|ender| ender.ns)?;
-        let ns = threads.iter().fold(0_u64, |sum, ender| sum.saturating_add(ender.ns));
-        let tids: BTreeSet<i32> = threads.iter().map(|ender| ender.tid).collect();
-        Some(Self { first, threads: tids.len(), ns })
-    }
+    /// What of that was waiting for packets that were held back, ns.
+    held_back_ns: u64,
 }
 
 /// What a holder did, as the sentence goes on.
@@ -106,7 +99,34 @@ impl Findings {
     pub fn of_hosts_ns(&self) -> u64 {
         let known = self.enders.iter().filter(|one| one.is_packet && one.whose != Whose::Kernel);
         let known_ns = known.fold(0_u64, |sum, ender| sum.saturating_add(ender.ns));
-        self.ns("network").saturating_sub(known_ns)
+        self.ns("network").saturating_sub(known_ns).saturating_sub(self.delayed.own)
+    }
+
+    /// What of the sleeps that one ended was waiting for packets that were held back, ns.
+    fn held_back_by(&self, ender: &Ender) -> u64 {
+        let delayed = self.delayed.by.get(&ender.tid).filter(|_| ender.is_packet);
+        delayed.map_or(0, |ns| (*ns).min(ender.ns))
+    }
+
+    /// What it waited for packets that were held back, ns: its own, and those of whom it had asked.
+    pub fn packets_held_back_ns(&self) -> u64 {
+        let asked =
+            self.enders.iter().filter(|ender| self.account_of_ender(ender) == Account::Tier);
+        asked.fold(self.delayed.own, |sum, ender| sum.saturating_add(self.held_back_by(ender)))
+    }
+
+    fn other<'e>(&self, threads: Vec<&'e Ender>) -> Option<Other<'e>> {
+        let first = threads.iter().copied().max_by_key(|ender| ender.ns)?;
+        let tids: BTreeSet<i32> = threads.iter().map(|ender| ender.tid).collect();
+        let sum = |of: &dyn Fn(&Ender) -> u64| {
+            threads.iter().fold(0_u64, |sum, ender| sum.saturating_add(of(ender)))
+        };
+        Some(Other {
+            first,
+            threads: tids.len(),
+            ns: sum(&|ender| ender.ns),
+            held_back_ns: sum(&|ender| self.held_back_by(ender)),
+        })
     }
 
     /// Others that ended its sleeps, by whose part it was to ask.
@@ -121,7 +141,8 @@ impl Findings {
                 others.entry(key).or_default().push(ender);
             }
         }
-        let mut others: Vec<_> = others.into_values().filter_map(Other::of).collect();
+        let mut others: Vec<_> =
+            others.into_values().filter_map(|threads| self.other(threads)).collect();
         others.sort_by_key(|other| (std::cmp::Reverse(other.ns), other.first.tid));
         others
     }
@@ -135,14 +156,15 @@ impl Findings {
             evidence: self.evidence(),
             works_with_victim: true,
             is_set_up: false,
-            is_unanswered: false,
+            reply: Reply::Comes,
         }
     }
 
     /// What it lost while it slept, and its own timers.
     pub fn of_sleeps(&self, accounts: &Accounts) -> Vec<Loss> {
         let mut losses: Vec<Loss> = self.of_locks().into_iter().collect();
-        losses.extend(self.ended_by(Some(Role::Asks)).iter().map(|other| self.of_tier(other)));
+        let asked = self.ended_by(Some(Role::Asks));
+        losses.extend(asked.iter().flat_map(|other| self.of_tier(other)));
         let no_cgroup = |name: &str| Culprit {
             kind: CulpritKind::None,
             name: name.to_owned(),
@@ -153,15 +175,24 @@ impl Findings {
         };
         if let Some(hosts) = self.peers.hosts.as_ref().filter(|hosts| hosts.role == Role::Asks) {
             let culprit = Culprit { kind: CulpritKind::Tier, ..no_cgroup(&hosts.name) };
-            let ns = accounts.ns(Account::Network).saturating_sub(self.silent_ns(Account::Network));
+            let known_ns =
+                self.silent_ns(Account::Network).saturating_add(self.packets_held_back_ns());
+            let ns = accounts.ns(Account::Network).saturating_sub(known_ns);
             losses.push(self.loss(Account::Network, culprit, ns, Some(hosts.name.clone())));
         }
         for silent in &self.silent {
             let name = silent.address.to_string();
             let culprit = Culprit { kind: CulpritKind::Tier, ..no_cgroup(&name) };
             let loss = self.loss(silent.account(), culprit, silent.waited.ns(), Some(name));
-            losses.push(Loss { is_unanswered: true, ..loss });
+            losses.push(Loss { reply: Reply::Never, ..loss });
         }
+        let loss = self.loss(
+            Account::Network,
+            no_cgroup("an acknowledgement that came late"),
+            self.delayed.own,
+            Some("to it".to_owned()),
+        );
+        losses.push(Loss { reply: Reply::HeldBack, ..loss });
         let ns = accounts.ns(Account::Timer);
         losses.push(self.loss(Account::Timer, no_cgroup("its own timers"), ns, None));
         losses.retain(|loss| loss.ns > 0);
@@ -199,8 +230,8 @@ impl Findings {
         Some(self.loss(Account::Lock, culprit, all_ns, Some(who)))
     }
 
-    /// Another process that it had asked.
-    fn of_tier(&self, other: &Other<'_>) -> Loss {
+    /// Another process that it had asked: what that took, and what packets between the two took.
+    fn of_tier(&self, other: &Other<'_>) -> [Loss; 2] {
         let cgroup = other.first.cgroup.as_deref().filter(|name| *name != "/");
         let is_task = self.target.pid.is_some();
         let name = match (cgroup.filter(|_| !is_task), other.threads) {
@@ -222,7 +253,14 @@ impl Findings {
             tid: Some(other.first.tid).filter(|tid| *tid > 0),
             cause: Cause::Foreign,
         };
-        self.loss(Account::Tier, culprit, other.ns, Some(who))
+        let between = format!("between it and {who}");
+        let held_back =
+            self.loss(Account::Network, culprit.clone(), other.held_back_ns, Some(between));
+        let ns = other.ns.saturating_sub(other.held_back_ns);
+        [
+            self.loss(Account::Tier, culprit, ns, Some(who)),
+            Loss { reply: Reply::HeldBack, ..held_back },
+        ]
     }
 
     /// What it slept for, where it is not known whether there was work for it.
@@ -236,8 +274,11 @@ impl Findings {
         let others = self.ended_by(None);
         if let Some(most) = others.first() {
             let tid = most.first.tid;
+            let is_one = others.len() == 1 && most.threads == 1;
+            let and_others = if is_one { "" } else { " and others" };
+            let who = self.who_by(most.first);
             unclear.push(Unclear {
-                until: format!("until {} woke them or sent them packets", self.who_by(most.first)),
+                until: format!("until {who}{and_others} woke them or sent them packets"),
                 ns: others.iter().fold(0_u64, |sum, other| sum.saturating_add(other.ns)),
                 next: Some(format!("see what it waits for: noised why {tid}")),
             });

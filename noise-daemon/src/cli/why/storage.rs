@@ -3,7 +3,7 @@
 
 use noise_common::charge::Cause;
 use noise_model::clean::clean;
-use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Loss};
+use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Loss, Reply};
 
 use super::findings::{Ender, Findings, Whose};
 use super::journal::is_journal;
@@ -50,18 +50,22 @@ impl Findings {
             evidence: self.evidence(),
             works_with_victim: false,
             is_set_up: false,
-            is_unanswered: false,
+            reply: Reply::Comes,
         };
         let mut losses = Vec::new();
+        let back_ns = match self.held_back_for() {
+            Account::Disk => self.held_back_ns(),
+            _ => 0,
+        };
+        let named = self.culprits.iter().filter(|one| one.state == "disk");
+        let named_ns = named.fold(back_ns, |sum, one| sum.saturating_add(one.ns));
+        let mut rest_ns = accounts.ns(Account::Disk).saturating_sub(named_ns);
         let journals = self.enders.iter().filter(|ender| ender.is_journal());
-        if let Some(journal) = journals.clone().max_by_key(|ender| ender.ns) {
-            let all_ns = journals.fold(0_u64, |sum, ender| sum.saturating_add(ender.ns));
-            let back_ns = match self.held_back_for() {
-                Account::Disk => self.held_back_ns(),
-                _ => 0,
-            };
-            let named = self.culprits.iter().filter(|one| one.state == "disk");
-            let named_ns = named.fold(back_ns, |sum, one| sum.saturating_add(one.ns));
+        let mut journals: Vec<&Ender> = journals.collect();
+        journals.sort_by_key(|journal| std::cmp::Reverse(journal.ns));
+        for journal in journals {
+            let ns = journal.ns.min(rest_ns);
+            rest_ns -= ns;
             let name = clean(&journal.comm).into_owned();
             let culprit = Culprit {
                 kind: CulpritKind::Thread,
@@ -71,10 +75,9 @@ impl Findings {
                 tid: Some(journal.tid),
                 cause: Cause::Kthread,
             };
-            let rest_ns = accounts.ns(Account::Disk).saturating_sub(named_ns).min(all_ns);
-            losses.push(loss(rest_ns, culprit, format!("the journal ({name})")));
+            losses.push(loss(ns, culprit, format!("the journal ({name})")));
         }
-        if self.held_back_for() == Account::Disk {
+        if back_ns > 0 {
             let culprit = Culprit {
                 kind: CulpritKind::None,
                 name: "writeback".to_owned(),
@@ -83,8 +86,8 @@ impl Findings {
                 tid: None,
                 cause: Cause::Untracked,
             };
-            let who = "writeback, of whose pages is not known".to_owned();
-            losses.push(loss(self.held_back_ns(), culprit, who));
+            let who = "writeback (it is not known whose)".to_owned();
+            losses.push(loss(back_ns, culprit, who));
         }
         losses.retain(|loss| loss.ns > 0);
         losses

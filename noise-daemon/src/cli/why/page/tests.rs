@@ -11,6 +11,7 @@ use noise_model::HeldUp;
 use noise_model::pressure::{Pressure, ResourcePressure, Stalled};
 use noise_model::setup::{CgroupSetup, Controller, Manager, Setup};
 use noise_paths::account::{Interruption, Member};
+use noise_paths::delayed_ack::DelayedNs;
 use noise_paths::document::{Segment, Traced};
 use noise_paths::held::Held;
 use noise_trace::delays::document::Spread;
@@ -234,6 +235,7 @@ pub fn found() -> Findings {
         verdict: None,
         enders: Vec::new(),
         held_back: BTreeMap::new(),
+        delayed: DelayedNs::default(),
         held: BTreeMap::new(),
         locks: Locks::default(),
         peers: Peers::default(),
@@ -349,11 +351,68 @@ fn a_quota_that_stops_it_comes_first() {
     by_events.judge("service nginx.service", &Setup::default());
     let text = self::text(&by_events, "service nginx.service");
     let first = text.replace('\n', " ");
-    let answer = "nginx.service was stopped for 700 ms by its own CPU quota; it also waited 112 ms for a CPU, 790 ms of it";
+    let answer = "nginx.service was stopped for 700 ms by its own CPU quota; it also waited 112 ms for a CPU, all of it";
     assert!(first.contains(answer), "{first}");
     assert!(first.contains("no one: its own CPU quota"), "{first}");
     assert!(!first.contains("by the daemon's count"), "{first}");
     assert_eq!(by_events.remedies.first().unwrap().advice.remedy, Remedy::RaiseQuota);
+}
+
+#[test]
+fn what_a_cgroup_was_stopped_for_is_not_said_of_one_of_its_processes() {
+    let stopped = Stops {
+        span_ns: 2_000 * MS,
+        quota_ns: Some(900 * MS),
+        hypervisor_ns: 300 * MS,
+        ..Stops::default()
+    };
+    let judged = |pid| {
+        let mut found = found();
+        (found.target.pid, found.around.stopped) = (pid, Some(stopped));
+        found.judge("nginx", &setup());
+        found
+    };
+    let process = judged(Some(70));
+    let ns = |found: &Findings, account| found.accounts_ns.ns(account) / MS;
+    assert_eq!((ns(&process, Account::Quota), ns(&process, Account::Hypervisor)), (0, 0));
+    let sentence = &process.verdict.as_ref().unwrap().sentence;
+    assert!(!sentence.contains("quota") && sentence.contains("gzip"), "{sentence}");
+    // No event says what the hypervisor takes.
+    let service = judged(None);
+    assert_eq!((ns(&service, Account::Quota), ns(&service, Account::Hypervisor)), (812, 300));
+    let all_ns: u64 = service.totals_ns.values().sum();
+    assert_eq!(service.accounts_ns.total_ns(), all_ns);
+    let sentence = &service.verdict.as_ref().unwrap().sentence;
+    assert!(sentence.contains("lost 300 ms to the hypervisor"), "{sentence}");
+}
+
+#[test]
+fn fewer_and_longer_waits_are_not_as_usual() {
+    let unusual = |usual_mean_ms: f64| {
+        let mut found = found();
+        found.target.pid = None;
+        found.totals_ns.insert("disk", 800 * MS);
+        found.uninterruptible = spread(40, 800, 30);
+        found.culprits.push(blamed("disk", 77, "fio", "backup.service", "foreign", 800));
+        // It always waits for disks for 0.4 of the time.
+        let usual = |signal: Signal, mean_ms: f64, lost| Usual {
+            signal: signal.info().name,
+            from: "baseline",
+            mean_ns: Some(mean_ms * 1e6),
+            p99_ns: None,
+            rate: Some(100.0),
+            lost: Some(lost),
+        };
+        found.around.usual = vec![
+            usual(Signal::CgroupRunqueueWait, 1_000.0, 1.0),
+            usual(Signal::UninterruptibleWait, usual_mean_ms, 0.4),
+        ];
+        found.judge("redis", &setup());
+        let findings = found.verdict.unwrap().findings;
+        findings.iter().find(|one| one.resource == Account::Disk).unwrap().unusual
+    };
+    assert_eq!(unusual(20.0), Some(false));
+    assert_eq!(unusual(4.0), Some(true));
 }
 
 /// A thread of a cgroup that ended sleeps; of none: one of the victim's.
@@ -378,7 +437,7 @@ fn what_the_time_was_spent_on_sums_to_all_of_it() {
         ender(10, "curl", "client.service", true, 150),
         ender(11, "odd", "odd.service", true, 40),
     ];
-    found.held = [(72, Held { ns: 700 * MS, by: BTreeMap::new() })].into();
+    found.held = [(72, Held { ns: 700 * MS, walked_ns: 700 * MS, by: BTreeMap::new() })].into();
     found.locks = Locks { ns: 600 * MS, by: [((71, "timer"), 600 * MS)].into() };
     let roles = [(9, peer(Role::Asks, Link::Tcp(5432))), (10, peer(Role::Serves, Link::Tcp(80)))];
     found.peers = Peers { processes: roles.into(), hosts: None };

@@ -7,6 +7,10 @@ fn socket(inode: u32, local: &str, remote: &str) -> Connection {
     Connection { inode, protocol: TCP, local, remote, namespace: 1 }
 }
 
+fn udp(inode: u32, local: &str, remote: &str) -> Connection {
+    Connection { protocol: UDP, ..socket(inode, local, remote) }
+}
+
 /// 1 asks 2 at port 80, which asks 3 at port 5432, and another host.
 fn sockets() -> Vec<Connection> {
     vec![
@@ -50,6 +54,21 @@ fn who_listens_is_asked() {
 }
 
 #[test]
+fn loopback_addresses_of_two_network_namespaces_are_not_the_same() {
+    let mut sockets = sockets();
+    let elsewhere = |socket| Connection { namespace: 2, ..socket };
+    sockets.push(elsewhere(socket(15, "127.0.0.1:80", "127.0.0.1:40000")));
+    sockets.push(elsewhere(socket(11, "127.0.0.1:40000", "127.0.0.1:80")));
+    let expected = [(2, peer(Role::Asks, Link::Tcp(80)))];
+    assert_eq!(of(1, &sockets).processes, expected.into());
+    let datagrams = [
+        udp(12, "127.0.0.1:40000", "127.0.0.1:53"),
+        elsewhere(udp(15, "127.0.0.1:53", "0.0.0.0:0")),
+    ];
+    assert_eq!(of(1, &datagrams).processes, BTreeMap::new());
+}
+
+#[test]
 fn other_hosts_ask_or_are_asked() {
     let mut sockets = sockets();
     sockets.push(socket(16, "10.0.0.1:40002", "10.0.0.9:3306"));
@@ -90,10 +109,6 @@ fn what_no_connection_says_is_not_known() {
 
 #[test]
 fn a_connected_udp_socket_asks_the_one_that_is_bound() {
-    let udp = |inode, local: &str, remote: &str| Connection {
-        protocol: UDP,
-        ..socket(inode, local, remote)
-    };
     let mut sockets = vec![
         udp(11, "0.0.0.0:53", "0.0.0.0:0"),
         udp(12, "127.0.0.1:40000", "127.0.0.1:53"),
@@ -136,7 +151,10 @@ fn the_end_that_was_accepted_is_asked() {
     // A pair links them.
     let pair = [unix(12, 15, ""), unix(15, 12, "")];
     assert_eq!(role(&pair, 1, 3), Some(peer(None, Link::Unix(String::new()))));
-    // It says nothing against what a connection says.
+    // It says nothing against what a connection says, whichever comes first.
+    let before =
+        [unix(16, 11, ""), unix(11, 16, ""), unix(14, 15, ""), unix(15, 14, "/run/db.sock")];
+    assert_eq!(role(&before, 2, 3), Some(peer(Role::Asks, path())));
     let both = open(&self::sockets(), &[unix(12, 13, ""), unix(13, 12, "")], 1);
     assert_eq!(both.processes, [(2, peer(Role::Asks, Link::Tcp(80)))].into());
 }

@@ -193,6 +193,7 @@ pub struct Findings<'s> {
     pub requests: u64,
     pub rate: f64,
     /// From when they were sent, or received where that is not known, until they were answered.
+    pub latency_mean_ns: u64,
     pub latency_p50_ns: u64,
     pub latency_p99_ns: u64,
     pub latency_max_ns: u64,
@@ -251,12 +252,15 @@ impl<'h> Looked<'h> {
         let slowest = ids.iter().copied().max_by_key(|id| (self.latency_ns(*id), *id))?;
         let mut latencies: Vec<u64> = ids.iter().map(|id| self.latency_ns(*id)).collect();
         latencies.sort_unstable();
-        let mut last: Vec<SliceId> = ids.iter().rev().take(MOST_REQUESTS).copied().collect();
+        let mut looked_at: Vec<SliceId> = ids.iter().rev().take(MOST_REQUESTS).copied().collect();
+        let last: HashSet<SliceId> = looked_at.iter().copied().collect();
         if !last.contains(&slowest) {
-            last.push(slowest);
+            looked_at.push(slowest);
         }
-        let divided = self.divide(&last, stretch);
-        let spent = self.spent(&divided, None, known);
+        let divided = self.divide(&looked_at, stretch);
+        // Many requests have no more of the slowest than the rest of them had.
+        let is_last = |id: SliceId| last.contains(&id);
+        let spent = self.spent(&divided, is_last, known);
         let all_ns = spent.iter().fold(0_u64, |sum, (_, one)| sum.saturating_add(one.spent_ns));
         let below: HashSet<SliceId> =
             ids.iter().flat_map(|id| self.requests.all_below(*id)).collect();
@@ -279,17 +283,18 @@ impl<'h> Looked<'h> {
             notes: stretch.notes.clone(),
             requests: ids.len() as u64,
             rate: ids.len() as f64 * 1e9 / span_ns.max(1) as f64,
+            latency_mean_ns: mean(&latencies),
             latency_p50_ns: percentile(&latencies, 50),
             latency_p99_ns: percentile(&latencies, 99),
             latency_max_ns: latencies.last().copied().unwrap_or(0),
-            divided: divided.requests(),
+            divided: divided.requests(is_last),
             tiers,
             slowest: self.slowest(slowest, &divided, known),
         })
     }
 
     fn slowest(&'h self, slice: SliceId, divided: &Divided, known: &Known<'_>) -> Slowest<'h> {
-        let own = self.spent(divided, Some(slice), known);
+        let own = self.spent(divided, |id| id == slice, known);
         let mut parts = self.requests.parts(slice);
         parts.sort_by_key(|part| (part.from_ns, part.to_ns));
         let mut shown = self.requests.all_below(slice);
@@ -379,15 +384,14 @@ impl<'h> Looked<'h> {
         Some(traced(graph, "", &execution, &path))
     }
 
-    /// The time of each service in all requests that are divided, or in one; the one with most of it first.
+    /// The time of each service in some of the requests that are divided; the one with most of it first.
     fn spent(
         &self,
         divided: &Divided,
-        only: Option<SliceId>,
+        is_asked: impl Fn(SliceId) -> bool,
         known: &Known<'_>,
     ) -> Vec<(Service, Spent)> {
         let mut all: BTreeMap<Service, (Spent, Vec<&Traced>)> = BTreeMap::new();
-        let is_asked = |request: SliceId| only.is_none_or(|only| only == request);
         for ((request, part), states) in divided.parts.iter().zip(&divided.states) {
             if !is_asked(*request) {
                 continue;
@@ -420,6 +424,12 @@ impl<'h> Looked<'h> {
     }
 }
 
+/// The mean of latencies, ns.
+fn mean(latencies: &[u64]) -> u64 {
+    let sum = latencies.iter().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
+    sum / latencies.len().max(1) as u64
+}
+
 /// The label of the only cgroup that processes are in.
 fn cgroup_of(pids: &BTreeSet<i32>, known: &Known<'_>) -> Option<String> {
     let path = |pid: &i32| Some(PathBuf::from(as_text((known.cgroup)(*pid)?).into_owned()));
@@ -429,8 +439,9 @@ fn cgroup_of(pids: &BTreeSet<i32>, known: &Known<'_>) -> Option<String> {
 }
 
 impl Divided {
-    fn requests(&self) -> u64 {
+    /// How many of some requests are divided.
+    fn requests(&self, is_asked: impl Fn(SliceId) -> bool) -> u64 {
         let requests: HashSet<SliceId> = self.parts.iter().map(|(request, _)| *request).collect();
-        requests.len() as u64
+        requests.into_iter().filter(|id| is_asked(*id)).count() as u64
     }
 }

@@ -129,17 +129,13 @@ fn called(tier: &Tier) -> String {
 
 /// How long the requests on a port took, and where that time went; whom to ask next, where that is another one.
 fn answer(name: &str, found: &Findings<'_>) -> String {
-    let requests = found.divided.max(1);
-    let whole_ns =
-        found.tiers.iter().fold(0_u64, |sum, tier| sum.saturating_add(tier.spent.spent_ns));
     let is_own = |tier: &Tier| tier.link.service.entrance == Entrance::Port(found.port);
     let mut parts = Vec::new();
     for tier in &found.tiers {
-        let spent = &tier.spent;
-        if parts.len() >= MOST_PARTS || (spent.spent_ns as f64) < LEAST_PART * whole_ns as f64 {
+        if parts.len() >= MOST_PARTS || tier.share < LEAST_PART {
             continue;
         }
-        let mean = time(spent.spent_ns / requests);
+        let mean = time((tier.share * found.latency_mean_ns as f64) as u64);
         let of_it = if parts.is_empty() { " of it" } else { "" };
         parts.push(match is_own(tier) {
             true => format!("{mean}{of_it} its own{}", did(tier)),
@@ -156,14 +152,13 @@ fn answer(name: &str, found: &Findings<'_>) -> String {
     };
     let mut sentence = format!(
         "{name} answers in {} on average ({count} on port {} in {}): {}.{lost}",
-        time(whole_ns / requests),
+        time(found.latency_mean_ns),
         found.port,
         time(found.span_ns),
         parts.join(", "),
     );
     let slowest = found.tiers.first();
-    let other = slowest
-        .filter(|tier| !is_own(tier) && tier.spent.spent_ns as f64 >= MOSTLY * whole_ns as f64);
+    let other = slowest.filter(|tier| !is_own(tier) && tier.share >= MOSTLY);
     if let Some(next) = other.and_then(next) {
         sentence.push_str(&next);
     }
@@ -203,8 +198,8 @@ mod tests {
         let system = system();
         let mut found = found(&system);
         let ask = |found: &Findings<'_>| answer("service app.service", found);
-        let expected = "service app.service answers in 12.2 ms on average (2 requests on port 80 in 3.00 s): 9.20 ms of \
-                        it waiting for db :5432, 3.00 ms its own (in 100 % of that it ran). 3 events were lost \
+        let expected = "service app.service answers in 5.00 ms on average (2 requests on port 80 in 3.00 s): 3.77 ms of \
+                        it waiting for db :5432, 1.23 ms its own (in 100 % of that it ran). 3 events were lost \
                         meanwhile.";
         assert_eq!(ask(&found), expected);
         found.discarded = 0;
@@ -216,14 +211,15 @@ mod tests {
         );
         found.tiers[0].spent.cgroup = Some("db.service".to_owned());
         let said = ask(&found);
-        assert!(said.contains("9.20 ms of it waiting for db.service :5432, "), "{said}");
+        assert!(said.contains("3.77 ms of it waiting for db.service :5432, "), "{said}");
         assert!(said.ends_with(" Next: ask db.service :5432: noised why db.service."), "{said}");
         // Where most of it is its own, there is none to be asked.
         found.tiers.reverse();
         found.tiers[0].spent.spent_ns = 20_000_000;
+        (found.tiers[0].share, found.tiers[1].share) = (0.6, 0.4);
         let said = ask(&found);
         assert!(
-            said.contains("20.0 ms of it its own (in 15.0 % of that it ran), 9.20 ms waiting"),
+            said.contains("3.00 ms of it its own (in 15.0 % of that it ran), 2.00 ms waiting"),
             "{said}"
         );
         assert!(!said.contains("Next"), "{said}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use noise_paths::delayed_ack::DelayedNs;
 use noise_paths::held::Held;
 use noise_verdict::{Account, Kind};
 
@@ -13,7 +14,8 @@ use super::{MS, asleep, ender, peer, setup, verdict};
 #[test]
 fn a_lock_that_its_own_threads_hold_is_said_with_who_holds_it() {
     let mut convoy = asleep(5_000, 0);
-    convoy.held = [(72, Held { ns: 5_000 * MS, by: BTreeMap::new() })].into();
+    convoy.held =
+        [(72, Held { ns: 5_000 * MS, walked_ns: 5_000 * MS, by: BTreeMap::new() })].into();
     convoy.locks = Locks { ns: 4_800 * MS, by: [((71, "timer"), 4_800 * MS)].into() };
     let verdict = verdict(convoy);
     let expected = "shop: its threads waited 4.80 s for each other; held by thread 71 (nginx), which slept on a timer \
@@ -25,7 +27,7 @@ fn a_lock_that_its_own_threads_hold_is_said_with_who_holds_it() {
     assert_eq!(verdict.next.as_deref(), Some("see what thread 71 does: noised why 71"));
     // None of several held it for half of the time: no one of them is to blame.
     let mut turns = asleep(5_000, 0);
-    turns.held = [(72, Held { ns: 5_000 * MS, by: BTreeMap::new() })].into();
+    turns.held = [(72, Held { ns: 5_000 * MS, walked_ns: 5_000 * MS, by: BTreeMap::new() })].into();
     let by =
         [((71, "timer"), 1_600 * MS), ((72, "timer"), 1_500 * MS), ((73, "running"), 1_400 * MS)];
     turns.locks = Locks { ns: 4_500 * MS, by: by.into() };
@@ -38,7 +40,11 @@ fn a_lock_that_its_own_threads_hold_is_said_with_who_holds_it() {
 #[test]
 fn workers_without_work_are_not_held_up() {
     let mut pool = asleep(7_000, 0);
-    pool.held = [(72, Held { ns: 7_000 * MS, by: [((71, "timer"), 6_900 * MS)].into() })].into();
+    pool.held = [(
+        72,
+        Held { ns: 7_000 * MS, walked_ns: 7_000 * MS, by: [((71, "timer"), 6_900 * MS)].into() },
+    )]
+    .into();
     let verdict = verdict(pool);
     assert_eq!((verdict.kind, verdict.findings.len()), (Kind::Unknown, 0));
     assert!(verdict.sentence.contains("whether there was work"), "{}", verdict.sentence);
@@ -65,6 +71,49 @@ fn who_was_asked_is_a_tier_and_who_asks_is_none() {
     // One that serves them all sleeps until they ask.
     let idle = slow(Role::Serves);
     assert_eq!((idle.kind, &*idle.sentence), (Kind::Nothing, "shop: nothing held it up"));
+}
+
+#[test]
+fn sleeps_that_several_ended_are_not_said_of_one() {
+    let mut found = asleep(900, 0);
+    found.enders = vec![
+        ender(9, "python3", "a.service", false, 500),
+        ender(10, "python3", "b.service", false, 400),
+    ];
+    let sentence = verdict(found).sentence;
+    let expected =
+        "slept 900 ms until python3 9 of a.service and others woke them or sent them packets;";
+    assert!(sentence.contains(expected), "{sentence}");
+}
+
+#[test]
+fn packets_that_wait_for_a_late_acknowledgement_are_no_slow_server() {
+    let mut found = asleep(0, 1_700);
+    found.enders = vec![ender(9, "python3", "backend.service", true, 1_600)];
+    found.peers.processes = [(9, peer(Role::Asks, Link::Tcp(8000)))].into();
+    found.delayed = DelayedNs { own: 0, by: [(9, 1_500 * MS)].into() };
+    found.judge("shop", &setup());
+    let ns = |account| found.accounts_ns.ns(account) / MS;
+    assert_eq!((ns(Account::Network), ns(Account::Tier), ns(Account::Unknown)), (1_500, 100, 100));
+    let verdict = found.verdict.as_ref().unwrap();
+    let expected = "shop waited 1.50 s for packets between it and python3 9 of backend.service (port 8000) that TCP held back \
+                    until an acknowledgement came, late (Nagle's algorithm); it also waited 100 ms for python3 9 of \
+                    backend.service (port 8000) to answer";
+    assert_eq!((verdict.kind, &*verdict.sentence), (Kind::HeldUp, expected));
+    let first = &verdict.findings[0];
+    assert_eq!((first.resource, &*first.culprit.name), (Account::Network, "backend.service"));
+    assert!(
+        verdict.next.as_deref().unwrap().contains("TCP_NODELAY") && verdict.remedies().is_empty()
+    );
+    // Its own part of an answer, of which it is not known who sent it.
+    (found.enders, found.delayed) = (Vec::new(), DelayedNs { own: 1_700 * MS, by: [].into() });
+    found.judge("shop", &setup());
+    assert_eq!(found.accounts_ns.ns(Account::Network), 1_700 * MS);
+    let sentence = &found.verdict.as_ref().unwrap().sentence;
+    assert!(
+        sentence.starts_with("shop waited 1.70 s for packets to it that TCP held back"),
+        "{sentence}"
+    );
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn judged(mut found: Findings) -> Verdict {
 #[test]
 fn a_limit_that_is_hit_is_what_disks_are_waited_for() {
     let verdict = judged(on_disk(stalled(1_300.0, 1_250.0, Some(vec![hit(400)]))));
-    let expected = "shop waited 1.20 s for memory because of its own memory limit of 64 MiB";
+    let expected = "shop waited 1.20 s for memory, because of its own memory limit of 64 MiB";
     assert_eq!((verdict.kind, &*verdict.sentence), (Kind::HeldUp, expected));
     let [first] = verdict.findings.as_slice() else { panic!("{verdict:?}") };
     assert_eq!((first.resource, first.culprit.kind), (Account::Memory, CulpritKind::Limit));
@@ -95,7 +95,7 @@ fn a_disk_that_is_waited_for_at_a_limit_that_takes_nothing_needed_is_a_disk() {
 #[test]
 fn a_host_that_is_short_of_memory_is_no_limit() {
     let verdict = judged(on_disk(stalled(1_300.0, 1_250.0, Some(Vec::new()))));
-    let expected = "shop waited 1.20 s for memory though no limit of its memory was hit";
+    let expected = "shop waited 1.20 s for memory, and no limit of its memory is the reason";
     assert_eq!((verdict.kind, &*verdict.sentence), (Kind::HeldUp, expected));
     assert_eq!((verdict.ready(), verdict.remedies().len()), (None, 0));
     assert!(verdict.next.unwrap().starts_with("see what uses the memory of this host"));
@@ -162,15 +162,14 @@ fn what_the_kernel_holds_back_does_not_sleep_on_timers_of_its_own() {
         judged(found)
     };
     let writeback = held(Some(stalled(1_450.0, 0.0, Some(Vec::new()))));
-    let expected =
-        "shop waited 1.50 s for disks, all of it for writeback, of whose pages is not known";
+    let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose)";
     assert_eq!((writeback.kind, &*writeback.sentence), (Kind::HeldUp, expected));
     let [first] = writeback.findings.as_slice() else { panic!("{writeback:?}") };
     assert_eq!((first.culprit.kind, &*first.culprit.name), (CulpritKind::None, "writeback"));
     assert_eq!(writeback.ready(), None);
     let limit = LimitHits { kind: LimitKind::High, ..hit(90) };
     let above = held(Some(stalled(0.0, 1_450.0, Some(vec![limit]))));
-    let expected = "shop waited 1.50 s for memory because of its own memory limit of 64 MiB";
+    let expected = "shop waited 1.50 s for memory, because of its own memory limit of 64 MiB";
     assert_eq!(above.sentence, expected);
     // A driver that sleeps stalls for neither.
     for unknown in [held(Some(stalled(10.0, 0.0, Some(Vec::new())))), held(None)] {

@@ -72,6 +72,7 @@ pub fn found(system: &System) -> Findings<'_> {
         notes: Vec::new(),
         requests: ids.len() as u64,
         rate: 0.7,
+        latency_mean_ns: 5 * MS,
         latency_p50_ns: 2 * MS,
         latency_p99_ns: 9 * MS,
         latency_max_ns: 9 * MS,
