@@ -238,6 +238,13 @@ impl Surfaces<'_> {
         let shown = own.iter().map(|one| self.judge_incident(one, &page, seconds));
         // A right one is what an operator can find; without one, the first is what is shown.
         let mut shown: Vec<Shown> = shown.collect();
+        // Two causes may be two incidents.
+        let findings = own.iter().map(|one| array(&one["verdict"]["findings"]));
+        let findings: Vec<&[Value]> = findings.collect();
+        if self.truth.is_found_in(&findings) {
+            let is_cause = |one: &&mut Shown| self.truth.is(&one.resource, &one.culprit);
+            shown.iter_mut().filter(is_cause).for_each(|one| one.is_right = true);
+        }
         shown.sort_by_key(|one| !one.is_right);
         let mut first = shown.first().cloned().unwrap_or_default();
         first.remedies = shown.into_iter().flat_map(|one| one.remedies).collect();
@@ -294,8 +301,9 @@ mod tests {
 
     #[test]
     fn the_first_sentence_of_a_page() {
-        let page = "service web.service waited 9 ms for a CPU, 5 ms of\nit for sh of /hog. That is as usual.\n\nrest";
-        let first = "service web.service waited 9 ms for a CPU, 5 ms of it for sh of /hog";
+        let page = "service web.service waited 9 ms for a CPU, 5 ms of\nit for sh of /hog, as usual. It also slept.\n\nrest";
+        let first =
+            "service web.service waited 9 ms for a CPU, 5 ms of it for sh of /hog, as usual";
         assert_eq!(first_sentence(page), first);
         assert_eq!(first_sentence("nothing"), "nothing");
     }

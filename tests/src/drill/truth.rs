@@ -68,10 +68,18 @@ impl Truth {
 
     /// Whether the first finding is what was planted, and everything that was is among the first three.
     pub fn is_found(&self, findings: &[Value]) -> bool {
-        let first = findings.first();
-        let is_first = first.is_some_and(|one| self.causes.iter().any(|cause| cause.is_found(one)));
-        let among_first = |cause: &Cause| findings.iter().take(3).any(|one| cause.is_found(one));
-        is_first && self.causes.iter().all(among_first)
+        self.is_found_in(&[findings])
+    }
+
+    /// The same of several lists, such as those of two incidents: one that begins with something else is not looked at.
+    pub fn is_found_in(&self, lists: &[&[Value]]) -> bool {
+        let is_cause = |one: &Value| self.causes.iter().any(|cause| cause.is_found(one));
+        let right: Vec<_> =
+            lists.iter().filter(|list| list.first().is_some_and(is_cause)).collect();
+        let among_first = |cause: &Cause| {
+            right.iter().any(|list| list.iter().take(3).any(|one| cause.is_found(one)))
+        };
+        !right.is_empty() && self.causes.iter().all(among_first)
     }
 
     /// Whether a text names what was planted.
@@ -145,7 +153,12 @@ mod tests {
         let mut both = hog();
         both.causes.push(Cause { resources: &["disk"], names: vec!["grep".to_owned()] });
         assert!(!both.is_found(&[right.clone(), other.clone()]));
-        assert!(both.is_found(&[right, other, finding("disk", "grep")]));
+        let disk = finding("disk", "grep");
+        assert!(both.is_found(&[right.clone(), other.clone(), disk.clone()]));
+        let in_lists = |lists: [&[Value]; 2]| both.is_found_in(&lists);
+        assert!(in_lists([&[right.clone()], &[disk.clone()]]));
+        assert!(!in_lists([&[right.clone()], &[other.clone(), disk]]));
+        assert!(!in_lists([&[right], &[]]));
     }
 
     #[test]

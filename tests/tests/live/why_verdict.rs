@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{free_address, run_noised};
+use noise_tests::daemon::{binary, free_address, run, run_noised};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
 use noise_tests::needed::missing;
@@ -19,6 +19,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_lock_convoy_has_a_holder", a_lock_convoy_has_a_holder),
     ("workers_that_wait_for_work_are_not_held_up", workers_that_wait_for_work_are_not_held_up),
     ("a_slow_service_that_is_asked_is_named", a_slow_service_that_is_asked_is_named),
+    ("packets_that_wait_for_an_acknowledgement", packets_that_wait_for_an_acknowledgement),
+    ("what_is_open_is_looked_at", what_is_open_is_looked_at),
     ("two_hogs_are_named", two_hogs_are_named),
 ];
 
@@ -72,6 +74,52 @@ while client.recv(1):
     ask(backend) if backend else time.sleep(0.04)
     client.sendall(b'a')
 ";
+/// A program that asks in two small packets, and the one that answers when it has both.
+const PARTS: &str = "\
+import socket, sys
+role, port = sys.argv[1], int(sys.argv[2])
+if role == 'asks':
+    to = socket.create_connection(('127.0.0.1', port))
+    while True:
+        to.sendall(b'a')
+        to.sendall(b'b')
+        to.recv(1)
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('127.0.0.1', port))
+listener.listen()
+one = listener.accept()[0]
+while len(one.recv(2, socket.MSG_WAITALL)) == 2:
+    one.sendall(b'z')
+";
+/// A service that takes 20 ms for an answer, beside threads of its own that mostly wait for work; or who asks it.
+const OPEN: &str = "\
+import queue, socket, sys, threading, time
+role, port = sys.argv[1], int(sys.argv[2])
+if role == 'asks':
+    to = socket.create_connection(('127.0.0.1', port))
+    while True:
+        to.sendall(b'q')
+        to.recv(1)
+        time.sleep(0.002)
+work = queue.Queue()
+def do():
+    while True:
+        work.get()
+for _ in range(4):
+    threading.Thread(target=do, daemon=True).start()
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('127.0.0.1', port))
+listener.listen()
+one = listener.accept()[0]
+while one.recv(1):
+    work.put(1)
+    time.sleep(0.02)
+    one.sendall(b'a')
+";
+/// Runs a command in a terminal.
+const SCRIPT: &str = "/usr/bin/script";
 /// How long a program has to start, on a loaded machine.
 const START: Duration = Duration::from_millis(1500);
 /// The part of the time that is at least lost to what is planted.
@@ -195,6 +243,62 @@ fn a_slow_service_that_is_asked_is_named() -> Result<Verdict> {
     let findings = asked["verdict"]["findings"].as_array().context("no findings")?;
     ensure!(!findings.iter().any(|one| one["resource"] == "tier"), "{}", asked["verdict"]);
     ensure_no_command(&asked)?;
+    Ok(Verdict::Passed)
+}
+
+/// A program that answers at a port, and one that asks there.
+fn answers_and_asks(folder: &Folder, text: &str) -> Result<(Running, Running, String)> {
+    let program = folder.write("program.py", text)?;
+    let program = program.to_str().context("a path that is not UTF-8")?;
+    let port = free_address()?.port().to_string();
+    let answers = Running::start(program, &["answers", &port])?;
+    thread::sleep(START);
+    let asks = Running::start(program, &["asks", &port])?;
+    thread::sleep(START);
+    Ok((answers, asks, port))
+}
+
+fn packets_that_wait_for_an_acknowledgement() -> Result<Verdict> {
+    if let Some(reason) = missing(&[PYTHON]) {
+        return Ok(Verdict::Impossible(reason));
+    }
+    let folder = Folder::new("parts")?;
+    let (_answers, asks, port) = answers_and_asks(&folder, PARTS)?;
+    let found = why(&asks.pid())?;
+    let (first, verdict) = (first(&found)?, &found["verdict"]);
+    ensure!(verdict["kind"] == "held_up" && first["resource"] == "network", "{verdict}");
+    let waited = part(&found, &first["ns"]);
+    ensure!((MOSTLY..=1.01).contains(&waited), "{waited:.2}: {verdict}");
+    let sentence = verdict["sentence"].as_str().unwrap_or_default();
+    let expected = format!("(port {port}) that TCP held back until an acknowledgement came, late");
+    ensure!(sentence.contains(&expected), "{sentence}");
+    ensure_no_command(&found)?;
+    Ok(Verdict::Passed)
+}
+
+fn what_is_open_is_looked_at() -> Result<Verdict> {
+    if let Some(reason) = missing(&[PYTHON, SCRIPT]) {
+        return Ok(Verdict::Impossible(reason));
+    }
+    let folder = Folder::new("open")?;
+    let (answers, _asks, port) = answers_and_asks(&folder, OPEN)?;
+    let shown = |more: &str| -> Result<String> {
+        let noised = binary()?;
+        let noised = noised.to_str().context("a path that is not UTF-8")?;
+        let mut command = Command::new(SCRIPT);
+        command.args(["--quiet", "--return", "--command"]);
+        command.arg(format!("'{noised}' why {} --next 1s{more}", answers.pid()));
+        command.arg("/dev/null");
+        let outcome = run(command)?;
+        println!("{}", outcome.stdout);
+        ensure!(outcome.code == 0, "{}", outcome.stderr);
+        Ok(outcome.stdout.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let page = shown("")?;
+    let looked = format!(" on port {port} in ");
+    ensure!(page.contains("whether there was work for them meanwhile is not known"), "{page}");
+    ensure!(page.contains(" answers in 2") && page.contains(&looked), "{page}");
+    ensure!(!shown(" --no-look")?.contains(&looked), "it looked in spite of --no-look");
     Ok(Verdict::Passed)
 }
 
