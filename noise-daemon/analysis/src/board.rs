@@ -190,7 +190,7 @@ impl Board {
                 Event::Closed(report) => {
                     let mut report = Arc::clone(report);
                     if let Some(beside) = self.beside.remove(&report.id) {
-                        Arc::make_mut(&mut report).beside = beside;
+                        Arc::make_mut(&mut report).set_beside(beside);
                     }
                     keep(&mut self.past, report, self.settings.past_incidents);
                 }
@@ -218,7 +218,7 @@ impl Board {
         let mut open = self.groups.reports(self.feed.active(), clock);
         for report in &mut open {
             if let Some(beside) = self.beside.get(&report.id) {
-                Arc::make_mut(report).beside = beside.clone();
+                Arc::make_mut(report).set_beside(beside.clone());
             }
         }
         open
@@ -238,7 +238,7 @@ impl Board {
         }
         self.beside.remove(&id);
         if let Some(report) = self.past.iter_mut().find(|report| report.id == id) {
-            Arc::make_mut(report).beside = beside;
+            Arc::make_mut(report).set_beside(beside);
         }
     }
 

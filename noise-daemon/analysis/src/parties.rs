@@ -3,6 +3,8 @@
 use noise_common::charge::Cause;
 use noise_common::subject::SubjectKind;
 
+use super::beside::Beside;
+use super::culprits::Culprit;
 use super::name::Name;
 use super::report::{Episode, Report};
 use super::watched::Watched;
@@ -14,6 +16,18 @@ impl Report {
         let plain = || self.main.remedies.iter().map(|remedy| Advice::plain(*remedy)).collect();
         self.beside.advice.clone().unwrap_or_else(plain)
     }
+
+    /// Takes what is known beside it. A culprit whose settings were looked at is a certain one: it comes before the
+    /// victim's own threads.
+    pub(super) fn set_beside(&mut self, beside: Beside) {
+        self.beside = beside;
+        if let Some(place) = self.main.behind_own()
+            && let Some(before) = self.main.culprits.get_mut(..=place)
+            && before.last().map(|one| &one.culprit) == self.beside.advised_culprit.as_ref()
+        {
+            before.rotate_right(1);
+        }
+    }
 }
 
 /// Who meets in an episode, by their labels.
@@ -21,8 +35,9 @@ impl Report {
 pub struct Parties {
     /// The victim, where it is a cgroup.
     pub victim: Option<Name>,
-    /// The first culprit, where it is another cgroup: to slow down one that did less than something else, be it the victim's
-    /// own threads or its quota, is no remedy, and it may be one that the victim asks for answers.
+    /// The first culprit, where it is another cgroup: to slow down one that did less than something else, such as the victim's
+    /// quota, is no remedy. Behind the victim's own threads alone it may be one that did a good part: who has less of a CPU
+    /// than before queues behind itself.
     pub culprit: Option<Name>,
     /// The first culprit that is a device's interrupt.
     pub interrupt: Option<Name>,
@@ -32,7 +47,20 @@ pub struct Parties {
     pub is_write: bool,
 }
 
+/// The least part of a culprit that is looked at behind the victim's own threads.
+const GOOD_PART: f64 = 0.25;
+
 impl Episode {
+    /// Where the victim's own threads are the first culprit: the place of the first other cgroup that did a good part.
+    fn behind_own(&self) -> Option<usize> {
+        let nothing_beyond = self.nothing_beyond();
+        let is_other = |one: &Culprit<Name>| {
+            one.cause == Cause::Foreign && one.part(nothing_beyond) >= GOOD_PART
+        };
+        self.culprits.first().filter(|first| first.cause == Cause::Own)?;
+        self.culprits.iter().position(is_other)
+    }
+
     /// Who meets in it.
     pub fn parties(&self) -> Parties {
         let kind = match self.signal {
@@ -49,7 +77,7 @@ impl Episode {
             victim: matches!(kind, SubjectKind::Cgroup).then(|| Name::clone(&self.subject)),
             culprit: self
                 .culprits
-                .first()
+                .get(self.behind_own().unwrap_or(0))
                 .filter(|one| one.cause == Cause::Foreign)
                 .map(|one| Name::clone(&one.culprit)),
             interrupt: first(Cause::Hardirq),
@@ -114,11 +142,23 @@ mod tests {
             ("nvme0q1", Cause::Hardirq),
             ("other.service", Cause::Foreign),
         ];
-        for first in [Cause::Own, Cause::Throttle, Cause::Kthread] {
+        for first in [Cause::Throttle, Cause::Kthread] {
             let culprits = [("web.service", first), ("backup.service", Cause::Foreign)];
             let cpu = episode(Signal::CgroupRunqueueWait.into(), "web.service", &culprits);
             assert_eq!(cpu.parties().culprit, None, "{first:?}");
         }
+        let own = [("web.service", Cause::Own), ("backup.service", Cause::Foreign)];
+        let mut own = episode(Signal::CgroupRunqueueWait.into(), "web.service", &own);
+        assert_eq!(own.parties().culprit.as_deref(), Some("backup.service"), "a good part");
+        let mut report = Report::new(1, true, own.clone(), Vec::new());
+        let first = |report: &Report| report.main.culprits[0].culprit.to_string();
+        report.set_beside(Beside::default());
+        assert_eq!(first(&report), "web.service", "it is not certain");
+        let advised_culprit = Some("backup.service".into());
+        report.set_beside(Beside { advised_culprit, ..Beside::default() });
+        assert_eq!(first(&report), "backup.service");
+        own.culprits[1].beyond.share = 0.2;
+        assert_eq!(own.parties().culprit, None, "a small part");
         let cpu = episode(Signal::CgroupRunqueueWait.into(), "web.service", &culprits).parties();
         assert_eq!(cpu.victim.as_deref(), Some("web.service"));
         assert_eq!(cpu.culprit.as_deref(), Some("backup.service"));
