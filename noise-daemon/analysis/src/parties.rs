@@ -187,7 +187,7 @@ mod tests {
         assert!(is_held_up(&shop, &joined, &[&joined]));
         for (name, other) in [
             ("by the victim", cpu("/shop", &[("/operator", Cause::Foreign)])),
-            ("by itself", cpu("/shop", &[("/shop", Cause::Own), ("/hog", Cause::Foreign)])),
+            ("by itself", cpu("/shop", &[("/shop", Cause::Own)])),
         ] {
             assert!(!is_held_up(&shop, &operator, &[&operator, &other]), "{name}");
         }
