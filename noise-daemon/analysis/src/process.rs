@@ -45,6 +45,9 @@ pub struct Process {
     pub side: Side,
     /// The label of its cgroup, or of the kernel thread that it is.
     pub of: Name,
+    /// Whose waits these are, the label of a cgroup; `None` where an older noised took those of all victims together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim: Option<Name>,
     /// Its number; 0 of several together, as the root cgroup has them.
     pub pid: u32,
     /// Its name; of several together, what they are.

@@ -14,7 +14,7 @@ use super::report::{Outlier, Report};
 
 /// Threads that are named of each victim, and of each culprit.
 const THREADS: usize = 5;
-/// Culprits whose threads are named, and victims.
+/// Culprits whose threads are named, of each victim; and victims.
 const PARTIES: usize = 3;
 /// Commands that are remembered.
 const MOST_COMMANDS: usize = 1024;
@@ -66,11 +66,10 @@ impl Party {
     }
 }
 
-/// The threads of these victims' long waits: of each culprit, those that had the CPU longest, then those that waited
-/// longest.
+/// The threads of a victim's long waits: of each culprit, those that had the CPU longest, then those that waited longest.
 pub fn processes<'a>(
     outliers: impl IntoIterator<Item = &'a Outlier>,
-    victims: &[&str],
+    victim: &str,
     commands: &[Command],
 ) -> Vec<Process> {
     let mut sums: BTreeMap<Thread<'_>, (u64, u64)> = BTreeMap::new();
@@ -79,8 +78,8 @@ pub fn processes<'a>(
         *waits += 1;
         *sum_ns = sum_ns.saturating_add(ns);
     };
-    let is_theirs = |one: &&Outlier| victims.contains(&&*one.wait.victim);
-    for Outlier { wait, .. } in outliers.into_iter().filter(is_theirs) {
+    let is_its_own = |one: &&Outlier| *one.wait.victim == *victim;
+    for Outlier { wait, .. } in outliers.into_iter().filter(is_its_own) {
         add((Side::Victim, &wait.victim, wait.pid, &wait.comm), wait.wait_ns);
         for part in wait.parts.iter().filter(|part| part.pid > 0) {
             add((Side::Culprit, &part.culprit, part.pid, &part.comm), part.ns);
@@ -88,6 +87,7 @@ pub fn processes<'a>(
     }
     let mut threads: Vec<_> = sums.into_iter().collect();
     threads.sort_by_key(|(thread, (_, ns))| (Reverse(*ns), *thread));
+    let whose: Name = victim.into();
     let mut by_party: Vec<((Side, &Name), Party)> = Vec::new();
     for ((side, of, pid, comm), (waits, ns)) in threads {
         let place = by_party.iter().position(|(party, ..)| *party == (side, of));
@@ -101,6 +101,7 @@ pub fn processes<'a>(
         let one = Process {
             side,
             of: Arc::clone(of),
+            victim: Some(Arc::clone(&whose)),
             pid,
             comm: Arc::clone(comm),
             process: known.and_then(|known| known.process),
@@ -111,9 +112,9 @@ pub fn processes<'a>(
         party.add(one, known.is_some_and(|known| known.is_kernel));
     }
     by_party.sort_by_key(|((side, of), party)| (*side, Reverse(party.ns), *of));
-    let (culprits, victims): (Vec<_>, Vec<_>) =
+    let (culprits, own): (Vec<_>, Vec<_>) =
         by_party.into_iter().partition(|((side, _), ..)| *side == Side::Culprit);
-    let named = culprits.into_iter().take(PARTIES).chain(victims.into_iter().take(PARTIES));
+    let named = culprits.into_iter().take(PARTIES).chain(own);
     named.flat_map(|(_, party)| party.all()).collect()
 }
 
@@ -123,8 +124,8 @@ fn command<'c>(commands: &'c [Command], pid: u32, comm: &str) -> Option<&'c Comm
 }
 
 impl Report {
-    /// The threads behind all that it is about, of the long waits while it was disturbed: the root cgroup may come
-    /// first, and a service beside it.
+    /// The threads behind what its victims suffer from, of the long waits while it was disturbed: victim by victim, as
+    /// who delays one may have done nothing to another.
     pub(super) fn processes_of(
         &self,
         outliers: &VecDeque<Arc<Outlier>>,
@@ -134,13 +135,23 @@ impl Report {
             one.time >= self.main.start && (self.open || one.time <= self.main.end)
         };
         let meanwhile = outliers.iter().map(|one| &**one).filter(is_meanwhile);
-        let subjects: Vec<&str> = self.episodes().map(|episode| &*episode.subject).collect();
-        processes(meanwhile, &subjects, commands)
+        let victims = self.victims().into_iter();
+        let by_victim =
+            victims.map(|(_, one)| processes(meanwhile.clone(), &one.subject, commands));
+        by_victim.filter(|threads| !threads.is_empty()).take(PARTIES).flatten().collect()
     }
 
-    /// The threads of a party, the one that did most first.
-    pub fn threads_of(&self, side: Side, of: &str) -> impl Iterator<Item = &Process> {
-        self.processes.iter().filter(move |one| one.side == side && *one.of == *of)
+    /// The threads of a party in a victim's waits, the one that did most first.
+    pub fn threads_of(
+        &self,
+        side: Side,
+        (victim, of): (&str, &str),
+    ) -> impl Iterator<Item = &Process> {
+        let is_its_own = move |one: &&Process| {
+            let is_of_victim = one.victim.as_deref().is_none_or(|whose| whose == victim);
+            is_of_victim && one.side == side && *one.of == *of
+        };
+        self.processes.iter().filter(is_its_own)
     }
 }
 
@@ -180,6 +191,7 @@ mod tests {
     use proptest::prelude::{prop_assert, proptest};
 
     use super::*;
+    use crate::Episode;
 
     fn command_of(pid: u32, comm: &str, command: &str) -> Command {
         Command {
@@ -225,7 +237,7 @@ mod tests {
         ];
         let command = command_of(9, "t9", "hog --all");
         let other = command_of(10, "earlier", "no");
-        let found = processes(&outliers, &["/web"], &[command, other]);
+        let found = processes(&outliers, "/web", &[command, other]);
         let shown: Vec<_> =
             found.iter().map(|one| (&*one.of, one.words(), one.waits, one.ns)).collect();
         let expected = [
@@ -235,7 +247,7 @@ mod tests {
             ("/web", "web 7".to_owned(), 2, 1_091),
         ];
         assert_eq!(shown, expected);
-        assert!(processes(&outliers, &["/none"], &[]).is_empty());
+        assert!(processes(&outliers, "/none", &[]).is_empty());
     }
 
     #[test]
@@ -251,21 +263,21 @@ mod tests {
         let mut outliers = vec![waits(40, 5), waits(41, 7), waits(50, 9), waits(50, 1)];
         outliers.push(outlier("/web", 1, &culprits));
         let kernel = [40, 41].map(|pid| command_of(pid, &format!("w{pid}"), ""));
-        let found = processes(&outliers, &["/", "/web"], &kernel);
-        let shown = |side, of: &str| -> Vec<_> {
-            let own = found.iter().filter(|one| (one.side, &*one.of) == (side, of));
+        let shown = |side, victim: &str| -> Vec<_> {
+            let found = processes(&outliers, victim, &kernel);
+            let own = found.into_iter().filter(|one| (one.side, &*one.of) == (side, "/"));
             own.map(|one| (one.words(), one.waits, one.ns)).collect()
         };
         assert_eq!(
             shown(Side::Victim, "/"),
             [("kernel threads".to_owned(), 2, 12), ("w50 50".to_owned(), 2, 10)]
         );
-        let culprits = shown(Side::Culprit, "/");
+        let culprits = shown(Side::Culprit, "/web");
         let named: Vec<&str> = culprits.iter().map(|(words, ..)| words.as_str()).collect();
         assert_eq!(named, ["t8 8", "t7 7", "t6 6", "t5 5", "t4 4", "others in no cgroup"]);
         assert_eq!(culprits.iter().map(|(_, _, ns)| ns).sum::<u64>(), (1..9).sum::<u64>());
         // What is not known to be a thread of the kernel is a process like any other.
-        let unknown = processes(&outliers, &["/"], &[]);
+        let unknown = processes(&outliers, "/", &[]);
         assert!(unknown.iter().all(|one| one.pid > 0), "{unknown:?}");
     }
 
@@ -285,14 +297,32 @@ mod tests {
         assert_eq!(pids(&report), [2, 3]);
         (report.open, report.main.end) = (false, jiff::Timestamp::from_second(2).unwrap());
         assert_eq!(pids(&report), [2]);
-        assert_eq!(report.threads_of(Side::Culprit, "/backup").count(), 0);
+        let of = ("/web", "/backup");
+        assert_eq!(report.threads_of(Side::Culprit, of).count(), 0);
         report.processes = report.processes_of(&all.iter().cloned().collect(), &[]);
-        let first = report.threads_of(Side::Culprit, "/backup").next();
+        let first = report.threads_of(Side::Culprit, of).next();
         assert_eq!(first.map(|one| one.pid), Some(2));
         // Those who wait with it are its own as well.
         report.also.push(report.main.clone());
         report.main.subject = "/".into();
         assert_eq!(pids(&report), [2]);
+    }
+
+    #[test]
+    fn who_delays_one_victim_is_not_named_to_another() {
+        let mut report = crate::made::report();
+        report.also = vec![Episode { subject: "/b".into(), ..crate::made::episode() }];
+        let all = [outlier("/web", 0, &[("/", 12, 50)]), outlier("/b", 0, &[("/", 777, 500)])];
+        let outliers: VecDeque<_> = all.map(Arc::new).into();
+        report.processes = report.processes_of(&outliers, &[]);
+        let pids = |report: &Report, victim: &str| -> Vec<u32> {
+            let threads = report.threads_of(Side::Culprit, (victim, "/"));
+            threads.map(|one| one.pid).collect()
+        };
+        assert_eq!((pids(&report, "/web"), pids(&report, "/b")), (vec![12], vec![777]));
+        // An older noised did not say whose waits they are.
+        report.processes.iter_mut().for_each(|one| one.victim = None);
+        assert_eq!(pids(&report, "/web"), [12, 777]);
     }
 
     #[test]
@@ -316,7 +346,7 @@ mod tests {
                 .iter()
                 .map(|(pid, culprit, ns)| outlier("/web", 0, &[(&format!("/{culprit}"), *pid, *ns)]))
                 .collect();
-            let found = processes(&outliers, &["/web"], &[]);
+            let found = processes(&outliers, "/web", &[]);
             prop_assert!(found.len() <= (PARTIES + 1) * THREADS);
             let sum = |side| found.iter().filter(|one| one.side == side).map(|one| one.ns).sum::<u64>();
             let all: u64 = waits.iter().map(|(_, _, ns)| ns).sum();

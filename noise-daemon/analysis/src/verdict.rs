@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use noise_common::charge::Cause;
 use noise_common::signals::Signal;
+use noise_model::memory::LimitHits;
 use noise_model::pressure::Pressure;
 use noise_model::times::{of_day, second};
 use noise_model::units;
@@ -67,7 +68,7 @@ impl Episode {
         // Single waits are known of CPUs alone.
         let is_cpu = self.signal == Signal::CgroupRunqueueWait;
         let threads = |side, of| match is_cpu {
-            true => report.threads_of(side, of).map(Process::thread).collect(),
+            true => report.threads_of(side, (&self.subject, of)).map(Process::thread).collect(),
             false => Vec::new(),
         };
         let charged = self.culprits.iter().map(|one| Charged {
@@ -146,6 +147,12 @@ impl Report {
         })
     }
 
+    /// All that it is about but what cost its victim most.
+    pub fn others(&self) -> impl Iterator<Item = &Episode> {
+        let worst = self.worst();
+        self.episodes().filter(move |one| !std::ptr::eq(*one, worst))
+    }
+
     /// The victims, each with what it lost beyond what is usual, seconds, and what cost it most: the one that it is about
     /// first, then the worst.
     pub fn victims(&self) -> Vec<(f64, &Episode)> {
@@ -186,6 +193,12 @@ impl Report {
         }
     }
 
+    /// The limit that is to blame for it, as people call it, where memory is short because of one.
+    pub fn limit(&self) -> Option<String> {
+        let short = self.pressure_of(self.worst()).and_then(Shortage::of)?;
+        short.limit().map(LimitHits::name)
+    }
+
     /// Whom its first finding is about, where that is charged with a part of it: it is no one where memory is short.
     pub fn leading(&self) -> Option<&Culprit<Name>> {
         let worst = self.worst();
@@ -207,7 +220,7 @@ impl Report {
     /// What it is, who did it, and what can be done. Times are those of a zone.
     pub fn verdict(&self, zone: &TimeZone) -> Verdict {
         let (advice, worst) = (self.advice(), self.worst());
-        let more = self.of_victim().filter(|one| !std::ptr::eq(*one, worst));
+        let more = self.others().filter(|one| one.subject == worst.subject);
         let more: Vec<Disturbed<'_>> =
             more.map(|episode| episode.disturbed(self, &advice, zone)).collect();
         let victims = self.victims();
@@ -226,10 +239,10 @@ impl Report {
         judge_incident(&episode.disturbed(self, &[], zone), &[], &[]).sentence
     }
 
-    /// The part of its victim's time that is lost beyond what is usual, 0 to 1: see [`Episode::severity`]. It is that of
-    /// the victim that it is about: of others, [`Report::victims`] says more.
+    /// The part of its victim's time that is lost beyond what is usual, 0 to 1, by what cost it most, which is what the
+    /// sentence is about: see [`Episode::severity`]. Of other victims, [`Report::victims`] says more.
     pub fn severity(&self) -> f64 {
-        self.of_victim().map(Episode::severity).fold(0.0, f64::max)
+        self.worst().severity()
     }
 
     /// The pressure that says what the sleeps of an episode were for: known of the cgroup that it is about.
@@ -245,7 +258,7 @@ impl Report {
 mod tests {
     use std::sync::Arc;
 
-    use noise_model::memory::{LimitHits, LimitKind};
+    use noise_model::memory::LimitKind;
     use noise_model::pressure::{ResourcePressure, Stalled};
 
     use super::*;
@@ -340,6 +353,7 @@ mod tests {
         let process = |side, pid: u32, comm: &str| Process {
             side,
             of: "/".into(),
+            victim: None,
             pid,
             comm: comm.into(),
             process: (pid > 0).then_some(pid),
@@ -487,6 +501,11 @@ mod tests {
         assert_eq!(report.severity(), 0.25);
         report.also.push(worse);
         assert_eq!(report.severity(), 0.9);
+        // What cost little, in a short time that is over, says nothing of what goes on.
+        let ended = Some(Ending::Over);
+        let short = Episode { lost_seconds: 1.0, seconds: 1.0, ending: ended, ..made::episode() };
+        report.also = vec![short];
+        assert_eq!((report.severity(), report.victims()[0].1.severity()), (0.25, 0.25));
         report.also.clear();
         report.main.lost_seconds = 30.0;
         assert_eq!(report.severity(), 1.0);

@@ -50,6 +50,7 @@ fn shown() -> Shown {
     report.processes.push(Process {
         side: Side::Culprit,
         of: "/backup".into(),
+        victim: None,
         pid: 7,
         comm: COMM.into(),
         process: Some(7),

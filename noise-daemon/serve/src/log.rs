@@ -97,10 +97,43 @@ impl Line {
             culprits: culprits.join("; "),
             remedy: verdict
                 .findings
-                .iter()
-                .find_map(|finding| finding.remedies.first())
+                .first()
+                .and_then(|first| first.remedies.first())
                 .map_or("none known", |one| one.remedy.advice().setting),
             verdict: verdict.sentence,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use noise_analysis::{Culprit, Episode, Remedy, Time};
+    use noise_common::charge::Cause;
+    use noise_common::signals::Signal;
+    use noise_verdict::Advice;
+
+    use super::*;
+
+    #[test]
+    fn the_remedy_is_that_of_what_the_verdict_is_about() {
+        let by = |culprit: &str| {
+            let time = Time { seconds: 1.0, share: 0.9 };
+            vec![Culprit { culprit: culprit.into(), cause: Cause::Foreign, time, beyond: time }]
+        };
+        let mut report = Arc::unwrap_or_clone(crate::made::report(true));
+        report.main.culprits = by("/backup");
+        report.beside.advice = Some(vec![Advice::plain(Remedy::CpuWeight)]);
+        assert_eq!(Line::of(&report).remedy, Remedy::CpuWeight.advice().setting);
+        report.also = vec![Episode {
+            signal: Signal::UninterruptibleWait.into(),
+            culprits: by("/writer"),
+            lost_seconds: 5.0,
+            ..report.main.clone()
+        }];
+        let line = Line::of(&report);
+        assert!(line.verdict.contains(", until /writer was done"), "{line:?}");
+        assert_eq!(line.remedy, "none known");
     }
 }

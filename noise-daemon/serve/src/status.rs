@@ -96,7 +96,7 @@ fn first_thread(overview: &Overview, side: Side, (victim, of): (&str, &str)) -> 
         return String::new();
     }
     let outliers = overview.outliers.iter().map(|one| &**one);
-    let all = processes(outliers, &[victim], &overview.commands);
+    let all = processes(outliers, victim, &overview.commands);
     let first = all.iter().find(|one| one.side == side && *one.of == *of);
     first.map_or_else(String::new, |first| format!(", {}", escape(&first.name())))
 }
@@ -125,7 +125,7 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
         };
         let lacks = lacks.map_or("–", Account::name);
         let thread = first_thread(overview, Side::Victim, (&victim.name, &victim.name));
-        let thread = if thread.is_empty() { thread } else { format!(" <small>{thread}</small>") };
+        let thread = if thread.is_empty() { thread } else { format!("<small>{thread}</small>") };
         let usual = overview.usual.iter().find(|usual| *usual.subject == *victim.name);
         let (culprit, how) = match (&short, &victim.culprit) {
             (Some(by), _) => (escape(by), ""),
@@ -177,8 +177,9 @@ fn incidents(page: &mut String, overview: &Overview) {
         let of = report.leading().map_or("", |leading| &*leading.culprit);
         // What is in no cgroup is nothing but its threads.
         let most = if of == ROOT { usize::MAX } else { 1 };
-        let threads = report.threads_of(Side::Culprit, of).map(Process::words).take(most);
-        let threads: Vec<String> = threads.map(|words| escape(&words)).collect();
+        let threads = report.threads_of(Side::Culprit, (&main.subject, of));
+        let threads: Vec<String> =
+            threads.map(Process::words).take(most).map(|words| escape(&words)).collect();
         let _ = write!(
             page,
             "<tr><td>#{id} {}<br><small{bad}>{}, {:.1} s since {}</small><td>{}<td>{}<br><small>{}</small><td>",
@@ -262,10 +263,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use noise_analysis::{Culprit, KeptTrace, Remedy, Time};
+    use noise_analysis::{Culprit, KeptTrace, Outlier, Remedy, Time};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::signals::{SIGNALS, Signal};
-    use noise_model::{Builder, Interference, Sample};
+    use noise_model::{Builder, Interference, OutlierRecord, Sample};
 
     #[test]
     fn every_signal_is_named_and_absence_explained() {
@@ -430,6 +431,34 @@ mod tests {
         assert!(page.contains("<b>db&lt;1&gt;</b>, Linux , up 1 d 2 h, 2 CPUs"), "{page}");
         assert!(page.find("Who is held up") < page.find("<details>"));
         assert_eq!(uptime(3_660_000_000_000), "1 h 1 min");
+    }
+
+    #[test]
+    fn the_root_cgroup_is_followed_by_the_process_that_waited_longest() {
+        let interference = vec![Interference {
+            resource: Resource::Cpu,
+            cause: Cause::Foreign,
+            place: "".into(),
+            victim: "/".into(),
+            culprit: "hog".into(),
+            charged: Charged { ns: 1_000_000, count: 1 },
+        }];
+        let wait = OutlierRecord {
+            at_ns: 0,
+            wait_ns: 1,
+            victim: "/".into(),
+            pid: 42,
+            comm: "worker".into(),
+            cpu: 0,
+            made_runnable: "wakeup".into(),
+            parts: Vec::new(),
+            rest_ns: 1,
+        };
+        let outliers = vec![Outlier { time: jiff::Timestamp::UNIX_EPOCH, wait }.into()];
+        let model = Builder::default().model_after(Sample { interference, ..Sample::default() });
+        let overview = Overview { outliers, ..Overview::default() };
+        let page = page(&Host::default(), &model, &overview);
+        assert!(page.contains("<tr><td>root cgroup<small>, worker 42</small><td"), "{page}");
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noise_analysis::Cause;
+use noise_analysis::{Cause, IncidentPressure};
 use noise_common::loss::Loss;
 use noise_common::signals::Signal;
 use noise_model::Sample;
+use noise_model::memory::{LimitHits, LimitKind};
+use noise_model::pressure::{Pressure, ResourcePressure, Stalled};
 use noise_wire::Frame;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -217,6 +219,41 @@ fn plain_text_says_which_incidents_are_open() {
     app.take(Arc::new(next));
     let text = text::screen(&app, &Filter::new(""), 160);
     assert!(text.contains("\n! and 2 more: --screen incidents\n"), "{text}");
+}
+
+#[test]
+fn a_limit_of_memory_is_named_on_the_first_screen() {
+    let mut next = (*frame(30, 6)).clone();
+    next.overview.incidents.truncate(1);
+    let report = Arc::make_mut(&mut next.overview.incidents[0]);
+    report.main.signal = Signal::UninterruptibleWait.into();
+    let limit = LimitHits {
+        of: report.main.subject.to_string(),
+        is_own: true,
+        kind: LimitKind::Max,
+        bytes: 64 << 20,
+        hits: 90,
+        refaulted: None,
+        swapped_in: None,
+        gone: None,
+    };
+    let some = Stalled { avg10_percent: 50.0, stalled_ms: Some(5_000.0) };
+    let latest = Some(Pressure {
+        span_ns: Some(10_000_000_000),
+        memory: Some(ResourcePressure { some, full: None }),
+        limits: Some(vec![limit]),
+        ..Pressure::default()
+    });
+    report.beside.pressure = Some(IncidentPressure { opening: Pressure::default(), latest });
+    let mut app = app(30, 6);
+    app.take(Arc::new(next));
+    for (columns, rose) in [(120, ", mean 250x"), (80, "")] {
+        let text = text::screen(&app, &Filter::new(""), columns);
+        let line = format!(
+            "! memory{rose}, for 30 s: /system.slice/web.service by its own memory limit of 64 MiB"
+        );
+        assert_eq!(text.lines().nth(1), Some(&*line), "{text}");
+    }
 }
 
 #[test]

@@ -59,32 +59,33 @@ pub fn outliers(document: &OutliersDocument, zone: &TimeZone) -> String {
 
 /// An incident, with a line on how its subject was held up.
 fn block(report: &Report, trend: &str, zone: &TimeZone, columns: usize) -> String {
-    let main = &report.main;
+    // What the sentence is about, which need not be what opened it.
+    let worst = report.worst();
     let verdict = report.verdict(zone);
     let mut text = String::new();
     prose(&mut text, &format!("#{} {}", report.id, clean(&verdict.sentence)), columns);
-    let start = moment(main.start, zone);
-    // What joined may go on for longer than what opened it.
-    let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
+    let start = moment(report.main.start, zone);
+    // The rest may go on for longer.
+    let calm = if report.open && !worst.is_active() { ", calm now" } else { "" };
     let (lasted, ending) = (report.lasted(), report.standing());
     let _ = writeln!(text, "  {start}, {lasted:.1} s, {ending}{calm}");
-    let (lost, part) = (main.lost_seconds, share(report.severity()));
+    let (lost, part) = (worst.lost_seconds, share(report.severity()));
     let _ = writeln!(text, "  {lost:.3} s beyond the usual, {part} of the victim's time");
     first_to_try(&mut text, &verdict, columns);
     text.push_str(trend);
     let _ = writeln!(text, "    {:<8}{:>12}  ->{:>12}", "", "before", "during");
-    for (name, of) in figures(main.signal) {
-        let (before, after) = (of(&main.before), of(&main.after));
+    for (name, of) in figures(worst.signal) {
+        let (before, after) = (of(&worst.before), of(&worst.after));
         let _ = writeln!(text, "    {name:<8}{before:>12}  ->{after:>12}");
     }
-    culprits(&mut text, main);
+    culprits(&mut text, worst);
     processes(&mut text, report);
     pressure(&mut text, report);
     remedies(&mut text, &verdict);
     if !report.also.is_empty() {
         text.push_str("  also disturbed\n");
     }
-    for episode in &report.also {
+    for episode in report.others() {
         joined(&mut text, &clean(&report.sentence_of(episode, zone)), episode, columns);
     }
     if report.untold > 0 {
@@ -162,21 +163,24 @@ fn culprits(text: &mut String, episode: &Episode) {
     }
 }
 
-/// The threads behind them.
+/// The threads behind them, victim by victim.
 fn processes(text: &mut String, report: &Report) {
-    if report.processes.is_empty() {
-        return;
-    }
-    text.push_str("  threads, of single long waits\n");
-    for process in &report.processes {
-        let Process { side, of, ns, waits, .. } = process;
-        let how = match side {
-            Side::Culprit => "had the CPU",
-            Side::Victim => "waited",
-        };
-        let (time, who, words) = (duration(*ns as f64), clean(spoken_briefly(of)), process.words());
-        let _ =
-            writeln!(text, "    {how:<11} {time:>9} of {waits:>3} waits  {who}: {}", clean(&words));
+    for own in report.processes.chunk_by(|one, other| one.victim == other.victim) {
+        let victim = own.first().and_then(|one| one.victim.as_deref());
+        let whose = victim
+            .map_or_else(String::new, |victim| format!(" of {}", clean(spoken_briefly(victim))));
+        let _ = writeln!(text, "  threads, of single long waits{whose}");
+        for process in own {
+            let Process { side, of, ns, waits, .. } = process;
+            let how = match side {
+                Side::Culprit => "had the CPU",
+                Side::Victim => "waited",
+            };
+            let (time, who) = (duration(*ns as f64), clean(spoken_briefly(of)));
+            let words = process.words();
+            let words = clean(&words);
+            let _ = writeln!(text, "    {how:<11} {time:>9} of {waits:>3} waits  {who}: {words}");
+        }
     }
 }
 
@@ -425,6 +429,55 @@ mod tests {
         assert!(text.contains(", held up by /other (75.0 %)\n"), "{text}");
         let expected = "      12.5 s so far, 11.205 s lost\n";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn figures_and_culprits_are_of_what_the_sentence_is_about() {
+        let mut worse = episode("/web");
+        (worse.signal, worse.lost_seconds) = (Signal::UninterruptibleWait.into(), 50.0);
+        worse.after.p99_ns = Some(1 << 30);
+        worse.culprits = vec![culprit("/writer", Cause::Foreign, 40.0, 0.9)];
+        let report = Report::new(1, false, episode("/web"), vec![worse]);
+        let text = shown(&listing([Arc::new(report)]));
+        let (own, rest) = text.split_once("  also disturbed\n").unwrap();
+        assert!(own.starts_with("#1 /web slept uninterruptibly: "), "{text}");
+        for part in ["50.000 s beyond the usual", "->      1.07 s\n", "90 %  /writer (another"] {
+            assert!(own.contains(part), "{part}: {text}");
+        }
+        assert!(!own.contains("backup.service"), "{text}");
+        assert!(rest.contains("/web waited for a CPU: ") && !rest.contains("/writer"), "{text}");
+        assert!(rest.ends_with("12.5 s, 11.205 s lost\n"), "{text}");
+    }
+
+    #[test]
+    fn threads_stand_with_the_victim_that_they_delayed() {
+        let process = |victim: Option<&str>, pid| Process {
+            side: Side::Culprit,
+            of: "/".into(),
+            victim: victim.map(Into::into),
+            pid,
+            comm: "gzip".into(),
+            process: None,
+            command: None,
+            waits: 1,
+            ns: 8_000_000,
+        };
+        let of = |processes: Vec<Process>| {
+            let report = Report { processes, ..made::report() };
+            shown(&listing([Arc::new(report)]))
+        };
+        let line =
+            |pid| format!("    had the CPU   8.00 ms of   1 waits  root cgroup: gzip {pid}\n");
+        let text = of(vec![process(Some("/web"), 12), process(Some("/"), 777)]);
+        let expected = format!(
+            "  threads, of single long waits of /web\n{}  threads, of single long waits of root cgroup\n{}",
+            line(12),
+            line(777)
+        );
+        assert!(text.contains(&expected), "{text}");
+        let text = of(vec![process(None, 12), process(None, 777)]);
+        let expected = format!("  threads, of single long waits\n{}{}", line(12), line(777));
+        assert!(text.contains(&expected), "{text}");
     }
 
     #[test]

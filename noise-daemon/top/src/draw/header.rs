@@ -142,6 +142,17 @@ fn open_incidents(app: &App) -> impl Iterator<Item = &Report> {
     reports.into_iter().flatten().map(AsRef::as_ref).filter(|report| report.open)
 }
 
+/// Who is disturbed, and by whom or what, in so many columns: where one name is short, the other has the rest.
+fn both(subject: &str, name: &str, columns: usize) -> String {
+    let by = " by ";
+    let room = columns.saturating_sub(width(by));
+    let half = room / 2;
+    let least = width(subject).min(width(name)).min(half);
+    let most = if least < half { room - least } else { half };
+    let [subject, name] = [subject, name].map(|name| shorten(name, most));
+    subject + by + &name
+}
+
 /// An incident in a line: what changed most, where there is room for it; both names get what room is left.
 fn incident_line(report: &Report, now: Timestamp, columns: usize) -> String {
     let headline = report.worst().headline().map(|headline| headline.short() + ", ");
@@ -157,33 +168,32 @@ fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usiz
     let subject = if main.subject.is_empty() { "host" } else { spoken_briefly(&main.subject) };
     let lasts = roughly(now.duration_since(main.start).as_secs_f64());
     let what = format!("! {}, {headline}for {lasts}: ", report.resource().name());
+    let room = |how: &str| columns.saturating_sub(width(&what) + width(how));
     let Some(culprit) = report.leading() else {
-        return what + &clean(subject);
+        let whose = match report.limit() {
+            Some(limit) => both(subject, &limit, room("")),
+            None => clean(subject).into_owned(),
+        };
+        return what + &whose;
     };
     let share = percent(culprit.part(worst.nothing_beyond()).clamp(0.0, 1.0));
     if culprit.cause == Cause::Own && culprit.culprit == main.subject {
         let how = format!(" by itself ({share})");
-        let room = columns.saturating_sub(width(&what) + width(&how));
-        return what + &shorten(subject, room) + &how;
+        let subject = shorten(subject, room(&how));
+        return what + &subject + &how;
     }
-    let by = " by ";
-    let room = |how: &str| columns.saturating_sub(width(&what) + width(by) + width(how));
     let cause = why_briefly(culprit.cause);
     let mut how = format!(" ({cause}, {share})");
     let name = culprit_briefly(culprit.cause, &culprit.culprit);
-    if width(subject) + width(name) > room(&how) {
+    if width(&both(subject, name, usize::MAX)) > room(&how) {
         // That it was its own work says more than how much of it.
         how = match culprit.cause {
             Cause::Own => format!(" ({cause})"),
             _ => format!(" ({share})"),
         };
     }
-    // Where one is short, the other has the rest.
-    let (room, half) = (room(&how), room(&how) / 2);
-    let least = width(subject).min(width(name)).min(half);
-    let most = if least < half { room - least } else { half };
-    let [subject, culprit] = [subject, name].map(|name| shorten(name, most));
-    what + &subject + by + &culprit + &how
+    let parties = both(subject, name, room(&how));
+    what + &parties + &how
 }
 
 /// The open incidents: what whom lacks, since when, by whom; behind those that have room, where

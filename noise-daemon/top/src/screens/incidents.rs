@@ -84,7 +84,7 @@ pub fn table(history: &History, look: &Look) -> Table {
 }
 
 fn row(report: &Report, now: Timestamp, zone: &TimeZone) -> Row {
-    let main = &report.main;
+    let (main, worst) = (&report.main, report.worst());
     let unix = |time: Timestamp| Some(time.as_millisecond() as f64 / 1e3);
     let last = if report.open { now.max(report.end()) } else { report.end() };
     let cells = vec![
@@ -94,8 +94,8 @@ fn row(report: &Report, now: Timestamp, zone: &TimeZone) -> Row {
         subject(report),
         culprit(report),
         cells::text(report.resource().name()),
-        change(report.worst()),
-        cells::duration(main.lost_seconds * 1e9),
+        change(worst),
+        cells::duration(worst.lost_seconds * 1e9),
         Cell::Number { text: report.id.to_string(), value: Some(report.id as f64) },
         cells::text(main.signal.name()),
     ];
@@ -114,7 +114,8 @@ fn state(report: &Report) -> &'static str {
 /// Whose delays they are; of the root cgroup, with the thread that waited longest.
 fn subject(report: &Report) -> Cell {
     let subject = &report.main.subject;
-    let first = report.threads_of(Side::Victim, subject).next().filter(|_| **subject == *ROOT);
+    let mut threads = report.threads_of(Side::Victim, (subject, subject));
+    let first = threads.next().filter(|_| **subject == *ROOT);
     match first {
         Some(first) => Cell::Named {
             name: spoken_briefly(subject).to_owned(),
@@ -129,7 +130,7 @@ pub(super) fn culprit(report: &Report) -> Cell {
     let worst = report.worst();
     let Some(first) = report.leading() else { return cells::text(report.by_whom()) };
     let cell = cells::culprit(&first.culprit, first.cause, first.part(worst.nothing_beyond()));
-    let thread = report.threads_of(Side::Culprit, &first.culprit).next();
+    let thread = report.threads_of(Side::Culprit, (&worst.subject, &first.culprit)).next();
     match (cell, thread.filter(|_| *first.culprit == *ROOT)) {
         (Cell::Named { name, mut notes }, Some(thread)) => {
             notes.push(format!(", {}", thread.name()));
@@ -254,6 +255,18 @@ mod tests {
         one.also.clear();
         one.main.culprits.clear();
         assert_eq!(culprit(&one), cells::text("not known"));
+    }
+
+    #[test]
+    fn what_is_lost_is_of_the_same_as_what_rose() {
+        let mut made = Made::new();
+        let mut one = report(1, true, -10, 0);
+        one.also = vec![Episode { lost_seconds: 99.0, ..episode() }];
+        made.incidents = vec![Arc::new(one)];
+        made.frame();
+        let table = table(&made.history, &Look::default());
+        let lost = table.columns.iter().position(|column| column.title == "lost").unwrap();
+        assert_eq!(table.rows[0].cells[lost], cells::duration(99e9));
     }
 
     #[test]

@@ -1,21 +1,21 @@
 //! The threads behind a victim and its culprits, as far as single long waits say.
 
 use noise_analysis::{Outlier, Process, Report, Side, processes};
-use noise_model::labels::ROOT;
+use noise_model::labels::{ROOT, spoken_briefly};
 
 use super::cells;
 use crate::{Block, History, Row, Table, Tone};
 
-/// Those of an incident.
-pub(super) fn of_report(report: &Report) -> Option<Block> {
-    table(&report.processes)
+/// Those of an incident, victim by victim.
+pub(super) fn of_report(report: &Report) -> impl Iterator<Item = Block> {
+    report.processes.chunk_by(|one, other| one.victim == other.victim).filter_map(table)
 }
 
 /// Those of a victim, of the long waits that the daemon has.
 pub(super) fn of_victim(history: &History, victim: &str) -> Option<Block> {
     let overview = &history.latest()?.overview;
     let outliers = overview.outliers.iter().map(|one| &**one);
-    table(&processes(outliers, &[victim], &overview.commands))
+    table(&processes(outliers, victim, &overview.commands))
 }
 
 /// Those of a culprit, where it had what that victim waited for; and of the victim.
@@ -23,7 +23,7 @@ pub(super) fn of_pair(history: &History, victim: &str, culprit: &str) -> Option<
     let overview = &history.latest()?.overview;
     let is_of_pair = |one: &&Outlier| one.wait.parts.iter().any(|part| *part.culprit == *culprit);
     let outliers = overview.outliers.iter().map(|one| &**one).filter(is_of_pair);
-    let mut all = processes(outliers, &[victim], &overview.commands);
+    let mut all = processes(outliers, victim, &overview.commands);
     all.retain(|one| one.side == Side::Victim || *one.of == *culprit);
     table(&all)
 }
@@ -44,7 +44,7 @@ fn first(history: &History, side: Side, (victim, of): (&str, &str)) -> Option<St
     }
     let overview = &history.latest()?.overview;
     let outliers = overview.outliers.iter().map(|one| &**one);
-    let all = processes(outliers, &[victim], &overview.commands);
+    let all = processes(outliers, victim, &overview.commands);
     all.iter().find(|one| one.side == side && *one.of == *of).map(Process::name)
 }
 
@@ -67,8 +67,10 @@ fn table(all: &[Process]) -> Option<Block> {
             Side::Victim => Tone::Dim,
         },
     };
+    let victim = all.first().and_then(|one| one.victim.as_deref());
+    let whose = victim.map_or_else(String::new, |victim| format!(" of {}", spoken_briefly(victim)));
     let table = Table {
-        title: "Threads, of single waits for a CPU that were long".to_owned(),
+        title: format!("Threads, of single waits{whose} for a CPU that were long"),
         columns: vec![
             cells::names("it", "side", 11, false, "Whether it waited, or had the CPU meanwhile."),
             cells::names("of", "of", 14, false, "Its cgroup."),

@@ -243,7 +243,7 @@ pub fn findings(history: &History, look: &Look, victim: &str) -> Vec<Finding> {
         sums.entry((one.resource, one.cause, &one.culprit)).or_default().add(&one.held_up_ns());
     }
     let outliers = overview.outliers.iter().map(|one| &**one);
-    let known = processes(outliers, &[victim], &overview.commands);
+    let known = processes(outliers, victim, &overview.commands);
     let threads = |cause, of: &str| {
         let is_cgroup = matches!(cause, Cause::Foreign | Cause::Own);
         let own = known.iter().filter(|one| one.side == Side::Culprit && *one.of == *of);

@@ -25,36 +25,37 @@ pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
     let frame = history.latest()?;
     let id: u64 = key.parse().ok()?;
     let report = frame.overview.incidents.iter().find(|report| report.id == id)?;
-    let main = &report.main;
+    // What the sentence is about, which need not be what opened it.
+    let worst = report.worst();
     let mut blocks = vec![
         Block::Text(heading(report, frame.time, &look.zone)),
-        Block::Table(levels(main)),
-        Block::Table(culprits(main)),
+        Block::Table(levels(worst)),
+        Block::Table(culprits(worst)),
     ];
     blocks.extend(threads::of_report(report));
     blocks.extend(remedies(report));
     blocks.extend(pressure(report));
     blocks.extend(also(report, &look.zone));
-    blocks.extend(over_time(history, main));
+    blocks.extend(over_time(history, worst));
     blocks.extend(frame.overview.trace(id).map(trace));
     blocks.extend(waits(&frame.overview.outliers, report, frame.time, &look.zone));
-    let subject = spoken_briefly(&main.subject);
+    let subject = spoken_briefly(&worst.subject);
     let title = format!("Incident {id}: {subject}, {}", report.resource().name());
     Some(Page { title, blocks })
 }
 
 fn heading(report: &Report, now: Timestamp, zone: &TimeZone) -> Vec<(String, Tone)> {
-    let main = &report.main;
+    let (main, worst) = (&report.main, report.worst());
     let tone = if report.open { Tone::Alarm } else { Tone::Strong };
     let (since, lasted) = (cells::moment(main.start, now, zone), cells::length(report.lasted()));
-    let lost = units::duration(main.lost_seconds * 1e9);
-    // What joined may go on for longer than what opened it.
-    let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
+    let lost = units::duration(worst.lost_seconds * 1e9);
+    // The rest may go on for longer.
+    let calm = if report.open && !worst.is_active() { ", calm now" } else { "" };
     let standing = report.standing();
     vec![
         (format!("{}.", report.sentence(zone)), tone),
         (format!("Since {since}, {lasted}, {standing}{calm}; {lost} excess delay."), Tone::Plain),
-        (main.signal.help().to_owned(), Tone::Dim),
+        (worst.signal.help().to_owned(), Tone::Dim),
     ]
 }
 
@@ -150,7 +151,7 @@ fn pressure(report: &Report) -> Option<Block> {
 
 fn also(report: &Report, zone: &TimeZone) -> Option<Block> {
     let mut lines = vec![("Also disturbed".to_owned(), Tone::Strong)];
-    for episode in &report.also {
+    for episode in report.others() {
         lines.push((report.sentence_of(episode, zone), Tone::Plain));
         let lasted = cells::length(episode.disturbed_seconds());
         let so_far = if episode.is_active() { " so far" } else { "" };
@@ -372,6 +373,31 @@ pub(super) mod tests {
         let Cell::Number { value, .. } = &tables[0].rows[1].cells[1] else { panic!() };
         assert_eq!(*value, Some(4_194_304.0 / 1e9));
         assert!(page.blocks.iter().any(|block| matches!(block, Block::Heatmap(_))));
+    }
+
+    #[test]
+    fn figures_and_culprits_are_of_what_the_sentence_is_about() {
+        let mut made = Made::new();
+        made.frame();
+        let mut one = report(7, true, -100, 1);
+        let mut worse = Episode { signal: Signal::UninterruptibleWait.into(), ..episode() };
+        (worse.lost_seconds, worse.after.p50_ns) = (45.0, Some(1 << 30));
+        worse.culprits = vec![culprit("/writer", Cause::Foreign, 40.0, 0.9)];
+        one.also = vec![worse];
+        made.incidents = vec![Arc::new(one)];
+        made.frame();
+        let page = page(&made.history, &Look::default(), "7").unwrap();
+        let (words, tables) = (words(&page), tables(&page));
+        assert!(words[0].contains(", until /writer was done"), "{words:?}");
+        assert!(words[1].ends_with("; 45.0 s excess delay."), "{words:?}");
+        assert!(words[2].contains("uninterruptible sleep"), "{words:?}");
+        let Cell::Number { value, .. } = &tables[0].rows[1].cells[1] else { panic!() };
+        assert_eq!(*value, Some((1_u64 << 30) as f64 / 1e9));
+        assert_eq!(tables[1].rows[0].key, "another cgroup /writer");
+        // What opened it is said beside it.
+        let at = words.iter().position(|line| line == "Also disturbed").unwrap();
+        assert!(words[at + 1].contains(" waits for a CPU: "), "{words:?}");
+        assert!(words[at + 2].ends_with(", 11.2 s lost"), "{words:?}");
     }
 
     #[test]
