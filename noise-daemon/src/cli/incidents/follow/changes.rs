@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_analysis::{Cause, Culprit, Episode, KeptTrace, Name, Report};
+use noise_analysis::{Cause, Culprit, Episode, KeptTrace, Name, Report, Watched};
+use noise_common::signals::Signal;
 use noise_model::labels::spoken;
 
 use super::super::source::Listing;
@@ -151,7 +152,7 @@ impl Follower {
                 match is_another(known.as_ref(), &report.main) {
                     true => {
                         let by = report.by_whom_of(&report.main);
-                        changes.push(format!("most of it is by {by} now"));
+                        changes.push(format!("first culprit now: {by}"));
                     }
                     false => named.clone_from(known),
                 }
@@ -221,25 +222,36 @@ fn is_another(named: Option<&(Name, Cause)>, episode: &Episode) -> bool {
     first.part(nothing_beyond) >= before + AHEAD
 }
 
-/// Who lacks what.
-fn whose(report: &Report, episode: &Episode) -> String {
-    format!("{} ({})", spoken(&episode.subject), report.resource_of(episode).name())
+/// Whose delays these are, and which: what is lacking may change with the first culprit.
+fn whose(episode: &Episode) -> String {
+    let delays = match episode.signal {
+        Watched::Signal(Signal::CgroupRunqueueWait | Signal::RunqueueWait) => "waits for a CPU",
+        Watched::Signal(Signal::UninterruptibleWait) => "uninterruptible sleeps",
+        Watched::Signal(Signal::BlockQueueWait) => "requests in the queue",
+        Watched::Signal(Signal::BlockDeviceWait) => "requests at the device",
+        Watched::Signal(Signal::NetTxWait) => "packets to be sent",
+        Watched::Signal(Signal::NetRxWait) => "packets that came",
+        Watched::Signal(Signal::DirectReclaim) => "memory to be freed",
+        Watched::Interruption => "CPU time lost to interrupts",
+        Watched::Signal(other) => other.info().name,
+    };
+    format!("{} ({delays})", spoken(&episode.subject))
 }
 
 /// What is different, in sentences.
 fn changes(before: &Report, report: &Report) -> Vec<String> {
     let mut changes = Vec::new();
     if !is_same(&before.main, &report.main) {
-        changes.push(format!("it is about {} now", whose(report, &report.main)));
+        changes.push(format!("it is about {} now", whose(&report.main)));
     }
     for episode in report.episodes() {
-        let whose = whose(report, episode);
+        let whose = whose(episode);
         match before.episodes().find(|one| is_same(one, episode)).map(Episode::is_active) {
             None => {
                 let rose = episode.headline().map(|headline| format!(": {}", headline.rise()));
                 let rose = rose.unwrap_or_default();
                 let by = report.by_whom_of(episode);
-                changes.push(format!("also disturbed: {whose}{rose}, by {by}"));
+                changes.push(format!("also disturbed: {whose}{rose}; first culprit: {by}"));
             }
             Some(true) if !episode.is_active() => changes.push(format!("{whose} is calm")),
             Some(false) if episode.is_active() => {

@@ -1,7 +1,6 @@
 //! What becomes of incidents between answers, and that each comes once.
 
 use noise_analysis::{Ending, Level, Rule, Time};
-use noise_common::signals::Signal;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
 use super::*;
@@ -65,9 +64,9 @@ fn what_opens_changes_and_closes_is_reported_once_each() {
     resting.resting = true;
     let happened = take(vec![resting, report(3, 10, None, 13)]);
     assert_eq!(said(&happened), [("changed", 2)]);
-    assert_eq!(happened[0].changes, ["/web (cpu) is calm"]);
+    assert_eq!(happened[0].changes, ["/web (waits for a CPU) is calm"]);
     let happened = take(vec![report(2, 7, None, 14), report(3, 10, None, 14)]);
-    assert_eq!(happened[0].changes, ["/web (cpu) is disturbed again"]);
+    assert_eq!(happened[0].changes, ["/web (waits for a CPU) is disturbed again"]);
     let over = || vec![report(2, 7, Some(15), 16), report(3, 10, Some(15), 16)];
     assert_eq!(said(&take(over())), [("closed", 2), ("closed", 3)]);
     assert_eq!(said(&take(over())), []);
@@ -110,8 +109,8 @@ fn what_joins_another_is_reported_as_a_part_of_it() {
         (Some(1), "it is a part of incident 1")
     );
     let joined = &happened[0].changes[0];
-    assert!(joined.starts_with("also disturbed: /web (cpu): "), "{joined}");
-    assert!(joined.ends_with(", by /hog"), "{joined}");
+    assert!(joined.starts_with("also disturbed: /web (waits for a CPU): "), "{joined}");
+    assert!(joined.ends_with("; first culprit: /hog"), "{joined}");
 }
 
 fn take_two(follower: &mut Follower) {
@@ -132,9 +131,42 @@ fn another_culprit_is_named_where_it_is_well_ahead() {
     };
     take(&[("/a", 0.5), ("/b", 0.4)]);
     assert_eq!(take(&[("/b", 0.5), ("/a", 0.45)]), Vec::<String>::new());
-    assert_eq!(take(&[("/b", 0.6), ("/a", 0.4)]), ["most of it is by /b now"]);
+    assert_eq!(take(&[("/b", 0.6), ("/a", 0.4)]), ["first culprit now: /b"]);
     assert_eq!(take(&[("/b", 0.7), ("/a", 0.3)]), Vec::<String>::new());
     assert_eq!(take(&[]), Vec::<String>::new());
+}
+
+#[test]
+fn a_culprit_that_is_not_known_is_said_to_be() {
+    let mut follower = Follower::default();
+    let mut take = |by: Culprit<Name>| {
+        let mut one = report(1, 10, None, 20);
+        one.main.signal = Signal::UninterruptibleWait.into();
+        one.main.culprits = vec![by];
+        follower.take(&listing([one])).into_iter().flat_map(|one| one.changes).collect::<Vec<_>>()
+    };
+    take(culprit("/writer", 0.5));
+    let disk = Culprit { cause: Cause::Softirq, ..culprit("block", 0.9) };
+    assert_eq!(take(disk), ["first culprit now: not known"]);
+    let idle = Culprit { cause: Cause::Idle, ..culprit("idle", 0.9) };
+    assert_eq!(take(idle), ["first culprit now: no thread: the CPU was idle"]);
+}
+
+#[test]
+fn what_a_victim_suffers_from_keeps_its_name() {
+    let mut follower = Follower::default();
+    let mut take = |culprit: Culprit<Name>, is_over| {
+        let mut waits = report(1, 10, None, 20);
+        waits.main.culprits = vec![culprit];
+        let mut stolen = episode("/web", 11, is_over, 20);
+        stolen.signal = Watched::Interruption;
+        waits.also.push(stolen);
+        follower.take(&listing([waits])).into_iter().flat_map(|one| one.changes).collect::<Vec<_>>()
+    };
+    let interrupt = || Culprit { cause: Cause::Softirq, ..culprit("net_rx", 0.9) };
+    take(interrupt(), None);
+    // Both lack CPU time because of interrupts.
+    assert_eq!(take(interrupt(), Some(19)), ["/web (CPU time lost to interrupts) is calm"]);
 }
 
 #[test]
