@@ -36,7 +36,8 @@ pub(super) const INFO: SignalInfo = SignalInfo {
         (Cause::Softirq, DEVICE),
         (Cause::Idle, DEVICE),
         (Cause::Kthread, DEVICE),
-        (Cause::Foreign, &[Remedy::IoWeight, Remedy::IoMax, Remedy::MemoryLimits]),
+        // Who ends a sleep is whom it waits for: to slow that down makes it longer.
+        (Cause::Foreign, &[Remedy::MemoryLimits]),
         (Cause::Own, &[Remedy::FewerThreads]),
     ],
     table: "By cgroup",

@@ -199,6 +199,24 @@ fn sleeps_are_for_what_ends_them_or_for_what_the_cgroup_stalls_for() {
 }
 
 #[test]
+fn who_is_waited_for_is_not_slowed_down() {
+    let advice = everything();
+    let waker = vec![charged("sshfs.service", Cause::Foreign, 900, 0.9)];
+    for stalled in [None, Some(Account::Disk), Some(Account::Memory)] {
+        let signal = Some(Signal::UninterruptibleWait);
+        let mut one = disturbed(signal, "web.service", waker.clone(), &advice);
+        (one.stalled, one.advised.culprit) = (stalled, Some("sshfs.service"));
+        let verdict = judged(&one);
+        let against = |one: &&Advice| target(one.remedy) == Target::Culprit;
+        let [finding] = verdict.findings.as_slice() else { panic!("{verdict:?}") };
+        assert_eq!(finding.remedies.iter().find(against), None, "{stalled:?}");
+        // A limit of memory that is raised slows nobody down.
+        let is_memory = stalled == Some(Account::Memory);
+        assert!(is_memory || finding.next.is_some(), "{finding:?}");
+    }
+}
+
+#[test]
 fn a_limit_of_memory_is_to_blame_and_no_disk() {
     let advice = everything();
     let sleep = Some(Signal::UninterruptibleWait);
