@@ -16,8 +16,9 @@ use super::name::Name;
 
 /// Steps that are kept: a minute or more where samples are taken twice a second and clients ask for others.
 const MOST_STEPS: usize = 600;
-/// Charges that are kept, of all of these steps.
-const MOST_CHARGES: usize = 8192;
+/// Charges that are kept, of all of these steps, 48 bytes each: more than a minute where 200 pairs are charged with several
+/// causes in each.
+const MOST_CHARGES: usize = 65_536;
 /// Charges that are answered of some cgroups, the longest.
 const MOST_ANSWERED: usize = 256;
 /// The least charge of a step that is kept, ns: 0.04 % of half a second.
@@ -255,11 +256,32 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_host_is_remembered_for_a_minute() {
+        let mut stops = Stops::default();
+        let names: Vec<String> = (0..200).map(|number| format!("/{number:03}")).collect();
+        let mut before = sample(0, &[]);
+        // A minute, with two steps in a second.
+        for number in 1..=120 {
+            let pairs = names.iter().flat_map(|name| {
+                let (quota, other) = (number, number * LEAST_NS);
+                let name = name.as_str();
+                [(Cause::Throttle, quota), (Cause::Foreign, other)]
+                    .map(|(cause, ns)| (Resource::Cpu, cause, name, ns))
+            });
+            let sample =
+                Sample { series: Vec::new(), ..sample(number, &pairs.collect::<Vec<_>>()) };
+            stops.advance(&sample, &Step::between(&before, &sample));
+            before = sample;
+        }
+        assert_eq!(stops.since(&of(&["/007"]), 0).unwrap().quota_ns, 120);
+    }
+
+    #[test]
     fn it_stays_small() {
         let mut stops = Stops::default();
-        let names: Vec<String> = (0..100).map(|number| format!("/{number}")).collect();
+        let names: Vec<String> = (0..200).map(|number| format!("/{number}")).collect();
         let mut before = sample(0, &[]);
-        for number in 1..3000 {
+        for number in 1..1000 {
             let charged: Vec<_> = names
                 .iter()
                 .map(|name| (Resource::Cpu, Cause::Throttle, name.as_str(), number))
