@@ -2,14 +2,16 @@
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
+use noise_tests::cgroup::MemoryLimit;
 use noise_tests::compare::slowest_program_ns;
-use noise_tests::daemon::{Daemon, STATE_DIRECTORY, Socketed, binary};
+use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, Socketed, binary, free_address};
 use noise_tests::events::{Stretch, Window, ensure_present, ensure_recorded, fetch};
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
 use noise_tests::ftrace::{BLOCK_EVENTS, INTERRUPT_EVENTS, NETWORK_EVENTS, Recording};
@@ -27,6 +29,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_slow_reader_costs_no_memory", a_slow_reader_costs_no_memory),
     ("recorder_off", recorder_off),
     ("recorder_is_as_large_as_the_host_needs", recorder_is_as_large_as_the_host_needs),
+    ("less_than_the_host_needs_is_said", less_than_the_host_needs_is_said),
 ];
 
 /// What the recorder keeps.
@@ -214,5 +217,26 @@ fn recorder_is_as_large_as_the_host_needs() -> Result<Verdict> {
     let daemon = start(&["--recorder.kibibytes-per-cpu", "1024"])?;
     let (configured, next, _) = held(&daemon)?;
     ensure!(configured < 1.1 * all && next == configured, "{configured} bytes instead of {all}");
+    Ok(Verdict::Passed)
+}
+
+/// A start that has measured what the host needs, and may have less memory, says so as one that remembers it does.
+fn less_than_the_host_needs_is_said() -> Result<Verdict> {
+    let Some(group) = MemoryLimit::new(64 << 20)? else {
+        return Ok(Verdict::Impossible("this host gives no cgroup a memory limit".to_owned()));
+    };
+    let _load = Worker::start("tcp", &["0", "0", "64", "1000"])?;
+    let (address, door) = (free_address()?, group.door()?);
+    let mut command = Command::new(binary()?);
+    command.args(["run", "--web.listen-address", &address.to_string()]);
+    command.args([STATE_DIRECTORY, "", SOCKET_PATH, "", "--recorder.seconds", "60"]);
+    // SAFETY: write is async-signal-safe.
+    unsafe { command.pre_exec(move || (&door).write_all(b"0")) };
+    let daemon = Daemon::start_command(command, address)?;
+    let stderr = daemon.process().stderr()?;
+    println!("{stderr}");
+    let is_said = stderr.contains("the flight recorder has ") && stderr.contains(" instead of ");
+    ensure!(is_said, "nothing says that the flight recorder is too small");
+    daemon.stop(libc::SIGTERM)?;
     Ok(Verdict::Passed)
 }

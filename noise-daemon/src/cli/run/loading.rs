@@ -39,10 +39,10 @@ pub(super) async fn load(
     remembered: Option<u64>,
     is_detailed: bool,
 ) -> Result<Loaded, KernelError> {
-    let wanted = section.size(remembered);
+    let usual = section.size(remembered);
     let (engine, logger) =
-        attached(&LoadOptions { recorder: wanted, ..options.clone() }, is_detailed)?;
-    let loaded = Loaded { engine, logger, wanted, measured: None };
+        attached(&LoadOptions { recorder: usual, ..options.clone() }, is_detailed)?;
+    let loaded = Loaded { engine, logger, wanted: usual, measured: None };
     if remembered.is_some() || !section.follows_host() {
         return Ok(loaded);
     }
@@ -50,18 +50,18 @@ pub(super) async fn load(
     // What runs is given up only where there is room for both at once: what it takes comes back later than it is wanted.
     let (sizes, measured, held) =
         (loaded.engine.sizes(), Some(rate), loaded.engine.recorder().events());
-    let larger = ensure_room(section.size(Some(rate)))
-        .ok()
-        .filter(|larger| sizes.store(*larger).events() > held);
-    let Some(larger) = larger else { return Ok(Loaded { measured, ..loaded }) };
+    let wanted = section.size(Some(rate));
+    let larger = ensure_room(wanted).ok().filter(|larger| sizes.store(*larger).events() > held);
+    // What fits is less than what is wanted where memory is limited, and that is to be said.
+    let Some(larger) = larger else { return Ok(Loaded { wanted, measured, ..loaded }) };
     drop(loaded);
     match attached(&LoadOptions { recorder: larger, ..options.clone() }, is_detailed) {
-        Ok((engine, logger)) => Ok(Loaded { engine, logger, wanted: larger, measured }),
+        Ok((engine, logger)) => Ok(Loaded { engine, logger, wanted, measured }),
         Err(error) => {
             tracing::warn!(%error, "there is no larger flight recorder; going on with the usual one");
-            let options = LoadOptions { recorder: wanted, ..options };
+            let options = LoadOptions { recorder: usual, ..options };
             let (engine, logger) = attached(&options, is_detailed)?;
-            Ok(Loaded { engine, logger, wanted, measured })
+            Ok(Loaded { engine, logger, wanted: usual, measured })
         }
     }
 }
