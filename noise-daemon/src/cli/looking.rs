@@ -109,8 +109,23 @@ impl Looking {
     pub fn close(&mut self, id: u64, at_ns: u64) -> Option<Beside> {
         let one = self.open.remove(&id)?;
         let pressure = one.pressure(&self.reader, at_ns);
-        Some(Beside { pressure, ..one.beside })
+        Some(closed(one.beside, pressure))
     }
+}
+
+/// What was found last, with the pressure at the close. Another limit may be to blame by then than the one that commands
+/// raise.
+fn closed(mut beside: Beside, pressure: Option<IncidentPressure>) -> Beside {
+    let blamed = |pressure: &Option<IncidentPressure>| {
+        let short = Shortage::of(pressure.as_ref()?.latest.as_ref()?)?;
+        short.limit().map(|limit| (limit.of.clone(), limit.kind))
+    };
+    if blamed(&pressure) != blamed(&beside.pressure)
+        && let Some(advice) = &mut beside.advice
+    {
+        advice.retain(|one| one.remedy != Remedy::MemoryLimits);
+    }
+    Beside { pressure, ..beside }
 }
 
 impl Open {
@@ -162,7 +177,49 @@ fn advice(
 
 #[cfg(test)]
 mod tests {
+    use noise_model::memory::LimitKind;
+    use noise_model::pressure::{ResourcePressure, Stalled};
+
     use super::*;
+
+    #[test]
+    fn a_limit_that_is_not_to_blame_at_the_close_is_not_raised() {
+        let pressure = |hits: [(&str, LimitKind, u64); 2]| {
+            let hit = |(of, kind, hits): (&str, LimitKind, u64)| LimitHits {
+                of: of.to_owned(),
+                is_own: of == "web.service",
+                kind,
+                bytes: 64 << 20,
+                hits,
+                refaulted: None,
+                swapped_in: None,
+                gone: None,
+            };
+            let some = Stalled { avg10_percent: 50.0, stalled_ms: Some(5_000.0) };
+            let latest = Pressure {
+                span_ns: Some(10_000_000_000),
+                memory: Some(ResourcePressure { some, full: None }),
+                limits: Some(hits.map(hit).into()),
+                ..Pressure::default()
+            };
+            Some(IncidentPressure { opening: Pressure::default(), latest: Some(latest) })
+        };
+        let of = |own, slice| {
+            let own = ("web.service", LimitKind::High, own);
+            pressure([own, ("web.slice", LimitKind::Max, slice)])
+        };
+        let raise = Advice {
+            commands: vec!["systemctl set-property web.slice MemoryMax=128M".to_owned()],
+            ..Advice::plain(Remedy::MemoryLimits)
+        };
+        let advice = vec![raise, Advice::plain(Remedy::FasterDevice)];
+        let looked_at =
+            Beside { pressure: of(90, 100), advice: Some(advice.clone()), ..Beside::default() };
+        assert_eq!(closed(looked_at.clone(), of(100, 110)).advice.as_deref(), Some(&advice[..]));
+        let other = closed(looked_at.clone(), of(120, 110));
+        assert_eq!((other.advice.as_deref(), &other.pressure), (Some(&advice[1..]), &of(120, 110)));
+        assert_eq!(closed(looked_at, None).advice.as_deref(), Some(&advice[1..]));
+    }
 
     #[test]
     fn a_culprit_settles_when_it_stays_the_first() {
