@@ -101,25 +101,32 @@ impl Guard<'_> {
 
     /// Keeps others out of the folder, unless it holds what is not noised's: a folder such as `/tmp`,
     /// which is named by mistake, must go on to work for the others.
+    ///
+    /// # Errors
+    /// Where others may write to it still.
     fn tighten(&self, folder: &File) -> io::Result<()> {
         let mode = folder.metadata()?.mode();
         if mode & OTHERS == 0 {
             return Ok(());
         }
-        let path = self.folder.display();
-        let tightened = self.is_alone()?
-            && folder.set_permissions(Permissions::from_mode(mode & !OTHERS)).is_ok();
-        if tightened {
+        if self.is_alone()? {
+            // Nothing comes of it where the folder is another user's, or its file system has no modes.
+            let _ = folder.set_permissions(Permissions::from_mode(mode & !OTHERS));
+        }
+        let (path, now) = (self.folder.display(), folder.metadata()?.mode());
+        if now & OTHERS == 0 {
             tracing::info!(
                 "the state directory {path} is now noised's alone (its mode was {:03o})",
                 mode & 0o777
             );
-        } else if mode & OTHERS_WRITE != 0 {
-            tracing::warn!(
-                "other users can change what is in the state directory {path} (mode {:03o}), so the \
-                 state can be lost: give noised a directory of its own with --state.directory",
-                mode & 0o7777
-            );
+        } else if now & OTHERS_WRITE != 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!(
+                    "other users may write to {path} (mode {:o}), and could replace what is kept there",
+                    now & 0o7777
+                ),
+            ));
         }
         Ok(())
     }
@@ -246,7 +253,7 @@ mod tests {
 
     use nix::sched::{CloneFlags, unshare};
     use nix::sys::stat::{Mode, umask};
-    use nix::unistd::mkfifo;
+    use nix::unistd::{Uid, mkfifo, setfsuid};
 
     use super::*;
 
@@ -311,9 +318,31 @@ mod tests {
             set_mode(&path(name), 0o644);
         }
         set_mode(root.path(), 0o1777);
+        let error = take(root.path()).unwrap_err().to_string();
+        assert!(error.contains("other users may write to "), "{error}");
+        assert_eq!((mode(root.path()), mode(&path("state.json"))), (0o1777, 0o644));
+        set_mode(root.path(), 0o755);
         take(root.path()).unwrap();
-        assert_eq!((mode(root.path()), mode(&path("other"))), (0o1777, 0o644));
+        assert_eq!((mode(root.path()), mode(&path("other"))), (0o755, 0o644));
         assert_eq!((mode(&path("state.json")), mode(&path(LOCK))), (0o600, 0o600));
+    }
+
+    #[test]
+    fn a_folder_that_stays_open_to_others_is_refused() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("state.json"), "").unwrap();
+        set_mode(root.path(), 0o777);
+        let as_nobody = || {
+            // Of this thread alone.
+            setfsuid(Uid::from_raw(65_534));
+            take(root.path()).unwrap_err().to_string()
+        };
+        let error = thread::scope(|scope| scope.spawn(as_nobody).join()).unwrap();
+        assert!(error.contains("(mode 777), and could replace"), "{error}");
+        assert!(!root.path().join(LOCK).exists());
     }
 
     #[test]
