@@ -20,9 +20,9 @@ pub struct Document {
     pub left_out: u64,
     /// Events that were lost while the trace was recorded.
     pub discarded: u64,
-    /// CPUs that are known only from a later time on.
-    #[serde(skip_serializing_if = "Reach::is_whole")]
-    pub known_from_ns: Reach,
+    /// CPUs that are not known from its begin to its end.
+    #[serde(flatten)]
+    pub reach: Reach,
     /// Of executions between two delimiters: those of the delimiters that make none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delimiters: Vec<Delimiters>,

@@ -23,8 +23,8 @@ pub struct Document<'s> {
     pub answer: Option<Answer>,
     /// Events that were lost while it was recorded.
     pub discarded: u64,
-    /// CPUs that are known only from a later time on.
-    pub known_from_ns: Reach,
+    /// CPUs that are not known from its begin to its end.
+    pub reach: Reach,
 }
 
 /// The answer to a question.
@@ -52,12 +52,12 @@ impl Document<'_> {
 impl Serialize for Document<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (from_ns, to_ns) = self.system.span;
-        let mut all = serializer.serialize_struct("Document", 10)?;
+        let mut all = serializer.serialize_struct("Document", 11)?;
         all.serialize_field("from_ns", &from_ns)?;
         all.serialize_field("to_ns", &to_ns)?;
         all.serialize_field("discarded", &self.discarded)?;
-        if !self.known_from_ns.is_whole() {
-            all.serialize_field("known_from_ns", &self.known_from_ns)?;
+        for (name, cpus) in self.reach.lists() {
+            all.serialize_field(name, cpus)?;
         }
         all.serialize_field("counts", &self.system.counts)?;
         all.serialize_field("tiers", &self.tiers)?;

@@ -1,92 +1,123 @@
-//! Which CPUs are known later than a trace begins, in words.
+//! Which CPUs are known later than a trace begins, or end earlier than it does, in words.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::event::Loss;
 use crate::threads::MAX_CPUS;
 
-/// From when on CPUs are known whose older events were overwritten while those of others were not. These losses come
-/// before all events.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Times in nanoseconds since the epoch, by CPU.
+type Times = BTreeMap<u32, u64>;
+
+/// From when on CPUs are known whose older events were overwritten while those of others were not: these losses come
+/// before all events. And up to when CPUs are known whose events end before those of others: no event of such a CPU comes
+/// behind that loss.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reach {
-    from_ns: u64,
-    cpus: BTreeMap<u32, u64>,
-    is_over: bool,
+    #[serde(skip)]
+    first_ns: Option<u64>,
+    #[serde(skip)]
+    has_begun: bool,
+    #[serde(rename = "known_from_ns", skip_serializing_if = "Times::is_empty")]
+    from_ns: Times,
+    #[serde(rename = "known_to_ns", skip_serializing_if = "Times::is_empty")]
+    to_ns: Times,
 }
 
 impl Reach {
     /// Takes what was lost, or else an event.
     #[inline]
-    pub fn follow(&mut self, cpu: u32, loss: Option<&Loss>) {
-        if self.is_over {
-            return;
-        }
+    pub fn follow(&mut self, time_ns: u64, cpu: u32, loss: Option<&Loss>) {
         match loss {
-            Some(loss) => self.note(cpu, loss),
-            None => self.is_over = true,
+            Some(loss) => self.note(time_ns, cpu, loss),
+            None if self.has_begun && self.to_ns.is_empty() => {}
+            None => {
+                self.first_ns.get_or_insert(time_ns);
+                self.has_begun = true;
+                self.to_ns.remove(&cpu);
+            }
         }
     }
 
     #[cold]
-    fn note(&mut self, cpu: u32, loss: &Loss) {
+    fn note(&mut self, time_ns: u64, cpu: u32, loss: &Loss) {
+        self.first_ns.get_or_insert(time_ns);
         // What was counted was lost on the way.
         let is_counted = loss.events > 0 || loss.packets > 0;
         if is_counted || loss.to_ns <= loss.from_ns || cpu as usize >= MAX_CPUS {
             return;
         }
-        if self.cpus.is_empty() {
-            self.from_ns = loss.from_ns;
+        if self.has_begun {
+            self.to_ns.entry(cpu).or_insert(loss.from_ns);
+        } else {
+            let known_from_ns = self.from_ns.entry(cpu).or_default();
+            *known_from_ns = loss.to_ns.max(*known_from_ns);
         }
-        let known_from_ns = self.cpus.entry(cpu).or_default();
-        *known_from_ns = loss.to_ns.max(*known_from_ns);
     }
 
     /// Only what lies behind that time is asked for.
     pub fn begin(&mut self, from_ns: u64) {
-        self.cpus.retain(|_, known_from_ns| *known_from_ns > from_ns);
+        self.from_ns.retain(|_, known_from_ns| *known_from_ns > from_ns);
     }
 
-    /// The sentence as a line of its own, or nothing.
+    /// The sentences as a line of their own, or nothing.
     pub fn line(&self) -> String {
         if self.is_whole() { String::new() } else { format!("{self}\n") }
     }
 
-    /// Whether all CPUs are known from the begin on.
+    /// Whether all CPUs are known from the begin to the end.
     pub fn is_whole(&self) -> bool {
-        self.cpus.is_empty()
+        self.from_ns.is_empty() && self.to_ns.is_empty()
+    }
+
+    /// As documents have it: what is not empty, by its name.
+    pub fn lists(&self) -> impl Iterator<Item = (&'static str, &Times)> {
+        let lists = [("known_from_ns", &self.from_ns), ("known_to_ns", &self.to_ns)];
+        lists.into_iter().filter(|(_, times)| !times.is_empty())
+    }
+
+    fn seconds(&self, time_ns: u64) -> f64 {
+        time_ns.saturating_sub(self.first_ns.unwrap_or(0)) as f64 / 1e9
     }
 }
 
-/// One sentence; nothing where all CPUs are known from the begin on.
+/// One sentence, or one each for begins and ends; nothing where all CPUs are known from the begin to the end.
 impl fmt::Display for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((cpu, last_ns)) =
-            self.cpus.iter().max_by_key(|(_, known_from_ns)| **known_from_ns)
-        else {
+        if let Some((cpu, last_ns)) = self.from_ns.iter().max_by_key(|(_, from_ns)| **from_ns) {
+            let seconds = self.seconds(*last_ns);
+            match self.from_ns.len() {
+                1 => write!(
+                    f,
+                    "CPU {cpu} is known from +{seconds:.6}s on: its older events were overwritten or are in another file"
+                )?,
+                count => write!(
+                    f,
+                    "{count} CPUs are known later than the recording begins, the last one (CPU {cpu}) from +{seconds:.6}s \
+                     on: their older events were overwritten or are in other files"
+                )?,
+            }
+        }
+        let Some((cpu, first_ns)) = self.to_ns.iter().min_by_key(|(_, to_ns)| **to_ns) else {
             return Ok(());
         };
-        let seconds = last_ns.saturating_sub(self.from_ns) as f64 / 1e9;
-        match self.cpus.len() {
+        if !self.from_ns.is_empty() {
+            f.write_str("; ")?;
+        }
+        let seconds = self.seconds(*first_ns);
+        match self.to_ns.len() {
             1 => write!(
                 f,
-                "CPU {cpu} is known from +{seconds:.6}s on: its older events were overwritten or are in another file"
+                "CPU {cpu} is known up to +{seconds:.6}s only: its later events are missing or in another file"
             ),
             count => write!(
                 f,
-                "{count} CPUs are known later than the recording begins, the last one (CPU {cpu}) from +{seconds:.6}s \
-                 on: their older events were overwritten or are in other files"
+                "{count} CPUs are not known up to the end of the recording, the first one (CPU {cpu}) up to \
+                 +{seconds:.6}s: their later events are missing or in other files"
             ),
         }
-    }
-}
-
-/// As documents have it: nanoseconds since the epoch, by CPU.
-impl Serialize for Reach {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.cpus.serialize(serializer)
     }
 }
 
@@ -98,25 +129,70 @@ mod tests {
         Loss { events: 0, packets: 0, from_ns, to_ns }
     }
 
+    /// Takes losses at their begin.
+    fn follow(reach: &mut Reach, losses: &[(u32, Loss)]) {
+        for (cpu, loss) in losses {
+            reach.follow(loss.from_ns, *cpu, Some(loss));
+        }
+    }
+
     #[test]
     fn cpus_that_are_known_later_are_named() {
         let mut reach = Reach::default();
         assert_eq!((reach.to_string(), reach.is_whole()), (String::new(), true));
-        reach.follow(1, Some(&loss(1_000_000_000, 1_300_000_000)));
-        reach.follow(3, Some(&loss(1_000_000_000, 1_000_000_000)));
+        let begins =
+            [(1, loss(1_000_000_000, 1_300_000_000)), (3, loss(1_000_000_000, 1_000_000_000))];
+        follow(&mut reach, &begins);
         let one = "CPU 1 is known from +0.300000s on: its older events were overwritten or are in another file";
         assert_eq!(reach.to_string(), one);
-        reach.follow(2, Some(&loss(1_000_000_000, 6_000_000_000)));
-        reach.follow(4, Some(&Loss { events: 1, ..loss(1_000_000_000, 7_000_000_000) }));
-        // What is lost behind an event is lost on the way.
-        reach.follow(0, None);
-        reach.follow(0, Some(&loss(2_000_000_000, 9_000_000_000)));
+        let begin = loss(1_000_000_000, 6_000_000_000);
+        follow(&mut reach, &[(2, begin), (4, Loss { events: 1, to_ns: 7_000_000_000, ..begin })]);
         let two = "2 CPUs are known later than the recording begins, the last one (CPU 2) from +5.000000s on: their \
                    older events were overwritten or are in other files";
         assert_eq!(reach.to_string(), two);
         let written = serde_json::to_string(&reach).unwrap();
-        assert_eq!(written, r#"{"1":1300000000,"2":6000000000}"#);
+        assert_eq!(written, r#"{"known_from_ns":{"1":1300000000,"2":6000000000}}"#);
         reach.begin(1_300_000_000);
-        assert_eq!(serde_json::to_string(&reach).unwrap(), r#"{"2":6000000000}"#);
+        assert_eq!(serde_json::to_string(&reach).unwrap(), r#"{"known_from_ns":{"2":6000000000}}"#);
+    }
+
+    #[test]
+    fn cpus_that_end_earlier_are_named() {
+        let mut reach = Reach::default();
+        reach.follow(1_000_000_000, 0, None);
+        // Counted, so lost on the way; and one that another event of its CPU comes behind.
+        let lost = loss(2_000_000_000, 9_000_000_000);
+        follow(&mut reach, &[(2, Loss { events: 1, ..lost }), (0, lost)]);
+        assert!(!reach.is_whole());
+        reach.follow(2_500_000_000, 0, None);
+        assert_eq!(
+            reach,
+            Reach { first_ns: Some(1_000_000_000), has_begun: true, ..Reach::default() }
+        );
+        follow(&mut reach, &[(3, loss(3_000_000_000, 9_000_000_000))]);
+        reach.follow(4_000_000_000, 0, None);
+        let one =
+            "CPU 3 is known up to +2.000000s only: its later events are missing or in another file";
+        assert_eq!(reach.to_string(), one);
+        follow(&mut reach, &[(1, loss(5_000_000_000, 9_000_000_000))]);
+        let two = "2 CPUs are not known up to the end of the recording, the first one (CPU 3) up to +2.000000s: their \
+                   later events are missing or in other files";
+        assert_eq!(reach.to_string(), two);
+        reach.begin(8_000_000_000);
+        let written = serde_json::to_string(&reach).unwrap();
+        assert_eq!(written, r#"{"known_to_ns":{"1":5000000000,"3":3000000000}}"#);
+        let lists: Vec<_> = reach.lists().map(|(name, _)| name).collect();
+        assert_eq!(lists, ["known_to_ns"]);
+    }
+
+    #[test]
+    fn both_are_said() {
+        let mut reach = Reach::default();
+        follow(&mut reach, &[(1, loss(1, 1_000_000_001))]);
+        reach.follow(1, 0, None);
+        follow(&mut reach, &[(0, loss(2_000_000_001, 3_000_000_001))]);
+        let said = reach.line();
+        assert!(said.starts_with("CPU 1 is known from +1.000000s on: "), "{said}");
+        assert!(said.contains("; CPU 0 is known up to +2.000000s only: "), "{said}");
     }
 }

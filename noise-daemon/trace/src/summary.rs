@@ -75,9 +75,9 @@ pub struct Summary {
     pub discarded: u64,
     /// Packets that are missing.
     pub discarded_packets: u64,
-    /// CPUs that are known only from a later time on.
-    #[serde(skip_serializing_if = "Reach::is_whole")]
-    pub known_from_ns: Reach,
+    /// CPUs that are not known from its begin to its end.
+    #[serde(flatten)]
+    pub reach: Reach,
     /// Events by their names.
     pub events: BTreeMap<String, u64>,
     /// Events by their CPUs.
@@ -106,7 +106,7 @@ impl Summary {
             count: 0,
             discarded: 0,
             discarded_packets: 0,
-            known_from_ns: Reach::default(),
+            reach: Reach::default(),
             events: BTreeMap::new(),
             cpus: BTreeMap::new(),
             unread: UnreadDocument::default(),
@@ -117,10 +117,9 @@ impl Summary {
 
     /// Counts an event.
     pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) {
-        if let Some(loss) = record.loss() {
-            if self.count == 0 {
-                self.known_from_ns.follow(record.cpu, Some(&loss));
-            }
+        let loss = record.loss();
+        self.reach.follow(record.time_ns, record.cpu, loss.as_ref());
+        if let Some(loss) = loss {
             self.discarded = self.discarded.saturating_add(loss.events);
             self.discarded_packets = self.discarded_packets.saturating_add(loss.packets);
             return;

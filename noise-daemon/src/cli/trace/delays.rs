@@ -154,7 +154,7 @@ fn page(document: &Document) -> String {
     if let Some(unread) = &document.unread_lines {
         let _ = writeln!(page, "{unread}");
     }
-    page.push_str(&document.known_from_ns.line());
+    page.push_str(&document.reach.line());
     if document.discarded > 0 {
         let _ = writeln!(page, "{} events were lost while recording", document.discarded);
     }

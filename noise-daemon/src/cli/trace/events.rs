@@ -159,7 +159,7 @@ fn page(summary: &Summary) -> String {
         summary.from_ns,
         summary.to_ns,
     ));
-    page.push_str(&summary.known_from_ns.line());
+    page.push_str(&summary.reach.line());
     if summary.discarded > 0 || summary.discarded_packets > 0 {
         page.push_str(&format!(
             "lost while recording: {} events, and {} packets with an unknown number of events\n",

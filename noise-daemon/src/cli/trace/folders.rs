@@ -14,6 +14,8 @@ const KERNEL: &str = "kernel";
 const PROGRAMS: &str = "ust";
 /// Where LTTng keeps what it rotated out of a session.
 const CHUNKS: &str = "archives";
+/// How names of these begin, with any digits and either sign.
+const CHUNK_NAME: &str = "00000000T000000+0000";
 
 /// Folders that are looked through for recordings, and how deep: `archives/CHUNK/ust/uid/1000/64-bit`.
 const MAX_FOLDERS: usize = 10_000;
@@ -29,6 +31,17 @@ pub fn folder(path: &Path) -> Option<PathBuf> {
     }
     let places = [path.to_path_buf(), path.join(KERNEL)];
     places.into_iter().find(|place| place.join(METADATA).is_file())
+}
+
+/// Whether a folder with metadata is a chunk of a session that LTTng rotates: it, or the one above, is named by the time
+/// when the chunk began, or has the chunks before beside it. Snapshots have other names, and no chunks.
+pub fn is_chunk(folder: &Path) -> bool {
+    let Ok(folder) = folder.canonicalize() else { return false };
+    let session = folder.parent().filter(|_| folder.ends_with(KERNEL)).unwrap_or(&folder);
+    let name = session.file_name().unwrap_or_default().to_string_lossy();
+    let digit = |letter: char| if letter.is_ascii_digit() { '0' } else { letter };
+    let shape: String = name.chars().map(digit).take(CHUNK_NAME.len()).collect();
+    shape.replace('-', "+") == CHUNK_NAME || session.join(CHUNKS).is_dir()
 }
 
 /// Sentences about what lies beside the folder that is read for this path, and is not read.
@@ -171,6 +184,22 @@ mod tests {
             let named = format!("{0}/archives/one, {0}/archives/two", root.path().display());
             assert!(sentence.contains("LTTng rotated") && sentence.ends_with(&named), "{sentence}");
         }
+    }
+
+    #[test]
+    fn chunks_are_known_by_their_names() {
+        let root = made(&[
+            "archives/20260101T000000+0000-20260101T000010+0000-1/kernel",
+            "session/kernel",
+            "session/archives/20251231T190010-0500-20251231T190020-0500-2/kernel",
+            "copied/20251231T190010-0500-20251231T190020-0500-2/kernel",
+            "snapshots/snapshot-1-20260101-000000-0/kernel",
+            "other/kernel",
+        ]);
+        let chunks = below(root.path()).into_iter().filter(|folder| is_chunk(folder)).count();
+        assert_eq!(chunks, 4);
+        assert!(!is_chunk(&root.path().join("snapshots/snapshot-1-20260101-000000-0/kernel")));
+        assert!(!is_chunk(&root.path().join("other/kernel")));
     }
 
     #[test]

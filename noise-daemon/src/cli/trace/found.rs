@@ -131,7 +131,7 @@ fn all<S: Source>(
             document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
         }
         if machine == 0 {
-            document.known_from_ns.follow(event.cpu, record.loss().as_ref());
+            document.reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
         }
         has_calls |= begins_call(&event.kind).is_some();
         feed::follow(&mut builder, machine, &record, &event);

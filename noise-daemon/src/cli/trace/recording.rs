@@ -18,7 +18,7 @@ use noise_trace::record::{Record, Source};
 use noise_trace::what::What;
 use noise_trace::window::{Content, Opened, Window};
 
-use super::folders::{METADATA, folder, left_out, refuse};
+use super::folders::{METADATA, folder, is_chunk, left_out, refuse};
 use super::foreign::recognised;
 use super::reading::Reading;
 use crate::cli::output::complain;
@@ -231,7 +231,8 @@ fn opened(path: &Path) -> io::Result<Opened<File>> {
 
 fn ctf(folder: &Path) -> anyhow::Result<Ctf> {
     let bytes = read(&folder.join(METADATA), MAX_METADATA_BYTES).context(METADATA)?;
-    let layout = Layout::parse(&metadata::text(&bytes)?)?;
+    let mut layout = Layout::parse(&metadata::text(&bytes)?)?;
+    layout.is_chunk = is_chunk(folder);
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

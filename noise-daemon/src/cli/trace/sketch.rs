@@ -173,7 +173,7 @@ fn all<S: Source>(
             discarded = discarded.saturating_add(loss.events.max(loss.packets));
         }
         if machine == 0 {
-            reach.follow(event.cpu, record.loss().as_ref());
+            reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
         }
         if select.follows() && machine == 0 {
             select.note(&event, &mut wanted);
@@ -214,8 +214,8 @@ fn document<'f>(args: &SketchArgs, found: &'f Found) -> Document<'f> {
         Answer { given, of: of.to_string(), all, groups }
     });
     let tiers = tiers(system, &shown);
-    let known_from_ns = found.reach.clone();
-    Document { system, shown, tiers, answer, discarded: found.discarded, known_from_ns }
+    let reach = found.reach.clone();
+    Document { system, shown, tiers, answer, discarded: found.discarded, reach }
 }
 
 #[cfg(test)]

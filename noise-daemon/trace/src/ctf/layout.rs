@@ -83,6 +83,8 @@ pub struct Layout {
     pub clocks: Vec<Clock>,
     /// What it says about where and by what it was recorded.
     pub env: BTreeMap<String, String>,
+    /// Whether it is a chunk of a session that LTTng rotates, which only the name of its folder says.
+    pub is_chunk: bool,
     /// The widest alignment of anything in a packet, bits, a power of two.
     pub widest: u64,
     /// Number of kinds of events.
@@ -275,6 +277,11 @@ impl Layout {
     pub fn has(&self, what: What) -> bool {
         let mut classes = self.streams.values().flat_map(StreamClass::classes);
         classes.any(|class| class.what == what)
+    }
+
+    /// Whether LTTng's tracer recorded it, or one that names LTTng's, as ours.
+    pub fn is_lttngs(&self) -> bool {
+        self.env.get("tracer_name").is_some_and(|name| name.starts_with("lttng"))
     }
 
     /// The stream of packets that name none.

@@ -3,8 +3,11 @@
 //! Buffers of different CPUs go back differently far where a tracer overwrites the oldest packets (LTTng's snapshots, and
 //! its rings of files). What a CPU did before its first packet is not known then, while events of others are there: a
 //! loss of that CPU, which comes before all events. A chunk of a session that was rotated begins on all CPUs with the
-//! rotation, to some microseconds; old versions of LTTng begin there with the first event of each CPU, so that one without
-//! events looks as if they had been overwritten, and is not known either.
+//! rotation, to some microseconds, whenever its first packet begins: LTTng begins that with the first event of each CPU.
+//!
+//! Where a stream is cut, or its last packet was closed long before those of others, its CPU is not known from then on: a
+//! loss that lasts up to the last event. What is seen of an idle CPU ends with the trace: tracers close its last packet
+//! then.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,12 +25,16 @@ pub struct Reader<'t> {
     streams: Vec<Stream<'t>>,
     /// What is not seen at the begin, by stream: these come first.
     unseen: std::vec::IntoIter<(u32, Loss)>,
+    /// What is not seen behind the end of a stream: it comes next.
+    behind: Option<(u32, Loss)>,
+    /// When the last event of all happens, once that was asked for.
+    last_ns: Option<u64>,
     /// The stream whose event is next.
     current: Option<usize>,
     /// Whether that event was handed out: then it is the latest one.
     is_lent: bool,
-    /// The others that have events, by the time of the next one. Events of one CPU come in bursts: as long
-    /// as none of these is earlier, there is nothing to sort.
+    /// The others that have events, by the time of the next one, and those that were read, by their ends. Events of one
+    /// CPU come in bursts: as long as none of these is earlier, there is nothing to sort.
     others: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
@@ -71,15 +78,45 @@ impl<'t> Reader<'t> {
         let unseen = streams.iter().filter_map(|stream| stream.unseen_since(first_ns?));
         let unseen: Vec<_> = unseen.collect();
         let current = others.pop().map(|first| first.0.1);
-        Self { streams, unseen: unseen.into_iter(), current, is_lent: false, others }
+        let unseen = unseen.into_iter();
+        Self { streams, unseen, behind: None, last_ns: None, current, is_lent: false, others }
     }
 
-    /// Goes on to the next event, where this one was handed out.
+    /// Goes on to the next event, where this one was handed out, or to what is not seen before it.
     #[inline(always)]
     fn go_on(&mut self) {
-        if !std::mem::take(&mut self.is_lent) {
+        if std::mem::take(&mut self.is_lent) {
+            self.advance();
+        }
+        while self.behind.is_none()
+            && let Some(number) = self.current
+            && !self.has_event(number)
+        {
+            self.close(number);
+        }
+    }
+
+    #[inline(always)]
+    fn has_event(&self, number: usize) -> bool {
+        self.streams.get(number).is_some_and(|stream| stream.head.is_some())
+    }
+
+    /// At the end of a stream that was read.
+    #[cold]
+    fn close(&mut self, number: usize) {
+        self.current = self.others.pop().map(|first| first.0.1);
+        let mut others = self.current.into_iter().chain(self.others.iter().map(|other| other.0.1));
+        if !others.any(|other| self.has_event(other)) {
             return;
         }
+        let last_ns = self.last_ns.or_else(|| self.streams.iter().map(Stream::last_ns).max());
+        self.last_ns = last_ns;
+        let stream = self.streams.get(number);
+        self.behind = stream.and_then(|stream| stream.unseen_until(last_ns?));
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
         let Some(number) = self.current else { return };
         let Some(stream) = self.streams.get_mut(number) else { return };
         stream.advance();
@@ -93,7 +130,12 @@ impl<'t> Reader<'t> {
                     *earliest = Reverse(key);
                 }
             }
-            None => self.current = self.others.pop().map(|first| first.0.1),
+            None => {
+                if let Some(end_ns) = stream.end_ns() {
+                    self.others.push(Reverse((end_ns, number)));
+                }
+                self.current = self.others.pop().map(|first| first.0.1);
+            }
         }
     }
 }
@@ -110,6 +152,9 @@ impl Source for Reader<'_> {
             return Some(Record::lost(loss.from_ns, cpu, loss));
         }
         self.go_on();
+        if let Some((cpu, loss)) = self.behind.take() {
+            return Some(Record::lost(loss.from_ns, cpu, loss));
+        }
         let stream = self.streams.get(self.current?)?;
         self.is_lent = true;
         stream.record()
@@ -120,6 +165,9 @@ impl Source for Reader<'_> {
             return Some(loss.from_ns);
         }
         self.go_on();
+        if let Some((_, loss)) = &self.behind {
+            return Some(loss.from_ns);
+        }
         let head = self.streams.get(self.current?)?.head.as_ref()?;
         Some(head.time_ns)
     }

@@ -1,5 +1,7 @@
 //! One stream: its packets one after the other, through all its files, and the events in them.
 
+mod bounds;
+
 use memchr::memmem;
 
 use super::bits::mask;
@@ -115,7 +117,8 @@ pub struct Stream<'t> {
     window: Window<'t>,
     /// Bytes of the files before.
     passed: u64,
-    /// Of the file, begin of the packet behind the one that is read.
+    /// Of the file, begins of the packet that is read and of the one behind it.
+    packet_at: u64,
     next_packet: u64,
     packet: Option<Open<'t>>,
     /// Where the next event begins, in bits of the window.
@@ -138,6 +141,12 @@ pub struct Stream<'t> {
     loss: Option<Loss>,
     /// When its first packet begins that is here, nanoseconds since the epoch, where others came before it.
     known_from_ns: Option<u64>,
+    /// When its latest packet was closed, nanoseconds since the epoch, where that says how long its CPU was seen.
+    closed_ns: Option<u64>,
+    /// The longest time between two of its packets, nanoseconds: a CPU without events has none.
+    pause_ns: u64,
+    /// Whether something was left out since its latest event.
+    is_cut: bool,
     pub damage: Damage,
 }
 
@@ -153,6 +162,7 @@ impl<'t> Stream<'t> {
             name: "",
             window: Window::new(Content::Held(&[]), window),
             passed: 0,
+            packet_at: 0,
             next_packet: 0,
             packet: None,
             at: 0,
@@ -167,6 +177,9 @@ impl<'t> Stream<'t> {
             sequence: None,
             loss: None,
             known_from_ns: None,
+            closed_ns: None,
+            pause_ns: 0,
+            is_cut: false,
             damage: Damage::default(),
         };
         stream.set_clock(0);
@@ -282,6 +295,7 @@ impl<'t> Stream<'t> {
         let seen = self.window.view(packet.begin, least as usize).len() as u64;
         let there = self.window.length().saturating_sub(packet.begin).saturating_mul(8);
         packet.is_cut |= there < packet.end;
+        self.is_cut |= packet.is_cut;
         packet.end = packet.end.min(there);
         packet.seen = packet.end.min(seen.saturating_mul(8));
         self.note_short();
@@ -353,6 +367,7 @@ impl<'t> Stream<'t> {
         let left = packet.end.saturating_sub(self.at).div_ceil(8);
         let at = packet.begin + self.at / 8;
         let is_cut = packet.is_cut;
+        self.is_cut = true;
         self.at = packet.end;
         self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left);
         let name = self.name;
@@ -379,13 +394,14 @@ impl<'t> Stream<'t> {
             self.note_short();
             match opened {
                 Ok(packet) => {
-                    self.next_packet = at.saturating_add(packet.length);
+                    (self.packet_at, self.next_packet) = (at, at.saturating_add(packet.length));
                     self.enter(packet, at);
                     return Some(());
                 }
                 // That it was cut is said.
                 Err(ENDS) if self.window.is_short() => {
                     let left = self.window.length().saturating_sub(at);
+                    self.is_cut = true;
                     self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left);
                     self.next_packet = self.window.length().max(at);
                 }
@@ -420,33 +436,15 @@ impl<'t> Stream<'t> {
         if let Some(begin) = packet.context.begin {
             self.cycles = begin;
         }
-        if self.ended.is_none() && self.follows_others(&packet) {
-            self.known_from_ns = packet.context.begin.map(|begin| self.to_ns(begin));
-        }
+        let ended = self.ended;
         self.count_lost(&packet, before);
+        self.note_bounds(&packet, ended);
         self.at = packet.events_at;
         let Packet { class, end, is_cut, context, .. } = packet;
         // A look at the packet behind may have moved the window.
         let seen = self.window.view(at, 0).len() as u64;
         let (seen, lacks_cpu) = (end.min(seen.saturating_mul(8)), context.cpu.is_none());
         self.packet = Some(Open { class, begin: at, end, seen, is_cut, lacks_cpu });
-    }
-
-    /// Whether packets came before one that is the first here. Old tracers of LTTng do not number them, but begin the first
-    /// of each CPU with the session, so that one may as well be taken for a later one.
-    fn follows_others(&self, packet: &Packet<'_>) -> bool {
-        let is_lttngs = || {
-            let name = self.layout.env.get("tracer_name");
-            name.is_some_and(|name| name.starts_with("lttng"))
-        };
-        packet.context.sequence.map_or_else(is_lttngs, |sequence| sequence > 0)
-    }
-
-    /// What is not seen of its CPU since a time, because its first packet that is here begins later, and is not the first
-    /// there was: older ones were overwritten, or are in another chunk of the session.
-    pub fn unseen_since(&self, from_ns: u64) -> Option<(u32, Loss)> {
-        let to_ns = self.known_from_ns.filter(|to_ns| *to_ns > from_ns)?;
-        Some((self.cpu, Loss { events: 0, packets: 0, from_ns, to_ns }))
     }
 
     /// What the stream lost between the packet before and the end of this one.
@@ -493,6 +491,7 @@ impl<'t> Stream<'t> {
         let found = if is_known { self.find(at.saturating_add(1), &sought) } else { None };
         self.next_packet = found.unwrap_or(self.window.length());
         let left_out = self.next_packet.saturating_sub(at);
+        self.is_cut = true;
         self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left_out);
         let name = self.name;
         self.damage.note(|| {

@@ -15,9 +15,9 @@ pub struct Document {
     pub to_ns: u64,
     /// Events that were lost while recording.
     pub discarded: u64,
-    /// CPUs that are known only from a later time on.
-    #[serde(skip_serializing_if = "Reach::is_whole")]
-    pub known_from_ns: Reach,
+    /// CPUs that are not known from its begin to its end.
+    #[serde(flatten)]
+    pub reach: Reach,
     /// Time of all waits for a CPU that no cause is known for: the sum of `untracked` in all `culprits`.
     pub untracked_ns: u64,
     /// Threads that ran or waited, those that waited longest first.

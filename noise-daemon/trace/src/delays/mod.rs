@@ -111,9 +111,9 @@ impl Delays {
         }
         if let Kind::Lost(loss) = &event.kind {
             self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
-            self.reach.follow(event.cpu, Some(loss));
+            self.reach.follow(event.time_ns, event.cpu, Some(loss));
         } else {
-            self.reach.follow(event.cpu, None);
+            self.reach.follow(event.time_ns, event.cpu, None);
         }
         self.interrupts.follow(event, &mut self.cpus, watch);
         self.requests.follow(event, watch);
@@ -240,7 +240,7 @@ impl Delays {
             from_ns: self.from_ns.unwrap_or(0),
             to_ns: self.to_ns,
             discarded: self.discarded,
-            known_from_ns: self.reach,
+            reach: self.reach,
             untracked_ns: self.waits.untracked_ns(),
             threads: self.waits.documents(),
             hardirq: self.interrupts.hardirq(),

@@ -310,6 +310,27 @@ fn what_begins_while_events_of_another_cpu_are_lost_is_not_measured() {
 }
 
 #[test]
+fn what_ends_where_a_cpu_is_no_longer_seen_is_not_measured() {
+    let unseen = Loss { events: 0, packets: 0, from_ns: 50, to_ns: 200 };
+    let document = document(&[
+        (10, 0, switch(0, 0, 1)),
+        (20, 0, wakeup(2, 0)),
+        (30, 0, switch(1, 1, 2)),
+        (40, 1, switch(0, 0, 4)),
+        (50, 1, Kind::Lost(unseen)),
+        // It may have run on CPU 1 meanwhile.
+        (60, 0, wakeup(3, 0)),
+        (90, 0, switch(2, 1, 3)),
+    ]);
+    let waits = document.threads.iter().map(|thread| thread.waits.wakeup);
+    let waits: Vec<_> = waits.filter(|waits| waits.count > 0).map(|waits| waits.sum_ns).collect();
+    assert_eq!(waits, [10]);
+    assert!(document.reach.line().starts_with("CPU 1 is known up to +0.000000s only: "));
+    let json = serde_json::to_value(&document).unwrap();
+    assert_eq!((&json["known_to_ns"]["1"], json.get("known_from_ns")), (&50.into(), None));
+}
+
+#[test]
 fn requests_without_a_disk_are_not_measured() {
     let own = Request { dev: 0, ..request(0, 8) };
     let waits = block(&[

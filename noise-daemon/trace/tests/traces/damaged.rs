@@ -11,6 +11,7 @@ use noise_trace::event::Kind;
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
 use noise_trace::export::tables::Tables;
+use noise_trace::reach::Reach;
 use noise_trace::record::Source as _;
 use noise_trace::select::Select;
 
@@ -178,6 +179,30 @@ fn all_cut(trace: &Trace, random: &mut Random) {
         }
         assert_eq!(reader.damage().to_string().lines().count(), 1);
     }
+}
+
+/// What is said of a trace of which a CPU has no more than so many packets.
+fn reach(trace: &Trace, cpu: usize, packets: usize) -> Reach {
+    let mut files = trace.streams();
+    let (name, bytes) = &trace.files[cpu];
+    files[cpu] = StreamFile::held(name, &bytes[..boundaries(bytes)[packets]]);
+    let mut reader = Reader::new(&trace.layout, &files);
+    let mut reach = Reach::default();
+    while let Some(record) = reader.read() {
+        reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
+    }
+    assert!(reader.damage().is_none());
+    reach
+}
+
+/// Cut at the begin of a packet, so that nothing but its end says that some are missing.
+pub fn shortened(trace: &Trace) -> Result<(), String> {
+    let sentence = reach(trace, 1, 1).to_string();
+    assert!(sentence.starts_with("CPU 1 is known up to +"), "{sentence}");
+    // The last packet of each was made when the session was destroyed, behind all events.
+    let all = boundaries(&trace.files[0].1).len() - 1;
+    assert_eq!(reach(trace, 0, all - 1).to_string(), "");
+    Ok(())
 }
 
 /// Bits flipped at random, in streams and in metadata.

@@ -75,6 +75,7 @@ pub fn events(trace: &Trace) -> Result<(), String> {
     assert_eq!(summary.from_ns, number(&expected["first"]));
     assert_eq!(summary.to_ns, number(&expected["last"]));
     assert_eq!(summary.discarded, 0);
+    assert!(summary.reach.is_whole(), "{}", summary.reach);
     let cpus = summary.cpus.iter().map(|(cpu, count)| (cpu.to_string(), *count));
     assert_eq!(cpus.collect::<BTreeMap<_, _>>(), numbers(&expected["by_cpu"]));
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();

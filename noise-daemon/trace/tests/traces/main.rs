@@ -33,7 +33,7 @@ use libtest_mimic::{Arguments, Completion, Trial};
 /// A test, or why it cannot run here.
 type Test = fn(&files::Trace) -> Result<(), String>;
 
-const TESTS: [(&str, Test); 14] = [
+const TESTS: [(&str, Test); 15] = [
     ("events_are_those_of_the_expected_file", figures::events),
     ("delays_are_those_of_the_expected_file", figures::delays),
     ("medians_are_those_of_the_expected_file", medians::medians),
@@ -47,6 +47,7 @@ const TESTS: [(&str, Test); 14] = [
     ("fields_are_those_of_babeltrace2", babeltrace::second),
     ("fields_are_those_of_babeltrace", babeltrace::first),
     ("a_trace_cut_anywhere_is_read_as_far_as_it_goes", damaged::cut),
+    ("a_cpu_whose_later_packets_are_missing_is_named", damaged::shortened),
     ("a_trace_with_flipped_bits_is_read_somehow", damaged::flipped),
 ];
 

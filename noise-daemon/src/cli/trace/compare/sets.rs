@@ -115,8 +115,8 @@ impl Sets {
 
 fn notes(path: &Path, document: &Document) -> Vec<String> {
     let (path, mut notes) = (path.display(), Vec::new());
-    if !document.known_from_ns.is_whole() {
-        notes.push(format!("{path}: {}", document.known_from_ns));
+    if !document.reach.is_whole() {
+        notes.push(format!("{path}: {}", document.reach));
     }
     if document.discarded > 0 {
         notes.push(format!("{path}: {} events were lost while recording", document.discarded));

@@ -130,8 +130,8 @@ pub fn page(document: &Document, paths: [&Path; 2], columns: usize) -> Painted {
     let mut page = Painted::default();
     let names = names(paths);
     for (name, of) in names.iter().zip([&document.paths, &document.against]) {
-        if !of.known_from_ns.is_whole() {
-            page.plain(&format!("{name}: {}\n", of.known_from_ns));
+        if !of.reach.is_whole() {
+            page.plain(&format!("{name}: {}\n", of.reach));
         }
         if of.discarded > 0 {
             page.plain(&format!("{name}: {} events were lost while recording\n", of.discarded));

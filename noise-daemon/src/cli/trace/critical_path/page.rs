@@ -63,7 +63,7 @@ pub fn named(culprit: &Culprit) -> String {
 /// All executions, in so many columns.
 pub fn page(document: &Document, width: usize) -> Painted {
     let mut page = Painted::default();
-    page.plain(&document.known_from_ns.line());
+    page.plain(&document.reach.line());
     if document.discarded > 0 {
         page.plain(&format!("{} events were lost while recording\n", document.discarded));
     }

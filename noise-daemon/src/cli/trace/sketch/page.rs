@@ -27,7 +27,7 @@ pub fn page(document: &Document<'_>, width: usize) -> Painted {
     }
     page.plain(&slow(&document.tiers));
     page.plain(&whole(document));
-    page.plain(&document.known_from_ns.line());
+    page.plain(&document.reach.line());
     page.plain(&missing(&document.system.counts, document.discarded));
     if document.tiers.is_empty() {
         return page;

@@ -312,7 +312,7 @@ impl<'h> Looked<'h> {
                 tiers,
                 answer: None,
                 discarded,
-                known_from_ns: Reach::default(),
+                reach: Reach::default(),
             },
         }
     }

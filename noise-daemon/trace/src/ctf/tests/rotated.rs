@@ -5,6 +5,10 @@ use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptes
 use super::{COUNTED, Kind, Layout, Loss, Reader, StreamFile, packet};
 use crate::record::Source as _;
 
+/// Half a millisecond in cycles, and when the clock has its zero.
+const UNIT: u64 = 500_000;
+const BASE: u64 = 1_000_000_005;
+
 /// What a reader of files that are named and lie so gives, from then on.
 fn read(files: &[(String, Vec<u8>)], from_ns: u64) -> Vec<(u64, u32, Kind<'static>)> {
     let layout = Layout::parse(COUNTED).unwrap();
@@ -93,8 +97,9 @@ fn two_ring_buffers_of_one_name_are_no_rotation() {
 }
 
 /// What is not seen before the first event of all, of CPUs whose first packets here begin and are numbered so.
-fn unseen(layout: &str, firsts: &[(u64, u64)]) -> Vec<(u32, u64, u64)> {
-    let layout = Layout::parse(layout).unwrap();
+fn unseen(layout: &str, firsts: &[(u64, u64)], is_chunk: bool) -> Vec<(u32, u64, u64)> {
+    let mut layout = Layout::parse(layout).unwrap();
+    layout.is_chunk = is_chunk;
     let streams: Vec<Vec<u8>> = (0_u32..)
         .zip(firsts)
         .map(|(cpu, (begin, sequence))| {
@@ -103,31 +108,112 @@ fn unseen(layout: &str, firsts: &[(u64, u64)]) -> Vec<(u32, u64, u64)> {
             bytes
         })
         .collect();
+    unknown(&layout, &streams, true)
+}
+
+/// What is lost without a number, in front of all events or behind the first one.
+fn unknown(layout: &Layout, streams: &[Vec<u8>], is_begin: bool) -> Vec<(u32, u64, u64)> {
     let files: Vec<_> = streams.iter().map(|bytes| StreamFile::held("channel", bytes)).collect();
-    let mut reader = Reader::new(&layout, &files);
-    let (mut losses, mut last_ns, mut is_begin) = (Vec::new(), 0, true);
-    while let Some(record) = reader.read() {
+    let mut reader = Reader::new(layout, &files);
+    let (mut losses, mut last_ns, mut has_begun) = (Vec::new(), 0, false);
+    while let Some(next_ns) = reader.next_ns() {
+        let record = reader.read().unwrap();
+        assert_eq!(record.time_ns, next_ns);
         assert!(record.time_ns >= last_ns);
         last_ns = record.time_ns;
-        is_begin &= record.loss().is_some();
-        losses.extend(record.loss().filter(|_| is_begin).map(|loss| (record.cpu, loss)));
+        has_begun |= record.loss().is_none();
+        losses
+            .extend(record.loss().filter(|_| is_begin != has_begun).map(|loss| (record.cpu, loss)));
     }
-    let base = 1_000_000_005;
+    assert!(reader.read().is_none());
     let unknown = losses.iter().filter(|(_, loss)| (loss.events, loss.packets) == (0, 0));
-    unknown.map(|(cpu, loss)| (*cpu, loss.from_ns - base, loss.to_ns - base)).collect()
+    unknown.map(|(cpu, loss)| (*cpu, loss.from_ns - BASE, loss.to_ns - BASE)).collect()
 }
 
 #[test]
 fn a_cpu_whose_older_packets_were_overwritten_is_unseen_until_its_first_one() {
     let snapshot = [(100, 7), (180, 4), (150, 0), (105, 1), (130, 90)];
-    assert_eq!(unseen(COUNTED, &snapshot), [(1, 110, 180), (4, 110, 130)]);
-    // A session that is rotated begins on all CPUs at once, whenever the first event of each comes.
-    assert_eq!(unseen(COUNTED, &[(100, 7), (103, 4), (104, 1)]), []);
+    assert_eq!(unseen(COUNTED, &snapshot, false), [(1, 110, 180), (4, 110, 130)]);
+    assert_eq!(unseen(COUNTED, &[(100, 7), (103, 4), (104, 1)], false), []);
+    // A chunk of a session begins on all CPUs at once, whenever the first event of each comes.
+    assert_eq!(unseen(COUNTED, &snapshot, true), []);
     // Old tracers of LTTng do not number packets, others do not either.
     let unnumbered = COUNTED.replace("packet_seq_num", "other");
-    assert_eq!(unseen(&unnumbered, &snapshot), []);
-    let old = unnumbered.replace("clock {", "env { tracer_name = \"lttng-modules\"; };\n clock {");
-    assert_eq!(unseen(&old, &[(100, 7), (180, 4)]), [(1, 110, 180)]);
+    assert_eq!(unseen(&unnumbered, &snapshot, false), []);
+    assert_eq!(unseen(&by("lttng-modules"), &[(100, 7), (180, 4)], false), [(1, 110, 180)]);
+}
+
+/// Packets without numbers, and who recorded them.
+fn by(tracer: &str) -> String {
+    let env = format!("env {{ tracer_name = \"{tracer}\"; }};\n clock {{");
+    COUNTED.replace("packet_seq_num", "other").replace("clock {", &env)
+}
+
+/// One stream for each CPU: packets from one unit to another, each with an event at its begin.
+fn streams(cpus: &[&[(u64, u64)]]) -> Vec<Vec<u8>> {
+    let of_cpu = |(cpu, packets): (u32, &&[(u64, u64)])| {
+        let packets = (0..).zip(packets.iter()).map(|(number, (begin, end))| {
+            let mut bytes = packet(begin * UNIT, end * UNIT, number, 0, &[begin * UNIT]);
+            bytes[48..52].copy_from_slice(&cpu.to_le_bytes());
+            bytes
+        });
+        packets.flatten().collect()
+    };
+    (0_u32..).zip(cpus).map(of_cpu).collect()
+}
+
+/// CPUs of which nothing is seen from a unit on, up to another.
+fn unseen_behind(layout: &str, streams: &[Vec<u8>]) -> Vec<(u32, u64, u64)> {
+    let layout = Layout::parse(layout).unwrap();
+    let all = unknown(&layout, streams, false).into_iter();
+    all.map(|(cpu, from, to)| (cpu, from / UNIT, to / UNIT)).collect()
+}
+
+#[test]
+fn a_cpu_whose_packets_end_long_before_those_of_others_is_unseen_from_there_on() {
+    let cut = streams(&[
+        &[(0, 10), (10, 20), (20, 25), (25, 31)],
+        &[(0, 10)],
+        &[(0, 10), (10, 20)],
+        &[(0, 10), (10, 20), (20, 30)],
+    ]);
+    assert_eq!(unseen_behind(COUNTED, &cut), [(1, 10, 25), (2, 20, 25)]);
+    assert_eq!(unseen_behind(&by("lttng-modules"), &cut), [(1, 10, 25), (2, 20, 25)]);
+    // There packets end with their last events.
+    assert_eq!(unseen_behind(&by("perf"), &cut), []);
+}
+
+#[test]
+fn an_idle_cpu_is_seen_up_to_the_end_of_its_last_packet() {
+    // Packets are closed one after the other, while others still have events.
+    let idle = streams(&[&[(0, 10), (10, 61), (61, 90)], &[(0, 60)], &[(0, 63), (63, 90)]]);
+    assert_eq!(unseen_behind(COUNTED, &idle[..2]), []);
+    assert_eq!(unseen_behind(COUNTED, &idle), [(1, 60, 63)]);
+    // Buffers of a crashed tracer have no ends.
+    let crashed = streams(&[&[(0, 10), (10, 20), (20, 0)], &[(0, 10), (10, 0)]]);
+    assert_eq!(unseen_behind(COUNTED, &crashed), []);
+    // Where a timer closes packets, there are none while a CPU is idle.
+    let timed =
+        |last| streams(&[&[(0, 10), (10, 20), (20, last), (last, 90)], &[(0, 2), (12, 14)]]);
+    assert_eq!(unseen_behind(COUNTED, &timed(34)), []);
+    assert_eq!(unseen_behind(COUNTED, &timed(35)), [(1, 14, 35)]);
+}
+
+#[test]
+fn a_cpu_whose_file_was_cut_is_unseen_behind_its_last_event() {
+    let whole = streams(&[&[(0, 10), (10, 11), (11, 12)], &[(0, 10), (10, 12)]]);
+    let length = whole[1].len();
+    for (left, from) in [(length - 1, 10), (length - 12, 10), (length / 2 + 1, 0)] {
+        let mut cut = whole.clone();
+        cut[1].truncate(left);
+        for layout in [COUNTED, &by("perf")] {
+            assert_eq!(unseen_behind(layout, &cut), [(1, from, 11)], "{left} of {length} bytes");
+        }
+    }
+    // What is left out of a packet on the way is not the end.
+    let mut damaged = whole;
+    damaged[1][20..28].copy_from_slice(&(8 * 63_u64).to_le_bytes());
+    assert_eq!(unseen_behind(COUNTED, &damaged), []);
 }
 
 #[test]

@@ -88,7 +88,7 @@ pub fn found(system: &System) -> Findings<'_> {
                 tiers: Vec::new(),
                 answer: None,
                 discarded: 3,
-                known_from_ns: Reach::default(),
+                reach: Reach::default(),
             },
         },
         tiers,

@@ -1,0 +1,104 @@
+//! From when and up to when the CPU of a stream is seen, by the begins and ends of its packets.
+
+use super::Stream;
+use crate::ctf::files::StreamFile;
+use crate::ctf::layout::Layout;
+use crate::ctf::packet::{Packet, open};
+use crate::event::Loss;
+use crate::window::{Content, LEAST_WINDOW_BYTES, Window};
+
+/// Tracers close the last packets of all CPUs one after the other, while others may still have events. What is so short
+/// is not said of a CPU.
+const CLEAR_NS: u64 = 1_000_000;
+
+impl<'t> Stream<'t> {
+    /// Takes the times of the next packet, and the end of the one before.
+    pub(super) fn note_bounds(&mut self, packet: &Packet<'_>, ended: Option<u64>) {
+        let context = &packet.context;
+        let begin_ns = context.begin.map(|begin| self.to_ns(begin));
+        match ended.map(|ended| self.to_ns(ended)) {
+            None if self.follows_others(packet) => self.known_from_ns = begin_ns,
+            // What lies between them is lost, or else nothing.
+            Some(ended_ns) if self.loss.is_none() => {
+                let pause_ns = begin_ns.map_or(0, |begin_ns| begin_ns.saturating_sub(ended_ns));
+                self.pause_ns = pause_ns.max(self.pause_ns);
+            }
+            _ => {}
+        }
+        let is_closed = context.cpu.is_some() && self.is_of_a_tracer(packet);
+        self.closed_ns = context.bound().filter(|_| is_closed).map(|end| self.to_ns(end));
+        self.is_cut = packet.is_cut;
+    }
+
+    /// Whether packets came before one that is the first here, on its CPU and since the trace begins. Old tracers of LTTng do
+    /// not number them, but begin the first of each CPU with the session, so that one may as well be taken for a later one.
+    fn follows_others(&self, packet: &Packet<'_>) -> bool {
+        // Those are in the chunk before. A ring of files may have lost its oldest in a chunk, too.
+        if self.layout.is_chunk && self.parts.len() == 1 {
+            return false;
+        }
+        self.is_of_a_tracer(packet) && packet.context.sequence.is_none_or(|sequence| sequence > 0)
+    }
+
+    /// Whether its times are when a tracer began and closed it; perf and others write those of its first and last event.
+    fn is_of_a_tracer(&self, packet: &Packet<'_>) -> bool {
+        packet.context.sequence.is_some() || self.layout.is_lttngs()
+    }
+
+    /// What is not seen of its CPU since a time, because its first packet that is here begins later, and is not the first
+    /// there was: older ones were overwritten, or are in another chunk of the session.
+    pub fn unseen_since(&self, from_ns: u64) -> Option<(u32, Loss)> {
+        let to_ns = self.known_from_ns.filter(|to_ns| *to_ns > from_ns)?;
+        Some((self.cpu, Loss { events: 0, packets: 0, from_ns, to_ns }))
+    }
+
+    /// Up to when its CPU is seen, nanoseconds since the epoch, once all of it was read; none where nothing says so.
+    pub fn end_ns(&self) -> Option<u64> {
+        let latest_ns = self.time_ns.max(self.to_ns(self.cycles));
+        let is_cut = self.is_cut && self.ended.is_some();
+        let end_ns = if is_cut { Some(latest_ns) } else { self.closed_ns };
+        end_ns.map(|end_ns| end_ns.max(latest_ns))
+    }
+
+    /// What is not seen of its CPU up to the last event of the trace, once all of it was read. A tracer that closes packets by a
+    /// timer has none while a CPU is idle: what is no longer than twice the longest such time before may be one more.
+    pub fn unseen_until(&self, to_ns: u64) -> Option<(u32, Loss)> {
+        let from_ns = self.end_ns()?;
+        let unseen_ns = to_ns.saturating_sub(from_ns);
+        let least_ns = if self.is_cut { 0 } else { CLEAR_NS.max(self.pause_ns.saturating_mul(2)) };
+        let loss = Loss { events: 0, packets: 0, from_ns, to_ns };
+        (unseen_ns > least_ns).then_some((self.cpu, loss))
+    }
+
+    /// When its last event happens, nanoseconds since the epoch: its last packet with events is read for that.
+    pub fn last_ns(&self) -> u64 {
+        let read = |(number, part): (usize, &(StreamFile<'t>, u32))| {
+            let at = if number == self.part { self.packet_at } else { 0 };
+            let mut last = Self::new(self.layout, vec![*part], LEAST_WINDOW_BYTES);
+            last.next_packet = last_with_events(self.layout, part.0.content, at)?;
+            last.advance();
+            while last.head.is_some() {
+                last.advance();
+            }
+            Some(last.time_ns)
+        };
+        let left = self.parts.iter().enumerate().skip(self.part);
+        let last_ns = left.filter(|_| self.head.is_some()).filter_map(read).next_back();
+        last_ns.unwrap_or(0).max(self.time_ns)
+    }
+}
+
+/// Where the last packet with events begins, of those that can be reached from that byte of a file on.
+fn last_with_events(layout: &Layout, content: Content<'_>, mut at: u64) -> Option<u64> {
+    let mut window = Window::new(content, LEAST_WINDOW_BYTES);
+    let mut found = None;
+    while at < window.length()
+        && let Ok(packet) = open(layout, &mut window, at)
+    {
+        if packet.events_at < packet.end {
+            found = Some(at);
+        }
+        at = at.saturating_add(packet.length);
+    }
+    found
+}
