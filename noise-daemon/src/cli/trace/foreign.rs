@@ -62,6 +62,15 @@ pub fn recognised(path: &Path, first: &[u8]) -> Option<String> {
     ))
 }
 
+/// A sentence about a folder that `perf data convert` wrote: what perf lost is not in it.
+pub fn losses_of_perf(path: &Path) -> String {
+    format!(
+        "{} does not say what perf lost: `perf data convert` leaves that out; if `perf report --stats -i perf.data` \
+         counts LOST events, waits across them are wrong",
+        path.display()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

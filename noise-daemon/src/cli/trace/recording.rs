@@ -19,7 +19,7 @@ use noise_trace::what::What;
 use noise_trace::window::{Content, Opened, Window};
 
 use super::folders::{METADATA, folder, is_chunk, left_out, refuse};
-use super::foreign::recognised;
+use super::foreign::{losses_of_perf, recognised};
 use super::reading::Reading;
 use crate::cli::output::complain;
 
@@ -77,7 +77,11 @@ enum Printed {
 impl Printed {
     fn open(path: &Path) -> io::Result<Self> {
         if path.metadata()?.is_file() {
-            return opened(path).map(Self::File);
+            let file = opened(path)?;
+            // Files of the kernel, as /sys/kernel/tracing/trace, have no length until they are read.
+            if file.length > 0 {
+                return Ok(Self::File(file));
+            }
         }
         read_input_bytes(path, MAX_PIPED_BYTES).map(Self::Piped)
     }
@@ -195,7 +199,8 @@ impl Recording {
             if let Some(damage) = damage {
                 bail!("no event of the recording {shown} can be read: {damage}");
             }
-            for sentence in left_out(path, &folder) {
+            let of_perf = ctf.layout.is_perfs().then(|| losses_of_perf(path));
+            for sentence in left_out(path, &folder).into_iter().chain(of_perf) {
                 complain(&sentence);
             }
             return Ok(Self::Ctf(Box::new(ctf)));
@@ -204,6 +209,12 @@ impl Recording {
             refuse(path)?;
         }
         let printed = Printed::open(path).with_context(|| format!("cannot read {shown}"))?;
+        if path.is_file() && printed.content().length() == 0 {
+            bail!(
+                "{shown} is empty: it is no recording; `noised record` makes one, and `cat /sys/kernel/tracing/trace` \
+                 prints a text of ftrace"
+            );
+        }
         let mut begin = Window::new(printed.content(), FIRST_BYTES);
         let first = begin.view(0, FIRST_BYTES);
         if let Some(sentence) = recognised(path, first.get(..FIRST_BYTES).unwrap_or(first)) {
@@ -304,6 +315,24 @@ mod tests {
         fs::create_dir(folder.path().join("kernel")).unwrap();
         fs::write(folder.path().join("kernel/metadata"), "nonsense").unwrap();
         assert!(error(folder.path()).ends_with("cannot be understood from line 1 on: `nonsense`"));
+    }
+
+    #[test]
+    fn an_empty_file_is_refused_and_an_empty_pipe_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        fs::write(&path, "").unwrap();
+        let error = Recording::open(&path).err().unwrap().to_string();
+        let begin = format!("{} is empty: ", path.display());
+        assert!(error.starts_with(&begin) && error.lines().count() == 1, "{error}");
+        assert!(matches!(Recording::open(Path::new("/dev/null")), Ok(Recording::Text(_))));
+    }
+
+    #[test]
+    fn a_file_without_a_length_may_have_bytes() {
+        // As /sys/kernel/tracing/trace, but everyone may read it, and it is no text of ftrace.
+        let error = Recording::open(Path::new("/proc/self/status")).err().unwrap().to_string();
+        assert!(error.contains("lines are no events"), "{error}");
     }
 
     #[test]

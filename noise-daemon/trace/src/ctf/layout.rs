@@ -281,7 +281,16 @@ impl Layout {
 
     /// Whether LTTng's tracer recorded it, or one that names LTTng's, as ours.
     pub fn is_lttngs(&self) -> bool {
-        self.env.get("tracer_name").is_some_and(|name| name.starts_with("lttng"))
+        self.is_by("lttng")
+    }
+
+    /// Whether `perf data convert` wrote it.
+    pub fn is_perfs(&self) -> bool {
+        self.is_by("perf")
+    }
+
+    fn is_by(&self, tracer: &str) -> bool {
+        self.env.get("tracer_name").is_some_and(|name| name.starts_with(tracer))
     }
 
     /// The stream of packets that name none.

@@ -181,6 +181,8 @@ fn a_cpu_whose_packets_end_long_before_those_of_others_is_unseen_from_there_on()
     assert_eq!(unseen_behind(&by("lttng-modules"), &cut), [(1, 10, 25), (2, 20, 25)]);
     // There packets end with their last events.
     assert_eq!(unseen_behind(&by("perf"), &cut), []);
+    let is_perfs = |layout| Layout::parse(layout).unwrap().is_perfs();
+    assert_eq!([&by("perf"), &by("lttng-modules"), COUNTED].map(is_perfs), [true, false, false]);
 }
 
 #[test]
