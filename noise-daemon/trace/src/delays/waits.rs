@@ -149,13 +149,14 @@ impl Waits {
                     open.here.throttled_ns = *throttled_ns;
                 }
             }
-            Kind::Lost(_) => {
+            Kind::Lost(loss) => {
                 if let Some(tid) = cpus.miss(event.cpu, now_ns) {
                     self.lose(tid, event.cpu);
                 }
                 self.doubt(event.cpu);
                 if self.is_unseen {
-                    self.lose_sight(event.cpu, now_ns);
+                    let has_end = loss.events > 0 || loss.packets > 0;
+                    self.lose_sight(event.cpu, if has_end { Some(now_ns) } else { None });
                 }
             }
             _ => {}
@@ -203,10 +204,13 @@ impl Waits {
     }
 
     /// Events of a CPU are lost from now on. What other CPUs had at this moment is of that time, too; its own events
-    /// came before.
-    fn lose_sight(&mut self, cpu: u32, now_ns: u64) {
+    /// came before. Where the CPU is not seen again, no wait that is under way is known any longer: the thread may run
+    /// there, and wait again.
+    fn lose_sight(&mut self, cpu: u32, now_ns: Option<u64>) {
+        let is_of_that_time =
+            |wait: &Open, now_ns| wait.since_ns >= now_ns && wait.began.by_cpu != cpu;
         let open = self.threads.values_mut().filter_map(|thread| thread.open.as_mut());
-        for wait in open.filter(|wait| wait.since_ns >= now_ns && wait.began.by_cpu != cpu) {
+        for wait in open.filter(|wait| now_ns.is_none_or(|now_ns| is_of_that_time(wait, now_ns))) {
             (wait.began.is_unseen, wait.is_in_doubt) = (true, true);
         }
     }
