@@ -156,9 +156,10 @@ mod tests {
         let disk = finding("disk", "grep");
         assert!(both.is_found(&[right.clone(), other.clone(), disk.clone()]));
         let in_lists = |lists: [&[Value]; 2]| both.is_found_in(&lists);
-        assert!(in_lists([&[right.clone()], &[disk.clone()]]));
-        assert!(!in_lists([&[right.clone()], &[other.clone(), disk]]));
-        assert!(!in_lists([&[right], &[]]));
+        let (first, then) = ([right], [disk]);
+        assert!(in_lists([&first, &then]));
+        assert!(!in_lists([&first, &[other, then[0].clone()]]));
+        assert!(!in_lists([&first, &[]]));
     }
 
     #[test]
