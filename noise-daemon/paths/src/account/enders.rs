@@ -1,0 +1,79 @@
+//! Who ended sleeps, and what of them is known beside that.
+
+use std::collections::BTreeMap;
+
+use super::ASLEEP;
+use crate::delayed_ack::DelayedNs;
+use crate::graph::{Graph, Link, Who, WorkerId};
+use crate::held::Sleep;
+use crate::state::State;
+
+/// How long threads slept until a thread woke them (locks among that), or sent them a packet, ns, by the id of that one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Enders {
+    /// Those that woke them.
+    pub wakers: BTreeMap<i32, u64>,
+    /// Those that sent a packet.
+    pub senders: BTreeMap<i32, u64>,
+    /// How long a thread slept uninterruptibly until a timer, by its id: the kernel held it back, and its program did not
+    /// ask for that. So it does with who writes to files faster than a disk takes it, and with who is above a limit of
+    /// memory.
+    pub held_back: BTreeMap<i32, u64>,
+    /// Each sleep without a waker.
+    pub alone: Vec<Alone>,
+    /// What of this was waiting for packets that were held back until a late acknowledgement.
+    pub delayed: DelayedNs,
+    /// Each sleep until a thread woke the sleeper.
+    pub(super) sleeps: Vec<Sleep>,
+    /// Each until a thread's packet came.
+    pub(super) sent: Vec<Sleep>,
+}
+
+/// A sleep that a timer ended, or that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// Who slept.
+    pub tid: i32,
+    /// When it fell asleep, which may be before the first of the two times.
+    pub since_ns: u64,
+    /// The part between them begins then,
+    pub from_ns: u64,
+    /// and ends then.
+    pub to_ns: u64,
+    /// Whether a timer ended it.
+    pub is_over: bool,
+}
+
+impl Enders {
+    pub(super) fn add(&mut self, graph: &Graph, state: &str, link: Option<Link>, slept: Slept) {
+        if state == State::Timer.name() && slept.is_uninterruptible {
+            let sum = self.held_back.entry(slept.tid).or_default();
+            *sum = sum.saturating_add(slept.to_ns.saturating_sub(slept.from_ns));
+            return;
+        }
+        let Slept { worker, tid, since_ns, from_ns, to_ns, .. } = slept;
+        if [State::Timer.name(), ASLEEP].contains(&state) {
+            self.alone.push(Alone { tid, since_ns, from_ns, to_ns, is_over: state != ASLEEP });
+        }
+        let from = link.and_then(|link| graph.get(link.from.worker)).map(|worker| worker.who);
+        let Some(Who::Thread { tid: ender, .. }) = from else { return };
+        let (sleeps, map) = match state {
+            "task" | "futex" => (&mut self.sleeps, &mut self.wakers),
+            "network" => (&mut self.sent, &mut self.senders),
+            _ => return,
+        };
+        sleeps.push(Sleep { worker, tid, from_ns, to_ns, waker: ender });
+        let sum = map.entry(ender).or_default();
+        *sum = sum.saturating_add(to_ns.saturating_sub(from_ns));
+    }
+}
+
+/// A sleep, and whose it was.
+pub(super) struct Slept {
+    pub(super) worker: WorkerId,
+    pub(super) tid: i32,
+    pub(super) since_ns: u64,
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    pub(super) is_uninterruptible: bool,
+}
