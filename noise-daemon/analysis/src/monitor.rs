@@ -71,7 +71,7 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
         self.settings = settings;
     }
 
-    /// These are short of memory, until the next call: what they sleep uninterruptibly is for that.
+    /// These subjects are short of memory until the next call: their uninterruptible sleeps are waits for memory.
     pub fn note_short(&mut self, subjects: BTreeSet<S>) {
         self.short = subjects;
     }

@@ -17,7 +17,7 @@ impl Report {
         self.beside.advice.clone().unwrap_or_else(plain)
     }
 
-    /// Takes what is known beside it. A culprit whose settings were looked at is a certain one: it comes before the
+    /// Takes what is known beside it. The settings are read of a culprit that is certain: that one is listed before the
     /// victim's own threads.
     pub(super) fn set_beside(&mut self, beside: Beside) {
         self.beside = beside;
@@ -36,8 +36,8 @@ pub struct Parties {
     /// The victim, where it is a cgroup.
     pub victim: Option<Name>,
     /// The first culprit, where it is another cgroup: to slow down one that did less than something else, such as the victim's
-    /// quota, is no remedy. Behind the victim's own threads alone it may be one that did a good part: who has less of a CPU
-    /// than before queues behind itself.
+    /// quota, is no remedy. Only behind the victim's own threads it may be one that did a good part: a victim
+    /// that gets less CPU time has its threads queue behind each other.
     pub culprit: Option<Name>,
     /// The first culprit that is a device's interrupt.
     pub interrupt: Option<Name>,

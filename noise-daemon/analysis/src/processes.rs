@@ -124,8 +124,8 @@ fn command<'c>(commands: &'c [Command], pid: u32, comm: &str) -> Option<&'c Comm
 }
 
 impl Report {
-    /// The threads behind what its victims suffer from, of the long waits while it was disturbed: victim by victim, as
-    /// who delays one may have done nothing to another.
+    /// The threads behind what its victims suffer from, of the long waits while it was disturbed: victim by victim,
+    /// because a thread that delayed one of them may not have delayed another.
     pub(super) fn processes_of(
         &self,
         outliers: &VecDeque<Arc<Outlier>>,

@@ -2,8 +2,8 @@
 //!
 //! A sender with Nagle's algorithm (RFC 896) keeps a small segment until all before it is acknowledged; a receiver that has
 //! nothing to answer yet acknowledges by a timer, about 40 ms later. Where both ends are on this host, all of it is seen:
-//! the softirq of timers queues the acknowledgement, the softirq that receives that queues what was held back, and whom
-//! that wakes was waiting for it. A segment that was lost and is sent again by a timer looks the same.
+//! the timer softirq queues the acknowledgement, the receiving softirq then queues the segment that was held back, and
+//! the thread that this segment wakes was waiting for it. A segment that was lost and is sent again by a timer looks the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +48,7 @@ pub struct DelayedAcks {
 pub struct DelayedNs {
     /// Until such a packet woke them.
     pub own: u64,
-    /// Until a thread answered that was waiting for such a packet meanwhile, by its id.
+    /// Until another thread answered, while that one waited for such a packet: by the id of the other thread.
     pub by: BTreeMap<i32, u64>,
 }
 
@@ -96,8 +96,8 @@ impl DelayedAcks {
         cpu.contexts.follow(event);
     }
 
-    /// What of the time between two was spent on that by threads of a program, of whose sleeps those are given that
-    /// packets of others ended.
+    /// How long threads of a program slept because of that, between two times. `sleeps` are those of its sleeps that packets
+    /// of other programs ended.
     pub fn finish(
         &self,
         graph: &Graph,

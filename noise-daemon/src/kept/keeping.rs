@@ -256,8 +256,7 @@ impl Keeping {
         list
     }
 
-    /// Whether a cgroup may work with the victim of an incident: so it is unless the events that were kept say that it
-    /// does not.
+    /// Whether a cgroup may work with the victim of an incident: true unless the kept events show that it does not.
     pub fn may_work_with(&self, id: u64, victim: &str, other: &str) -> bool {
         let all = lock(&self.all);
         let ties = all.get(&id).and_then(|kept| kept.ties.as_ref());

@@ -1,5 +1,5 @@
-//! PURE: with whom a victim works, by the events that were kept: whose threads woke its own or sent them packets, or were woken
-//! by them. One of the two waits for what the other does, so that slowing it down helps neither.
+//! PURE: which cgroups a victim works with, by the kept events: their threads woke threads of the victim or sent them
+//! packets, or the other way round. One of the two waits for the other, so slowing either down helps neither.
 
 use std::collections::BTreeSet;
 

@@ -174,8 +174,8 @@ fn rank<'c>(case: &'c Case<'_>, held: &[(Account, u64)]) -> Vec<Ranked<'c>> {
     ranked
 }
 
-/// Who has less of a CPU than before queues behind itself: where that is the longest, but somebody else had a good part of
-/// it, the other one is named first.
+/// A victim that gets less CPU time than before has its own threads queue behind each other. Where that is the longest
+/// part, but another cgroup had a good part of the CPU too, that cgroup is named first.
 fn others_first(case: &Case<'_>, ranked: &mut [Ranked<'_>]) {
     let is = |one: &Ranked<'_>, cause| {
         one.loss.resource == Account::Cpu && one.loss.culprit.cause == cause

@@ -165,7 +165,7 @@ fn part(found: &Value, ns: &Value) -> f64 {
     ns.as_f64().unwrap_or(0.0) / found["span_ns"].as_f64().unwrap_or(f64::MAX)
 }
 
-/// Nobody is to be slowed down, or moved.
+/// No finding has a command.
 fn ensure_no_command(found: &Value) -> Result<()> {
     let findings = found["verdict"]["findings"].as_array().context("no findings")?;
     ensure!(findings.iter().all(|one| one["remedy"].is_null()), "{}", found["verdict"]);
@@ -238,7 +238,7 @@ fn a_slow_service_that_is_asked_is_named() -> Result<Verdict> {
     let waited = part(&found, &first["ns"]);
     ensure!(waited >= MOSTLY, "{waited:.2}: {verdict}");
     ensure_no_command(&found)?;
-    // Who is asked waits for nobody.
+    // The backend waits for no other service.
     let asked = why(&backend.pid())?;
     let findings = asked["verdict"]["findings"].as_array().context("no findings")?;
     ensure!(!findings.iter().any(|one| one["resource"] == "tier"), "{}", asked["verdict"]);

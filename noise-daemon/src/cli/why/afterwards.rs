@@ -62,7 +62,7 @@ pub fn look(
                 .to_owned()
         }
         Then::Look => {
-            // Who ended the time that was watched does not want more of it.
+            // A user who ended the watching with Ctrl-C does not want a look as well.
             if stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                 return Ok(());
             }

@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(of(&[(12, vec![21])]), [names]);
         assert_eq!(of(&[(13, vec![24])]), []);
         assert!(asks_names(&[20, 23].into(), &sockets) && !asks_names(&[23, 24].into(), &sockets));
-        // A server that waits for whoever asks, a TCP connection, and files beside the socket.
+        // A server that waits for requests, a TCP connection, and files beside the socket.
         assert_eq!(of(&[(7, vec![22]), (8, vec![23]), (9, vec![20, 22]), (11, vec![20])]), []);
     }
 }

@@ -45,7 +45,7 @@ impl Counted {
         accounts
     }
 
-    /// Uninterruptible sleeps, whoever ended them, ns.
+    /// All uninterruptible sleeps, ns.
     pub fn uninterruptible_ns(&self) -> u64 {
         let own = self.charges.iter().filter(|one| one.resource == Resource::Uninterruptible);
         own.fold(0, |sum, one| sum.saturating_add(one.ns))

@@ -114,7 +114,7 @@ impl Findings {
             accounts.take(Account::Cpu, Account::of_cpu_wait(cause), ns);
         }
         accounts.take(Account::Running, Account::Interrupt, self.interrupted_ns());
-        // It takes from what seems to run, first of all.
+        // The time that it took counted as running; only what is more than that was waited.
         let stolen_ns = self.stolen_ns();
         let of_running_ns = stolen_ns.min(accounts.ns(Account::Running));
         accounts.take(Account::Running, Account::Hypervisor, of_running_ns);
@@ -322,9 +322,9 @@ impl Findings {
         its_ns >= self.least_sleep_ns()
     }
 
-    /// What is usually lost in so long a time, or, where delays of that time are counted and that is less, in as many of
-    /// them: who does one thing after the other always waits, so that waits that get longer get fewer. It is known of a
-    /// cgroup that the daemon has learnt; of one of its processes that says nothing.
+    /// What is usually lost in this time, or by this many delays, whichever is less: a program that does one thing after
+    /// another waits all the time, and has fewer waits when they get longer. The daemon knows it of whole cgroups, not of
+    /// one of their processes.
     fn usual_ns(&self, span_ns: u64, is_counted: bool) -> BTreeMap<Account, u64> {
         let interrupts = self.interrupted.iter().fold(0_u64, |sum, one| sum + one.taken.count);
         let kinds = [

@@ -3,7 +3,7 @@
 //!
 //! A worker without work sleeps until another thread wakes it, too. What tells them apart is where the sleeper sleeps:
 //!
-//! - at what is a lock for certain: whoever of its program was on the critical path held it;
+//! - at what is a lock for certain: the thread of its program that was on the critical path held it;
 //! - at a word in memory where others of its program sleep: those of them that were on the path held it, if they were there
 //!   most of the time. In a lock convoy, the one that holds it waited there before, and will again; who hands out work
 //!   never does.

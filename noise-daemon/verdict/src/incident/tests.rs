@@ -210,7 +210,7 @@ fn who_is_waited_for_is_not_slowed_down() {
         let against = |one: &&Advice| target(one.remedy) == Target::Culprit;
         let [finding] = verdict.findings.as_slice() else { panic!("{verdict:?}") };
         assert_eq!(finding.remedies.iter().find(against), None, "{stalled:?}");
-        // A limit of memory that is raised slows nobody down.
+        // Raising a memory limit slows down no other cgroup.
         let is_memory = stalled == Some(Account::Memory);
         assert!(is_memory || finding.next.is_some(), "{finding:?}");
     }

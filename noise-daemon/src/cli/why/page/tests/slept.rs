@@ -25,7 +25,7 @@ fn a_lock_that_its_own_threads_hold_is_said_with_who_holds_it() {
     assert_eq!((first.resource, first.culprit.tid), (Account::Lock, Some(71)));
     assert!(verdict.remedies().is_empty());
     assert_eq!(verdict.next.as_deref(), Some("see what thread 71 does: noised why 71"));
-    // None of several held it for half of the time: no one of them is to blame.
+    // No thread held it for half of the time: none is named as the holder.
     let mut turns = asleep(5_000, 0);
     turns.held = [(72, Held { ns: 5_000 * MS, walked_ns: 5_000 * MS, by: BTreeMap::new() })].into();
     let by =
