@@ -98,15 +98,12 @@ pub enum Cause {
     Hardirq,
     /// A softirq. The culprit is the vector.
     Softirq,
-    /// A non-maskable interrupt.
     Nmi,
     /// The victim's own CPU quota.
     Throttle,
-    /// The hypervisor.
     Steal,
     /// Nothing: the CPU was idle, and was being woken or not chosen.
     Idle,
-    /// Not known.
     Untracked,
 }
 
@@ -187,7 +184,6 @@ pub struct ChargeKey {
     pub used: u16,
 }
 
-/// What was charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -82,7 +82,6 @@ impl Cell {
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct CellKey {
-    /// The signal's number.
     pub signal: u32,
     /// Always 0; keys are compared as bytes.
     pub padding: u32,
@@ -97,7 +96,6 @@ pub enum Hash {
     Cells,
     /// Counters of such subjects.
     Counts,
-    /// Charges.
     Charges,
 }
 
@@ -143,7 +141,6 @@ pub struct CpuState {
     pub running_ns: u64,
     /// Numbers of the newest sources of hardirqs and softirqs then.
     pub running_sources: [u64; 2],
-    /// Who ran here.
     pub ledger: Ledger,
     /// The waits that are divided, by [`crate::ledger::Context`].
     pub divisions: [Division; CONTEXTS],
@@ -224,7 +221,6 @@ pub struct OutlierPart {
     pub cause: u32,
     /// The thread that ran; 0 where it was none.
     pub pid: u32,
-    /// Its name.
     pub comm: [u64; COMM_WORDS],
 }
 
@@ -249,9 +245,7 @@ pub struct Outlier {
     pub made_runnable: u16,
     /// How many parts there are.
     pub parts_used: u16,
-    /// Its name.
     pub comm: [u64; COMM_WORDS],
-    /// The parts.
     pub parts: [OutlierPart; OUTLIER_PARTS],
 }
 
@@ -286,7 +280,6 @@ pub struct PacketTimes {
 }
 
 impl PacketTimes {
-    /// No packet.
     pub const NONE: Self = Self { skb: 0, queued_ns: 0, len: 0, mark: 0, cgroup: 0 };
 }
 

@@ -1,7 +1,7 @@
 //! The table of hooks: one kernel tracepoint, one program.
 //!
-//! Every program exists as `tp_btf` (typed arguments, direct loads) and as `raw_tp` (untyped,
-//! probe reads), under names of at most 15 characters, the kernel's limit.
+//! Programs are `tp_btf` (typed arguments, direct loads). Where Linux 5.10 does not load one, it exists as `raw_tp`
+//! (untyped, probe reads) too. Names have at most 15 characters, the kernel's limit.
 
 /// How a program of a hook is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Attach {
     /// `tp_btf`: the verifier knows the argument types, fields are loaded directly.
     TpBtf,
     /// `raw_tp`: each kernel field costs a probe read. Of the kernels tried, from 5.10 to 7.3, one needs
-    /// it: 5.10 has no `bpf_get_current_task_btf`, so the memory hooks are attached like this there.
+    /// it: 5.10 has no `bpf_get_current_task_btf`, so hooks of what the task that runs does are attached like this there.
     RawTp,
 }
 
@@ -27,39 +27,39 @@ impl Attach {
     }
 }
 
-/// Calls `$then!` with the two tables. Hooks: variant, tracepoint, `tp_btf` program, `raw_tp` program.
+/// Calls `$then!` with the two tables. Hooks: variant, tracepoint, `tp_btf` program, `raw_tp` program if there is one.
 /// Interrupt vectors, each of which is two hooks: variant, name, programs of its entry and of its exit.
 #[macro_export]
 macro_rules! for_each_hook {
     ($then:ident) => {
         $then! {
             hooks {
-                SchedSwitch "sched_switch" n_sched_switch r_sched_switch;
-                SchedWakeup "sched_wakeup" n_sched_wakeup r_sched_wakeup;
-                SchedWakeupNew "sched_wakeup_new" n_sched_wakenew r_sched_wakenew;
-                SchedMigrate "sched_migrate_task" n_sched_migrate r_sched_migrate;
-                SchedWaking "sched_waking" n_sched_waking r_sched_waking;
-                SchedFork "sched_process_fork" n_sched_fork r_sched_fork;
-                SchedExec "sched_process_exec" n_sched_exec r_sched_exec;
-                SchedExit "sched_process_exit" n_sched_exit r_sched_exit;
-                IrqHandlerEntry "irq_handler_entry" n_irq_in r_irq_in;
-                IrqHandlerExit "irq_handler_exit" n_irq_out r_irq_out;
-                SoftirqRaise "softirq_raise" n_softirq_raise r_softirq_raise;
-                SoftirqEntry "softirq_entry" n_softirq_in r_softirq_in;
-                SoftirqExit "softirq_exit" n_softirq_out r_softirq_out;
-                NmiHandler "nmi_handler" n_nmi r_nmi;
-                HrtimerEntry "hrtimer_expire_entry" n_hrtimer_in r_hrtimer_in;
-                HrtimerExit "hrtimer_expire_exit" n_hrtimer_out r_hrtimer_out;
-                BlockInsert "block_rq_insert" n_block_insert r_block_insert;
-                BlockIssue "block_rq_issue" n_block_issue r_block_issue;
-                BlockRequeue "block_rq_requeue" n_block_requeue r_block_requeue;
-                BlockMerge "block_rq_merge" n_block_merge r_block_merge;
-                BlockComplete "block_rq_complete" n_block_done r_block_done;
-                NetQueue "net_dev_queue" n_net_queue r_net_queue;
-                NetXmit "net_dev_start_xmit" n_net_xmit r_net_xmit;
-                NetReceive "netif_receive_skb" n_net_receive r_net_receive;
-                TcpRetransmit "tcp_retransmit_skb" n_tcp_retrans r_tcp_retrans;
-                FreeSkb "kfree_skb" n_kfree_skb r_kfree_skb;
+                SchedSwitch "sched_switch" n_sched_switch;
+                SchedWakeup "sched_wakeup" n_sched_wakeup;
+                SchedWakeupNew "sched_wakeup_new" n_sched_wakenew;
+                SchedMigrate "sched_migrate_task" n_sched_migrate;
+                SchedWaking "sched_waking" n_sched_waking;
+                SchedFork "sched_process_fork" n_sched_fork;
+                SchedExec "sched_process_exec" n_sched_exec;
+                SchedExit "sched_process_exit" n_sched_exit;
+                IrqHandlerEntry "irq_handler_entry" n_irq_in;
+                IrqHandlerExit "irq_handler_exit" n_irq_out;
+                SoftirqRaise "softirq_raise" n_softirq_raise;
+                SoftirqEntry "softirq_entry" n_softirq_in;
+                SoftirqExit "softirq_exit" n_softirq_out;
+                NmiHandler "nmi_handler" n_nmi;
+                HrtimerEntry "hrtimer_expire_entry" n_hrtimer_in;
+                HrtimerExit "hrtimer_expire_exit" n_hrtimer_out;
+                BlockInsert "block_rq_insert" n_block_insert;
+                BlockIssue "block_rq_issue" n_block_issue;
+                BlockRequeue "block_rq_requeue" n_block_requeue;
+                BlockMerge "block_rq_merge" n_block_merge;
+                BlockComplete "block_rq_complete" n_block_done;
+                NetQueue "net_dev_queue" n_net_queue;
+                NetXmit "net_dev_start_xmit" n_net_xmit;
+                NetReceive "netif_receive_skb" n_net_receive;
+                TcpRetransmit "tcp_retransmit_skb" n_tcp_retrans;
+                FreeSkb "kfree_skb" n_kfree_skb;
                 ReclaimBegin "mm_vmscan_direct_reclaim_begin" n_reclaim_in r_reclaim_in;
                 ReclaimEnd "mm_vmscan_direct_reclaim_end" n_reclaim_out r_reclaim_out;
                 MemcgBegin "mm_vmscan_memcg_reclaim_begin" n_memcg_in r_memcg_in;
@@ -68,26 +68,26 @@ macro_rules! for_each_hook {
                 CompactionEnd "mm_compaction_end" n_compact_out r_compact_out;
                 CallEntry "sys_enter" n_call_in r_call_in;
                 CallExit "sys_exit" n_call_out r_call_out;
-                SignalGenerate "signal_generate" n_signal_gen r_signal_gen;
+                SignalGenerate "signal_generate" n_signal_gen;
                 SignalDeliver "signal_deliver" n_signal_take r_signal_take;
-                SockSend "sock_send_length" n_sock_send r_sock_send;
-                SockReceive "sock_recv_length" n_sock_recv r_sock_recv;
-                SockState "inet_sock_set_state" n_sock_state r_sock_state;
-                DataReady "sk_data_ready" n_data_ready r_data_ready;
-                PageFault "page_fault_user" n_page_fault r_page_fault;
+                SockSend "sock_send_length" n_sock_send;
+                SockReceive "sock_recv_length" n_sock_recv;
+                SockState "inet_sock_set_state" n_sock_state;
+                DataReady "sk_data_ready" n_data_ready;
+                PageFault "page_fault_user" n_page_fault;
             }
             vectors {
-                LocalTimer "local_timer" n_timer_in r_timer_in n_timer_out r_timer_out;
-                Reschedule "reschedule" n_resched_in r_resched_in n_resched_out r_resched_out;
-                CallFunction "call_function" n_callfn_in r_callfn_in n_callfn_out r_callfn_out;
-                CallFunctionSingle "call_function_single" n_callone_in r_callone_in n_callone_out r_callone_out;
-                IrqWork "irq_work" n_irqwork_in r_irqwork_in n_irqwork_out r_irqwork_out;
-                PlatformIpi "x86_platform_ipi" n_platipi_in r_platipi_in n_platipi_out r_platipi_out;
-                Spurious "spurious_apic" n_spurious_in r_spurious_in n_spurious_out r_spurious_out;
-                ApicError "error_apic" n_apicerr_in r_apicerr_in n_apicerr_out r_apicerr_out;
-                Thermal "thermal_apic" n_thermal_in r_thermal_in n_thermal_out r_thermal_out;
-                Threshold "threshold_apic" n_thresh_in r_thresh_in n_thresh_out r_thresh_out;
-                DeferredError "deferred_error_apic" n_deferr_in r_deferr_in n_deferr_out r_deferr_out;
+                LocalTimer "local_timer" n_timer_in n_timer_out;
+                Reschedule "reschedule" n_resched_in n_resched_out;
+                CallFunction "call_function" n_callfn_in n_callfn_out;
+                CallFunctionSingle "call_function_single" n_callone_in n_callone_out;
+                IrqWork "irq_work" n_irqwork_in n_irqwork_out;
+                PlatformIpi "x86_platform_ipi" n_platipi_in n_platipi_out;
+                Spurious "spurious_apic" n_spurious_in n_spurious_out;
+                ApicError "error_apic" n_apicerr_in n_apicerr_out;
+                Thermal "thermal_apic" n_thermal_in n_thermal_out;
+                Threshold "threshold_apic" n_thresh_in n_thresh_out;
+                DeferredError "deferred_error_apic" n_deferr_in n_deferr_out;
             }
         }
     };
@@ -96,19 +96,14 @@ macro_rules! for_each_hook {
 /// Which of the two hooks of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Edge {
-    /// Its begin.
     Entry,
-    /// Its end.
     Exit,
 }
 
 macro_rules! define_hooks {
     (
-        hooks { $($variant:ident $tracepoint:literal $typed:ident $raw:ident;)* }
-        vectors {
-            $($vector:ident $name:literal
-              $typed_in:ident $raw_in:ident $typed_out:ident $raw_out:ident;)*
-        }
+        hooks { $($variant:ident $tracepoint:literal $typed:ident $($raw:ident)?;)* }
+        vectors { $($vector:ident $name:literal $typed_in:ident $typed_out:ident;)* }
     ) => {
         /// One kernel attach point. Many signals share one hook; a hook has one program.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -148,20 +143,17 @@ macro_rules! define_hooks {
                 }
             }
 
-            /// Name of the hook's program for one way of attaching it.
-            pub const fn program(self, attach: Attach) -> &'static str {
-                let (typed, raw) = match self {
-                    $(Self::$variant => (stringify!($typed), stringify!($raw)),)*
-                    $(Self::Vector(Vector::$vector, Edge::Entry) => {
-                        (stringify!($typed_in), stringify!($raw_in))
-                    }
-                    Self::Vector(Vector::$vector, Edge::Exit) => {
-                        (stringify!($typed_out), stringify!($raw_out))
-                    })*
+            /// Name of the hook's program for one way of attaching it, if it has one.
+            pub const fn program(self, attach: Attach) -> Option<&'static str> {
+                let (typed, raw): (_, &[&'static str]) = match self {
+                    $(Self::$variant => (stringify!($typed), &[$(stringify!($raw))?]),)*
+                    $(Self::Vector(Vector::$vector, Edge::Entry) => (stringify!($typed_in), &[]),
+                      Self::Vector(Vector::$vector, Edge::Exit) => (stringify!($typed_out), &[]),)*
                 };
-                match attach {
-                    Attach::TpBtf => typed,
-                    Attach::RawTp => raw,
+                match (attach, raw) {
+                    (Attach::TpBtf, _) => Some(typed),
+                    (Attach::RawTp, [raw]) => Some(raw),
+                    (Attach::RawTp, _) => None,
                 }
             }
         }
@@ -275,8 +267,8 @@ mod tests {
         let mut names = BTreeSet::new();
         for hook in &HOOKS {
             assert!(names.insert(hook.tracepoint()));
-            for attach in [Attach::TpBtf, Attach::RawTp] {
-                let program = hook.program(attach);
+            assert!(hook.program(Attach::TpBtf).is_some());
+            for program in Attach::ORDER.into_iter().filter_map(|attach| hook.program(attach)) {
                 assert!(program.len() <= 15, "{program} is longer than 15 characters");
                 assert!(names.insert(program));
             }

@@ -24,11 +24,9 @@ pub const COMM_WORDS: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Runner {
-    /// The idle task.
     Idle,
     /// A task of a cgroup.
     Task,
-    /// A kernel thread.
     Kthread,
 }
 
@@ -40,7 +38,6 @@ pub struct Turn {
     pub start_ns: u64,
     /// What interrupts and the hypervisor had taken from the CPU by then ([`Taken::all_ns`]).
     pub taken_ns: u64,
-    /// The task's cgroup.
     pub cgroup: u64,
     /// The task's thread id.
     pub pid: u32,
@@ -67,7 +64,6 @@ pub struct Stretch {
 pub struct Stretches<const N: usize> {
     /// Number of the newest entry, counted on for ever.
     pub newest: u64,
-    /// The entries.
     pub ring: [Stretch; N],
 }
 
@@ -154,7 +150,6 @@ pub struct Walk {
     net: u64,
     /// Begin of what is left of a class, on its scale.
     class_from_ns: u64,
-    /// End of it.
     class_to_ns: u64,
 }
 
@@ -216,7 +211,6 @@ pub struct Forgotten {
 pub struct Ledger {
     /// Number of the newest turn, counted on for ever.
     pub newest: u64,
-    /// The turns.
     pub turns: [Turn; TURNS],
     /// Sources of hardirq time.
     pub hardirqs: Stretches<STRETCHES>,
@@ -231,9 +225,7 @@ pub struct Ledger {
 pub struct Waiting {
     /// The task; 0 in a free entry.
     pub pid: u32,
-    /// The CPU.
     pub cpu: u32,
-    /// Since when.
     pub since_ns: u64,
     /// What had been taken from that CPU by then.
     pub taken: Taken,
@@ -259,9 +251,7 @@ pub const CONTEXTS: usize = Context::Delivery as usize + 1;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Division {
-    /// The wait.
     pub wait: Waiting,
-    /// When it ended.
     pub now_ns: u64,
     /// What had been taken from the CPU by then.
     pub taken: Taken,

@@ -18,7 +18,6 @@ use crate::loss::Loss;
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct Taken {
-    /// By NMI handlers.
     pub nmi_ns: u64,
     /// By hardirq handlers and vectors, net of NMIs.
     pub hardirq_ns: u64,
@@ -105,7 +104,6 @@ pub struct Nesting {
     irq_depth: u32,
     /// Their irq numbers, outermost first.
     irqs: [u32; IRQ_DEPTH],
-    /// Their intervals.
     irq_frames: [Frame; IRQ_DEPTH],
     /// Number of the vector that runs.
     vector_running: u32,
@@ -116,7 +114,6 @@ pub struct Nesting {
 /// An interrupt that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// When it began.
     pub start_ns: u64,
     /// How long it ran itself, without what interrupted it.
     pub net_ns: u64,
@@ -160,7 +157,6 @@ impl Nesting {
         Ok(ended)
     }
 
-    /// A vector begins.
     #[inline(always)]
     pub fn enter_vector(&mut self, which: Vector, now_ns: u64) {
         self.vector = Frame::open(now_ns, &self.taken);

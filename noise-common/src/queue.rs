@@ -67,11 +67,9 @@ impl QueueWait {
 pub struct Share {
     /// Begin of what is left, on the scale of the queue.
     pub from: u64,
-    /// End of it.
     pub to: u64,
     /// Wait that is left, ns.
     pub left_ns: u64,
-    /// Who waited.
     pub victim: u64,
     /// Place, cause (none yet) and resource: see [`crate::charge::ChargeKey::kind`].
     pub kind: u64,
@@ -93,9 +91,7 @@ pub const fn queue_entry(queue: u64) -> u32 {
 
 /// Takes the parts of a wait in a queue.
 pub trait Ahead {
-    /// The division.
     fn share(&mut self) -> &mut Share;
-    /// A part.
     fn charge(&mut self, cause: Cause, culprit: u64, ns: u64);
     /// One step: see [`Served::step`].
     #[inline(always)]

@@ -69,9 +69,7 @@ impl Header {
 #[cfg(feature = "user")]
 #[derive(Clone, Copy)]
 pub enum Record {
-    /// A closed window.
     Window(Cell),
-    /// A long wait.
     Outlier(Outlier),
     /// An old part of a wait.
     OldPart(OldPart),

@@ -20,10 +20,8 @@ macro_rules! define_remedies {
         }
 
         impl Remedy {
-            /// Every remedy.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// What it is.
             pub const fn advice(self) -> Advice {
                 match self {
                     $(Self::$variant => Advice { setting: $setting, effect: $effect, cost: $cost },)*
@@ -39,7 +37,6 @@ macro_rules! define_remedies {
 pub struct Advice {
     /// Where it is set.
     pub setting: &'static str,
-    /// What it does.
     pub effect: &'static str,
     /// What it costs, or when it does not help.
     pub cost: &'static str,

@@ -6,7 +6,6 @@ pub const RECENT: &str = "In the last seconds";
 /// Where a signal is shown besides the overview, which shows every one that is no part of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// Nowhere.
     Overview,
     /// *IRQ*: a row for each subject.
     Source {
@@ -65,7 +64,6 @@ pub enum Stage {
     Queue,
     /// The delivery to whom it is for: the only stage, in the place of a queue.
     Delivery,
-    /// The device itself.
     Device,
     /// What is only counted.
     Events,

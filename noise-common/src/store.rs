@@ -79,7 +79,6 @@ impl Layout {
         self.events
     }
 
-    /// Number of CPUs.
     pub const fn cpus(self) -> u32 {
         self.cpus
     }

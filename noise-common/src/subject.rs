@@ -5,18 +5,13 @@
 pub enum Domain {
     /// Tasks and the CPUs that they wait for.
     Cpu,
-    /// What interrupts tasks.
     Interrupts,
-    /// Block devices.
     Disk,
-    /// Interfaces and packets.
     Network,
-    /// Reclaim and compaction.
     Memory,
 }
 
 impl Domain {
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -32,7 +27,6 @@ impl Domain {
 /// for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubjectKind {
-    /// The host alone.
     Host,
     /// Kinds of the host's own delays or events: an index into these names.
     Kinds(&'static [&'static str]),
@@ -64,10 +58,7 @@ impl SubjectKind {
 /// What an id is the cgroup of: ids of different hierarchies have nothing to do with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Of {
-    /// A task.
     Task,
-    /// A block request.
     Request,
-    /// A socket.
     Socket,
 }

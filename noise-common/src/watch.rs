@@ -11,7 +11,6 @@ use crate::nesting::{Ended, Nesting};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
-    /// NMI handlers.
     Nmi,
     /// A device interrupt's handler; `id` = the irq.
     Hardirq,
@@ -51,7 +50,6 @@ pub struct NoiseEvent {
     pub net_ns: u64,
     /// The thread's name, else zeros.
     pub comm: [u64; 2],
-    /// The CPU.
     pub cpu: u32,
     /// A [`Kind`].
     pub kind: u32,
@@ -64,9 +62,7 @@ pub struct NoiseEvent {
 /// A thread and its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// Its pid.
     pub pid: u32,
-    /// Its name.
     pub comm: [u64; 2],
 }
 
@@ -78,9 +74,7 @@ pub struct Running {
     pub start_ns: u64,
     /// What interrupts and softirqs had taken by then.
     pub taken_ns: u64,
-    /// Its name.
     pub comm: [u64; 2],
-    /// Its pid.
     pub pid: u32,
     /// Always 0.
     pub padding: u32,
@@ -115,7 +109,6 @@ pub struct WatchedCpu {
     pub main: Outbox,
     /// Events that end while interrupts are on: softirqs.
     pub softirqs: Outbox,
-    /// NMIs.
     pub nmis: Outbox,
 }
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use noise_analysis::{Command, Name};
 use noise_host::setup::is_kernel;
 use noise_model::OutlierRecord;
-use noise_model::clean::{as_text, excerpt};
 use noise_system::procfs;
+use noise_text::clean::{as_text, excerpt};
 
 /// Threads that wait to be looked up.
 const MOST_WAITING: usize = 256;
@@ -24,21 +24,20 @@ const MOST_BYTES: u64 = 4096;
 /// Characters of it that are kept.
 const MOST_CHARS: usize = 160;
 
-/// Looks threads up.
 #[derive(Debug, Default)]
 pub struct Commands {
-    link: Option<Link>,
+    link: Option<ReaderLink>,
     /// Those that were asked for of late, with their names: one that runs another program has another.
     asked: BTreeMap<u32, (Name, Instant)>,
 }
 
 /// A thread by its number and name.
-type Thread = (u32, Name);
+type ThreadLookup = (u32, Name);
 
 /// The thread that reads.
 #[derive(Debug)]
-struct Link {
-    ask: SyncSender<Thread>,
+struct ReaderLink {
+    ask: SyncSender<ThreadLookup>,
     found: Receiver<Command>,
 }
 
@@ -74,15 +73,15 @@ impl Commands {
 }
 
 /// `None` where there can be no thread.
-fn start() -> Option<Link> {
+fn start() -> Option<ReaderLink> {
     let (ask, asked) = sync_channel(MOST_WAITING);
     let (sender, found) = channel();
     let work = move || work(&asked, &sender);
     thread::Builder::new().name("commands".to_owned()).spawn(work).ok()?;
-    Some(Link { ask, found })
+    Some(ReaderLink { ask, found })
 }
 
-fn work(asked: &Receiver<Thread>, found: &Sender<Command>) {
+fn work(asked: &Receiver<ThreadLookup>, found: &Sender<Command>) {
     while let Ok((pid, comm)) = asked.recv() {
         let Some(command) = read(&Path::new("/proc").join(pid.to_string()), pid, comm) else {
             continue;

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use noise_model::clean::is_harmful;
-use noise_model::nearest::nearest;
+use noise_text::clean::is_harmful;
+use noise_text::nearest::nearest;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _};
-use noise_daemon::cli::terminal::Terminal;
-use noise_daemon::cli::{Cli, output, stack};
+use noise_command::output;
+use noise_command::terminal::Terminal;
+use noise_daemon::cli::{Cli, stack};
 use noise_system::output::outlive_limit;
 
 /// The command line. A mistake in it is quoted: where an argument (a file of that name, say) would act

@@ -39,10 +39,8 @@ pub enum Occasion {
     Asked,
 }
 
-/// What subscribers see.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// The sample.
     pub sample: Arc<Sample>,
     /// What came since the one before, whatever its occasion.
     pub step: Step,
@@ -103,7 +101,6 @@ impl<S: Subscriber> CatchUp for Subscription<S> {
     }
 }
 
-/// Publishes samples.
 struct Publisher {
     channel: watch::Sender<Arc<Published>>,
     subscriptions: Vec<Rc<dyn CatchUp>>,

@@ -11,7 +11,7 @@ use noise_host::kernel::{EventStore, RecorderSize, Sizes, monotonic_ns};
 use noise_serve::EventSource;
 use noise_wire::events::{Item, MOST_EVENTS, Place, StretchHead};
 
-use crate::kept::Latest;
+use noise_keep::Latest;
 
 /// What to say where the limits of this process leave less room than was configured.
 pub fn shortened(sizes: Sizes, wanted: RecorderSize, layout: Layout) -> Option<String> {
@@ -38,7 +38,7 @@ pub fn source(store: Arc<Mutex<EventStore>>) -> EventSource {
     // Addresses of one answer can be compared with those of another.
     let key = RandomState::new();
     Arc::new(move |since_ns, until_ns| {
-        Box::new(Answer::new(Arc::clone(&store), key.clone(), since_ns, until_ns))
+        Box::new(StoreAnswer::new(Arc::clone(&store), key.clone(), since_ns, until_ns))
     })
 }
 
@@ -87,7 +87,7 @@ fn since(count: impl Fn(u64) -> u64, until_ns: u64, most: u64) -> u64 {
 }
 
 /// An answer on its way.
-struct Answer {
+struct StoreAnswer {
     store: Arc<Mutex<EventStore>>,
     key: RandomState,
     since_ns: u64,
@@ -107,7 +107,7 @@ fn lock(store: &Mutex<EventStore>) -> MutexGuard<'_, EventStore> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Answer {
+impl StoreAnswer {
     fn new(store: Arc<Mutex<EventStore>>, key: RandomState, since_ns: u64, until_ns: u64) -> Self {
         let ends = {
             let store = lock(&store);
@@ -146,7 +146,7 @@ impl Answer {
         };
         let copied = store.copy(cpu, part, from..end, MOST_EVENTS)?;
         drop(store);
-        let mut run = Run { place, first: 0, events: Vec::new() };
+        let mut run = EventRun { place, first: 0, events: Vec::new() };
         let mut at = copied.wanted;
         for piece in copied.stretch().pieces() {
             match piece {
@@ -205,13 +205,13 @@ impl Answer {
 }
 
 /// Events of one part without a gap.
-struct Run {
+struct EventRun {
     place: Place,
     first: u64,
     events: Vec<Event>,
 }
 
-impl Run {
+impl EventRun {
     fn push(&mut self, number: u64, event: Event) {
         if self.events.is_empty() {
             self.first = number;
@@ -227,7 +227,7 @@ impl Run {
     }
 }
 
-impl Iterator for Answer {
+impl Iterator for StoreAnswer {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {

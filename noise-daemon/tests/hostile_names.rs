@@ -28,20 +28,20 @@ use noise_analysis::{
 use noise_measure::{
     Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
 };
-use noise_model::clean::is_harmful;
 use noise_model::{
     Count, CpuNoise, Histogram, Host, Interference, NoiseSource, OutlierPart, OutlierRecord,
     Sample, Series,
 };
 use noise_serve::{IncidentsDocument, OutliersDocument};
+use noise_text::clean::is_harmful;
 use noise_wire::{CONTENT_TYPE, Frame, Recorder, encode};
 
 use hostile::{NAMES, is_raw};
 use jiff::Timestamp;
 use noise_common::charge::{Charged, Resource};
 use noise_common::signals::Signal;
-use noise_daemon::demand::Demand;
-use noise_daemon::state::{Baselines, Document};
+use noise_keep::demand::Demand;
+use noise_keep::state::{Baselines, Document};
 
 const SCREENS: [&str; 6] = ["overview", "cpu", "who", "disk-net", "irq", "incidents"];
 

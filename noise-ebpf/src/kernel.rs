@@ -1,8 +1,7 @@
 //! Typed views of kernel structs over offsets that the daemon injects.
 //!
-//! A program is compiled twice: as `tp_btf`, where the verifier knows the type of each argument
-//! and fields are loaded directly, and as `raw_tp`, where each field takes a probe read.
-//! [`Access`] is the difference between the two.
+//! A program is a `tp_btf`, where the verifier knows the type of each argument and fields are loaded directly; some are
+//! a `raw_tp` too, where each field takes a probe read. [`Access`] is the difference between the two.
 
 pub mod file;
 pub mod hrtimer;
@@ -214,7 +213,6 @@ const MM_SHIFT: u32 = 6;
 
 /// States of the kernel's `net/tcp_states.h` that have no whole socket.
 const TCP_TIME_WAIT: u8 = 6;
-/// As above.
 const TCP_NEW_SYN_RECV: u8 = 12;
 
 /// Where a signal comes from, by the address of its `kernel_siginfo`: the kernel puts two numbers in that place where
@@ -491,7 +489,6 @@ impl<A: Access> Device<A> {
 /// An interface, as far as events and signals know it: read once for both.
 #[derive(Clone, Copy)]
 pub struct Interface {
-    /// Its index.
     pub index: u32,
     /// The number of its namespace.
     pub netns: u32,
@@ -511,7 +508,6 @@ impl Interface {
     }
 }
 
-/// A socket buffer.
 #[derive(Clone, Copy)]
 pub struct Skb<A> {
     access: A,

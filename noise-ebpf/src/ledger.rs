@@ -379,7 +379,6 @@ pub fn migrate<A: Access>(
 /// The begin of a wait.
 #[derive(Clone, Copy)]
 pub struct Start {
-    /// The task.
     pub pid: u32,
     /// The CPU on which it runs now.
     pub cpu: u32,

@@ -92,7 +92,6 @@ pub fn this_cpu() -> u32 {
     unsafe { bpf_get_smp_processor_id() }
 }
 
-/// Its state.
 #[inline(always)]
 pub fn cpu_state() -> Option<*mut CpuState> {
     NOISE_CPUS.get_ptr_mut(this_cpu())
@@ -109,7 +108,6 @@ pub fn clock_ns() -> u64 {
 pub struct Clock(u64);
 
 impl Clock {
-    /// Not read yet.
     #[inline(always)]
     pub fn unread() -> Self {
         Self(0)

@@ -91,15 +91,12 @@ pub fn serve(queue: u64, source: u64, amount: u64, now_ns: u64) {
 pub struct Ticket {
     /// What the queue had served when the wait began.
     pub mark: u64,
-    /// Who waits.
     pub cgroup: u64,
 }
 
 /// A wait in a queue.
 pub struct Wait {
-    /// Which kind.
     pub which: QueueWait,
-    /// The queue.
     pub queue: u64,
     /// Who waited, and since when.
     pub ticket: Ticket,

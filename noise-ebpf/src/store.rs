@@ -139,7 +139,6 @@ pub fn exec<A: Access>(state: *mut CpuState, task: Task<A>, old_pid: u32, now_ns
     }
 }
 
-/// A task ends.
 #[inline(always)]
 pub fn exit<A: Access>(state: *mut CpuState, task: Task<A>, now_ns: u64) {
     if records(state, Class::Sched) {
@@ -185,7 +184,6 @@ pub fn hrtimer<A: Access>(state: *mut CpuState, timer: Hrtimer<A>, timer_ns: u64
     write(state, &Body::hrtimer(timer.address(), timer.function(), timer_ns, now_ns));
 }
 
-/// It ends.
 #[inline(always)]
 pub fn hrtimer_exit<A: Access>(state: *mut CpuState, timer: Hrtimer<A>, now_ns: u64) {
     write(state, &Body::hrtimer_exit(timer.pointer(), now_ns));
@@ -252,7 +250,6 @@ pub fn call(
     write(state, &Body::call(caller, object, first, extra, now_ns));
 }
 
-/// It ends.
 #[inline(always)]
 pub fn call_exit(
     state: *mut CpuState,
@@ -318,7 +315,6 @@ pub fn transfer(
     write(state, &Body::transfer(kind, object, result, position, now_ns));
 }
 
-/// A signal.
 #[inline(always)]
 pub fn signal(state: *mut CpuState, kind: EventKind, signal: &Signal, now_ns: u64) {
     write(state, &Body::signal(kind, signal, now_ns));

@@ -7,13 +7,11 @@ use noise_common::signals::Signal;
 
 use crate::maps::{NOISE_TASKS, drop_event, insert_or_drop, record_interval};
 
-/// A task begins.
 #[inline(always)]
 pub fn begin(state: *mut CpuState, signal: Signal, pid: u32, now_ns: u64) {
     insert_or_drop(state, signal, &NOISE_TASKS, task_key(signal as u32, pid), &now_ns);
 }
 
-/// It ends.
 #[inline(always)]
 pub fn end(state: *mut CpuState, signal: Signal, pid: u32, now_ns: u64) {
     let key = task_key(signal as u32, pid);

@@ -81,14 +81,12 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
     }
 }
 
-/// This CPU's number.
 #[inline(always)]
 fn this_cpu() -> u32 {
     // SAFETY: the helper has no preconditions.
     unsafe { bpf_get_smp_processor_id() }
 }
 
-/// This CPU's state.
 #[inline(always)]
 fn state() -> Option<*mut WatchedCpu> {
     WATCH_CPUS.get_ptr_mut(this_cpu())

@@ -131,14 +131,15 @@ pub struct Account {
     resolution: f64,
 }
 
-/// What the daemon charged between two scrapes for this victim.
+/// What the daemon charged between two scrapes for this victim. A series that is lower than it was has given way meanwhile, and
+/// counts from 0 since it came back.
 pub fn charged(first: &Scrape, last: &Scrape, victim: &str) -> Result<BTreeMap<Blame, f64>> {
     let earlier = first.series(INTERFERENCE);
     let mut found: BTreeMap<Blame, f64> = BTreeMap::new();
     for (labels, seconds) in last.series(INTERFERENCE) {
         let label = |name: &str| labels.get(name).cloned().with_context(|| format!("no {name}"));
-        let grown = seconds - earlier.get(&labels).unwrap_or(&0.0);
-        ensure!(grown >= 0.0, "{INTERFERENCE} {labels:?} ran backwards");
+        let before = earlier.get(&labels).filter(|before| **before <= seconds);
+        let grown = seconds - before.unwrap_or(&0.0);
         if label("victim")? == victim && grown > 0.0 {
             let (resource, cause) = (label("resource")?, label("cause")?);
             *found.entry(Blame { resource, cause, culprit: label("culprit")? }).or_default() +=
@@ -152,7 +153,7 @@ pub fn charged(first: &Scrape, last: &Scrape, victim: &str) -> Result<BTreeMap<B
 /// hypervisor did. Who is its own noise is not among the others.
 ///
 /// # Errors
-/// If a charge ran backwards.
+/// If a charge lacks a label.
 pub fn kept_by_others(
     (first, last): (&Scrape, &Scrape),
     time: Duration,

@@ -31,13 +31,11 @@ pub const SOCKET_PATH: &str = "--socket.path";
 /// A configuration with a baseline in seconds instead of minutes. It does not know what the machine does now and then, such as reclaim or the
 /// hypervisor, which was seen to cost quiet work 0.008 to 0.025 s/s for some seconds: below 0.05 s/s nothing is an
 /// incident here. What is planted costs more, except interrupts, which have a threshold of their own.
-pub const QUICK_INCIDENTS: &[u8] =
-    b"[incidents]\nwarmup-windows = 20\nhalf-life-windows = 200\nminimum-lost = 0.05\n\
+pub const QUICK_INCIDENTS: &[u8] = b"[incidents]\nwarmup-windows = 20\nminimum-lost = 0.05\n\
     recent-windows = 8\nclosing-windows = 6\n";
 
-/// A configuration whose flight recorder has a fixed size: else a start takes two seconds to measure how fast it
-/// fills.
-const FIXED_RECORDER: &[u8] = b"[recorder]\nkibibytes-per-cpu = 1024\n";
+/// Gives the flight recorder a fixed size: else a start takes two seconds to measure how fast it fills.
+pub const FIXED_RECORDER: [&str; 2] = ["--recorder.kibibytes-per-cpu", "1024"];
 
 /// The daemon's path: `NOISED_BIN`, or the workspace's release build.
 ///
@@ -226,11 +224,10 @@ impl Daemon {
         if !options.contains(&SOCKET_PATH) {
             command.args([SOCKET_PATH, ""]);
         }
-        // As `FIXED_RECORDER`.
         let chooses =
             |option: &&str| option.starts_with("--recorder.") || *option == "--config.file";
         if !options.iter().any(chooses) {
-            command.args(["--recorder.kibibytes-per-cpu", "1024"]);
+            command.args(FIXED_RECORDER);
         }
         Ok((command, address))
     }
@@ -239,9 +236,14 @@ impl Daemon {
     pub fn start_unfolded() -> Result<Self> {
         let mut file = capture()?;
         file.write_all(b"[limits]\ninterference = 10000\npreemptions = 10000\ncgroups = 10000\n")?;
-        file.write_all(FIXED_RECORDER)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        Self::start_with(&["--config.file", &path])
+        Self::start_configured(&path)
+    }
+
+    /// Starts a daemon with this file, which says nothing of the flight recorder.
+    pub fn start_configured(file: &str) -> Result<Self> {
+        let options = [&["--config.file", file][..], &FIXED_RECORDER].concat();
+        Self::start_with(&options)
     }
 
     /// Starts a daemon by a command that makes it listen on `address`.
@@ -298,6 +300,14 @@ impl Daemon {
     /// `/metrics`, parsed.
     pub fn scrape(&self) -> Result<Scrape> {
         Scrape::parse(&self.metrics()?).context("parsing /metrics")
+    }
+
+    /// The same in OpenMetrics, which says when each counter began.
+    pub fn scrape_with_begins(&self) -> Result<Scrape> {
+        let headers = [("Accept", "application/openmetrics-text;version=1.0.0")];
+        let answer = http::get(self.address, "/metrics", &headers)?;
+        ensure!(answer.status == 200, "/metrics answers {}", answer.status);
+        Scrape::parse(answer.text()?).context("parsing /metrics")
     }
 
     /// Its resident memory, bytes.

@@ -2,9 +2,11 @@
 //! kernel's ftrace as an independent referee, and loads that make things happen.
 //!
 //! Nothing here uses the daemon's own code: what both got wrong together would go unnoticed. Only
-//! `bench` does, which measures what the daemon's programs cost.
+//! `bench` does, which measures what the daemon's programs cost. What measures, or plays for a person, lies apart, in
+//! `lab/`: benches, scenarios, drills and the long run.
 
 pub mod attribution;
+#[path = "../lab/bench/mod.rs"]
 pub mod bench;
 pub mod bpf;
 pub mod cgroup;
@@ -12,6 +14,7 @@ pub mod compare;
 pub mod daemon;
 pub mod delays;
 pub mod disk;
+#[path = "../lab/drill/mod.rs"]
 pub mod drill;
 pub mod events;
 pub mod ftrace;
@@ -28,16 +31,17 @@ pub mod nspawn;
 pub mod packages;
 pub mod pages;
 pub mod pairing;
-pub mod pictures;
 pub mod pod;
 pub mod prom;
 pub mod prometheus;
 pub mod recall;
 pub mod recorded;
 pub mod rights;
+#[path = "../lab/scenario/mod.rs"]
 pub mod scenario;
 pub mod scratch;
 pub mod seen;
+#[path = "../lab/soak/mod.rs"]
 pub mod soak;
 pub mod surroundings;
 pub mod talk;
@@ -45,3 +49,4 @@ pub mod task;
 pub mod terminal;
 pub mod tiers;
 pub mod toll;
+pub mod wait;

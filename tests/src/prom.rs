@@ -1,8 +1,11 @@
-//! The Prometheus text format, read strictly enough to notice a malformed page.
+//! The text format of Prometheus, or OpenMetrics, read strictly enough to notice a malformed page.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail, ensure};
+
+/// What a page in OpenMetrics ends with.
+const END: &str = "# EOF\n";
 
 /// A series' labels by name.
 pub type LabelSet = BTreeMap<String, String>;
@@ -22,6 +25,9 @@ pub struct Scrape {
     /// Metrics by name.
     pub families: BTreeMap<String, Family>,
     values: BTreeMap<(String, LabelSet), f64>,
+    /// When counters and histograms began, by their names in OpenMetrics and labels, where the page says so.
+    begins: BTreeMap<(String, LabelSet), f64>,
+    is_open: bool,
 }
 
 /// One histogram of a scrape. All counts are cumulative, as the format has them.
@@ -89,7 +95,8 @@ impl Scrape {
     /// twice, and values that are no numbers.
     pub fn parse(text: &str) -> Result<Self> {
         ensure!(text.ends_with('\n'), "the last line is not complete");
-        let mut scrape = Self::default();
+        let is_open = text.ends_with(END);
+        let mut scrape = Self { is_open, ..Self::default() };
         for (index, line) in text.lines().enumerate() {
             scrape.line(line).with_context(|| format!("line {}: {line:?}", index + 1))?;
         }
@@ -99,14 +106,23 @@ impl Scrape {
     fn line(&mut self, line: &str) -> Result<()> {
         if let Some(help) = line.strip_prefix("# HELP ") {
             let (name, help) = help.split_once(' ').unwrap_or((help, ""));
-            self.families.entry(name.to_owned()).or_default().help = help.to_owned();
+            let counter = format!("{name}_total");
+            let is_counter = self.is_open && self.families.contains_key(&counter);
+            let name = if is_counter { counter } else { name.to_owned() };
+            self.families.entry(name).or_default().help = help.to_owned();
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').context("a TYPE without a type")?;
-            let family = self.families.entry(name.to_owned()).or_default();
+            let end = if self.is_open && kind == "counter" { "_total" } else { "" };
+            let family = self.families.entry(format!("{name}{end}")).or_default();
             ensure!(family.kind.is_empty(), "a second TYPE");
             family.kind = kind.to_owned();
         } else if !line.is_empty() && !line.starts_with('#') {
             let (name, labels, value) = sample(line)?;
+            if let Some(name) = name.strip_suffix("_created").filter(|_| self.is_open) {
+                let before = self.begins.insert((name.to_owned(), labels), value.parse()?);
+                ensure!(before.is_none(), "a series begins twice");
+                return Ok(());
+            }
             ensure!(self.family_of(&name).is_some(), "a sample of a metric without a TYPE");
             let value = match value {
                 "+Inf" => f64::INFINITY,
@@ -145,6 +161,15 @@ impl Scrape {
         };
         let all = self.values.iter().filter(move |((name, _), _)| rises(name));
         all.map(|(series, value)| (series, *value))
+    }
+
+    /// When a series began that [`Self::counters`] has, seconds since 1970.
+    pub fn began(&self, (name, labels): &(String, LabelSet)) -> Option<f64> {
+        let mut labels = labels.clone();
+        labels.remove("le");
+        let ends = ["_total", "_bucket", "_sum", "_count"];
+        let name = ends.iter().find_map(|end| name.strip_suffix(end))?;
+        self.begins.get(&(name.to_owned(), labels)).copied()
     }
 
     /// The value of a counter or gauge.
@@ -258,6 +283,14 @@ mod tests {
         );
         assert!((scrape.total("a_total") - 7.5).abs() < 1e-9);
         assert_eq!(scrape.families["a_total"].help, "Things.");
+        let open = "# TYPE a counter\n# HELP a Things.\na_total{x=\"2\"} 4.5\na_created{x=\"2\"} 7.5\n# EOF\n";
+        let open = Scrape::parse(open).unwrap();
+        assert_eq!(
+            (&*open.families["a_total"].kind, &*open.families["a_total"].help),
+            ("counter", "Things.")
+        );
+        assert_eq!(open.began(&("a_total".to_owned(), label_set(&[("x", "2")]))), Some(7.5));
+        assert_eq!(open.len(), 1);
     }
 
     #[test]

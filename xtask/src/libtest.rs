@@ -14,16 +14,18 @@ pub struct Tally {
     pub passed: usize,
     /// What failed: tests, and programs that broke off.
     pub failed: Vec<String>,
-    /// Tests that did not run.
-    pub skipped: Vec<Skipped>,
+    /// Tests that did not run, and why.
+    pub skipped: Vec<Remark>,
+    /// Tests that passed when they were tried again, and how they failed before.
+    pub flaky: Vec<Remark>,
 }
 
-/// A test that did not run.
+/// What is said of a test.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct Remark {
     /// Name of the test.
     pub test: String,
-    /// Why, in the words of the test.
+    /// In the words of the test.
     pub reason: String,
 }
 
@@ -48,6 +50,7 @@ impl Tally {
         self.passed += other.passed;
         self.failed.extend(other.failed);
         self.skipped.extend(other.skipped);
+        self.flaky.extend(other.flaky);
     }
 
     /// Whether anything ran and nothing failed.
@@ -64,9 +67,13 @@ impl Tally {
                 report.push_str(&format!("    {test}\n"));
             }
         }
-        if !self.skipped.is_empty() {
-            report.push_str("skipped:\n");
-            for Skipped { test, reason } in &self.skipped {
+        let listed = [
+            ("failed first, and passed when tried again:", &self.flaky),
+            ("skipped:", &self.skipped),
+        ];
+        for (heading, remarks) in listed.into_iter().filter(|(_, remarks)| !remarks.is_empty()) {
+            report.push_str(&format!("{heading}\n"));
+            for Remark { test, reason } in remarks {
                 report.push_str(&format!("    {test}: {reason}\n"));
             }
         }
@@ -103,7 +110,7 @@ impl Reading {
         let unnamed = self.failed.saturating_sub(self.tally.failed.len());
         self.tally.failed.extend((0..unnamed).map(|_| format!("{command}: a test without a name")));
         let unnamed = self.skipped.saturating_sub(self.tally.skipped.len());
-        self.tally.skipped.extend((0..unnamed).map(|_| Skipped {
+        self.tally.skipped.extend((0..unnamed).map(|_| Remark {
             test: format!("{command}: a test without a name"),
             reason: NO_REASON.to_owned(),
         }));
@@ -126,6 +133,11 @@ impl Reading {
             self.skipped += count(summary, "ignored");
         } else if is_heading(line) {
             self.begun += 1;
+        } else if let Some((test, reason)) =
+            line.strip_prefix(FLAKY).and_then(|rest| rest.split_once(": "))
+        {
+            let (test, reason) = (test.to_owned(), reason.to_owned());
+            self.tally.flaky.push(Remark { test, reason });
         } else if let Some((test, outcome)) =
             line.strip_prefix("test ").and_then(|line| line.split_once(" ... "))
         {
@@ -144,13 +156,16 @@ impl Reading {
         if outcome.starts_with("FAILED") {
             self.tally.failed.push(test);
         } else if let Some(reason) = outcome.strip_prefix("ignored") {
-            self.tally.skipped.push(Skipped { test, reason: reason_of(reason) });
+            self.tally.skipped.push(Remark { test, reason: reason_of(reason) });
         } else {
             return outcome == "ok";
         }
         true
     }
 }
+
+/// How a line of the live tests begins that names a test, and how it failed before it passed.
+const FLAKY: &str = "failed first: ";
 
 const NO_REASON: &str = "no reason given";
 
@@ -187,7 +202,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
 
-    use super::{Reading, Skipped, Tally};
+    use super::{FLAKY, Reading, Remark, Tally};
 
     const GOOD: &str = "\nrunning 4 tests\ntest a::b ... ok\ntest c ... ignored, no such device\n\
         test [live] long_name    ... ignored (needs bpftool)\ntest d - should panic ... ok\n\n\
@@ -208,7 +223,7 @@ mod tests {
         let skipped: Vec<_> = tally
             .skipped
             .iter()
-            .map(|Skipped { test, reason }| (test.as_str(), reason.as_str()))
+            .map(|Remark { test, reason }| (test.as_str(), reason.as_str()))
             .collect();
         assert_eq!(skipped, [("c", "no such device"), ("[live] long_name", "needs bpftool")]);
         assert!(tally.report().ends_with("\n2 passed, 0 failed, 2 skipped\n"));
@@ -232,6 +247,22 @@ mod tests {
         assert_eq!(tally.failed, ["a"]);
         assert_eq!(tally.skipped[0].test, "b");
         assert_eq!(tally.skipped[0].reason, "no disk");
+    }
+
+    #[test]
+    fn tests_that_passed_the_second_time_are_named() {
+        let output = "running 2 tests\ntest a ... slow\nfailed first: a: 3 of 4\nok\ntest b ... ok\n\n\
+            test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        let tally = tally(output, 0);
+        assert!(tally.is_good());
+        assert_eq!(tally.passed, 2);
+        let report = tally.report();
+        assert!(report.starts_with("failed first, and passed when tried again:\n    a: 3 of 4\n"));
+        let tests = std::fs::read_to_string(format!(
+            "{}/../tests/tests/live/main.rs",
+            env!("CARGO_MANIFEST_DIR")
+        ));
+        assert!(tests.unwrap().contains(&format!("\"{FLAKY}\"")));
     }
 
     #[test]

@@ -5,16 +5,20 @@ use std::ffi::OsStr;
 use anyhow::Result;
 
 use crate::cargo::{DAEMON, Executable, Workspace};
-use crate::libtest::{Skipped, Tally};
+use crate::libtest::{Remark, Tally};
 use crate::privilege::Privilege;
 use crate::suite::{stream, tests_of};
 
-/// Runs them, and adds what they say.
-pub fn run(workspace: &Workspace, filter: Option<&str>, tally: &mut Tally) -> Result<()> {
+/// Runs these programs of `noise-tests`, and adds what they say.
+pub fn run(
+    workspace: &Workspace,
+    programs: &[Executable],
+    filter: Option<&str>,
+    tally: &mut Tally,
+) -> Result<()> {
     let noised = workspace.noised_to_try()?;
-    let built = workspace.build(&["test", "--package", "noise-tests", "--no-run"])?;
     let privilege = Privilege::detect();
-    for program in built.iter().filter(|executable| executable.tests) {
+    for program in programs {
         tally.add(match &privilege {
             Privilege::Missing(reason) => unprivileged(program, filter, reason)?,
             Privilege::Root | Privilege::Sudo => {
@@ -45,7 +49,7 @@ fn start(
 fn unprivileged(program: &Executable, filter: Option<&str>, reason: &str) -> Result<Tally> {
     let skipped = tests_of(program, filter)?
         .into_iter()
-        .map(|test| Skipped { test, reason: reason.to_owned() })
+        .map(|test| Remark { test, reason: reason.to_owned() })
         .collect();
     Ok(Tally { skipped, ..Tally::default() })
 }

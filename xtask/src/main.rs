@@ -82,8 +82,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Write Grafana's dashboards and Prometheus's recording rules, or draw the dashboards
-    Dashboards(dashboards::Arguments),
+    /// Write Grafana's dashboards and Prometheus's recording rules
+    Dashboards,
     /// Keep noised under a mixed load for long, and show what it holds
     Soak {
         /// --minutes N, --every SECONDS, --growth MIB
@@ -115,7 +115,7 @@ fn dispatch(task: Task) -> Result<ExitCode> {
         Task::Bench { arguments } => bench::run(&workspace, &arguments),
         Task::Scenario { arguments } => scenario::run(&workspace, &arguments),
         Task::Drill { arguments } => drill::run(&workspace, &arguments),
-        Task::Dashboards(arguments) => dashboards::run(&workspace, &arguments),
+        Task::Dashboards => dashboards::run(&workspace),
         Task::Soak { arguments } => soak::run(&workspace, &arguments),
         Task::Vm(arguments) => vm::run(&workspace, &arguments),
         Task::Package(arguments) => package::run(&workspace, &arguments),

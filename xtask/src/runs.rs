@@ -14,6 +14,7 @@ use crate::cargo::Workspace;
 use crate::libtest::Tally;
 use crate::live;
 use crate::package::{output_of, revision};
+use crate::suite;
 
 /// The table, below the workspace.
 const TABLE: &str = "tests/runs.md";
@@ -27,11 +28,13 @@ pub fn run(workspace: &Workspace, runs: u32, beside: Option<&str>) -> Result<Tal
     let mut all = Tally::default();
     // Before a row makes it differ.
     let commit = revision(&workspace.root)?;
+    let programs = suite::programs(workspace, &[])?.live;
     for number in 1..=runs {
         eprintln!("     Run {number} of {runs}");
         let date = output_of(Command::new("date").args(["--utc", "+%F %H:%M"]))?;
         let mut tally = Tally::default();
-        let ended = while_repeated(workspace, beside, || live::run(workspace, None, &mut tally));
+        let ended =
+            while_repeated(workspace, beside, || live::run(workspace, &programs, None, &mut tally));
         tally.failed.extend(ended.err().map(|error| format!("live tests: {error:#}")));
         let row = row(String::from_utf8_lossy(&date).trim(), &commit, beside, &tally);
         let table = OpenOptions::new().append(true).open(workspace.root.join(TABLE));
@@ -80,6 +83,7 @@ fn row(date: &str, commit: &str, beside: Option<&str>, tally: &Tally) -> String 
         tests => format!("{}: {}", tests.len(), tests.join(", ")),
     };
     let failed: Vec<&str> = tally.failed.iter().map(String::as_str).collect();
+    let flaky: Vec<&str> = tally.flaky.iter().map(|flaky| flaky.test.as_str()).collect();
     let doubtful = tally.skipped.iter().filter(|test| test.reason.starts_with(INCONCLUSIVE));
     let doubtful: Vec<&str> = doubtful.map(|skipped| skipped.test.as_str()).collect();
     let cells = [
@@ -88,6 +92,7 @@ fn row(date: &str, commit: &str, beside: Option<&str>, tally: &Tally) -> String 
         &beside,
         &tally.passed.to_string(),
         &names(&failed),
+        &names(&flaky),
         &tally.skipped.len().to_string(),
         &names(&doubtful),
     ];
@@ -97,12 +102,12 @@ fn row(date: &str, commit: &str, beside: Option<&str>, tally: &Tally) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::libtest::Skipped;
+    use crate::libtest::Remark;
 
     #[test]
     fn a_row_names_what_failed_and_what_could_not_be_judged() {
         let skipped =
-            |test: &str, reason: &str| Skipped { test: test.to_owned(), reason: reason.to_owned() };
+            |test: &str, reason: &str| Remark { test: test.to_owned(), reason: reason.to_owned() };
         let tally = Tally {
             passed: 240,
             failed: vec!["web::a".to_owned()],
@@ -110,14 +115,15 @@ mod tests {
                 skipped("top::b", "there is no tmux"),
                 skipped("sched::c", "the recording is inconclusive: it slept"),
             ],
+            flaky: vec![skipped("top::d", "too late")],
         };
         let commit = "0123456789abcdef0123456789abcdef01234567-dirty";
         assert_eq!(
             row("2026-11-27 03:00", commit, Some("a | b"), &tally),
-            "| 2026-11-27 03:00 | 0123456789-dirty | `a \\| b` | 240 | 1: web::a | 2 | 1: sched::c |\n"
+            "| 2026-11-27 03:00 | 0123456789-dirty | `a \\| b` | 240 | 1: web::a | 1: top::d | 2 | 1: sched::c |\n"
         );
         let whole = row("d", "0123456789abcdef", None, &Tally { passed: 1, ..Tally::default() });
-        assert_eq!(whole, "| d | 0123456789 | nothing | 1 | 0 | 0 | 0 |\n");
+        assert_eq!(whole, "| d | 0123456789 | nothing | 1 | 0 | 0 | 0 | 0 |\n");
     }
 
     #[test]

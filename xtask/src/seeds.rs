@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 
 use crate::cargo::{Executable, Workspace};
 use crate::libtest::Tally;
-use crate::suite::{SEED, fresh_seed, ordinary, seeded, tests_of};
+use crate::suite::{self, SEED, fresh_seed, seeded, tests_of};
 
 /// The profile of the workspace's manifest in which they are built.
 const PROFILE: &str = "seeds";
@@ -30,12 +30,11 @@ struct Program {
 
 /// Runs them that often.
 pub fn run(workspace: &Workspace, filter: Option<&str>, runs: u32) -> Result<Tally> {
-    let mut arguments = vec!["test", "--no-run", "--tests", "--profile", PROFILE];
-    arguments.extend(ordinary());
-    let built = workspace.build(&arguments)?;
-    let programs = built.into_iter().filter(|executable| executable.tests);
-    let programs: Vec<Program> =
-        programs.map(|executable| Program::of(executable, filter)).collect::<Result<_>>()?;
+    let built = suite::programs(workspace, &["--tests", "--profile", PROFILE])?.ordinary;
+    let programs: Vec<Program> = built
+        .into_iter()
+        .map(|executable| Program::of(executable, filter))
+        .collect::<Result<_>>()?;
     let tests: usize = programs.iter().map(|program| program.tests.len()).sum();
     eprintln!(
         "     Running only the {tests} tests whose cases are drawn, or that lie beside such tests"
@@ -64,10 +63,8 @@ impl Program {
     }
 
     fn command(&self) -> Command {
-        let Executable { path, package, .. } = &self.executable;
-        let mut command = Command::new(path);
-        command.arg("--exact").args(&self.tests).current_dir(package);
-        command.env("CARGO_MANIFEST_DIR", package);
+        let mut command = suite::command(&self.executable);
+        command.arg("--exact").args(&self.tests);
         command
     }
 }

@@ -7,15 +7,36 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::Executable;
+use crate::cargo::{Executable, Workspace};
 use crate::libtest::{Reading, Tally};
 
 /// Names the number from which the property tests draw their cases. The library reads it.
 pub const SEED: &str = "PROPTEST_RNG_SEED";
 
-/// The packages whose tests need no privileges.
-pub fn ordinary() -> [&'static str; 6] {
-    ["--workspace", "--no-fail-fast", "--exclude", "noise-ebpf", "--exclude", "noise-tests"]
+/// Programs of tests.
+pub struct Programs {
+    /// Those whose tests need no privileges.
+    pub ordinary: Vec<Executable>,
+    /// Those of `noise-tests`, which run as root.
+    pub live: Vec<Executable>,
+}
+
+/// Builds all programs of tests, with these further arguments for cargo. All packages in one build: alone, each would have its
+/// dependencies with other features, and those would be built twice.
+pub fn programs(workspace: &Workspace, more: &[&str]) -> Result<Programs> {
+    let arguments = ["test", "--no-run", "--workspace", "--exclude", "noise-ebpf"];
+    let built = workspace.build(&[&arguments, more].concat())?;
+    let tests = built.into_iter().filter(|executable| executable.tests);
+    let folder = workspace.root.join("tests");
+    let (live, ordinary) = tests.partition(|executable| executable.package == folder);
+    Ok(Programs { ordinary, live })
+}
+
+/// A command that runs a program's tests as cargo does.
+pub fn command(program: &Executable) -> Command {
+    let mut command = Command::new(&program.path);
+    command.current_dir(&program.package).env("CARGO_MANIFEST_DIR", &program.package);
+    command
 }
 
 /// Runs tests with a seed, and names it beside those that failed: with it they fail again.

@@ -1,9 +1,9 @@
 //! `cargo xtask test`: every test of the workspace with one honest summary.
 //!
-//! First the tests that need no privileges (unit, property, golden, documentation), then the
-//! programs of `noise-tests`, as root, against an optimised `noised`. The last line reads
-//! `N passed, N failed, N skipped`; before it stands each skipped test with its reason. The kernel
-//! side has no tests of its own: its logic is tested in `noise-common` and, loaded, by the live tests.
+//! First the tests that need no privileges (unit, property, golden), then the programs of `noise-tests`, as root,
+//! against an optimised `noised`. The last line reads `N passed, N failed, N skipped`; before it stands each skipped
+//! test with its reason. The kernel side has no tests of its own: its logic is tested in `noise-common` and, loaded, by
+//! the live tests. What stands in documentation is not run.
 
 use std::env;
 use std::process::ExitCode;
@@ -13,8 +13,8 @@ use anyhow::Result;
 use crate::cargo::Workspace;
 use crate::libtest::Tally;
 use crate::live;
-use crate::suite::{SEED, fresh_seed, ordinary, seeded};
-use crate::{needed, runs, seeds, setup};
+use crate::suite::{SEED, fresh_seed, seeded};
+use crate::{needed, runs, seeds, setup, suite};
 
 /// What is run.
 #[derive(clap::Args)]
@@ -54,11 +54,16 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn everything(workspace: &Workspace, filter: Option<&str>) -> Result<Tally> {
-    let mut command = workspace.cargo();
-    command.arg("test").args(ordinary());
-    command.args(filter.map(|filter| ["--", filter]).into_iter().flatten());
-    let mut tally = seeded(command, "cargo test", given_seed().unwrap_or_else(fresh_seed))?;
-    if let Err(error) = live::run(workspace, filter, &mut tally) {
+    let programs = suite::programs(workspace, &[])?;
+    let seed = given_seed().unwrap_or_else(fresh_seed);
+    let mut tally = Tally::default();
+    for program in &programs.ordinary {
+        eprintln!("     Running {}", program.name);
+        let mut command = suite::command(program);
+        command.args(filter);
+        tally.add(seeded(command, &program.name, seed)?);
+    }
+    if let Err(error) = live::run(workspace, &programs.live, filter, &mut tally) {
         // An error here must not hide the results so far.
         tally.failed.push(format!("live tests: {error:#}"));
     }

@@ -61,10 +61,7 @@ impl Buckets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// Histograms in [`crate::event::CpuState::cells`], one per subject 0, 1, … .
-    Fixed {
-        /// Number of subjects.
-        subjects: usize,
-    },
+    Fixed { subjects: usize },
     /// Histograms of subjects that come and go: on each CPU, one of a few direct-mapped cells in
     /// [`crate::event::CpuState::cells`], or, where another subject has that cell, the per-CPU
     /// hash. A subject keeps its place.
@@ -119,22 +116,18 @@ pub const fn rotating_slot(subject: u64) -> usize {
 pub enum Kind {
     /// A histogram of seconds.
     Histogram(Buckets),
-    /// A counter.
     Counter,
 }
 
 /// Everything that is known about a signal before it is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct SignalInfo {
-    /// The signal.
     pub signal: Signal,
     /// Stem of its name: file, metric, column, configuration key.
     pub name: &'static str,
-    /// Full metric name.
     pub metric: &'static str,
     /// One sentence: what is measured, from which event to which.
     pub help: &'static str,
-    /// Histogram or counter.
     pub kind: Kind,
     /// Labels of the metric.
     pub labels: &'static [&'static str],
@@ -261,7 +254,6 @@ macro_rules! define_signals {
             $(#[doc = concat!("`", stringify!($room), "`; see [`Signal::info`].")] $variant,)*
         }
 
-        /// Number of signals.
         pub const SIGNAL_COUNT: usize = [$(Signal::$variant),*].len();
     };
 }

@@ -63,7 +63,6 @@ pub const fn polls_packets(name: u64) -> bool {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Backlog {
-    /// The raise.
     pub wait: Waiting,
     /// The entry; 0 where the backlog was short.
     pub until_ns: u64,

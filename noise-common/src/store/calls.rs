@@ -115,7 +115,6 @@ impl ObjectKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Source {
-    /// It has none.
     None,
     /// The file whose descriptor is the first argument that is kept.
     File,
@@ -125,7 +124,6 @@ pub enum Source {
     Futex,
     /// The id that is the first argument.
     Msg,
-    /// The same.
     Sem,
 }
 
@@ -133,11 +131,9 @@ pub enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Role {
-    /// Neither of these.
     Other,
     /// It receives; the argument of that number has flags, with [`PEEK`] among them. 7: there are none.
     Receives(u8),
-    /// It sends.
     Sends,
     /// It returns the descriptor of a new connection.
     Accepts,
@@ -147,13 +143,10 @@ pub enum Role {
 
 /// `MSG_PEEK`: what is received stays there.
 pub const PEEK: u64 = 2;
-/// No argument.
 const NO_ARGUMENT: u8 = 7;
 
-/// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallInfo {
-    /// Its number.
     pub number: u16,
     /// LTTng's name of it.
     pub name: &'static str,
@@ -367,13 +360,11 @@ impl Rule {
         self.is_of(Source::File) || self.is_of(Source::IpcFile)
     }
 
-    /// Whether it receives.
     #[inline(always)]
     pub const fn receives(self) -> bool {
         self.three(4) == 1
     }
 
-    /// Whether it sends.
     #[inline(always)]
     pub const fn sends(self) -> bool {
         self.three(4) == 2

@@ -33,7 +33,6 @@ const SHOWN_IDLE: u32 = 0x80;
 /// A thread that is woken, created or moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Woken {
-    /// Its id.
     pub tid: u32,
     /// Its priority as the kernel counts: 0 to 99 real time, 100 to 139 the others, -1 deadline.
     pub priority: i16,
@@ -72,7 +71,6 @@ pub struct Request {
     pub tag: u16,
 }
 
-/// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Address of its `sk_buff`.
@@ -87,7 +85,6 @@ pub struct Packet {
 
 /// What an event says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields bear the names that the kernel gives them")]
 pub enum Payload {
     /// `sched_switch`. The state as the kernel has it in `__state`, 0 = runnable; `preempted` where the
     /// thread was switched away from without having asked for it.

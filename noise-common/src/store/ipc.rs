@@ -11,16 +11,13 @@ const KIND_MASK: u8 = 0x0f;
 /// Whose and which call an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The thread.
     pub tid: u32,
-    /// The call's number.
     pub number: u16,
 }
 
 /// What a call is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Object {
-    /// What it is.
     pub kind: ObjectKind,
     /// Which one: see [`ObjectKind`].
     pub key: u64,
@@ -38,28 +35,22 @@ impl Object {
     }
 }
 
-/// A call begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Whose and which.
     pub caller: Caller,
     /// What it is about. Without an object, the arguments are kept instead: the second one in the low half of the
     /// key, the third in its high half.
     pub object: Object,
     /// The first argument that is kept; of a futex: what stands for its memory map.
     pub first: u32,
-    /// A small argument.
     pub extra: u8,
 }
 
-/// A call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Return {
-    /// Whose and which.
     pub caller: Caller,
     /// What it is about.
     pub object: Object,
-    /// What it returns.
     pub result: i32,
     /// What it received stays there.
     pub peeks: bool,
@@ -68,9 +59,7 @@ pub struct Return {
 /// The second object of a call: behind its begin, or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Other {
-    /// Whose and which.
     pub caller: Caller,
-    /// The object.
     pub object: Object,
     /// Its descriptor, where it is a file; of a futex: what stands for its memory map.
     pub first: u32,
@@ -87,7 +76,6 @@ pub struct Ends {
     pub local: [u8; 4],
     /// That of the other end.
     pub remote: [u8; 4],
-    /// Its port.
     pub local_port: u16,
     /// The port of the other end.
     pub remote_port: u16,
@@ -106,16 +94,13 @@ pub struct Transfer {
     pub position: u32,
 }
 
-/// A signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
-    /// Its number.
     pub number: u8,
     /// Where it comes from, as `si_code` says.
     pub code: i32,
     /// The thread that gets it.
     pub tid: u32,
-    /// That one's process.
     pub pid: u32,
     /// Whether it is for the whole process.
     pub to_group: bool,

@@ -44,7 +44,6 @@ impl Class {
 
 macro_rules! define_kinds {
     ($($variant:ident = $number:literal $class:ident $name:literal $doc:literal;)*) => {
-        /// What happened.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum EventKind {

@@ -13,11 +13,8 @@ pub struct Event {
     pub number: u32,
     /// Number of its [`EventKind`]; 0 where nothing was written yet.
     pub kind: u8,
-    /// By kind.
     pub small: u8,
-    /// By kind.
     pub detail: u16,
-    /// By kind.
     pub words: [u64; 2],
 }
 
@@ -28,7 +25,6 @@ pub struct Body {
     pub time_ns: u64,
     /// Its kind, and what is smaller than a word.
     pub(super) head: u64,
-    /// By kind.
     pub(super) words: [u64; 2],
 }
 

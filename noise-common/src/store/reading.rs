@@ -27,9 +27,7 @@ pub enum Missing {
 pub struct Gap {
     /// Number of the first.
     pub first: u64,
-    /// How many.
     pub count: u64,
-    /// Why.
     pub missing: Missing,
 }
 
@@ -45,7 +43,6 @@ pub enum Piece<'a> {
 /// Numbers of events that a part holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The first.
     pub first: u64,
     /// The one behind the last.
     pub end: u64,
@@ -57,7 +54,6 @@ impl Part {
         self.mask as u64 + 1
     }
 
-    /// What it holds.
     pub const fn held(&self) -> Held {
         Held { first: self.next.saturating_sub(self.capacity()), end: self.next }
     }
@@ -75,7 +71,6 @@ pub struct Stretch<'a> {
     pub wanted: u64,
     /// Number of the first event of the copy.
     pub first: u64,
-    /// The copy.
     pub events: &'a [Event],
     /// Events that the part holds at most.
     pub capacity: u64,

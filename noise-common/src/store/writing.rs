@@ -31,16 +31,13 @@ pub trait Store {
     /// The place of one event.
     type Slot: Copy;
 
-    /// Writers at work.
     fn depth(&mut self) -> u32;
 
-    /// Sets their number.
     fn set_depth(&mut self, depth: u32);
 
     /// Number of the next event of a part.
     fn next(&mut self, part: usize) -> u64;
 
-    /// Sets it.
     fn set_next(&mut self, part: usize, next: u64);
 
     /// Index in the array of the event of that number.

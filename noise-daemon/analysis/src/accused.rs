@@ -24,18 +24,6 @@ const LEAST_SHARE: f64 = 0.1;
 /// Part below which a culprit had nothing to do with an incident.
 const MINOR_SHARE: f64 = 0.1;
 
-/// Who can be charged.
-pub trait Party: Clone + Ord {
-    /// Whether it is a known one: not a label that stands for several or for none.
-    fn is_named(&self) -> bool;
-}
-
-impl Party for Name {
-    fn is_named(&self) -> bool {
-        !is_catch_all(self)
-    }
-}
-
 /// Whether the subjects of a signal are cgroups, which are no culprits of their own delays.
 fn is_of_cgroup(watched: Watched) -> bool {
     match watched {
@@ -45,16 +33,16 @@ fn is_of_cgroup(watched: Watched) -> bool {
 }
 
 /// The ranked culprits of an incident.
-pub(super) struct Accused<'a, C> {
-    culprits: &'a [Culprit<C>],
+pub(super) struct Accused<'a> {
+    culprits: &'a [Culprit<Name>],
     of_cgroup: bool,
     nothing_beyond: bool,
     /// Part that is not the doing of a cgroup's own tasks.
     by_others: f64,
 }
 
-impl<'a, C: Party> Accused<'a, C> {
-    pub fn new(watched: Watched, culprits: &'a [Culprit<C>]) -> Self {
+impl<'a> Accused<'a> {
+    pub fn new(watched: Watched, culprits: &'a [Culprit<Name>]) -> Self {
         let of_cgroup = is_of_cgroup(watched);
         let nothing_beyond = nothing_beyond(culprits);
         let own = culprits.iter().filter(|one| of_cgroup && one.cause == Cause::Own);
@@ -63,19 +51,19 @@ impl<'a, C: Party> Accused<'a, C> {
     }
 
     /// Part that a culprit has.
-    pub fn part(&self, culprit: &Culprit<C>) -> f64 {
+    pub fn part(&self, culprit: &Culprit<Name>) -> f64 {
         culprit.part(self.nothing_beyond)
     }
 
     /// Culprits that incidents of two subjects can have in common, the first first. A victim's own
     /// tasks and its own quota are nothing to another victim, and those without a name may be
     /// different ones.
-    pub fn main(&self) -> impl Iterator<Item = &'a Culprit<C>> {
+    pub fn main(&self) -> impl Iterator<Item = &'a Culprit<Name>> {
         self.known().filter(|one| one.cause != Cause::Throttle)
     }
 
     /// The main culprits, the victim's own quota among them.
-    pub fn known(&self) -> impl Iterator<Item = &'a Culprit<C>> {
+    pub fn known(&self) -> impl Iterator<Item = &'a Culprit<Name>> {
         let (of_cgroup, nothing_beyond) = (self.of_cgroup, self.nothing_beyond);
         let least = (MAIN_SHARE * self.by_others).max(LEAST_SHARE);
         self.culprits.iter().filter(move |one| {
@@ -84,7 +72,7 @@ impl<'a, C: Party> Accused<'a, C> {
                 Cause::Own => of_cgroup,
                 _ => false,
             };
-            !is_nameless && one.culprit.is_named() && one.part(nothing_beyond) >= least
+            !is_nameless && !is_catch_all(&one.culprit) && one.part(nothing_beyond) >= least
         })
     }
 

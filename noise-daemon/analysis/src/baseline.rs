@@ -18,7 +18,9 @@ const LEAST_DEVIATION: f64 = 0.05;
 /// and so is the mean that it refers to.
 const SHARE_ERRORS: f64 = 3.0;
 
-/// The learnt usual.
+/// More than anything of a file can have been counted to.
+pub(super) const MOST: u64 = 1 << 56;
+
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Baseline {
     half_life: u64,
@@ -52,11 +54,14 @@ impl Baseline {
     pub(super) fn is_plausible(&self) -> bool {
         let positive = |value: f64| value.is_finite() && value >= 0.0;
         // Far from where sums overflow.
-        let few = |count: u64| count <= 1 << 56;
+        let few = |count: u64| count <= MOST;
         positive(self.mean_ns)
             && positive(self.variance)
             && (0.0..=1.0).contains(&self.above)
+            && few(self.learnt)
+            && few(self.half_life)
             && (1..=self.half_life).contains(&self.until_halved)
+            && (self.learnt > 0 || self.histogram.is_empty())
             && self.histogram.buckets().all(|(_, count)| few(count))
     }
 
@@ -66,7 +71,12 @@ impl Baseline {
         Self { half_life, until_halved: self.until_halved.min(half_life), ..self }
     }
 
-    pub(super) fn learn<C: Clone + Ord>(&mut self, slice: &Slice<C>) {
+    /// Windows with events after which what a window taught weighs half.
+    pub(super) fn half_life(&self) -> u64 {
+        self.half_life
+    }
+
+    pub(super) fn learn(&mut self, slice: &Slice) {
         let Some(mean_ns) = slice.mean_ns() else {
             self.learn_quiet(slice.length_ns());
             return;
@@ -180,7 +190,7 @@ mod tests {
     use crate::properties::window;
     use proptest::prelude::{prop_assert, proptest};
 
-    fn slice(means: &[u64]) -> Slice<u8> {
+    fn slice(means: &[u64]) -> Slice {
         Slice::new(&window(0, means), ChargeSums::default())
     }
 
@@ -221,6 +231,9 @@ mod tests {
         for (old, new) in [
             ("\"until_halved\":21", "\"until_halved\":0"),
             ("\"mean_ns\":", "\"mean_ns\":-"),
+            ("\"learnt\":79", "\"learnt\":18446744073709551615"),
+            ("\"learnt\":79", "\"learnt\":0"),
+            ("\"half_life\":100", "\"half_life\":18446744073709551615"),
             ("\"buckets\":[", "\"buckets\":[[113,18446744073709551615],"),
         ] {
             assert!(text.contains(old), "{text}");

@@ -9,7 +9,6 @@ use super::name::Name;
 /// Pressure of the victim's cgroup at both ends of an incident.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct IncidentPressure {
-    /// When it opened.
     pub opening: Pressure,
     /// When it closed, or was last looked at while it is open, with what grew since it opened.
     #[serde(default)]

@@ -9,7 +9,7 @@ use noise_common::signals::Signal;
 use noise_model::{Sample, Step};
 use noise_verdict::Account;
 
-use super::baseline::Baseline;
+use super::baseline::{self, Baseline};
 use super::beside::Beside;
 use super::feed::Feed;
 use super::group::{Event, Groups};
@@ -22,6 +22,9 @@ use super::settings::{Settings, SettingsError};
 use super::track::Memory;
 use super::usual::Usual;
 use super::watched::Watched;
+
+/// Most long waits that are kept: what a page shows, and some minutes of a host that has several a second.
+const PAST_OUTLIERS: usize = 256;
 
 /// Windows with events that a baseline has learnt from, before it is shown as what is usual.
 pub const LEAST_WINDOWS: u64 = 10;
@@ -125,29 +128,28 @@ impl Board {
             self.beside.clear();
         }
         shorten(&mut self.past, settings.past_incidents);
-        shorten(&mut self.outliers, settings.past_outliers);
         self.settings = settings;
         Ok(())
     }
 
-    /// Takes over what an earlier one knew, the oldest first.
+    /// Takes over what an earlier one knew, the oldest first. Incidents of numbers that none can have are left out.
     pub fn restore(&mut self, incidents: Vec<Report>, outliers: Vec<Outlier>) {
-        for report in incidents {
+        for report in incidents.into_iter().filter(|report| report.id <= baseline::MOST) {
             self.groups.continue_after(report.id);
             keep(&mut self.past, Arc::new(report.unwatched()), self.settings.past_incidents);
         }
         for outlier in outliers {
-            keep(&mut self.outliers, Arc::new(outlier), self.settings.past_outliers);
+            keep(&mut self.outliers, Arc::new(outlier), PAST_OUTLIERS);
         }
     }
 
     /// Goes on with baselines that were learnt since the same boot.
-    pub fn recall(&mut self, memories: Vec<Memory<Name>>) {
+    pub fn recall(&mut self, memories: Vec<Memory>) {
         memories.into_iter().for_each(|memory| self.feed.recall(memory));
     }
 
     /// Every baseline, as it outlives the daemon.
-    pub fn memories(&self) -> Vec<Memory<Name>> {
+    pub fn memories(&self) -> Vec<Memory> {
         self.feed.memories().collect()
     }
 
@@ -203,7 +205,7 @@ impl Board {
     pub fn keep_outliers(&mut self, sample: &Sample, clock: Clock) -> bool {
         for wait in &sample.outliers {
             let outlier = Outlier { time: clock.wall(wait.at_ns), wait: wait.clone() };
-            keep(&mut self.outliers, Arc::new(outlier), self.settings.past_outliers);
+            keep(&mut self.outliers, Arc::new(outlier), PAST_OUTLIERS);
         }
         !sample.outliers.is_empty()
     }

@@ -19,7 +19,7 @@ fn settings_change_while_baselines_stay() {
         settings
     };
     live(&mut board, &mut host, 0..WARM, act);
-    assert!(board.set(with(|settings| settings.chance = 7.0)).is_err());
+    assert!(board.set(with(|settings| settings.minimum_lost = -1.0)).is_err());
     // More than can be lost.
     board.set(with(|settings| settings.minimum_lost = 1e9)).unwrap();
     assert!(live(&mut board, &mut host, WARM..WARM + 15, act).is_empty());

@@ -2,12 +2,12 @@
 
 use noise_common::charge::Cause;
 
+use super::name::Name;
+
 /// Part of the delays of a window, charged to who caused it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Charge<C> {
-    /// Who.
-    pub culprit: C,
-    /// How.
+pub struct Charge {
+    pub culprit: Name,
     pub cause: Cause,
     /// How much, ns.
     pub charged_ns: u64,

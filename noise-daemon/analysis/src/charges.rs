@@ -49,7 +49,7 @@ impl Pool {
 /// What was charged between two samples.
 #[derive(Default)]
 pub(super) struct StepCharges {
-    pools: BTreeMap<Pool, Vec<Charge<Name>>>,
+    pools: BTreeMap<Pool, Vec<Charge>>,
 }
 
 impl StepCharges {
@@ -66,7 +66,7 @@ impl StepCharges {
     }
 
     /// What was taken from each victim while it ran.
-    pub fn taken_from_running(&self) -> impl Iterator<Item = (&Name, &[Charge<Name>])> {
+    pub fn taken_from_running(&self) -> impl Iterator<Item = (&Name, &[Charge])> {
         let first = Pool { resource: Resource::Running, of: None };
         self.pools
             .range(first..)
@@ -75,9 +75,9 @@ impl StepCharges {
     }
 
     /// The part of a pool's charges that falls to `part_ns` of its `whole_ns` of delays.
-    pub fn of(&self, pool: &Pool, part_ns: u64, whole_ns: u64) -> Vec<Charge<Name>> {
+    pub fn of(&self, pool: &Pool, part_ns: u64, whole_ns: u64) -> Vec<Charge> {
         let every = Pool { resource: pool.resource, of: None };
-        let charges: Vec<&Charge<Name>> = match &pool.of {
+        let charges: Vec<&Charge> = match &pool.of {
             Some(_) => self.pools.get(pool).into_iter().flatten().collect(),
             None => self
                 .pools
@@ -127,7 +127,7 @@ mod tests {
         StepCharges::of_step(&Step::between(&before, &after))
     }
 
-    fn sums(charges: &[Charge<Name>]) -> Vec<(&str, u64)> {
+    fn sums(charges: &[Charge]) -> Vec<(&str, u64)> {
         charges.iter().map(|charge| (&*charge.culprit, charge.charged_ns)).collect()
     }
 

@@ -10,6 +10,10 @@ use std::collections::BTreeMap;
 use noise_common::charge::Cause;
 
 use super::charge::Charge;
+use super::name::Name;
+
+/// Most culprits of an incident that are tracked by name: more than anyone reads, and what a busy host has in a window.
+const MOST_CULPRITS: usize = 32;
 
 /// Part of an incident's delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -30,9 +34,7 @@ impl Time {
 /// One who is charged with a part of an incident's delays.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Culprit<C> {
-    /// Who.
     pub culprit: C,
-    /// How.
     pub cause: Cause,
     /// How much, of all delays.
     pub time: Time,
@@ -68,8 +70,8 @@ pub(super) fn nothing_beyond<C>(culprits: &[Culprit<C>]) -> bool {
 
 /// The charges of an incident, the largest beyond the usual first.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Ranking<C> {
-    pub culprits: Vec<Culprit<C>>,
+pub(super) struct Ranking {
+    pub culprits: Vec<Culprit<Name>>,
     /// Those that had no room.
     pub others: Time,
     pub untracked: Time,
@@ -77,9 +79,9 @@ pub(super) struct Ranking<C> {
     pub beyond_seconds: f64,
 }
 
-impl<C: Clone + Ord> Ranking<C> {
-    /// Both as one; at most `limit` are listed by name.
-    pub fn together(one: &Self, other: &Self, limit: usize) -> Self {
+impl Ranking {
+    /// Both as one; at most [`MOST_CULPRITS`] are listed by name.
+    pub fn together(one: &Self, other: &Self) -> Self {
         let seconds = |ranking: &Self| {
             let named: f64 = ranking.culprits.iter().map(|culprit| culprit.time.seconds).sum();
             named + ranking.others.seconds + ranking.untracked.seconds
@@ -90,7 +92,7 @@ impl<C: Clone + Ord> Ranking<C> {
             let share = if whole > 0.0 { seconds / whole } else { 0.0 };
             Time { seconds, share }
         };
-        let mut sums: BTreeMap<(Cause, &C), (f64, f64)> = BTreeMap::new();
+        let mut sums: BTreeMap<(Cause, &Name), (f64, f64)> = BTreeMap::new();
         for culprit in one.culprits.iter().chain(&other.culprits) {
             let (time, beyond) = sums.entry((culprit.cause, &culprit.culprit)).or_default();
             *time += culprit.time.seconds;
@@ -101,11 +103,11 @@ impl<C: Clone + Ord> Ranking<C> {
         sums.sort_by(|(_, (time, beyond)), (_, (with, more))| {
             more.total_cmp(beyond).then_with(|| with.total_cmp(time))
         });
-        let no_room = sums.split_off(sums.len().min(limit));
+        let no_room = sums.split_off(sums.len().min(MOST_CULPRITS));
         let others = no_room.iter().map(|(_, (time, _))| time).sum::<f64>()
             + one.others.seconds
             + other.others.seconds;
-        let culprit = |((cause, who), (time, beyond)): ((Cause, &C), (f64, f64))| Culprit {
+        let culprit = |((cause, who), (time, beyond)): ((Cause, &Name), (f64, f64))| Culprit {
             culprit: who.clone(),
             cause,
             time: part(time, whole),
@@ -120,23 +122,16 @@ impl<C: Clone + Ord> Ranking<C> {
     }
 }
 
-/// Sums of charges.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ChargeSums<C> {
-    charged_ns: BTreeMap<(Cause, C), u64>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ChargeSums {
+    charged_ns: BTreeMap<(Cause, Name), u64>,
     others_ns: u64,
     untracked_ns: u64,
 }
 
-impl<C> Default for ChargeSums<C> {
-    fn default() -> Self {
-        Self { charged_ns: BTreeMap::new(), others_ns: 0, untracked_ns: 0 }
-    }
-}
-
-impl<C: Clone + Ord> ChargeSums<C> {
-    /// The charges of one window, of which at most `limit` are listed by name.
-    pub fn new(charges: &[Charge<C>], limit: usize) -> Self {
+impl ChargeSums {
+    /// The charges of one window, of which at most [`MOST_CULPRITS`] are listed by name.
+    pub fn new(charges: &[Charge]) -> Self {
         let mut sums = Self::default();
         for charge in charges.iter().filter(|charge| charge.charged_ns > 0) {
             if charge.cause == Cause::Untracked {
@@ -145,21 +140,21 @@ impl<C: Clone + Ord> ChargeSums<C> {
                 sums.charge((charge.cause, charge.culprit.clone()), charge.charged_ns);
             }
         }
-        sums.prune(limit);
+        sums.prune(MOST_CULPRITS);
         sums
     }
 
-    /// Adds the charges of another; at most `limit` are listed by name.
-    pub fn add(&mut self, other: &Self, limit: usize) {
+    /// Adds the charges of another; at most [`MOST_CULPRITS`] are listed by name.
+    pub fn add(&mut self, other: &Self) {
         for (key, charged_ns) in &other.charged_ns {
             self.charge(key.clone(), *charged_ns);
         }
         self.others_ns = self.others_ns.saturating_add(other.others_ns);
         self.untracked_ns = self.untracked_ns.saturating_add(other.untracked_ns);
-        self.prune(limit);
+        self.prune(MOST_CULPRITS);
     }
 
-    fn charge(&mut self, key: (Cause, C), charged_ns: u64) {
+    fn charge(&mut self, key: (Cause, Name), charged_ns: u64) {
         let sum = self.charged_ns.entry(key).or_default();
         *sum = sum.saturating_add(charged_ns);
     }
@@ -173,7 +168,6 @@ impl<C: Clone + Ord> ChargeSums<C> {
         }
     }
 
-    /// Halves everything.
     fn halve(&mut self) {
         self.charged_ns.values_mut().for_each(|charged_ns| *charged_ns /= 2);
         self.charged_ns.retain(|_, charged_ns| *charged_ns > 0);
@@ -184,7 +178,7 @@ impl<C: Clone + Ord> ChargeSums<C> {
     /// Ranks the charges against all delays, `delays_ns`, and against those that are usual in as
     /// long a time: what has no culprit is untracked. Shares add up to 1, even where more
     /// was charged than was delayed because a wait was charged in one window and ended in the next.
-    pub fn ranking(&self, delays_ns: u64, usual: &Expected<'_, C>) -> Ranking<C> {
+    pub fn ranking(&self, delays_ns: u64, usual: &Expected<'_>) -> Ranking {
         let named_ns = self
             .charged_ns
             .values()
@@ -222,7 +216,7 @@ impl<C: Clone + Ord> ChargeSums<C> {
     }
 
     /// What was charged to one of these.
-    pub fn charged_to(&self, whom: &[&Culprit<C>]) -> u64 {
+    pub fn charged_to(&self, whom: &[&Culprit<Name>]) -> u64 {
         let by_them = self.charged_ns.iter().filter(|((cause, culprit), _)| {
             whom.iter().any(|one| is_same((&one.culprit, one.cause), (culprit, *cause)))
         });
@@ -231,37 +225,24 @@ impl<C: Clone + Ord> ChargeSums<C> {
 }
 
 /// Charges that are usual, over the time that they were learnt in.
-#[derive(Clone, Debug)]
-pub(super) struct Usual<C> {
-    charged: ChargeSums<C>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct Usual {
+    charged: ChargeSums,
     covered_ns: u64,
     windows: u64,
 }
 
-impl<C> Default for Usual<C> {
-    fn default() -> Self {
-        Self { charged: ChargeSums::default(), covered_ns: 0, windows: 0 }
-    }
-}
-
 /// Usual charges of a time of some length.
-pub(super) struct Expected<'a, C> {
-    usual: &'a Usual<C>,
+pub(super) struct Expected<'a> {
+    usual: &'a Usual,
     length_ns: u64,
 }
 
-impl<C: Clone + Ord> Usual<C> {
+impl Usual {
     /// Learns a window, of which `delays_ns` were lost; after `half_life` further ones it weighs
     /// half.
-    pub fn learn(
-        &mut self,
-        charged: &ChargeSums<C>,
-        delays_ns: u64,
-        length_ns: u64,
-        limit: usize,
-        half_life: u64,
-    ) {
-        self.charged.add(charged, limit);
+    pub fn learn(&mut self, charged: &ChargeSums, delays_ns: u64, length_ns: u64, half_life: u64) {
+        self.charged.add(charged);
         let named_ns =
             charged.charged_ns.values().fold(charged.others_ns, |sum, ns| sum.saturating_add(*ns));
         let unsaid_ns = delays_ns.saturating_sub(named_ns).saturating_sub(charged.untracked_ns);
@@ -281,12 +262,12 @@ impl<C: Clone + Ord> Usual<C> {
     }
 
     /// What is usual in a time of that length.
-    pub fn within(&self, length_ns: u64) -> Expected<'_, C> {
+    pub fn within(&self, length_ns: u64) -> Expected<'_> {
         Expected { usual: self, length_ns }
     }
 }
 
-impl<C: Ord> Expected<'_, C> {
+impl Expected<'_> {
     fn scaled(&self, charged_ns: u64) -> u64 {
         match self.usual.covered_ns {
             0 => 0,
@@ -297,7 +278,7 @@ impl<C: Ord> Expected<'_, C> {
         }
     }
 
-    fn of(&self, key: &(Cause, C)) -> u64 {
+    fn of(&self, key: &(Cause, Name)) -> u64 {
         self.usual.charged.charged_ns.get(key).map_or(0, |charged_ns| self.scaled(*charged_ns))
     }
 
@@ -313,22 +294,30 @@ impl<C: Ord> Expected<'_, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::properties::name;
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
-    fn charge(culprit: u8, cause: Cause, charged_ns: u64) -> Charge<u8> {
-        Charge { culprit, cause, charged_ns }
+    fn charge(culprit: u64, cause: Cause, charged_ns: u64) -> Charge {
+        Charge { culprit: name(culprit), cause, charged_ns }
+    }
+
+    /// Charges of which so many have room.
+    fn named(charges: &[Charge], room: usize) -> ChargeSums {
+        let mut sums = ChargeSums::new(charges);
+        sums.prune(room);
+        sums
     }
 
     #[test]
     fn charges_add_up_and_the_largest_comes_first() {
-        let mut sums = ChargeSums::new(
-            &[charge(1, Cause::Foreign, 2_000_000_000), charge(2, Cause::Hardirq, 3_000_000_000)],
-            8,
-        );
-        sums.add(&ChargeSums::new(&[charge(1, Cause::Foreign, 2_000_000_000)], 8), 8);
+        let mut sums = ChargeSums::new(&[
+            charge(1, Cause::Foreign, 2_000_000_000),
+            charge(2, Cause::Hardirq, 3_000_000_000),
+        ]);
+        sums.add(&ChargeSums::new(&[charge(1, Cause::Foreign, 2_000_000_000)]));
         let ranking = sums.ranking(10_000_000_000, &Usual::default().within(0));
         let first = &ranking.culprits[0];
-        assert_eq!((first.culprit, first.cause), (1, Cause::Foreign));
+        assert_eq!((&*first.culprit, first.cause), ("1", Cause::Foreign));
         assert_eq!(first.time, Time { seconds: 4.0, share: 0.4 });
         assert_eq!(ranking.culprits[1].time.share, 0.3);
         assert_eq!(ranking.untracked, Time { seconds: 3.0, share: 0.3 });
@@ -338,25 +327,25 @@ mod tests {
     #[test]
     fn who_is_charged_as_always_comes_behind_who_is_not() {
         let mut usual = Usual::default();
-        let always = ChargeSums::new(&[charge(1, Cause::Own, 400)], 8);
+        let always = ChargeSums::new(&[charge(1, Cause::Own, 400)]);
         for _ in 0..10 {
-            usual.learn(&always, 500, 1000, 8, 100);
+            usual.learn(&always, 500, 1000, 100);
         }
         let mut disturbed = ChargeSums::default();
         for _ in 0..4 {
             let charges = [charge(1, Cause::Own, 450), charge(2, Cause::Foreign, 200)];
-            disturbed.add(&ChargeSums::new(&charges, 8), 8);
+            disturbed.add(&ChargeSums::new(&charges));
         }
         let ranking = disturbed.ranking(3000, &usual.within(4000));
         let ranked: Vec<_> =
-            ranking.culprits.iter().map(|who| (who.culprit, who.beyond.seconds * 1e9)).collect();
-        assert_eq!(ranked, [(2, 800.0), (1, 200.0)]);
+            ranking.culprits.iter().map(|who| (&*who.culprit, who.beyond.seconds * 1e9)).collect();
+        assert_eq!(ranked, [("2", 800.0), ("1", 200.0)]);
         assert!((ranking.culprits[0].beyond.share - 0.8).abs() < 1e-9);
         assert!((ranking.culprits[1].time.share - 0.6).abs() < 1e-9);
         // As much as always, in as long a time: nothing is beyond, and the sums rank.
         let same = always.ranking(500, &usual.within(1000));
         assert!(nothing_beyond(&same.culprits));
-        assert_eq!(same.culprits[0].culprit, 1);
+        assert_eq!(&*same.culprits[0].culprit, "1");
     }
 
     #[test]
@@ -366,11 +355,11 @@ mod tests {
             charge(2, Cause::Own, 80_000_000),
             charge(0, Cause::Untracked, 40_000_000),
         ];
-        let always = ChargeSums::new(&charges, 1);
+        let always = named(&charges, 1);
         for half_life in [1, 3, 100] {
             let mut usual = Usual::default();
             for _ in 0..10 {
-                usual.learn(&always, 560_000_000, 1_000_000_000, 1, half_life);
+                usual.learn(&always, 560_000_000, 1_000_000_000, half_life);
             }
             let beyond = |length_ns| {
                 let ranking = always.ranking(560_000_000, &usual.within(length_ns));
@@ -388,15 +377,15 @@ mod tests {
 
     #[test]
     fn what_was_usual_long_ago_is_so_no_more() {
-        let [before, now] = [1, 2]
-            .map(|culprit| ChargeSums::new(&[charge(culprit, Cause::Foreign, 400_000_000)], 8));
+        let [before, now] =
+            [1, 2].map(|culprit| ChargeSums::new(&[charge(culprit, Cause::Foreign, 400_000_000)]));
         let mut usual = Usual::default();
         for windows in [(&before, 100), (&now, 40)] {
             for _ in 0..windows.1 {
-                usual.learn(windows.0, 400_000_000, 1_000_000_000, 8, 10);
+                usual.learn(windows.0, 400_000_000, 1_000_000_000, 10);
             }
         }
-        let beyond = |sums: &ChargeSums<u8>| {
+        let beyond = |sums: &ChargeSums| {
             sums.ranking(400_000_000, &usual.within(1_000_000_000)).culprits[0].beyond.seconds
         };
         assert!(beyond(&before) > 0.36 && beyond(&now) < 0.04, "{}", beyond(&before));
@@ -405,51 +394,49 @@ mod tests {
     #[test]
     fn two_as_one_keep_all_that_each_had() {
         let usual = Usual::default();
-        let one = ChargeSums::new(
-            &[charge(1, Cause::Own, 400), charge(2, Cause::Own, 80), charge(3, Cause::Own, 20)],
-            2,
-        );
-        let other = ChargeSums::new(
-            &[charge(1, Cause::Own, 300), charge(4, Cause::Own, 90), charge(5, Cause::Own, 10)],
-            2,
-        );
+        let own = |culprit, charged_ns| charge(culprit, Cause::Own, charged_ns);
+        let one = named(&[own(1, 400), own(2, 80), own(3, 20)], 2);
+        let others = (4..).take(MOST_CULPRITS - 1).map(|culprit| own(culprit, 90));
+        let other = ChargeSums::new(&others.chain([own(1, 300), own(99, 10)]).collect::<Vec<_>>());
         let (one, other) =
-            (one.ranking(600, &usual.within(0)), other.ranking(500, &usual.within(0)));
-        let both = Ranking::together(&one, &other, 2);
-        let ns = |time: &Time| ((time.seconds * 1e9).round(), (time.share * 1100.0).round());
-        let named: Vec<_> = both.culprits.iter().map(|one| (one.culprit, ns(&one.time))).collect();
-        assert_eq!(named, [(1, (700.0, 700.0)), (4, (90.0, 90.0))]);
+            (one.ranking(600, &usual.within(0)), other.ranking(3_200, &usual.within(0)));
+        let both = Ranking::together(&one, &other);
+        let ns = |time: &Time| ((time.seconds * 1e9).round(), (time.share * 3_800.0).round());
+        let named: Vec<_> =
+            both.culprits.iter().map(|one| (&*one.culprit, ns(&one.time))).collect();
+        assert_eq!(named.len(), MOST_CULPRITS);
+        assert_eq!(named[..2], [("1", (700.0, 700.0)), ("10", (90.0, 90.0))]);
         // The second of the first has no room either.
         assert_eq!(ns(&both.others), (110.0, 110.0));
         assert_eq!(ns(&both.untracked), (200.0, 200.0));
-        assert_eq!((both.beyond_seconds * 1e9).round(), 1100.0);
-        let nothing = ChargeSums::<u8>::default().ranking(0, &Usual::default().within(0));
-        assert_eq!(Ranking::together(&nothing, &nothing, 2), nothing);
+        assert_eq!((both.beyond_seconds * 1e9).round(), 3_800.0);
+        let nothing = ChargeSums::default().ranking(0, &Usual::default().within(0));
+        assert_eq!(Ranking::together(&nothing, &nothing), nothing);
     }
 
     #[test]
     fn one_culprit_with_two_causes_is_reported_twice() {
         let charges = [charge(1, Cause::Foreign, 5), charge(1, Cause::Kthread, 6)];
         assert_eq!(
-            ChargeSums::new(&charges, 8).ranking(11, &Usual::default().within(0)).culprits.len(),
+            ChargeSums::new(&charges).ranking(11, &Usual::default().within(0)).culprits.len(),
             2
         );
     }
 
     #[test]
     fn untracked_is_what_was_said_or_what_is_missing() {
-        let said = ChargeSums::new(&[charge(0, Cause::Untracked, 70)], 8)
+        let said = ChargeSums::new(&[charge(0, Cause::Untracked, 70)])
             .ranking(70, &Usual::default().within(0));
         assert!(said.culprits.is_empty());
         assert_eq!(said.untracked.share, 1.0);
-        let unsaid = ChargeSums::<u8>::default().ranking(70, &Usual::default().within(0));
+        let unsaid = ChargeSums::default().ranking(70, &Usual::default().within(0));
         assert_eq!(unsaid.untracked.share, 1.0);
         assert_eq!(
-            ChargeSums::<u8>::default().ranking(0, &Usual::default().within(0)).untracked,
+            ChargeSums::default().ranking(0, &Usual::default().within(0)).untracked,
             Time::default()
         );
         let both = [charge(0, Cause::Untracked, 30), charge(1, Cause::Foreign, 40)];
-        let both = ChargeSums::new(&both, 8).ranking(100, &Usual::default().within(0));
+        let both = ChargeSums::new(&both).ranking(100, &Usual::default().within(0));
         assert_eq!((both.untracked.share, both.culprits[0].time.share), (0.6, 0.4));
     }
 
@@ -460,26 +447,25 @@ mod tests {
             charge(2, Cause::Foreign, 60),
             charge(3, Cause::Foreign, 30),
         ];
-        let ranking = ChargeSums::new(&charges, 1).ranking(100, &Usual::default().within(0));
+        let ranking = named(&charges, 1).ranking(100, &Usual::default().within(0));
         assert_eq!(ranking.culprits.len(), 1);
-        assert_eq!(ranking.culprits[0].culprit, 2);
+        assert_eq!(&*ranking.culprits[0].culprit, "2");
         assert_eq!(ranking.others.share, 0.4);
     }
 
     proptest! {
         #[test]
         fn shares_add_up_to_one_within_the_bound(
-            charges in proptest::collection::vec((any::<u8>(), any::<u32>()), 0..60),
+            charges in proptest::collection::vec((0u64..256, any::<u32>()), 0..120),
             delays in any::<u32>(),
-            limit in 1usize..8,
         ) {
             let mut sums = ChargeSums::default();
             for (culprit, charged) in &charges {
                 let one = [charge(*culprit, Cause::Foreign, u64::from(*charged))];
-                sums.add(&ChargeSums::new(&one, limit), limit);
+                sums.add(&ChargeSums::new(&one));
             }
             let ranking = sums.ranking(u64::from(delays), &Usual::default().within(0));
-            prop_assert!(ranking.culprits.len() <= limit);
+            prop_assert!(ranking.culprits.len() <= MOST_CULPRITS);
             let sum = ranking.culprits.iter().map(|culprit| culprit.time.share).sum::<f64>()
                 + ranking.others.share
                 + ranking.untracked.share;
@@ -487,12 +473,12 @@ mod tests {
             prop_assert!((sum - if nothing { 0.0 } else { 1.0 }).abs() < 1e-9, "{}", sum);
             let mut reversed = charges.clone();
             reversed.reverse();
-            let all = |charges: &[(u8, u32)]| {
+            let all = |charges: &[(u64, u32)]| {
                 let charges: Vec<_> = charges
                     .iter()
                     .map(|(culprit, charged)| charge(*culprit, Cause::Own, u64::from(*charged)))
                     .collect();
-                ChargeSums::new(&charges, limit)
+                ChargeSums::new(&charges)
             };
             prop_assert_eq!(all(&charges), all(&reversed));
         }

@@ -35,7 +35,7 @@ const HOST: &str = "host";
 
 /// Finds incidents in consecutive samples.
 pub struct Feed {
-    monitor: Monitor<Name, Name>,
+    monitor: Monitor,
     watched: [bool; SIGNAL_COUNT],
     /// Whether what is taken from running work is watched.
     interruption: bool,
@@ -46,7 +46,7 @@ pub struct Feed {
 }
 
 /// What came of a subject, and what its charges are looked for in.
-struct Came<'a> {
+struct SubjectDelays<'a> {
     delays: Delays<'a>,
     pool: Option<Pool>,
 }
@@ -98,7 +98,7 @@ impl Feed {
     ///
     /// Signals of subjects that did not change cost a comparison. A subject's first appearance is
     /// where its windows begin: what it counted before may be old.
-    pub fn take(&mut self, sample: &Arc<Sample>, step: &Step) -> Vec<Change<Name, Name>> {
+    pub fn take(&mut self, sample: &Arc<Sample>, step: &Step) -> Vec<Change> {
         match self.previous.replace(Arc::clone(sample)) {
             Some(previous) if sample.at_ns > previous.at_ns => {
                 self.advance(&step.or_between(&previous, sample), sample)
@@ -108,10 +108,10 @@ impl Feed {
     }
 
     /// Takes what came up to a sample.
-    fn advance(&mut self, step: &Step, sample: &Sample) -> Vec<Change<Name, Name>> {
+    fn advance(&mut self, step: &Step, sample: &Sample) -> Vec<Change> {
         let mut changes = Vec::new();
         self.find_parts(sample);
-        let came: Vec<Came<'_>> = self.watched_of(step).collect();
+        let came: Vec<SubjectDelays<'_>> = self.watched_of(step).collect();
         let mut delays_ns: BTreeMap<(Signal, &Pool), u64> = BTreeMap::new();
         for one in &came {
             if let Some(pool) = &one.pool {
@@ -123,7 +123,7 @@ impl Feed {
             true => StepCharges::default(),
             false => StepCharges::of_step(step),
         };
-        for Came { delays, pool } in &came {
+        for SubjectDelays { delays, pool } in &came {
             let signal = delays.signal;
             let charged = pool.as_ref().map_or_else(Vec::new, |pool| {
                 let whole_ns = delays_ns.get(&(signal, pool)).copied().unwrap_or_default();
@@ -160,12 +160,12 @@ impl Feed {
     }
 
     /// Every baseline, as it outlives the daemon.
-    pub fn memories(&self) -> impl Iterator<Item = Memory<Name>> {
+    pub fn memories(&self) -> impl Iterator<Item = Memory> {
         self.monitor.memories()
     }
 
     /// Goes on with a baseline that was learnt since the same boot, if it is of what is watched.
-    pub fn recall(&mut self, memory: Memory<Name>) {
+    pub fn recall(&mut self, memory: Memory) {
         let is_watched = match memory.signal {
             Watched::Signal(signal) => self.is_watched(signal),
             Watched::Interruption => self.interruption,
@@ -181,7 +181,7 @@ impl Feed {
     }
 
     /// Incidents that are open, by signal and subject.
-    pub fn active(&self) -> impl Iterator<Item = Incident<Name, Name>> {
+    pub fn active(&self) -> impl Iterator<Item = Incident> {
         self.monitor.active()
     }
 
@@ -205,7 +205,7 @@ impl Feed {
         self.seen_by_part = wholes.collect();
     }
 
-    fn watched_of<'a>(&self, step: &'a Step) -> impl Iterator<Item = Came<'a>> {
+    fn watched_of<'a>(&self, step: &'a Step) -> impl Iterator<Item = SubjectDelays<'a>> {
         let watched = step.delays().filter(|delays| {
             let twice = self.seen_by_part.contains(&delays.signal);
             // Where counting began anew, the next window starts from here.
@@ -214,7 +214,7 @@ impl Feed {
         watched
             .filter(|delays| !delays.labels.iter().any(|label| is_catch_all(label)))
             .filter(|delays| !sleeps_in_root(delays))
-            .map(|delays| Came { delays, pool: Pool::new(delays.signal, delays.labels) })
+            .map(|delays| SubjectDelays { delays, pool: Pool::new(delays.signal, delays.labels) })
     }
 }
 

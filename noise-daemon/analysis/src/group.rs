@@ -26,11 +26,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::member::Member;
-use super::incident::Change;
+use super::incident::{Change, Incident};
 use super::name::{Name, ROOT};
 use super::relation::{
-    Disturbance, allies, has_first_of, is_apart, is_by_itself, related, rivals, share_culprit,
-    sleeps_for, succeeds,
+    allies, has_first_of, is_apart, is_by_itself, related, rivals, share_culprit, sleeps_for,
+    succeeds,
 };
 use super::report::{Clock, Episode, Report};
 use super::settings::Settings;
@@ -39,18 +39,15 @@ use super::watched::Watched;
 /// Most signals of subjects that are listed with one incident; further ones are counted.
 const LISTED: usize = 32;
 
-type Key = (Watched, Name);
+type WatchedKey = (Watched, Name);
 
 /// What became of an incident.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// It opened.
     Opened(Arc<Report>),
     /// A signal of a subject joined it, or came back.
     Joined {
-        /// Which signal.
         signal: Watched,
-        /// Of whom.
         subject: Name,
         /// The incident that it is a part of.
         into: Arc<Report>,
@@ -69,18 +66,16 @@ pub enum Event {
 /// Incidents that are open, or ended a few windows ago.
 #[derive(Debug)]
 pub(super) struct Groups {
-    open: Vec<Group>,
+    open: Vec<GroupedIncident>,
     last_id: u64,
     /// How long an incident may rest before it is over, windows.
     linger: usize,
     /// Age at which what is certain of an incident remains so, windows.
     settled: usize,
-    /// Most culprits that are listed by name.
-    culprits: usize,
 }
 
 #[derive(Debug)]
-struct Group {
+struct GroupedIncident {
     id: u64,
     /// What belongs to it, each signal of a subject once, in the order of joining; never empty. What
     /// it is about is first: what opened it, the requests that this sleeps for, or the cgroup beside which
@@ -94,7 +89,7 @@ struct Group {
     apart: BTreeSet<u64>,
 }
 
-impl Group {
+impl GroupedIncident {
     fn new(id: u64, member: Member) -> Self {
         Self { id, members: vec![member], untold: 0, age: 0, apart: BTreeSet::new() }
     }
@@ -103,20 +98,20 @@ impl Group {
         self.members.iter().any(Member::is_open)
     }
 
-    fn of(&mut self, key: &Key) -> Option<&mut Member> {
+    fn of(&mut self, key: &WatchedKey) -> Option<&mut Member> {
         self.members.iter_mut().find(|member| member.is_of(key))
     }
 
-    fn goes_on(&mut self, key: &Key) -> Option<&mut Member> {
+    fn goes_on(&mut self, key: &WatchedKey) -> Option<&mut Member> {
         self.of(key).filter(|member| member.is_open())
     }
 
-    fn disturbances(&self) -> impl Iterator<Item = &Disturbance> {
+    fn disturbances(&self) -> impl Iterator<Item = &Incident> {
         self.members.iter().flat_map(Member::disturbances)
     }
 
     /// Whether it is a reason for the other, or has the same reason.
-    fn explains(&self, incident: &Disturbance, linger: usize) -> bool {
+    fn explains(&self, incident: &Incident, linger: usize) -> bool {
         let key = key(incident);
         self.members.iter().filter(|member| member.is_live(linger)).any(|member| {
             member.disturbances().any(|one| share_culprit(one, incident))
@@ -126,7 +121,7 @@ impl Group {
     }
 
     /// Whether that is certainly another's doing than what is here.
-    fn refuses(&self, incident: &Disturbance) -> bool {
+    fn refuses(&self, incident: &Incident) -> bool {
         let key = key(incident);
         let was_by_others = self.members.iter().any(|member| {
             member.is_of(&key) && member.disturbances().any(|one| succeeds(one, incident))
@@ -139,11 +134,11 @@ impl Group {
     }
 
     /// Whether it has nothing to do with what opened this.
-    fn is_apart(&self, incident: &Disturbance) -> bool {
+    fn is_apart(&self, incident: &Incident) -> bool {
         self.members.first().is_some_and(|opener| is_apart(opener.first(), incident))
     }
 
-    fn takes(&self, incident: &Disturbance, linger: usize) -> bool {
+    fn takes(&self, incident: &Incident, linger: usize) -> bool {
         self.explains(incident, linger) && !self.refuses(incident)
     }
 
@@ -185,7 +180,7 @@ impl Group {
         let disturbances = || self.members.iter().map(Member::newest).enumerate();
         let requests = disturbances().find(|(_, other)| sleeps_for(first, other));
         let cgroup = || {
-            let alike = |other: &Disturbance| other.signal == first.signal && !is_root(other);
+            let alike = |other: &Incident| other.signal == first.signal && !is_root(other);
             disturbances()
                 .filter(|(_, other)| is_root(first) && alike(other))
                 .max_by(|(_, one), (_, other)| one.lost_seconds.total_cmp(&other.lost_seconds))
@@ -197,9 +192,9 @@ impl Group {
     }
 
     /// Takes a part of another incident.
-    fn absorb(&mut self, member: Member, culprits: usize) {
+    fn absorb(&mut self, member: Member) {
         match self.of(&key(member.newest())) {
-            Some(own) => own.absorb(member, culprits),
+            Some(own) => own.absorb(member),
             None => self.members.push(member),
         }
     }
@@ -221,9 +216,8 @@ impl Group {
         self.members.iter().all(|member| member.is_over(linger))
     }
 
-    fn report(&self, clock: Clock, culprits: usize) -> Option<Report> {
-        let mut episodes =
-            self.members.iter().map(|member| Episode::new(&member.whole(culprits), clock));
+    fn report(&self, clock: Clock) -> Option<Report> {
+        let mut episodes = self.members.iter().map(|member| Episode::new(&member.whole(), clock));
         let main = episodes.next()?;
         let mut also: Vec<Episode> = episodes.by_ref().take(LISTED).collect();
         also.sort_by(|one, other| other.lost_seconds.total_cmp(&one.lost_seconds));
@@ -236,7 +230,7 @@ impl Group {
 impl Groups {
     /// None. An incident is over when it did not come back for `recent-windows`.
     pub fn new(settings: &Settings) -> Self {
-        let mut groups = Self { open: Vec::new(), last_id: 0, linger: 0, settled: 0, culprits: 0 };
+        let mut groups = Self { open: Vec::new(), last_id: 0, linger: 0, settled: 0 };
         groups.set(settings);
         groups
     }
@@ -245,7 +239,6 @@ impl Groups {
     pub fn set(&mut self, settings: &Settings) {
         self.linger = settings.recent_windows;
         self.settled = settings.closing_windows;
-        self.culprits = settings.culprits;
     }
 
     /// Drops what is open, untold.
@@ -266,8 +259,8 @@ impl Groups {
     /// Takes what opened and closed in the newest window, with what is open now.
     pub fn take(
         &mut self,
-        mut changes: Vec<Change<Name, Name>>,
-        active: impl Iterator<Item = Disturbance>,
+        mut changes: Vec<Change>,
+        active: impl Iterator<Item = Incident>,
         clock: Clock,
     ) -> Vec<Event> {
         let mut events = Vec::new();
@@ -296,19 +289,19 @@ impl Groups {
         while let Some(event) = self.merge(clock) {
             events.push(event);
         }
-        self.open.iter_mut().for_each(Group::lead);
+        self.open.iter_mut().for_each(GroupedIncident::lead);
         for index in 1..self.open.len() {
             let (older, newer) = self.open.split_at_mut(index);
             if let Some(newer) = newer.first_mut().filter(|newer| newer.age >= self.settled) {
                 newer.part_from(older);
             }
         }
-        let (linger, culprits) = (self.linger, self.culprits);
+        let linger = self.linger;
         self.open.retain_mut(|group| {
             let is_over = group.is_over(linger);
             group.rest(linger);
             if is_over {
-                let closed = group.report(clock, culprits);
+                let closed = group.report(clock);
                 let closed = closed.map(|report| Report { resting: false, ..report });
                 events.extend(closed.map(Arc::new).map(Event::Closed));
             }
@@ -320,21 +313,21 @@ impl Groups {
     /// What is open, as it stands.
     pub fn reports(
         &mut self,
-        active: impl Iterator<Item = Disturbance>,
+        active: impl Iterator<Item = Incident>,
         clock: Clock,
     ) -> Vec<Arc<Report>> {
         self.refresh(active);
-        let reports = self.open.iter().filter_map(|group| group.report(clock, self.culprits));
+        let reports = self.open.iter().filter_map(|group| group.report(clock));
         reports.map(Arc::new).collect()
     }
 
     /// What is disturbed now, listed or not.
-    pub fn active(&self) -> BTreeSet<Key> {
+    pub fn active(&self) -> BTreeSet<WatchedKey> {
         let members = self.open.iter().flat_map(|group| &group.members);
         members.filter(|member| member.is_open()).map(|member| key(member.newest())).collect()
     }
 
-    fn refresh(&mut self, active: impl Iterator<Item = Disturbance>) {
+    fn refresh(&mut self, active: impl Iterator<Item = Incident>) {
         for incident in active {
             let key = key(&incident);
             if let Some(member) = self.open.iter_mut().find_map(|group| group.goes_on(&key)) {
@@ -344,7 +337,7 @@ impl Groups {
     }
 
     /// Where it belongs: above all to what its first culprit did.
-    fn group_of(&self, incident: &Disturbance, but: Option<u64>) -> Option<usize> {
+    fn group_of(&self, incident: &Incident, but: Option<u64>) -> Option<usize> {
         let (linger, mut fallback) = (self.linger, None);
         for (index, group) in self.open.iter().enumerate() {
             if but == Some(group.id) || !group.takes(incident, linger) {
@@ -359,7 +352,7 @@ impl Groups {
         fallback
     }
 
-    fn add(&mut self, incident: Disturbance, clock: Clock) -> Option<Event> {
+    fn add(&mut self, incident: Incident, clock: Clock) -> Option<Event> {
         self.place(Member::new(incident), None, clock)
     }
 
@@ -368,27 +361,26 @@ impl Groups {
         let incident = member.newest();
         let (signal, subject) = key(incident);
         if let Some(index) = self.group_of(incident, left) {
-            let culprits = self.culprits;
             let group = self.open.get_mut(index)?;
-            group.absorb(member, culprits);
+            group.absorb(member);
             group.lead();
             let mut listed = group.members.iter().take(LISTED + 1);
             let is_listed = listed.any(|one| one.is_of(&(signal, Arc::clone(&subject))));
-            let into = group.report(clock, culprits).filter(|_| is_listed)?;
+            let into = group.report(clock).filter(|_| is_listed)?;
             return Some(Event::Joined { signal, subject, into: Arc::new(into) });
         }
         self.last_id += 1;
-        let mut group = Group::new(self.last_id, member);
+        let mut group = GroupedIncident::new(self.last_id, member);
         group.apart.extend(left);
-        let report = group.report(clock, self.culprits);
+        let report = group.report(clock);
         self.open.push(group);
         report.map(Arc::new).map(Event::Opened)
     }
 
-    fn end(&mut self, incident: Disturbance) {
-        let (key, culprits) = (key(&incident), self.culprits);
+    fn end(&mut self, incident: Incident) {
+        let key = key(&incident);
         if let Some(member) = self.open.iter_mut().find_map(|group| group.goes_on(&key)) {
-            member.end(incident, culprits);
+            member.end(incident);
         }
     }
 
@@ -409,9 +401,9 @@ impl Groups {
         let group = self.open.get_mut(older)?;
         group.untold += newer.untold;
         group.apart.extend(newer.apart);
-        newer.members.into_iter().for_each(|member| group.absorb(member, self.culprits));
+        newer.members.into_iter().for_each(|member| group.absorb(member));
         group.lead();
-        let into = Arc::new(group.report(clock, self.culprits)?);
+        let into = Arc::new(group.report(clock)?);
         // Numbers of what is over are used no more.
         let open: BTreeSet<u64> = self.open.iter().map(|group| group.id).collect();
         self.open.iter_mut().for_each(|group| group.apart.retain(|id| open.contains(id)));
@@ -419,11 +411,11 @@ impl Groups {
     }
 }
 
-fn key(incident: &Disturbance) -> Key {
+fn key(incident: &Incident) -> WatchedKey {
     (incident.signal, Arc::clone(&incident.subject))
 }
 
-fn is_root(incident: &Disturbance) -> bool {
+fn is_root(incident: &Incident) -> bool {
     &*incident.subject == ROOT
 }
 

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use noise_model::units;
+use noise_text::units;
 
 use super::level::Level;
 use super::report::Episode;
@@ -12,7 +12,6 @@ use super::watched::Watched;
 /// A figure, before and while the signal was disturbed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Headline {
-    /// Which figure.
     pub figure: Figure,
     /// Before, in the unit of the figure; `None` where there was nothing.
     pub before: Option<f64>,

@@ -4,6 +4,7 @@ use noise_model::Histogram;
 
 use super::culprits::{Culprit, Ranking, Time};
 use super::level::Level;
+use super::name::Name;
 use super::remedy::recommended;
 use super::rules::Rule;
 use super::watched::Watched;
@@ -25,11 +26,10 @@ pub enum Ending {
 
 /// A signal of a subject that left its own baseline.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Incident<S, C> {
+pub struct Incident {
     /// What was unusual, written as its name.
     pub signal: Watched,
-    /// Whose.
-    pub subject: S,
+    pub subject: Name,
     /// Begin of the first disturbed window, ns on the clock of the windows.
     pub start_ns: u64,
     /// End of the last disturbed window, ns; of the newest window while the incident is open.
@@ -42,14 +42,13 @@ pub struct Incident<S, C> {
     pub rule: Rule,
     /// The baseline at its begin.
     pub before: Level,
-    /// The delays meanwhile.
     pub delays: Histogram,
     /// How the signal behaved meanwhile.
     pub after: Level,
     /// Delay beyond what as many events usually have, seconds; below 0 where it was less.
     pub lost_seconds: f64,
     /// Who is charged with the delays, who did most beyond the usual first.
-    pub culprits: Vec<Culprit<C>>,
+    pub culprits: Vec<Culprit<Name>>,
     /// Charged to culprits that had no room in the list.
     pub others: Time,
     /// What has no known culprit.
@@ -60,10 +59,9 @@ pub struct Incident<S, C> {
     pub remedies: Vec<Remedy>,
 }
 
-impl<S: Clone, C: Clone + Ord> Incident<S, C> {
-    /// Two of the same signal of the same subject as one, with the calm between them left out; at
-    /// most `limit` culprits are listed by name.
-    pub(super) fn together(one: &Self, other: &Self, limit: usize) -> Self {
+impl Incident {
+    /// Two of the same signal of the same subject as one, with the calm between them left out.
+    pub(super) fn together(one: &Self, other: &Self) -> Self {
         let (first, then) =
             if one.start_ns <= other.start_ns { (one, other) } else { (other, one) };
         let last = if first.end_ns > then.end_ns { first } else { then };
@@ -71,7 +69,7 @@ impl<S: Clone, C: Clone + Ord> Incident<S, C> {
         delays.add(&then.delays);
         let disturbed_ns = first.disturbed_ns.saturating_add(then.disturbed_ns);
         let Ranking { culprits, others, untracked, beyond_seconds } =
-            Ranking::together(&first.ranking(), &then.ranking(), limit);
+            Ranking::together(&first.ranking(), &then.ranking());
         Self {
             signal: first.signal,
             subject: first.subject.clone(),
@@ -92,7 +90,7 @@ impl<S: Clone, C: Clone + Ord> Incident<S, C> {
         }
     }
 
-    fn ranking(&self) -> Ranking<C> {
+    fn ranking(&self) -> Ranking {
         Ranking {
             culprits: self.culprits.clone(),
             others: self.others,
@@ -105,11 +103,10 @@ impl<S: Clone, C: Clone + Ord> Incident<S, C> {
 /// An incident that began or ended.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change<S, C> {
+pub enum Change {
     /// It began; what it says is provisional.
-    Opened(Incident<S, C>),
-    /// It ended.
-    Closed(Incident<S, C>),
+    Opened(Incident),
+    Closed(Incident),
 }
 
 #[cfg(test)]
@@ -123,7 +120,7 @@ mod tests {
         let level = Level::new(&Histogram::default(), 0);
         let incident = Incident {
             signal: Signal::RunqueueWait.into(),
-            subject: "/system.slice/a.service".to_owned(),
+            subject: "/system.slice/a.service".into(),
             start_ns: 1,
             end_ns: 2,
             disturbed_ns: 1,
@@ -134,7 +131,7 @@ mod tests {
             after: Level { p50_ns: Some(256), mean_ns: Some(1.5), rate: 2.0, ..level },
             lost_seconds: 0.25,
             culprits: vec![Culprit {
-                culprit: "/b".to_owned(),
+                culprit: "/b".into(),
                 cause: Cause::Own,
                 time: Time { seconds: 0.5, share: 1.0 },
                 beyond: Time { seconds: 0.25, share: 1.0 },
@@ -148,9 +145,9 @@ mod tests {
         for part in ["\"runqueue_wait\"", "\"self\"", "\"cpu_weight\"", "\"closed\""] {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
-        let read: Change<String, String> = serde_json::from_str(&text).unwrap();
+        let read: Change = serde_json::from_str(&text).unwrap();
         assert_eq!(read, Change::Closed(incident));
         let other = text.replace("runqueue_wait", "no_such_wait");
-        assert!(serde_json::from_str::<Change<String, String>>(&other).is_err());
+        assert!(serde_json::from_str::<Change>(&other).is_err());
     }
 }

@@ -16,7 +16,7 @@ use super::window::Window;
 pub(super) struct Interruption<'a> {
     pub victim: &'a Name,
     pub window: Window,
-    pub charged: &'a [Charge<Name>],
+    pub charged: &'a [Charge],
 }
 
 /// The losses of every cgroup that lost something; `large` is a large part of a CPU's time, 0 to 1.

@@ -13,7 +13,6 @@ pub struct KeptTrace {
     pub from: Timestamp,
     /// When the incident opened: no event is newer.
     pub to: Timestamp,
-    /// How many events.
     pub events: u64,
     /// Events that were overwritten before they were read.
     pub missing: u64,
@@ -26,7 +25,6 @@ pub struct KeptTrace {
 }
 
 impl KeptTrace {
-    /// One without events.
     pub fn without(incident: u64, opened: Timestamp, why: &str) -> Self {
         Self {
             incident,

@@ -63,7 +63,6 @@ mod properties;
 #[cfg(test)]
 mod successors;
 
-pub use accused::Party;
 pub use baseline::Baseline;
 pub use beside::{Beside, IncidentPressure};
 pub use board::{Board, LEAST_WINDOWS, Overview};

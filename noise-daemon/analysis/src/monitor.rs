@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use noise_common::signals::Signal;
 
-use super::accused::Party;
 use super::baseline::Baseline;
 use super::charge::Charge;
 use super::culprits::ChargeSums;
 use super::incident::{Change, Incident};
+use super::name::Name;
 use super::settings::{Settings, SettingsError};
 use super::track::{Key, Memory, Track};
 use super::watched::Watched;
@@ -35,20 +35,20 @@ pub struct Counts {
     pub forgotten: u64,
 }
 
-/// Finds incidents in the windows of many subjects `S`, with culprits `C`.
+/// Finds incidents in the windows of many subjects.
 #[derive(Clone, Debug)]
-pub struct Monitor<S, C> {
+pub struct Monitor {
     settings: Settings,
-    tracks: BTreeMap<Key<S>, Track<C>>,
+    tracks: BTreeMap<Key, Track>,
     /// Those that are short of memory.
-    short: BTreeSet<S>,
+    short: BTreeSet<Name>,
     counts: Counts,
     searches: u32,
     /// Windows that must pass without an incident, or a loss as large as one, until it is calm.
     until_calm: u64,
 }
 
-impl<S: Clone + Ord, C: Party> Monitor<S, C> {
+impl Monitor {
     /// One that has learnt nothing.
     ///
     /// # Errors
@@ -72,14 +72,14 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
     }
 
     /// These subjects are short of memory until the next call: their uninterruptible sleeps are waits for memory.
-    pub fn note_short(&mut self, subjects: BTreeSet<S>) {
+    pub fn note_short(&mut self, subjects: BTreeSet<Name>) {
         self.short = subjects;
     }
 
     /// Whether a window is one of waits for memory, of a subject that is known long enough to say that it had none before.
-    fn is_short(&self, (watched, subject): &Key<S>) -> bool {
+    fn is_short(&self, (watched, subject): &Key) -> bool {
         let waits = || (Signal::CgroupRunqueueWait.into(), subject.clone());
-        let is_known = |track: &Track<C>| track.baseline().learnt() >= self.settings.warmup_windows;
+        let is_known = |track: &Track| track.baseline().learnt() >= self.settings.warmup_windows;
         *watched == Signal::UninterruptibleWait
             && self.short.contains(subject)
             && self.tracks.get(&waits()).is_some_and(is_known)
@@ -94,10 +94,10 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
     pub fn observe(
         &mut self,
         signal: impl Into<Watched>,
-        subject: &S,
+        subject: &Name,
         window: &Window,
-        charges: &[Charge<C>],
-    ) -> Vec<Change<S, C>> {
+        charges: &[Charge],
+    ) -> Vec<Change> {
         if !window.is_plausible() {
             self.counts.implausible += 1;
             return Vec::new();
@@ -113,7 +113,7 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
             let Some(track) = track else { return changes };
             if track.is_behind(window) {
                 self.counts.implausible += 1;
-            } else if track.is_gone(window.end_ns, &self.settings) {
+            } else if track.is_gone(window.end_ns) {
                 changes.extend(track.vanish(&key, window.end_ns, &self.settings));
                 self.tracks.remove(&key);
                 self.counts.forgotten += 1;
@@ -123,7 +123,7 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
             return changes;
         }
         if let Some(track) = track {
-            if track.is_apart(window, &self.settings) {
+            if track.is_apart(window) {
                 changes.extend(track.vanish(&key, window.start_ns, &self.settings));
                 *track = Track::new(window.start_ns, &self.settings);
                 self.counts.forgotten += 1;
@@ -135,7 +135,7 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
             self.counts.no_room += 1;
             return changes;
         }
-        let charged = ChargeSums::new(charges, self.settings.culprits);
+        let charged = ChargeSums::new(charges);
         let is_short = self.is_short(&key);
         let track = self
             .tracks
@@ -147,14 +147,14 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
 
     /// Says that all windows up to `at_ns` have been observed: ends the incidents of those who are
     /// silent, and forgets those who are gone.
-    pub fn settle(&mut self, at_ns: u64) -> Vec<Change<S, C>> {
+    pub fn settle(&mut self, at_ns: u64) -> Vec<Change> {
         let mut changes = Vec::new();
         self.searches = 0;
         self.until_calm = self.until_calm.saturating_sub(1);
         let settings = &self.settings;
         let (before, mut any_open) = (self.tracks.len(), false);
         self.tracks.retain(|key, track| {
-            let gone = track.is_gone(at_ns, settings);
+            let gone = track.is_gone(at_ns);
             changes.extend(match gone {
                 true => track.vanish(key, at_ns, settings),
                 false => track.be_silent(key, at_ns, settings),
@@ -199,13 +199,13 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
     }
 
     /// What outlives the daemon: every baseline.
-    pub fn memories(&self) -> impl Iterator<Item = Memory<S>> {
+    pub fn memories(&self) -> impl Iterator<Item = Memory> {
         self.tracks.iter().map(|(key, track)| track.memory(key))
     }
 
     /// Goes on with what an earlier one knew, on the same clock. What cannot be, or has no room, is
     /// left out.
-    pub fn recall(&mut self, memory: Memory<S>) {
+    pub fn recall(&mut self, memory: Memory) {
         if self.tracks.len() < self.settings.subjects && memory.baseline.is_plausible() {
             let key = (memory.signal, memory.subject.clone());
             self.tracks.entry(key).or_insert_with(|| Track::recall(memory, &self.settings));
@@ -213,17 +213,17 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
     }
 
     /// Incidents that are open, by signal and subject; their ends are those of the newest windows.
-    pub fn active(&self) -> impl Iterator<Item = Incident<S, C>> {
-        self.tracks.iter().filter_map(|(key, track)| track.incident(key, &self.settings))
+    pub fn active(&self) -> impl Iterator<Item = Incident> {
+        self.tracks.iter().filter_map(|(key, track)| track.incident(key))
     }
 
     /// What is usual for a signal of a subject.
-    pub fn baseline(&self, signal: impl Into<Watched>, subject: &S) -> Option<&Baseline> {
+    pub fn baseline(&self, signal: impl Into<Watched>, subject: &Name) -> Option<&Baseline> {
         self.tracks.get(&(signal.into(), subject.clone())).map(Track::baseline)
     }
 
     /// Every baseline, by signal and subject.
-    pub fn baselines(&self) -> impl Iterator<Item = (Watched, &S, &Baseline)> {
+    pub fn baselines(&self) -> impl Iterator<Item = (Watched, &Name, &Baseline)> {
         self.tracks.iter().map(|((watched, subject), track)| (*watched, subject, track.baseline()))
     }
 
@@ -270,37 +270,37 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
 mod tests {
     use super::*;
     use crate::Rule;
-    use crate::properties::window;
+    use crate::properties::{name, window};
 
     const SIGNAL: Signal = Signal::RunqueueWait;
 
-    fn monitor(subjects: usize) -> Monitor<u32, u8> {
+    fn monitor(subjects: usize) -> Monitor {
         Monitor::new(Settings { subjects, ..Settings::default() }).unwrap()
     }
 
     #[test]
     fn empty_windows_before_their_turn_are_counted_and_late_ones_end_a_subject() {
         let mut monitor = monitor(1);
-        monitor.observe(SIGNAL, &1, &window(5, &[1000]), &[]);
-        monitor.observe(SIGNAL, &1, &window(3, &[]), &[]);
+        monitor.observe(SIGNAL, &name(1), &window(5, &[1000]), &[]);
+        monitor.observe(SIGNAL, &name(1), &window(3, &[]), &[]);
         assert_eq!(monitor.counts(), Counts { implausible: 1, ..Counts::default() });
-        monitor.observe(SIGNAL, &1, &window(5 + 1200, &[]), &[]);
+        monitor.observe(SIGNAL, &name(1), &window(5 + 1200, &[]), &[]);
         let expected = Counts { implausible: 1, forgotten: 1, ..Counts::default() };
         assert_eq!((monitor.subjects(), monitor.counts()), (0, expected));
         // The subject was forgotten, and with it the window that this one would precede.
-        monitor.observe(SIGNAL, &1, &window(3, &[]), &[]);
+        monitor.observe(SIGNAL, &name(1), &window(3, &[]), &[]);
         assert_eq!((monitor.subjects(), monitor.counts()), (0, expected));
     }
 
     #[test]
     fn who_was_expensive_gives_way_once_he_is_silent() {
         let mut monitor = monitor(1);
-        monitor.observe(SIGNAL, &1, &window(0, &[1 << 20]), &[]);
-        monitor.observe(SIGNAL, &2, &window(1, &[1 << 10]), &[]);
+        monitor.observe(SIGNAL, &name(1), &window(0, &[1 << 20]), &[]);
+        monitor.observe(SIGNAL, &name(2), &window(1, &[1 << 10]), &[]);
         assert_eq!((monitor.subjects(), monitor.counts().no_room), (1, 1));
-        monitor.observe(SIGNAL, &2, &window(100, &[1 << 10]), &[]);
+        monitor.observe(SIGNAL, &name(2), &window(100, &[1 << 10]), &[]);
         assert_eq!((monitor.subjects(), monitor.counts().displaced), (1, 1));
-        assert!(monitor.baseline(SIGNAL, &2).is_some());
+        assert!(monitor.baseline(SIGNAL, &name(2)).is_some());
     }
 
     #[test]
@@ -312,27 +312,27 @@ mod tests {
             ..Settings::default()
         };
         let opened = |known: u64, short_from: u64, sleep_ms: u64| {
-            let mut monitor: Monitor<u32, u8> = Monitor::new(settings.clone()).unwrap();
+            let mut monitor: Monitor = Monitor::new(settings.clone()).unwrap();
             let mut incidents = Vec::new();
             for number in 0..100 {
                 let waits = window(number, &[1_000; 10]);
                 if number + known >= 60 {
-                    monitor.observe(Signal::CgroupRunqueueWait, &1, &waits, &[]);
+                    monitor.observe(Signal::CgroupRunqueueWait, &name(1), &waits, &[]);
                 }
                 if (60..75).contains(&number) {
                     let is_short = number >= short_from;
-                    monitor.note_short(is_short.then_some(1).into_iter().collect());
+                    monitor.note_short(is_short.then_some(name(1)).into_iter().collect());
                     let sleeps = window(number, &[sleep_ms * 100_000; 10]);
                     incidents.extend(monitor.observe(
                         Signal::UninterruptibleWait,
-                        &1,
+                        &name(1),
                         &sleeps,
                         &[],
                     ));
                 }
                 incidents.extend(monitor.settle(waits.end_ns));
             }
-            let of = |change: Change<u32, u8>| match change {
+            let of = |change: Change| match change {
                 Change::Opened(incident) => (incident.rule, incident.start_ns / 500_000_000, None),
                 Change::Closed(incident) => {
                     (incident.rule, incident.start_ns / 500_000_000, incident.ending)
@@ -356,12 +356,12 @@ mod tests {
             closing_windows: 3,
             ..Settings::default()
         };
-        let mut monitor: Monitor<u32, u8> = Monitor::new(settings).unwrap();
+        let mut monitor: Monitor = Monitor::new(settings).unwrap();
         let mut at = 0;
-        let mut advance = |monitor: &mut Monitor<u32, u8>, lost_ns: u64| {
+        let mut advance = |monitor: &mut Monitor, lost_ns: u64| {
             let window = window(at, &[lost_ns]);
             at += 1;
-            monitor.observe(SIGNAL, &1, &window, &[]);
+            monitor.observe(SIGNAL, &name(1), &window, &[]);
             monitor.settle(window.end_ns);
             monitor.is_calm()
         };
@@ -374,7 +374,7 @@ mod tests {
             [enough, less, less, less].map(|lost_ns| advance(&mut monitor, lost_ns)).into();
         assert_eq!(calm, [false, false, true, true]);
         let restless = Settings { minimum_lost: 0.0, warmup_windows: 2, ..Settings::default() };
-        let mut monitor: Monitor<u32, u8> = Monitor::new(restless).unwrap();
+        let mut monitor: Monitor = Monitor::new(restless).unwrap();
         assert!(!(0..200).any(|_| advance(&mut monitor, 1)));
     }
 
@@ -388,7 +388,7 @@ mod tests {
             let lost_ns = if is_disturbed { 20_000_000 } else { 100_000 + number % 7 * 10_000 };
             let was_calm = monitor.is_calm();
             let window = window(number, &[lost_ns]);
-            let changes = monitor.observe(SIGNAL, &1, &window, &[]);
+            let changes = monitor.observe(SIGNAL, &name(1), &window, &[]);
             monitor.settle(window.end_ns);
             if changes.iter().any(|change| matches!(change, Change::Opened(_))) {
                 opened += 1;
@@ -404,10 +404,10 @@ mod tests {
         let mut earlier = monitor(3);
         for subject in 1..=3 {
             for number in 0..50 {
-                earlier.observe(SIGNAL, &subject, &window(number, &[1000 * number]), &[]);
+                earlier.observe(SIGNAL, &name(subject), &window(number, &[1000 * number]), &[]);
             }
         }
-        let wrong = |memory: &Memory<u32>| -> Memory<u32> {
+        let wrong = |memory: &Memory| -> Memory {
             let text = serde_json::to_string(memory).unwrap();
             serde_json::from_str(&text.replace("\"mean_ns\":", "\"mean_ns\":-")).unwrap()
         };

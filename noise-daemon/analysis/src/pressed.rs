@@ -2,7 +2,7 @@
 
 use noise_model::memory::{LimitHits, size};
 use noise_model::pressure::{Pressure, ResourcePressure, Stalled, Throttled};
-use noise_model::units::{count, duration, share};
+use noise_text::units::{count, duration, share};
 
 use super::beside::IncidentPressure;
 

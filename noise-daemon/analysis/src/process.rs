@@ -5,9 +5,7 @@ use super::name::Name;
 /// What a thread was started as.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Command {
-    /// The thread's number.
     pub pid: u32,
-    /// Its name.
     pub comm: Name,
     /// Its command line; empty of a thread of the kernel.
     pub command: Name,
@@ -34,14 +32,12 @@ impl Command {
 pub enum Side {
     /// It had what was waited for.
     Culprit,
-    /// It waited.
     Victim,
 }
 
 /// A thread of a victim or a culprit.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Process {
-    /// On which side.
     pub side: Side,
     /// The label of its cgroup, or of the kernel thread that it is.
     pub of: Name,

@@ -23,11 +23,11 @@ const KERNEL: &str = "kernel threads";
 const REST: &str = "others in no cgroup";
 
 /// A thread by its side, its cgroup, its number and its name.
-type Thread<'a> = (Side, &'a Name, u32, &'a Name);
+type SideThreadKey<'a> = (Side, &'a Name, u32, &'a Name);
 
 /// The threads of a party, those that did most first.
 #[derive(Debug, Default)]
-struct Party {
+struct PartyThreads {
     ns: u64,
     named: Vec<Process>,
     /// What is not named one by one, of the root cgroup.
@@ -35,7 +35,7 @@ struct Party {
     rest: Option<Process>,
 }
 
-impl Party {
+impl PartyThreads {
     fn add(&mut self, one: Process, is_kernel: bool) {
         self.ns = self.ns.saturating_add(one.ns);
         let is_root = &*one.of == ROOT;
@@ -72,8 +72,8 @@ pub fn processes<'a>(
     victim: &str,
     commands: &[Command],
 ) -> Vec<Process> {
-    let mut sums: BTreeMap<Thread<'_>, (u64, u64)> = BTreeMap::new();
-    let mut add = |thread: Thread<'a>, ns: u64| {
+    let mut sums: BTreeMap<SideThreadKey<'_>, (u64, u64)> = BTreeMap::new();
+    let mut add = |thread: SideThreadKey<'a>, ns: u64| {
         let (waits, sum_ns) = sums.entry(thread).or_default();
         *waits += 1;
         *sum_ns = sum_ns.saturating_add(ns);
@@ -88,12 +88,12 @@ pub fn processes<'a>(
     let mut threads: Vec<_> = sums.into_iter().collect();
     threads.sort_by_key(|(thread, (_, ns))| (Reverse(*ns), *thread));
     let whose: Name = victim.into();
-    let mut by_party: Vec<((Side, &Name), Party)> = Vec::new();
+    let mut by_party: Vec<((Side, &Name), PartyThreads)> = Vec::new();
     for ((side, of, pid, comm), (waits, ns)) in threads {
         let place = by_party.iter().position(|(party, ..)| *party == (side, of));
         let place = place.unwrap_or(by_party.len());
         if place == by_party.len() {
-            by_party.push(((side, of), Party::default()));
+            by_party.push(((side, of), PartyThreads::default()));
         }
         let Some((_, party)) = by_party.get_mut(place) else { continue };
         let known = command(commands, pid, comm);

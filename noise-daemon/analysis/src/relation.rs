@@ -14,10 +14,8 @@ use super::watched::Watched;
 /// Least part that a culprit has in another's delays who is one side of the same contention.
 const MAIN_SHARE: f64 = 0.25;
 
-pub(super) type Disturbance = Incident<Name, Name>;
-
 /// Where the delays are: what a signal's subject has in common with that of another signal.
-fn place(incident: &Disturbance) -> (&'static str, &str) {
+fn place(incident: &Incident) -> (&'static str, &str) {
     let subject = &*incident.subject;
     let Watched::Signal(signal) = incident.signal else { return (incident.signal.name(), subject) };
     let info = signal.info();
@@ -33,8 +31,8 @@ fn place(incident: &Disturbance) -> (&'static str, &str) {
 
 /// Whether both wait for the same, so that their culprits are those of one queue. What an interface
 /// sends and what it receives are not.
-fn is_one_queue(one: &Disturbance, other: &Disturbance) -> bool {
-    let is_block = |incident: &Disturbance| {
+fn is_one_queue(one: &Incident, other: &Incident) -> bool {
+    let is_block = |incident: &Incident| {
         let Watched::Signal(signal) = incident.signal else { return false };
         signal.info().subject == SubjectKind::Request
     };
@@ -42,12 +40,12 @@ fn is_one_queue(one: &Disturbance, other: &Disturbance) -> bool {
     alike && place(one) == place(other)
 }
 
-fn accused(incident: &Disturbance) -> Accused<'_, Name> {
+fn accused(incident: &Incident) -> Accused<'_> {
     Accused::new(incident.signal, &incident.culprits)
 }
 
 /// Whether a signal is itself what the culprit is charged with: the same interrupt.
-fn is_itself(incident: &Disturbance, culprit: &Culprit<Name>) -> bool {
+fn is_itself(incident: &Incident, culprit: &Culprit<Name>) -> bool {
     let Watched::Signal(signal) = incident.signal else { return false };
     let (subject, name) = (&*incident.subject, &*culprit.culprit);
     let info = signal.info();
@@ -64,20 +62,20 @@ fn is_itself(incident: &Disturbance, culprit: &Culprit<Name>) -> bool {
 }
 
 /// Whether the subject of one, which waits itself, is whom the other waits for.
-fn is_side(incident: &Disturbance, culprit: &Culprit<Name>) -> bool {
+fn is_side(incident: &Incident, culprit: &Culprit<Name>) -> bool {
     // Who loses time to interrupts is in no contention with those who wait for him.
     incident.signal != Watched::Interruption && culprit.culprit == incident.subject
 }
 
 /// Whether the one is of sleeps that end as requests of a block device do, and the other of such
 /// requests.
-pub(super) fn sleeps_for(sleep: &Disturbance, requests: &Disturbance) -> bool {
+pub(super) fn sleeps_for(sleep: &Incident, requests: &Incident) -> bool {
     sleep.signal == Signal::UninterruptibleWait
         && matches!(requests.signal, Watched::Signal(signal) if signal.info().domain == Domain::Disk)
         && accused(sleep).main().any(|one| completes_requests(one.cause, &one.culprit))
 }
 
-fn caused(victim: &Disturbance, by: &Disturbance) -> bool {
+fn caused(victim: &Incident, by: &Incident) -> bool {
     if sleeps_for(victim, by) {
         return true;
     }
@@ -93,18 +91,18 @@ fn caused(victim: &Disturbance, by: &Disturbance) -> bool {
 
 /// Whether one is where the other is, or they are two sides of one contention, or one is the
 /// interrupts that the other suffers from, or the requests that the other sleeps for.
-pub(super) fn related(one: &Disturbance, other: &Disturbance) -> bool {
+pub(super) fn related(one: &Incident, other: &Incident) -> bool {
     place(one) == place(other) || caused(one, other) || caused(other, one)
 }
 
 /// Whether the two have a main culprit in common. What interrupts take from all that has no cgroup
 /// of its own has every interrupt among its culprits: it is another's doing unless it shares the
 /// first of the other.
-pub(super) fn share_culprit(one: &Disturbance, other: &Disturbance) -> bool {
-    let is_class = |incident: &Disturbance| {
+pub(super) fn share_culprit(one: &Incident, other: &Incident) -> bool {
+    let is_class = |incident: &Incident| {
         incident.signal == Watched::Interruption && &*incident.subject == ROOT
     };
-    let first_of = |incident: &Disturbance, class: &Disturbance| {
+    let first_of = |incident: &Incident, class: &Incident| {
         let first = accused(incident).main().next();
         first.is_some_and(|first| accused(class).main().any(|with| with.is_same(first)))
     };
@@ -116,34 +114,34 @@ pub(super) fn share_culprit(one: &Disturbance, other: &Disturbance) -> bool {
 }
 
 /// Whether one did not come back as the other: the culprits of both are known, and are others.
-pub(super) fn succeeds(one: &Disturbance, other: &Disturbance) -> bool {
+pub(super) fn succeeds(one: &Incident, other: &Incident) -> bool {
     accused(one).differs(&accused(other), true)
 }
 
 /// Whether two of one queue are by others.
-pub(super) fn rivals(one: &Disturbance, other: &Disturbance) -> bool {
+pub(super) fn rivals(one: &Incident, other: &Incident) -> bool {
     is_one_queue(one, other) && succeeds(one, other)
 }
 
 /// Whether two of one queue have a main culprit in common.
-pub(super) fn allies(one: &Disturbance, other: &Disturbance) -> bool {
+pub(super) fn allies(one: &Incident, other: &Incident) -> bool {
     is_one_queue(one, other) && share_culprit(one, other)
 }
 
 /// Whether the first main culprit of one is a main culprit of the other.
-pub(super) fn has_first_of(one: &Disturbance, other: &Disturbance) -> bool {
+pub(super) fn has_first_of(one: &Incident, other: &Incident) -> bool {
     let first = accused(one).main().next();
     first.is_some_and(|first| accused(other).main().any(|with| with.is_same(first)))
 }
 
 /// Whether it did the main part itself, as far as that is known.
-pub(super) fn is_by_itself(incident: &Disturbance) -> bool {
+pub(super) fn is_by_itself(incident: &Incident) -> bool {
     accused(incident).main().all(|one| one.cause == Cause::Own)
 }
 
 /// Whether two are disturbances of their own: by others, and neither the other's other side.
-pub(super) fn is_apart(one: &Disturbance, other: &Disturbance) -> bool {
-    let names = |victim: &Disturbance, by: &Disturbance| {
+pub(super) fn is_apart(one: &Incident, other: &Incident) -> bool {
+    let names = |victim: &Incident, by: &Incident| {
         accused(victim).main().any(|culprit| is_side(by, culprit) || is_itself(by, culprit))
     };
     let is_linked = || {

@@ -21,7 +21,6 @@ use noise_common::remedy::Remedy;
 pub struct Clock {
     /// On that of the samples, ns.
     pub at_ns: u64,
-    /// On the wall.
     pub now: Timestamp,
 }
 
@@ -40,7 +39,6 @@ impl Clock {
 pub struct Episode {
     /// What was unusual, written as its name.
     pub signal: Watched,
-    /// Whose.
     pub subject: Name,
     /// Begin of the first disturbed window.
     pub start: Timestamp,
@@ -71,7 +69,7 @@ pub struct Episode {
 }
 
 impl Episode {
-    pub(super) fn new(incident: &Incident<Name, Name>, clock: Clock) -> Self {
+    pub(super) fn new(incident: &Incident, clock: Clock) -> Self {
         let end = clock.wall(incident.end_ns);
         let until = if incident.ending.is_none() { end.max(clock.now) } else { end };
         let known_seconds = incident.disturbed_ns as f64 / 1e9;
@@ -168,12 +166,9 @@ impl Report {
     }
 }
 
-/// A long wait.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Outlier {
-    /// When it ended.
     pub time: Timestamp,
-    /// What it was.
     #[serde(flatten)]
     pub wait: OutlierRecord,
 }

@@ -17,6 +17,21 @@ pub enum Rule {
     Memory,
 }
 
+/// Rule 1: standard deviations by which the mean of the latest windows exceeds the baseline's (t1 of the critical-path
+/// paper, whose study used 1.5).
+const DEVIATIONS: f64 = 1.5;
+
+/// Rule 2: how many times the usual share of windows lies above the baseline's mean (t2 of the same paper).
+const SHARE_FACTOR: f64 = 1.5;
+
+/// Rule 2: how probable such a share may be by chance, for windows that are independent of each other: the false alarms
+/// to expect per window and subject, one in six days for each subject.
+const CHANCE: f64 = 1e-6;
+
+/// How far the thresholds go down for an open incident: half way to the baseline, so that what hovers around a
+/// threshold is one incident.
+pub(super) const CLOSING_FRACTION: f64 = 0.5;
+
 /// Least time lost, seconds per second, to memory that is short.
 const LEAST_FOR_MEMORY: f64 = 0.05;
 
@@ -26,8 +41,8 @@ fn least_windows(settings: &Settings) -> usize {
 }
 
 /// Whether windows are lost to memory that is short, where the baseline has not learnt enough to say what is usual.
-pub(super) fn lost_to_memory<'a, C: Clone + Ord + 'a>(
-    slices: impl ExactSizeIterator<Item = &'a Slice<C>>,
+pub(super) fn lost_to_memory<'a>(
+    slices: impl ExactSizeIterator<Item = &'a Slice>,
     baseline: &Baseline,
     minimum: f64,
     settings: &Settings,
@@ -48,33 +63,32 @@ pub(super) fn broken(means: &[f64], baseline: &Baseline, settings: &Settings) ->
     }
     let largest = means.iter().copied().fold(f64::MIN, f64::max);
     let trimmed = (means.iter().sum::<f64>() - largest) / (means.len() - 1) as f64;
-    if trimmed > baseline.mean_ns() + settings.deviations * baseline.deviation_ns() {
+    if trimmed > baseline.mean_ns() + DEVIATIONS * baseline.deviation_ns() {
         return Some(Rule::Mean);
     }
     let above = above_mean(means, baseline);
     let share = above as f64 / means.len() as f64;
-    let unusual = share > settings.share_factor * baseline.share_above()
-        && chance_of(above, means.len(), baseline.share_above_at_most()) < settings.chance;
+    let unusual = share > SHARE_FACTOR * baseline.share_above()
+        && chance_of(above, means.len(), baseline.share_above_at_most()) < CHANCE;
     unusual.then_some(Rule::Share)
 }
 
 /// Whether an incident that a rule opened goes on: the same rule, with a threshold that is nearer
 /// to the baseline. Fewer than half of the windows above the mean never keep it open: with so few
 /// windows, a multiple of a small usual share comes about easily.
-pub(super) fn lasts(rule: Rule, means: &[f64], baseline: &Baseline, settings: &Settings) -> bool {
+pub(super) fn lasts(rule: Rule, means: &[f64], baseline: &Baseline) -> bool {
     if means.is_empty() {
         return false;
     }
     match rule {
         Rule::Mean => {
             let mean = means.iter().sum::<f64>() / means.len() as f64;
-            let deviations = settings.deviations * settings.closing_fraction;
-            mean > baseline.mean_ns() + deviations * baseline.deviation_ns()
+            mean > baseline.mean_ns() + DEVIATIONS * CLOSING_FRACTION * baseline.deviation_ns()
         }
         Rule::Share => {
             let share = above_mean(means, baseline) as f64 / means.len() as f64;
-            let factor = 1.0 + (settings.share_factor - 1.0) * settings.closing_fraction;
-            share > (factor * baseline.share_above()).max(0.5)
+            const FACTOR: f64 = 1.0 + (SHARE_FACTOR - 1.0) * CLOSING_FRACTION;
+            share > (FACTOR * baseline.share_above()).max(0.5)
         }
         // How much is lost decides alone.
         Rule::Memory => true,
@@ -86,10 +100,7 @@ fn above_mean(means: &[f64], baseline: &Baseline) -> usize {
 }
 
 /// Time lost beyond what as many events usually lose, seconds per second.
-pub(super) fn lost_beyond_usual<'a, C: Clone + Ord + 'a>(
-    slices: impl Iterator<Item = &'a Slice<C>>,
-    usual_ns: f64,
-) -> f64 {
+pub(super) fn lost_beyond_usual<'a>(slices: impl Iterator<Item = &'a Slice>, usual_ns: f64) -> f64 {
     let (mut lost_ns, mut length_ns) = (0.0, 0.0);
     for slice in slices {
         lost_ns += slice.delays.sum_ns as f64 - slice.delays.count() as f64 * usual_ns;
@@ -166,7 +177,7 @@ mod tests {
         let mut baseline = Baseline::new(10_000);
         for index in 0..2000 {
             let value = if index % 2 == 0 { 800 } else { 1200 };
-            baseline.learn(&Slice::<u8>::new(&window(0, &[value]), ChargeSums::default()));
+            baseline.learn(&Slice::new(&window(0, &[value]), ChargeSums::default()));
         }
         baseline
     }
@@ -200,10 +211,10 @@ mod tests {
     fn nothing_is_judged_before_the_warm_up_nor_by_few_windows() {
         let mut young = Baseline::new(10_000);
         for _ in 0..119 {
-            young.learn(&Slice::<u8>::new(&window(0, &[1000]), ChargeSums::default()));
+            young.learn(&Slice::new(&window(0, &[1000]), ChargeSums::default()));
         }
         assert_eq!(broken(&[1e9; 30], &young, &Settings::default()), None);
-        young.learn(&Slice::<u8>::new(&window(0, &[1000]), ChargeSums::default()));
+        young.learn(&Slice::new(&window(0, &[1000]), ChargeSums::default()));
         assert_eq!(broken(&[1e9; 30], &young, &Settings::default()), Some(Rule::Mean));
         assert_eq!(rule(&[1e9; 9]), None);
         assert_eq!(rule(&[]), None);
@@ -211,8 +222,7 @@ mod tests {
 
     #[test]
     fn an_incident_lasts_at_what_would_not_open_it() {
-        let settings = Settings::default();
-        let lasts = |rule, means: &[f64]| lasts(rule, means, &baseline(), &settings);
+        let lasts = |rule, means: &[f64]| lasts(rule, means, &baseline());
         assert!(lasts(Rule::Mean, &[1160.0; 10]));
         assert!(!lasts(Rule::Mean, &[1140.0; 10]));
         assert!(!lasts(Rule::Mean, &[]));
@@ -227,11 +237,11 @@ mod tests {
     fn delays_of_no_length_are_as_usual_where_there_are_no_others() {
         let mut baseline = Baseline::new(10_000);
         for _ in 0..200 {
-            baseline.learn(&Slice::<u8>::new(&window(0, &[0]), ChargeSums::default()));
+            baseline.learn(&Slice::new(&window(0, &[0]), ChargeSums::default()));
         }
         assert_eq!(broken(&[0.0; 30], &baseline, &Settings::default()), None);
         for rule in [Rule::Mean, Rule::Share] {
-            assert!(!lasts(rule, &[0.0; 10], &baseline, &Settings::default()));
+            assert!(!lasts(rule, &[0.0; 10], &baseline));
         }
     }
 
@@ -267,9 +277,9 @@ mod tests {
 
     #[test]
     fn usual_delays_lose_nothing_beyond() {
-        let slice = Slice::<u8>::new(&window(0, &[1000; 10]), ChargeSums::default());
+        let slice = Slice::new(&window(0, &[1000; 10]), ChargeSums::default());
         assert_eq!(lost_beyond_usual([&slice].into_iter(), 1000.0), 0.0);
         assert_eq!(lost_beyond_usual([&slice].into_iter(), 500.0), 5000.0 / 500e6);
-        assert_eq!(lost_beyond_usual(std::iter::empty::<&Slice<u8>>(), 0.0), 0.0);
+        assert_eq!(lost_beyond_usual(std::iter::empty::<&Slice>(), 0.0), 0.0);
     }
 }

@@ -6,6 +6,9 @@ use thiserror::Error;
 
 use super::watched::Watched;
 
+/// A quarter of an hour: a baseline follows the hours of a day, and no disturbance of some minutes.
+const HALF_LIFE_WINDOWS: u64 = 1800;
+
 /// What is watched unless configured otherwise: the signals whose rows say so, which are delays of
 /// work, and what is taken from it while it runs.
 ///
@@ -24,42 +27,22 @@ pub struct Settings {
     pub enabled: bool,
     /// What they are looked for in.
     pub watch: Vec<Watched>,
-    /// Rule 1: standard deviations by which the mean of the latest windows exceeds the baseline's
-    /// (t1 of the critical-path paper, whose study used 1.5).
-    pub deviations: f64,
-    /// Rule 2: how many times the usual share of windows lies above the baseline's mean (t2).
-    pub share_factor: f64,
-    /// Rule 2: how probable such a share may at most be by chance, for windows that are
-    /// independent of each other: the false alarms to expect per window and subject.
-    pub chance: f64,
     /// Time lost beyond the usual, seconds per second, below which nothing is an incident.
     pub minimum_lost: f64,
     /// The same for [`Watched::Interruption`]. Where no CPU loses as large a part of its time to
     /// interrupts and the hypervisor, what a cgroup loses never reaches it: work on many CPUs loses a
     /// little on each.
     pub minimum_taken: f64,
-    /// How far the thresholds go down for an open incident: 0 = to the baseline, 1 = not at all.
-    pub closing_fraction: f64,
     /// Latest windows with events that are held against the baseline.
     pub recent_windows: usize,
     /// Windows, with or without events, that must be calm before an incident is over.
     pub closing_windows: usize,
     /// Calm windows with events that a baseline is learnt from before it is used.
     pub warmup_windows: u64,
-    /// Calm windows with events after which what was learnt weighs half.
-    pub half_life_windows: u64,
-    /// Age at which an incident is adopted as baseline, seconds.
-    pub adopt_seconds: u64,
-    /// Silence after which a subject counts as gone and its baseline is forgotten, seconds.
-    pub forget_seconds: u64,
     /// Most signals of subjects that have a baseline at a time.
     pub subjects: usize,
     /// Most incidents that are kept after their end.
     pub past_incidents: usize,
-    /// Most long waits that are kept.
-    pub past_outliers: usize,
-    /// Most culprits that are tracked in an incident.
-    pub culprits: usize,
 }
 
 impl Default for Settings {
@@ -67,22 +50,13 @@ impl Default for Settings {
         Self {
             enabled: true,
             watch: watched(),
-            deviations: 1.5,
-            share_factor: 1.5,
-            chance: 1e-6,
             minimum_lost: 0.01,
             minimum_taken: 0.1,
-            closing_fraction: 0.5,
             recent_windows: 30,
             closing_windows: 10,
             warmup_windows: 120,
-            half_life_windows: 1800,
-            adopt_seconds: 600,
-            forget_seconds: 600,
             subjects: 512,
             past_incidents: 256,
-            past_outliers: 256,
-            culprits: 32,
         }
     }
 }
@@ -93,7 +67,6 @@ impl Default for Settings {
 pub struct SettingsError {
     /// The key as written in the configuration.
     pub name: &'static str,
-    /// What would do.
     pub expected: &'static str,
 }
 
@@ -103,11 +76,7 @@ impl Settings {
     /// # Errors
     /// Names the first setting that is out of its range.
     pub fn check(&self) -> Result<(), SettingsError> {
-        let positive = |value: f64| value.is_finite() && value > 0.0;
         let rules = [
-            (positive(self.deviations), "deviations", "above 0"),
-            (self.share_factor.is_finite() && self.share_factor > 1.0, "share-factor", "above 1"),
-            (positive(self.chance) && self.chance < 1.0, "chance", "between 0 and 1"),
             (
                 self.minimum_lost.is_finite() && self.minimum_lost >= 0.0,
                 "minimum-lost",
@@ -118,21 +87,11 @@ impl Settings {
                 "minimum-taken",
                 "0 or more seconds per second",
             ),
-            ((0.0..=1.0).contains(&self.closing_fraction), "closing-fraction", "from 0 to 1"),
             ((4..=1024).contains(&self.recent_windows), "recent-windows", "from 4 to 1024"),
             ((2..=1024).contains(&self.closing_windows), "closing-windows", "from 2 to 1024"),
             (self.warmup_windows >= 2, "warmup-windows", "2 or more"),
-            (
-                self.half_life_windows >= self.warmup_windows,
-                "half-life-windows",
-                "at least warmup-windows",
-            ),
-            (self.adopt_seconds > 0, "adopt-seconds", "above 0"),
-            (self.forget_seconds > 0, "forget-seconds", "above 0"),
             ((1..=65_536).contains(&self.subjects), "subjects", "from 1 to 65536"),
             ((1..=4096).contains(&self.past_incidents), "past-incidents", "from 1 to 4096"),
-            ((1..=4096).contains(&self.past_outliers), "past-outliers", "from 1 to 4096"),
-            ((1..=256).contains(&self.culprits), "culprits", "from 1 to 256"),
         ];
         rules
             .into_iter()
@@ -153,12 +112,9 @@ impl Settings {
         self.warmup_windows.saturating_add(self.recent_windows as u64)
     }
 
-    pub(super) fn adopt_ns(&self) -> u64 {
-        self.adopt_seconds.saturating_mul(1_000_000_000)
-    }
-
-    pub(super) fn forget_ns(&self) -> u64 {
-        self.forget_seconds.saturating_mul(1_000_000_000)
+    /// Calm windows with events after which what was learnt weighs half.
+    pub(super) fn half_life(&self) -> u64 {
+        HALF_LIFE_WINDOWS.max(self.warmup_windows)
     }
 }
 
@@ -196,19 +152,12 @@ mod tests {
             change(&mut settings);
             settings.check().unwrap_err().name
         };
-        assert_eq!(with(|settings| settings.deviations = f64::NAN), "deviations");
-        assert_eq!(with(|settings| settings.share_factor = 1.0), "share-factor");
-        assert_eq!(with(|settings| settings.chance = 0.0), "chance");
         assert_eq!(with(|settings| settings.minimum_lost = -1.0), "minimum-lost");
         assert_eq!(with(|settings| settings.minimum_taken = f64::INFINITY), "minimum-taken");
-        assert_eq!(with(|settings| settings.closing_fraction = 1.1), "closing-fraction");
         assert_eq!(with(|settings| settings.recent_windows = 3), "recent-windows");
         assert_eq!(with(|settings| settings.closing_windows = 1), "closing-windows");
         assert_eq!(with(|settings| settings.warmup_windows = 1), "warmup-windows");
-        assert_eq!(with(|settings| settings.half_life_windows = 1), "half-life-windows");
         assert_eq!(with(|settings| settings.subjects = 0), "subjects");
         assert_eq!(with(|settings| settings.past_incidents = 0), "past-incidents");
-        assert_eq!(with(|settings| settings.past_outliers = 5000), "past-outliers");
-        assert_eq!(with(|settings| settings.culprits = 0), "culprits");
     }
 }

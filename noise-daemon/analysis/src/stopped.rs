@@ -1,6 +1,6 @@
 //! What cgroups lost of late by the counters, as charged between samples: for what, and by whom. What stopped them that no
 //! kernel event says (their own CPU quotas, the hypervisor) is summed, and beside it is how long threads of the host
-//! reclaimed memory.
+//! reclaimed memory. How many delays there were is counted as well: what is usual of so many.
 //!
 //! A wait is charged when it ends, so one that goes on is in none of the steps that are kept. Nor are charges that are too
 //! short to be worth a word, but those of what no event says.
@@ -13,23 +13,25 @@ use noise_common::signals::Signal;
 use noise_model::{Sample, Step};
 
 use super::name::Name;
+use super::watched::Watched;
 
 /// Steps that are kept: a minute or more where samples are taken twice a second and clients ask for others.
 const MOST_STEPS: usize = 600;
-/// Charges that are kept, of all of these steps, 48 bytes each: more than a minute where 200 pairs are charged with several
-/// causes in each.
-const MOST_CHARGES: usize = 65_536;
+/// Bytes of charges and counts that are kept, of all of these steps: more than a minute where 200 pairs are charged with
+/// two causes in each, and all of them have delays.
+const MOST_BYTES: usize = 3 << 20;
 /// Charges that are answered of some cgroups, the longest.
 const MOST_ANSWERED: usize = 256;
 /// The least charge of a step that is kept, ns: 0.04 % of half a second.
 const LEAST_NS: u64 = 200_000;
+/// Signals whose delays are counted.
+const COUNTED: [Signal; 2] = [Signal::CgroupRunqueueWait, Signal::UninterruptibleWait];
 
 /// What some cgroups lost between two times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stopped {
     /// From then on, ns on the clock of the samples.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
     /// Their waits for a CPU while their quotas were used up, ns.
     pub quota_ns: u64,
@@ -40,16 +42,31 @@ pub struct Stopped {
     /// All that they were charged with, the longest first; none of a daemon that does not say.
     #[serde(default)]
     pub charges: Vec<Charged>,
+    /// How many delays of a signal they had, of each that is counted; none of a daemon that does not say.
+    #[serde(default)]
+    pub delays: Vec<(Watched, u64)>,
+}
+
+impl Stopped {
+    /// Adds what others of the same victim lost in the same time.
+    pub fn add(&mut self, more: Self) {
+        self.quota_ns = self.quota_ns.saturating_add(more.quota_ns);
+        self.hypervisor_ns = self.hypervisor_ns.saturating_add(more.hypervisor_ns);
+        self.charges.extend(more.charges);
+        for (watched, count) in more.delays {
+            match self.delays.iter_mut().find(|(own, _)| *own == watched) {
+                Some((_, sum)) => *sum = sum.saturating_add(count),
+                None => self.delays.push((watched, count)),
+            }
+        }
+    }
 }
 
 /// What one culprit is charged with.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Charged {
-    /// For what.
     pub resource: Resource,
-    /// Why.
     pub cause: Cause,
-    /// Who.
     pub culprit: Name,
     /// How long, ns.
     pub ns: u64,
@@ -57,9 +74,16 @@ pub struct Charged {
 
 /// What one culprit was charged with in a step.
 #[derive(Debug)]
-struct Charge {
+struct CulpritCharge {
     victim: Name,
     charged: Charged,
+}
+
+/// How many delays one cgroup had in a step, of each signal that is counted.
+#[derive(Debug)]
+struct DelayCount {
+    victim: Name,
+    delays: [u32; COUNTED.len()],
 }
 
 /// Whether no kernel event says how long such a cause takes.
@@ -69,18 +93,47 @@ const fn is_unseen(cause: Cause) -> bool {
 
 /// What came between two samples.
 #[derive(Debug)]
-struct Part {
+struct SampleInterval {
     start_ns: u64,
     end_ns: u64,
     host_reclaim_ns: Option<u64>,
-    charges: Vec<Charge>,
+    charges: Vec<CulpritCharge>,
+    counts: Vec<DelayCount>,
 }
 
-/// The latest steps.
+impl SampleInterval {
+    /// What it takes of [`MOST_BYTES`].
+    const fn bytes(&self) -> usize {
+        self.charges.len() * size_of::<CulpritCharge>()
+            + self.counts.len() * size_of::<DelayCount>()
+    }
+}
+
+/// How many delays each cgroup had in a step.
+fn counts(step: &Step) -> Vec<DelayCount> {
+    let mut counts: BTreeMap<&str, [u32; COUNTED.len()]> = BTreeMap::new();
+    for (place, signal) in COUNTED.into_iter().enumerate() {
+        for (labels, delays) in step.delays_of(signal) {
+            let Some(label) = labels.first().filter(|_| delays.count() > 0) else { continue };
+            if let Some(count) = counts.entry(label).or_default().get_mut(place) {
+                *count = u32::try_from(delays.count()).unwrap_or(u32::MAX);
+            }
+        }
+    }
+    // Who had delays is charged for them: the name is there already.
+    let names: BTreeMap<&str, &Name> =
+        step.charges.iter().map(|charge| (&*charge.victim, &charge.victim)).collect();
+    let count = |(label, delays)| DelayCount {
+        victim: names.get(label).map_or_else(|| Name::from(label), |name| Name::clone(name)),
+        delays,
+    };
+    counts.into_iter().map(count).collect()
+}
+
 #[derive(Debug, Default)]
 pub struct Stops {
-    parts: VecDeque<Part>,
-    charges: usize,
+    parts: VecDeque<SampleInterval>,
+    bytes: usize,
 }
 
 impl Stops {
@@ -92,9 +145,9 @@ impl Stops {
         }
         let is_kept = |cause, ns| ns > 0 && (is_unseen(cause) || ns >= LEAST_NS);
         let timed = step.charges.iter().filter(|one| one.resource.is_timed());
-        let charges: Vec<Charge> = timed
+        let charges: Vec<CulpritCharge> = timed
             .filter(|one| is_kept(one.cause, one.charged.ns))
-            .map(|one| Charge {
+            .map(|one| CulpritCharge {
                 victim: Name::clone(&one.victim),
                 charged: Charged {
                     resource: one.resource,
@@ -105,31 +158,42 @@ impl Stops {
             })
             .collect();
         let is_measured = sample.series.iter().any(|one| one.signal == Signal::DirectReclaim);
-        self.charges += charges.len();
-        self.parts.push_back(Part {
+        let part = SampleInterval {
             start_ns: step.start_ns,
             end_ns: step.end_ns,
             host_reclaim_ns: is_measured.then(|| step.lost_ns(Signal::DirectReclaim)),
             charges,
-        });
-        while self.parts.len() > MOST_STEPS || self.charges > MOST_CHARGES {
+            counts: counts(step),
+        };
+        self.bytes += part.bytes();
+        self.parts.push_back(part);
+        while self.parts.len() > MOST_STEPS || self.bytes > MOST_BYTES {
             let Some(oldest) = self.parts.pop_front() else { break };
-            self.charges -= oldest.charges.len();
+            self.bytes -= oldest.bytes();
         }
     }
 
-    /// What these cgroups lost in the steps of which at least half lies behind that time; `None` where there is none.
+    /// What these cgroups lost in the steps of which at least half lies behind that time, else in the last one, where that ends
+    /// behind it: of a daemon that gets no CPU, steps are long. `None` where there is none.
     pub fn since(&self, cgroups: &BTreeSet<Name>, since_ns: u64) -> Option<Stopped> {
-        let is_behind = |part: &&Part| part.start_ns / 2 + part.end_ns / 2 >= since_ns;
-        let mut parts = self.parts.iter().filter(is_behind);
+        let middle_ns = |part: &SampleInterval| part.start_ns / 2 + part.end_ns / 2;
+        let last = self.parts.back().filter(|last| last.end_ns > since_ns)?;
+        let since_ns = since_ns.min(middle_ns(last));
+        let mut parts = self.parts.iter().filter(|part| middle_ns(part) >= since_ns);
         let first = parts.next()?;
         let mut stopped = Stopped { from_ns: first.start_ns, ..Stopped::default() };
         let mut sums: BTreeMap<(Resource, Cause, &Name), u64> = BTreeMap::new();
+        let mut delays = [0_u64; COUNTED.len()];
         for part in [first].into_iter().chain(parts) {
             stopped.to_ns = part.end_ns;
             if let Some(ns) = part.host_reclaim_ns {
                 let sum = stopped.host_reclaim_ns.unwrap_or(0);
                 stopped.host_reclaim_ns = Some(sum.saturating_add(ns));
+            }
+            for count in part.counts.iter().filter(|count| cgroups.contains(&count.victim)) {
+                for (sum, delays) in delays.iter_mut().zip(count.delays) {
+                    *sum = sum.saturating_add(u64::from(delays));
+                }
             }
             let own = part.charges.iter().filter(|charge| cgroups.contains(&charge.victim));
             for Charged { resource, cause, culprit, ns } in own.map(|charge| &charge.charged) {
@@ -153,6 +217,7 @@ impl Stops {
         stopped.charges = sums.into_iter().map(charged).collect();
         stopped.charges.sort_by_key(|charged| Reverse(charged.ns));
         stopped.charges.truncate(MOST_ANSWERED);
+        stopped.delays = COUNTED.into_iter().map(Watched::from).zip(delays).collect();
         Some(stopped)
     }
 }
@@ -179,18 +244,20 @@ mod tests {
             })
             .collect();
         interference.sort_by(Interference::order);
-        let series = Series {
-            signal: Signal::DirectReclaim,
-            labels: [].into(),
-            totals: Histogram::of(&vec![7; number as usize]),
+        let series = |signal, label: Option<&str>, delays: u64| Series {
+            signal,
+            labels: label.map(str::to_owned).into_iter().collect(),
+            totals: Histogram::of(&vec![7; delays as usize]),
             recent_max_ns: 0,
         };
-        Sample {
-            at_ns: 1000 + number * STEP_NS,
-            interference,
-            series: vec![series],
-            ..Sample::default()
-        }
+        let mut series = vec![
+            series(Signal::DirectReclaim, None, number),
+            series(Signal::CgroupRunqueueWait, Some("a"), 10 * number),
+            series(Signal::CgroupRunqueueWait, Some("b"), 100 * number),
+            series(Signal::UninterruptibleWait, Some("b"), 3 * number),
+        ];
+        series.sort_by_key(|one| one.signal);
+        Sample { at_ns: 1000 + number * STEP_NS, interference, series, ..Sample::default() }
     }
 
     fn of(cgroups: &[&str]) -> BTreeSet<Name> {
@@ -224,6 +291,11 @@ mod tests {
                 ],
             ),
         ];
+        let delays = |cpu, uninterruptible| {
+            let counts = [cpu, uninterruptible];
+            let watched = COUNTED.into_iter().map(Watched::from);
+            watched.zip(counts).collect::<Vec<_>>()
+        };
         let mut stops = Stops::default();
         let mut before = Sample::default();
         for sample in samples {
@@ -242,6 +314,7 @@ mod tests {
                 charged(Running, Steal, 4),
                 charged(Cpu, Steal, 3),
             ],
+            delays: delays(20, 0),
         };
         assert_eq!(stops.since(&of(&["a"]), 0), Some(whole.clone()));
         // More than half of the first step lies before.
@@ -250,9 +323,24 @@ mod tests {
         assert_eq!((last.from_ns, last.quota_ns, last.host_reclaim_ns), (1500, 30, Some(7)));
         assert_eq!(last.charges[1], charged(Cpu, Throttle, 30));
         assert_eq!(stops.since(&of(&["a", "b"]), 1300).unwrap().quota_ns, 1030);
-        let none = Stopped { quota_ns: 0, hypervisor_ns: 0, charges: Vec::new(), ..whole };
+        let mut both = stops.since(&of(&["a", "b"]), 1300).unwrap();
+        assert_eq!(both.delays, delays(110, 3));
+        let none = Stopped {
+            quota_ns: 0,
+            hypervisor_ns: 0,
+            charges: Vec::new(),
+            delays: delays(0, 0),
+            ..whole.clone()
+        };
         assert_eq!(stops.since(&of(&["c"]), 0), Some(none));
+        // Of the last step, which goes further back than is asked for, all is counted.
+        assert_eq!(stops.since(&of(&["a"]), 1999).unwrap(), last);
         assert_eq!(stops.since(&of(&["a"]), 2000), None);
+        // An older daemon counts none.
+        both.add(Stopped { delays: Vec::new(), ..whole.clone() });
+        assert_eq!((both.delays.clone(), both.quota_ns), (delays(110, 3), 1030 + 40));
+        both.add(whole);
+        assert_eq!(both.delays, delays(130, 3));
     }
 
     #[test]
@@ -268,12 +356,24 @@ mod tests {
                 [(Cause::Throttle, quota), (Cause::Foreign, other)]
                     .map(|(cause, ns)| (Resource::Cpu, cause, name, ns))
             });
-            let sample =
-                Sample { series: Vec::new(), ..sample(number, &pairs.collect::<Vec<_>>()) };
+            let totals = Histogram::of(&vec![7; number as usize]);
+            let delayed = |signal, name: &String| Series {
+                signal,
+                labels: [name.clone()].into(),
+                totals: totals.clone(),
+                recent_max_ns: 0,
+            };
+            let mut series = Vec::new();
+            for signal in COUNTED {
+                series.extend(names.iter().map(|name| delayed(signal, name)));
+            }
+            let sample = Sample { series, ..sample(number, &pairs.collect::<Vec<_>>()) };
             stops.advance(&sample, &Step::between(&before, &sample));
             before = sample;
         }
-        assert_eq!(stops.since(&of(&["/007"]), 0).unwrap().quota_ns, 120);
+        let stopped = stops.since(&of(&["/007"]), 0).unwrap();
+        assert_eq!(stopped.quota_ns, 120);
+        assert_eq!(stopped.delays, COUNTED.map(|signal| (signal.into(), 120)));
     }
 
     #[test]
@@ -290,9 +390,9 @@ mod tests {
             stops.advance(&sample, &Step::between(&before, &sample));
             before = sample;
         }
-        assert!(stops.parts.len() <= MOST_STEPS && stops.charges <= MOST_CHARGES);
-        let kept: usize = stops.parts.iter().map(|part| part.charges.len()).sum();
-        assert_eq!(kept, stops.charges);
+        assert!(stops.parts.len() <= MOST_STEPS && stops.bytes <= MOST_BYTES);
+        let kept: usize = stops.parts.iter().map(SampleInterval::bytes).sum();
+        assert_eq!(kept, stops.bytes);
         let stopped = stops.since(&of(&["/7"]), 0).unwrap();
         assert_eq!((stopped.quota_ns, stopped.host_reclaim_ns), (stops.parts.len() as u64, None));
     }

@@ -21,25 +21,23 @@ const REST: u64 = 60;
 
 /// Who makes a cgroup wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+enum PlannedCulprits {
     /// None: it waits as usual.
     None,
-    /// One culprit.
     One(&'static str),
-    /// Half each.
     Both(&'static str, &'static str),
     /// Eight, none of which did a quarter.
     Many,
 }
 
 /// The waits of a cgroup in one window.
-fn wait(host: &mut Host, number: u64, victim: &str, by: By) {
-    let mean_ns = around(if by == By::None { USUAL_NS } else { SLOW_NS }, number);
+fn wait(host: &mut Host, number: u64, victim: &str, by: PlannedCulprits) {
+    let mean_ns = around(if by == PlannedCulprits::None { USUAL_NS } else { SLOW_NS }, number);
     let culprits: Vec<String> = match by {
-        By::None => vec!["/".to_owned()],
-        By::One(one) => vec![one.to_owned()],
-        By::Both(one, other) => vec![one.to_owned(), other.to_owned()],
-        By::Many => (0..8).map(|index| format!("/many-{index}")).collect(),
+        PlannedCulprits::None => vec!["/".to_owned()],
+        PlannedCulprits::One(one) => vec![one.to_owned()],
+        PlannedCulprits::Both(one, other) => vec![one.to_owned(), other.to_owned()],
+        PlannedCulprits::Many => (0..8).map(|index| format!("/many-{index}")).collect(),
     };
     host.delay(Signal::CgroupRunqueueWait, &[victim], &[mean_ns; 10]);
     for culprit in &culprits {
@@ -49,18 +47,18 @@ fn wait(host: &mut Host, number: u64, victim: &str, by: By) {
 }
 
 /// What a cgroup goes through once the host is warm: for how many windows, by whom.
-type Phases = [(u64, By)];
+type Phases = [(u64, PlannedCulprits)];
 
-fn at(phases: &Phases, number: u64) -> By {
+fn at(phases: &Phases, number: u64) -> PlannedCulprits {
     let mut end = WARM;
     if number < WARM {
-        return By::None;
+        return PlannedCulprits::None;
     }
     let current = phases.iter().find(|(length, _)| {
         end += length;
         number < end
     });
-    current.map_or(By::None, |(_, by)| *by)
+    current.map_or(PlannedCulprits::None, |(_, by)| *by)
 }
 
 fn length(stories: &[(&str, &Phases)]) -> u64 {
@@ -110,7 +108,11 @@ fn pairs(blamed: &[&[(&str, &str)]]) -> Vec<Vec<(String, String)>> {
 #[test]
 fn two_successive_culprits_are_two_incidents_however_long_the_victim_recovers() {
     for calm in [0, 4, 9, 12, 25, 60] {
-        let story = [(40, By::One("/hog")), (calm, By::None), (40, By::One("/other"))];
+        let story = [
+            (40, PlannedCulprits::One("/hog")),
+            (calm, PlannedCulprits::None),
+            (40, PlannedCulprits::One("/other")),
+        ];
         let events = play(&[("/a", &story)], |_, _| {});
         let expected = pairs(&[&[("/a", "/hog")], &[("/a", "/other")]]);
         assert_eq!(blamed(&events), expected, "{calm}: {events:#?}");
@@ -134,11 +136,18 @@ fn two_successive_culprits_are_two_incidents_while_that_of_a_third_subject_is_op
         // What the third is disturbed by makes its incident, in turn, one of the first culprit, one
         // that goes on without it, and one of another.
         for third in [
-            vec![(200, By::Both("/hog", "/flood"))],
-            vec![(60, By::Both("/hog", "/flood")), (140, By::One("/flood"))],
-            vec![(200, By::One("/flood"))],
+            vec![(200, PlannedCulprits::Both("/hog", "/flood"))],
+            vec![
+                (60, PlannedCulprits::Both("/hog", "/flood")),
+                (140, PlannedCulprits::One("/flood")),
+            ],
+            vec![(200, PlannedCulprits::One("/flood"))],
         ] {
-            let story = [(30, By::One("/hog")), (calm, By::None), (30, By::One("/other"))];
+            let story = [
+                (30, PlannedCulprits::One("/hog")),
+                (calm, PlannedCulprits::None),
+                (30, PlannedCulprits::One("/other")),
+            ];
             let mut seen = BTreeSet::new();
             let events = play(&[("/third", &third), ("/victim", &story)], |number, overview| {
                 let active: Vec<_> = overview.active.iter().map(|(_, who)| &**who).collect();
@@ -164,8 +173,12 @@ fn two_successive_culprits_are_two_incidents_while_that_of_a_third_subject_is_op
 
 #[test]
 fn who_comes_back_while_a_third_is_disturbed_is_reported_once() {
-    let third = [(150, By::One("/hog"))];
-    let story = [(30, By::One("/hog")), (40, By::None), (20, By::One("/hog"))];
+    let third = [(150, PlannedCulprits::One("/hog"))];
+    let story = [
+        (30, PlannedCulprits::One("/hog")),
+        (40, PlannedCulprits::None),
+        (20, PlannedCulprits::One("/hog")),
+    ];
     let mut numbers = BTreeSet::new();
     let events = play(&[("/third", &third), ("/victim", &story)], |_, overview| {
         numbers.extend(overview.incidents.iter().map(|report| report.id));
@@ -186,7 +199,11 @@ fn who_comes_back_while_a_third_is_disturbed_is_reported_once() {
 
 #[test]
 fn what_opened_an_incident_and_comes_back_does_not_join_itself() {
-    let story = [(30, By::One("/hog")), (30, By::None), (30, By::One("/hog"))];
+    let story = [
+        (30, PlannedCulprits::One("/hog")),
+        (30, PlannedCulprits::None),
+        (30, PlannedCulprits::One("/hog")),
+    ];
     let events = play(&[("/a", &story)], |_, overview| {
         let active = overview.active.len();
         let open = overview.incidents.iter().filter(|report| report.open).count();
@@ -200,12 +217,17 @@ fn what_opened_an_incident_and_comes_back_does_not_join_itself() {
 
 #[test]
 fn who_is_not_clear_at_first_stays_or_leaves_once_it_is() {
-    let third = [(200, By::One("/hog"))];
+    let third = [(200, PlannedCulprits::One("/hog"))];
     for (by, expected) in [
         ("/hog", pairs(&[&[("/third", "/hog"), ("/victim", "/hog")]])),
         ("/other", pairs(&[&[("/third", "/hog"), ("/victim", "/hog")], &[("/victim", "/other")]])),
     ] {
-        let story = [(30, By::One("/hog")), (20, By::None), (8, By::Many), (40, By::One(by))];
+        let story = [
+            (30, PlannedCulprits::One("/hog")),
+            (20, PlannedCulprits::None),
+            (8, PlannedCulprits::Many),
+            (40, PlannedCulprits::One(by)),
+        ];
         let mut numbers = Vec::new();
         let events = play(&[("/third", &third), ("/victim", &story)], |_, overview| {
             let now: Vec<_> = overview.incidents.iter().map(|report| report.id).collect();
@@ -243,7 +265,7 @@ fn who_did_little_before_and_all_of_it_now_has_an_incident_of_his_own() {
 
 #[test]
 fn culprits_in_turn_go_back_to_their_own_incidents() {
-    let turn = [(20, By::One("/hog")), (20, By::One("/other"))];
+    let turn = [(20, PlannedCulprits::One("/hog")), (20, PlannedCulprits::One("/other"))];
     let story: Vec<_> = turn.iter().cycle().take(12).copied().collect();
     let events = play(&[("/a", &story)], |_, _| {});
     assert_eq!(blamed(&events), pairs(&[&[("/a", "/hog")], &[("/a", "/other")]]), "{events:#?}");
@@ -255,8 +277,13 @@ fn culprits_in_turn_go_back_to_their_own_incidents() {
 
 #[test]
 fn culprits_that_come_and_go_together_are_one_incident() {
-    let parts: Vec<(u64, By)> = (0..20)
-        .map(|index| (3 + index % 5, [By::One("/a"), By::One("/b")][index as usize % 2]))
+    let parts: Vec<(u64, PlannedCulprits)> = (0..20)
+        .map(|index| {
+            (
+                3 + index % 5,
+                [PlannedCulprits::One("/a"), PlannedCulprits::One("/b")][index as usize % 2],
+            )
+        })
         .collect();
     let events = play(&[("/v", &parts)], |_, _| {});
     assert_eq!((opened(&events), closed(&events).len()), (1, 1), "{events:#?}");
@@ -265,9 +292,9 @@ fn culprits_that_come_and_go_together_are_one_incident() {
 #[test]
 fn what_two_culprits_disturb_does_not_make_one_of_their_incidents() {
     let stories: [(&str, &Phases); 3] = [
-        ("/by-hog", &[(60, By::One("/hog"))]),
-        ("/by-flood", &[(5, By::None), (55, By::One("/flood"))]),
-        ("/by-both", &[(15, By::None), (45, By::Both("/hog", "/flood"))]),
+        ("/by-hog", &[(60, PlannedCulprits::One("/hog"))]),
+        ("/by-flood", &[(5, PlannedCulprits::None), (55, PlannedCulprits::One("/flood"))]),
+        ("/by-both", &[(15, PlannedCulprits::None), (45, PlannedCulprits::Both("/hog", "/flood"))]),
     ];
     let events = play(&stories, |_, _| {});
     let blamed = blamed(&events);
@@ -356,7 +383,12 @@ fn many_subjects_all_have_their_series() {
         for number in 0..WARM + first + 60 {
             for name in &names {
                 let length = if *name == names[0] { first } else { 40 };
-                wait(&mut host, number, name, at(&[(length, By::One("/hog"))], number));
+                wait(
+                    &mut host,
+                    number,
+                    name,
+                    at(&[(length, PlannedCulprits::One("/hog"))], number),
+                );
             }
             let sample = host.sample();
             let events = board.analyse(&sample, &Step::default(), clock(&sample));
@@ -368,14 +400,14 @@ fn many_subjects_all_have_their_series() {
     }
 }
 
-fn stories() -> impl Strategy<Value = Vec<Vec<(u64, By)>>> {
+fn stories() -> impl Strategy<Value = Vec<Vec<(u64, PlannedCulprits)>>> {
     let by = prop_oneof![
-        3 => Just(By::None),
-        1 => Just(By::One("/hog")),
-        1 => Just(By::One("/other")),
-        1 => Just(By::One("/flood")),
-        1 => Just(By::Both("/hog", "/other")),
-        1 => Just(By::Many),
+        3 => Just(PlannedCulprits::None),
+        1 => Just(PlannedCulprits::One("/hog")),
+        1 => Just(PlannedCulprits::One("/other")),
+        1 => Just(PlannedCulprits::One("/flood")),
+        1 => Just(PlannedCulprits::Both("/hog", "/other")),
+        1 => Just(PlannedCulprits::Many),
     ];
     let phase = (1u64..50, by);
     proptest::collection::vec(proptest::collection::vec(phase, 1..8), 1..4)
@@ -422,7 +454,7 @@ proptest! {
             for (length, by) in *phases {
                 let middle = (begin + length / 2) as i64;
                 begin += length;
-                let By::One(culprit) = by else { continue };
+                let PlannedCulprits::One(culprit) = by else { continue };
                 let named = reports.iter().flat_map(|report| report.episodes()).any(|one| {
                     let at = |time: jiff::Timestamp| time.as_millisecond() / 500;
                     let is_then = (at(one.start)..at(one.end)).contains(&middle);
@@ -435,13 +467,13 @@ proptest! {
 }
 
 /// Culprits one at a time, for long enough, with calm of any length between them.
-fn clear_stories() -> impl Strategy<Value = Vec<(u64, By)>> {
+fn clear_stories() -> impl Strategy<Value = Vec<(u64, PlannedCulprits)>> {
     let culprit = prop_oneof![Just("/hog"), Just("/other"), Just("/flood")];
     let turn = (0u64..50, 20u64..60, culprit);
     proptest::collection::vec(turn, 1..5).prop_map(|turns| {
-        let phases = turns
-            .into_iter()
-            .flat_map(|(calm, length, culprit)| [(calm, By::None), (length, By::One(culprit))]);
+        let phases = turns.into_iter().flat_map(|(calm, length, culprit)| {
+            [(calm, PlannedCulprits::None), (length, PlannedCulprits::One(culprit))]
+        });
         phases.collect()
     })
 }

@@ -17,13 +17,13 @@ use std::collections::VecDeque;
 
 use noise_model::Histogram;
 
-use super::accused::Party;
 use super::baseline::Baseline;
 use super::culprits::{ChargeSums, Usual};
 use super::incident::{Change, Ending, Incident};
 use super::level::Level;
+use super::name::Name;
 use super::remedy::recommended;
-use super::rules::{self, Rule};
+use super::rules::{self, CLOSING_FRACTION, Rule};
 use super::settings::Settings;
 use super::watched::Watched;
 use super::window::{Slice, Window};
@@ -31,45 +31,48 @@ use super::window::{Slice, Window};
 /// Weight of one window in the cost of a subject.
 const COST_WEIGHT: f64 = 0.1;
 
+/// Age at which an incident is adopted as baseline: who has not acted by then lives with it.
+const ADOPT_NS: u64 = 600_000_000_000;
+
+/// Silence after which a subject counts as gone: a cgroup of that name is most likely another one by then.
+pub(super) const FORGET_NS: u64 = 600_000_000_000;
+
 /// What a track belongs to.
-pub(super) type Key<S> = (Watched, S);
+pub(super) type Key = (Watched, Name);
 
 /// What is usual for a signal of a subject, as it outlives the daemon.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Memory<S> {
+pub struct Memory {
     /// What was unusual, written as its name.
     pub signal: Watched,
-    /// Whose.
-    pub subject: S,
+    pub subject: Name,
     /// Until when time is accounted for, ns on the clock of the windows, which begins anew with each
     /// boot: the end of the last window with events, or of the silence that belongs to an incident.
     pub end_ns: u64,
     /// Length of the last window with events, ns.
     pub length_ns: u64,
-    /// What was learnt.
     pub baseline: Baseline,
 }
 
 /// What is usual: the delays, and who is charged with them.
 #[derive(Clone, Debug)]
-struct Normal<C> {
+struct Normal {
     baseline: Baseline,
-    charges: Usual<C>,
+    charges: Usual,
 }
 
-impl<C: Clone + Ord> Normal<C> {
+impl Normal {
     fn new(baseline: Baseline) -> Self {
         Self { baseline, charges: Usual::default() }
     }
 
-    fn learn(&mut self, slice: &Slice<C>, settings: &Settings) {
+    fn learn(&mut self, slice: &Slice) {
         self.baseline.learn(slice);
         self.charges.learn(
             &slice.charged,
             slice.delays.sum_ns,
             slice.length_ns(),
-            settings.culprits,
-            settings.half_life_windows,
+            self.baseline.half_life(),
         );
     }
 
@@ -80,10 +83,10 @@ impl<C: Clone + Ord> Normal<C> {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Track<C> {
-    normal: Normal<C>,
-    recent: VecDeque<Slice<C>>,
-    open: Option<Box<Open<C>>>,
+pub(super) struct Track {
+    normal: Normal,
+    recent: VecDeque<Slice>,
+    open: Option<Box<OngoingIncident>>,
     /// End and length of the last window with events.
     heard_ns: u64,
     length_ns: u64,
@@ -94,46 +97,35 @@ pub(super) struct Track<C> {
 
 /// An incident that goes on.
 #[derive(Clone, Debug)]
-struct Open<C> {
+struct OngoingIncident {
     rule: Rule,
     start_ns: u64,
     before: Level,
     /// The windows that belong to it for certain.
-    settled: Settled<C>,
+    settled: Settled,
     /// The latest windows, among which it may have ended.
-    tail: VecDeque<Slice<C>>,
-    next: Normal<C>,
+    tail: VecDeque<Slice>,
+    next: Normal,
 }
 
-#[derive(Clone, Debug)]
-struct Settled<C> {
+#[derive(Clone, Debug, Default)]
+struct Settled {
     windows: usize,
     end_ns: Option<u64>,
     delays: Histogram,
-    charged: ChargeSums<C>,
+    charged: ChargeSums,
 }
 
-impl<C> Default for Settled<C> {
-    fn default() -> Self {
-        Self {
-            windows: 0,
-            end_ns: None,
-            delays: Histogram::default(),
-            charged: ChargeSums::default(),
-        }
-    }
-}
-
-impl<C: Clone + Ord> Settled<C> {
-    fn add(&mut self, slice: &Slice<C>, settings: &Settings) {
+impl Settled {
+    fn add(&mut self, slice: &Slice) {
         self.windows += 1;
         self.end_ns = Some(slice.end_ns);
         self.delays.add(&slice.delays);
-        self.charged.add(&slice.charged, settings.culprits);
+        self.charged.add(&slice.charged);
     }
 }
 
-impl<C: Clone + Ord> Open<C> {
+impl OngoingIncident {
     fn new(rule: Rule, start_ns: u64, before: Level, settings: &Settings) -> Self {
         Self {
             rule,
@@ -141,32 +133,25 @@ impl<C: Clone + Ord> Open<C> {
             before,
             settled: Settled::default(),
             tail: VecDeque::new(),
-            next: Normal::new(Baseline::new(settings.half_life_windows)),
+            next: Normal::new(Baseline::new(settings.half_life())),
         }
     }
 
-    fn push(&mut self, slice: Slice<C>, settings: &Settings) {
+    fn push(&mut self, slice: Slice, settings: &Settings) {
         self.tail.push_back(slice);
         while self.tail.len() > settings.closing_windows
             && let Some(slice) = self.tail.pop_front()
         {
-            self.settled.add(&slice, settings);
-            self.next.learn(&slice, settings);
+            self.settled.add(&slice);
+            self.next.learn(&slice);
         }
     }
 
     /// The incident, with as many windows of its tail as belong to it.
-    fn report<S: Clone>(
-        &self,
-        key: &Key<S>,
-        tail: usize,
-        ending: Option<Ending>,
-        usual: &Usual<C>,
-        settings: &Settings,
-    ) -> Incident<S, C> {
+    fn report(&self, key: &Key, tail: usize, ending: Option<Ending>, usual: &Usual) -> Incident {
         let mut all = self.settled.clone();
         for slice in self.tail.iter().take(tail) {
-            all.add(slice, settings);
+            all.add(slice);
         }
         let end_ns = all.end_ns.unwrap_or(self.start_ns);
         let length_ns = end_ns.saturating_sub(self.start_ns);
@@ -194,11 +179,11 @@ impl<C: Clone + Ord> Open<C> {
     }
 }
 
-impl<C: Party> Track<C> {
+impl Track {
     /// One that begins where its first window does.
     pub fn new(start_ns: u64, settings: &Settings) -> Self {
         Self {
-            normal: Normal::new(Baseline::new(settings.half_life_windows)),
+            normal: Normal::new(Baseline::new(settings.half_life())),
             recent: VecDeque::new(),
             open: None,
             heard_ns: start_ns,
@@ -209,16 +194,16 @@ impl<C: Party> Track<C> {
     }
 
     /// One that goes on with what another knew.
-    pub fn recall<S>(memory: Memory<S>, settings: &Settings) -> Self {
+    pub fn recall(memory: Memory, settings: &Settings) -> Self {
         Self {
-            normal: Normal::new(memory.baseline.with_half_life(settings.half_life_windows)),
+            normal: Normal::new(memory.baseline.with_half_life(settings.half_life())),
             length_ns: memory.length_ns,
             ..Self::new(memory.end_ns, settings)
         }
     }
 
     /// What another can go on with.
-    pub fn memory<S: Clone>(&self, key: &Key<S>) -> Memory<S> {
+    pub fn memory(&self, key: &Key) -> Memory {
         Memory {
             signal: key.0,
             subject: key.1.clone(),
@@ -242,14 +227,14 @@ impl<C: Party> Track<C> {
     }
 
     /// Whether the two are so far apart, in either direction, that the subject began anew.
-    pub fn is_apart(&self, window: &Window, settings: &Settings) -> bool {
+    pub fn is_apart(&self, window: &Window) -> bool {
         let behind_ns = self.accounted_ns.saturating_sub(window.end_ns);
-        self.is_gone(window.start_ns, settings) || behind_ns >= settings.forget_ns()
+        self.is_gone(window.start_ns) || behind_ns >= FORGET_NS
     }
 
     /// Whether it has been silent for so long that it counts as gone.
-    pub fn is_gone(&self, at_ns: u64, settings: &Settings) -> bool {
-        at_ns.saturating_sub(self.heard_ns) >= settings.forget_ns()
+    pub fn is_gone(&self, at_ns: u64) -> bool {
+        at_ns.saturating_sub(self.heard_ns) >= FORGET_NS
     }
 
     /// Seconds of delay per second of late, less for those that are silent.
@@ -259,20 +244,20 @@ impl<C: Party> Track<C> {
     }
 
     /// The open incident as it stands.
-    pub fn incident<S: Clone>(&self, key: &Key<S>, settings: &Settings) -> Option<Incident<S, C>> {
+    pub fn incident(&self, key: &Key) -> Option<Incident> {
         let usual = &self.normal.charges;
-        self.open.as_ref().map(|open| open.report(key, open.tail.len(), None, usual, settings))
+        self.open.as_ref().map(|open| open.report(key, open.tail.len(), None, usual))
     }
 
     /// Takes the next window with events, which is not behind; `is_short` says whether these are waits for memory.
-    pub fn observe<S: Clone>(
+    pub fn observe(
         &mut self,
-        key: &Key<S>,
+        key: &Key,
         window: &Window,
-        charged: ChargeSums<C>,
+        charged: ChargeSums,
         is_short: bool,
         settings: &Settings,
-    ) -> Vec<Change<S, C>> {
+    ) -> Vec<Change> {
         let mut changes = self.be_silent(key, window.start_ns, settings);
         if self.open.is_none() {
             self.normal.learn_quiet(window.start_ns.saturating_sub(self.accounted_ns));
@@ -289,15 +274,10 @@ impl<C: Party> Track<C> {
     }
 
     /// Takes it that nothing happened up to `at_ns`, which may end the incident.
-    pub fn be_silent<S: Clone>(
-        &mut self,
-        key: &Key<S>,
-        at_ns: u64,
-        settings: &Settings,
-    ) -> Vec<Change<S, C>> {
+    pub fn be_silent(&mut self, key: &Key, at_ns: u64, settings: &Settings) -> Vec<Change> {
         let mut changes = Vec::new();
         // What comes after a subject is gone is not its silence, whenever that is noticed.
-        let at_ns = at_ns.min(self.heard_ns.saturating_add(settings.forget_ns()));
+        let at_ns = at_ns.min(self.heard_ns.saturating_add(FORGET_NS));
         // However long the silence is: the incident is over when it fills the closing windows.
         while self.is_open()
             && let Some(end_ns) = self.accounted_ns.checked_add(self.length_ns.max(1))
@@ -312,33 +292,28 @@ impl<C: Party> Track<C> {
 
     /// Ends the incident, if there is one, because the subject is gone at `at_ns`, unless the
     /// silence before ended it.
-    pub fn vanish<S: Clone>(
-        &mut self,
-        key: &Key<S>,
-        at_ns: u64,
-        settings: &Settings,
-    ) -> Vec<Change<S, C>> {
+    pub fn vanish(&mut self, key: &Key, at_ns: u64, settings: &Settings) -> Vec<Change> {
         let mut changes = self.be_silent(key, at_ns, settings);
-        changes.extend(self.close(key, Ending::Vanished, settings));
+        changes.extend(self.close(key, Ending::Vanished));
         changes
     }
 
-    fn look_for_incident<S: Clone>(
+    fn look_for_incident(
         &mut self,
-        key: &Key<S>,
-        slice: Slice<C>,
+        key: &Key,
+        slice: Slice,
         is_short: bool,
         settings: &Settings,
-    ) -> Option<Change<S, C>> {
+    ) -> Option<Change> {
         self.recent.push_back(slice);
         while self.recent.len() > settings.recent_windows {
             let oldest = self.recent.pop_front()?;
-            self.normal.learn(&oldest, settings);
+            self.normal.learn(&oldest);
         }
         let (minimum, baseline) = (settings.minimum(key.0), &self.normal.baseline);
         if is_short && rules::lost_to_memory(self.recent.iter(), baseline, minimum, settings) {
             // What was learnt so far is of this.
-            self.normal = Normal::new(Baseline::new(settings.half_life_windows));
+            self.normal = Normal::new(Baseline::new(settings.half_life()));
             return self.open(key, Rule::Memory, settings);
         }
         let means: Vec<f64> = self.recent.iter().filter_map(Slice::mean_ns).collect();
@@ -351,34 +326,25 @@ impl<C: Party> Track<C> {
             return None;
         }
         for slice in self.recent.drain(..calm) {
-            self.normal.learn(&slice, settings);
+            self.normal.learn(&slice);
         }
         self.open(key, rule, settings)
     }
 
     /// Opens an incident of the latest windows.
-    fn open<S: Clone>(
-        &mut self,
-        key: &Key<S>,
-        rule: Rule,
-        settings: &Settings,
-    ) -> Option<Change<S, C>> {
+    fn open(&mut self, key: &Key, rule: Rule, settings: &Settings) -> Option<Change> {
         let start_ns = self.recent.front()?.start_ns;
-        let mut open = Box::new(Open::new(rule, start_ns, self.normal.baseline.level(), settings));
+        let mut open =
+            Box::new(OngoingIncident::new(rule, start_ns, self.normal.baseline.level(), settings));
         for slice in self.recent.drain(..) {
             open.push(slice, settings);
         }
-        let incident = open.report(key, open.tail.len(), None, &self.normal.charges, settings);
+        let incident = open.report(key, open.tail.len(), None, &self.normal.charges);
         self.open = Some(open);
         Some(Change::Opened(incident))
     }
 
-    fn continue_incident<S: Clone>(
-        &mut self,
-        key: &Key<S>,
-        slice: Slice<C>,
-        settings: &Settings,
-    ) -> Vec<Change<S, C>> {
+    fn continue_incident(&mut self, key: &Key, slice: Slice, settings: &Settings) -> Vec<Change> {
         let end_ns = slice.end_ns;
         if let Some(open) = &mut self.open {
             open.push(slice, settings);
@@ -387,40 +353,27 @@ impl<C: Party> Track<C> {
         let start_ns = open.start_ns;
         if open.tail.len() >= settings.closing_windows {
             let lost = lost_beyond(&open.before, open.tail.iter());
-            let large = lost >= settings.minimum(key.0) * settings.closing_fraction;
-            if !large || !self.lasts(open, open.tail.iter(), settings) {
-                return self.close(key, Ending::Over, settings).into_iter().collect();
+            let large = lost >= settings.minimum(key.0) * CLOSING_FRACTION;
+            if !large || !self.lasts(open, open.tail.iter()) {
+                return self.close(key, Ending::Over).into_iter().collect();
             }
         }
         if let Some(both) = self.hand_over(key, settings) {
             return both.into();
         }
-        if end_ns.saturating_sub(start_ns) >= settings.adopt_ns() {
-            return self.close(key, Ending::Adopted, settings).into_iter().collect();
+        if end_ns.saturating_sub(start_ns) >= ADOPT_NS {
+            return self.close(key, Ending::Adopted).into_iter().collect();
         }
         Vec::new()
     }
 
     /// Whether the rule that opened an incident holds for these windows of it.
-    fn lasts<'a>(
-        &self,
-        open: &Open<C>,
-        slices: impl Iterator<Item = &'a Slice<C>>,
-        settings: &Settings,
-    ) -> bool
-    where
-        C: 'a,
-    {
+    fn lasts<'a>(&self, open: &OngoingIncident, slices: impl Iterator<Item = &'a Slice>) -> bool {
         let means: Vec<f64> = slices.filter_map(Slice::mean_ns).collect();
-        rules::lasts(open.rule, &means, &self.normal.baseline, settings)
+        rules::lasts(open.rule, &means, &self.normal.baseline)
     }
 
-    fn close<S: Clone>(
-        &mut self,
-        key: &Key<S>,
-        ending: Ending,
-        settings: &Settings,
-    ) -> Option<Change<S, C>> {
+    fn close(&mut self, key: &Key, ending: Ending) -> Option<Change> {
         let mut open = self.open.take()?;
         let disturbed = match ending {
             Ending::Adopted => open.tail.len(),
@@ -429,10 +382,10 @@ impl<C: Party> Track<C> {
                 self.disturbed_in(&open).max(least)
             }
         };
-        let incident = open.report(key, disturbed, Some(ending), &self.normal.charges, settings);
+        let incident = open.report(key, disturbed, Some(ending), &self.normal.charges);
         if ending == Ending::Adopted {
             for slice in &open.tail {
-                open.next.learn(slice, settings);
+                open.next.learn(slice);
             }
             self.normal = open.next;
         } else {
@@ -449,7 +402,7 @@ impl<C: Party> Track<C> {
     }
 
     /// Windows at the begin of the tail that belong to the incident.
-    fn disturbed_in(&self, open: &Open<C>) -> usize {
+    fn disturbed_in(&self, open: &OngoingIncident) -> usize {
         let mut delays = open.settled.delays.clone();
         if open.settled.end_ns.is_none() {
             open.tail.iter().for_each(|slice| delays.add(&slice.delays));
@@ -461,9 +414,6 @@ impl<C: Party> Track<C> {
 }
 
 /// Time lost beyond what as many events lost before, seconds per second.
-fn lost_beyond<'a, C: Clone + Ord + 'a>(
-    before: &Level,
-    slices: impl Iterator<Item = &'a Slice<C>>,
-) -> f64 {
+fn lost_beyond<'a>(before: &Level, slices: impl Iterator<Item = &'a Slice>) -> f64 {
     rules::lost_beyond_usual(slices, before.mean_ns.unwrap_or(0.0))
 }

@@ -7,7 +7,6 @@ use super::watched::Watched;
 /// What is usual for a signal of a subject.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Usual {
-    /// The signal.
     pub signal: Watched,
     /// Whose; of cgroups, the label.
     pub subject: Name,

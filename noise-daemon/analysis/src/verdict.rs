@@ -8,8 +8,8 @@ use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 use noise_model::memory::LimitHits;
 use noise_model::pressure::Pressure;
-use noise_model::times::{of_day, second};
-use noise_model::units;
+use noise_text::times::{of_day, second};
+use noise_text::units;
 use noise_verdict::{
     Account, Advice, Advised, Charged, Disturbed, Finding, Shortage, Thread, Verdict, called,
     is_worth, judge_incident, lacking, only_completes, stalled_for,

@@ -15,7 +15,6 @@ pub struct Window {
     pub start_ns: u64,
     /// End, ns on the same clock.
     pub end_ns: u64,
-    /// The delays.
     pub delays: Histogram,
 }
 
@@ -45,7 +44,6 @@ impl Window {
         self.delays.sum_ns as f64 / length_ns as f64
     }
 
-    /// Whether nothing happened.
     pub fn is_empty(&self) -> bool {
         self.delays.is_empty()
     }
@@ -53,15 +51,15 @@ impl Window {
 
 /// A window as it is kept while it is recent.
 #[derive(Clone, Debug)]
-pub(super) struct Slice<C> {
+pub(super) struct Slice {
     pub start_ns: u64,
     pub end_ns: u64,
     pub delays: Histogram,
-    pub charged: ChargeSums<C>,
+    pub charged: ChargeSums,
 }
 
-impl<C: Clone + Ord> Slice<C> {
-    pub fn new(window: &Window, charged: ChargeSums<C>) -> Self {
+impl Slice {
+    pub fn new(window: &Window, charged: ChargeSums) -> Self {
         let Window { start_ns, end_ns, delays } = window.clone();
         Self { start_ns, end_ns, delays, charged }
     }
@@ -111,10 +109,10 @@ mod tests {
     #[test]
     fn slices_keep_all() {
         let delays = Histogram::of(&[1, 300, 300, 9000, 1 << 40]);
-        let slice: Slice<u8> = Slice::new(&window(delays.clone()), ChargeSums::default());
+        let slice: Slice = Slice::new(&window(delays.clone()), ChargeSums::default());
         assert_eq!((slice.delays.count(), slice.length_ns()), (5, 5));
         assert_eq!(slice.delays, delays);
-        assert_eq!(Slice::<u8>::empty(5, 10).mean_ns(), None);
+        assert_eq!(Slice::empty(5, 10).mean_ns(), None);
     }
 
     proptest! {

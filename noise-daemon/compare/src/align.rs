@@ -125,20 +125,12 @@ pub enum AlignError {
         "sequence {} has {length} symbols, and {MAX_LENGTH} can be aligned: merge equal neighbours, or choose a shorter part",
         index + 1
     )]
-    TooLong {
-        /// The sequence's index.
-        index: usize,
-        /// Its symbols.
-        length: usize,
-    },
+    TooLong { index: usize, length: usize },
     /// More than [`MAX_SYMBOLS`].
     #[error(
         "the sequences have {symbols} symbols in all, and {MAX_SYMBOLS} can be aligned: choose fewer or shorter ones"
     )]
-    TooManySymbols {
-        /// All their symbols.
-        symbols: usize,
-    },
+    TooManySymbols { symbols: usize },
     /// More than [`MAX_PLACES`].
     #[error(
         "the sequences have too little in common: side by side they take more than {columns} columns; choose fewer or shorter ones"
@@ -150,7 +142,6 @@ pub enum AlignError {
     /// A table of scores has no row of a symbol.
     #[error("the table of scores has no symbol {symbol}, which sequence {} has", index + 1)]
     NoScore {
-        /// The symbol.
         symbol: Symbol,
         /// A sequence that has it.
         index: usize,

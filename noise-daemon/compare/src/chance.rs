@@ -68,7 +68,6 @@ fn ln_choose(all: u64, some: u64) -> f64 {
 pub struct Numbers(pub u64);
 
 impl Numbers {
-    /// The next one.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

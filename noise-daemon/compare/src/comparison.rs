@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use noise_cluster::{ClusterError, Points};
 use noise_paths::document::Traced;
 use noise_trace::delays::document::Culprit;
 use serde::{Serialize, Serializer};
 
 use crate::align::{AlignError, AlignSettings, Symbol, align};
-use crate::cluster::{ClusterError, Points};
 use crate::kinds::{Clustering, Kinds, MAX_EXECUTIONS, STANDARDISED, kinds, points};
 use crate::outliers::{Outlier, outliers};
 use crate::pairing::{Pairing, apartness, pair};
@@ -30,10 +30,8 @@ const MAX_CULPRITS: usize = 10;
 /// Work of one alignment: a few seconds at most.
 const MAX_CELLS: u64 = 1 << 28;
 
-/// How to compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Settings {
-    /// What is anomalous.
     #[serde(flatten)]
     pub thresholds: Thresholds,
     /// How kinds are found.
@@ -58,7 +56,6 @@ pub enum CompareError {
     TooMany {
         /// How many there are.
         count: usize,
-        /// Which set.
         set: &'static str,
     },
     /// They cannot be clustered.
@@ -74,15 +71,11 @@ pub struct Run {
     /// The key that its marks have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Its thread.
     pub tid: i32,
-    /// That thread's name.
     pub comm: String,
     /// From then on, nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
-    /// How long.
     pub span_ns: u64,
 }
 
@@ -98,7 +91,6 @@ impl Run {
 pub struct Both<T> {
     /// Of the normal executions.
     pub normal: T,
-    /// Of the sample.
     pub sample: T,
 }
 
@@ -125,7 +117,6 @@ pub struct Clusters {
     pub reachability: Both<Vec<Option<f64>>>,
     /// What the vectors are.
     pub standardised: &'static str,
-    /// The vectors.
     pub points: Both<Vec<Vec<f64>>>,
     /// What is not as usual.
     pub notes: Vec<String>,
@@ -140,9 +131,7 @@ fn labels<S: Serializer>(labels: &[Option<usize>], serializer: S) -> Result<S::O
 /// A place where an execution lost time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Place {
-    /// From then on.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
     /// The same place in a normal execution, the one in the middle of those that it was held against: from then on.
     pub normal_from_ns: u64,
@@ -152,11 +141,9 @@ pub struct Place {
     pub normal_execution: usize,
     /// The thread that has most of it.
     pub tid: i32,
-    /// Its name.
     pub comm: String,
     /// Whether that is the execution's own thread.
     pub is_own: bool,
-    /// The state.
     pub state: &'static str,
     /// How often it is in that state here.
     pub times: usize,
@@ -168,9 +155,7 @@ pub struct Place {
     pub duration_ns: u64,
     /// That of the normal executions.
     pub mean_ns: f64,
-    /// Its standard deviation.
     pub deviation_ns: f64,
-    /// The difference.
     pub lost_ns: f64,
     /// For whom it waits here, the longest first.
     pub culprits: Vec<Culprit>,
@@ -181,13 +166,11 @@ pub struct Place {
 pub struct Anomaly {
     /// Its number in the sample.
     pub execution: usize,
-    /// The state.
     pub state: &'static str,
     /// Its time in it.
     pub duration_ns: u64,
     /// The mean of the normal executions of its kind.
     pub expected_ns: f64,
-    /// Their standard deviation.
     pub deviation_ns: f64,
     /// The difference to the mean.
     pub lost_ns: f64,
@@ -203,7 +186,6 @@ pub struct Anomaly {
 pub struct Localised {
     /// Its number in the sample.
     pub execution: usize,
-    /// The normal executions.
     pub beside: Vec<usize>,
     /// How many normal ones of its kind there are.
     pub of: usize,
@@ -223,7 +205,6 @@ pub struct Localised {
 /// An alignment with what it aligns: the execution, then the normal ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Aligned {
-    /// Strings of states.
     pub stretches: Vec<Vec<Stretch>>,
     /// Which of them is in which column.
     pub alignment: crate::align::Alignment,
@@ -240,12 +221,10 @@ impl Aligned {
     }
 }
 
-/// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
     /// How it was compared.
     pub settings: Settings,
-    /// Both sets.
     pub executions: Both<Vec<Run>>,
     /// Algorithm 1: rules that hold.
     pub flagged: Vec<Flag>,
@@ -279,12 +258,7 @@ pub enum Progress {
     /// Kinds of executions are looked for.
     Kinds,
     /// Paths are put side by side.
-    Paths {
-        /// How many are.
-        done: usize,
-        /// Of how many.
-        of: usize,
-    },
+    Paths { done: usize, of: usize },
 }
 
 /// Compares a sample with normal executions.

@@ -5,7 +5,8 @@
 //! where each state is divided by its standard deviation. OPTICS orders the executions, xi cuts clusters out of the
 //! order; those between clusters count with the cluster of the nearest execution that is in one.
 
-use crate::cluster::{ClusterError, Labels, OpticsSettings, Ordering, Points, optics, xi_labels};
+use noise_cluster::{ClusterError, Labels, OpticsSettings, Ordering, Points, optics, xi_labels};
+
 use crate::vectors::{LENGTH, Vectors};
 
 /// Executions of a set whose kinds can be found: each is held against each other one.

@@ -2,13 +2,12 @@
 //!
 //! An execution is a critical path of `noise-paths`. [`stretches`] makes a string of states of it, and [`vectors`] how
 //! often and how long it is in each. [`rules`] say whether a sample of executions is slower than normal ones at all.
-//! [`cluster`] finds clusters of vectors, [`kinds`] what kinds of executions those are, [`pairing`] which normal kind
-//! one of the sample belongs to, and [`outliers`] what is too long there. [`align`] puts paths side by side,
-//! and [`places`] says where in them the time was lost. [`comparison`] is all of it, as commands print it.
+//! [`kinds`] finds what kinds of executions there are, by clusters of their vectors, [`pairing`] which normal kind one of
+//! the sample belongs to, and [`outliers`] what is too long there. [`align`] puts paths side by side, and [`places`] says
+//! where in them the time was lost. [`comparison`] is all of it, as commands print it.
 
 pub mod align;
 mod chance;
-pub mod cluster;
 pub mod comparison;
 pub mod kinds;
 #[cfg(test)]

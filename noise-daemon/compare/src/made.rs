@@ -25,7 +25,6 @@ impl Made {
         Self::of(state, ns, TID)
     }
 
-    /// Of a thread.
     pub fn of(state: &'static str, ns: u64, tid: i32) -> Self {
         Self { state, ns, tid, culprit: None }
     }

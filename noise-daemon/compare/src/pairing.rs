@@ -6,7 +6,8 @@
 //! cluster is paired by itself with the nearest one; there, what it lacks counts more than what it has more, which may be
 //! the very thing that is wrong with it.
 
-use crate::cluster::{ClusterError, Points, merged_silhouettes, silhouette};
+use noise_cluster::{ClusterError, Points, merged_silhouettes, silhouette};
+
 use crate::kinds::Kinds;
 
 /// How much more it counts that an execution lacks something than that it has more. Of 150 executions into which a convoy at a
@@ -25,7 +26,6 @@ pub struct Pair {
     pub silhouette: Option<f64>,
 }
 
-/// All pairs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pairing {
     /// One for each kind of the sample.

@@ -8,7 +8,7 @@ pub use self::alignment::alignment;
 pub use self::clusters::clusters;
 pub use self::reachability::reachability;
 
-use noise_model::clean::clean;
+use noise_text::clean::clean;
 use plotters::backend::SVGBackend;
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea as _};
@@ -42,7 +42,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(90, 90, 90),
 ];
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type SvgArea<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// A picture could not be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for Pictu
 /// A picture of that size.
 fn page(
     (width, height): (u32, u32),
-    draw: impl FnOnce(&Area<'_>) -> Result<(), PictureError>,
+    draw: impl FnOnce(&SvgArea<'_>) -> Result<(), PictureError>,
 ) -> Result<String, PictureError> {
     let mut svg = String::new();
     {
@@ -80,7 +80,7 @@ fn small(text: &str, at: (i32, i32)) -> Text<'static, (i32, i32), String> {
 
 /// A title, a line below it, and what the colours mean.
 fn heading(
-    area: &Area<'_>,
+    area: &SvgArea<'_>,
     title: &str,
     line: &str,
     legend: &[(String, RGBColor)],

@@ -29,9 +29,7 @@ const LEAST: f64 = 0.05;
 
 /// An execution and normal ones side by side. The first row is that of the execution.
 pub struct Beside<'a> {
-    /// Their stretches.
     pub stretches: Vec<Vec<Stretch>>,
-    /// Their executions.
     pub executions: Vec<&'a Traced>,
     /// Which stretch of each is in which column.
     pub alignment: Alignment,
@@ -40,9 +38,7 @@ pub struct Beside<'a> {
 /// A column in which the execution has a stretch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Column {
-    /// Its number.
     pub number: usize,
-    /// The execution's stretch.
     pub stretch: usize,
     /// Part of the normal executions that have the same state there, of their own thread or of others alike.
     pub probability: f64,
@@ -71,7 +67,6 @@ pub struct Place {
     pub duration_ns: u64,
     /// What is expected of that, nanoseconds.
     pub expected_ns: f64,
-    /// Stretches in it.
     pub times: usize,
     /// Normal executions that have the state in one of these columns.
     pub normal_with: usize,

@@ -12,9 +12,9 @@
 //! a recording that says less of one set than of the other, as where events were lost, does not say that the set is
 //! slower. What does not count is listed, with why.
 
-use noise_model::units::{duration, share};
 use noise_paths::document::Traced;
 use noise_paths::state::State;
+use noise_text::units::{duration, share};
 use serde::Serialize;
 
 use crate::chance;
@@ -25,7 +25,6 @@ use crate::vectors::Vectors;
 const TRIMMED: usize = 20;
 const LEAST_TRIMMED: usize = 10;
 
-/// What is anomalous.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Thresholds {
     /// Standard deviations above the mean.
@@ -57,7 +56,6 @@ pub enum Rule {
 /// Times of both sets in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
-    /// The state.
     pub state: &'static str,
     /// The mean of the normal executions, nanoseconds.
     pub normal_mean_ns: f64,
@@ -74,14 +72,11 @@ pub struct Times {
 /// A rule that holds for a state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Flag {
-    /// The rule.
     pub rule: Rule,
-    /// Both sets.
     #[serde(flatten)]
     pub times: Times,
     /// How often chance gives as much; `None` where the executions are too few to say.
     pub chance: Option<f64>,
-    /// For people.
     pub reason: String,
 }
 
@@ -101,7 +96,6 @@ pub struct Verdict {
 /// Mean and standard deviation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moments {
-    /// The mean.
     pub mean: f64,
     /// The standard deviation, by n - 1; 0 of one value.
     pub deviation: f64,

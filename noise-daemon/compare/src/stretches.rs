@@ -46,7 +46,6 @@ pub struct Stretch {
     pub end: usize,
     /// From then on, nanoseconds.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
 }
 

@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-use noise_model::csv::cell;
 use noise_paths::document::Traced;
+use noise_text::csv::cell;
 
 use crate::stretches::{STATE_COUNT, STATES, Stretch, stretches};
 
@@ -16,7 +16,6 @@ pub const LENGTH: usize = 2 * STATE_COUNT;
 /// Both vectors of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vectors {
-    /// Stretches by state.
     pub counts: [u64; LENGTH],
     /// Time by state, nanoseconds; sums to the execution's span.
     pub ns: [u64; LENGTH],

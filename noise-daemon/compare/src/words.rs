@@ -1,7 +1,7 @@
 //! Places and states in words.
 
-use noise_model::clean::clean;
-use noise_model::units::duration;
+use noise_text::clean::clean;
+use noise_text::units::duration;
 use noise_trace::delays::document::Culprit;
 
 use crate::comparison::Place;

@@ -1,9 +1,8 @@
 //! PURE: tables as plain text, every column as wide as its widest cell, and what stands in them.
 
-use noise_model::clean::clean;
-use noise_model::words::{pad, width};
+use noise_text::clean::clean;
+use noise_text::columns::{pad, width};
 
-/// A table.
 #[derive(Clone, Debug)]
 pub struct Columns {
     /// How many of the first columns are names, which stand to the left.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
-use noise_model::cpulist::CpuList;
 use noise_system::procfs;
+use noise_text::cpulist::CpuList;
 
 /// Why CPUs cannot be measured.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,6 @@ pub enum CpuError {
     Offline {
         /// The given CPUs that are offline.
         asked: CpuList,
-        /// What there is.
         online: CpuList,
     },
     /// This process may not run there.

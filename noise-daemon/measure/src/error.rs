@@ -14,13 +14,10 @@ pub enum MeasureError {
     /// A thread's place or priority.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// The programs.
     #[error(transparent)]
     Watch(#[from] WatchError),
-    /// The kernel's tracer.
     #[error(transparent)]
     Tracer(#[from] TracerError),
-    /// Anything else.
     #[error(transparent)]
     Failed(#[from] anyhow::Error),
 }

@@ -12,7 +12,6 @@ use super::gaps::Gap;
 /// A gap, and what it was filled with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// The gap.
     pub gap: Gap,
     /// Its events in the order in which they ended; no [`Kind::EndlessThread`] is left among them.
     pub parts: Vec<NoiseEvent>,

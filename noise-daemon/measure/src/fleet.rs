@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use noise_model::cpulist::CpuList;
+use noise_text::cpulist::CpuList;
 
 use super::clock::now_ns;
 use super::cpus;
@@ -24,7 +24,7 @@ const START_AFTER_NS: u64 = 5_000_000;
 
 /// What the threads wait for.
 #[derive(Clone, Copy, Debug)]
-enum Signal {
+enum StartSignal {
     Wait,
     Start(u64),
     GiveUp,
@@ -34,13 +34,13 @@ enum Signal {
 /// threads could keep those from starting that they wait for.
 #[derive(Debug)]
 struct Gate {
-    state: Mutex<(usize, Signal)>,
+    state: Mutex<(usize, StartSignal)>,
     changed: Condvar,
 }
 
 impl Gate {
     fn new() -> Self {
-        Self { state: Mutex::new((0, Signal::Wait)), changed: Condvar::new() }
+        Self { state: Mutex::new((0, StartSignal::Wait)), changed: Condvar::new() }
     }
 
     /// One more thread is ready; when it is to start, CLOCK_MONOTONIC, ns, if it is.
@@ -50,16 +50,16 @@ impl Gate {
         self.changed.notify_all();
         loop {
             match state.1 {
-                Signal::Wait => {}
-                Signal::Start(start_ns) => return Some(start_ns),
-                Signal::GiveUp => return None,
+                StartSignal::Wait => {}
+                StartSignal::Start(start_ns) => return Some(start_ns),
+                StartSignal::GiveUp => return None,
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn give_up(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).1 = Signal::GiveUp;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).1 = StartSignal::GiveUp;
         self.changed.notify_all();
     }
 
@@ -67,7 +67,7 @@ impl Gate {
     fn start(&self, ready: usize, multiple_ns: u64) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if matches!(state.1, Signal::GiveUp) {
+            if matches!(state.1, StartSignal::GiveUp) {
                 return None;
             }
             if state.0 == ready {
@@ -77,16 +77,16 @@ impl Gate {
         }
         let earliest_ns = now_ns() + START_AFTER_NS;
         let start_ns = earliest_ns.next_multiple_of(multiple_ns.max(1));
-        state.1 = Signal::Start(start_ns);
+        state.1 = StartSignal::Start(start_ns);
         self.changed.notify_all();
         Some(start_ns)
     }
 }
 
 /// One thread less at work when it is dropped, even by a panic: the others wait for it.
-struct Done<'a>(&'a AtomicUsize);
+struct WorkerGuard<'a>(&'a AtomicUsize);
 
-impl Drop for Done<'_> {
+impl Drop for WorkerGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -97,7 +97,6 @@ impl Drop for Done<'_> {
 pub struct Fleet<'a> {
     /// Where: one on each.
     pub cpus: &'a CpuList,
-    /// With what priority.
     pub priority: Priority,
     /// They begin at a multiple of this time on CLOCK_MONOTONIC, ns.
     pub multiple_ns: u64,
@@ -134,7 +133,7 @@ impl<'a> Fleet<'a> {
             let placement = Placement::take(cpu, self.priority).inspect_err(|_| gate.give_up())?;
             let prepared = prepare();
             let Some(start_ns) = gate.arrive() else { return Ok(None) };
-            let done = Done(&running);
+            let done = WorkerGuard(&running);
             let measured = measure(cpu, start_ns, prepared);
             drop(done);
             while running.load(Ordering::Relaxed) != 0 {

@@ -20,7 +20,6 @@ impl Gap {
     }
 }
 
-/// How to watch.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
     /// How long, ns.
@@ -42,11 +41,9 @@ pub enum Stopped {
     Single(Gap),
     /// By the sum of all gaps, ns, with the last gap.
     Total(u64, Gap),
-    /// From outside.
     Asked,
 }
 
-/// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
     /// The first reading, ns.

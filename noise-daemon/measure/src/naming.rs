@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use noise_common::signals::{SOFTIRQ_VECTORS, VECTORS};
 use noise_common::watch::{KINDS, Kind, NoiseEvent};
 use noise_host::resolve::irq_name;
-use noise_model::clean::as_text;
-use noise_model::clean::clean;
+use noise_text::clean::as_text;
+use noise_text::clean::clean;
 
 use super::source::{Class, GapSource};
 

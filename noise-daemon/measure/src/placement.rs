@@ -7,12 +7,11 @@ use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::mman::{MlockAllFlags, mlockall, munlockall};
 use nix::unistd::Pid;
-use noise_model::cpulist::CpuList;
+use noise_text::cpulist::CpuList;
 
 /// Scheduling policy and priority, as rtla takes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// As it is.
     #[default]
     Inherited,
     /// `o:NICE`: SCHED_OTHER.
@@ -102,20 +101,13 @@ impl Priority {
 pub enum PlacementError {
     /// The kernel does not let it run there.
     #[error("cannot run on CPU {cpu}: {reason}")]
-    Affinity {
-        /// The CPU.
-        cpu: CpuList,
-        /// The kernel's reason.
-        reason: Errno,
-    },
+    Affinity { cpu: CpuList, reason: Errno },
     /// The kernel does not give it that priority.
     #[error("cannot take {priority}: {reason}{hint}")]
     Priority {
         /// The priority that was given.
         priority: Priority,
-        /// The kernel's reason.
         reason: Errno,
-        /// What helps.
         hint: &'static str,
     },
 }

@@ -1,6 +1,6 @@
 //! The document that `noised bench detour` writes, and that others read.
 
-use noise_model::clean::reading::from_json;
+use noise_text::clean::reading::from_json;
 
 use super::source::GapSource;
 

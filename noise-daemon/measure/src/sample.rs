@@ -20,7 +20,6 @@ pub struct Random {
     pub burst_ns: u64,
 }
 
-/// A source.
 pub fn source(class: Class, name: &str, id: u32) -> GapSource {
     GapSource { class, name: name.to_owned(), id }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use noise_common::watch::NoiseEvent;
 use noise_host::resolve::read_host;
-use noise_model::cpulist::CpuList;
+use noise_text::cpulist::CpuList;
 
 use super::clock::now_ns;
 use super::error::MeasureError;
@@ -54,12 +54,9 @@ impl Threshold {
     }
 }
 
-/// What to measure.
 #[derive(Clone, Debug)]
 pub struct DetourOptions {
-    /// The CPUs.
     pub cpus: CpuList,
-    /// How long.
     pub duration: Duration,
     /// When a gap is a detour.
     pub threshold: Threshold,
@@ -68,7 +65,7 @@ pub struct DetourOptions {
 }
 
 /// What a thread came home with.
-struct Seen {
+struct DetourMeasurement {
     threshold_ns: u64,
     calibration: Calibration,
     watched: Gaps,
@@ -94,7 +91,7 @@ pub fn measure(
         options.cpus.iter().map(|cpu| (cpu, watcher.lost(cpu))).collect();
     let workloads: BTreeMap<u32, Workload> =
         options.cpus.iter().map(|cpu| (cpu, watcher.workload(cpu))).collect();
-    let mut events = Events::default();
+    let mut events = NoiseEvents::default();
     let fleet = Fleet { every: DRAIN_EVERY, ..Fleet::new(&options.cpus, options.priority) };
     let prepare = || (Gaps::with_room(DETOURS_MAX), Calibration::measure());
     let measure = |cpu: u32, start_ns, (watched, calibration)| {
@@ -163,7 +160,7 @@ fn watch(
     start_ns: u64,
     mut watched: Gaps,
     calibration: Calibration,
-) -> Seen {
+) -> DetourMeasurement {
     let threshold_ns = options.threshold.ns(&calibration);
     while now_ns() < start_ns {
         std::hint::spin_loop();
@@ -177,16 +174,16 @@ fn watch(
         stop,
     });
     let sent = workload.map_or(0, Workload::end);
-    Seen { threshold_ns, calibration, watched, sent }
+    DetourMeasurement { threshold_ns, calibration, watched, sent }
 }
 
 /// Events by CPU, bounded.
 #[derive(Debug, Default)]
-struct Events {
+struct NoiseEvents {
     by_cpu: HashMap<u32, (Vec<NoiseEvent>, u64)>,
 }
 
-impl Events {
+impl NoiseEvents {
     fn take(&mut self, event: NoiseEvent) {
         let (kept, unkept) = self.by_cpu.entry(event.cpu).or_default();
         if kept.len() < EVENTS_MAX {
@@ -201,7 +198,7 @@ impl Events {
     }
 
     /// Events of a CPU that were sent and have not arrived.
-    fn missing(&self, cpu: u32, seen: &Seen) -> u64 {
+    fn missing(&self, cpu: u32, seen: &DetourMeasurement) -> u64 {
         let arrived = self.by_cpu.get(&cpu).map_or(0, |(kept, unkept)| kept.len() as u64 + unkept);
         seen.sent.saturating_sub(arrived)
     }

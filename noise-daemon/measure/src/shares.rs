@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use noise_model::clean::clean;
+use noise_text::clean::clean;
 
 use super::report::{Detour, DetourReport};
 use super::source::{Class, GapSource};
@@ -14,7 +14,6 @@ use super::source::{Class, GapSource};
 /// A source without its ids: what a person would call one cause.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 pub struct SourceKey {
-    /// Its kind.
     pub class: Class,
     /// Its name; empty where the class says it all.
     pub name: String,

@@ -12,11 +12,9 @@ use noise_host::resolve::without_cpu;
 pub enum Class {
     /// No event of the kernel: the hardware (SMI) or the hypervisor.
     Hardware,
-    /// Non-maskable interrupts.
     Nmi,
     /// Device interrupts and interrupt vectors.
     Irq,
-    /// Softirq vectors.
     Softirq,
     /// Other threads, the kernel's and users'.
     Thread,
@@ -53,7 +51,6 @@ impl fmt::Display for Class {
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub struct GapSource {
-    /// Its kind.
     pub class: Class,
     /// A name that people know: a handler (`virtio0-input.0`), a vector (`local_timer`), a softirq
     /// vector (`net_rx`), a thread's name (`kworker/0:1`). Empty where the class says it all.

@@ -20,7 +20,6 @@ const A_SWITCH: Duration = Duration::from_micros(20);
 /// Why nothing can be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// The kernel side.
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// Threads have other numbers here than in the kernel.
@@ -31,13 +30,7 @@ pub enum WatchError {
     OwnPids,
     /// What no gap can be explained without.
     #[error("the kernel refused the program on {hook}: {reason}")]
-    Hook {
-        /// The tracepoint.
-        hook: &'static str,
-        /// Why.
-        reason: String,
-    },
-    /// Anything else.
+    Hook { hook: &'static str, reason: String },
     #[error(transparent)]
     Failed(#[from] anyhow::Error),
 }

@@ -21,7 +21,6 @@ pub fn unit(state: u64) -> u64 {
     black_box(state)
 }
 
-/// So many units.
 #[inline(always)]
 pub fn units(count: u64, state: u64) -> u64 {
     (0..count).fold(state, |state, _| unit(state))

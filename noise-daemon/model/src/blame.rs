@@ -7,12 +7,13 @@ use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::{SIGNALS, Signal};
 
 use super::amount::{Amount as _, total};
+use super::begins::Sampled as _;
+use super::begins::{Begins, Exported};
 use super::bounded::Foldable;
 use super::fold::Fold;
 use super::histogram::Histogram;
 use super::labels::OTHER;
 use super::sample::{Count, Interference, Labels, Sample, Series, is_held_up};
-use super::steady::{Corrections, Steady};
 use super::step::{Step, run};
 
 /// Name of the metric of delays by who caused them.
@@ -45,11 +46,8 @@ impl Default for Limits {
 pub struct Relation {
     /// What the victim had to wait for, or what was taken from it.
     pub resource: Resource,
-    /// Who was delayed.
     pub victim: Arc<str>,
-    /// Who did it.
     pub culprit: Arc<str>,
-    /// Why.
     pub cause: Cause,
 }
 
@@ -100,8 +98,8 @@ pub struct Attribution {
     preemptions: Fold<Relation, Charged>,
     /// The signals that have so many subjects that only some are shown.
     folded: BTreeMap<Signal, Fold<Labels, Histogram>>,
-    series: Steady<Series>,
-    counts: Steady<Count>,
+    series: Begins<Series>,
+    counts: Begins<Count>,
     recent: VecDeque<(u64, BTreeMap<Relation, u64>)>,
     horizon_ns: u64,
 }
@@ -113,8 +111,8 @@ impl Attribution {
             interference: Fold::new(limits.interference),
             preemptions: Fold::new(limits.preemptions),
             folded: folded_signals().map(|signal| (signal, Fold::new(limits.cgroups))).collect(),
-            series: Steady::default(),
-            counts: Steady::default(),
+            series: Begins::default(),
+            counts: Begins::default(),
             recent: VecDeque::new(),
             horizon_ns,
         }
@@ -133,8 +131,8 @@ impl Attribution {
         self.interference.advance(at_ns);
         self.preemptions.advance(at_ns);
         self.folded.values_mut().for_each(|fold| fold.advance(at_ns));
-        self.series.advance(of_others(previous), of_others(sample), at_ns);
-        self.counts.advance(&previous.counts, &sample.counts, at_ns);
+        self.series.advance(of_others(previous), of_others(sample), previous.at_ns);
+        self.counts.advance(&previous.counts, &sample.counts, previous.at_ns);
         self.turn_recent(at_ns);
         for one in &step.gone_charges {
             self.fold_of(one.resource).release(&Relation::of(one));
@@ -184,39 +182,35 @@ impl Attribution {
     }
 
     /// The combinations with counters of their own, and the rest.
-    pub fn interference(&self) -> Vec<(Relation, Charged)> {
+    pub fn interference(&self) -> Vec<Exported<(Relation, Charged)>> {
         counters(&self.interference)
     }
 
     /// The same of preemptions.
-    pub fn preemptions(&self) -> Vec<(Relation, Charged)> {
+    pub fn preemptions(&self) -> Vec<Exported<(Relation, Charged)>> {
         counters(&self.preemptions)
     }
 
     /// The histograms of the signals of which only some subjects are shown: those subjects, and the
     /// rest, in order.
-    pub fn folded_series(&self) -> Vec<Series> {
+    pub fn folded_series(&self) -> Vec<Exported<Series>> {
         let counters = self.folded.iter().flat_map(|(signal, fold)| {
-            fold.counters().map(move |(labels, totals)| (*signal, labels, totals))
-        });
-        counters
-            .map(|(signal, labels, totals)| Series {
-                signal,
-                labels: Arc::clone(labels),
-                totals: totals.clone(),
-                recent_max_ns: 0,
+            fold.counters().map(move |(labels, totals, from_ns)| {
+                let label = (*signal, Arc::clone(labels));
+                Exported { series: Series::new(&label, totals.clone()), from_ns }
             })
-            .collect()
+        });
+        counters.collect()
     }
 
-    /// The other histograms of a sample, where they are not exported as they are.
-    pub fn steady_series(&self, sample: &Sample) -> Corrections<Series> {
-        self.series.corrections(&sample.series)
+    /// Since when the other histograms of the newest sample count.
+    pub fn series_begins(&self) -> Begins<Series> {
+        self.series.clone()
     }
 
-    /// Its counters, where they are not exported as they are.
-    pub fn steady_counts(&self, sample: &Sample) -> Corrections<Count> {
-        self.counts.corrections(&sample.counts)
+    /// The same of its counters.
+    pub fn counts_begins(&self) -> Begins<Count> {
+        self.counts.clone()
     }
 
     /// How often something became one of the rest here, by metric.
@@ -227,8 +221,6 @@ impl Attribution {
             (INTERFERENCE_METRIC, self.interference.folded()),
             (PREEMPTIONS_METRIC, self.preemptions.folded()),
         ]);
-        let steady = self.series.folded().chain(self.counts.folded());
-        folded.extend(steady.map(|(signal, count)| (signal.info().metric, count)));
         folded
     }
 
@@ -279,8 +271,11 @@ impl Attribution {
     }
 }
 
-fn counters(fold: &Fold<Relation, Charged>) -> Vec<(Relation, Charged)> {
-    fold.counters().map(|(pair, charged)| (pair.clone(), *charged)).collect()
+fn counters(fold: &Fold<Relation, Charged>) -> Vec<Exported<(Relation, Charged)>> {
+    let counters = fold.counters();
+    counters
+        .map(|(pair, charged, from_ns)| Exported { series: (pair.clone(), *charged), from_ns })
+        .collect()
 }
 
 /// The signals that have so many subjects that only some are shown.
@@ -289,7 +284,7 @@ fn folded_signals() -> impl Iterator<Item = Signal> {
 }
 
 /// The part of a sample that is about the other signals; series are ordered by signal.
-fn of_others(sample: &Sample) -> impl Iterator<Item = &Series> {
+pub fn of_others(sample: &Sample) -> impl Iterator<Item = &Series> {
     let others = SIGNALS.iter().filter(|info| !info.is_folded());
     others.flat_map(|info| run(&sample.series, |series| series.signal, info.signal))
 }
@@ -337,10 +332,12 @@ mod tests {
         }
     }
 
-    fn rows(counters: &[(Relation, Charged)]) -> Vec<(String, u64)> {
+    fn rows(counters: &[Exported<(Relation, Charged)>]) -> Vec<(String, u64)> {
         counters
             .iter()
-            .map(|(pair, charged)| (format!("{}<{}", pair.victim, pair.culprit), charged.ns))
+            .map(|Exported { series: (pair, charged), .. }| {
+                (format!("{}<{}", pair.victim, pair.culprit), charged.ns)
+            })
             .collect()
     }
 
@@ -356,7 +353,7 @@ mod tests {
             ],
         ));
         assert_eq!(rows(&bench.attribution.interference()), [("a<b".to_owned(), 30)]);
-        assert_eq!(bench.attribution.preemptions()[0].1.count, 1);
+        assert_eq!(bench.attribution.preemptions()[0].series.1.count, 1);
         let victims = bench.attribution.victims();
         assert_eq!(victims.len(), 1);
         assert_eq!((victims[0].held_up_ns, victims[0].lost_ns), (30, 30));
@@ -432,8 +429,10 @@ mod tests {
         bench.advance(of(2, vec![waits("b", 5)]));
         bench.advance(of(3, vec![waits("b", 6), waits("~other", 2)]));
         let cgroups = bench.attribution.folded_series();
-        let counts: Vec<_> =
-            cgroups.iter().map(|one| (one.labels[0].as_str(), one.totals.count())).collect();
+        let counts: Vec<_> = cgroups
+            .iter()
+            .map(|Exported { series, .. }| (series.labels[0].as_str(), series.totals.count()))
+            .collect();
         // `a` left its place to `b`, which had counted for the rest until then.
         assert_eq!(counts, [("b", 5), ("~other", 3)]);
         assert_eq!(bench.attribution.folded()[0].1, 1);
@@ -448,8 +447,8 @@ mod tests {
         bench.advance(Sample { at_ns: 1, series, ..Sample::default() });
         let shown = bench.attribution.folded_series();
         for (signal, own) in folded_signals().zip(shown.chunks(2)) {
-            assert_eq!(own[0], of(signal, "a", signal as u64 + 1));
-            assert_eq!(own[1], of(signal, OTHER, 7));
+            assert_eq!(own[0].series, of(signal, "a", signal as u64 + 1));
+            assert_eq!(own[1].series, of(signal, OTHER, 7));
         }
         assert_eq!(shown.len(), 2 * folded_signals().count());
         let folded = bench.attribution.folded();
@@ -482,7 +481,7 @@ mod tests {
                 .attribution
                 .interference()
                 .into_iter()
-                .map(|(pair, charged)| (pair.victim.to_string(), charged.ns))
+                .map(|Exported { series: (pair, charged), .. }| (pair.victim.to_string(), charged.ns))
                 .collect();
             prop_assert_eq!(shown, totals);
         }

@@ -29,7 +29,6 @@ impl Foldable for CellKey {
     }
 }
 
-/// The values.
 #[derive(Debug)]
 pub struct Bounded<K, V> {
     most: usize,

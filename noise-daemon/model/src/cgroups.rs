@@ -8,7 +8,6 @@ use std::sync::Arc;
 pub struct CgroupInfo {
     /// The Kubernetes namespace of its pod.
     pub namespace: String,
-    /// Its pod.
     pub pod: String,
     /// Its container; of one outside of pods, what its engine calls it.
     pub container: String,

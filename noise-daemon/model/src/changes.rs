@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
+use noise_text::joined::side_by_side;
+
 use super::amount::Amount;
-use super::joined::side_by_side;
 
 /// Each of `now` with its counterpart of `before`, and those of `before` that are gone. Both are in
 /// order.

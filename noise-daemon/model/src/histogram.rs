@@ -46,7 +46,6 @@ impl<C: AsRef<[u64]>> Histogram<C> {
         self.place(bucket).and_then(|place| self.counts.as_ref().get(place)).copied().unwrap_or(0)
     }
 
-    /// Number of delays.
     pub fn count(&self) -> u64 {
         total(self.counts.as_ref().iter().copied())
     }
@@ -256,7 +255,7 @@ impl Amount for Histogram {
 
 /// A histogram as it is written.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct WrittenHistogram {
     sum_ns: u64,
     /// Bucket and count, where there is any.
     counts: Vec<(u8, u64)>,
@@ -266,13 +265,13 @@ impl Serialize for Histogram {
     /// Writes all but the longest, which totals do not know.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let counts = self.buckets().map(|(bucket, count)| (bucket as u8, count)).collect();
-        Written { sum_ns: self.sum_ns, counts }.serialize(serializer)
+        WrittenHistogram { sum_ns: self.sum_ns, counts }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Histogram {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Written { sum_ns, counts } = Written::deserialize(deserializer)?;
+        let WrittenHistogram { sum_ns, counts } = WrittenHistogram::deserialize(deserializer)?;
         Ok(Self::new(sum_ns, counts.into_iter().map(|(bucket, count)| (bucket.into(), count))))
     }
 }

@@ -4,9 +4,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// Its name.
     pub name: String,
-    /// The kernel's release.
     pub kernel: String,
     /// Version of the `noised` that measures.
     pub noised: String,

@@ -2,34 +2,26 @@
 //! samples gives the same answer as the live one.
 
 mod amount;
+mod begins;
 mod blame;
 mod bounded;
 mod cgroups;
 mod changes;
-pub mod clean;
-pub mod cpulist;
-pub mod csv;
 mod fold;
 mod histogram;
 mod host;
-pub mod joined;
 pub mod labels;
 mod longest;
 pub mod memory;
 mod name;
 pub mod names;
-pub mod nearest;
 mod outlier;
 pub mod pressure;
-mod remembered;
 mod sample;
 pub mod setup;
-mod steady;
 mod step;
 mod sums;
-pub mod times;
 mod trends;
-pub mod units;
 pub mod words;
 
 use std::borrow::Cow;
@@ -40,7 +32,9 @@ use noise_common::charge::Charged;
 use noise_common::signals::{Kind, SIGNALS, Signal};
 
 pub use amount::{Amount, total};
-use blame::Attribution;
+use begins::Begins;
+pub use begins::Exported;
+use blame::{Attribution, of_others};
 pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Relation, Victim};
 pub use bounded::{Bounded, Foldable};
 pub use cgroups::{CgroupInfo, Cgroups};
@@ -49,7 +43,6 @@ pub use host::Host;
 pub use longest::Longest;
 pub use names::SharedNames;
 pub use outlier::{OutlierPart, OutlierRecord};
-use steady::Corrections;
 pub use step::{Cpu, Delays, Names, Step, TAKERS, Taker, by_labels, run};
 use sums::Sums;
 pub use trends::{HeldUp, MOST_TREND_BYTES, SignalPoint, TRENDS_NS, Trends, VictimTrend};
@@ -65,7 +58,6 @@ const HORIZON_NS: u64 = 5_000_000_000;
 /// One signal, all its subjects together, over the last seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// The signal.
     pub signal: Signal,
     /// Why it is not measured here, if it is not.
     pub absent: Option<String>,
@@ -79,45 +71,40 @@ pub struct Summary {
     pub max_ns: Option<u64>,
     /// Seconds of delay per second.
     pub lost: f64,
-    /// Events since attach.
     pub total: u64,
 }
 
-/// What consumers see.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// The newest sample.
     pub sample: Arc<Sample>,
     /// Every signal, in table order.
     pub signals: Vec<Summary>,
     /// Who delayed whom: those that cost most, and the rest as `~other`.
-    pub interference: Vec<(Relation, Charged)>,
+    pub interference: Vec<Exported<(Relation, Charged)>>,
     /// Who took the CPU from whom, counted: the same.
-    pub preemptions: Vec<(Relation, Charged)>,
+    pub preemptions: Vec<Exported<(Relation, Charged)>>,
     /// Delays of signals by cgroup, in order: of those that were delayed most, and the rest as
     /// `~other`.
-    pub folded_series: Vec<Series>,
+    pub folded_series: Vec<Exported<Series>>,
     /// How many series were folded into `~other`, by metric.
     pub folded: Vec<(Cow<'static, str>, u64)>,
     /// Who was held up most over the last seconds, the worst first.
     pub victims: Vec<Victim>,
     /// What the last 15 minutes were like.
     pub trends: Arc<Trends>,
-    /// Histograms to export instead of the sample's, where these would run backwards.
-    steady_series: Corrections<Series>,
-    /// The same of counters.
-    steady_counts: Corrections<Count>,
+    series_begins: Begins<Series>,
+    counts_begins: Begins<Count>,
 }
 
 impl Model {
-    /// The histograms to export, in order; those that are folded as they were sampled.
-    pub fn series(&self) -> impl Iterator<Item = &Series> {
-        self.steady_series.apply(&self.sample.series)
+    /// The histograms to export, in order, but for those that are folded.
+    pub fn series(&self) -> Vec<Exported<Cow<'_, Series>>> {
+        self.series_begins.exported(of_others(&self.sample))
     }
 
     /// The counters to export, in order.
-    pub fn counts(&self) -> impl Iterator<Item = &Count> {
-        self.steady_counts.apply(&self.sample.counts)
+    pub fn counts(&self) -> Vec<Exported<Cow<'_, Count>>> {
+        self.counts_begins.exported(&self.sample.counts)
     }
 }
 
@@ -169,8 +156,8 @@ impl Builder {
             }
         }
         Model {
-            steady_series: self.attribution.steady_series(&sample),
-            steady_counts: self.attribution.steady_counts(&sample),
+            series_begins: self.attribution.series_begins(),
+            counts_begins: self.attribution.counts_begins(),
             sample,
             signals,
             interference: self.attribution.interference(),

@@ -46,7 +46,6 @@ pub struct Hits {
 }
 
 impl Hits {
-    /// Reads its text.
     pub fn parse(text: &str) -> Option<Self> {
         Some(Self { high: field(text, "high")?, max: field(text, "max")? })
     }
@@ -59,21 +58,60 @@ pub struct Pages {
     pub refaulted: Option<u64>,
     /// Those of them that came from swap.
     pub swapped_in: Option<u64>,
-    /// Pages that went.
+    /// Pages that were thrown out.
     pub gone: Option<u64>,
+    /// What version 1 counts in the place of that.
+    pub folios: Option<Folios>,
+}
+
+/// Folios of a cgroup of version 1, which the kernel allots and frees as one: a page, or up to some hundred pages of a
+/// file that is read ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Folios {
+    /// Those that went so far: thrown out, or freed by the program itself.
+    pub gone: u64,
+    /// Those that are there.
+    pub resident: u64,
+    /// The pages that these have.
+    pub resident_pages: u64,
+}
+
+impl Folios {
+    /// Pages that a limit threw out since an earlier reading, in which it was hit so often. Each folio that did not fit is a hit,
+    /// and has about one thrown out; what went beyond that was freed, by a program that ends or gives memory back.
+    fn thrown_out(&self, earlier: &Self, hits: u64) -> Option<u64> {
+        let gone = self.gone.checked_sub(earlier.gone)?.min(hits);
+        let pages_of_each = self.resident_pages as f64 / self.resident.max(1) as f64;
+        Some((gone as f64 * pages_of_each.max(1.0)) as u64)
+    }
 }
 
 impl Pages {
-    /// Reads `memory.stat`, of either version of cgroups.
-    pub fn parse(text: &str) -> Self {
+    /// Reads `memory.stat`, of either version of cgroups, on a host with pages of so many bytes.
+    pub fn parse(text: &str, page_bytes: u64) -> Self {
         // Version 1 has figures of the cgroup alone beside those with all below.
         let of = |name: &str| field(text, &format!("total_{name}")).or_else(|| field(text, name));
         let swapped_in = of("workingset_refault_anon");
         let of_files = of("workingset_refault_file").or_else(|| of("workingset_refault"));
+        let bytes = of("cache").unwrap_or(0).saturating_add(of("rss").unwrap_or(0));
+        let folios = of("pgpgout").map(|gone| Folios {
+            gone,
+            resident: of("pgpgin").unwrap_or(0).saturating_sub(gone),
+            resident_pages: bytes / page_bytes.max(1),
+        });
         Self {
             refaulted: of_files.map(|pages| pages.saturating_add(swapped_in.unwrap_or(0))),
             swapped_in,
-            gone: of("pgsteal").or_else(|| of("pgpgout")),
+            gone: of("pgsteal"),
+            folios,
+        }
+    }
+
+    /// Pages that a limit threw out since an earlier reading, in which it was hit so often.
+    fn thrown_out(&self, earlier: &Self, hits: u64) -> Option<u64> {
+        match self.gone.zip(earlier.gone) {
+            Some((now, then)) => now.checked_sub(then),
+            None => self.folios?.thrown_out(&earlier.folios?, hits),
         }
     }
 }
@@ -85,7 +123,6 @@ pub struct LimitReading {
     pub of: String,
     /// Whether that is the cgroup that is read, and not one around it.
     pub is_own: bool,
-    /// Which limit.
     pub kind: LimitKind,
     /// How much it allows, bytes.
     pub bytes: u64,
@@ -102,7 +139,6 @@ pub struct LimitHits {
     pub of: String,
     /// Whether that is the cgroup that is read, and not one around it.
     pub is_own: bool,
-    /// Which limit.
     #[serde(rename = "limit")]
     pub kind: LimitKind,
     /// How much it allows now, bytes.
@@ -113,7 +149,7 @@ pub struct LimitHits {
     pub refaulted: Option<u64>,
     /// Those of them that came from swap.
     pub swapped_in: Option<u64>,
-    /// Pages that went.
+    /// Pages that were thrown out.
     pub gone: Option<u64>,
 }
 
@@ -136,7 +172,7 @@ impl LimitHits {
                 hits,
                 refaulted: grown(|pages| pages.refaulted),
                 swapped_in: grown(|pages| pages.swapped_in),
-                gone: grown(|pages| pages.gone),
+                gone: one.pages.thrown_out(&earlier.pages, hits),
             })
         };
         now.iter().filter_map(hit).collect()
@@ -176,7 +212,7 @@ mod tests {
 
     const VERSION_1: &str = "workingset_refault_anon 1\nworkingset_refault_file 2\npgpgin 5\npgpgout 3\n\
                              total_workingset_refault_anon 10\ntotal_workingset_refault_file 20\n\
-                             total_pgpgin 50\ntotal_pgpgout 30\n";
+                             total_pgpgin 50\ntotal_pgpgout 30\ncache 1\ntotal_cache 122880\ntotal_rss 40960\n";
     const VERSION_2: &str = "anon 5\nworkingset_refault_anon 10\nworkingset_refault_file 20\n\
                              pgsteal 40\npgsteal_kswapd 7\n";
 
@@ -187,19 +223,25 @@ mod tests {
             kind: LimitKind::Max,
             bytes: 64 << 20,
             hits,
-            pages: Pages { refaulted: Some(refaulted), swapped_in: Some(0), gone: Some(gone) },
+            pages: Pages {
+                refaulted: Some(refaulted),
+                swapped_in: Some(0),
+                gone: Some(gone),
+                folios: None,
+            },
         }
     }
 
     #[test]
     fn files_of_both_versions_are_read() {
-        let pages = |gone| Pages { refaulted: Some(30), swapped_in: Some(10), gone: Some(gone) };
-        assert_eq!(Pages::parse(VERSION_1), pages(30));
-        assert_eq!(Pages::parse(VERSION_2), pages(40));
+        let pages = Pages { refaulted: Some(30), swapped_in: Some(10), ..Pages::default() };
+        let folios = Folios { gone: 30, resident: 20, resident_pages: 40 };
+        assert_eq!(Pages::parse(VERSION_1, 4096), Pages { folios: Some(folios), ..pages });
+        assert_eq!(Pages::parse(VERSION_2, 4096), Pages { gone: Some(40), ..pages });
         // Kernels before 5.9 count those of files alone, and older ones of version 1 none.
-        let older = Pages { refaulted: Some(7), swapped_in: None, gone: Some(9) };
-        assert_eq!(Pages::parse("workingset_refault 7\npgsteal 9\n"), older);
-        assert_eq!(Pages::parse("cache 7\n"), Pages::default());
+        let older = Pages { refaulted: Some(7), gone: Some(9), ..Pages::default() };
+        assert_eq!(Pages::parse("workingset_refault 7\npgsteal 9\n", 4096), older);
+        assert_eq!(Pages::parse("cache 7\n", 4096), Pages::default());
         let events = "low 0\nhigh 4\nmax 11\noom 1\noom_kill 0\n";
         assert_eq!(Hits::parse(events), Some(Hits { high: 4, max: 11 }));
         assert_eq!(Hits::parse("low 0\n"), None);
@@ -220,6 +262,36 @@ mod tests {
         let unread = LimitReading { pages: Pages::default(), ..limit(9, 0, 0) };
         let [hit] = between(&[limit(5, 1, 2)], &[unread]).try_into().unwrap();
         assert_eq!(hit.throws_out_what_is_needed(), None);
+    }
+
+    /// What a limit of version 1 did between two readings: folios of so many pages each, of which so many went.
+    fn of_version_1(pages_of_each: u64, hits: u64, refaulted: u64, gone: u64) -> LimitHits {
+        let reading = |hits, refaulted, gone| {
+            let cache = pages_of_each * 1_000 * 4096;
+            let text = format!(
+                "total_cache {cache}\ntotal_rss 0\ntotal_workingset_refault_file {refaulted}\n\
+                 total_pgpgin {}\ntotal_pgpgout {gone}\n",
+                gone + 1_000
+            );
+            let kind = LimitKind::Old;
+            LimitReading { kind, pages: Pages::parse(&text, 4096), ..limit(hits, 0, 0) }
+        };
+        let (before, now) = (reading(10, 20, 30), reading(10 + hits, 20 + refaulted, 30 + gone));
+        let [hit] = LimitHits::between(&[before], &[now]).try_into().unwrap();
+        hit
+    }
+
+    #[test]
+    fn version_1_counts_folios_whoever_freed_them() {
+        let needed = |hit: LimitHits| hit.throws_out_what_is_needed();
+        let hit = of_version_1(1, 7_600, 7_100, 7_800);
+        assert_eq!((hit.gone, needed(hit)), (Some(7_600), Some(true)));
+        // A large file that is read once in folios of 2 MiB, beside a small part of it that is needed again.
+        let stream = of_version_1(512, 38, 1_000, 40);
+        assert_eq!((stream.gone, needed(stream)), (Some(38 * 512), Some(false)));
+        // A program that gives much memory back: the limit had no part in that.
+        let frees = of_version_1(1, 400, 380, 9_000);
+        assert_eq!((frees.gone, needed(frees)), (Some(400), Some(true)));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-struct Name;
+struct NameVisitor;
 
-impl Visitor<'_> for Name {
+impl Visitor<'_> for NameVisitor {
     type Value = Arc<str>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,5 +25,5 @@ impl Visitor<'_> for Name {
 /// # Errors
 /// Where it is no text.
 pub fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
-    deserializer.deserialize_str(Name)
+    deserializer.deserialize_str(NameVisitor)
 }

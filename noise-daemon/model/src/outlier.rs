@@ -13,7 +13,6 @@ pub struct OutlierPart {
     /// cause says it all.
     #[serde(deserialize_with = "name")]
     pub culprit: Arc<str>,
-    /// Why.
     pub cause: Cause,
     /// The thread that ran; 0 where it was no thread.
     pub pid: u32,
@@ -38,7 +37,6 @@ pub struct OutlierRecord {
     pub victim: Arc<str>,
     /// The thread that waited.
     pub pid: u32,
-    /// Its name.
     #[serde(deserialize_with = "name")]
     pub comm: Arc<str>,
     /// The CPU on which it ran in the end.

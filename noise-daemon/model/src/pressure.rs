@@ -8,16 +8,15 @@ use super::memory::{LimitHits, LimitReading};
 
 /// One line of a pressure file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Line {
+struct PsiLine {
     avg10_percent: f64,
     total_us: u64,
 }
 
-/// A pressure file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stalls {
-    some: Line,
-    full: Option<Line>,
+    some: PsiLine,
+    full: Option<PsiLine>,
 }
 
 impl Stalls {
@@ -31,7 +30,7 @@ impl Stalls {
             };
             let avg10_percent: f64 = field("avg10")?.parse().ok()?;
             let total_us = field("total")?.parse().ok()?;
-            avg10_percent.is_finite().then_some(Line { avg10_percent, total_us })
+            avg10_percent.is_finite().then_some(PsiLine { avg10_percent, total_us })
         };
         // Kernels before 5.13 have no `full` for CPUs.
         Some(Self { some: line("some")?, full: line("full") })
@@ -65,7 +64,6 @@ impl Throttles {
     }
 }
 
-/// A CPU quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Quota {
     /// CPU time in a period, µs; `None` = no limit.
@@ -109,7 +107,6 @@ impl Quota {
 pub struct QuotaReading {
     /// Its label: that of the cgroup itself, or of the nearest around it that has a quota.
     pub of: String,
-    /// The quota.
     pub quota: Quota,
     /// What it did so far.
     pub counted: Throttles,
@@ -141,7 +138,6 @@ pub struct Stalled {
     pub stalled_ms: Option<f64>,
 }
 
-/// One resource.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ResourcePressure {
     /// At least one task waited.
@@ -172,13 +168,10 @@ pub struct Throttled {
 pub struct Pressure {
     /// The time between the readings, ns; `None` where there is one reading alone.
     pub span_ns: Option<u64>,
-    /// For CPUs.
     pub cpu: Option<ResourcePressure>,
     /// For block devices and whatever else makes tasks sleep for I/O.
     pub io: Option<ResourcePressure>,
-    /// For memory.
     pub memory: Option<ResourcePressure>,
-    /// Its CPU quota.
     pub quota: Option<Throttled>,
     /// Limits of its memory, and of the cgroups around it, that were hit between the readings, the nearest first; `None`
     /// where that is not known.
@@ -195,7 +188,7 @@ fn grown(now: u64, before: Option<u64>) -> Option<u64> {
 impl Pressure {
     /// What a reading says, with what grew since an earlier one.
     pub fn of(before: Option<&PressureReading>, now: &PressureReading) -> Self {
-        let stalled = |now: Line, before: Option<Line>| Stalled {
+        let stalled = |now: PsiLine, before: Option<PsiLine>| Stalled {
             avg10_percent: now.avg10_percent,
             stalled_ms: grown(now.total_us, before.map(|line| line.total_us))
                 .map(|us| us as f64 / 1e3),

@@ -23,11 +23,9 @@ pub type Label = (Signal, Labels);
 /// One histogram: a signal with its label values.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Series {
-    /// The signal.
     pub signal: Signal,
     /// Values of the signal's labels.
     pub labels: Labels,
-    /// Everything since attach.
     pub totals: Histogram,
     /// The longest value of the windows that were open since the previous sample, ns.
     pub recent_max_ns: u64,
@@ -36,11 +34,9 @@ pub struct Series {
 /// One counter: a signal with its label values.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Count {
-    /// The signal.
     pub signal: Signal,
     /// Values of the signal's labels.
     pub labels: Labels,
-    /// Everything since attach.
     pub total: u64,
 }
 
@@ -49,7 +45,6 @@ pub struct Count {
 pub struct Interference {
     /// What the victim had to wait for, or what was taken from it.
     pub resource: Resource,
-    /// Why.
     pub cause: Cause,
     /// Where: a device or interface by name; empty for CPUs.
     #[serde(deserialize_with = "name")]
@@ -63,7 +58,6 @@ pub struct Interference {
     /// where the cause says it all.
     #[serde(deserialize_with = "name")]
     pub culprit: Arc<str>,
-    /// Everything since attach.
     pub charged: Charged,
 }
 
@@ -101,7 +95,6 @@ fn by_name(a: &Arc<str>, b: &Arc<str>) -> Ordering {
 /// How one hook fares.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HookSample {
-    /// The hook.
     pub hook: Hook,
     /// Whether its program runs.
     pub attached: bool,
@@ -120,7 +113,6 @@ pub struct NoiseSource {
     pub source: Cow<'static, str>,
     /// Its net time in samples of noise, ns.
     pub ns: u64,
-    /// Its events.
     pub count: u64,
     /// The longest, net, ns.
     pub longest_ns: u64,
@@ -129,7 +121,6 @@ pub struct NoiseSource {
 /// What a thread that measures one CPU has seen since it began.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CpuNoise {
-    /// The CPU.
     pub cpu: u32,
     /// How long it was measured, ns.
     pub runtime_ns: u64,
@@ -151,7 +142,6 @@ pub struct Reload {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Recorder {
-    /// Its memory.
     pub bytes: u64,
     /// Events that were written since attach.
     pub events: u64,
@@ -194,7 +184,6 @@ pub struct Sample {
     pub noise: Vec<CpuNoise>,
     /// What was not counted.
     pub drops: Vec<(Signal, Loss, u64)>,
-    /// The hooks.
     pub hooks: Vec<HookSample>,
     /// Signals that are not measured here, and why.
     pub absent: Vec<(Signal, String)>,

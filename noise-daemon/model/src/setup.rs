@@ -2,7 +2,8 @@
 //! a thread of each is scheduled, where an interrupt is served, how a disk is scheduled. As the kernel's files have
 //! it; what is not known is `None`, and decides nothing.
 
-use super::cpulist::CpuList;
+use noise_text::cpulist::CpuList;
+
 use super::memory::LimitKind;
 use super::pressure::Quota;
 
@@ -11,11 +12,9 @@ use super::pressure::Quota;
 pub enum Manager {
     /// The host's systemd: the unit's name as `systemctl` takes it.
     System(String),
-    /// A user's systemd.
     User {
         /// The unit's name, as `systemctl` takes it.
         unit: String,
-        /// The user's id.
         uid: String,
     },
     /// Docker: the container's id.
@@ -33,7 +32,6 @@ pub enum Manager {
 pub enum Controller {
     /// It works, by the files in this folder.
     On {
-        /// The folder.
         folder: String,
         /// Version of cgroups: 1 or 2.
         version: u8,
@@ -55,9 +53,7 @@ pub type Limit = Option<u64>;
 /// How a thread is scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSetup {
-    /// Its id.
     pub pid: u32,
-    /// Its nice value.
     pub nice: i32,
     /// Its policy, by the kernel's number (0 = `SCHED_OTHER`).
     pub policy: u32,
@@ -65,6 +61,8 @@ pub struct TaskSetup {
     pub priority: u32,
     /// CPUs that it may run on.
     pub cpus: CpuList,
+    /// Whether all threads of its process may run on the same CPUs.
+    pub is_alike: bool,
     /// Whether it is a thread of the kernel.
     pub is_kernel: bool,
 }
@@ -86,15 +84,12 @@ impl TaskSetup {
 pub struct CgroupSetup {
     /// Its name, as labels have it.
     pub label: String,
-    /// Who sets it.
     pub manager: Manager,
     /// Weight and quota of CPU time.
     pub cpu: Controller,
     /// CPUs to run on.
     pub cpuset: Controller,
-    /// Block devices.
     pub io: Controller,
-    /// Memory.
     pub memory: Controller,
     /// `cpu.weight`, or version 1's `cpu.shares`.
     pub weight: Option<u64>,
@@ -158,10 +153,8 @@ impl CgroupSetup {
     }
 }
 
-/// An interrupt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IrqSetup {
-    /// Its number.
     pub irq: u32,
     /// CPUs that serve it.
     pub cpus: CpuList,
@@ -169,10 +162,8 @@ pub struct IrqSetup {
     pub set: CpuList,
 }
 
-/// A block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskSetup {
-    /// Its name.
     pub name: String,
     /// Its numbers: `254:0`.
     pub numbers: String,
@@ -184,7 +175,6 @@ pub struct DiskSetup {
     pub is_write: bool,
 }
 
-/// All of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Setup {
     /// The victim, where that is a cgroup.
@@ -194,6 +184,8 @@ pub struct Setup {
     /// Those of them and of the cgroups around them that compete as siblings, the victim's first: only siblings are
     /// weighed against each other.
     pub siblings: Option<(CgroupSetup, CgroupSetup)>,
+    /// Whether the culprit's cgroup is the victim's own, or around it: what slows or moves that does so to the victim.
+    pub is_around: bool,
     /// The nearest cgroup around the victim, it included, that has a CPU quota.
     pub limited: Option<CgroupSetup>,
     /// The limit of memory that was hit, and the cgroup that has it: the victim, or one around it.
@@ -208,6 +200,15 @@ pub struct Setup {
     pub disk: Option<DiskSetup>,
     /// CPUs that are online; empty where that is not known.
     pub online: CpuList,
+    /// CPUs that the scheduler leaves alone (`isolcpus=`, isolated partitions): what runs there was put there.
+    pub isolated: CpuList,
     /// How much of its time each CPU was idle, 0 to 1; empty where that is not known.
     pub idle: Vec<(u32, f64)>,
+}
+
+impl Setup {
+    /// CPUs that others than these may be moved to.
+    pub fn elsewhere(&self, cpus: &CpuList) -> CpuList {
+        self.online.without(&self.isolated).without(cpus)
+    }
 }

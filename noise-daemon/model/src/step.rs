@@ -11,11 +11,11 @@ use std::borrow::Cow;
 use noise_common::charge::{Charged, Resource};
 use noise_common::loss::Loss;
 use noise_common::signals::{SIGNALS, Signal};
+use noise_text::joined::{in_order, joined, side_by_side};
 
 use super::amount::total;
 use super::changes::{grown, since_boot};
 use super::histogram::{Among, Histogram};
-use super::joined::{in_order, joined, side_by_side};
 use super::sample::{Count, Interference, Label, Labels, Sample, Series};
 
 mod cpus;
@@ -76,14 +76,12 @@ struct Whole {
 /// Delays that came in a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Delays<'a> {
-    /// The signal.
     pub signal: Signal,
     /// Values of its labels.
     pub labels: &'a Labels,
     /// Counting began in the step, so it is not known when in it: there was no such series before,
     /// or it had more.
     pub began: bool,
-    /// By length.
     pub histogram: Histogram<&'a [u64]>,
 }
 

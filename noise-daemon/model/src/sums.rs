@@ -6,10 +6,8 @@ use noise_common::signals::{SIGNAL_COUNT, SIGNALS, Signal};
 use super::histogram::Histogram;
 use super::step::Step;
 
-/// One signal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sum {
-    /// Everything since attach.
     pub totals: Histogram,
     /// The longest value of the last step, ns.
     pub recent_max_ns: u64,
@@ -46,7 +44,6 @@ impl Sums {
         }
     }
 
-    /// One signal.
     pub fn signal(&self, signal: Signal) -> Option<&Sum> {
         self.signals.get(signal as usize)
     }

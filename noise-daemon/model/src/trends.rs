@@ -41,9 +41,7 @@ const CURVE: usize = 180;
 /// What a signal did in a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalPoint {
-    /// The signal.
     pub signal: Signal,
-    /// Its events.
     pub count: u32,
     /// What they took, µs.
     pub lost_us: u32,
@@ -66,7 +64,6 @@ struct VictimPoint {
 /// What a victim lost in a point, with the names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VictimTrend<'a> {
-    /// Who was delayed.
     pub victim: &'a str,
     /// How long something else held it up, µs.
     pub held_up_us: u32,
@@ -79,7 +76,6 @@ pub struct VictimTrend<'a> {
 /// How a victim was held up over the time that is known.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct HeldUp {
-    /// Who.
     #[serde(deserialize_with = "name")]
     pub subject: Arc<str>,
     /// The time that is known, seconds: until now.
@@ -90,14 +86,14 @@ pub struct HeldUp {
 
 /// About a second.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Point {
+struct TrendPoint {
     start_ns: u64,
     end_ns: u64,
     signals: Box<[SignalPoint]>,
     victims: Box<[VictimPoint]>,
 }
 
-impl Point {
+impl TrendPoint {
     fn bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.signals) + size_of_val(&*self.victims)
     }
@@ -109,15 +105,15 @@ impl Point {
 
 /// What came since the last point.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Open {
+struct PendingPoint {
     start_ns: u64,
     end_ns: u64,
     signals: BTreeMap<u8, (u64, Histogram)>,
-    charges: BTreeMap<Charge, Lost>,
+    charges: BTreeMap<ChargeParties, Lost>,
 }
 
 /// A victim, a culprit, and why.
-type Charge = (Arc<str>, Arc<str>, Cause);
+type ChargeParties = (Arc<str>, Arc<str>, Cause);
 
 /// What a victim lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -135,16 +131,16 @@ impl Lost {
 }
 
 /// A victim's sum, and who held it up most, with the main cause, for how long, ns.
-struct Victim<'a> {
+struct VictimLoss<'a> {
     name: &'a Arc<str>,
     lost: Lost,
     culprit: Option<(&'a Arc<str>, Cause, u64)>,
 }
 
-impl<'a> Victim<'a> {
+impl<'a> VictimLoss<'a> {
     /// That of its charges, which are beside each other.
-    fn of(charges: &[(&'a Charge, &Lost)]) -> Option<Self> {
-        let sum = |charges: &[(&Charge, &Lost)]| {
+    fn of(charges: &[(&'a ChargeParties, &Lost)]) -> Option<Self> {
+        let sum = |charges: &[(&ChargeParties, &Lost)]| {
             let mut sum = Lost::default();
             charges.iter().for_each(|(_, lost)| sum.add(**lost));
             sum
@@ -181,9 +177,9 @@ impl<'a> Victim<'a> {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct Trends {
-    points: VecDeque<Point>,
+    points: VecDeque<TrendPoint>,
     names: Names,
-    open: Open,
+    open: PendingPoint,
     /// What the points take.
     bytes: usize,
 }
@@ -214,11 +210,11 @@ impl Trends {
         }
     }
 
-    fn append(&mut self, point: Point) {
+    fn append(&mut self, point: TrendPoint) {
         let end_ns = point.end_ns;
         self.bytes += point.bytes();
         self.points.push_back(point);
-        let is_old = |point: &Point| point.end_ns.saturating_add(TRENDS_NS) <= end_ns;
+        let is_old = |point: &TrendPoint| point.end_ns.saturating_add(TRENDS_NS) <= end_ns;
         while self.points.len() > 1
             && (self.points.front().is_some_and(is_old) || self.bytes() > MOST_TREND_BYTES)
         {
@@ -228,7 +224,6 @@ impl Trends {
         }
     }
 
-    /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         self.bytes + self.names.bytes()
     }
@@ -294,7 +289,7 @@ impl Trends {
 
     /// A number of each point as so much in a second, over all of the time that is known, in parts of the same length: a second
     /// where that is short. The newest is last.
-    fn curve(&self, number: impl Fn(&Point) -> f64) -> Vec<f64> {
+    fn curve(&self, number: impl Fn(&TrendPoint) -> f64) -> Vec<f64> {
         let Some(oldest) = self.points.front() else { return Vec::new() };
         let parts = self.points.len().min(CURVE);
         let since_s = |ns: u64| ns.saturating_sub(oldest.start_ns) as f64 / 1e9;
@@ -321,7 +316,7 @@ impl Trends {
     }
 }
 
-impl Open {
+impl PendingPoint {
     fn add(&mut self, step: &Step) {
         self.end_ns = step.end_ns;
         for (index, info) in (0_u8..).zip(&SIGNALS) {
@@ -346,7 +341,7 @@ impl Open {
         }
     }
 
-    fn point(self, names: &mut Names) -> Point {
+    fn point(self, names: &mut Names) -> TrendPoint {
         let signal = |(index, (count, delays)): (u8, (u64, Histogram))| {
             Some(SignalPoint {
                 signal: SIGNALS.get(usize::from(index))?.signal,
@@ -357,12 +352,12 @@ impl Open {
         };
         let charges: Vec<_> = self.charges.iter().collect();
         let by_victim = charges.chunk_by(|((one, ..), _), ((other, ..), _)| one == other);
-        let mut victims: Vec<_> = by_victim.filter_map(Victim::of).collect();
+        let mut victims: Vec<_> = by_victim.filter_map(VictimLoss::of).collect();
         victims.retain(|one| one.lost.all_ns > 0);
         victims.sort_by_key(|one| Reverse((one.lost.held_up_ns, one.lost.all_ns)));
         let named = victims.iter().take(VICTIMS).filter_map(|one| one.point(names));
         let victims = named.collect();
-        Point {
+        TrendPoint {
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             signals: self.signals.into_iter().filter_map(signal).collect(),

@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use noise_common::charge::Cause;
+use noise_trace::delays::Delays;
 use noise_trace::delays::document::Spread;
 use noise_trace::delays::watch::{Delay, Run, Signal, Wait, Watch};
-use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::{Event, Kind};
 use noise_trace::select::Select;
-use noise_trace::sight::Sight;
 use noise_trace::threads::Threads;
 
 use crate::build::{Builder, Waker};
@@ -50,11 +49,9 @@ pub struct Interruption {
 /// One of the threads.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Member {
-    /// Its id.
     pub tid: i32,
     /// Its process; 0 where that is not known.
     pub pid: i32,
-    /// Its name.
     pub comm: String,
     /// Time by state, nanoseconds; sums to the time that it was there. See [`ASLEEP`].
     pub totals_ns: BTreeMap<&'static str, u64>,
@@ -79,7 +76,6 @@ impl Member {
 /// A time that one of the threads did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Whose.
     pub worker: WorkerId,
     /// From then on, nanoseconds.
     pub from_ns: u64,
@@ -90,7 +86,6 @@ pub struct Pause {
     pub held_ns: u64,
 }
 
-/// All of it.
 #[derive(Debug)]
 pub struct Account {
     /// The graph that it was read from.
@@ -157,7 +152,7 @@ impl Account {
 
 /// What interrupts took from whoever of the threads ran.
 #[derive(Debug, Default)]
-struct Taken {
+struct InterruptTime {
     /// Whether one of them runs on the CPU of the event at hand.
     is_theirs: bool,
     from_ns: u64,
@@ -165,7 +160,7 @@ struct Taken {
     by: HashMap<(&'static str, String), Spread>,
 }
 
-impl Taken {
+impl InterruptTime {
     fn add(&mut self, cause: Cause, source: String, end_ns: u64, ns: u64) {
         if !self.is_theirs || !(self.from_ns..=self.to_ns).contains(&end_ns) {
             return;
@@ -177,7 +172,7 @@ impl Taken {
     }
 }
 
-impl Watch for Taken {
+impl Watch for InterruptTime {
     const EACH: bool = false;
 
     fn ran(&mut self, _: &Run) {}
@@ -223,7 +218,7 @@ pub struct Accountant {
     wanted: BTreeSet<i32>,
     builder: Builder,
     delays: Delays,
-    taken: Taken,
+    taken: InterruptTime,
     acks: DelayedAcks,
     sleeps: HashMap<i32, Sleeps>,
     before: HashMap<i32, Before>,
@@ -232,18 +227,17 @@ pub struct Accountant {
     discarded: u64,
     /// Sleeps that begin before that time may have ended where it was not seen.
     seen_since_ns: u64,
-    sight: Sight,
 }
 
 impl Accountant {
     /// For the threads that are selected, between two times.
-    pub fn new(select: Select, waker: Waker, begin: Begin, from_ns: u64, to_ns: u64) -> Self {
+    pub fn new(select: Select, waker: Waker, from_ns: u64, to_ns: u64) -> Self {
         Self {
             select,
             wanted: BTreeSet::new(),
             builder: Builder::new(waker),
-            delays: Delays::new(begin),
-            taken: Taken { from_ns, to_ns, ..Taken::default() },
+            delays: Delays::of_interrupts(),
+            taken: InterruptTime { from_ns, to_ns, ..InterruptTime::default() },
             acks: DelayedAcks::default(),
             sleeps: HashMap::new(),
             before: HashMap::new(),
@@ -251,7 +245,6 @@ impl Accountant {
             to_ns,
             discarded: 0,
             seen_since_ns: 0,
-            sight: Sight::default(),
         }
     }
 
@@ -271,7 +264,6 @@ impl Accountant {
             return;
         }
         self.builder.follow(event);
-        self.sight.follow(event);
         self.acks.follow(event);
         let current = self.select.threads.current(event.cpu);
         self.taken.is_theirs = current.is_some_and(|tid| self.wanted.contains(&tid));
@@ -337,7 +329,8 @@ impl Accountant {
         for tid in self.sleeps.keys().copied().collect::<Vec<_>>() {
             self.wake(tid, self.to_ns);
         }
-        let gaps = self.sight.gaps(self.from_ns, self.to_ns);
+        let sight = self.builder.sight(0);
+        let gaps = sight.map(|sight| sight.gaps(self.from_ns, self.to_ns)).unwrap_or_default();
         let (mut members, mut waits, mut pauses) = (Vec::new(), Vec::new(), Vec::new());
         let mut enders = Enders::default();
         let ids: BTreeSet<i32> = self.wanted.iter().copied().filter(|tid| *tid > 0).collect();
@@ -356,7 +349,7 @@ impl Accountant {
             let graph = self.builder.graph();
             let begins = self.sleeps.get(&tid).map(|sleeps| &sleeps.begins);
             let (from_ns, to_ns) = (self.from_ns, self.to_ns);
-            let time = Time { graph, id, from_ns, to_ns, gaps: &gaps, begins };
+            let time = WorkerTime { graph, id, from_ns, to_ns, gaps: &gaps, begins };
             // An id that was given again is that of another thread.
             let before = self.before.remove(&tid).unwrap_or(Before::Other);
             let Some((mut member, traced)) = time.account(tid, before, (&mut pauses, &mut enders))
@@ -433,7 +426,7 @@ fn as_far_as_seen(
 }
 
 /// The time of one worker.
-struct Time<'g> {
+struct WorkerTime<'g> {
     graph: &'g Graph,
     id: WorkerId,
     from_ns: u64,
@@ -444,7 +437,7 @@ struct Time<'g> {
     begins: Option<&'g BTreeSet<u64>>,
 }
 
-impl Time<'_> {
+impl WorkerTime<'_> {
     /// Where it went; `None` where it was not there. Its pauses, and who ended its sleeps, are added to all.
     fn account(
         &self,

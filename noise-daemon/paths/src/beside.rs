@@ -14,7 +14,6 @@ const IDLE: &str = "idle";
 /// A sum over all executions of a recording, and over those of the one that it is held against, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Both {
-    /// Of the recording.
     pub ns: u64,
     /// Of the other one.
     pub against_ns: u64,
@@ -51,7 +50,6 @@ pub struct Beside {
 pub struct OfState {
     /// Its name, as [`State::name`](crate::state::State::name) has it.
     pub state: &'static str,
-    /// How long.
     #[serde(flatten)]
     pub time: Both,
 }
@@ -59,7 +57,6 @@ pub struct OfState {
 /// Waiting for threads of one name, or for something that is no thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ForWhom {
-    /// In which state.
     pub state: &'static str,
     /// The threads' name, or that of an interrupt; empty where the cause says it all. Threads have other ids in
     /// another recording, so that their names are what they have in common.
@@ -70,16 +67,15 @@ pub struct ForWhom {
     pub threads: u64,
     /// The same of the other one.
     pub against_threads: u64,
-    /// How long.
     #[serde(flatten)]
     pub time: Both,
 }
 
 /// Who somebody is, whatever the recording: state, cause, name, whether it is a thread.
-type Key = (&'static str, &'static str, String, bool);
+type PartyKey = (&'static str, &'static str, String, bool);
 
 #[derive(Default)]
-struct Sum {
+struct ComparedTime {
     time: Both,
     threads: BTreeSet<i32>,
     against_threads: BTreeSet<i32>,
@@ -120,7 +116,7 @@ fn summed(name: &str, these: &[&Traced], those: &[&Traced]) -> Beside {
         ..Beside::default()
     };
     let mut states: BTreeMap<&'static str, Both> = BTreeMap::new();
-    let mut whom: BTreeMap<Key, Sum> = BTreeMap::new();
+    let mut whom: BTreeMap<PartyKey, ComparedTime> = BTreeMap::new();
     for (traced, is_against) in
         these.iter().map(|it| (it, false)).chain(those.iter().map(|it| (it, true)))
     {
@@ -147,7 +143,7 @@ fn summed(name: &str, these: &[&Traced], those: &[&Traced]) -> Beside {
     };
     found.states = states.into_iter().map(|(state, time)| OfState { state, time }).collect();
     found.states.sort_by_key(|row| longest(&row.time));
-    let row = |((state, cause, comm, _), sum): (Key, Sum)| ForWhom {
+    let row = |((state, cause, comm, _), sum): (PartyKey, ComparedTime)| ForWhom {
         state,
         comm,
         cause,

@@ -17,15 +17,15 @@ use crate::document::{Document, Segment};
 use crate::state::State;
 
 /// The number of an execution, and of a segment of its path.
-type Place = (usize, usize);
+type PathSegmentIndex = (usize, usize);
 
 /// A wait for a CPU on a path.
 #[derive(Clone, Copy, Debug)]
-struct Wait {
+struct PathCpuWait {
     tid: i32,
     from_ns: u64,
     to_ns: u64,
-    place: Place,
+    place: PathSegmentIndex,
 }
 
 /// A thread that waits on a path.
@@ -36,15 +36,15 @@ struct Waiter {
     /// Since when it is in that queue; `None` where it runs or sleeps.
     since_ns: Option<u64>,
     /// Its waits that are under way, by their ends.
-    open: BTreeSet<(u64, Place)>,
+    open: BTreeSet<(u64, PathSegmentIndex)>,
 }
 
 /// A sleep on a path, or a part of one.
 #[derive(Clone, Copy, Debug)]
-struct Sleep {
+struct PathSleep {
     from_ns: u64,
     to_ns: u64,
-    place: Place,
+    place: PathSegmentIndex,
     is_disk: bool,
 }
 
@@ -52,7 +52,7 @@ struct Sleep {
 #[derive(Debug, Default)]
 struct Sleeper {
     /// The one that ends last comes first.
-    sleeps: Vec<Sleep>,
+    sleeps: Vec<PathSleep>,
     /// Since when it sleeps, and whether a signal may end that.
     since_ns: Option<u64>,
     is_uninterruptible: bool,
@@ -62,10 +62,10 @@ struct Sleeper {
 pub struct Blame {
     delays: Delays,
     /// Waits that have not begun yet; the one that begins last comes first.
-    waits: Vec<Wait>,
+    waits: Vec<PathCpuWait>,
     waiters: HashMap<i32, Waiter>,
     /// Waits that are under way, by their ends; the portion of one whose CPU is known.
-    open: BTreeMap<(u64, Place), (i32, Option<Portion>)>,
+    open: BTreeMap<(u64, PathSegmentIndex), (i32, Option<Portion>)>,
     sleepers: HashMap<i32, Sleeper>,
     /// When the last wait or sleep ends.
     end_ns: u64,
@@ -91,21 +91,21 @@ impl Blame {
             for (number, segment) in traced.path.iter().enumerate() {
                 let place = (execution, number);
                 match kind(segment).filter(|_| segment.recording == recording) {
-                    Some(Of::Cpu) => {
+                    Some(BlamedTime::Cpu) => {
                         let Segment { tid, from_ns, to_ns, .. } = *segment;
                         waiters.entry(tid).or_default();
-                        waits.push(Wait { tid, from_ns, to_ns, place });
+                        waits.push(PathCpuWait { tid, from_ns, to_ns, place });
                     }
-                    Some(Of::Sleep { is_disk }) => {
+                    Some(BlamedTime::Sleep { is_disk }) => {
                         let Segment { from_ns, to_ns, .. } = *segment;
-                        let sleep = Sleep { from_ns, to_ns, place, is_disk };
+                        let sleep = PathSleep { from_ns, to_ns, place, is_disk };
                         sleepers.entry(segment.tid).or_default().sleeps.push(sleep);
                     }
                     None => {}
                 }
             }
         }
-        waits.sort_by_key(|wait: &Wait| (std::cmp::Reverse(wait.from_ns), wait.place));
+        waits.sort_by_key(|wait: &PathCpuWait| (std::cmp::Reverse(wait.from_ns), wait.place));
         for sleeper in sleepers.values_mut() {
             sleeper.sleeps.sort_by_key(|sleep| (std::cmp::Reverse(sleep.to_ns), sleep.place));
         }
@@ -160,7 +160,7 @@ impl Blame {
         self.begin(u64::MAX);
         self.divide(u64::MAX, document);
         // What ended them is not in the recording.
-        let all: Vec<Sleep> =
+        let all: Vec<PathSleep> =
             self.sleepers.into_values().flat_map(|sleeper| sleeper.sleeps).collect();
         for sleep in all.iter().filter(|sleep| sleep.is_disk) {
             if let Some(segment) = segment(document, sleep.place) {
@@ -172,7 +172,7 @@ impl Blame {
     /// Waits that began before an event are under way.
     fn begin(&mut self, now_ns: u64) {
         while let Some(wait) = self.waits.pop_if(|wait| wait.from_ns < now_ns) {
-            let Wait { tid, from_ns, to_ns, place } = wait;
+            let PathCpuWait { tid, from_ns, to_ns, place } = wait;
             let Some(waiter) = self.waiters.get_mut(&tid) else { continue };
             let portion = waiter.cpu.map(|cpu| self.delays.begin_portion(tid, cpu, from_ns));
             waiter.open.insert((to_ns, place));
@@ -269,7 +269,7 @@ impl Blame {
     }
 }
 
-fn segment(document: &mut Document, (execution, number): Place) -> Option<&mut Segment> {
+fn segment(document: &mut Document, (execution, number): PathSegmentIndex) -> Option<&mut Segment> {
     document.executions.get_mut(execution)?.path.get_mut(number)
 }
 
@@ -280,22 +280,22 @@ fn untracked(segment: &Segment) -> Vec<Culprit> {
 }
 
 /// What is divided of a segment.
-enum Of {
+enum BlamedTime {
     Cpu,
     Sleep { is_disk: bool },
 }
 
 /// A sleep that another worker ended is that one's time, and is none here, unless it could not be followed.
-fn kind(segment: &Segment) -> Option<Of> {
+fn kind(segment: &Segment) -> Option<BlamedTime> {
     const SLEEPS: [State; 5] =
         [State::Timer, State::Interrupt, State::Ipi, State::Futex, State::Blocked];
     let is = |state: &State| segment.state == state.name();
     if is(&State::WaitingCpu) {
-        Some(Of::Cpu)
+        Some(BlamedTime::Cpu)
     } else if is(&State::Disk) {
-        Some(Of::Sleep { is_disk: true })
+        Some(BlamedTime::Sleep { is_disk: true })
     } else if segment.tid > 0 && segment.culprits.is_empty() && SLEEPS.iter().any(is) {
-        Some(Of::Sleep { is_disk: false })
+        Some(BlamedTime::Sleep { is_disk: false })
     } else {
         None
     }

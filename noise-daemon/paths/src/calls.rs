@@ -7,19 +7,16 @@
 use std::collections::{HashMap, HashSet};
 
 use noise_trace::event::{Event, Kind};
+use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::sight::Sight;
 
 use crate::document::{Document, Segment};
 
-/// CPUs that are followed.
-const MAX_CPUS: u32 = 65_536;
-
 /// A part of a path in which a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Part {
+struct RunInterval {
     from_ns: u64,
     to_ns: u64,
-    /// Which execution's.
     execution: usize,
     /// Its place in that one's path.
     place: usize,
@@ -27,9 +24,9 @@ struct Part {
 
 /// A thread that runs in parts of paths.
 #[derive(Debug, Default)]
-struct Thread {
+struct PathThread {
     /// These parts, by their begin.
-    parts: Vec<Part>,
+    parts: Vec<RunInterval>,
     /// The first of them that is not over.
     next: usize,
     /// Whether it is in a call, where that is known.
@@ -37,12 +34,12 @@ struct Thread {
     /// Since when it runs, in nanoseconds.
     since_ns: Option<u64>,
     /// How long it ran in its parts before the first event that says whether that was in a call.
-    before: Found,
+    before: CallTimes,
 }
 
-impl Thread {
+impl PathThread {
     /// It ran until then, in a call or not: the time is added to the parts that it lies in.
-    fn ran_until(&mut self, time_ns: u64, found: &mut Found) {
+    fn ran_until(&mut self, time_ns: u64, found: &mut CallTimes) {
         let Some(since_ns) = self.since_ns.replace(time_ns) else { return };
         let sums = if self.in_call.is_none() { &mut self.before } else { found };
         let counts = self.in_call != Some(false);
@@ -71,7 +68,7 @@ impl Thread {
     }
 
     /// It is in a call from now on, or not any more.
-    fn turn(&mut self, time_ns: u64, in_call: bool, found: &mut Found) {
+    fn turn(&mut self, time_ns: u64, in_call: bool, found: &mut CallTimes) {
         self.ran_until(time_ns, found);
         for (part, ns) in self.before.drain() {
             let sum = found.entry(part).or_default();
@@ -82,15 +79,14 @@ impl Thread {
 }
 
 /// Time in calls, by execution and place in its path.
-type Found = HashMap<(usize, usize), u64>;
+type CallTimes = HashMap<(usize, usize), u64>;
 
 /// Looks for it while the events of one recording come once more, in the order of time.
 #[derive(Debug, Default)]
 pub struct Calls {
-    threads: HashMap<i32, Thread>,
-    /// Who runs on each CPU.
-    current: HashMap<u32, i32>,
-    found: Found,
+    threads: HashMap<i32, PathThread>,
+    cpus: PerCpu<Processor>,
+    found: CallTimes,
     /// Parts in which events were lost, by execution and place.
     unclear: HashSet<(usize, usize)>,
     /// When events of all CPUs are there.
@@ -102,7 +98,7 @@ pub struct Calls {
 impl Calls {
     /// For the running parts of these paths that are of that recording.
     pub fn of(document: &Document, machine: u16) -> Self {
-        let mut threads: HashMap<i32, Thread> = HashMap::new();
+        let mut threads: HashMap<i32, PathThread> = HashMap::new();
         let mut last_ns = 0;
         let is_wanted =
             |part: &Segment| part.recording == machine && part.state == "running" && part.tid > 0;
@@ -112,7 +108,7 @@ impl Calls {
                 let (from_ns, to_ns) = (part.from_ns, part.to_ns);
                 last_ns = last_ns.max(to_ns);
                 let own = threads.entry(part.tid).or_default();
-                own.parts.push(Part { from_ns, to_ns, execution, place });
+                own.parts.push(RunInterval { from_ns, to_ns, execution, place });
             }
         }
         threads.values_mut().for_each(|thread| thread.parts.sort_unstable());
@@ -127,11 +123,13 @@ impl Calls {
 
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
-        let (time_ns, cpu) = (event.time_ns, event.cpu);
+        let time_ns = event.time_ns;
         self.is_over |= time_ns > self.last_ns;
         self.sight.follow(event);
+        let Some(cpu) = self.cpus.of(event.cpu) else { return };
+        let current = cpu.follow(event);
         match &event.kind {
-            Kind::SchedSwitch { prev, next, .. } if cpu < MAX_CPUS => {
+            Kind::SchedSwitch { prev, next, .. } => {
                 if let Some(thread) = self.threads.get_mut(&prev.tid) {
                     thread.ran_until(time_ns, &mut self.found);
                     thread.since_ns = None;
@@ -142,19 +140,22 @@ impl Calls {
                 if let Some(thread) = self.threads.get_mut(&next.tid) {
                     thread.since_ns = Some(time_ns);
                 }
-                self.current.insert(cpu, next.tid);
             }
             Kind::SyscallEntry(_) | Kind::SyscallExit(_) | Kind::Other(_) => {
                 let Some(in_call) = begins_call(&event.kind) else { return };
-                let current = self.current.get(&cpu);
-                if let Some(thread) = current.and_then(|tid| self.threads.get_mut(tid)) {
+                if let Some(thread) = current.and_then(|tid| self.threads.get_mut(&tid)) {
                     thread.turn(time_ns, in_call, &mut self.found);
                 }
             }
+            // Its calls before that came under another id.
+            Kind::SchedProcessExec { tid, old_tid, .. } if *old_tid > 0 && old_tid != tid => {
+                if let Some(thread) = self.threads.get_mut(tid) {
+                    self.unclear.extend(thread.parts_at(time_ns));
+                    (thread.since_ns, thread.in_call) = (None, None);
+                }
+            }
             Kind::Lost(_) => {
-                if let Some(tid) = self.current.remove(&cpu)
-                    && let Some(thread) = self.threads.get_mut(&tid)
-                {
+                if let Some(thread) = current.and_then(|tid| self.threads.get_mut(&tid)) {
                     self.unclear.extend(thread.parts_at(time_ns));
                     (thread.since_ns, thread.in_call) = (None, None);
                 }
@@ -206,17 +207,12 @@ pub fn begins_call(kind: &Kind<'_>) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use noise_common::store::calls::CALLS;
-    use noise_trace::event::{Comm, Loss, Task};
+    use noise_trace::event::Loss;
     use noise_trace::ipc::{Call, Object, Return};
-    use noise_trace::state::LeftIn;
 
     use super::*;
     use crate::document::Traced;
-
-    fn switch(prev: i32, next: i32) -> Kind<'static> {
-        let task = |tid| Task { comm: Comm::new(b"t"), tid, prio: 0 };
-        Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) }
-    }
+    use crate::fixtures::switch;
 
     fn part(tid: i32, from_ns: u64, to_ns: u64) -> Segment {
         Segment { tid, state: "running", from_ns, to_ns, ..Segment::default() }
@@ -241,14 +237,14 @@ mod tests {
     fn running_time_is_divided_by_the_begins_and_ends_of_calls() {
         // 7 runs from 100 to 200 and from 300 to 400, in a call from 150 on, over its sleep, until 320.
         let events = [
-            (100, 0, switch(0, 7)),
+            (100, 0, switch(0, 0, 7)),
             (150, 0, ENTRY),
-            (200, 0, switch(7, 0)),
+            (200, 0, switch(7, 0, 0)),
             // Those of others.
             (210, 0, EXIT),
-            (300, 1, switch(0, 7)),
+            (300, 1, switch(0, 0, 7)),
             (320, 1, EXIT),
-            (400, 1, switch(7, 0)),
+            (400, 1, switch(7, 0, 0)),
         ];
         assert_eq!(found(&[part(7, 100, 200), part(7, 300, 400)], &events), [Some(50), Some(20)]);
         // A part of its turn, and one that lies in others of several paths.
@@ -262,16 +258,16 @@ mod tests {
     fn what_came_before_the_first_event_is_known_from_it() {
         let parts = [part(7, 100, 200), part(7, 300, 400), part(9, 100, 150)];
         let events = [
-            (50, 0, switch(0, 7)),
-            (60, 1, switch(0, 9)),
-            (200, 0, switch(7, 0)),
-            (300, 0, switch(0, 7)),
+            (50, 0, switch(0, 0, 7)),
+            (60, 1, switch(0, 0, 9)),
+            (200, 0, switch(7, 0, 0)),
+            (300, 0, switch(0, 0, 7)),
             (310, 0, Kind::Other("exit_syscall")),
-            (500, 0, switch(7, 0)),
+            (500, 0, switch(7, 0, 0)),
         ];
         // Of 9 there is none.
         assert_eq!(found(&parts, &events), [Some(100), Some(10), None]);
-        let user = [(50, 0, switch(0, 7)), (180, 0, Kind::Other("compat_syscall_entry_futex"))];
+        let user = [(50, 0, switch(0, 0, 7)), (180, 0, Kind::Other("compat_syscall_entry_futex"))];
         assert_eq!(found(&parts[..1], &user), [Some(20)]);
     }
 
@@ -279,20 +275,38 @@ mod tests {
     fn after_a_loss_it_is_not_known() {
         let lost = Kind::Lost(Loss { events: 3, packets: 0, from_ns: 120, to_ns: 130 });
         let events =
-            [(100, 0, switch(0, 7)), (110, 0, ENTRY), (130, 0, lost), (200, 0, switch(7, 0))];
+            [(100, 0, switch(0, 0, 7)), (110, 0, ENTRY), (130, 0, lost), (200, 0, switch(7, 0, 0))];
         assert_eq!(found(&[part(7, 100, 200), part(7, 200, 300)], &events), [None, None]);
+    }
+
+    #[test]
+    fn calls_before_an_exec_that_changed_the_id_are_not_known() {
+        // 9 takes the id of its process's first thread; its path has that id throughout.
+        let exec = Kind::SchedProcessExec { filename: b"x", tid: 7, old_tid: 9 };
+        let events = [
+            (100, 0, switch(0, 0, 9)),
+            (110, 0, ENTRY),
+            (150, 0, exec),
+            (160, 0, EXIT),
+            (180, 0, ENTRY),
+            (200, 0, switch(7, 0, 0)),
+            (300, 0, switch(0, 0, 7)),
+            (310, 0, EXIT),
+            (400, 0, switch(7, 0, 0)),
+        ];
+        assert_eq!(found(&[part(7, 100, 200), part(7, 300, 400)], &events), [None, Some(10)]);
     }
 
     #[test]
     fn a_thread_without_a_cpu_may_leave_its_call_where_events_are_lost() {
         let lost = Kind::Lost(Loss { events: 0, packets: 0, from_ns: 130, to_ns: 180 });
         let events = [
-            (100, 0, switch(0, 7)),
+            (100, 0, switch(0, 0, 7)),
             (110, 0, ENTRY),
-            (120, 0, switch(7, 0)),
+            (120, 0, switch(7, 0, 0)),
             (130, 1, lost),
-            (200, 0, switch(0, 7)),
-            (300, 0, switch(7, 0)),
+            (200, 0, switch(0, 0, 7)),
+            (300, 0, switch(7, 0, 0)),
         ];
         assert_eq!(found(&[part(7, 200, 300)], &events), [None]);
     }

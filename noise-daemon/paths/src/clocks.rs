@@ -28,7 +28,6 @@ pub enum ClocksError {
         "packets are seen in one direction only, which does not say how far the clocks are apart"
     )]
     OneWay,
-    /// No line fits.
     #[error("packets contradict each other: by any steady clock, some arrive before they are sent")]
     Contradiction,
 }
@@ -47,7 +46,6 @@ pub struct Line {
 }
 
 impl Line {
-    /// The reference's own.
     pub const SAME: Self = Self { base_ns: 0, offset_ns: 0, drift: 0.0, error_ns: 0 };
 
     /// The same where that reference clock's times become another one's by `next`.

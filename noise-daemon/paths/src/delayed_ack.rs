@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Event, Kind};
+use noise_trace::follow::PerCpu;
 
 use crate::graph::{Graph, Who, Worker};
 use crate::held::Sleep;
@@ -28,7 +29,7 @@ enum Sent {
 }
 
 #[derive(Debug, Default)]
-struct Cpu {
+struct PacketCpu {
     contexts: Contexts,
     /// The packet that is handled, where it is one of these.
     handled: Option<(u64, Sent)>,
@@ -37,7 +38,7 @@ struct Cpu {
 /// Follows events in their order.
 #[derive(Debug, Default)]
 pub struct DelayedAcks {
-    cpus: BTreeMap<u32, Cpu>,
+    cpus: PerCpu<PacketCpu>,
     packets: BTreeMap<u64, Sent>,
     /// Threads that such a packet woke, and when.
     woken: BTreeSet<(i32, u64)>,
@@ -55,7 +56,7 @@ pub struct DelayedNs {
 impl DelayedAcks {
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
-        let cpu = self.cpus.entry(event.cpu).or_default();
+        let Some(cpu) = self.cpus.of(event.cpu) else { return };
         let context = cpu.contexts.running();
         match &event.kind {
             Kind::NetDevQueue(packet) => {
@@ -144,26 +145,13 @@ fn sleep_until(worker: &Worker, at_ns: u64) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use noise_trace::event::{Packet, Task, Woken};
-    use noise_trace::state::LeftIn;
+    use noise_trace::event::Packet;
 
     use super::*;
     use crate::build::Builder;
+    use crate::fixtures::{ASLEEP, switch, waking};
 
-    const ASLEEP: i64 = 1;
     const MS: u64 = 1_000_000;
-
-    fn task(tid: i32) -> Task {
-        Task { tid, ..Task::default() }
-    }
-
-    fn switch(prev: i32, next: i32) -> Kind<'static> {
-        Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(ASLEEP), next: task(next) }
-    }
-
-    fn waking(tid: i32) -> Kind<'static> {
-        Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
-    }
 
     fn queue(skb: u64) -> Kind<'static> {
         Kind::NetDevQueue(Packet { skb, len: 66, name: b"lo" })
@@ -191,9 +179,9 @@ mod tests {
     /// 1 has sent one half, and the server 2 waits for the other, which leaves after 40 ms.
     fn nagle() -> Vec<(u64, Kind<'static>)> {
         vec![
-            (MS, switch(0, 2)),
-            (2 * MS, switch(2, 1)),
-            (3 * MS, switch(1, 0)),
+            (MS, switch(0, ASLEEP, 2)),
+            (2 * MS, switch(2, ASLEEP, 1)),
+            (3 * MS, switch(1, ASLEEP, 0)),
             (43 * MS, Kind::SoftirqEntry { vec: TIMER }),
             (43 * MS, queue(7)),
             (43 * MS, Kind::SoftirqExit { vec: TIMER }),
@@ -203,8 +191,8 @@ mod tests {
             (43 * MS, receive(8)),
             (44 * MS, waking(2)),
             (44 * MS, Kind::SoftirqExit { vec: NET_RX }),
-            (45 * MS, switch(0, 2)),
-            (46 * MS, switch(2, 0)),
+            (45 * MS, switch(0, ASLEEP, 2)),
+            (46 * MS, switch(2, ASLEEP, 0)),
         ]
     }
 

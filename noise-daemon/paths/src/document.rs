@@ -11,7 +11,6 @@ use crate::graph::{Graph, NO_CPU, Who, WorkerId};
 use crate::path::{Path, Step, Why};
 use crate::state::{Action, State};
 
-/// Paths of executions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Document {
     /// Each with its path.
@@ -46,15 +45,11 @@ pub struct Traced {
     /// The key that its marks have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Its thread.
     pub tid: i32,
-    /// That thread's name.
     pub comm: String,
     /// From then on, nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
-    /// How long.
     pub span_ns: u64,
     /// Whether the trace has its begin and its end; otherwise it is as long as the trace knows of it.
     pub has_begin: bool,
@@ -79,15 +74,12 @@ pub struct Segment {
     pub recording: u16,
     /// Whose time it is: a thread, or an idle task or the kernel itself, which have the id 0.
     pub tid: i32,
-    /// Its name.
     pub comm: String,
     /// Where it ran, or got the CPU that it waited for.
     pub cpu: Option<u32>,
-    /// What it did.
     pub state: &'static str,
     /// From then on, nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
     /// Why nothing better is known: `no_waker`, `no_history`, `created`, `cut`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -57,7 +57,6 @@ pub enum WantedError {
     /// Of a port, no number.
     #[error("`{0}` is no port; write a number between 1 and 65535")]
     NoPort(String),
-    /// Not two events.
     #[error(
         "event:BEGIN..END cannot be understood from {0} on; each event is a NAME, or NAME/FIELD=VALUE,FIELD>VALUE/"
     )]
@@ -101,14 +100,11 @@ fn port(text: &str) -> Result<u16, WantedError> {
     port.ok_or_else(|| WantedError::NoPort(text.to_owned()))
 }
 
-/// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execution {
-    /// Of whom.
     pub worker: WorkerId,
     /// From then on, in nanoseconds.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
     /// Whether the trace has its begin.
     pub has_begin: bool,

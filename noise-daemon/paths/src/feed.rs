@@ -17,7 +17,7 @@ pub fn follow<'t>(
     let segment = match event.kind {
         Kind::NetDevQueue(_) | Kind::NetifReceiveSkb(_) => headers::segment(record),
         Kind::Other(name) if name.ends_with(SENT) => {
-            let mut target = Target::default();
+            let mut target = TargetCpu::default();
             record.visit(&mut target);
             if let Some(cpu) = target.cpu {
                 builder.interrupts(machine, event.cpu, event.time_ns, cpu);
@@ -35,12 +35,12 @@ const SENT: &str = "ipi_send_cpu";
 
 /// The CPU that an event names in a field.
 #[derive(Default)]
-struct Target {
+struct TargetCpu {
     is_next: bool,
     cpu: Option<u32>,
 }
 
-impl Visit for Target {
+impl Visit for TargetCpu {
     fn name(&mut self, name: &str) {
         self.is_next = matches!(name, "cpu" | "_cpu");
     }

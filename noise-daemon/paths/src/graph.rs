@@ -15,25 +15,21 @@ use crate::state::{Action, State};
 /// What has a time of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Who {
-    /// A thread.
     Thread {
         /// The recording that it is in.
         machine: u16,
-        /// Its id.
         tid: i32,
     },
     /// The idle task of a CPU: all have the id 0.
     Idle {
         /// The recording that it is in.
         machine: u16,
-        /// The CPU.
         cpu: u32,
     },
     /// The kernel itself, while it handles packets in a softirq.
     Kernel {
         /// The recording that it is in.
         machine: u16,
-        /// The CPU.
         cpu: u32,
     },
 }
@@ -64,7 +60,6 @@ pub struct Place {
 /// Where a link comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The point.
     pub from: Place,
     /// Its time, in nanoseconds.
     pub time_ns: u64,
@@ -90,12 +85,9 @@ pub struct Point {
     pub through: Option<WorkerId>,
 }
 
-/// A worker.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// Who it is.
     pub who: Who,
-    /// Its latest name.
     pub comm: Comm,
     /// Whether the trace says of it before its first point that it was there.
     pub was_there: bool,
@@ -105,7 +97,6 @@ pub struct Worker {
     pub created_ns: Option<u64>,
     /// When its process last began another program.
     pub exec_ns: Option<u64>,
-    /// When it ended.
     pub exit_ns: Option<u64>,
     /// What it does at the moment.
     pub(crate) now: Known,

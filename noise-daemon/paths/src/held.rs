@@ -21,13 +21,10 @@ const BOUNDS: Bounds = Bounds { depth: 64, points: 1 << 14 };
 /// A sleep that another thread ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep {
-    /// Who slept.
     pub worker: WorkerId,
-    /// Its id.
     pub tid: i32,
     /// From then on, nanoseconds.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
     /// The id of the thread that woke it.
     pub waker: i32,
@@ -96,25 +93,11 @@ const fn is_its_own_doing(state: State) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use noise_trace::event::{Comm, Event, Kind, Task, Woken};
-    use noise_trace::state::LeftIn;
+    use noise_trace::event::{Event, Kind};
 
     use super::*;
     use crate::build::Builder;
-
-    const ASLEEP: i64 = 1;
-
-    fn task(tid: i32) -> Task {
-        Task { comm: Comm::default(), tid, prio: 0 }
-    }
-
-    fn switch(prev: i32, state: i64, next: i32) -> Kind<'static> {
-        Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(state), next: task(next) }
-    }
-
-    fn waking(tid: i32) -> Kind<'static> {
-        Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
-    }
+    use crate::fixtures::{ASLEEP, switch, waking};
 
     /// A timer wakes a thread, which runs at once.
     fn timer(at_ns: u64, tid: i32) -> [(u64, Kind<'static>); 4] {

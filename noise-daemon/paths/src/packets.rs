@@ -75,7 +75,7 @@ struct Buffer<T> {
 
 /// What is on its way, and what a table has of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TransitKey {
     Key(u64),
     Buffer(u16, u64),
     Flow(u64),
@@ -91,7 +91,7 @@ pub struct Packets<T> {
     /// By connection, the oldest first.
     flows: HashMap<u64, VecDeque<(Segment, T, u64)>>,
     /// All, the oldest first; those that arrived are still in it until they are the oldest.
-    order: VecDeque<(Place, u64)>,
+    order: VecDeque<(TransitKey, u64)>,
     count: u64,
 }
 
@@ -110,13 +110,13 @@ impl<T> Default for Packets<T> {
 impl<T: Clone> Packets<T> {
     /// One was sent. The latest of a key counts: earlier ones were lost, and are sent again.
     pub fn sent(&mut self, key: u64, from: T) {
-        let count = self.order(Place::Key(key));
+        let count = self.order(TransitKey::Key(key));
         self.keys.insert(key, (from, count));
     }
 
     /// One was queued in a buffer.
     pub fn queued(&mut self, machine: u16, packet: &Packet<'_>, from: T) {
-        let count = self.order(Place::Buffer(machine, packet.skb));
+        let count = self.order(TransitKey::Buffer(machine, packet.skb));
         let (bytes, interface) = (packet.len, number(packet.name));
         let buffer = Buffer { from, bytes, interface, is_loopback: packet.name == LOOPBACK };
         self.buffers.insert((machine, packet.skb), (buffer, count));
@@ -124,7 +124,7 @@ impl<T: Clone> Packets<T> {
 
     /// A segment was sent.
     pub fn sent_segment(&mut self, segment: Segment, from: T) {
-        let count = self.order(Place::Flow(segment.flow));
+        let count = self.order(TransitKey::Flow(segment.flow));
         let flow = self.flows.entry(segment.flow).or_default();
         flow.push_back((segment, from, count));
         if flow.len() > MAX_OF_FLOW {
@@ -132,7 +132,6 @@ impl<T: Clone> Packets<T> {
         }
     }
 
-    /// One arrived.
     pub fn received(&mut self, key: u64) -> Option<T> {
         self.keys.remove(&key).map(|(from, _)| from)
     }
@@ -153,7 +152,7 @@ impl<T: Clone> Packets<T> {
         Some(sent.1.clone())
     }
 
-    fn order(&mut self, place: Place) -> u64 {
+    fn order(&mut self, place: TransitKey) -> u64 {
         self.count += 1;
         self.order.push_back((place, self.count));
         while self.order.len() > MAX_PACKETS {
@@ -165,18 +164,18 @@ impl<T: Clone> Packets<T> {
     fn forget_oldest(&mut self) {
         let Some((oldest, number)) = self.order.pop_front() else { return };
         match oldest {
-            Place::Key(key) => {
+            TransitKey::Key(key) => {
                 if self.keys.get(&key).is_some_and(|(_, latest)| *latest == number) {
                     self.keys.remove(&key);
                 }
             }
-            Place::Buffer(machine, skb) => {
+            TransitKey::Buffer(machine, skb) => {
                 let key = (machine, skb);
                 if self.buffers.get(&key).is_some_and(|(_, latest)| *latest == number) {
                     self.buffers.remove(&key);
                 }
             }
-            Place::Flow(flow) => {
+            TransitKey::Flow(flow) => {
                 let Some(segments) = self.flows.get_mut(&flow) else { return };
                 while segments.front().is_some_and(|(_, _, of_it)| *of_it <= number) {
                     segments.pop_front();

@@ -21,13 +21,10 @@ pub enum Why {
 pub enum Step {
     /// A worker is in a state.
     Stay {
-        /// Who.
         worker: WorkerId,
         /// From then on, in nanoseconds.
         from_ns: u64,
-        /// Until then.
         to_ns: u64,
-        /// What it does.
         state: State,
         /// On which CPU, [`NO_CPU`](crate::graph::NO_CPU) where on none.
         cpu: u32,
@@ -40,13 +37,10 @@ pub enum Step {
     },
     /// The path goes from one worker to another, in no time or while a packet is on its way.
     Go {
-        /// From whom.
         from: WorkerId,
-        /// To whom.
         to: WorkerId,
         /// From then on, in nanoseconds.
         from_ns: u64,
-        /// Until then.
         to_ns: u64,
         /// How the one acts on the other; `None` where the path goes to who will wake a worker that begins to
         /// sleep, and where it ends within such a sleep.

@@ -8,19 +8,16 @@ use crate::clocks::Line;
 use crate::clocks::traffic::Traffic;
 use crate::packets::headers;
 
-/// One of them.
 struct One<S> {
     source: S,
     line: Line,
 }
 
-/// All of them.
 pub struct Merged<S> {
     all: Vec<One<S>>,
 }
 
 impl<S: Source> Merged<S> {
-    /// A single recording.
     pub fn one(source: S) -> Self {
         Self::new([(source, Line::SAME)])
     }

@@ -73,9 +73,7 @@ impl State {
 /// How one worker acts on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
-    /// It wakes it.
     Wakes,
-    /// It creates it.
     Creates,
     /// It sends it a packet.
     Sends,

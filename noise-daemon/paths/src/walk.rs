@@ -17,7 +17,6 @@ use crate::state::State;
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Sleeps within sleeps.
     pub depth: u32,
     /// Points that the replacement of one sleep of the execution looks at.
     pub points: u64,
@@ -52,7 +51,8 @@ pub fn walk(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64, bounds: Bound
         }
         let begin_ns = before.time_ns.max(from_ns);
         let place = Place { worker: id, number };
-        let mut search = Search { graph, left: bounds.points, depth: bounds.depth, cut: 0 };
+        let mut search =
+            SleepReplacement { graph, left: bounds.points, depth: bounds.depth, cut: 0 };
         let steps = match point.state.is_some_and(State::is_replaced) {
             true => search.resolve(place, point, begin_ns, 0),
             false => Vec::new(),
@@ -122,17 +122,16 @@ fn join(steps: &mut Vec<Step>, sleeper: WorkerId, begin_ns: u64, replacement: Ve
 }
 
 /// The replacement of one sleep.
-struct Search<'g> {
+struct SleepReplacement<'g> {
     graph: &'g Graph,
     /// Points that may still be looked at.
     left: u64,
-    /// Greatest depth.
     depth: u32,
     /// Sleeps that were left as they are because of a bound.
     cut: u64,
 }
 
-impl Search<'_> {
+impl SleepReplacement<'_> {
     /// What the waker of a sleep did from `bound_ns` on until it woke the sleeper, the latest first. Nothing
     /// where no waker is known, or a bound is reached.
     fn resolve(&mut self, place: Place, point: &Point, bound_ns: u64, depth: u32) -> Vec<Step> {

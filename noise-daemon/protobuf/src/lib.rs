@@ -83,7 +83,6 @@ impl Message {
         }
     }
 
-    /// A text.
     pub fn text(&mut self, field: u32, text: &str) {
         self.raw(field, text.as_bytes());
     }
@@ -100,7 +99,6 @@ impl Message {
         self.0.extend_from_slice(&other.0);
     }
 
-    /// A message inside.
     pub fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
         self.key(field, LENGTH);
         self.delimited(write);

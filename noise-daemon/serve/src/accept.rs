@@ -10,7 +10,6 @@ use axum::http::{HeaderMap, HeaderValue};
 /// One element of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<'a> {
-    /// What it names.
     pub name: &'a str,
     /// How it is wanted, 0 (not at all) to 1; 0 where that makes no sense.
     pub weight: f32,

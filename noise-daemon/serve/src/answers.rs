@@ -29,9 +29,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// What is requested, where the answer is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
-    /// Which document.
     pub document: Document,
-    /// As gzip.
     pub is_packed: bool,
 }
 
@@ -40,9 +38,7 @@ pub struct Question {
 pub enum Document {
     /// Metrics, in a format.
     Metrics(Format),
-    /// The status page.
     Page(Audience),
-    /// Incidents as JSON.
     Incidents(Audience),
     /// Long waits as JSON.
     Outliers(Audience),
@@ -50,22 +46,22 @@ pub enum Document {
 
 /// An answer, as long as it is in memory.
 #[derive(Debug)]
-struct Written {
+struct BufferedResponse {
     bytes: Vec<u8>,
     _room: Room,
 }
 
 /// A connection has the answer and is to be sent it.
-struct Taken {
-    written: Arc<Written>,
+struct ResponseLease {
+    written: Arc<BufferedResponse>,
     hangup: Option<Hangup>,
     since: Instant,
 }
 
 /// The bytes that the connection holds.
-struct Held(Arc<Taken>);
+struct HeldBytes(Arc<ResponseLease>);
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0.written.bytes
     }
@@ -75,23 +71,23 @@ impl AsRef<[u8]> for Held {
 #[derive(Debug)]
 pub struct Room(#[expect(dead_code, reason = "given back when dropped")] OwnedSemaphorePermit);
 
-type Outcome = Option<Result<Arc<Written>, StatusCode>>;
+type ResponseResult = Option<Result<Arc<BufferedResponse>, StatusCode>>;
 
 /// The answers in memory.
 pub struct Answers {
-    shared: Places,
-    own: Places,
+    shared: ResponseSlots,
+    own: ResponseSlots,
     /// Those that are not begun, so that they can still serve requests that come now.
-    awaited: Mutex<HashMap<Question, watch::Receiver<Outcome>>>,
+    awaited: Mutex<HashMap<Question, watch::Receiver<ResponseResult>>>,
     packer: Mutex<Packer>,
     budget: Budget,
 }
 
 /// The room for answers of one kind.
-struct Places {
+struct ResponseSlots {
     free: Arc<Semaphore>,
     /// Who has one, the first first.
-    taken: Mutex<VecDeque<Weak<Taken>>>,
+    taken: Mutex<VecDeque<Weak<ResponseLease>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -102,8 +98,8 @@ impl Answers {
     /// None yet; to write them is paid from the budget.
     pub fn new(budget: Budget) -> Self {
         Self {
-            shared: Places::new(MOST_SHARED),
-            own: Places::new(MOST_OWN),
+            shared: ResponseSlots::new(MOST_SHARED),
+            own: ResponseSlots::new(MOST_OWN),
             awaited: Mutex::default(),
             packer: Mutex::default(),
             budget,
@@ -140,7 +136,7 @@ impl Answers {
                             Ok(room) => write()
                                 .await
                                 .and_then(|bytes| answers.packed(bytes, question))
-                                .map(|bytes| Arc::new(Written { bytes, _room: room })),
+                                .map(|bytes| Arc::new(BufferedResponse { bytes, _room: room })),
                             Err(status) => Err(status),
                         };
                         // All clients may be gone.
@@ -178,21 +174,21 @@ impl Answers {
 
     /// An answer for one client, with the room it has waited for.
     pub fn own(&self, bytes: Vec<u8>, room: Room, hangup: Option<Hangup>) -> Bytes {
-        self.own.hand_out(Arc::new(Written { bytes, _room: room }), hangup)
+        self.own.hand_out(Arc::new(BufferedResponse { bytes, _room: room }), hangup)
     }
 }
 
-impl Places {
+impl ResponseSlots {
     fn new(most: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(most)), taken: Mutex::default() }
     }
 
-    fn hand_out(&self, written: Arc<Written>, hangup: Option<Hangup>) -> Bytes {
-        let taken = Arc::new(Taken { written, hangup, since: Instant::now() });
+    fn hand_out(&self, written: Arc<BufferedResponse>, hangup: Option<Hangup>) -> Bytes {
+        let taken = Arc::new(ResponseLease { written, hangup, since: Instant::now() });
         let mut all = lock(&self.taken);
         all.retain(|taken| taken.strong_count() > 0);
         all.push_back(Arc::downgrade(&taken));
-        Bytes::from_owner(Held(taken))
+        Bytes::from_owner(HeldBytes(taken))
     }
 
     async fn room(&self) -> Result<Room, StatusCode> {

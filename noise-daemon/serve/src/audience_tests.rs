@@ -80,7 +80,7 @@ fn routes(tasks: &mut JoinSet<()>, web: &Web) -> Router {
         }
     });
     let paths: super::PathSource = Arc::new(|_| Some("{}".into()));
-    router(Refresh(refresh), Host::default(), web.clone(), Costs::default(), Some(paths))
+    router(Refresh(refresh), Host::default(), web.clone(), Costs::default(), 0, Some(paths))
 }
 
 /// Serves over TCP; returns the port.

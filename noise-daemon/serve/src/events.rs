@@ -29,12 +29,12 @@ pub type EventPieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
 pub type EventSource = Arc<dyn Fn(u64, u64) -> EventPieces + Send + Sync>;
 
 /// An answer that is sent.
-struct Sent {
+struct EventStreamBody {
     pieces: EventPieces,
     _turn: Turn,
 }
 
-impl HttpBody for Sent {
+impl HttpBody for EventStreamBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -71,7 +71,7 @@ async fn answer(
 ) -> Result<Response, StatusCode> {
     let (since_ns, until_ns) = stretch(uri.query()).ok_or(StatusCode::BAD_REQUEST)?;
     let turn = turns.next(peer).await?;
-    let body = Body::new(Sent { pieces: source(since_ns, until_ns), _turn: turn });
+    let body = Body::new(EventStreamBody { pieces: source(since_ns, until_ns), _turn: turn });
     Ok(([(header::CONTENT_TYPE, EVENTS_CONTENT_TYPE)], body).into_response())
 }
 

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get};
 use jiff::Timestamp;
 use noise_analysis::Overview;
-use noise_model::clean::clean_json;
 use noise_model::{Host, Model};
+use noise_text::clean::clean_json;
 use noise_wire::{CONTENT_TYPE, Frame, encode};
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,7 +31,6 @@ pub type PathSource = Arc<dyn Fn(u64) -> Option<Arc<str>> + Send + Sync>;
 /// What there is to show at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
-    /// The delays.
     pub model: Model,
     /// What is unusual among them.
     pub overview: Overview,
@@ -64,7 +63,7 @@ impl Refresh {
     }
 }
 
-struct App {
+struct AppState {
     refresh: Refresh,
     process: Process,
     host: Arc<Host>,
@@ -94,7 +93,7 @@ fn visible(overview: &Overview, audience: Audience) -> Overview {
     }
 }
 
-impl App {
+impl AppState {
     /// A document, once for all requests of the same time.
     async fn document(
         self: Arc<Self>,
@@ -148,15 +147,17 @@ impl App {
 }
 
 /// Answers with what all of an audience see alike.
-fn shared(document: fn(Audience) -> Document) -> MethodRouter<Arc<App>> {
-    get(move |State(app): State<Arc<App>>, asker: Asker, of: For, headers: HeaderMap| async move {
-        app.document(document(audience(of)), &headers, asker).await
-    })
+fn shared(document: fn(Audience) -> Document) -> MethodRouter<Arc<AppState>> {
+    get(
+        move |State(app): State<Arc<AppState>>, asker: Asker, of: For, headers: HeaderMap| async move {
+            app.document(document(audience(of)), &headers, asker).await
+        },
+    )
 }
 
 /// Answers with the metrics, in the format that the client likes best.
 async fn metrics(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, StatusCode> {
@@ -165,7 +166,7 @@ async fn metrics(
 
 /// Answers with what is the same as long as this program is: a client that has it need not get it
 /// again, but has to check, because another version may have another.
-fn fixed(kind: &'static str, text: &'static str) -> MethodRouter<Arc<App>> {
+fn fixed(kind: &'static str, text: &'static str) -> MethodRouter<Arc<AppState>> {
     let tag = format!("\"{:08x}\"", crc32fast::hash(text.as_bytes()));
     get(async move |headers: HeaderMap| {
         let is_known = has_tag(&headers, &tag);
@@ -201,7 +202,7 @@ fn json(document: &impl serde::Serialize) -> Result<Vec<u8>, StatusCode> {
 /// A frame; `?since=NS` names the time of the sample that the viewer had last. A viewer that had none (0) is also shown what the
 /// last minutes were like. It is packed already.
 async fn frame(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     asker: Asker,
     of: For,
     uri: Uri,
@@ -232,7 +233,7 @@ async fn frame(
 
 /// The paths that are kept of an incident's begin.
 async fn path(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     asker: Asker,
     Path(id): Path<String>,
 ) -> Result<Response, StatusCode> {
@@ -249,7 +250,7 @@ async fn healthy() -> &'static str {
     "noised is healthy\n"
 }
 
-async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, StatusCode> {
+async fn ready(State(app): State<Arc<AppState>>) -> Result<&'static str, StatusCode> {
     app.refresh.shown().await.map(|_| "noised is ready\n")
 }
 
@@ -258,20 +259,21 @@ async fn not_found() -> (StatusCode, &'static str) {
 }
 
 /// All routes, the same on every listener. The metrics report `costs`, which all listeners share, and the
-/// certificate of `web`; `paths` has what is kept of incidents.
+/// certificate of `web`; the clock of samples shows `clock_ns`; `paths` has what is kept of incidents.
 pub fn router(
     refresh: Refresh,
     host: Host,
     web: Web,
     costs: Costs,
+    clock_ns: u64,
     paths: Option<PathSource>,
 ) -> Router {
-    let app = Arc::new(App {
+    let app = Arc::new(AppState {
         paths,
         refresh,
         host: Arc::new(host),
         answers: Arc::new(Answers::new(costs.budget.clone())),
-        process: Process::of_self(web, costs),
+        process: Process::of_self(web, costs, clock_ns),
     });
     Router::new()
         .route("/", shared(Document::Page))

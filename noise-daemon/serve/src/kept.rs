@@ -28,9 +28,9 @@ const TRACE_TYPE: &str = "application/vnd.noised.trace";
 pub type TraceSource = Arc<dyn Fn(u64, Turn) -> Option<Receiver<Vec<u8>>> + Send + Sync>;
 
 /// A file that is sent.
-struct Sent(Receiver<Vec<u8>>);
+struct TraceFileBody(Receiver<Vec<u8>>);
 
-impl HttpBody for Sent {
+impl HttpBody for TraceFileBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -51,7 +51,7 @@ async fn trace(
     let id = id.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
     let turn = turns.next(peer).await?;
     let pieces = source(id, turn).ok_or(StatusCode::NOT_FOUND)?;
-    let body = Body::new(Sent(pieces));
+    let body = Body::new(TraceFileBody(pieces));
     Ok(([(header::CONTENT_TYPE, TRACE_TYPE)], body).into_response())
 }
 

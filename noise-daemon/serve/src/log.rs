@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use noise_analysis::{Event, Level, Report};
-use noise_model::units::known_duration;
+use noise_text::units::known_duration;
 use noise_verdict::called;
 
 /// Culprits that a line has room for.
@@ -11,7 +11,7 @@ const LISTED: usize = 3;
 /// Logs an incident: what both lines say, then what one of them adds.
 macro_rules! log_incident {
     ($log:ident, $report:ident, $message:literal $(, $added:ident = $value:expr)*) => {{
-        let Line { verdict, p50, p99, rate, culprits, remedy } = Line::of(&$report);
+        let IncidentLogLine { verdict, p50, p99, rate, culprits, remedy } = IncidentLogLine::of(&$report);
         tracing::$log!(
             id = $report.id,
             signal = $report.main.signal.name(),
@@ -53,7 +53,7 @@ pub fn log_event(event: &Event) {
 
 /// What both lines say.
 #[derive(Debug, PartialEq)]
-struct Line {
+struct IncidentLogLine {
     verdict: String,
     p50: String,
     p99: String,
@@ -62,7 +62,7 @@ struct Line {
     remedy: &'static str,
 }
 
-impl Line {
+impl IncidentLogLine {
     fn of(report: &Report) -> Self {
         let (verdict, episode) = (report.verdict(&TimeZone::UTC), &report.main);
         let both = |of: fn(&Level) -> Option<u64>| {
@@ -125,14 +125,14 @@ mod tests {
         let mut report = Arc::unwrap_or_clone(crate::made::report(true));
         report.main.culprits = by("/backup");
         report.beside.advice = Some(vec![Advice::plain(Remedy::CpuWeight)]);
-        assert_eq!(Line::of(&report).remedy, Remedy::CpuWeight.advice().setting);
+        assert_eq!(IncidentLogLine::of(&report).remedy, Remedy::CpuWeight.advice().setting);
         report.also = vec![Episode {
             signal: Signal::UninterruptibleWait.into(),
             culprits: by("/writer"),
             lost_seconds: 5.0,
             ..report.main.clone()
         }];
-        let line = Line::of(&report);
+        let line = IncidentLogLine::of(&report);
         assert!(line.verdict.contains(", until /writer was done"), "{line:?}");
         assert_eq!(line.remedy, "none known");
     }

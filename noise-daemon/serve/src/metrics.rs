@@ -16,16 +16,16 @@ mod recorder;
 mod tests;
 mod text;
 
-use std::time::Duration;
+use std::borrow::Cow;
 
 use noise_analysis::Overview;
 use noise_common::signals::{Kind, SIGNALS, SignalInfo};
 use noise_common::subject::SubjectKind;
-use noise_model::{INTERFERENCE_METRIC, Model, PREEMPTIONS_METRIC, Series};
+use noise_model::{Count, Exported, INTERFERENCE_METRIC, Model, PREEMPTIONS_METRIC, Series};
 use noise_protobuf::Message;
 
 use self::exposition::Syntax;
-use self::family::{Delays, Family, Metrics, OF_CGROUP, Point, seconds};
+use self::family::{Delays, Family, Metrics, OF_CGROUP, Origin, Point, seconds};
 use self::text::Text;
 
 pub use self::format::Format;
@@ -34,13 +34,16 @@ pub use self::process::Process;
 /// Room for the text of most hosts. From 128 KiB on, musl would map memory anew for each page.
 const USUAL_BYTES: usize = 96 << 10;
 
+/// A series, and since when it counts.
+type Counting<'a> = (&'a Series, u64);
 /// The series and folded series of all signals.
-type AllSeries<'a> = [Vec<&'a Series>; 2];
+type AllSeries<'a> = [Vec<Counting<'a>>; 2];
 
 /// The family of one signal.
 fn signal_family<'a>(
     model: &'a Model,
     [series, folded]: &AllSeries<'a>,
+    counts: &'a [Exported<Cow<'a, Count>>],
     info: &'static SignalInfo,
 ) -> Family<'a> {
     let is_of_cgroup = matches!(info.subject, SubjectKind::Cgroup);
@@ -48,17 +51,20 @@ fn signal_family<'a>(
     let metrics = match info.kind {
         Kind::Histogram(buckets) => {
             let from = if info.is_folded() { folded } else { series };
-            let own = from.iter().copied().filter(|series| series.signal == info.signal);
-            let delays = |series: &'a Series| Delays {
+            let own = from.iter().copied().filter(|(series, _)| series.signal == info.signal);
+            let delays = |(series, from_ns): Counting<'a>| Delays {
                 series,
+                from_ns,
                 pod: is_of_cgroup.then(|| cgroups::pod(model, &series.labels)).flatten(),
             };
             Metrics::Histograms(buckets, own.map(delays).collect())
         }
         Kind::Counter => {
-            let own = model.counts().filter(|count| count.signal == info.signal);
-            let points = own.map(|own| Point::new(own.labels.iter(), own.total as f64));
-            Metrics::Counters(points.collect())
+            let own = counts.iter().filter(|count| count.series.signal == info.signal);
+            let point = |one: &'a Exported<Cow<'a, Count>>| {
+                Point::new(one.series.labels.iter(), one.series.total as f64).since(one.from_ns)
+            };
+            Metrics::Counters(own.map(point).collect())
         }
     };
     Family { name: info.metric, help: info.help, labels, metrics }
@@ -66,13 +72,15 @@ fn signal_family<'a>(
 
 /// The families of who delayed whom.
 fn blame_families(model: &Model) -> [Family<'_>; 2] {
-    let interference = model.interference.iter().map(|(pair, charged)| {
+    let interference = model.interference.iter().map(|Exported { series, from_ns }| {
+        let (pair, charged) = series;
         let labels = [pair.resource.name(), &pair.victim, &pair.culprit, pair.cause.name()];
-        Point::new(labels, seconds(charged.ns))
+        Point::new(labels, seconds(charged.ns)).since(*from_ns)
     });
-    let preemptions = model.preemptions.iter().map(|(pair, charged)| {
+    let preemptions = model.preemptions.iter().map(|Exported { series, from_ns }| {
+        let (pair, charged) = series;
         let labels = [&pair.victim, &*pair.culprit, pair.cause.name()];
-        Point::new(labels, charged.count as f64)
+        Point::new(labels, charged.count as f64).since(*from_ns)
     });
     [
         Family::counters(
@@ -91,13 +99,13 @@ fn blame_families(model: &Model) -> [Family<'_>; 2] {
 }
 
 /// A page as it grows.
-enum Page {
+enum ExpositionPage {
     Text(Text),
     OpenMetrics(Text),
     Protobuf(Message),
 }
 
-impl Page {
+impl ExpositionPage {
     fn new(format: Format) -> Self {
         match format {
             Format::Text => Self::Text(Text::with_capacity(USUAL_BYTES)),
@@ -106,14 +114,13 @@ impl Page {
         }
     }
 
-    /// Adds a family that began at that time since 1970.
-    fn add(&mut self, family: &Family<'_>, began: Duration) {
+    fn add(&mut self, family: &Family<'_>, origin: Origin) {
         match self {
             Self::Text(text) => exposition::write(text, family, Syntax::Prometheus),
             Self::OpenMetrics(text) => {
-                exposition::write(text, family, Syntax::OpenMetrics { began });
+                exposition::write(text, family, Syntax::OpenMetrics { origin });
             }
-            Self::Protobuf(message) => protobuf::write(message, family, began),
+            Self::Protobuf(message) => protobuf::write(message, family, origin),
         }
     }
 
@@ -140,10 +147,14 @@ pub fn render(
     // What was counted before a signal was switched off would look like calm.
     let is_absent = |signal| model.sample.absent.iter().any(|(absent, _)| *absent == signal);
     let measured = SIGNALS.iter().filter(|info| !is_absent(info.signal));
-    let series = [model.series().collect(), model.folded_series.iter().collect()];
+    let (series, counts) = (model.series(), model.counts());
+    let series = [
+        series.iter().map(|one| (&*one.series, one.from_ns)).collect(),
+        model.folded_series.iter().map(|one| (&one.series, one.from_ns)).collect(),
+    ];
     let collected = process.map(Process::collect).unwrap_or_default();
     let mut families: Vec<Family<'_>> =
-        measured.map(|info| signal_family(model, &series, info)).collect();
+        measured.map(|info| signal_family(model, &series, &counts, info)).collect();
     families.extend(blame_families(model));
     families.push(cgroups::family(model));
     families.extend(own::families(model, process.map(Process::lost_marks).into_iter().flatten()));
@@ -153,7 +164,7 @@ pub fn render(
     families.extend(process.map(|process| process.families(&collected)).into_iter().flatten());
     families.sort_by_key(|family| family.name);
     let began = process.map(Process::began).unwrap_or_default();
-    let mut page = Page::new(format);
+    let mut page = ExpositionPage::new(format);
     for family in families.iter().filter(|family| !family.is_empty()) {
         page.add(family, began.of(family.name));
     }

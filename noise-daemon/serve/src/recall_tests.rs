@@ -1,7 +1,7 @@
-//! From samples to the pages of `/metrics`: a scraper that forgets nothing finds no series lower than it
-//! was within the last hour, whatever comes and goes, gets other names or other limits.
+//! From samples to the pages of `/metrics`: a scraper that forgets nothing finds no series lower than it was, unless it says
+//! that it has begun anew, whatever comes and goes, gets other names or other limits. `~other` never falls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use noise_analysis::Overview;
 use noise_common::charge::{Cause, Charged, Resource};
@@ -14,7 +14,6 @@ use super::metrics::decoded::families;
 use super::metrics::{Format, render};
 
 const SECOND: u64 = 1_000_000_000;
-const HOUR: u64 = 3_600 * SECOND;
 
 /// What happens between two samples.
 #[derive(Clone, Debug)]
@@ -29,7 +28,6 @@ enum Step {
     BeginAnew(u8, u16),
     /// It goes on under the name of another.
     Rename(u8, u8),
-    /// Other limits.
     Limits(u8),
     Sample,
 }
@@ -152,37 +150,39 @@ fn merge(sample: &mut Sample) {
     });
 }
 
-/// Every sample of the text that may only rise.
-fn rising(text: &str) -> BTreeMap<&str, f64> {
-    let mut rises = BTreeSet::new();
+/// What may only rise: its series, how much it has, and since when.
+type Rising = (String, f64, f64);
+
+/// Every sample of the text that may only rise: behind those of a metric stands when it began.
+fn rising(text: &str) -> Vec<Rising> {
+    let (mut all, mut of_metric) = (Vec::new(), Vec::new());
     for line in text.lines() {
-        if let Some((name, kind)) =
-            line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' '))
-            && matches!(kind, "counter" | "histogram")
-        {
-            rises.insert(name);
+        if line.starts_with('#') {
+            of_metric.clear();
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let value: f64 = value.parse().unwrap();
+        match series.split('{').next().unwrap().ends_with("_created") {
+            true => all.extend(of_metric.drain(..).map(|(series, now)| (series, now, value))),
+            false => of_metric.push((series.to_owned(), value)),
         }
     }
-    let samples = text.lines().filter(|line| !line.starts_with('#'));
-    let samples = samples.filter_map(|line| line.rsplit_once(' '));
-    let of_family = samples.filter(|(series, _)| {
-        let name = series.split('{').next().unwrap_or_default();
-        let plain = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-        rises.contains(name) || plain.is_some_and(|plain| rises.contains(plain))
-    });
-    of_family.map(|(series, value)| (series, value.parse().unwrap())).collect()
+    all
 }
 
 /// Every bucket of native histograms.
-fn rising_natively(page: &[u8]) -> Vec<(String, f64)> {
+fn rising_natively(page: &[u8]) -> Vec<Rising> {
     let mut all = Vec::new();
     for family in families(page) {
         for metric in &family.metric {
             let Some(histogram) = &metric.histogram else { continue };
             let series = format!("{} {:?}", family.name(), metric.labels());
-            all.push((format!("{series} zero"), histogram.zero_count() as f64));
+            let began = histogram.created.clone().unwrap_or_default().seconds as f64;
+            all.push((format!("{series} zero"), histogram.zero_count() as f64, began));
             let buckets = histogram.native().into_iter();
-            all.extend(buckets.map(|(number, count)| (format!("{series} {number}"), count as f64)));
+            let bucket = |(number, count)| (format!("{series} {number}"), count as f64, began);
+            all.extend(buckets.map(bucket));
         }
     }
     all
@@ -199,10 +199,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn nothing_is_lower_than_it_was(steps in proptest::collection::vec(step(), 0..300)) {
+    fn what_is_lower_than_it_was_has_begun_anew(
+        steps in proptest::collection::vec(step(), 0..300),
+    ) {
         let mut builder = Builder::new(limits(0));
         let mut world = World::default();
-        let mut seen: BTreeMap<String, (f64, u64)> = BTreeMap::new();
+        let mut seen: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         let mut at_ns = SECOND;
         for step in steps {
             world.take(&step);
@@ -216,17 +218,16 @@ proptest! {
             }
             at_ns += SECOND;
             let model = builder.model_after(world.sample(at_ns));
-            let text = render(Format::Text, &model, &Overview::default(), None);
+            let text = render(Format::OpenMetrics, &model, &Overview::default(), None);
             let text = String::from_utf8(text).unwrap();
             let page = render(Format::Protobuf, &model, &Overview::default(), None);
-            let plain = rising(&text).into_iter().map(|(series, now)| (series.to_owned(), now));
-            for (series, now) in plain.chain(rising_natively(&page)) {
-                let (before, seen_ns) = seen.get(&series).copied().unwrap_or((0.0, 0));
-                prop_assert!(
-                    now >= before || seen_ns + HOUR <= at_ns,
-                    "{} from {} to {} after {} s", series, before, now, (at_ns - seen_ns) / SECOND
-                );
-                seen.insert(series, (now, at_ns));
+            for (series, now, from) in rising(&text).into_iter().chain(rising_natively(&page)) {
+                let (before, from_before) = seen.get(&series).copied().unwrap_or((0.0, 0.0));
+                prop_assert!(from >= from_before, "{} from {}", series, from);
+                prop_assert!(now >= before || from > from_before, "{} {}", series, before);
+                let is_rest = series.contains("\"~other\"") && !series.contains("\"/");
+                prop_assert!(!is_rest || from == 0.0, "{} from {}", series, from);
+                seen.insert(series, (now, from));
             }
         }
     }

@@ -19,7 +19,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Where the socket is, and who may use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
-    /// Where.
     pub path: PathBuf,
     /// Permissions, as chmod takes them.
     pub mode: u32,
@@ -62,7 +61,6 @@ impl LocalSocket {
         Self::make(options, |path| UnixDatagram::bind(path))
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

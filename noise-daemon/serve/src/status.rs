@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use jiff::tz::TimeZone;
 use noise_analysis::{Overview, Process, Report, Side, processes};
 use noise_common::signals::Kind;
-use noise_model::clean::clean;
 use noise_model::labels::{ROOT, spoken_briefly};
-use noise_model::units;
 use noise_model::words::{culprit_briefly, why};
 use noise_model::{Host, Model, Summary, Victim};
+use noise_text::clean::clean;
+use noise_text::units;
 use noise_verdict::{Account, Advice, Finding, mostly};
 
 const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8">
@@ -40,7 +40,6 @@ const o=document.querySelector("details").open;d.querySelector("details").open=o
 document.querySelector("main").replaceWith(d.querySelector("main"))}catch(e){}},1000)
 "#;
 
-/// Text as HTML.
 fn escape(text: &str) -> String {
     let text = clean(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;").replace('\'', "&#39;")
@@ -218,7 +217,6 @@ fn uptime(at_ns: u64) -> String {
     }
 }
 
-/// Renders the page.
 pub fn page(host: &Host, model: &Model, overview: &Overview) -> String {
     let mut page = String::from(HEAD);
     let sample = &model.sample;
@@ -262,11 +260,12 @@ pub fn page(host: &Host, model: &Model, overview: &Overview) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::*;
     use noise_analysis::{Culprit, KeptTrace, Outlier, Remedy, Time};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::signals::{SIGNALS, Signal};
     use noise_model::{Builder, Interference, OutlierRecord, Sample};
+
+    use super::*;
 
     #[test]
     fn every_signal_is_named_and_absence_explained() {

@@ -9,8 +9,8 @@ use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use noise_analysis::{Name, Stopped, Usual};
-use noise_model::clean::clean_json;
 use noise_model::pressure::Pressure;
+use noise_text::clean::clean_json;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tokio::sync::{mpsc, oneshot};
 
@@ -30,8 +30,7 @@ pub struct VictimDocument {
     pub usual: Vec<Usual>,
     /// What stopped them, where a time was asked for and the daemon remembers any of it.
     pub stopped: Option<Stopped>,
-    /// Pressure of the one that is asked for, with what grew in that time, where the daemon read it then. An older one
-    /// never did.
+    /// Pressure of the only one of them that the daemon read in that time, with what grew in it. An older one never read any.
     #[serde(default)]
     pub pressure: Option<Pressure>,
 }
@@ -46,7 +45,6 @@ impl VictimDocument {
 /// A request for it.
 #[derive(Debug)]
 pub struct Inquiry {
-    /// Labels of cgroups.
     pub cgroups: BTreeSet<Name>,
     /// From when on they may have been stopped, ns on the clock of the samples; `None` where that is not asked for.
     pub since_ns: Option<u64>,

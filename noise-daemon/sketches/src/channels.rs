@@ -13,7 +13,6 @@ const MAX_CHANNELS: usize = 1 << 18;
 /// What was sent, or received, of one channel, that waits for its other side.
 const MAX_WAITING: usize = 256;
 
-/// Which channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
     /// One direction of a connection.
@@ -36,7 +35,6 @@ pub struct Origin {
 /// To where it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The slice.
     pub slice: SliceId,
     /// When, nanoseconds since the epoch.
     pub received_ns: u64,
@@ -47,7 +45,7 @@ pub struct Arrival {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentByteRange {
     from: u64,
     to: u64,
     slice: SliceId,
@@ -70,7 +68,7 @@ struct Channel {
     counted_at: Option<u32>,
     written: u64,
     read: u64,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentByteRange>,
     awaited: VecDeque<Awaited>,
     /// Threads that are in a call that sends on it.
     inside: Vec<u32>,
@@ -139,7 +137,6 @@ impl Channel {
     }
 }
 
-/// All channels.
 #[derive(Clone, Debug, Default)]
 pub struct Channels {
     all: HashMap<Way, Channel>,
@@ -220,7 +217,7 @@ impl Channels {
         let received = joined.iter().map(|(origin, _)| origin.bytes).sum::<u64>();
         from = from.saturating_add(received);
         if from < to {
-            channel.sent.push_back(Sent { from, to, slice, sent_ns });
+            channel.sent.push_back(SentByteRange { from, to, slice, sent_ns });
             if channel.sent.len() > MAX_WAITING {
                 channel.sent.pop_front();
             }
@@ -261,10 +258,8 @@ impl Channels {
     }
 }
 
-/// What was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// From these.
     pub origins: Vec<Origin>,
     /// A part of it is of a sender that is not known, and will not be.
     pub is_unmatched: bool,

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use noise_compare::cluster::{ClusterError, Labels, OpticsSettings, Points, dbscan_labels, optics};
+use noise_cluster::{ClusterError, Labels, OpticsSettings, Points, dbscan_labels, optics};
 
 use crate::marker::{ALL, Marker};
 use crate::slices::{NONE, Slice, SliceId};
@@ -19,7 +19,6 @@ use crate::system::System;
 const MAX_SAMPLE: usize = 1000;
 /// Different vectors of a marker whose nearest is looked for; what has another one is in no cluster.
 const MAX_VECTORS: usize = 1 << 16;
-/// See the module.
 const MIN_POINTS: usize = 5;
 const REACHABILITY: f64 = 0.5;
 const FEWEST: usize = 10;

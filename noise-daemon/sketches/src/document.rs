@@ -10,14 +10,12 @@ use crate::slices::{Edge, Ended, NONE, Slice, SliceId};
 use crate::system::System;
 use crate::tiers::{Share, Tier};
 
-/// The document.
 #[derive(Clone, Debug)]
 pub struct Document<'s> {
     /// All that was found.
     pub system: &'s System,
     /// The slices that are shown, in the order of their numbers.
     pub shown: Vec<SliceId>,
-    /// Sums over these.
     pub tiers: Vec<Tier>,
     /// The answer to a question, where one was asked.
     pub answer: Option<Answer>,
@@ -30,15 +28,12 @@ pub struct Document<'s> {
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
-    /// Of which slices.
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
     pub given: Option<String>,
     /// The probability of what.
     pub of: String,
-    /// See there.
     #[serde(flatten)]
     pub all: Share,
-    /// Of each group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<Share>>,
 }
@@ -77,20 +72,21 @@ impl Serialize for Slices<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let system = self.0.system;
         let shown = self.0.shown.iter();
-        serializer
-            .collect_seq(shown.filter_map(|id| Some(One::new(system, *id, system.slice(*id)?))))
+        serializer.collect_seq(
+            shown.filter_map(|id| Some(SliceDocument::new(system, *id, system.slice(*id)?))),
+        )
     }
 }
 
 #[derive(Serialize)]
-struct Idle {
+struct IdleStatistics {
     count: u32,
     mean_ns: f64,
     variance: f64,
 }
 
 #[derive(Serialize)]
-struct One<'s> {
+struct SliceDocument<'s> {
     id: SliceId,
     #[serde(skip_serializing_if = "is_first")]
     recording: u16,
@@ -104,7 +100,7 @@ struct One<'s> {
     from_ns: u64,
     to_ns: u64,
     true_latency_ns: u64,
-    idle: Idle,
+    idle: IdleStatistics,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,7 +112,7 @@ fn is_first(recording: &u16) -> bool {
     *recording == 0
 }
 
-impl<'s> One<'s> {
+impl<'s> SliceDocument<'s> {
     fn new(system: &'s System, id: SliceId, slice: &Slice) -> Self {
         let thread = system.thread(slice);
         let some = |id: u32| (id != NONE).then_some(id);
@@ -136,7 +132,7 @@ impl<'s> One<'s> {
             from_ns: slice.from_ns,
             to_ns: slice.to_ns,
             true_latency_ns: slice.true_latency_ns,
-            idle: Idle {
+            idle: IdleStatistics {
                 count: slice.idle_count,
                 mean_ns: slice.idle_mean_ns(),
                 variance: slice.idle_variance,
@@ -151,7 +147,7 @@ impl<'s> One<'s> {
 struct Edges<'d>(&'d Document<'d>);
 
 #[derive(Serialize)]
-struct Evidence {
+struct EdgeEvidence {
     key: String,
     sent_ns: u64,
     received_ns: u64,
@@ -177,7 +173,7 @@ impl Serialize for Edges<'_> {
         let edges = document.system.edges.iter().filter(is_shown).map(|edge| {
             let key = keys.get(edge.key as usize).map_or_else(String::new, ToString::to_string);
             let Edge { sent_ns, received_ns, bytes, opens, woke, joins, .. } = *edge;
-            let evidence = Evidence { key, sent_ns, received_ns, bytes, opens, woke, joins };
+            let evidence = EdgeEvidence { key, sent_ns, received_ns, bytes, opens, woke, joins };
             (edge.from, edge.to, edge.rule.name(), evidence)
         });
         serializer.collect_seq(edges)

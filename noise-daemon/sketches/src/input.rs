@@ -11,11 +11,9 @@ pub struct Input<'a> {
     pub time_ns: u64,
     /// In which recording, where several are read together.
     pub machine: u16,
-    /// On which CPU.
     pub cpu: u32,
     /// The thread that runs there, where the event itself says so; else 0.
     pub tid: i32,
-    /// What.
     pub what: What<'a>,
 }
 
@@ -24,7 +22,6 @@ pub struct Input<'a> {
 pub enum What<'a> {
     /// The CPU goes from one thread to another.
     Switch {
-        /// Who ran.
         prev: i32,
         /// It does not want the CPU any more.
         sleeps: bool,
@@ -33,7 +30,6 @@ pub enum What<'a> {
     },
     /// A thread is woken.
     Waking {
-        /// It.
         tid: i32,
         /// By the thread that runs, and not by an interrupt of that.
         in_task: bool,
@@ -42,18 +38,14 @@ pub enum What<'a> {
     Known(Known),
     /// A thread was created; it has its maker's name.
     Created {
-        /// Its maker.
         parent: i32,
-        /// It.
         child: i32,
         /// Its process; 0 where that is not known.
         pid: i32,
     },
-    /// A thread ends.
     Exited(i32),
     /// The thread begins a system call.
     Enters {
-        /// Its name.
         call: &'a str,
         /// What it is for.
         purpose: Purpose,
@@ -62,7 +54,6 @@ pub enum What<'a> {
     },
     /// The thread's system call ends.
     Leaves,
-    /// The thread communicated.
     Act(Act),
     /// Events of this CPU are missing.
     Lost,
@@ -73,7 +64,6 @@ pub enum What<'a> {
 /// Who a thread is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The thread.
     pub tid: i32,
     /// Its process; 0 where that is not known.
     pub pid: i32,
@@ -98,7 +88,6 @@ pub enum Purpose {
     Connect,
     /// It ends the thread.
     Exit,
-    /// No communication.
     Other,
 }
 
@@ -113,9 +102,7 @@ impl Purpose {
 /// How a socket talks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
-    /// TCP.
     Tcp,
-    /// UDP.
     Udp,
     /// Streams between processes of a machine.
     UnixStream,
@@ -135,7 +122,6 @@ impl Protocol {
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// How it talks.
     pub protocol: Protocol,
     /// Its number, on its machine.
     pub id: u64,
@@ -144,7 +130,6 @@ pub struct End {
     pub out: u64,
     /// The number of what is received here.
     pub into: u64,
-    /// Its address.
     pub local: Option<SocketAddr>,
     /// That of the other end.
     pub remote: Option<SocketAddr>,
@@ -153,7 +138,6 @@ pub struct End {
 /// What communication goes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// A socket.
     End(End),
     /// Something of one machine.
     Local(Local),
@@ -162,31 +146,22 @@ pub enum Object {
 /// Something of one machine that threads communicate over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Local {
-    /// A pipe.
     Pipe {
-        /// Its inode.
         inode: u64,
         /// The superblock of that.
         superblock: u64,
     },
-    /// A message queue.
     Queue(u64),
-    /// A semaphore.
     Semaphore(u64),
-    /// An eventfd.
     Eventfd(u64),
-    /// A futex.
     Futex {
         /// The memory that it is in.
         space: u64,
-        /// Where in it.
         address: u64,
     },
     /// A signal of a process.
     Signal {
-        /// The process.
         pid: i32,
-        /// The signal.
         number: i32,
     },
     /// The end of a child.
@@ -199,20 +174,16 @@ pub struct Bytes {
     /// The place of the first one in all that goes this way, where the recording says so: its low 32 bits, as TCP numbers
     /// bytes.
     pub at: Option<u32>,
-    /// How many.
     pub length: u64,
 }
 
-/// A thread communicated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Act {
     /// It connected a socket.
     Connected(End),
     /// It accepted a connection.
     Accepted(End),
-    /// It sent.
     Sent(End, Bytes),
-    /// It received.
     Received(End, Bytes),
     /// It closed a socket, or shut it down.
     Closed(End),
@@ -237,7 +208,6 @@ pub enum Act {
 /// How much of what was posted is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Much {
-    /// All of it.
     All,
     /// One post, and which one is not known.
     One,

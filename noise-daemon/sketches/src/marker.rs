@@ -5,11 +5,8 @@ use crate::input::{Local, Protocol};
 /// Sockets of one kind, by the names of markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
-    /// TCP.
     Tcp,
-    /// UDP.
     Udp,
-    /// Unix sockets.
     Unix,
     /// The recording does not say which.
     Socket,
@@ -41,17 +38,11 @@ pub enum Marker {
     Process,
     /// A kernel thread is woken; it ends when that sleeps.
     Wakeup,
-    /// A pipe.
     Pipe,
-    /// A message queue.
     Queue,
-    /// A semaphore.
     Semaphore,
-    /// An eventfd.
     Eventfd,
-    /// A futex.
     Futex,
-    /// A signal.
     Signal,
     /// The end of a child.
     Child,
@@ -87,7 +78,6 @@ pub const ALL: [Marker; 25] = [
 ];
 
 impl Marker {
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Accept(Family::Tcp) => "tcp_accept",
@@ -157,11 +147,9 @@ pub enum Rule {
     Semaphore,
     /// A futex that one thread alone woke meanwhile.
     Futex,
-    /// A signal.
     Signal,
     /// A thread created another.
     Clone,
-    /// A thread ended.
     Exit,
     /// One end connected to the other.
     Connection,
@@ -170,7 +158,6 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Thread => "thread",

@@ -29,7 +29,6 @@ const MAX_SLICES: usize = 1 << 14;
 pub enum Entrance {
     /// A port that it receives on.
     Port(u16),
-    /// Anything else.
     Marker(Marker),
     /// None: it only asks.
     None,
@@ -42,7 +41,6 @@ pub enum Entrance {
 pub struct Service {
     /// Its process; empty where that is in no recording.
     pub process: Comm,
-    /// See there.
     pub entrance: Entrance,
 }
 
@@ -82,9 +80,7 @@ pub enum Kind {
 /// A part of a request's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// In this slice.
     pub slice: SliceId,
-    /// See there.
     pub kind: Kind,
     /// Whose time it is.
     pub service: Service,
@@ -93,7 +89,6 @@ pub struct Part {
     pub thread: u32,
     /// From then on, nanoseconds since the epoch.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
 }
 
@@ -109,7 +104,6 @@ impl Part {
 pub struct Link {
     /// Who asks; `null` where that is in no recording, and where links of all who ask are one.
     pub caller: Option<Service>,
-    /// Who is asked.
     pub service: Service,
     /// Half of the requests are come to in this time, nanoseconds.
     pub reach_p50_ns: u64,

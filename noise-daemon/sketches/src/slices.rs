@@ -9,7 +9,6 @@ use crate::tallies::{Idle, Profiles};
 
 /// The number of a slice.
 pub type SliceId = u32;
-/// No slice.
 pub const NONE: SliceId = u32::MAX;
 
 /// Slices that are held: about three quarters of a gigabyte with their edges.
@@ -45,7 +44,6 @@ impl<T> Long<T> {
         self.pieces.is_empty()
     }
 
-    /// One more.
     pub fn push(&mut self, value: T) {
         match self.pieces.last_mut().filter(|piece| piece.len() < PIECE) {
             Some(piece) => piece.push(value),
@@ -57,17 +55,14 @@ impl<T> Long<T> {
         }
     }
 
-    /// One of them.
     pub fn get(&self, place: usize) -> Option<&T> {
         self.pieces.get(place / PIECE)?.get(place % PIECE)
     }
 
-    /// See there.
     pub fn get_mut(&mut self, place: usize) -> Option<&mut T> {
         self.pieces.get_mut(place / PIECE)?.get_mut(place % PIECE)
     }
 
-    /// All.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.pieces.iter().flatten()
     }
@@ -89,11 +84,8 @@ impl<T> Long<T> {
 /// Where a slice stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It goes on.
     Open,
-    /// It is whole.
     Kept,
-    /// It is none.
     Dropped,
     /// It is a part of another one.
     Merged(SliceId),
@@ -117,9 +109,7 @@ pub struct Slice {
     pub key: u32,
     /// What it begins with.
     pub marker: Marker,
-    /// See there.
     pub ended: Ended,
-    /// See there.
     pub state: State,
     /// Its system calls, by the place of their combination.
     pub profile: u32,
@@ -135,7 +125,6 @@ pub struct Slice {
     pub idle_variance: f64,
     /// From then on, nanoseconds since the epoch.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
     /// Its latency without that of the tiers that it waited for, nanoseconds.
     pub true_latency_ns: u64,
@@ -158,7 +147,6 @@ impl Slice {
 pub struct Edge {
     /// The one that caused.
     pub from: SliceId,
-    /// The other one.
     pub to: SliceId,
     /// How that is known.
     pub rule: Rule,
@@ -200,11 +188,9 @@ impl Edge {
 /// What a slice is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Key {
-    /// A socket.
     End(End),
     /// Something of one machine.
     Local(Local),
-    /// A thread.
     Thread(i32),
     /// One of those that are too many.
     Other,
@@ -258,17 +244,14 @@ pub const fn rule_of(protocol: Protocol) -> Rule {
     if protocol.has_messages() { Rule::Message } else { Rule::Bytes }
 }
 
-/// Slices and edges.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     /// Slices by their numbers.
     pub slices: Long<Slice>,
-    /// See there.
     pub edges: Long<Edge>,
     /// What they are about.
     pub keys: Vec<Key>,
     locals: HashMap<(u16, Local), u32>,
-    /// Their system calls.
     pub profiles: Profiles,
     /// Slices that were too many.
     pub left_out: u64,
@@ -301,7 +284,6 @@ impl Store {
         id
     }
 
-    /// It ends.
     pub fn close(
         &mut self,
         id: SliceId,
@@ -322,7 +304,6 @@ impl Store {
         }
     }
 
-    /// It is none.
     pub fn drop(&mut self, id: SliceId) {
         if let Some(slice) = self.get_mut(id) {
             slice.state = State::Dropped;
@@ -336,7 +317,6 @@ impl Store {
         }
     }
 
-    /// A slice.
     pub fn get(&self, id: SliceId) -> Option<&Slice> {
         self.slices.get(id as usize)
     }
@@ -377,7 +357,6 @@ impl Store {
         }
     }
 
-    /// One caused another.
     pub fn edge(&mut self, edge: Edge) {
         if edge.from == NONE || edge.to == NONE || edge.from == edge.to {
             return;

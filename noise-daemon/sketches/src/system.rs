@@ -29,11 +29,8 @@ pub struct System {
     pub sketches: Vec<SliceId>,
     /// What slices are about.
     pub keys: Vec<Key>,
-    /// Their system calls.
     pub profiles: Profiles,
-    /// Their threads.
     pub threads: Vec<Named>,
-    /// What is missing.
     pub counts: Counts,
     /// The time of the first and of the last event, nanoseconds since the epoch.
     pub span: (u64, u64),
@@ -65,12 +62,10 @@ impl System {
         Self { slices, edges, sketches, keys, profiles, threads, counts, span }
     }
 
-    /// A slice.
     pub fn slice(&self, id: SliceId) -> Option<&Slice> {
         self.slices.get(id as usize)
     }
 
-    /// A slice's thread.
     pub fn thread(&self, slice: &Slice) -> Option<&Named> {
         self.threads.get(slice.thread as usize)
     }

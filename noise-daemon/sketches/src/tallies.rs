@@ -12,16 +12,13 @@ const OTHERS: &str = "others";
 /// Stretches without a CPU: sleeping, or waiting for one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Idle {
-    /// How many.
     pub count: u32,
     /// All of them together, nanoseconds.
     pub sum_ns: u64,
-    /// Their squares together.
     pub squares: u128,
 }
 
 impl Idle {
-    /// One more.
     pub fn add(&mut self, ns: u64) {
         self.count = self.count.saturating_add(1);
         self.sum_ns = self.sum_ns.saturating_add(ns);
@@ -43,7 +40,6 @@ impl Idle {
 pub struct Mark {
     /// When, nanoseconds since the epoch.
     pub at_ns: u64,
-    /// See there.
     pub idle: Idle,
     /// Counts of system calls, in the order in which the thread began with each.
     pub calls: Box<[u32]>,

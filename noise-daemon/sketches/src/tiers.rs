@@ -13,11 +13,8 @@ use crate::system::System;
 /// Slices of one process with one marker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tier {
-    /// The process.
     pub process: String,
-    /// See there.
     pub marker: &'static str,
-    /// How many slices.
     pub count: u64,
     /// How many a second.
     pub rate: f64,
@@ -25,11 +22,9 @@ pub struct Tier {
     pub latency_p50_ns: u64,
     /// 99 % are not longer.
     pub latency_p99_ns: u64,
-    /// The longest.
     pub latency_max_ns: u64,
     /// The same of true latencies.
     pub true_latency_p50_ns: u64,
-    /// See there.
     pub true_latency_p99_ns: u64,
     /// All true latencies together.
     pub true_latency_sum_ns: u64,
@@ -111,18 +106,14 @@ pub(crate) fn tier(system: &System, process: Comm, marker: Marker, ids: &[SliceI
 /// What shares are apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Their clusters.
     Cluster,
-    /// Their processes.
     Process,
-    /// Their markers.
     Marker,
 }
 
 /// Of some slices, how many fulfil a condition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Share {
-    /// Which slices.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// How many they are.

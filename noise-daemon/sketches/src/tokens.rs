@@ -10,7 +10,6 @@ const MAX_OBJECTS: usize = 1 << 17;
 /// Posts of one object that wait to be taken.
 const MAX_POSTS: usize = 64;
 
-/// A post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Post {
     /// The slice that it is of.
@@ -21,7 +20,6 @@ pub struct Post {
 
 #[derive(Clone, Debug, Default)]
 struct Posts {
-    /// Losses by then.
     losses: u32,
     all: VecDeque<Post>,
 }
@@ -29,11 +27,9 @@ struct Posts {
 /// From where something that was taken came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Came {
-    /// From these.
     From(Vec<Post>),
     /// From one of several.
     Ambiguous,
-    /// Nothing says so.
     Unknown,
 }
 
@@ -45,7 +41,6 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// A post.
     pub fn posted(&mut self, machine: u16, object: Local, post: Post, losses: u32) {
         let key = (machine, object);
         if !self.all.contains_key(&key) {

@@ -7,26 +7,27 @@ mod unseen;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use advice::{Caller, advice, privileges};
+use noise_client::connect::{host_socket, socket};
+use noise_client::frame;
+use noise_command::CommandError;
+use noise_command::output;
 use noise_common::signals::SIGNALS;
 use noise_host::kernel::{
     Engine, HookSet, HookState, HookStatus, KernelBtf, LoadOptions, Lockdown, Sight, SignalState,
     Sizes, has_own_users, lockdown, missing_capabilities, signal_state,
 };
 use noise_host::resolve::cgroup::{Hierarchies, Layout, Mounts};
+use noise_keep::state::{DEFAULT_DIRECTORY, demand};
 use noise_model::{MOST_TREND_BYTES, TRENDS_NS};
 use noise_system::procfs;
-use noise_top::sources::frame;
-use serde_json::{Value, json};
-
-use crate::cli::CommandError;
-use crate::cli::connect::{socket, unanswered};
-use crate::cli::output;
-use crate::config::{DEFAULT_SOCKET, RecorderSection};
-use crate::confine::{filters_system_calls, landlock_abi, reader, refused, without};
-use crate::state::{DEFAULT_DIRECTORY, demand};
-use advice::{Caller, advice, privileges};
 use recorder::Recorders;
+use serde_json::{Value, json};
 use unseen::Unseen;
+
+use crate::cli::connect::unanswered;
+use crate::config::RecorderSection;
+use crate::confine::{filters_system_calls, landlock_abi, reader, refused, without};
 
 /// Arguments of `noised check`.
 #[derive(Debug, clap::Args)]
@@ -54,7 +55,7 @@ fn hook_line(status: &HookStatus) -> Value {
 /// Why it cannot.
 pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     // Before programs of our own fill rings.
-    let asked = frame(args.connect.as_deref().unwrap_or(Path::new(DEFAULT_SOCKET)));
+    let asked = frame(&args.connect.clone().unwrap_or_else(host_socket));
     let asked = match (asked, &args.connect) {
         (Err(fault), Some(_)) => return Err(unanswered(fault)),
         (asked, _) => asked,

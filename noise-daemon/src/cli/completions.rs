@@ -2,9 +2,9 @@
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
+use noise_command::output;
 
 use super::Cli;
-use super::output;
 
 /// Arguments of `noised completions`.
 #[derive(Debug, clap::Args)]

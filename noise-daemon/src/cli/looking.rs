@@ -23,7 +23,7 @@ const MOST: usize = 16;
 pub type Find<'a> = dyn FnMut(&str) -> Option<PathBuf> + 'a;
 
 /// One that is open.
-struct Open {
+struct WatchedIncident {
     /// The path of the victim's cgroup.
     victim: Option<PathBuf>,
     opening: Option<PressureReading>,
@@ -38,11 +38,10 @@ struct Open {
 /// Looks at the host beside incidents.
 pub struct Looking {
     reader: SetupReader,
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, WatchedIncident>,
 }
 
 impl Looking {
-    /// At this host.
     pub fn start() -> Self {
         Self { reader: SetupReader::of_host(), open: BTreeMap::new() }
     }
@@ -52,8 +51,13 @@ impl Looking {
         self.open.values().any(|open| open.next_ns <= at_ns)
     }
 
-    /// Looks at what is open, as it stands: those that are new, and those whose time has come. What was found, by
-    /// number. `may_work` says whether a culprit may be the client of an incident's victim, or what that asks.
+    /// Whether commands about a culprit stand at one that is open: these go as soon as it is a victim as well.
+    pub fn advises(&self) -> bool {
+        self.open.values().any(|open| open.beside.advised_culprit.is_some())
+    }
+
+    /// Looks at what is open, as it stands: those that are new, those whose time has come, and those whose commands are about
+    /// a culprit that a third one holds up by now. What was found, by number. `may_work` says whether a culprit may be the client of an incident's victim, or what that asks.
     pub fn look(
         &mut self,
         open: &[&Report],
@@ -75,9 +79,11 @@ impl Looking {
                 let opening = victim.as_ref().map(|path| self.reader.pressure(path, at_ns));
                 let times = CpuTimes::read(Path::new("/proc"));
                 let (leading, beside) = ((parties.culprit.clone(), at_ns), Beside::default());
-                Open { victim, opening, times, next_ns: at_ns, leading, beside }
+                WatchedIncident { victim, opening, times, next_ns: at_ns, leading, beside }
             });
-            if one.next_ns > at_ns {
+            let advised = one.beside.advised_culprit.as_ref();
+            let is_wrong = advised.is_some_and(|culprit| is_held_up(culprit, report, open));
+            if one.next_ns > at_ns && !is_wrong {
                 continue;
             }
             let is_settled = one.is_settled(parties.culprit.as_ref(), at_ns);
@@ -128,7 +134,7 @@ fn closed(mut beside: Beside, pressure: Option<IncidentPressure>) -> Beside {
     Beside { pressure, ..beside }
 }
 
-impl Open {
+impl WatchedIncident {
     /// Whether its first culprit has been that for long enough, at this time, ns.
     fn is_settled(&mut self, culprit: Option<&Name>, at_ns: u64) -> bool {
         if self.leading.0.as_ref() != culprit {
@@ -177,6 +183,11 @@ fn advice(
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use noise_analysis::{Culprit, Episode, Level, Rule, Time};
+    use noise_common::charge::Cause;
+    use noise_common::signals::Signal;
+    use noise_host::resolve::cgroup::Mounts;
     use noise_model::memory::LimitKind;
     use noise_model::pressure::{ResourcePressure, Stalled};
 
@@ -221,10 +232,57 @@ mod tests {
         assert_eq!(closed(looked_at, None).advice.as_deref(), Some(&advice[1..]));
     }
 
+    /// An incident of one that waits for a CPU that another one has.
+    fn report(id: u64, victim: &str, culprit: &str) -> Report {
+        let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
+        let time = Time { seconds: 1.0, share: 0.5 };
+        let (culprit, cause) = (culprit.into(), Cause::Foreign);
+        let main = Episode {
+            signal: Signal::CgroupRunqueueWait.into(),
+            subject: victim.into(),
+            start: Timestamp::default(),
+            end: Timestamp::default(),
+            seconds: 1.0,
+            ending: None,
+            rule: Rule::Mean,
+            before: level,
+            after: level,
+            lost_seconds: 1.0,
+            culprits: vec![Culprit { culprit, cause, time, beyond: time }],
+            others: Time::default(),
+            untracked: Time::default(),
+            remedies: vec![Remedy::CpuWeight],
+        };
+        Report::new(id, true, main, Vec::new())
+    }
+
+    #[test]
+    fn a_command_goes_as_soon_as_its_culprit_is_held_up_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        std::fs::create_dir_all(path.join("shop")).unwrap();
+        let mut mounts = Mounts::default();
+        mounts.unified = Some(path.to_owned());
+        let reader = SetupReader::new(mounts, path, path);
+        let mut looking = Looking { reader, open: BTreeMap::new() };
+        let (operator, by_hog) = (report(1, "/operator", "/shop"), report(2, "/shop", "/hog"));
+        let mut look = |open: &[&Report], second: u64| {
+            let mut find = |label: &str| Some(PathBuf::from(label));
+            let found = looking.look(open, second * 1_000_000_000, &mut find, &|_, _| false);
+            let of_first = found.into_iter().find(|(id, _)| *id == 1);
+            (of_first.map(|(_, beside)| beside.advised_culprit), looking.advises())
+        };
+        assert_eq!(look(&[&operator], 1), (Some(None), false), "not settled");
+        assert_eq!(look(&[&operator], 6), (Some(Some("/shop".into())), true));
+        assert_eq!(look(&[&operator], 7), (None, true), "it is too soon to look again");
+        assert_eq!(look(&[&operator, &by_hog], 8).0, Some(None));
+        assert_eq!(look(&[&operator, &by_hog], 9), (None, false), "there is nothing to take back");
+    }
+
     #[test]
     fn a_culprit_settles_when_it_stays_the_first() {
         let (shop, hog): (Name, Name) = ("/shop".into(), "/hog".into());
-        let mut one = Open {
+        let mut one = WatchedIncident {
             victim: None,
             opening: None,
             times: CpuTimes::default(),

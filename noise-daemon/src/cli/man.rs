@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
+use noise_command::Exit;
+use noise_command::output;
 use noise_system::output::PLAIN_MODE;
 
+use super::Cli;
 use super::examples::EXAMPLES;
-use super::output;
-use super::{Cli, Exit};
 
 /// Arguments of `noised man`.
 #[derive(Debug, clap::Args)]

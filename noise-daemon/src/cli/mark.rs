@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use nix::unistd::getppid;
+use noise_client::access_advice;
 use noise_host::kernel::monotonic_ns;
-use noise_top::sources::access_advice;
 use noise_wire::marks::Message;
 
-use super::{CommandError, Exit};
-use crate::marks::{DEFAULT_MARKS, MARKS_VARIABLE, own_namespace};
+use noise_command::{CommandError, Exit};
+use noise_record::marks::{DEFAULT_MARKS, MARKS_VARIABLE, own_namespace};
 
 /// How long a socket that is full is waited for, and how often it is tried.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 pub struct MarkArgs {
     /// What happens now.
     #[arg(value_enum)]
-    action: Action,
+    action: EdgeAction,
     /// Of what: `noised trace critical-path --execution mark:NAME` shows what each of them waited for.
     #[arg(value_name = "NAME")]
     name: String,
@@ -42,7 +42,7 @@ pub struct MarkArgs {
 
 /// What a mark says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Action {
+enum EdgeAction {
     /// It begins.
     Begin,
     /// It ends.
@@ -55,7 +55,7 @@ enum Action {
 /// See [`CommandError`].
 pub fn run(args: &MarkArgs) -> Result<(), CommandError> {
     let message = Message {
-        begins: args.action == Action::Begin,
+        begins: args.action == EdgeAction::Begin,
         name: &args.name,
         key: &args.key,
         monotonic_ns: Some(monotonic_ns()),

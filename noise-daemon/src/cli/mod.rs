@@ -1,36 +1,25 @@
 //! The command line.
 
-pub mod bench;
 pub mod check;
 pub mod completions;
 mod connect;
-mod durations;
-mod error;
 mod examples;
-pub mod incidents;
-mod interrupt;
 mod looking;
 pub mod man;
 pub mod mark;
-pub mod osnoise;
-pub mod output;
 mod pressing;
-mod progress;
 pub mod record;
 pub mod run;
 pub mod stack;
-pub mod terminal;
 pub mod top;
-pub mod trace;
-mod trend;
 mod watching;
 pub mod why;
-
-pub use self::error::{CommandError, Exit};
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use noise_cli_measure::{bench, osnoise};
+use noise_command::{CommandError, Exit};
 
 /// Which work on this host was delayed, by how much, and by whom.
 #[derive(Debug, Parser)]
@@ -53,7 +42,7 @@ pub enum Command {
     /// Say why one service, container or process is slow now: what it waited for, for whom, what to do.
     Why(why::WhyArgs),
     /// Show incidents: what changed, since when, by how much, the culprits and the remedies.
-    Incidents(incidents::IncidentsArgs),
+    Incidents(noise_cli_incidents::IncidentsArgs),
     /// Measure how much of a CPU a busy thread gets, and who takes the rest.
     Osnoise(osnoise::OsnoiseArgs),
     /// Measure this machine's noise from the inside, and what it costs at scale.
@@ -63,7 +52,7 @@ pub enum Command {
     /// State that something begins or ends, in what is recorded meanwhile.
     Mark(mark::MarkArgs),
     /// Read recordings of kernel events: our own, LTTng's, perf's, ftrace's text.
-    Trace(trace::TraceArgs),
+    Trace(noise_cli_trace::TraceArgs),
     /// Print what a shell needs to complete this command line.
     Completions(completions::CompletionsArgs),
     /// Print the manual, or write a page for each command.
@@ -81,12 +70,12 @@ impl Command {
             Self::Top(args) => top::run(args)?,
             Self::Check(args) => check::run(args)?,
             Self::Why(args) => why::run(args)?,
-            Self::Incidents(args) => incidents::run(args)?,
+            Self::Incidents(args) => noise_cli_incidents::run(args)?,
             Self::Osnoise(args) => return osnoise::run(args).map(ExitCode::from),
             Self::Bench(args) => bench::run(args)?,
             Self::Record(args) => return record::run(args),
             Self::Mark(args) => mark::run(args)?,
-            Self::Trace(args) => trace::run(args)?,
+            Self::Trace(args) => noise_cli_trace::run(args)?,
             Self::Completions(args) => completions::run(args)?,
             Self::Man(args) => man::run(args)?,
         }

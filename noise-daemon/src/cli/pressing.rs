@@ -11,6 +11,7 @@ use noise_analysis::Name;
 use noise_common::signals::Signal;
 use noise_host::setup::SetupReader;
 use noise_model::Step;
+use noise_model::labels::is_one;
 use noise_model::pressure::{Pressure, PressureReading};
 use noise_verdict::Shortage;
 
@@ -32,17 +33,15 @@ const LEAST_NS: u64 = 200_000_000;
 /// Time over which a cgroup has to hit its limit, and how old that may be.
 const SHORT_NS: u64 = 1_500_000_000;
 
-/// A cgroup.
-struct Kept {
+struct PressureReadings {
     path: PathBuf,
-    /// The oldest first.
     readings: VecDeque<PressureReading>,
 }
 
 /// Reads and keeps them.
 pub struct Pressing {
     reader: SetupReader,
-    kept: BTreeMap<Name, Kept>,
+    kept: BTreeMap<Name, PressureReadings>,
     /// Those to be read next.
     due: Vec<Name>,
     read_ns: u64,
@@ -54,14 +53,14 @@ impl Pressing {
         Self { reader, kept: BTreeMap::new(), due: Vec::new(), read_ns: 0 }
     }
 
-    /// Notes who slept uninterruptibly in a step.
+    /// Notes which cgroups slept uninterruptibly in a step. What is in none, or in one that is gone, has no limit to be read.
     pub fn note(&mut self, step: &Step) {
         let least_ns = (step.end_ns.saturating_sub(step.start_ns) as f64 * LEAST_PART) as u64;
         let slept = step.delays_of(Signal::UninterruptibleWait);
         let mut slept: Vec<(u64, &str)> = slept
             .into_iter()
             .filter_map(|(labels, delays)| Some((delays.sum_ns, &**labels.first()?)))
-            .filter(|(ns, _)| *ns >= least_ns.max(1))
+            .filter(|(ns, name)| *ns >= least_ns.max(1) && is_one(name))
             .collect();
         slept.sort_by(|one, other| other.cmp(one));
         self.due = slept.into_iter().take(MOST_READ).map(|(_, name)| Name::from(name)).collect();
@@ -76,7 +75,7 @@ impl Pressing {
         for name in std::mem::take(&mut self.due) {
             let Some(path) = find(&name) else { continue };
             let reading = self.reader.pressure(&path, at_ns);
-            let new = Kept { path: path.clone(), readings: VecDeque::new() };
+            let new = PressureReadings { path: path.clone(), readings: VecDeque::new() };
             let kept = self.kept.entry(name).or_insert(new);
             if kept.path != path {
                 (kept.path, kept.readings) = (path, VecDeque::new());
@@ -87,7 +86,8 @@ impl Pressing {
             }
         }
         while self.kept.len() > MOST_KEPT {
-            let read_ns = |kept: &Kept| kept.readings.back().map_or(0, |reading| reading.at_ns);
+            let read_ns =
+                |kept: &PressureReadings| kept.readings.back().map_or(0, |reading| reading.at_ns);
             let oldest = self.kept.iter().min_by_key(|(_, kept)| read_ns(kept));
             let Some(oldest) = oldest.map(|(name, _)| Name::clone(name)) else { break };
             self.kept.remove(&oldest);
@@ -96,7 +96,7 @@ impl Pressing {
 
     /// Those that hit a limit of their memory of late, at this time of the samples' clock, ns.
     pub fn short(&self, at_ns: u64) -> BTreeSet<Name> {
-        let is_short = |kept: &Kept| {
+        let is_short = |kept: &PressureReadings| {
             let last = kept.readings.back()?;
             let is_late = at_ns.saturating_sub(last.at_ns) <= SHORT_NS;
             let is_before =
@@ -108,9 +108,16 @@ impl Pressing {
         short.map(|(name, _)| Name::clone(name)).collect()
     }
 
-    /// What grew from about that time until now; `None` where it was not read then.
-    pub fn since(&self, cgroup: &str, since_ns: u64, at_ns: u64) -> Option<Pressure> {
-        let Kept { path, readings } = self.kept.get(cgroup)?;
+    /// What grew from about that time until now in the only one of some cgroups that was read then: a victim has several where
+    /// there are others below it, or where its container has a name beside its id. `None` where several were read, or none.
+    pub fn since(&self, cgroups: &BTreeSet<Name>, since_ns: u64, at_ns: u64) -> Option<Pressure> {
+        let is_read = |name: &&Name| {
+            let last = self.kept.get(&***name).and_then(|kept| kept.readings.back());
+            last.is_some_and(|last| last.at_ns.saturating_add(BEFORE_NS) >= since_ns)
+        };
+        let mut read = cgroups.iter().filter(is_read);
+        let (only, None) = (read.next()?, read.next()) else { return None };
+        let PressureReadings { path, readings } = self.kept.get(only)?;
         let is_then = |reading: &&PressureReading| {
             reading.at_ns <= since_ns && since_ns - reading.at_ns <= BEFORE_NS
         };
@@ -187,8 +194,12 @@ mod tests {
         pressing.note(&step);
         pressing.look(12 * SECOND_NS + SECOND_NS / 2, &mut find);
         write(root, 200);
+        let of = |names: &[&str]| names.iter().map(|name| Name::from(*name)).collect();
+        let since = |names: &[&str], since_s: u64, at_s: u64| {
+            pressing.since(&of(names), since_s * SECOND_NS, at_s * SECOND_NS)
+        };
         let hits = |since_s: u64| {
-            let pressure = pressing.since("shop", since_s * SECOND_NS, 13 * SECOND_NS)?;
+            let pressure = since(&["shop"], since_s, 13)?;
             Some((
                 pressure.span_ns?,
                 pressure.limits?.first()?.hits,
@@ -198,11 +209,41 @@ mod tests {
         assert_eq!(hits(11), Some((2 * SECOND_NS, 50, 50.0)));
         // Of what begins before the first reading, there is a part.
         assert_eq!(hits(1), Some((3 * SECOND_NS, 100, 100.0)));
-        assert_eq!(pressing.since("shop", 0, 10 * SECOND_NS), None, "nothing can have grown");
-        assert_eq!(pressing.since("shop", 20 * SECOND_NS, 21 * SECOND_NS), None, "long ago");
-        assert_eq!(pressing.since("calm", 0, 13 * SECOND_NS), None);
+        assert_eq!(since(&["shop"], 0, 10), None, "nothing can have grown");
+        assert_eq!(since(&["shop"], 20, 21), None, "long ago");
+        assert_eq!(since(&["calm"], 0, 13), None);
+        // It is known of one that has others below it, or two names.
+        assert_eq!(since(&["shop", "calm", "docker:shop"], 11, 13), since(&["shop"], 11, 13));
+        assert!(since(&["shop", "calm"], 11, 13).is_some());
         let short = |ms: u64| pressing.short(ms * 1_000_000).len();
         assert_eq!((short(12_500), short(14_000)), (1, 0));
+    }
+
+    #[test]
+    fn of_several_that_were_read_nothing_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pressing = pressing(folder.path());
+        let mut find = |_: &str| Some(PathBuf::from("/shop"));
+        for second in [10, 11, 30, 31] {
+            write(folder.path(), second);
+            let all = [("a", SECOND_NS), ("b", SECOND_NS)];
+            pressing.note(&slept(if second < 20 { &all } else { &all[..1] }));
+            pressing.look(second * SECOND_NS, &mut find);
+        }
+        let both = ["a", "b"].map(Name::from).into();
+        assert_eq!(pressing.since(&both, 10 * SECOND_NS, 12 * SECOND_NS), None);
+        // The other one has slept no more since then.
+        assert!(pressing.since(&both, 30 * SECOND_NS, 32 * SECOND_NS).is_some());
+    }
+
+    #[test]
+    fn what_is_in_no_cgroup_takes_the_place_of_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pressing = pressing(folder.path());
+        let others = ["/", "~gone", "~other", "~unknown"].map(|name| (name, SECOND_NS));
+        let shop = ("shop", SECOND_NS / 10);
+        pressing.note(&slept(&[&others[..], &[shop]].concat()));
+        assert_eq!(pressing.due, [Name::from("shop")]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::CommandError;
+use noise_command::CommandError;
 
 /// As much as other threads have, bytes.
 const NEEDED: u64 = 2 << 20;

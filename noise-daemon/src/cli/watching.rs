@@ -9,6 +9,9 @@ use jiff::Timestamp;
 use noise_analysis::{Board, Clock, Event, Name, Overview, Report, Settings, Usual, Watched};
 use noise_host::kernel::{EventStore, monotonic_ns};
 use noise_host::setup::SetupReader;
+use noise_keep::demand::{Demand, Meter};
+use noise_keep::state::{Baselines, Document, Keeper};
+use noise_keep::{Bounds, Keeping, Latest};
 use noise_model::pressure::Pressure;
 use noise_serve::log_event;
 use noise_system::procfs;
@@ -16,10 +19,7 @@ use noise_system::procfs;
 use crate::cli::looking::{Find, Looking};
 use crate::cli::pressing::Pressing;
 use crate::commands::Commands;
-use crate::demand::{Demand, Meter};
-use crate::kept::{Bounds, Keeping, Latest};
 use crate::pipeline::{Occasion, Published, Subscriber};
-use crate::state::{Baselines, Document, Keeper};
 
 /// Time after which baselines are written though nothing else changed, ns: ten minutes.
 const BASELINES_EVERY_NS: u64 = 600_000_000_000;
@@ -202,7 +202,8 @@ impl Watching {
                 keeper.changed(true);
             }
         }
-        if !self.is_fresh && !self.looking.is_due(clock.at_ns) {
+        let may_be_wrong = self.looking.advises();
+        if !self.is_fresh && !may_be_wrong && !self.looking.is_due(clock.at_ns) {
             return;
         }
         self.is_fresh = false;
@@ -237,12 +238,10 @@ impl Watching {
         cgroups.iter().flat_map(of).collect()
     }
 
-    /// What the pressure of a cgroup grew by from about that time on, ns of the samples' clock; of several, that is not
-    /// known.
+    /// What the pressure of these cgroups grew by from about that time on, ns of the samples' clock; see
+    /// [`Pressing::since`].
     pub fn pressure(&self, cgroups: &BTreeSet<Name>, since_ns: u64) -> Option<Pressure> {
-        let mut cgroups = cgroups.iter();
-        let (only, none) = (cgroups.next()?, cgroups.next());
-        none.is_none().then(|| self.pressing.since(only, since_ns, monotonic_ns()))?
+        self.pressing.since(cgroups, since_ns, monotonic_ns())
     }
 
     /// Keeps what there is.

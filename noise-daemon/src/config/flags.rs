@@ -4,12 +4,16 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command};
 use toml::{Table, Value};
 
-use super::keys::{KEYS, Key, Kind, put};
+use super::keys::{KEYS, Key, Kind, REMOVED, put};
 use super::parse::{single, usual};
 
 /// The keys that were given as flags, as a file would have them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Flags(pub(super) Table);
+pub struct Flags {
+    pub(super) table: Table,
+    /// Those of [`REMOVED`] that were given.
+    pub(super) removed: Vec<&'static str>,
+}
 
 /// The value that a flag's text stands for.
 fn value(kind: Kind, text: &str) -> Result<Value, String> {
@@ -55,9 +59,14 @@ fn argument(key: &'static Key) -> Arg {
         .help(format!("{} [default: {usual}]", key.help))
 }
 
+/// Takes any value: it is ignored.
+fn removed(path: &'static str) -> Arg {
+    Arg::new(path).long(path).num_args(1).allow_hyphen_values(true).hide(true)
+}
+
 impl clap::Args for Flags {
     fn augment_args(command: Command) -> Command {
-        command.args(KEYS.iter().map(argument))
+        command.args(KEYS.iter().map(argument)).args(REMOVED.iter().copied().map(removed))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -75,15 +84,18 @@ impl clap::FromArgMatches for Flags {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for key in KEYS {
             if let Some(value) = matches.get_one::<Value>(&key.path()) {
-                put(&mut self.0, key, value.clone());
+                put(&mut self.table, key, value.clone());
             }
         }
+        self.removed.extend(REMOVED.iter().filter(|path| matches.contains_id(path)));
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use clap::Parser as _;
 
     use super::*;
@@ -107,7 +119,7 @@ mod tests {
             let value = usual(key).unwrap();
             let flag = format!("--{}={}", key.path(), written(&value));
             let given = flags(&[&flag]).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(get(&given.0, key), Some(&value), "{flag}");
+            assert_eq!(get(&given.table, key), Some(&value), "{flag}");
         }
         assert_eq!(flags(&[]).unwrap(), Flags::default());
     }
@@ -123,7 +135,7 @@ mod tests {
             ("--log.level=loud", "`loud` is unknown"),
             ("--signals.off=net_rx_wait,disk", "there is no signal `disk`"),
             ("--incidents.enabled=perhaps", "`perhaps` is not true or false"),
-            ("--incidents.chance=2", "chance must be between 0 and 1"),
+            ("--incidents.recent-windows=2", "recent-windows must be from 4 to 1024"),
             ("--osnoise.cpus=x", "x"),
         ] {
             let error = flags(&[flag]).unwrap_err();
@@ -134,14 +146,37 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_earlier_versions_are_ignored_and_named_in_one_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("noised.toml");
+        // Whatever their values are.
+        let values = ["3.0", "-1", "1e999", "\"x\"", "true", "[]", "{ a = 1 }"].into_iter().cycle();
+        let lines = REMOVED.iter().zip(values).map(|(path, value)| format!("{path} = {value}\n"));
+        std::fs::write(&file, format!("{}limits.cgroups = 7\n", lines.collect::<String>()))
+            .unwrap();
+        let configured = load(Some(&file), &Flags::default()).unwrap();
+        assert_eq!(configured.config.limits.cgroups.get(), 7);
+        let warning = configured.warning().unwrap();
+        assert!(warning.ends_with(&format!(": {}", REMOVED.join(", "))), "{warning}");
+        assert_eq!(warning.lines().count(), 1);
+        // The same as flags, and each once where both have it.
+        let given: Vec<String> = REMOVED.iter().map(|path| format!("--{path}=-1")).collect();
+        let flags = flags(&given.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        assert_eq!(load(Some(Path::new("")), &flags).unwrap().warning(), Some(warning.clone()));
+        assert_eq!(load(Some(&file), &flags).unwrap().warning(), Some(warning));
+        assert!(REMOVED.iter().all(|path| KEYS.iter().all(|key| key.path() != **path)));
+        assert_eq!(load(Some(Path::new("")), &Flags::default()).unwrap().warning(), None);
+    }
+
+    #[test]
     fn flags_come_before_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("noised.toml");
         std::fs::write(&file, "[limits]\ncgroups = 7\npreemptions = 8\n").unwrap();
         let flags = flags(&["--limits.cgroups", "9", "--signals.off", "nmi"]).unwrap();
-        let config = load(Some(&file), &flags).unwrap();
+        let config = load(Some(&file), &flags).unwrap().config;
         assert_eq!((config.limits.cgroups.get(), config.limits.preemptions.get()), (9, 8));
         assert!(!config.measured().measures(noise_common::signals::Signal::Nmi));
-        assert_eq!(load(None, &Flags::default()).unwrap(), crate::config::Config::default());
+        assert_eq!(load(None, &Flags::default()).unwrap().config, crate::config::Config::default());
     }
 }

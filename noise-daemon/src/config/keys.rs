@@ -7,7 +7,6 @@ use Applies::{AtStart, Live};
 /// How a value is written as a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// As it is.
     Text,
     /// Without a decimal point.
     Integer,
@@ -22,7 +21,6 @@ pub enum Kind {
 /// What a reload does with a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applies {
-    /// It is applied.
     Live,
     /// It needs a restart.
     AtStart,
@@ -270,21 +268,6 @@ pub const KEYS: &[Key] = &[
     key("incidents", "watch", (Kind::List, "SIGNALS"), Live, "What they are looked for in"),
     key(
         "incidents",
-        "deviations",
-        NUMBER,
-        Live,
-        "Rule 1: the mean of the latest windows is above the baseline's by so many standard deviations",
-    ),
-    key(
-        "incidents",
-        "share-factor",
-        NUMBER,
-        Live,
-        "Rule 2: so many times the usual share of windows is above the baseline's mean",
-    ),
-    key("incidents", "chance", NUMBER, Live, "Rule 2: the maximum p-value"),
-    key(
-        "incidents",
         "minimum-lost",
         NUMBER,
         Live,
@@ -296,13 +279,6 @@ pub const KEYS: &[Key] = &[
         NUMBER,
         Live,
         "The same for interruption; a CPU must lose as large a part of its time",
-    ),
-    key(
-        "incidents",
-        "closing-fraction",
-        NUMBER,
-        Live,
-        "How far the thresholds go down for one that is open: 0 = to the baseline, 1 = not at all",
     ),
     key(
         "incidents",
@@ -325,25 +301,22 @@ pub const KEYS: &[Key] = &[
         Live,
         "Calm windows from which a baseline is learnt first",
     ),
-    key(
-        "incidents",
-        "half-life-windows",
-        COUNT,
-        Live,
-        "Windows after which what was learnt weighs half; of baselines that begin from now on",
-    ),
-    key(
-        "incidents",
-        "adopt-seconds",
-        COUNT,
-        Live,
-        "Age at which an incident is adopted as baseline",
-    ),
-    key("incidents", "forget-seconds", COUNT, Live, "Silence after which a subject is forgotten"),
     key("incidents", "subjects", COUNT, Live, "Most signals of subjects with a baseline"),
     key("incidents", "past-incidents", COUNT, Live, "Most incidents that are kept"),
-    key("incidents", "past-outliers", COUNT, Live, "Most long waits that are kept"),
-    key("incidents", "culprits", COUNT, Live, "Most culprits tracked in one incident"),
+];
+
+/// Keys of earlier versions that are constants now. A configuration that has them still works: they are ignored, and
+/// named in a warning.
+pub const REMOVED: &[&str] = &[
+    "incidents.deviations",
+    "incidents.share-factor",
+    "incidents.chance",
+    "incidents.closing-fraction",
+    "incidents.half-life-windows",
+    "incidents.adopt-seconds",
+    "incidents.forget-seconds",
+    "incidents.past-outliers",
+    "incidents.culprits",
 ];
 
 /// Puts a value where its key belongs.

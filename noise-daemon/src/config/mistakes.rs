@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use noise_model::clean::{brief, quoted};
+use noise_text::clean::{brief, quoted};
 
 /// Most mistakes that one message lists.
 const MOST: usize = 20;
@@ -18,7 +18,6 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 impl Mistakes {
-    /// One more.
     pub fn add(&mut self, at: usize, message: &str) {
         self.0.push((at, brief(message)));
     }

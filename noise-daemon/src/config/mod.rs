@@ -16,14 +16,14 @@ mod values;
 
 pub use flags::Flags;
 pub use keys::{Applies, KEYS, Key, Kind};
-pub use load::{DEFAULT_FILE, load};
+pub use load::{Configured, load};
 pub use parse::parse;
 pub use reload::{applied, changes};
 pub use sample::sample;
 pub use sections::{
-    Config, DEFAULT_ADDRESS, DEFAULT_SOCKET, IncidentsSection, LimitsSection, LogSection,
-    OsnoiseSection, OutliersSection, PrivilegesSection, RecorderSection, SignalsSection,
-    SocketSection, StateSection, WebConfigSection, WebSection,
+    Config, IncidentsSection, LimitsSection, LogSection, OsnoiseSection, OutliersSection,
+    PrivilegesSection, RecorderSection, SignalsSection, SocketSection, StateSection,
+    WebConfigSection, WebSection,
 };
 pub use values::{
     ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, Seconds, SignalName,

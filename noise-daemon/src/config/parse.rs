@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use noise_model::nearest::nearest;
+use noise_text::nearest::nearest;
 use serde::Deserialize as _;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
-use super::keys::{KEYS, Key, Kind, get, put};
+use super::keys::{KEYS, Key, Kind, REMOVED, get, put};
 use super::mistakes::Mistakes;
 use super::sections::Config;
 
@@ -22,15 +22,23 @@ const LONGEST_PATH: usize = 4095;
 /// # Errors
 /// Names the file, line, key and what was expected.
 pub fn parse(text: &str, name: &Path) -> anyhow::Result<Config> {
-    Ok(table(text, name)?.try_into()?)
+    Ok(content(text, name)?.table.try_into()?)
+}
+
+/// What a file says.
+#[derive(Default)]
+pub(super) struct Content {
+    pub table: Table,
+    /// Those of [`REMOVED`] that it has.
+    pub removed: Vec<&'static str>,
 }
 
 /// What a file says, or all that is wrong with it.
-pub(super) fn table(text: &str, name: &Path) -> anyhow::Result<Table> {
+pub(super) fn content(text: &str, name: &Path) -> anyhow::Result<Content> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     let document = document.get_ref();
-    let mut found = Mistakes::default();
-    unknown(document, "", &mut found);
+    let (mut found, mut removed) = (Mistakes::default(), Vec::new());
+    unknown(document, "", &mut found, &mut removed);
     let table = values(document, &mut found);
     let unreadable = syntax
         .into_iter()
@@ -45,7 +53,7 @@ pub(super) fn table(text: &str, name: &Path) -> anyhow::Result<Table> {
         }
     }
     found.end(text, name)?;
-    Ok(table)
+    Ok(Content { table, removed })
 }
 
 /// The values of all keys that are right.
@@ -183,8 +191,8 @@ fn written<'a, 'b>(table: &'a DeTable<'b>, key: &Key) -> Option<(usize, &'a Span
     None
 }
 
-/// The keys that do not exist, and what was probably meant. `path` leads to the table.
-fn unknown(table: &DeTable<'_>, path: &str, found: &mut Mistakes) {
+/// The keys that do not exist, and what was probably meant, or not any more. `path` leads to the table.
+fn unknown(table: &DeTable<'_>, path: &str, found: &mut Mistakes, removed: &mut Vec<&'static str>) {
     for (name, value) in table {
         let own = if path.is_empty() {
             name.get_ref().to_string()
@@ -195,13 +203,15 @@ fn unknown(table: &DeTable<'_>, path: &str, found: &mut Mistakes) {
         if KEYS.iter().any(|key| key.path() == own) {
             continue;
         }
-        if !KEYS.iter().any(|key| key.path().starts_with(&begin)) {
+        if let Some(path) = REMOVED.iter().find(|path| **path == own) {
+            removed.push(path);
+        } else if !KEYS.iter().any(|key| key.path().starts_with(&begin)) {
             // A file with so many mistakes is no configuration.
             let is_lost = found.count() > ADVISED;
             let message = if is_lost { format!("there is no `{own}`") } else { advice(&own) };
             found.add(name.span().start, &message);
         } else if let Some(inner) = inner(value) {
-            unknown(inner, &own, found);
+            unknown(inner, &own, found, removed);
         } else {
             let is_list = matches!(value.get_ref(), DeValue::Array(_));
             let once = if is_list { ", once, in single brackets" } else { "" };
@@ -253,11 +263,8 @@ pub(super) fn single(key: &Key, value: Value) -> Result<(), String> {
     put(&mut table, key, value);
     let config: Config =
         table.try_into().map_err(|error: toml::de::Error| in_words(error.message()))?;
-    // What it must go together with may be another flag, or in the file.
-    config.incidents.check().or_else(|error| {
-        let own = key.section == "incidents" && error.name == key.name;
-        if own && !error.expected.contains("windows") { Err(error.to_string()) } else { Ok(()) }
-    })
+    // Everything else in it is as usual.
+    config.incidents.check().map_err(|error| error.to_string())
 }
 
 /// The usual value of a key.
@@ -268,10 +275,11 @@ pub(super) fn usual(key: &Key) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::{Applies, Flags, LogLevel, load, sample};
     use noise_analysis::Settings;
     use noise_model::Limits;
+
+    use super::*;
+    use crate::config::{Applies, Flags, LogLevel, load, sample};
 
     fn parse(text: &str) -> anyhow::Result<Config> {
         super::parse(text, Path::new("noised.toml"))
@@ -285,12 +293,12 @@ mod tests {
         assert_eq!(config.log.level, LogLevel::Debug);
         assert_eq!(parse("").unwrap(), Config::default());
         let config = parse(
-            "[state]\ndirectory = \"/x\"\n[incidents]\nwatch = [\"softirq\"]\ndeviations = 3.0\n",
+            "[state]\ndirectory = \"/x\"\n[incidents]\nwatch = [\"softirq\"]\nminimum-lost = 3\n",
         );
         let config = config.unwrap();
         assert_eq!(config.state.directory, Path::new("/x"));
-        assert_eq!(config.incidents.deviations, 3.0);
-        assert_eq!(config.incidents.chance, Settings::default().chance);
+        assert_eq!(config.incidents.minimum_lost, 3.0);
+        assert_eq!(config.incidents.minimum_taken, Settings::default().minimum_taken);
         let limits = parse("[limits]\ninterference = 7\npreemptions = 10000\n").unwrap().limits;
         let limits = limits.limits();
         assert_eq!((limits.interference, limits.preemptions), (7, 10_000));
@@ -324,7 +332,10 @@ mod tests {
     fn the_socket_can_be_elsewhere_or_nowhere() {
         let socket = |text: &str| parse(text).unwrap().socket.options();
         let usual = socket("").unwrap();
-        assert_eq!((usual.path.to_str(), usual.mode), (Some(crate::config::DEFAULT_SOCKET), 0o660));
+        assert_eq!(
+            (usual.path.to_str(), usual.mode),
+            (Some(noise_client::connect::DEFAULT_SOCKET), 0o660)
+        );
         assert_eq!(usual.group, "noised");
         let text = "[socket]\npath = \"/x\"\nmode = \"0600\"\ngroup = \"ops\"\n";
         let said = socket(text).unwrap();
@@ -437,16 +448,11 @@ mod tests {
             ("[socket]\nfile = \"/x\"\n", "line 2", ["file", "path"]),
             ("[web\n", "line 1", ["web", "noised.toml"]),
             ("[state]\ndir = \"/x\"\n", "line 2", ["dir", "directory"]),
-            ("[incidents]\ndeviation = 2.0\n", "line 2", ["deviation", "deviations"]),
+            ("[incidents]\nminimum-lots = 2.0\n", "line 2", ["minimum-lots", "minimum-lost"]),
             ("[incidents]\nenabled = \"no\"\n", "line 2", ["enabled", "expected true or false"]),
             ("[incidents]\nsubjects = -1\n", "line 2", ["subjects", "-1"]),
-            ("[incidents]\n\ndeviations = 0\n", "line 3", ["deviations", "above 0"]),
-            ("[incidents]\nchance = 2.0 # x\n", "line 2", ["chance", "between 0 and 1"]),
-            (
-                "[incidents]\nwarmup-windows = 60\nhalf-life-windows = 30\n",
-                "line 3",
-                ["half-life-windows", "at least warmup-windows"],
-            ),
+            ("[incidents]\n\nminimum-lost = -1 # x\n", "line 3", ["minimum-lost", "0 or more"]),
+            ("[incidents]\nwarmup-windows = 1\n", "line 2", ["warmup-windows", "2 or more"]),
             (
                 "[incidents]\nwatch = [\"runqueue\"]\n",
                 "line 2",
@@ -466,7 +472,7 @@ mod tests {
     fn all_mistakes_are_reported_at_once_in_words() {
         let text = "[web]\nlisten-adress = \"x\"\n[limits]\ncgroups = \"many\"\npreemptions = 2.5\n\
                     [signals]\noff = [\"nmi\", \"disk\",\n  \"net\"]\n[incidents]\nwatch = \"nmi\"\n\
-                    chance = \"x\"\nsubjects = -1\n[log]\nlevel = \"loud\"\n[[state]]\ndirectory = \"/x\"\n";
+                    minimum-lost = \"x\"\nsubjects = -1\n[log]\nlevel = \"loud\"\n[[state]]\ndirectory = \"/x\"\n";
         let error = parse(text).unwrap_err().to_string();
         let lines: Vec<&str> = error.lines().collect();
         assert_eq!(lines[0], "10 mistakes in noised.toml:", "{error}");
@@ -477,7 +483,7 @@ mod tests {
             "line 7 (`off = [\"nmi\", \"disk\",`): `off`: there is no signal `disk`",
             "line 8 (`\"net\"]`): `off`: there is no signal `net`",
             "line 10 (`watch = \"nmi\"`): `watch`: expected a list",
-            "line 11 (`chance = \"x\"`): `chance`: expected a number",
+            "line 11 (`minimum-lost = \"x\"`): `minimum-lost`: expected a number",
             "line 12 (`subjects = -1`): `subjects`: -1 is not possible: expected 0 or more",
             "line 14 (`level = \"loud\"`): `level`: `loud` is unknown: expected one of `error`",
             "line 15 (`[[state]]`): `state` is a section: write [state], once",
@@ -558,6 +564,6 @@ mod tests {
         let missing = folder.path().join("noised.toml");
         let error = load(Some(&missing), &Flags::default()).unwrap_err();
         assert!(error.to_string().contains("cannot read"), "{error}");
-        assert_eq!(load(Some(Path::new("")), &Flags::default()).unwrap(), Config::default());
+        assert_eq!(load(Some(Path::new("")), &Flags::default()).unwrap().config, Config::default());
     }
 }

@@ -37,7 +37,7 @@ mod tests {
     }
 
     const OTHER: &str = "[web]\nlisten-address = \"[::1]:1\"\nconfig.file = \"/x\"\n[signals]\n\
-                         off = [\"nmi\"]\n[incidents]\ndeviations = 3\n";
+                         off = [\"nmi\"]\n[incidents]\nminimum-lost = 3\n";
 
     #[test]
     fn every_key_that_differs_is_reported_with_what_becomes_of_it() {
@@ -52,7 +52,7 @@ mod tests {
             ("web.listen-address", false),
             ("web.config.file", false),
             ("signals.off", true),
-            ("incidents.deviations", true),
+            ("incidents.minimum-lost", true),
         ];
         assert_eq!(seen, expected.map(|(path, live)| (path.to_owned(), live)));
     }
@@ -61,7 +61,7 @@ mod tests {
     fn what_needs_a_restart_stays_as_it_runs() {
         let (running, wanted) = (config("[log]\nlevel = \"warn\"\n"), config(OTHER));
         let applied = applied(&running, &wanted).unwrap();
-        let live = "[signals]\noff = [\"nmi\"]\n[incidents]\ndeviations = 3\n";
+        let live = "[signals]\noff = [\"nmi\"]\n[incidents]\nminimum-lost = 3\n";
         assert_eq!(applied, config(live));
         // It is reported again with the next reload.
         let later: Vec<String> =

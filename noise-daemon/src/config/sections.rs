@@ -1,30 +1,25 @@
 //! The sections of the configuration, with the usual values.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use noise_analysis::Settings;
+use noise_client::connect::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
 use noise_common::store::event::USUAL_CLASSES;
 use noise_host::kernel::{Measured, RecorderSize};
+use noise_keep::Bounds;
+use noise_keep::demand::needed_bytes;
+use noise_keep::state::DEFAULT_DIRECTORY;
 use noise_measure::osnoise::DutyOptions;
 use noise_model::Limits;
+use noise_record::marks::beside;
 use noise_serve::{HostName, Hosts, ListenAddress, SocketOptions};
 
 use super::values::{
     ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, Seconds, SignalName,
     SizeOrAsNeeded, SocketMode, Traces,
 };
-use crate::demand::needed_bytes;
-use crate::kept::Bounds;
-use crate::marks::beside;
-use crate::state::DEFAULT_DIRECTORY;
-
-/// Where the daemon listens by default.
-pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 19435);
-
-/// Where the daemon's local socket is by default.
-pub const DEFAULT_SOCKET: &str = "/run/noised/noised.sock";
 
 /// When something is unusual.
 pub type IncidentsSection = Settings;
@@ -33,13 +28,9 @@ pub type IncidentsSection = Settings;
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
-    /// The HTTP server.
     pub web: WebSection,
-    /// The local socket.
     pub socket: SocketSection,
-    /// Logging.
     pub log: LogSection,
-    /// What is measured.
     pub signals: SignalsSection,
     /// Which single waits are reported.
     pub outliers: OutliersSection,
@@ -206,7 +197,6 @@ impl Default for LimitsSection {
 }
 
 impl LimitsSection {
-    /// The limits.
     pub fn limits(&self) -> Limits {
         Limits {
             interference: self.interference.get().into(),
@@ -284,7 +274,6 @@ pub struct RecorderSection {
     pub kibibytes_per_cpu: SizeOrAsNeeded,
     /// Memory for all CPUs at most.
     pub kibibytes_in_all: Kibibytes,
-    /// What is recorded.
     pub classes: Vec<ClassName>,
 }
 

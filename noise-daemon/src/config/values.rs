@@ -3,7 +3,7 @@
 use noise_common::signals::{SIGNALS, Signal};
 use noise_common::store::Class;
 use noise_common::store::event::USUAL_CLASSES;
-use noise_model::cpulist::CpuList;
+use noise_text::cpulist::CpuList;
 
 /// CPUs, or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -37,7 +37,6 @@ macro_rules! number {
                 if number >= 1 && number <= $largest { Some(Self(number)) } else { None }
             }
 
-            /// The number.
             pub const fn get(self) -> $number {
                 self.0
             }
@@ -115,7 +114,6 @@ impl Traces {
         if number <= Self::LARGEST { Some(Self(number)) } else { None }
     }
 
-    /// The number.
     pub const fn get(self) -> u16 {
         self.0
     }
@@ -206,11 +204,9 @@ impl From<ClassName> for String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// What stops something.
     Error,
     /// What an operator should know.
     Warn,
-    /// What happens.
     #[default]
     Info,
     /// How it happens; the BPF programs log what they could not count, and why.

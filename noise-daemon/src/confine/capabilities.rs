@@ -93,7 +93,7 @@ mod tests {
         assert!(has_others(&status(none, "many"), None));
         // The name of a thread need not be text.
         let named = [&b"Name:\tx\xff\n"[..], status(none, bpf).as_bytes()].concat();
-        assert!(has_others(&noise_model::clean::as_text(&named), None));
+        assert!(has_others(&noise_text::clean::as_text(&named), None));
     }
 
     #[test]

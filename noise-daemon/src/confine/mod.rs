@@ -19,7 +19,6 @@ pub use capabilities::{reader, threads_with_capabilities, without};
 pub use files::{folder_of, is_root, landlock_abi, out_of_reach, refused, seen_once};
 pub use system_calls::filters_system_calls;
 
-/// What stays possible.
 #[derive(Clone, Debug, Default)]
 pub struct Rest {
     /// Files and folders that are read; those that are missing are left out.

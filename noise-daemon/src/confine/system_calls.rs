@@ -209,7 +209,6 @@ const FILES: &[i64] = &[
     libc::SYS_writev,
 ];
 
-/// The allocators.
 const MEMORY: &[i64] = &[libc::SYS_brk, libc::SYS_madvise, libc::SYS_mremap, libc::SYS_munmap];
 
 /// Threads of its own: their start and end, what they wait for, their signals. What it costs, who it is.

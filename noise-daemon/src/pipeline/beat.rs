@@ -17,7 +17,7 @@ const LEEWAY: u32 = 25;
 
 /// When beats come, where some of what is done on request serves as one.
 #[derive(Debug)]
-struct Pace {
+struct TickSchedule {
     /// The length of a beat.
     length: Duration,
     /// The shortest one, where that is another: then beats come when somebody asks.
@@ -25,7 +25,7 @@ struct Pace {
     is_postponed: bool,
 }
 
-impl Pace {
+impl TickSchedule {
     fn new(length: Duration, shortest: Duration) -> Self {
         Self { length, shortest, is_postponed: false }
     }
@@ -53,7 +53,7 @@ impl Pace {
 
 /// Beats until it is dropped.
 pub struct Beat {
-    pace: Pace,
+    pace: TickSchedule,
     last: Instant,
     timer: TimerFd,
     /// The same timer, to wait for it.
@@ -72,7 +72,7 @@ impl Beat {
         let own = timer.as_fd().try_clone_to_owned()?;
         // SAFETY: an `OwnedFd` keeps one open descriptor as long as it lives.
         let due = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?;
-        let pace = Pace::new(length, length);
+        let pace = TickSchedule::new(length, length);
         Ok(Self { pace, last: Instant::now(), timer, due })
     }
 
@@ -82,7 +82,7 @@ impl Beat {
         if length == self.pace.length {
             return;
         }
-        self.pace = Pace::new(length, shortest);
+        self.pace = TickSchedule::new(length, shortest);
         self.beat_in(length.saturating_sub(self.last.elapsed()));
     }
 
@@ -99,7 +99,7 @@ impl Beat {
         Ok(())
     }
 
-    /// Whether what is done now, on request, is the next beat; see [`Pace::asked`].
+    /// Whether what is done now, on request, is the next beat; see [`TickSchedule::asked`].
     pub fn is_now(&mut self) -> bool {
         let now = Instant::now();
         let (is_due, next) = self.pace.asked(now.duration_since(self.last));
@@ -176,7 +176,8 @@ mod tests {
         shortest: u64,
         requests: impl IntoIterator<Item = u64>,
     ) -> (Vec<u64>, Vec<bool>) {
-        let mut pace = Pace::new(Duration::from_millis(length), Duration::from_millis(shortest));
+        let mut pace =
+            TickSchedule::new(Duration::from_millis(length), Duration::from_millis(shortest));
         let (mut last, mut next) = (0, length);
         let (mut lengths, mut met) = (Vec::new(), Vec::new());
         for at in requests {

@@ -3,7 +3,7 @@
 //!
 //! A FIFO without a writer would block the thread that opens it, and a device may do anything when it
 //! is opened. What is in a file reaches messages only as
-//! [`noise_model::clean::quoted`] or [`noise_model::clean::brief`].
+//! [`noise_text::clean::quoted`] or [`noise_text::clean::brief`].
 
 pub mod pem;
 pub mod yaml;

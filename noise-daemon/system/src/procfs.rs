@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use noise_model::clean::as_text;
+use noise_text::clean::as_text;
 
 /// As long as such files are on most hosts.
 const USUAL_BYTES: usize = 8 << 10;

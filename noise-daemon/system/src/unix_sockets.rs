@@ -15,7 +15,7 @@ use nix::sys::socket::{
 };
 use nix::sys::stat::Mode;
 use nix::sys::time::{TimeVal, TimeValLike as _};
-use noise_model::clean::as_text;
+use noise_text::clean::as_text;
 
 /// Sockets that are read.
 const MOST: usize = 65_536;
@@ -37,7 +37,6 @@ const ATTRIBUTE_PEER: u16 = 2;
 /// The state of a socket that listens, as `net/tcp_states.h` has it.
 const LISTENS: u8 = 10;
 
-/// A unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixSocket {
     /// Its inode; 0 while it waits to be accepted.

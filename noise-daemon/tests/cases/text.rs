@@ -102,7 +102,6 @@ pub fn perf_script(case: &Case) -> Result<(), String> {
     )
 }
 
-/// The latency format.
 pub fn latency_format(case: &Case) -> Result<(), String> {
     let summary = ["trace", "events", "--summary", "--json", "trace.txt"];
     let summary = case.noised(&summary)?.json()?;

@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use noise_client::Position;
+use noise_model::total;
 use noise_wire::Frame;
 use ratatui::crossterm::event::KeyEvent;
-
-use noise_model::total;
 
 use super::arrange::Sort;
 use super::input::{Command, Motion, command};
 use super::screens::overview;
 use super::services::Services;
-use super::source::Position;
 use super::table::Tone;
 use super::typing::{Purpose, Typed, Typing, time_of};
 use super::view::{Shown, View, moved};
@@ -29,9 +28,7 @@ const WARNED_NS: u64 = 60_000_000_000;
 /// What the application itself cannot do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing.
     None,
-    /// To end.
     Quit,
     /// To have frames come that often.
     SetInterval(Duration),
@@ -84,7 +81,6 @@ pub struct Status {
 pub struct Opened {
     /// Key of its row.
     pub key: String,
-    /// What it shows.
     pub page: Page,
     /// First line that is seen.
     pub scroll: usize,
@@ -289,7 +285,6 @@ impl App {
         self.shown = self.view_mut().arrange(table);
     }
 
-    /// Takes a key.
     pub fn handle(&mut self, key: KeyEvent) -> Action {
         self.message = None;
         if self.typing.is_some() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use noise_client::Position;
 use noise_common::charge::Charged;
 use noise_model::Histogram;
 use noise_wire::Frame;
@@ -16,7 +17,6 @@ use super::app::{Action, App};
 use super::draw::draw;
 use super::draw::theme::Theme;
 use super::sampled::{MAKERS, frame, frames};
-use super::source::Position;
 use super::{Block, Look, SCREENS, Screen};
 
 fn app(seconds: u64, cgroups: u64) -> App {

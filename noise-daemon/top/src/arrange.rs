@@ -7,7 +7,6 @@ use super::table::{Cell, Column, Row, Table, Tone};
 /// By which column, and whether the other way round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sort {
-    /// Its index.
     pub column: usize,
     /// Numbers the smallest first, names from the end.
     pub reversed: bool,

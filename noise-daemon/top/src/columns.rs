@@ -1,7 +1,7 @@
 //! PURE: which column of a table is meant by what a person typed: what stands above it on the screen,
 //! or the key that scripts know, in upper or lower case.
 
-use noise_model::nearest::nearest;
+use noise_text::nearest::nearest;
 
 use super::table::Column;
 

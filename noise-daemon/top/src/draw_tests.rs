@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noise_analysis::{Cause, IncidentPressure};
+use noise_client::Position;
 use noise_common::loss::Loss;
 use noise_common::signals::Signal;
 use noise_model::Sample;
@@ -20,7 +21,6 @@ use super::arrange::Filter;
 use super::draw::draw;
 use super::draw::theme::Theme;
 use super::sampled::{MAKERS, frame, frames};
-use super::source::Position;
 use super::{Look, Screen, text};
 
 fn app(seconds: u64, cgroups: u64) -> App {
@@ -46,7 +46,7 @@ fn screen(app: &mut App, width: u16, height: u16) -> String {
             let symbol = buffer[(x, y)].symbol();
             if hidden == 0 {
                 row.push_str(symbol);
-                hidden = noise_model::words::width(symbol).saturating_sub(1);
+                hidden = noise_text::columns::width(symbol).saturating_sub(1);
             } else {
                 hidden -= 1;
             }

@@ -15,7 +15,6 @@ fn ends() -> Vec<usize> {
     ends
 }
 
-/// Counts by row.
 fn add_rows(rows: &mut [u64], ends: &[usize], delays: Histogram<&[u64]>) {
     for (bucket, count) in delays.buckets() {
         if let Some(row) = rows.get_mut(ends.partition_point(|end| *end <= bucket)) {

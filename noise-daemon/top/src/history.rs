@@ -20,7 +20,6 @@ const STEPS: usize = 1_200;
 /// How far back steps are kept, ns.
 const HORIZON_NS: u64 = 120_000_000_000;
 
-/// The last minutes.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     latest: Option<Arc<Frame>>,
@@ -81,7 +80,6 @@ impl History {
         &self.services
     }
 
-    /// The newest frame.
     pub fn latest(&self) -> Option<&Arc<Frame>> {
         self.latest.as_ref()
     }

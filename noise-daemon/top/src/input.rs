@@ -7,36 +7,27 @@ use super::screens::{SCREENS, Screen};
 /// Where to go in a table, a page or the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Motion {
-    /// A line up.
     Up,
-    /// A line down.
     Down,
     /// As much as is seen up.
     PageUp,
     /// As much as is seen down.
     PageDown,
-    /// To the begin.
     First,
-    /// To the end.
     Last,
 }
 
 /// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// To end.
     Quit,
     /// To go back to where one came from.
     Back,
     /// To show the keys and the columns.
     Help,
-    /// The next screen.
     Next,
-    /// The screen before.
     Previous,
-    /// That screen.
     Show(Screen),
-    /// To go there.
     Move(Motion),
     /// Columns further to the right, or to the left.
     Pan(i8),
@@ -52,9 +43,7 @@ pub enum Command {
     SortReverse,
     /// To hold what is shown, or to go on.
     Pause,
-    /// A longer interval.
     Slower,
-    /// A shorter interval.
     Faster,
     /// Sums and rates over another time.
     Span,

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
-use noise_model::clean::clean_json;
+use noise_client::{News, Source};
 use noise_system::output::{PLAIN_MODE, Place, explained};
+use noise_text::clean::clean_json;
 use noise_wire::Frame;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
@@ -16,7 +17,6 @@ use super::app::{Action, App};
 use super::draw::draw;
 use super::draw::theme::Theme;
 use super::services::Services;
-use super::source::{News, Source};
 use super::table::Tone;
 use super::term::{self, Waited};
 use super::watching::{ELSEWHERE, Watch, Watching};
@@ -54,7 +54,6 @@ pub struct Options {
     pub interval: Duration,
     /// What rates and sums cover, s.
     pub seconds: f64,
-    /// With which screen.
     pub screen: Screen,
     /// With which rows of it.
     pub filter: String,

@@ -5,7 +5,6 @@ use super::table::{Table, Tone};
 /// A distribution over time: a column for each window, the newest last; a row for each bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heatmap {
-    /// Its heading.
     pub title: String,
     /// Upper bounds of the rows, ns, ascending; `None` = beyond the last.
     pub bounds_ns: Vec<Option<u64>>,
@@ -22,25 +21,20 @@ pub enum Block {
     Text(Vec<(String, Tone)>),
     /// Lines as they are; what is beyond the right edge is not seen.
     Lines(Vec<String>),
-    /// A table.
     Table(Table),
     /// A distribution over time.
     Heatmap(Heatmap),
     /// Values over time, the newest last, with their heading and how the largest reads.
     Graph {
-        /// What.
         title: String,
-        /// The values.
         values: Vec<f64>,
         /// The largest, with its unit.
         largest: String,
     },
 }
 
-/// A page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// Its heading.
     pub title: String,
     /// Its parts, from the top.
     pub blocks: Vec<Block>,

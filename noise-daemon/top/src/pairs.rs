@@ -76,9 +76,8 @@ pub type Id = u32;
 
 /// Of a pair that is in some step.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownPair {
     pair: Pair,
-    /// In how many.
     steps: u32,
     /// Where it is in the newest that it is in.
     at: usize,
@@ -89,7 +88,7 @@ struct Known {
 pub struct Pairs {
     /// Names are long and begin alike: to compare them on the way to each takes longer than this.
     ids: HashMap<Pair, Id>,
-    known: Vec<Option<Known>>,
+    known: Vec<Option<KnownPair>>,
     free: Vec<Id>,
     costs: VecDeque<Vec<(Id, Cost)>>,
 }
@@ -113,13 +112,13 @@ impl Pairs {
         self.costs.push_back(costs);
     }
 
-    fn known(&mut self, charge: &Interference) -> Option<(Id, &mut Known)> {
+    fn known(&mut self, charge: &Interference) -> Option<(Id, &mut KnownPair)> {
         let pair = (Arc::clone(&charge.victim), Arc::clone(&charge.culprit));
         let id = match self.ids.get(&pair) {
             Some(id) => *id,
             None => {
                 let id = self.free.pop().unwrap_or(self.known.len() as Id);
-                let new = Some(Known { pair: pair.clone(), steps: 0, at: 0 });
+                let new = Some(KnownPair { pair: pair.clone(), steps: 0, at: 0 });
                 match self.known.get_mut(id as usize) {
                     Some(free) => *free = new,
                     None => self.known.push(new),
@@ -178,7 +177,6 @@ impl Pairs {
         self.known.get(id as usize)?.as_ref().map(|known| &known.pair)
     }
 
-    /// A pair's id.
     pub fn id(&self, victim: &str, culprit: &str) -> Option<Id> {
         self.ids.get(&(Arc::from(victim), Arc::from(culprit))).copied()
     }

@@ -12,15 +12,12 @@ pub struct Link {
     pub rate: f64,
     /// Half of them, and 99 of 100, have so long a true latency at most, ns.
     pub true_p50_ns: u64,
-    /// See there.
     pub true_p99_ns: u64,
     /// The same of their whole latency.
     pub latency_p50_ns: u64,
-    /// See there.
     pub latency_p99_ns: u64,
     /// The same of the time until the service came to them.
     pub reach_p50_ns: u64,
-    /// See there.
     pub reach_p99_ns: u64,
     /// Mean length of their stretches without a CPU, ns.
     pub idle_mean_ns: u64,
@@ -45,7 +42,6 @@ pub enum Services {
     /// Nothing was watched yet.
     #[default]
     Unknown,
-    /// Something was.
     Watched(Watched),
     /// Why nothing can be.
     Impossible(String),

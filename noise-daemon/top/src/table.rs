@@ -6,31 +6,25 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tone {
-    /// As the others.
     #[default]
     Plain,
     /// Less than the others: nothing happened, or it is a rest.
     Dim,
     /// To be looked at.
     Strong,
-    /// Something is wrong.
     Alarm,
 }
 
 /// Where a column's cells stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Align {
-    /// Names.
     #[default]
     Left,
-    /// Numbers.
     Right,
 }
 
-/// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A name.
     Text(String),
     /// A name with what is said of it.
     Named {
@@ -42,7 +36,6 @@ pub enum Cell {
     },
     /// A number, as people read it, and as it sorts and is exported; nothing where there is none.
     Number {
-        /// With its unit.
         text: String,
         /// In seconds, or per second, or as a share.
         value: Option<f64>,
@@ -60,10 +53,8 @@ impl Cell {
     }
 }
 
-/// A column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Its heading.
     pub title: &'static str,
     /// The same for scripts: snake case, with the unit of the number (`wait_seconds_per_second`).
     pub key: &'static str,
@@ -77,7 +68,6 @@ pub struct Column {
     pub help: &'static str,
 }
 
-/// A row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What it is about, the same from one frame to the next: the selection stays with it.
@@ -88,12 +78,9 @@ pub struct Row {
     pub tone: Tone,
 }
 
-/// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Its heading.
     pub title: String,
-    /// The columns.
     pub columns: Vec<Column>,
     /// The rows, in no particular order.
     pub rows: Vec<Row>,

@@ -35,7 +35,6 @@ extern "C" fn stop(_signal: libc::c_int) {
 /// What came while keys were waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// Nothing.
     Nothing,
     /// Keys, or a signal, such as that of another size.
     Something,

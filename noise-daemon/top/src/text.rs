@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use noise_model::clean::clean;
-use noise_model::times;
+use noise_text::clean::clean;
+use noise_text::times;
 
 use super::app::App;
 use super::arrange::{Filter, Sort, arrange};

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use noise_model::times::Moment;
+use noise_text::times::Moment;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// More is not taken.
@@ -23,7 +23,6 @@ pub enum Purpose {
 /// What a key made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Typed {
-    /// More may come.
     More,
     /// It is as it shall be.
     Kept,
@@ -36,9 +35,7 @@ pub enum Typed {
 /// A line that is being typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typing {
-    /// What for.
     pub purpose: Purpose,
-    /// So far.
     pub text: String,
 }
 
@@ -48,7 +45,6 @@ impl Typing {
         Self { purpose, text: text.to_owned() }
     }
 
-    /// Takes a key.
     pub fn take(&mut self, key: &KeyEvent) -> Typed {
         if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
             match key.code {

@@ -28,7 +28,6 @@ pub struct Shown {
     pub table: Table,
     /// Indices of its rows that are shown, in order.
     pub order: Vec<usize>,
-    /// By which column.
     pub sort: Sort,
 }
 

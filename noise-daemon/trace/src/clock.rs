@@ -3,7 +3,6 @@
 /// Nanoseconds of a second.
 const SECOND_NS: i128 = 1_000_000_000;
 
-/// A clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Its name, such as `monotonic`.

@@ -18,7 +18,6 @@ const DIGITS: &str = match str::from_utf8(&BYTES) {
     Err(_) => "",
 };
 
-/// Adds a number.
 #[inline]
 pub fn push(value: u64, text: &mut String) {
     let at = 3 * (value % 1000) as usize;

@@ -11,21 +11,17 @@ use crate::ipc::{Call, Connection, Object, Return, Second, Signal, Transfer};
 use crate::state::LeftIn;
 pub use crate::task::{Comm, Task};
 
-/// An event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event<'t> {
     /// When, in nanoseconds since the epoch of the trace's clock.
     pub time_ns: u64,
-    /// On which CPU.
     pub cpu: u32,
-    /// What happened.
     pub kind: Kind<'t>,
 }
 
 /// A thread that wakes up, or moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
-    /// The thread.
     pub task: Task,
     /// The CPU that it is put on.
     pub target_cpu: u32,
@@ -36,7 +32,6 @@ pub struct Woken {
 pub struct Request<'t> {
     /// The device, as the kernel numbers it (20 bits minor).
     pub dev: u32,
-    /// First sector.
     pub sector: u64,
     /// Number of sectors.
     pub sectors: u32,
@@ -46,33 +41,25 @@ pub struct Request<'t> {
     pub rwbs: u32,
     /// The thread that asked for it, where the trace has it.
     pub tid: i32,
-    /// That thread's name.
     pub comm: &'t [u8],
     /// Of a completion: the error, 0 = none.
     pub error: i32,
 }
 
-/// A packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Packet<'t> {
     /// Address of its buffer.
     pub skb: u64,
-    /// Bytes.
     pub len: u32,
-    /// The interface.
     pub name: &'t [u8],
 }
 
 /// A thread that was there when the recording began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dumped {
-    /// The thread.
     pub tid: i32,
-    /// Its process.
     pub pid: i32,
-    /// The process's parent.
     pub ppid: i32,
-    /// The thread's name.
     pub comm: Comm,
 }
 
@@ -105,16 +92,13 @@ pub struct Loss {
     pub packets: u64,
     /// Not before then, in nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,
-    /// Not after then.
     pub to_ns: u64,
 }
 
-/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind<'t> {
     /// A CPU goes from one thread to another.
     SchedSwitch {
-        /// Who ran.
         prev: Task,
         /// The state that it is left in.
         prev_state: LeftIn,
@@ -129,20 +113,14 @@ pub enum Kind<'t> {
     SchedWakeupNew(Woken),
     /// A thread moves to another CPU.
     SchedMigrateTask {
-        /// The thread.
         task: Task,
-        /// From where.
         orig_cpu: u32,
-        /// To where.
         dest_cpu: u32,
     },
     /// A thread was created.
     SchedProcessFork {
-        /// Its maker.
         parent: Task,
-        /// The maker's process.
         parent_pid: i32,
-        /// The new thread.
         child: Task,
         /// Its process: its own id, or its maker's process where it is a thread of that. 0 where the
         /// trace does not say.
@@ -152,56 +130,41 @@ pub enum Kind<'t> {
     SchedProcessExec {
         /// The program's file; in our recordings, the name that the thread has from then on.
         filename: &'t [u8],
-        /// The thread.
         tid: i32,
         /// The id that it had before: another one where it was not its process's first thread.
         old_tid: i32,
     },
-    /// A thread ends.
     SchedProcessExit(Task),
     /// The last of a thread is gone.
     SchedProcessFree(Task),
     /// A handler of a device interrupt begins.
     IrqHandlerEntry {
-        /// Its number.
         irq: u32,
         /// The name that its driver gave.
         name: &'t [u8],
     },
-    /// It ends.
     IrqHandlerExit {
-        /// Its number.
         irq: u32,
         /// What it returned: 1 where it was for this handler.
         ret: i32,
     },
     /// A softirq is asked for.
     SoftirqRaise {
-        /// Its vector.
         vec: u32,
     },
-    /// A softirq begins.
     SoftirqEntry {
-        /// Its vector.
         vec: u32,
     },
-    /// It ends.
     SoftirqExit {
-        /// Its vector.
         vec: u32,
     },
     /// A vector of the CPU itself begins: local timer, reschedule, calls of functions …
     VectorEntry {
-        /// Which.
         which: Vector,
-        /// Its number.
         vector: u32,
     },
-    /// It ends.
     VectorExit {
-        /// Which.
         which: Vector,
-        /// Its number.
         vector: u32,
     },
     /// A handler of a non-maskable interrupt ran.
@@ -220,7 +183,6 @@ pub enum Kind<'t> {
         /// The time on the timer's clock, in nanoseconds.
         now: i64,
     },
-    /// It ends.
     HrtimerExpireExit {
         /// Address of the timer.
         hrtimer: u64,
@@ -241,7 +203,6 @@ pub enum Kind<'t> {
     NetDevStartXmit(Packet<'t>),
     /// The interface's driver took it, or not.
     NetDevXmit {
-        /// The packet.
         packet: Packet<'t>,
         /// What the driver said: 0 where it took it.
         rc: i32,
@@ -263,7 +224,6 @@ pub enum Kind<'t> {
     TcpRetransmitSkb(Packet<'t>),
     /// A thread begins a system call of communication.
     SyscallEntry(Call),
-    /// It ends.
     SyscallExit(Return),
     /// The second object of such a call.
     CallOther(Second),
@@ -271,11 +231,8 @@ pub enum Kind<'t> {
     Connection(Connection),
     /// A socket of the internet is in another state, one of the kernel's `TCP_*`.
     InetSockSetState {
-        /// The socket.
         connection: Connection,
-        /// From which.
         from: u32,
-        /// To which.
         to: u32,
     },
     /// A socket sent something.
@@ -290,9 +247,7 @@ pub enum Kind<'t> {
     SignalDeliver(Signal),
     /// A file of communication that a process had open when the recording began.
     StatedumpFile {
-        /// The process.
         pid: i32,
-        /// The descriptor.
         fd: i32,
         /// Its flags, as `open` has them.
         flags: u32,
@@ -309,30 +264,22 @@ pub enum Kind<'t> {
     StatedumpProcess(Dumped),
     /// An interrupt that has a handler.
     StatedumpInterrupt {
-        /// Its number.
         irq: u32,
-        /// The chip.
         name: &'t [u8],
-        /// The handler.
         action: &'t [u8],
     },
-    /// A disk.
     StatedumpBlockDevice {
         /// As the kernel numbers it.
         dev: u32,
-        /// Its name.
         name: &'t [u8],
     },
-    /// A network interface.
     StatedumpInterface {
-        /// Its name.
         name: &'t [u8],
     },
     /// The state dump ends.
     StatedumpEnd,
     /// From now on a thread is in a cgroup.
     CgroupAttach {
-        /// The thread's id.
         tid: i32,
         /// The cgroup's path from the root of its hierarchy.
         path: &'t [u8],

@@ -1,7 +1,7 @@
 //! System calls of communication, and what they are about: as our recordings have them, and, with less, those of other
 //! tracers.
 
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, SocketAddr};
 
 use noise_common::store::calls::{CallInfo, ObjectKind, Source};
 
@@ -27,10 +27,8 @@ pub struct Object {
     pub position: u32,
 }
 
-/// A call begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Which.
     pub info: &'static CallInfo,
     /// The thread; 0 where the trace does not say: the one that runs on that CPU.
     pub tid: i32,
@@ -54,14 +52,11 @@ impl Call {
     }
 }
 
-/// A call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Return {
-    /// Which.
     pub info: &'static CallInfo,
     /// The thread; 0 where the trace does not say.
     pub tid: i32,
-    /// What it returns.
     pub ret: i64,
     /// What it is about; of a connection that was accepted: the new socket.
     pub object: Object,
@@ -70,13 +65,11 @@ pub struct Return {
 }
 
 /// The second object of a call: it follows the begin of the call, or its end, at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
-    /// The thread.
     pub tid: i32,
     /// The descriptor, where it is a file, else -1.
     pub fd: i32,
-    /// The object.
     pub object: Object,
 }
 
@@ -95,6 +88,13 @@ pub struct Connection {
     pub namespace: u32,
 }
 
+impl Default for Connection {
+    fn default() -> Self {
+        let end = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        Self { inode: 0, protocol: 0, local: end, remote: end, namespace: 0 }
+    }
+}
+
 /// Something was sent or received by a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfer {
@@ -104,10 +104,8 @@ pub struct Transfer {
     pub object: Object,
 }
 
-/// A signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signal {
-    /// Its number.
     pub sig: i32,
     /// Where it comes from, as `si_code` says.
     pub code: i32,

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use noise_model::clean::as_text;
+use noise_text::clean::as_text;
 use serde_json::{Number, Value as Json};
 
+use crate::bounded::Bounded;
 use crate::decimal;
 use crate::event::Loss;
 use crate::record::{Record, Stored};
@@ -31,14 +32,22 @@ pub fn fields<'t>(record: &Record<impl Stored<'t>>, into: &mut String) {
         return;
     }
     into.push('{');
-    record.visit(&mut Writer { into, is_first: true });
+    let mut writer = Writer { into, is_first: true };
+    let mut bounded = Bounded::new(&mut writer);
+    record.visit(&mut bounded);
+    if bounded.is_cut() {
+        writer.name("cut");
+        writer.into.push_str("true");
+    }
     into.push('}');
 }
 
 /// The fields of its contexts, as one object behind `before`; nothing where it has none.
 pub fn context<'t>(record: &Record<impl Stored<'t>>, before: &str, into: &mut String) {
     let mut is_open = false;
-    record.visit_contexts(&mut Writer { into, is_first: true }, |writer| {
+    let mut writer = Writer { into, is_first: true };
+    record.visit_contexts(&mut Bounded::new(&mut writer), |bounded| {
+        let writer = bounded.inner();
         if !std::mem::replace(&mut is_open, true) {
             writer.into.push_str(before);
             writer.into.push('{');

@@ -5,6 +5,7 @@
 //! [`ctf`] and [`ftrace`] read the formats, and hold nothing but the events at hand. [`export`] writes the
 //! formats of other programs.
 
+mod bounded;
 pub mod capture;
 pub mod clock;
 pub mod compare;
@@ -14,8 +15,9 @@ pub mod damage;
 mod decimal;
 pub mod delays;
 pub mod event;
+pub mod events;
 pub mod export;
-pub mod fields;
+pub mod follow;
 pub mod ftrace;
 pub mod ipc;
 pub mod json;
@@ -30,5 +32,4 @@ pub mod task;
 pub mod text;
 pub mod threads;
 pub mod value;
-pub mod what;
 pub mod window;

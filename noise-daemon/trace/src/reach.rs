@@ -6,10 +6,14 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::event::Loss;
-use crate::threads::MAX_CPUS;
+use crate::follow::MAX_CPUS;
+
+/// Tracers close the buffers of all CPUs one after the other, while others may still have events: on any snapshot some CPUs
+/// end microseconds before others. What is so short is not said of a CPU.
+const CLEAR_NS: u64 = 1_000_000;
 
 /// Times in nanoseconds since the epoch, by CPU.
-type Times = BTreeMap<u32, u64>;
+type CpuTimestamps = BTreeMap<u32, u64>;
 
 /// From when on CPUs are known whose older events were overwritten while those of others were not: these losses come
 /// before all events. And up to when CPUs are known whose events end before those of others: no event of such a CPU comes
@@ -20,10 +24,13 @@ pub struct Reach {
     first_ns: Option<u64>,
     #[serde(skip)]
     has_begun: bool,
-    #[serde(rename = "known_from_ns", skip_serializing_if = "Times::is_empty")]
-    from_ns: Times,
-    #[serde(rename = "known_to_ns", skip_serializing_if = "Times::is_empty")]
-    to_ns: Times,
+    #[serde(rename = "known_from_ns", skip_serializing_if = "CpuTimestamps::is_empty")]
+    from_ns: CpuTimestamps,
+    #[serde(rename = "known_to_ns", skip_serializing_if = "CpuTimestamps::is_empty")]
+    to_ns: CpuTimestamps,
+    /// Up to when the others are known.
+    #[serde(skip)]
+    end_ns: u64,
 }
 
 impl Reach {
@@ -50,7 +57,10 @@ impl Reach {
             return;
         }
         if self.has_begun {
-            self.to_ns.entry(cpu).or_insert(loss.from_ns);
+            if loss.to_ns - loss.from_ns > CLEAR_NS {
+                self.to_ns.entry(cpu).or_insert(loss.from_ns);
+                self.end_ns = loss.to_ns.max(self.end_ns);
+            }
         } else {
             let known_from_ns = self.from_ns.entry(cpu).or_default();
             *known_from_ns = loss.to_ns.max(*known_from_ns);
@@ -73,7 +83,7 @@ impl Reach {
     }
 
     /// As documents have it: what is not empty, by its name.
-    pub fn lists(&self) -> impl Iterator<Item = (&'static str, &Times)> {
+    pub fn lists(&self) -> impl Iterator<Item = (&'static str, &CpuTimestamps)> {
         let lists = [("known_from_ns", &self.from_ns), ("known_to_ns", &self.to_ns)];
         lists.into_iter().filter(|(_, times)| !times.is_empty())
     }
@@ -107,15 +117,18 @@ impl fmt::Display for Reach {
             f.write_str("; ")?;
         }
         let seconds = self.seconds(*first_ns);
+        let earlier = self.end_ns.saturating_sub(*first_ns) as f64 / 1e9;
         match self.to_ns.len() {
             1 => write!(
                 f,
-                "CPU {cpu} is known up to +{seconds:.6}s only: its later events are missing or in another file"
+                "CPU {cpu} is known up to +{seconds:.6}s only, {earlier:.6}s before the recording ends: what ran there \
+                 afterwards is not seen, as its later events are missing or in another file"
             ),
             count => write!(
                 f,
                 "{count} CPUs are not known up to the end of the recording, the first one (CPU {cpu}) up to \
-                 +{seconds:.6}s: their later events are missing or in other files"
+                 +{seconds:.6}s, {earlier:.6}s before it: what ran there afterwards is not seen, as their later events \
+                 are missing or in other files"
             ),
         }
     }
@@ -167,16 +180,24 @@ mod tests {
         reach.follow(2_500_000_000, 0, None);
         assert_eq!(
             reach,
-            Reach { first_ns: Some(1_000_000_000), has_begun: true, ..Reach::default() }
+            Reach {
+                first_ns: Some(1_000_000_000),
+                has_begun: true,
+                end_ns: 9_000_000_000,
+                ..Reach::default()
+            }
         );
         follow(&mut reach, &[(3, loss(3_000_000_000, 9_000_000_000))]);
         reach.follow(4_000_000_000, 0, None);
-        let one =
-            "CPU 3 is known up to +2.000000s only: its later events are missing or in another file";
+        let one = "CPU 3 is known up to +2.000000s only, 6.000000s before the recording ends: what ran there \
+                   afterwards is not seen, as its later events are missing or in another file";
         assert_eq!(reach.to_string(), one);
-        follow(&mut reach, &[(1, loss(5_000_000_000, 9_000_000_000))]);
-        let two = "2 CPUs are not known up to the end of the recording, the first one (CPU 3) up to +2.000000s: their \
-                   later events are missing or in other files";
+        // That of one, as any snapshot has it, is not said.
+        let short = loss(9_000_000_000 - CLEAR_NS, 9_000_000_000);
+        follow(&mut reach, &[(1, loss(5_000_000_000, 9_000_000_000)), (4, short)]);
+        let two = "2 CPUs are not known up to the end of the recording, the first one (CPU 3) up to +2.000000s, \
+                   6.000000s before it: what ran there afterwards is not seen, as their later events are missing or in \
+                   other files";
         assert_eq!(reach.to_string(), two);
         reach.begin(8_000_000_000);
         let written = serde_json::to_string(&reach).unwrap();
@@ -193,6 +214,6 @@ mod tests {
         follow(&mut reach, &[(0, loss(2_000_000_001, 3_000_000_001))]);
         let said = reach.line();
         assert!(said.starts_with("CPU 1 is known from +1.000000s on: "), "{said}");
-        assert!(said.contains("; CPU 0 is known up to +2.000000s only: "), "{said}");
+        assert!(said.contains("; CPU 0 is known up to +2.000000s only, "), "{said}");
     }
 }

@@ -15,9 +15,7 @@ pub trait Stored<'t>: Copy {
     fn number(&self) -> Option<usize> {
         None
     }
-    /// What happened.
     fn kind(&self) -> Kind<'t>;
-    /// Shows its fields.
     fn visit(&self, visit: &mut impl Visit);
     /// Shows the fields of each context that it has, after a call of `begin`.
     fn visit_contexts<V: Visit>(&self, visit: &mut V, begin: impl FnMut(&mut V));
@@ -29,35 +27,32 @@ pub trait Stored<'t>: Copy {
 pub struct Record<S> {
     /// When, in nanoseconds since the epoch of the trace's clock.
     pub time_ns: u64,
-    /// On which CPU.
     pub cpu: u32,
-    body: Body<S>,
+    body: EventOrLoss<S>,
 }
 
 #[derive(Clone, Copy)]
-enum Body<S> {
+enum EventOrLoss<S> {
     Event(S),
     Lost(Loss),
 }
 
 impl<S> Record<S> {
-    /// An event.
     #[inline(always)]
     pub const fn new(time_ns: u64, cpu: u32, stored: S) -> Self {
-        Self { time_ns, cpu, body: Body::Event(stored) }
+        Self { time_ns, cpu, body: EventOrLoss::Event(stored) }
     }
 
-    /// Lost events.
     pub const fn lost(time_ns: u64, cpu: u32, loss: Loss) -> Self {
-        Self { time_ns, cpu, body: Body::Lost(loss) }
+        Self { time_ns, cpu, body: EventOrLoss::Lost(loss) }
     }
 
     /// The same, stored in another way.
     #[inline(always)]
     pub fn map<T>(self, to: impl FnOnce(S) -> T) -> Record<T> {
         let body = match self.body {
-            Body::Event(stored) => Body::Event(to(stored)),
-            Body::Lost(loss) => Body::Lost(loss),
+            EventOrLoss::Event(stored) => EventOrLoss::Event(to(stored)),
+            EventOrLoss::Lost(loss) => EventOrLoss::Lost(loss),
         };
         Record { time_ns: self.time_ns, cpu: self.cpu, body }
     }
@@ -65,8 +60,8 @@ impl<S> Record<S> {
     /// The event as its format stores it; none of lost events.
     pub const fn stored(&self) -> Option<&S> {
         match &self.body {
-            Body::Event(stored) => Some(stored),
-            Body::Lost(_) => None,
+            EventOrLoss::Event(stored) => Some(stored),
+            EventOrLoss::Lost(_) => None,
         }
     }
 
@@ -74,8 +69,8 @@ impl<S> Record<S> {
     #[inline]
     pub const fn loss(&self) -> Option<Loss> {
         match self.body {
-            Body::Event(_) => None,
-            Body::Lost(loss) => Some(loss),
+            EventOrLoss::Event(_) => None,
+            EventOrLoss::Lost(loss) => Some(loss),
         }
     }
 }
@@ -84,25 +79,24 @@ impl<'t, S: Stored<'t>> Record<S> {
     /// Its name, as the trace has it; `lost` of lost events.
     pub fn name(&self) -> &'t str {
         match &self.body {
-            Body::Event(stored) => stored.name(),
-            Body::Lost(_) => "lost",
+            EventOrLoss::Event(stored) => stored.name(),
+            EventOrLoss::Lost(_) => "lost",
         }
     }
 
     /// A small number that all events of this name have and no others, where the format has such.
     pub fn number(&self) -> Option<usize> {
         match &self.body {
-            Body::Event(stored) => stored.number(),
-            Body::Lost(_) => None,
+            EventOrLoss::Event(stored) => stored.number(),
+            EventOrLoss::Lost(_) => None,
         }
     }
 
-    /// What happened.
     #[inline]
     pub fn kind(&self) -> Kind<'t> {
         match &self.body {
-            Body::Event(stored) => stored.kind(),
-            Body::Lost(loss) => Kind::Lost(*loss),
+            EventOrLoss::Event(stored) => stored.kind(),
+            EventOrLoss::Lost(loss) => Kind::Lost(*loss),
         }
     }
 
@@ -114,14 +108,14 @@ impl<'t, S: Stored<'t>> Record<S> {
 
     /// Shows its fields; lost events have none.
     pub fn visit(&self, visit: &mut impl Visit) {
-        if let Body::Event(stored) = &self.body {
+        if let EventOrLoss::Event(stored) = &self.body {
             stored.visit(visit);
         }
     }
 
     /// Shows the fields of each context that it has, after a call of `begin`.
     pub fn visit_contexts<V: Visit>(&self, visit: &mut V, begin: impl FnMut(&mut V)) {
-        if let Body::Event(stored) = &self.body {
+        if let EventOrLoss::Event(stored) = &self.body {
             stored.visit_contexts(visit, begin);
         }
     }
@@ -141,7 +135,6 @@ pub trait Source {
     where
         Self: 'r;
 
-    /// The next one.
     fn read(&mut self) -> Option<Record<Self::Stored<'_>>>;
     /// The time of the next one, nanoseconds since the epoch of the trace's clock.
     fn next_ns(&mut self) -> Option<u64>;

@@ -1,18 +1,13 @@
 //! What a block request does: LTTng's bits, and the letters that the kernel prints (`RA`, `WS`, `FF`).
 
-/// It writes.
 pub const WRITE: u32 = 1;
-/// It discards.
 pub const DISCARD: u32 = 1 << 1;
-/// It reads.
 pub const READ: u32 = 1 << 2;
-/// It reads ahead.
 pub const RAHEAD: u32 = 1 << 3;
 /// Somebody waits for it.
 pub const SYNC: u32 = 1 << 5;
 /// It is of a file system's own data.
 pub const META: u32 = 1 << 6;
-/// It erases.
 pub const SECURE: u32 = 1 << 7;
 /// It is a flush, or (before Linux 4.8) a write that begins with one.
 pub const FLUSH: u32 = 1 << 8;

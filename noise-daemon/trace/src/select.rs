@@ -8,9 +8,7 @@ use crate::threads::Threads;
 /// A thread or a process, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// By its id.
     Id(i32),
-    /// By its name.
     Named(String),
 }
 
@@ -55,14 +53,16 @@ impl Cgroup {
     }
 
     fn holds(&self, path: &[u8]) -> bool {
-        let folders: Vec<&[u8]> =
-            path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
-        let is_here = |folders: &[&[u8]]| {
-            folders.len() >= self.names.len()
-                && folders.iter().zip(&self.names).all(|(found, name)| *found == name.as_bytes())
-        };
-        let last = if self.is_from_root { 0 } else { folders.len() };
-        (0..=last).any(|first| folders.get(first..).is_some_and(is_here))
+        let mut folders = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        loop {
+            let mut here = folders.clone();
+            if self.names.iter().all(|name| here.next() == Some(name.as_bytes())) {
+                return true;
+            }
+            if self.is_from_root || folders.next().is_none() {
+                return false;
+            }
+        }
     }
 }
 
@@ -72,7 +72,6 @@ impl Cgroup {
 pub struct Select {
     /// Not before, nanoseconds since the epoch.
     pub from_ns: Option<u64>,
-    /// Not after.
     pub to_ns: Option<u64>,
     /// Of this thread only.
     pub thread: Option<Who>,

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::event::{Event, Kind};
-use crate::threads::MAX_CPUS;
+use crate::follow::MAX_CPUS;
 
 /// Gaps that are kept apart; older ones are joined.
 const MAX_GAPS: usize = 4096;

@@ -8,9 +8,10 @@
 use noise_common::signals::is_uninterruptible_wait;
 
 /// What a thread does that a CPU is taken from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Left {
     /// It wants to go on.
+    #[default]
     Runnable,
     /// It sleeps, is stopped or ends.
     Asleep,
@@ -19,7 +20,7 @@ pub enum Left {
 }
 
 /// The state that a switch leaves a thread in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftIn {
     bits: i64,
     left: Left,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::clock::Clock;
 use crate::damage::Damage;
+use crate::follow::MAX_CPUS;
 use crate::ftrace::UnreadLines;
 use crate::reach::Reach;
 use crate::record::{Record, Stored};
@@ -13,7 +14,6 @@ use crate::record::{Record, Stored};
 /// A clock, as documents have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClockDocument {
-    /// Its name.
     pub name: String,
     /// How often it counts in a second.
     pub frequency_hz: u64,
@@ -58,10 +58,8 @@ impl From<&Damage> for UnreadDocument {
     }
 }
 
-/// The figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// The clock.
     pub clock: ClockDocument,
     /// Where and by what it was recorded, as the trace says.
     pub environment: BTreeMap<String, String>,
@@ -69,7 +67,6 @@ pub struct Summary {
     pub from_ns: u64,
     /// Time of the last one.
     pub to_ns: u64,
-    /// Number of events.
     pub count: u64,
     /// Events that the tracer counted as lost.
     pub discarded: u64,
@@ -90,13 +87,15 @@ pub struct Summary {
     /// Counts of kinds with numbers, which save looking names up.
     #[serde(skip)]
     numbered: Vec<(Option<String>, u64)>,
+    /// Counts of CPUs with usual numbers, likewise.
+    #[serde(skip)]
+    by_cpu: Vec<u64>,
 }
 
 /// Different names, and CPUs, that are counted each; more than any kernel has.
 const MAX_NAMES: usize = 100_000;
 
 impl Summary {
-    /// One without events.
     pub fn new(clock: &Clock, environment: BTreeMap<String, String>) -> Self {
         Self {
             clock: clock.into(),
@@ -112,10 +111,12 @@ impl Summary {
             unread: UnreadDocument::default(),
             unread_lines: None,
             numbered: Vec::new(),
+            by_cpu: Vec::new(),
         }
     }
 
     /// Counts an event.
+    #[inline]
     pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) {
         let loss = record.loss();
         self.reach.follow(record.time_ns, record.cpu, loss.as_ref());
@@ -124,28 +125,46 @@ impl Summary {
             self.discarded_packets = self.discarded_packets.saturating_add(loss.packets);
             return;
         }
-        let time_ns = record.time_ns;
         if self.count == 0 {
-            self.from_ns = time_ns;
+            self.from_ns = record.time_ns;
         }
-        self.to_ns = time_ns;
+        self.to_ns = record.time_ns;
         self.count += 1;
-        match record.number() {
-            Some(number) => {
-                if number >= self.numbered.len() {
-                    self.numbered.resize(number + 1, (None, 0));
-                }
-                if let Some((name, count)) = self.numbered.get_mut(number) {
-                    name.get_or_insert_with(|| record.name().to_owned());
-                    *count += 1;
-                }
-            }
-            None => self.count_name(record.name(), 1),
+        match record.number().and_then(|number| self.numbered.get_mut(number)) {
+            Some((Some(_), count)) => *count += 1,
+            _ => self.count_first(record),
         }
-        if let Some(count) = self.cpus.get_mut(&record.cpu) {
+        match self.by_cpu.get_mut(record.cpu as usize) {
+            Some(count) => *count += 1,
+            None => self.count_cpu(record.cpu),
+        }
+    }
+
+    /// Counts an event of a kind without a number, or the first one of its kind.
+    #[inline(never)]
+    fn count_first<'t>(&mut self, record: &Record<impl Stored<'t>>) {
+        let Some(number) = record.number() else { return self.count_name(record.name(), 1) };
+        if number >= self.numbered.len() {
+            self.numbered.resize(number + 1, (None, 0));
+        }
+        if let Some(place) = self.numbered.get_mut(number) {
+            *place = (Some(record.name().to_owned()), 1);
+        }
+    }
+
+    /// Counts an event of a CPU that none was counted of yet, or with a number that no CPU has.
+    #[cold]
+    fn count_cpu(&mut self, cpu: u32) {
+        let place = cpu as usize;
+        if place < MAX_CPUS {
+            self.by_cpu.resize(place + 1, 0);
+            if let Some(count) = self.by_cpu.last_mut() {
+                *count = 1;
+            }
+        } else if let Some(count) = self.cpus.get_mut(&cpu) {
             *count += 1;
         } else if self.cpus.len() < MAX_NAMES {
-            self.cpus.insert(record.cpu, 1);
+            self.cpus.insert(cpu, 1);
         }
     }
 
@@ -157,13 +176,40 @@ impl Summary {
         }
     }
 
-    /// Ends the counting.
     pub fn finish(&mut self, damage: &Damage) {
         for (name, count) in std::mem::take(&mut self.numbered) {
             if let Some(name) = name {
                 self.count_name(&name, count);
             }
         }
+        let counted = (0..).zip(std::mem::take(&mut self.by_cpu));
+        self.cpus.extend(counted.filter(|(_, count)| *count > 0));
         self.unread = damage.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ftrace::Reader;
+    use crate::record::Source as _;
+
+    #[test]
+    fn cpus_are_counted_whatever_their_numbers() {
+        let cpus = [0, 3, 8191, 8192, 1_000_000, 3, 8192, 8192];
+        let line = |cpu: &u32| {
+            format!("a-1 [{cpu:03}] d..2. 1.000001: irq_handler_exit: irq=1 ret=handled\n")
+        };
+        let text: String = cpus.iter().map(line).collect();
+        let mut reader = Reader::new(text.as_bytes());
+        let mut summary = Summary::new(&Clock::trace(), BTreeMap::new());
+        while let Some(record) = reader.read() {
+            summary.add(&record);
+        }
+        assert!(summary.by_cpu.len() <= MAX_CPUS);
+        summary.finish(&reader.damage());
+        let expected = [(0, 1), (3, 2), (8191, 1), (8192, 3), (1_000_000, 1)];
+        assert_eq!(summary.cpus, BTreeMap::from(expected));
+        assert_eq!(summary.events, BTreeMap::from([("irq_handler_exit".to_owned(), 8)]));
     }
 }

@@ -16,7 +16,6 @@ impl Comm {
         Self(bytes)
     }
 
-    /// Without the zeroes.
     pub fn bytes(&self) -> &[u8] {
         self.0.split(|&byte| byte == 0).next().unwrap_or_default()
     }
@@ -37,7 +36,6 @@ impl fmt::Debug for Comm {
 /// A thread, as an event names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Task {
-    /// Its name.
     pub comm: Comm,
     /// Its id; 0 is the idle task of the CPU.
     pub tid: i32,

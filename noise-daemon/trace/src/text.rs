@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use noise_model::clean::as_text;
+use noise_text::clean::as_text;
 
+use crate::bounded::Bounded;
 use crate::decimal;
 use crate::event::Loss;
 use crate::record::{Record, Stored};
@@ -70,20 +71,24 @@ impl TextLines {
             lost(&loss, line);
             return;
         }
-        let mut context = Fields { line, open: Open::Nothing };
-        record.visit_contexts(&mut context, |context| {
-            if context.open != Open::Nothing {
+        let mut context = FieldWriter { line, open: LastWritten::Nothing };
+        record.visit_contexts(&mut Bounded::new(&mut context), |bounded| {
+            let context = bounded.inner();
+            if context.open != LastWritten::Nothing {
                 context.line.push_str(" }");
             }
             context.line.push_str(", {");
-            context.open = Open::First;
+            context.open = LastWritten::First;
         });
-        if context.open != Open::Nothing {
+        if context.open != LastWritten::Nothing {
             line.push_str(" }");
         }
         line.push_str(", {");
-        record.visit(&mut Fields { line, open: Open::First });
-        line.push_str(" }\n");
+        let mut fields = FieldWriter { line, open: LastWritten::First };
+        let mut bounded = Bounded::new(&mut fields);
+        record.visit(&mut bounded);
+        let is_cut = bounded.is_cut();
+        line.push_str(if is_cut { ", ... }\n" } else { " }\n" });
     }
 }
 
@@ -105,28 +110,26 @@ fn lost(loss: &Loss, line: &mut String) {
 
 /// What was written last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Open {
-    /// Nothing.
+enum LastWritten {
     Nothing,
     /// A brace or a bracket.
     First,
-    /// A value.
     Value,
 }
 
 /// Writes fields with their names.
-struct Fields<'a> {
+struct FieldWriter<'a> {
     line: &'a mut String,
-    open: Open,
+    open: LastWritten,
 }
 
-impl Fields<'_> {
+impl FieldWriter<'_> {
     fn next(&mut self) {
-        self.line.push_str(if self.open == Open::Value { ", " } else { " " });
+        self.line.push_str(if self.open == LastWritten::Value { ", " } else { " " });
     }
 }
 
-impl Visit for Fields<'_> {
+impl Visit for FieldWriter<'_> {
     fn name(&mut self, name: &str) {
         self.next();
         self.line.push_str(name.strip_prefix('_').unwrap_or(name));
@@ -140,17 +143,17 @@ impl Visit for Fields<'_> {
 
     fn value(&mut self, value: Value<'_>) {
         write_value(value, self.line);
-        self.open = Open::Value;
+        self.open = LastWritten::Value;
     }
 
     fn begin(&mut self, shape: Shape) {
         self.line.push_str(if shape == Shape::Elements { "[" } else { "{" });
-        self.open = Open::First;
+        self.open = LastWritten::First;
     }
 
     fn end(&mut self, shape: Shape) {
         self.line.push_str(if shape == Shape::Elements { " ]" } else { " }" });
-        self.open = Open::Value;
+        self.open = LastWritten::Value;
     }
 }
 

@@ -3,22 +3,21 @@
 use std::collections::HashMap;
 
 use crate::event::{Comm, Event, Kind, Task};
+use crate::follow::{PerCpu, Processor};
 
 /// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
 pub const MAX_TID: i32 = 1 << 22;
-/// CPUs that are followed; the kernel's own limit.
-pub const MAX_CPUS: usize = 8192;
 /// Cgroups whose paths are kept, and the longest path.
 const MAX_CGROUPS: usize = 65_536;
 const MAX_PATH_BYTES: usize = 4096;
 
-/// A thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Its latest name.
     pub comm: Comm,
     /// Its process; 0 where the trace does not say.
     pub pid: i32,
+    /// Whether its end was seen. Its id may come again for another one.
+    pub has_ended: bool,
     /// Place of its cgroup's path in [`Threads`], from 1 on; 0 where the trace does not say.
     cgroup: u32,
 }
@@ -27,7 +26,7 @@ pub struct Thread {
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     known: HashMap<i32, Thread>,
-    current: Vec<Option<i32>>,
+    cpus: PerCpu<Processor>,
     /// Paths of cgroups, and their places by path.
     cgroups: Vec<Box<[u8]>>,
     places: HashMap<Box<[u8]>, u32>,
@@ -39,9 +38,14 @@ impl Threads {
         self.known.get(&tid)
     }
 
-    /// The thread that runs on a CPU, where that is known.
+    /// The thread that runs on a CPU by the latest switch, whatever was lost since.
     pub fn current(&self, cpu: u32) -> Option<i32> {
-        self.current.get(cpu as usize).copied().flatten()
+        self.cpus.get(cpu)?.latest()
+    }
+
+    /// The thread that runs on a CPU, where that is certain.
+    pub fn certain(&self, cpu: u32) -> Option<i32> {
+        self.cpus.get(cpu)?.current()
     }
 
     /// The thread of a process that has one alone, as far as is known.
@@ -100,22 +104,28 @@ impl Threads {
         }
     }
 
-    /// Follows an event.
+    /// Follows an event that says who runs.
+    fn runs(&mut self, event: &Event<'_>) {
+        if let Some(cpu) = self.cpus.of(event.cpu) {
+            cpu.follow(event);
+        }
+    }
+
     pub fn follow(&mut self, event: &Event<'_>) {
         match &event.kind {
             Kind::SchedSwitch { prev, next, .. } => {
                 self.named(prev);
                 self.named(next);
-                let cpu = event.cpu as usize;
-                if cpu >= self.current.len() && cpu < MAX_CPUS {
-                    self.current.resize(cpu + 1, None);
-                }
-                if let Some(current) = self.current.get_mut(cpu) {
-                    *current = Some(next.tid);
-                }
+                self.runs(event);
             }
-            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+            Kind::Lost(_) => self.runs(event),
+            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) => self.named(&woken.task),
+            Kind::SchedWakeupNew(woken) => {
                 self.named(&woken.task);
+                // The fork that gave the id again may be lost.
+                if let Some(thread) = self.thread(woken.task.tid) {
+                    thread.has_ended = false;
+                }
             }
             Kind::SchedProcessFork { parent, parent_pid, child, child_pid } => {
                 self.named(parent);
@@ -127,7 +137,8 @@ impl Threads {
                 let cgroup = self.place(parent.tid);
                 // An id that is given again is another thread.
                 if let Some(thread) = self.thread(child.tid) {
-                    *thread = Thread { comm: child.comm, pid: *child_pid, cgroup };
+                    let (comm, pid) = (child.comm, *child_pid);
+                    *thread = Thread { comm, pid, has_ended: false, cgroup };
                 }
             }
             Kind::StatedumpProcess(dumped) => {
@@ -149,13 +160,14 @@ impl Threads {
                 {
                     self.known.insert(*tid, thread);
                 }
-                if let Some(current) = self.current.get_mut(event.cpu as usize)
-                    && *current == Some(*old_tid)
-                {
-                    *current = Some(*tid);
+                self.runs(event);
+            }
+            Kind::SchedProcessExit(task) => {
+                self.named(task);
+                if let Some(thread) = self.thread(task.tid) {
+                    thread.has_ended = true;
                 }
             }
-            Kind::SchedProcessExit(task) => self.named(task),
             Kind::CgroupAttach { tid, path } => self.attach(*tid, path),
             _ => {}
         }

@@ -1,25 +1,21 @@
 //! Fields of events of any origin, as they are shown one by one.
 
-/// A value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'t> {
     /// An integer without a sign.
     Unsigned {
-        /// Its value.
         value: u64,
         /// How people write it: 2, 8, 10 or 16.
         base: u8,
     },
     /// An integer with a sign.
     Signed {
-        /// Its value.
         value: i64,
         /// How people write it: 2, 8, 10 or 16.
         base: u8,
         /// Bits that it was recorded in.
         bits: u32,
     },
-    /// A floating-point number.
     Float(f64),
     /// A text, of any bytes.
     Text(&'t [u8]),
@@ -27,7 +23,6 @@ pub enum Value<'t> {
     Label {
         /// The name, where the value has one.
         label: Option<&'t str>,
-        /// The value.
         value: &'t Value<'t>,
     },
 }
@@ -35,7 +30,6 @@ pub enum Value<'t> {
 /// What several values are together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Fields with names.
     Fields,
     /// One option of several, by its name.
     Option,
@@ -49,9 +43,7 @@ pub trait Visit {
     fn name(&mut self, name: &str);
     /// The number of the element that follows.
     fn element(&mut self, number: u64);
-    /// A value.
     fn value(&mut self, value: Value<'_>);
-    /// Several values follow.
     fn begin(&mut self, shape: Shape);
     /// That was the last of them.
     fn end(&mut self, shape: Shape);

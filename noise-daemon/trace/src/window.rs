@@ -9,11 +9,12 @@ pub mod cut;
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// Bytes that a window has, and those that all windows of a recording have together: it may have 65,536 files, and a text
 /// as many stretches.
-const WINDOW_BYTES: usize = 256 << 10;
+const WINDOW_BYTES: usize = 64 << 10;
 const ALL_WINDOWS_BYTES: usize = 64 << 20;
 /// A window has no fewer.
 pub const LEAST_WINDOW_BYTES: usize = 4 << 10;
@@ -37,9 +38,7 @@ pub trait ReadAt {
 /// An open file, and the length that it had then.
 #[derive(Debug)]
 pub struct Opened<F> {
-    /// It.
     pub file: F,
-    /// Bytes.
     pub length: u64,
 }
 
@@ -75,7 +74,6 @@ impl Content<'_> {
 /// A file that ended, or could be read no longer, before its end.
 #[derive(Debug)]
 pub struct Short {
-    /// Where.
     pub at: u64,
     /// Bytes of it that are missing.
     pub missing: u64,
@@ -100,8 +98,8 @@ pub struct Window<'t> {
     filled: usize,
     /// Of the file, where they begin.
     begin: u64,
-    /// Of them, where the latest view begins.
-    offset: usize,
+    /// Where the latest view lies in the buffer, or in what is held.
+    seen: Range<usize>,
     /// Bytes that are read at once.
     usual: usize,
     /// Bytes that the file had at first, and those that it turned out to have.
@@ -119,7 +117,7 @@ impl<'t> Window<'t> {
             buffer: Vec::new(),
             filled: 0,
             begin: 0,
-            offset: 0,
+            seen: 0..0,
             usual: usual.max(1),
             announced: length,
             length,
@@ -135,7 +133,7 @@ impl<'t> Window<'t> {
 
     /// Gives its memory back.
     pub fn close(&mut self) {
-        (self.buffer, self.filled) = (Vec::new(), 0);
+        (self.buffer, self.filled, self.seen) = (Vec::new(), 0, 0..0);
     }
 
     /// Bytes that are read at once.
@@ -168,14 +166,13 @@ impl<'t> Window<'t> {
         self.short.take()
     }
 
-    /// The latest view.
     #[inline(always)]
     pub fn seen(&self) -> &[u8] {
         let all = match self.content {
             Content::Held(bytes) => bytes,
-            Content::Read(_) => self.buffer.get(..self.filled).unwrap_or_default(),
+            Content::Read(_) => self.buffer.as_slice(),
         };
-        all.get(self.offset..).unwrap_or_default()
+        all.get(self.seen.clone()).unwrap_or_default()
     }
 
     /// What lies from that byte of the file on: so many bytes at least, as far as the file has them.
@@ -183,21 +180,26 @@ impl<'t> Window<'t> {
     pub fn view(&mut self, from: u64, least: usize) -> &[u8] {
         let behind = self.begin.saturating_add(self.filled as u64);
         match self.content {
-            Content::Held(_) => self.offset = usize::try_from(from).unwrap_or(usize::MAX),
+            Content::Held(bytes) => {
+                let begin = usize::try_from(from).unwrap_or(usize::MAX);
+                self.seen = begin.min(bytes.len())..bytes.len();
+            }
             Content::Read(file) => {
                 let left = self.length.saturating_sub(from);
                 let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(least);
                 let inside = from.checked_sub(self.begin).filter(|_| from <= behind);
-                match inside.and_then(|inside| usize::try_from(inside).ok()) {
-                    Some(inside) if self.filled - inside >= wanted => self.offset = inside,
+                let begin = match inside.and_then(|inside| usize::try_from(inside).ok()) {
+                    Some(inside) if self.filled - inside >= wanted => inside,
                     inside => {
                         let kept = inside.unwrap_or(self.filled);
                         self.buffer.copy_within(kept..self.filled, 0);
                         self.filled -= kept;
-                        (self.begin, self.offset) = (from, 0);
+                        self.begin = from;
                         self.fill(file, wanted);
+                        0
                     }
-                }
+                };
+                self.seen = begin..self.filled;
             }
         }
         self.seen()

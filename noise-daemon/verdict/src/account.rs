@@ -160,7 +160,6 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Adds time.
     pub fn add(&mut self, account: Account, ns: u64) {
         if ns > 0 {
             let sum = self.ns.entry(account).or_default();

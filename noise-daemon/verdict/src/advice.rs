@@ -6,11 +6,11 @@
 //! nothing: then the remedy stays as it is. Values in commands are first ones to try.
 
 use noise_common::remedy::Remedy;
-use noise_model::cpulist::CpuList;
 use noise_model::memory::{LimitKind, size};
 use noise_model::pressure::Quota;
 use noise_model::setup::{CgroupSetup, Controller, Manager, Setup, TaskSetup};
-use noise_model::units::share;
+use noise_text::cpulist::CpuList;
+use noise_text::units::share;
 
 mod command;
 mod disk;
@@ -23,13 +23,14 @@ use outcome::{Files, Outcome, USUAL_WEIGHT, is_lower, lower};
 
 /// By what a limit is multiplied that is to be raised.
 const RAISED: u64 = 2;
+/// The period of quotas where none is set, µs.
+const USUAL_PERIOD_US: u64 = 100_000;
 /// Part of its time for which a CPU counts as idle.
 const IDLE: f64 = 0.5;
 
 /// A remedy as it applies to this host.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Advice {
-    /// Which one.
     pub remedy: Remedy,
     /// How the host is set up now, a sentence; `None` where that is not known, or says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,6 +130,11 @@ fn is_harmful(remedy: Remedy, setup: &Setup) -> bool {
 
 fn verdict(remedy: Remedy, setup: &Setup) -> Outcome {
     if is_harmful(remedy, setup) {
+        return Outcome::Out;
+    }
+    let is_bound =
+        matches!(remedy, Remedy::CpuAffinity | Remedy::CpuQuota | Remedy::IoWeight | Remedy::IoMax);
+    if is_bound && setup.is_around {
         return Outcome::Out;
     }
     let found = match remedy {
@@ -256,7 +262,7 @@ fn pinned(setup: &Setup) -> Option<(CpuList, CpuList, f64)> {
     let both: CpuList = victim.iter().filter(|cpu| culprit.contains(*cpu)).collect();
     let used: CpuList = victim.iter().chain(culprit.iter()).collect();
     let idle = |cpu: u32| setup.idle.iter().find(|(one, _)| *one == cpu).map(|(_, part)| *part);
-    let others = setup.online.without(&used);
+    let others = setup.elsewhere(&used);
     let free: Vec<(u32, f64)> = others
         .iter()
         .filter_map(|cpu| Some((cpu, idle(cpu)?)))
@@ -292,10 +298,12 @@ fn cpu_affinity(setup: &Setup) -> Option<Outcome> {
     if of_victim.iter().all(|cpu| !of_culprit.contains(cpu)) {
         return Some(Outcome::Out);
     }
-    // The second half, of which the victim keeps away where it is busy.
+    // The CPUs that the victim may not run on; else the second half, of which the victim keeps away where it is busy.
     let all: Vec<u32> = of_culprit.iter().collect();
     let half: CpuList = all.iter().skip(all.len().div_ceil(2)).copied().collect();
-    let others = setup.online.without(of_victim);
+    let apart = of_culprit.without(of_victim).without(&setup.isolated);
+    let half = if apart.is_empty() { half } else { apart };
+    let others = setup.elsewhere(of_victim);
     if half.is_empty() && of_victim == of_culprit && !others.is_empty() {
         let (one, other) = (&victim.label, &culprit.label);
         let now = format!("{one} and {other} are both pinned to {}", cpus(of_victim));
@@ -321,6 +329,8 @@ fn move_to(culprit: &CgroupSetup, to: &CpuList, online: &CpuList) -> Made {
         && culprit.cpus.as_ref().unwrap_or(online).iter().count() >= online.len();
     let by_threads = || {
         let main = culprit.main.as_ref();
+        // One command gives all threads the same CPUs: where they had others, that cannot be taken back.
+        let main = main.filter(|main| main.is_alike);
         main.map_or_else(Made::default, |main| Made {
             commands: vec![taskset(to, main.pid)],
             undo: vec![taskset(&main.cpus, main.pid)],
@@ -365,9 +375,8 @@ fn move_to(culprit: &CgroupSetup, to: &CpuList, online: &CpuList) -> Made {
 }
 
 /// A quota of so many hundredths of a CPU; none lifts it. Docker takes no quota back: one of as many CPUs as are online does.
-fn quota_value(hundredths: Option<u64>, version: u8, online: usize) -> Value {
-    const PERIOD_US: u64 = 100_000;
-    let quota_us = hundredths.map(|hundredths| hundredths * PERIOD_US / 100);
+fn quota_value(hundredths: Option<u64>, version: u8, period_us: u64, online: usize) -> Value {
+    let quota_us = hundredths.map(|hundredths| hundredths.saturating_mul(period_us) / 100);
     let property = hundredths.map_or_else(String::new, |hundredths| format!("{hundredths}%"));
     Value {
         property: format!("CPUQuota={property}"),
@@ -375,13 +384,16 @@ fn quota_value(hundredths: Option<u64>, version: u8, online: usize) -> Value {
             "--cpus {}",
             hundredths.map_or(online as f64, |hundredths| hundredths as f64 / 100.0)
         )),
-        file: match (version, quota_us) {
-            (1, None) => "-1".to_owned(),
-            (1, Some(quota_us)) => quota_us.to_string(),
-            (_, None) => format!("max {PERIOD_US}"),
-            (_, Some(quota_us)) => format!("{quota_us} {PERIOD_US}"),
-        },
+        file: quota_file(Quota { quota_us, period_us }, version),
     }
+}
+
+/// What a file holds that has this quota.
+fn quota_file(quota: Quota, version: u8) -> String {
+    let unlimited = if version == 1 { "-1" } else { "max" };
+    let quota_us = quota.quota_us.map_or_else(|| unlimited.to_owned(), |us| us.to_string());
+    // In version 1, the period is a file of its own.
+    if version == 1 { quota_us } else { format!("{quota_us} {}", quota.period_us) }
 }
 
 /// Sets the quota of a cgroup; `None` where it has no such controller.
@@ -393,10 +405,18 @@ fn quota_change<'a>(
 ) -> Option<Change<'a>> {
     let Files { folder, version, hand_down } = Files::of(&of.cpu, "cpu")?;
     let file = if version == 1 { "cpu.cfs_quota_us" } else { "cpu.max" };
-    let hundredths_of = |quota: Quota| quota.cpus().map(|cpus| (cpus * 100.0).round() as u64);
+    let period_us = of.quota.map_or(USUAL_PERIOD_US, |quota| quota.period_us);
+    let hundredths_of =
+        |quota: Quota| quota.cpus().map(|cpus| ((cpus * 100.0).round() as u64).max(1));
+    let as_it_was = |quota: Quota| Value {
+        file: quota_file(quota, version),
+        ..quota_value(hundredths_of(quota), version, period_us, online)
+    };
+    let is_off = matches!(of.cpu, Controller::Off { .. });
+    let none = || quota_value(None, version, period_us, online);
     Some(Change {
-        to: quota_value(Some(hundredths), version, online),
-        back: of.quota.map(|quota| quota_value(hundredths_of(quota), version, online)),
+        to: quota_value(Some(hundredths), version, period_us, online),
+        back: of.quota.map(as_it_was).or_else(|| is_off.then(none)),
         words,
         file: Some((folder, file)),
         hand_down,
@@ -457,6 +477,18 @@ fn memory_limits(setup: &Setup) -> Option<Outcome> {
         LimitKind::Max | LimitKind::Old => ("MemoryMax", limited.memory_max.flatten()?),
     };
     let to = bytes.saturating_mul(RAISED);
+    let bound = limited.memory_max.flatten().filter(|_| *kind == LimitKind::High);
+    if let Some(bound) = bound.filter(|bound| to >= *bound) {
+        // Above that, the kernel kills instead of slowing down.
+        let now = format!(
+            "{} of {} is {}, and memory.max is {}: raise that first",
+            kind.file(),
+            limited.label,
+            size(bytes),
+            size(bound)
+        );
+        return Some(Outcome::Applies { now, made: Made::default() });
+    }
     let now = format!("{} of {} is {}", kind.file(), limited.label, size(bytes));
     if setup.available_bytes.is_some_and(|left| left < to - bytes) {
         let now = format!("{now}, and the host has no more than that left");
@@ -510,7 +542,7 @@ fn irq_affinity(setup: &Setup) -> Option<Outcome> {
     if served.iter().all(|cpu| !of_victim.contains(cpu)) {
         return Some(Outcome::Out);
     }
-    let to = setup.online.without(of_victim);
+    let to = setup.elsewhere(of_victim);
     if to.is_empty() {
         // The victim runs everywhere: it has to keep away first.
         let now = format!("{now}; the victim may run on all CPUs, so keep it off some first");

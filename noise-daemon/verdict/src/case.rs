@@ -16,7 +16,6 @@ pub enum Reply {
     /// It comes; that it takes long may be as usual.
     #[default]
     Comes,
-    /// None comes.
     Never,
     /// TCP held back packets between the two until one was acknowledged, which came late: by a timer.
     HeldBack,
@@ -25,9 +24,7 @@ pub enum Reply {
 /// What was lost to one culprit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// What was lacking.
     pub resource: Account,
-    /// Who had it.
     pub culprit: Culprit,
     /// For how long, ns.
     pub ns: u64,

@@ -29,7 +29,6 @@ pub enum CulpritKind {
 /// Who had what the victim lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Culprit {
-    /// What it is.
     pub kind: CulpritKind,
     /// Its name, as it is shown.
     pub name: String,
@@ -59,12 +58,9 @@ pub enum Evidence {
     Counters,
 }
 
-/// One finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What was lacking.
     pub resource: Account,
-    /// Who had it.
     pub culprit: Culprit,
     /// For how long, ns.
     pub ns: u64,

@@ -53,9 +53,7 @@ impl Thread<'_> {
 /// One who is charged with a part of a disturbance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Charged<'a> {
-    /// Who.
     pub name: &'a str,
-    /// How.
     pub cause: Cause,
     /// How long was waited for it, ns.
     pub ns: u64,
@@ -80,9 +78,7 @@ pub fn only_completes(signal: Option<Signal>, cause: Cause, name: &str) -> bool 
 /// Of which culprit, and of which interrupt, the settings were read that commands rest on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Advised<'a> {
-    /// The cgroup.
     pub culprit: Option<&'a str>,
-    /// The interrupt.
     pub interrupt: Option<&'a str>,
 }
 
@@ -211,9 +207,9 @@ impl Disturbed<'_> {
     }
 
     /// The findings, the one that the sentence is about first; never none.
-    fn findings(&self) -> Vec<Found<'_>> {
+    fn findings(&self) -> Vec<ChargedFinding<'_>> {
         if let Some(finding) = self.of_memory() {
-            return vec![Found { beyond_ns: self.lost_ns, charged: None, finding }];
+            return vec![ChargedFinding { beyond_ns: self.lost_ns, charged: None, finding }];
         }
         let none_beyond = self.charged.iter().all(|one| one.beyond_ns == 0);
         let is_worth = |one: &&Charged<'_>| is_worth(one.part, one.ns);
@@ -235,16 +231,16 @@ impl Disturbed<'_> {
             };
             let beyond_ns = if none_beyond { one.ns } else { one.beyond_ns };
             let finding = Finding { share: self.share(finding.ns), ..finding };
-            Found { beyond_ns, charged: Some(one), finding }
+            ChargedFinding { beyond_ns, charged: Some(one), finding }
         });
-        let mut findings: Vec<Found<'_>> = findings.collect();
+        let mut findings: Vec<ChargedFinding<'_>> = findings.collect();
         if findings.is_empty() {
             let resource = self.resource(Cause::Untracked, "");
             let own = inherent(self.signal);
             let is_own = |advice: &&Advice| own.contains(&advice.remedy);
             let remedies = self.advice.iter().filter(is_own).cloned().collect();
             let finding = Finding { remedies, ..self.unnamed(resource) };
-            findings.push(Found { beyond_ns: self.lost_ns, charged: None, finding });
+            findings.push(ChargedFinding { beyond_ns: self.lost_ns, charged: None, finding });
         }
         findings
     }
@@ -318,7 +314,7 @@ impl Disturbed<'_> {
 }
 
 /// A finding, with who is charged.
-struct Found<'d> {
+struct ChargedFinding<'d> {
     /// How much of it is beyond what is usual, ns.
     beyond_ns: u64,
     charged: Option<&'d Charged<'d>>,
@@ -399,7 +395,7 @@ pub fn judge_incident(first: &Disturbed<'_>, more: &[Disturbed<'_>], others: &[&
     // What the sentence is about comes first.
     let leading = own.next();
     let charged = leading.as_ref().and_then(|leading| leading.charged);
-    let mut rest: Vec<Found<'_>> = own.collect();
+    let mut rest: Vec<ChargedFinding<'_>> = own.collect();
     rest.extend(more.iter().flat_map(Disturbed::findings));
     rest.sort_by_key(|found| (Reverse(found.beyond_ns), Reverse(found.finding.ns)));
     let all = leading.into_iter().chain(rest).take(MOST);

@@ -36,9 +36,7 @@ pub(crate) const USES_MEMORY: &str =
 /// What held a victim up, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// In a word.
     pub kind: Kind,
-    /// In a sentence.
     pub sentence: String,
     /// The part of the threads' time of which it is known what it was spent on, 0 to 1.
     pub known_share: f64,
@@ -88,15 +86,25 @@ fn remedies(resource: Account, culprit: &Culprit) -> &'static [Remedy] {
 fn unusual(case: &Case<'_>, resource: Account) -> Option<bool> {
     let (whole_ns, usual_ns) = case.against_usual(resource);
     let usual_ns = usual_ns?;
-    let is_much = whole_ns as f64 >= UNUSUAL_TIMES * usual_ns as f64;
+    let is_more = |ns: u64| ns as f64 >= UNUSUAL_TIMES * usual_ns as f64;
+    // The usual is that of two resources: one that is less than that, and the smaller one, is not what grew.
+    let is_part = matches!(
+        resource,
+        Account::Cpu | Account::Quota | Account::Interrupt | Account::Hypervisor
+    );
+    let own_ns = case.accounts.ns(resource);
+    let has_grown = !is_part || is_more(own_ns) || own_ns > whole_ns / 2;
+    let is_much = is_more(whole_ns) && has_grown;
     Some(is_much && whole_ns.saturating_sub(usual_ns) >= case.least_ns())
 }
 
 /// A loss with what it is ranked by.
-struct Ranked<'c> {
+struct RankedLoss<'c> {
     loss: &'c Loss,
     /// How much is usual of the whole resource, ns.
     usual_ns: Option<u64>,
+    /// How much of the whole resource is beyond that, ns.
+    whole_beyond_ns: u64,
     /// How much of it is beyond that, ns.
     beyond_ns: u64,
     /// Whether the whole resource is.
@@ -105,7 +113,7 @@ struct Ranked<'c> {
     share: f64,
 }
 
-impl<'c> Ranked<'c> {
+impl<'c> RankedLoss<'c> {
     fn of(case: &Case<'_>, loss: &'c Loss) -> Self {
         let (whole_ns, usual_ns) = case.against_usual(loss.resource);
         let whole_beyond_ns = whole_ns.saturating_sub(usual_ns.unwrap_or(0));
@@ -113,6 +121,7 @@ impl<'c> Ranked<'c> {
         Self {
             loss,
             usual_ns,
+            whole_beyond_ns,
             beyond_ns: beyond as u64,
             unusual: unusual(case, loss.resource),
             share: loss.ns as f64 / case.work_ns.max(1) as f64,
@@ -120,10 +129,17 @@ impl<'c> Ranked<'c> {
     }
 
     /// Whether it is unusual, and much of what the victim had to do: that is before all that may be as usual, however long
-    /// it takes.
+    /// it takes. Of a resource that many have a small part in, all parts together count, where nothing else took longer.
+    /// What took longest stays there where nothing is known of its usual though that of others is: it was not lost before.
     fn is_grave(&self, case: &Case<'_>) -> bool {
-        let is_much = self.beyond_ns as f64 >= LEAST_SHARE * case.work_ns as f64;
-        self.unusual == Some(true) && is_much
+        let is_much = |ns: u64| ns as f64 >= LEAST_SHARE * case.work_ns as f64;
+        let lost =
+            Account::ALL.into_iter().filter(|one| one.is_active() && *one != Account::Running);
+        let longest_ns = lost.map(|one| case.accounts.ns(one)).max().unwrap_or(0);
+        let is_longest = case.accounts.ns(self.loss.resource) == longest_ns;
+        let beyond_ns = if is_longest { self.whole_beyond_ns } else { self.beyond_ns };
+        let is_new = is_longest && !self.loss.resource.is_slept() && !case.usual_ns.is_empty();
+        self.unusual.unwrap_or(is_new) && is_much(beyond_ns)
     }
 
     /// Whether its culprit is one of those that a resource is lost to, and no bystander.
@@ -137,7 +153,7 @@ impl<'c> Ranked<'c> {
         let loss = self.loss;
         let is_other = matches!(loss.culprit.cause, Cause::Foreign);
         // Counters do not say whether the victim waits for what another one does.
-        let is_clear = !is_other || loss.evidence != Evidence::Counters && self.is_main(case);
+        let is_clear = (!is_other || loss.evidence != Evidence::Counters) && self.is_main(case);
         let deserves_command = self.unusual.unwrap_or(self.share >= LEAST_SHARE);
         let remedies = match is_other && loss.works_with_victim {
             true => Vec::new(),
@@ -159,31 +175,33 @@ impl<'c> Ranked<'c> {
 }
 
 /// The losses that are findings, the first of them first.
-fn rank<'c>(case: &'c Case<'_>, held: &[(Account, u64)]) -> Vec<Ranked<'c>> {
+fn rank<'c>(case: &'c Case<'_>, held: &[(Account, u64)]) -> Vec<RankedLoss<'c>> {
     let least_ns = case.least_ns();
     let is_held = |loss: &&Loss| held.iter().any(|(account, _)| *account == loss.resource);
     let losses = case.losses.iter().filter(|loss| loss.ns >= least_ns);
-    let mut ranked: Vec<Ranked<'_>> =
-        losses.clone().filter(is_held).map(|loss| Ranked::of(case, loss)).collect();
+    let mut ranked: Vec<RankedLoss<'_>> =
+        losses.clone().filter(is_held).map(|loss| RankedLoss::of(case, loss)).collect();
     ranked.sort_by_key(|one| (!one.is_grave(case), Reverse(one.beyond_ns), Reverse(one.loss.ns)));
     others_first(case, &mut ranked);
     // What it sleeps by itself comes behind all that it lost to others.
     let timers = losses.filter(|loss| loss.resource == Account::Timer);
-    ranked.extend(timers.map(|loss| Ranked::of(case, loss)));
+    ranked.extend(timers.map(|loss| RankedLoss::of(case, loss)));
     ranked.truncate(MOST);
     ranked
 }
 
-/// A victim that gets less CPU time than before has its own threads queue behind each other. Where that is the longest
-/// part, but another cgroup had a good part of the CPU too, that cgroup is named first.
-fn others_first(case: &Case<'_>, ranked: &mut [Ranked<'_>]) {
-    let is = |one: &Ranked<'_>, cause| {
+/// A victim that gets less CPU time than before has its own threads queue behind each other, and of a storm of short processes
+/// it is not known who had the CPU all the time. Where one of the two is the longest part, but another cgroup had a good part
+/// of the CPU too, that cgroup is named first.
+fn others_first(case: &Case<'_>, ranked: &mut [RankedLoss<'_>]) {
+    let is = |one: &RankedLoss<'_>, cause| {
         one.loss.resource == Account::Cpu && one.loss.culprit.cause == cause
     };
-    let is_other = |one: &Ranked<'_>| {
+    let is_other = |one: &RankedLoss<'_>| {
         is(one, Cause::Foreign) && one.is_main(case) && !one.loss.works_with_victim
     };
-    if ranked.first().is_some_and(|first| is(first, Cause::Own))
+    let is_behind = |first: &RankedLoss<'_>| is(first, Cause::Own) || is(first, Cause::Untracked);
+    if ranked.first().is_some_and(is_behind)
         && let Some(other) = ranked.iter().position(is_other)
         && let Some(before) = ranked.get_mut(..=other)
     {
@@ -191,7 +209,6 @@ fn others_first(case: &Case<'_>, ranked: &mut [Ranked<'_>]) {
     }
 }
 
-/// Judges.
 pub fn judge(case: &Case<'_>) -> Verdict {
     let least_ns = case.least_ns();
     let mut held: Vec<(Account, u64)> = Account::ALL
@@ -208,7 +225,13 @@ pub fn judge(case: &Case<'_>) -> Verdict {
     let unknown_ns = case.accounts.ns(Account::Unknown);
     let comes = ranked.first().is_none_or(|one| one.loss.reply == Reply::Comes);
     let kind = match held.first() {
-        None if unknown_ns >= least_ns => Kind::Unknown,
+        // Counters do not say what it slept for.
+        None if unknown_ns >= least_ns
+            || case.seen_ns.is_some()
+            || case.uninterruptible_ns >= least_ns =>
+        {
+            Kind::Unknown
+        }
         None => Kind::Nothing,
         Some((resource, _)) => match unusual(case, *resource) {
             Some(true) => Kind::HeldUp,
@@ -218,7 +241,7 @@ pub fn judge(case: &Case<'_>) -> Verdict {
             None => Kind::HeldUp,
         },
     };
-    let finding = |one: &Ranked<'_>| one.finding(case, kind == Kind::HeldUp);
+    let finding = |one: &RankedLoss<'_>| one.finding(case, kind == Kind::HeldUp);
     let findings: Vec<Finding> = ranked.iter().map(finding).collect();
     let losses: Vec<&Loss> = ranked.iter().map(|one| one.loss).collect();
     let first_next = findings.first().and_then(|first| first.next.clone());
@@ -235,7 +258,10 @@ pub fn judge(case: &Case<'_>) -> Verdict {
             }),
             Kind::AsUsual | Kind::Nothing => None,
         },
-        known_share: 1.0 - unknown_ns as f64 / total_ns as f64,
+        known_share: match case.seen_ns {
+            Some(_) if unknown_ns == 0 => 0.0,
+            _ => 1.0 - unknown_ns as f64 / total_ns as f64,
+        },
         findings,
     }
 }

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-/// What comes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

@@ -43,7 +43,7 @@ impl Shortage {
             let often = hits.iter().rev().filter(is_often);
             often.max_by_key(|one| one.hits).cloned().map(Self::Limit)
         });
-        let stalls = Stalls::of(pressure);
+        let stalls = CgroupStallTimes::of(pressure);
         match stalls.map(|stalls| stalls.is_for_memory()) {
             Some(false) => None,
             Some(true) => Some(hit.unwrap_or(match hits {
@@ -79,6 +79,12 @@ impl Shortage {
     /// Why memory was short, as a sentence goes on behind a comma.
     pub fn words(&self) -> String {
         match self {
+            Self::Limit(limit) if is_swapping(limit) => {
+                format!(
+                    "because of {}, which put pages into swap that it needed again",
+                    limit.name()
+                )
+            }
             Self::Limit(limit) => format!("because of {}", limit.name()),
             Self::NoLimit => "and no limit of its memory is the reason".to_owned(),
             Self::Unknown => "and whether a limit of it was hit is not known".to_owned(),
@@ -86,15 +92,23 @@ impl Shortage {
     }
 }
 
+/// Whether half or more of the pages that were thrown out and came back came from swap.
+const fn is_swapping(limit: &LimitHits) -> bool {
+    match (limit.swapped_in, limit.refaulted) {
+        (Some(swapped_in), Some(refaulted)) => swapped_in > 0 && swapped_in >= refaulted / 2,
+        _ => false,
+    }
+}
+
 /// How long tasks of a cgroup stalled, as far as the kernel says so, ms.
 #[derive(Clone, Copy, Debug)]
-struct Stalls {
+struct CgroupStallTimes {
     span_ms: f64,
     for_disks_ms: f64,
     for_memory_ms: f64,
 }
 
-impl Stalls {
+impl CgroupStallTimes {
     fn of(pressure: &Pressure) -> Option<Self> {
         let ms = |resource: Option<&ResourcePressure>| resource?.some.stalled_ms;
         Some(Self {
@@ -198,6 +212,19 @@ mod tests {
         assert_eq!(of((4_000.0, 100.0)), Some(Account::Disk));
         assert_eq!(of((100.0, 0.0)), None);
         assert_eq!(stalled_for(&pressure(None, None)), None);
+    }
+
+    #[test]
+    fn a_limit_that_swaps_is_said_to() {
+        let swapping = |swapped_in, refaulted| {
+            let hit = hit("shop.service", 400, refaulted);
+            let words = Shortage::Limit(LimitHits { swapped_in, ..hit }).words();
+            words.ends_with(", which put pages into swap that it needed again")
+        };
+        assert!(swapping(Some(60), Some(90)) && swapping(Some(45), Some(90)));
+        // Pages of files came back, none did, or it is not known which.
+        let others = [(Some(5), Some(90)), (Some(0), Some(0)), (None, Some(90)), (Some(9), None)];
+        assert!(others.iter().all(|(swapped_in, refaulted)| !swapping(*swapped_in, *refaulted)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The sentence that a verdict begins with.
 
 use noise_common::charge::Cause;
-use noise_model::units::duration;
+use noise_text::units::duration;
 
 use crate::account::Account;
 use crate::case::{Case, Loss, Reply};
@@ -24,14 +24,16 @@ fn named<'c>(losses: &[&'c Loss], resource: Account) -> Option<&'c (String, u64)
     first_named(losses, resource)?.who.as_ref()
 }
 
-/// The same of so much time in all, as the phrase goes on. Where more of it was for its own threads, that is said as well.
+/// The same of so much time in all, as the phrase goes on. Where others are named, and more of it was for its own threads, that
+/// is said as well.
 fn of_whom(losses: &[&Loss], resource: Account, all_ns: u64) -> String {
-    let Some((who, ns)) = named(losses, resource) else { return String::new() };
+    let Some(first) = first_named(losses, resource) else { return String::new() };
+    let Some((who, ns)) = &first.who else { return String::new() };
     let is_own = |loss: &&&Loss| {
         loss.resource == resource && loss.culprit.cause == Cause::Own && loss.ns > *ns
     };
-    let own =
-        losses.iter().find(is_own).map(|own| format!(" and {} for its own threads", time(own.ns)));
+    let own = losses.iter().find(is_own).filter(|_| first.culprit.cause != Cause::Own);
+    let own = own.map(|own| format!(" and {} for its own threads", time(own.ns)));
     let own = own.unwrap_or_default();
     match time(*ns) {
         t if t == time(all_ns) => format!(", all of it for {who}"),
@@ -124,18 +126,16 @@ fn slept(case: &Case<'_>, longest_held_ns: u64) -> Option<String> {
     let rest: String = rest.iter().map(|one| format!(", {one}")).collect();
     let also = if longest_held_ns > 0 { " also" } else { "" };
     Some(format!(
-        "Its threads{also} slept {first}{rest}; whether there was work for them meanwhile is not known"
+        "Its threads{also} slept {first}{rest}; whether there was work for them is not known"
     ))
 }
 
-/// A sentence begins.
 fn begun(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string());
     first.unwrap_or_default() + chars.as_str()
 }
 
-/// Phrases as one.
 fn several(phrases: &[String]) -> String {
     match phrases {
         [] => String::new(),
@@ -160,10 +160,12 @@ pub fn sentence(case: &Case<'_>, held: &[(Account, u64)], losses: &[&Loss], kind
     let asleep_ns = case.uninterruptible_ns;
     let on_disk_ns = [Account::Disk, Account::Memory].map(|account| case.accounts.ns(account));
     let on_disk_ns = on_disk_ns.into_iter().fold(0, u64::saturating_add);
-    if asleep_ns > on_disk_ns && asleep_ns >= case.least_ns() {
-        let phrase = format!("slept {} uninterruptibly", time(asleep_ns));
+    // What it waited for disks and memory is part of that, and said already.
+    let rest_ns = asleep_ns.saturating_sub(on_disk_ns);
+    if rest_ns >= case.least_ns() {
+        let phrase = format!("slept {} uninterruptibly", time(rest_ns));
         // It stands first where nothing of which a culprit is known took so long.
-        let at = if asleep_ns > longest && said.is_empty() { 0 } else { phrases.len() };
+        let at = if rest_ns > longest && said.is_empty() { 0 } else { phrases.len() };
         phrases.insert(at, phrase);
     }
     let lock = held.iter().position(|(resource, _)| *resource == Account::Lock);

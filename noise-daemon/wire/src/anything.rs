@@ -12,10 +12,10 @@ use noise_common::hist::BUCKETS;
 use noise_common::hooks::HOOKS;
 use noise_common::loss::LOSSES;
 use noise_common::signals::{SIGNALS, Signal};
-use noise_model::clean::clean;
 use noise_model::{
     Count, Histogram, HookSample, Interference, Labels, OutlierPart, OutlierRecord, Sample, Series,
 };
+use noise_text::clean::clean;
 use noise_verdict::Advice;
 use proptest::prelude::{Strategy, any};
 

@@ -6,8 +6,8 @@
 
 use std::io::{self, Read as _};
 
-use noise_model::clean::excerpt;
-use noise_model::clean::reading::Cleaned;
+use noise_text::clean::excerpt;
+use noise_text::clean::reading::Cleaned;
 use serde::Deserialize as _;
 
 use super::Frame;
@@ -33,16 +33,13 @@ const MOST_DEPTH: usize = 64;
 /// Why bytes are not a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// Something else.
     #[error("this is not a noised frame")]
     NotAFrame,
-    /// Another version.
     #[error(
         "speaks protocol version {0}, this noised speaks {WIRE_VERSION}: use the same version on both \
          sides"
     )]
     Version(u16),
-    /// Too much.
     #[error("the frame is larger than {} MiB", MAX_FRAME_BYTES >> 20)]
     TooLarge,
     /// It did not arrive as it was sent.

@@ -37,7 +37,6 @@ const EVENT_BYTES: usize = size_of::<Event>();
 /// What is said of all that follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StretchHead {
-    /// Number of CPUs.
     pub cpus: u32,
     /// CLOCK_MONOTONIC at some moment, ns.
     pub monotonic_ns: u64,
@@ -45,14 +44,12 @@ pub struct StretchHead {
     pub realtime_ns: u64,
     /// Begin of the stretch as requested, ns on CLOCK_MONOTONIC.
     pub since_ns: u64,
-    /// Its end.
     pub until_ns: u64,
 }
 
 /// Where an item belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The CPU.
     pub cpu: u32,
     /// Its part of the store.
     pub part: u8,
@@ -63,7 +60,6 @@ pub struct Place {
 pub enum Item {
     /// The events of a part follow. It holds all from that time on; 0 = all there ever were.
     Part {
-        /// Which.
         place: Place,
         /// The time, ns on CLOCK_MONOTONIC.
         complete_from_ns: u64,
@@ -72,7 +68,6 @@ pub enum Item {
     },
     /// Events in order of their numbers, which is nearly the order of time.
     Events {
-        /// Of which part.
         place: Place,
         /// Number of the first; the others follow without a gap.
         first: u64,
@@ -81,16 +76,13 @@ pub enum Item {
     },
     /// Events that were overwritten or unfinished when their turn came.
     Missing {
-        /// Of which part.
         place: Place,
         /// Number of the first.
         first: u64,
-        /// How many.
         count: u64,
     },
     /// A mark of a program.
     Mark(Mark),
-    /// Nothing follows.
     End {
         /// Events that were sent.
         events: u64,
@@ -105,10 +97,8 @@ pub enum EventsError {
     /// They cannot be read, or end early.
     #[error("the events cannot be read: {0}")]
     Unreadable(#[from] io::Error),
-    /// Something else.
     #[error("these are not events of noised")]
     NotEvents,
-    /// Another version.
     #[error(
         "the events have version {0}, this noised reads {EVENTS_VERSION}: use the same version on both \
          sides"
@@ -120,7 +110,6 @@ pub enum EventsError {
 }
 
 impl StretchHead {
-    /// Appends it.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&EVENTS_VERSION.to_le_bytes());
@@ -132,7 +121,6 @@ impl StretchHead {
 }
 
 impl Item {
-    /// Appends it.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         let (kind, place, numbers) = match self {
             Self::Part { place, complete_from_ns, classes } => {

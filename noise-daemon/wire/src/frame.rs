@@ -12,9 +12,7 @@ use noise_model::{Host, Sample, SharedNames, Trends};
 pub struct Frame {
     /// When, on the wall.
     pub time: Timestamp,
-    /// Where.
     pub host: Arc<Host>,
-    /// The delays.
     pub sample: Arc<Sample>,
     /// What is unusual among them.
     pub overview: Overview,

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use noise_model::clean::is_harmful;
+use noise_text::clean::is_harmful;
 
 /// The longest datagram, and the longest name and key, in bytes.
 pub const MOST_DATAGRAM_BYTES: usize = 512;
@@ -20,12 +20,10 @@ const NO_KEY: &str = "-";
 /// What begins and ends are called.
 const ACTIONS: [&str; 2] = ["begin", "end"];
 
-/// A datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'m> {
     /// Whether it is a begin.
     pub begins: bool,
-    /// Of what.
     pub name: &'m str,
     /// Of which one; may be empty.
     pub key: &'m str,
@@ -45,15 +43,12 @@ pub enum MessageError {
         "a mark is one line of UTF-8 with at most {MOST_DATAGRAM_BYTES} bytes, without control characters"
     )]
     Text,
-    /// Its words.
     #[error(
         "a mark is `begin NAME KEY MONOTONIC_NS TID PIDNS` or `end …`, of which the last four may be left out"
     )]
     Words,
-    /// Its name.
     #[error("the name of a mark has 1 to {MOST_NAME_BYTES} bytes, without `=` and white space")]
     Name,
-    /// Its key.
     #[error("the key of a mark has at most {MOST_KEY_BYTES} bytes, without white space")]
     Key,
 }
@@ -143,7 +138,6 @@ pub struct Mark {
     pub tid: i32,
     /// The user who sent it.
     pub uid: u32,
-    /// Of what.
     pub name: Box<str>,
     /// Of which one; may be empty.
     pub key: Box<str>,

@@ -24,7 +24,6 @@ use crate::store::{self, records};
 #[unsafe(no_mangle)]
 static NOISE_RULES: [u32; RULES] = rules();
 
-/// No argument.
 const NO_ARGUMENT: u32 = 7;
 /// Commands of a futex that are about two addresses: from `FUTEX_REQUEUE` to `FUTEX_WAKE_OP`, and
 /// `FUTEX_WAIT_REQUEUE_PI` and `FUTEX_CMP_REQUEUE_PI`.

@@ -1,4 +1,4 @@
-//! One program per hook, in two forms: `tp_btf` and `raw_tp`.
+//! What the programs of the hooks do.
 
 mod block;
 mod call;

@@ -38,7 +38,6 @@ pub struct Found {
 }
 
 impl Found {
-    /// Nothing.
     pub const NONE: Self = Self::new(ObjectKind::None, 0);
 
     /// A file that could not be looked up.

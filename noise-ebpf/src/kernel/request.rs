@@ -51,7 +51,6 @@ impl<A: Access> Request<A> {
         self.access.load(self.at, REQUEST_FLAGS.load())
     }
 
-    /// First sector.
     #[inline(always)]
     pub fn sector(self) -> u64 {
         self.access.load(self.at, REQUEST_SECTOR.load())

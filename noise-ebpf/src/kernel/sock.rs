@@ -58,9 +58,7 @@ impl Host {
 /// An address and a port.
 #[derive(Clone, Copy)]
 pub struct End {
-    /// The address.
     pub host: Host,
-    /// The port.
     pub port: u16,
 }
 
@@ -93,7 +91,6 @@ impl Sock {
         (address != 0).then_some(Self(address))
     }
 
-    /// Its address.
     #[inline(always)]
     pub const fn address(self) -> u64 {
         self.0
@@ -166,7 +163,6 @@ impl Sock {
         probe::<u32>(probe(self.0, SOCK_NET.load()), NET_INUM.load()) as u16
     }
 
-    /// Its protocol.
     #[inline(always)]
     pub fn protocol(self) -> u16 {
         probe(self.0, SOCK_PROTOCOL.load())

@@ -5,13 +5,11 @@ use noise_common::signals::Signal;
 
 use crate::task_time;
 
-/// A task begins.
 #[inline(always)]
 pub fn begin(state: *mut CpuState, pid: u32, now_ns: u64) {
     task_time::begin(state, Signal::DirectReclaim, pid, now_ns);
 }
 
-/// It ends.
 #[inline(always)]
 pub fn end(state: *mut CpuState, pid: u32, now_ns: u64) {
     task_time::end(state, Signal::DirectReclaim, pid, now_ns);

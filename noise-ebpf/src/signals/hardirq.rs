@@ -5,7 +5,6 @@ use noise_common::signals::Signal;
 
 use crate::maps::{drop_event, record_keyed};
 
-/// A handler begins.
 #[inline(always)]
 pub fn enter(state: *mut CpuState, irq: u32, now_ns: u64) {
     // SAFETY: the state is this CPU's.
@@ -15,7 +14,6 @@ pub fn enter(state: *mut CpuState, irq: u32, now_ns: u64) {
     }
 }
 
-/// A handler ends.
 #[inline(always)]
 pub fn exit(state: *mut CpuState, irq: u32, now_ns: u64) {
     let source = u64::from(irq);

@@ -58,7 +58,6 @@ pub fn begin(state: *mut CpuState, vector: usize, raised_ns: u64, now_ns: u64) {
     }
 }
 
-/// A packet arrives.
 #[inline(always)]
 pub fn receive(state: *mut CpuState, interface: u64, now_ns: u64) {
     // SAFETY: the state is this CPU's. A hardirq's wake-up in between does not look at it.

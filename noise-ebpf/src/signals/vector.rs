@@ -6,14 +6,12 @@ use noise_common::signals::{Signal, Vector};
 
 use crate::maps::{drop_event, record_fixed};
 
-/// A vector begins.
 #[inline(always)]
 pub fn enter(state: *mut CpuState, which: Vector, now_ns: u64) {
     // SAFETY: the state is this CPU's.
     unsafe { (*state).nesting.enter_vector(which, now_ns) };
 }
 
-/// A vector ends.
 #[inline(always)]
 pub fn exit(state: *mut CpuState, which: Vector, now_ns: u64) {
     // SAFETY: the state is this CPU's.

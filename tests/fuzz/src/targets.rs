@@ -19,7 +19,6 @@ use noise_measure::detours::{CpuSummary, SourceShares, csv, text};
 use noise_measure::osnoise::kernel::read_line;
 use noise_measure::scale::{Noise, Trace};
 use noise_model::Host;
-use noise_model::cpulist::CpuList;
 use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
 use noise_paths::document::{Document as Paths, Traced, traced};
@@ -29,6 +28,7 @@ use noise_paths::walk::{Bounds, walk};
 use noise_serve::{
     Costs, Hosts, Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve,
 };
+use noise_text::cpulist::CpuList;
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
 use noise_trace::delays::Delays;
 use noise_trace::json;
@@ -38,10 +38,10 @@ use noise_wire::marks::Message;
 use noise_wire::{Recording, decode, encode};
 
 use noise_daemon::config::{Cpus, parse};
-use noise_daemon::kept::file::read as read_kept;
-use noise_daemon::kept::path::find as find_paths;
-use noise_daemon::kept::replay::replay;
-use noise_daemon::state::Document;
+use noise_keep::file::read as read_kept;
+use noise_keep::path::find as find_paths;
+use noise_keep::replay::replay;
+use noise_keep::state::Document;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
 
@@ -106,7 +106,7 @@ pub fn http(bytes: &[u8]) {
         let (web, costs) = (Web::plain(), Costs::default());
         // As on loopback.
         web.set_hosts(Hosts::Known(Vec::new()));
-        let router = router(Refresh(refresh), Host::default(), web.clone(), costs.clone(), None);
+        let router = router(Refresh(refresh), Host::default(), web.clone(), costs.clone(), 0, None);
         let (mut reader, mut writer) = tokio::io::split(client);
         let exchange = async {
             let send = async {

@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -171,8 +171,8 @@ pub fn hidden_threads() -> Result<BTreeSet<i32>> {
     if init_is_hidden()? { threads_of_init() } else { Ok(BTreeSet::new()) }
 }
 
-/// The CPUs whose idle task ftrace does not see, or that were too busy to tell.
-pub fn blind_cpus() -> Result<Vec<u32>> {
+/// Looks at all CPUs: whether ftrace sees their idle tasks, of those that were not too busy to tell.
+fn look() -> Result<BTreeMap<u32, bool>> {
     let recording = Recording::start(&["sched:sched_switch"], 8)?;
     let sleepers: Vec<Worker> = (0..cpus())
         .map(|cpu| Worker::start("sleep", &[&cpu.to_string(), "1000"]))
@@ -181,11 +181,23 @@ pub fn blind_cpus() -> Result<Vec<u32>> {
     for sleeper in sleepers {
         sleeper.stop()?;
     }
-    let sights = recording.stop()?.sights;
-    let seen = |cpu: &u32| {
-        sights.get(cpu).is_some_and(|sight| sight.is_good() && sight.from_idle >= SWITCHES_TO_TELL)
-    };
-    Ok((0..u32::try_from(cpus())?).filter(|cpu| !seen(cpu)).collect())
+    let sights = recording.stop()?.sights.into_iter();
+    let told = sights.filter(|(_, sight)| !sight.is_good() || sight.from_idle >= SWITCHES_TO_TELL);
+    Ok(told.map(|(cpu, sight)| (cpu, sight.is_good())).collect())
+}
+
+/// The CPUs whose idle task ftrace does not see, or that were too busy to tell. A kernel that hides a task does so for
+/// good, so a CPU about which a look could tell is not looked at again.
+fn blind_cpus() -> Result<Vec<u32>> {
+    static SEEN: Mutex<BTreeMap<u32, bool>> = Mutex::new(BTreeMap::new());
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = 0..u32::try_from(cpus())?;
+    if all.clone().any(|cpu| !seen.contains_key(&cpu)) {
+        for (cpu, is_seen) in look()? {
+            seen.entry(cpu).or_insert(is_seen);
+        }
+    }
+    Ok(all.filter(|cpu| seen.get(cpu) != Some(&true)).collect())
 }
 
 /// Keeps the blind CPUs from idling for as long as the workers live.

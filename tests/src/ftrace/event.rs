@@ -30,7 +30,6 @@ pub struct Event {
 
 /// What an event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields bear the names that the kernel gives them")]
 pub enum Kind {
     /// `sched_switch`, and how the previous task was left.
     Switch { prev: i32, left: Left, next: i32 },

@@ -52,6 +52,8 @@ pub fn net_tx_wait(events: &[Event]) -> Paired {
 pub fn net_rx_wait(events: &[Event], pollers: &BTreeSet<i32>) -> Paired {
     let mut stacks = Stacks::default();
     let mut received: HashMap<u32, (u64, Arc<str>)> = HashMap::new();
+    // CPUs whose latest switch is missing. The programs did not see it either, and may not know that a polling thread runs.
+    let mut unseen: BTreeSet<u32> = BTreeSet::new();
     let mut paired = Paired::default();
     let receives = |stacks: &Stacks, event: &Event| match stacks.innermost(event.cpu) {
         Some(Context::Softirq(vector)) => &**vector == "net_rx",
@@ -66,8 +68,12 @@ pub fn net_rx_wait(events: &[Event], pollers: &BTreeSet<i32>) -> Paired {
             }
             Kind::Waking { pid } if receives(&stacks, event) && !pollers.contains(pid) => {
                 if let Some((start_ns, interface)) = received.remove(&event.cpu) {
-                    let sample = sample(event, &interface, start_ns);
-                    paired.samples.push(Sample { pid: *pid, ..sample });
+                    let sample = Sample { pid: *pid, ..sample(event, &interface, start_ns) };
+                    let is_thread = stacks.innermost(event.cpu).is_none();
+                    match is_thread && unseen.contains(&event.cpu) {
+                        true => paired.orphans.push(sample),
+                        false => paired.samples.push(sample),
+                    }
                 }
             }
             Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } => {
@@ -77,6 +83,10 @@ pub fn net_rx_wait(events: &[Event], pollers: &BTreeSet<i32>) -> Paired {
                 if stacks.innermost(event.cpu).is_none() =>
             {
                 received.remove(&event.cpu);
+                match event.kind {
+                    Kind::LostSwitch { .. } => unseen.insert(event.cpu),
+                    _ => unseen.remove(&event.cpu),
+                };
             }
             _ => {}
         }

@@ -15,7 +15,7 @@ use crate::load::{Place, Worker};
 use crate::namespace::{VethPair, configure};
 
 /// Options of a daemon whose baselines take seconds instead of minutes.
-pub const CONFIGURATION: &[u8] = b"[incidents]\nwarmup-windows = 20\nhalf-life-windows = 200\n\
+pub const CONFIGURATION: &[u8] = b"[incidents]\nwarmup-windows = 20\n\
     recent-windows = 8\nclosing-windows = 6\n";
 /// How long the service runs alone: what is usual is learnt from it.
 pub const QUIET: Duration = Duration::from_secs(22);

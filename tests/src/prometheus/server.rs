@@ -33,8 +33,8 @@ pub struct Server {
     /// Where it answers.
     pub address: SocketAddr,
     // Ended before its folder goes.
-    process: Option<Process>,
-    _folder: Option<Folder>,
+    process: Process,
+    _folder: Folder,
 }
 
 /// One series of an answer: its labels, and its values with their times, seconds.
@@ -103,24 +103,17 @@ impl Server {
         if !features.is_empty() {
             command.arg(format!("--enable-feature={}", features.join(",")));
         }
-        let process = Some(Process::start(command)?);
-        let mut server = Self { address, process, _folder: Some(folder) };
+        let process = Process::start(command)?;
+        let mut server = Self { address, process, _folder: folder };
         server.wait_until_ready()?;
         Ok(server)
-    }
-
-    /// One that runs already.
-    pub fn at(address: SocketAddr) -> Self {
-        Self { address, process: None, _folder: None }
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            if let Some(process) = &mut self.process
-                && let Some(status) = process.ended()?
-            {
-                bail!("prometheus ended with {status}: {}", process.stderr()?);
+            if let Some(status) = self.process.ended()? {
+                bail!("prometheus ended with {status}: {}", self.process.stderr()?);
             }
             if http::get(self.address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200) {
                 return Ok(());
@@ -179,7 +172,7 @@ impl Server {
 
     /// Its resident memory, bytes; 0 if it was not started here.
     pub fn resident_bytes(&self) -> Result<u64> {
-        self.process.as_ref().map_or(Ok(0), |process| crate::daemon::resident_bytes(process.pid()))
+        crate::daemon::resident_bytes(self.process.pid())
     }
 }
 

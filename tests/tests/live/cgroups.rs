@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::daemon::{
-    Daemon, Outcome, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run, run_noised,
+    Daemon, FIXED_RECORDER, Outcome, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run,
+    run_noised,
 };
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
@@ -87,7 +88,7 @@ fn seen_with(extra: &CString, hidden: &[CString]) -> Result<(Outcome, Scrape, St
     let address = free_address()?;
     let mut command = Command::new(binary()?);
     command.args(["run", "--web.listen-address", &address.to_string()]);
-    command.args([STATE_DIRECTORY, "", SOCKET_PATH, ""]);
+    command.args([STATE_DIRECTORY, "", SOCKET_PATH, ""]).args(FIXED_RECORDER);
     with_mounts(&mut command, extra.clone(), hidden.to_vec());
     let daemon = Daemon::start_command(command, address)?;
     let _hogs = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
@@ -176,7 +177,7 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
         }
         // The names of those that are new are known now, or in the next round.
         thread::sleep(Duration::from_secs(1));
-        let scrape = daemon.scrape()?;
+        let scrape = daemon.scrape_with_begins()?;
         recall.ensure_rising(&scrape)?;
         missing.retain(|metric| {
             let count =
@@ -204,10 +205,10 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
                 .into_iter()
                 .try_for_each(|one| one.join().unwrap_or_else(|_| bail!("a thread failed")))
         })?;
-        recall.ensure_rising(&daemon.scrape()?)?;
+        recall.ensure_rising(&daemon.scrape_with_begins()?)?;
         most = most.max(daemon.resident_bytes()?);
     }
-    let scrape = daemon.scrape()?;
+    let scrape = daemon.scrape_with_begins()?;
     recall.ensure_rising(&scrape)?;
     for (name, bound) in SERIES {
         let count = scrape.series(name).len();

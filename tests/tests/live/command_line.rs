@@ -4,7 +4,9 @@ use std::net::{Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run_noised};
+use noise_tests::daemon::{
+    Daemon, FIXED_RECORDER, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run_noised,
+};
 use noise_tests::http::get;
 use noise_tests::scratch::TextFile;
 
@@ -94,6 +96,7 @@ fn addresses_of_the_server() -> Result<Verdict> {
         let mut command = Command::new(binary()?);
         command.args(["run", "--web.listen-address", &format!("{host}:{port}")]);
         command.args([SOCKET_PATH, "", STATE_DIRECTORY, "", "--config.file", ""]);
+        command.args(FIXED_RECORDER);
         let daemon = Daemon::start_command(command, address)?;
         if version_6 {
             let answer = get(SocketAddr::from((Ipv6Addr::LOCALHOST, port)), "/-/ready", &[]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_common::signals::Signal;
@@ -17,6 +17,7 @@ use noise_tests::load::Worker;
 use noise_tests::needed::missing;
 use noise_tests::prom::{LabelSet, Scrape, label_set};
 use noise_tests::prometheus::{Series, Server};
+use noise_tests::wait::wait_until;
 
 use crate::differential::MixedLoad;
 use crate::{INCONCLUSIVE, Test, Verdict};
@@ -70,14 +71,12 @@ fn own(daemon: &Daemon, device: &str) -> Result<Histogram> {
 
 /// Waits until a server has scraped that many reads.
 fn wait_for(server: &Server, expr: &str, count: f64) -> Result<()> {
-    let deadline = Instant::now() + TIMEOUT;
-    let mut found = one(server, expr);
-    while !found.as_ref().is_ok_and(|found| *found == count) {
-        ensure!(Instant::now() < deadline, "{expr} is {found:?}, not {count}, after {TIMEOUT:?}");
-        thread::sleep(Duration::from_millis(250));
-        found = one(server, expr);
-    }
-    Ok(())
+    let mut found = None;
+    let waited = wait_until(expr, TIMEOUT, || {
+        found = one(server, expr).ok();
+        Ok(found == Some(count))
+    });
+    waited.with_context(|| format!("{found:?}, not {count}"))
 }
 
 fn prometheus_reads_native_histograms() -> Result<Verdict> {
@@ -96,7 +95,8 @@ fn prometheus_reads_native_histograms() -> Result<Verdict> {
         .iter()
         .map(|arguments| Worker::start("direct-reads", arguments))
         .collect::<Result<_>>()?;
-    thread::sleep(Duration::from_secs(4));
+    let are_many = || Ok(own(&daemon, &device.name).is_ok_and(|waits| waits.count() > 4000));
+    wait_until("reads of the device", TIMEOUT, are_many)?;
     for reader in readers {
         reader.stop()?;
     }
@@ -212,9 +212,11 @@ fn openmetrics_is_understood() -> Result<Verdict> {
     }
     let created = named.iter().filter(|((name, _), _)| name.ends_with("_created"));
     let created: Vec<_> = created.collect();
+    ensure!(created.iter().any(|(_, since)| **since == start), "nothing began with the process");
+    let end = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs_f64();
     for ((name, labels), since) in &created {
         let by_kernel = name.contains("_steal_") || name.contains("_page_faults_");
-        let is_right = if by_kernel { **since < start } else { **since == start };
+        let is_right = if by_kernel { **since < start } else { (start..end).contains(*since) };
         ensure!(is_right, "{name} {labels:?} began at {since}; the process did at {start}");
     }
     let expected = begun(&before, &after, &named);

@@ -166,11 +166,11 @@ fn names_of_real_things() -> Result<Verdict> {
     let pid = shells.first().context("no shell")?.pid().to_string();
     for subject in [["--task", &pid], ["--cgroup", &group.label()]] {
         for more in [&[][..], &["--json"]] {
-            let text = ask(&[&["osnoise", "--duration", "1s"][..], &subject, more].concat())?;
+            let text = ask(&[&["osnoise", "--duration", "300ms"][..], &subject, more].concat())?;
             ensure!(text.contains("x1b[31m"), "{subject:?}: {text}");
         }
     }
-    ask(&["osnoise", "--cpus", "0", "--duration", "1s"])?;
+    ask(&["osnoise", "--cpus", "0", "--duration", "300ms"])?;
     drop((shells, cable));
     let (status, log) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "the daemon ended with {status}");

@@ -12,10 +12,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
 use noise_tests::daemon::{
-    Daemon, Outcome, STATE_DIRECTORY, binary, free_address, run, run_noised,
+    Daemon, FIXED_RECORDER, Outcome, STATE_DIRECTORY, binary, free_address, run, run_noised,
 };
 use noise_tests::load::Worker;
 use noise_tests::rights::UNPRIVILEGED;
+use noise_tests::wait::wait_until;
 
 use crate::{Test, Verdict};
 
@@ -171,6 +172,7 @@ fn read_only_home() -> Result<Verdict> {
     let mut command = in_private_mounts("mount -t tmpfs -o ro none \"$HOME\" && cd \"$HOME\"")?;
     let address = free_address()?.to_string();
     command.args(["run", "--web.listen-address", &address, STATE_DIRECTORY, ""]);
+    command.args(FIXED_RECORDER);
     command.env("HOME", &home);
     if binary()?.starts_with(&home) {
         return Ok(Verdict::Impossible(
@@ -188,14 +190,15 @@ fn read_only_home() -> Result<Verdict> {
 /// the CPU while the programs are attached have waits without a start.
 fn debug_records() -> Result<Verdict> {
     let _hogs = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
-    let logs_drops = |level: &str| -> Result<bool> {
-        let daemon = Daemon::start_with(&["--log.level", level])?;
-        thread::sleep(Duration::from_secs(2));
-        let (_, stderr) = daemon.stop(libc::SIGTERM)?;
-        ensure!(!stderr.contains('\u{1b}'), "colours in a file");
-        Ok(stderr.contains("runqueue_wait not counted: no_start"))
-    };
-    ensure!(logs_drops("debug")?, "no record of a drop");
-    ensure!(!logs_drops("info")?, "debug records at the level info");
+    const DROP: &str = "runqueue_wait not counted: no_start";
+    let daemon = Daemon::start_with(&["--log.level", "debug"])?;
+    let is_logged = || Ok(daemon.process().stderr()?.contains(DROP));
+    wait_until("a record of a drop", Duration::from_secs(20), is_logged)?;
+    let (_, stderr) = daemon.stop(libc::SIGTERM)?;
+    ensure!(!stderr.contains('\u{1b}'), "colours in a file");
+    let daemon = Daemon::start_with(&["--log.level", "info"])?;
+    thread::sleep(Duration::from_secs(2));
+    let (_, stderr) = daemon.stop(libc::SIGTERM)?;
+    ensure!(!stderr.contains(DROP), "debug records at the level info");
     Ok(Verdict::Passed)
 }

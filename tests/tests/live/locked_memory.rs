@@ -27,7 +27,7 @@ fn the_flight_recorder_takes_what_is_left() -> Result<Verdict> {
     let before = bpf::program_ids()?;
     let (mut refused, mut shortened, mut whole) = (0, 0, 0);
     for mebibytes in [1_u64, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 64] {
-        let outcome = start(move || {
+        let outcome = start(&[], move || {
             // SAFETY: prctl is async-signal-safe and touches no memory here.
             unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_RESOURCE) };
             limit(libc::RLIMIT_MEMLOCK, mebibytes << 20)

@@ -23,6 +23,7 @@ mod hang;
 mod hostile;
 mod https;
 mod incidents;
+mod inside;
 mod interrupts;
 mod ipc;
 mod kept;
@@ -52,6 +53,7 @@ mod recorder;
 mod referee;
 mod scenario;
 mod sched;
+mod scraping;
 mod sketches;
 mod state;
 mod successors;
@@ -68,6 +70,7 @@ mod why_request;
 mod why_verdict;
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::Result;
@@ -93,6 +96,26 @@ const INCONCLUSIVE: &str = "the recording is inconclusive";
 
 /// How often a test is run whose recording had holes.
 const ATTEMPTS: usize = 2;
+
+/// How a line begins that names a test, and how it failed before it passed.
+const FLAKY: &str = "failed first: ";
+
+/// Tests of a run that are tried once more when they failed. What fails by chance does not hide what else there is; what
+/// is wrong fails again, and so does a run in which much fails.
+static CHANCES: AtomicUsize = AtomicUsize::new(3);
+
+/// Runs a test once more that failed, if one of the chances is left.
+fn once_more(title: &str, test: Test, error: &anyhow::Error) -> Option<Result<Verdict>> {
+    let take = |left: usize| left.checked_sub(1);
+    CHANCES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+    println!("tried once more, because it failed: {error:#}");
+    let verdict = test();
+    if verdict.is_ok() {
+        // On a line of its own, where the task that counts finds it.
+        println!("\n{FLAKY}{title}: {}", format!("{error:#}").replace('\n', " "));
+    }
+    Some(verdict)
+}
 
 /// Why a verdict says nothing, if it does not.
 fn inconclusive(verdict: &Result<Verdict>) -> Option<String> {
@@ -121,6 +144,12 @@ fn trial(module: &str, name: &str, test: Test) -> Trial {
                 verdict = test();
             }
         }
+        if let Err(error) = &verdict
+            && inconclusive(&verdict).is_none()
+            && let Some(second) = once_more(&title, test, error)
+        {
+            verdict = second;
+        }
         println!("{title} took {:.1} s", begin.elapsed().as_secs_f64());
         before.ensure_unchanged().map_err(around)?;
         if let Some(reason) = inconclusive(&verdict) {
@@ -143,6 +172,7 @@ fn main() -> ExitCode {
     let modules: &[(&str, &[(&str, Test)])] = &[
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
+        ("inside", inside::TESTS),
         ("lifecycle", lifecycle::TESTS),
         ("locked_memory", locked_memory::TESTS),
         ("configuration", configuration::TESTS),
@@ -201,6 +231,7 @@ fn main() -> ExitCode {
         ("osnoise_tenant", osnoise_tenant::TESTS),
         ("osnoise_ends", osnoise_ends::TESTS),
         ("detour", detour::TESTS),
+        ("scraping", scraping::TESTS),
         ("prometheus", prometheus::TESTS),
         ("packages", packages::TESTS),
         ("systemd", systemd::TESTS),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
 use noise_tests::daemon::{
-    Daemon, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run, run_noised,
+    Daemon, FIXED_RECORDER, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run, run_noised,
 };
 use noise_tests::http::get;
 use noise_tests::load::{Worker, figure};
@@ -140,7 +140,7 @@ fn a_time_namespace_shifts_no_times() -> Result<Verdict> {
     let address = free_address()?;
     let mut command = unshare(&options);
     command.arg(binary()?).args(["run", "--web.listen-address", &address.to_string()]);
-    command.args([SOCKET_PATH, "", STATE_DIRECTORY, ""]);
+    command.args([SOCKET_PATH, "", STATE_DIRECTORY, ""]).args(FIXED_RECORDER);
     let daemon = Daemon::start_command(command, address)?;
     let noised = child_of(daemon.process().pid())?;
     let programs = bpf::programs_of(noised)?;
@@ -233,8 +233,10 @@ fn a_renamed_interface_has_its_new_name() -> Result<Verdict> {
     ])?;
     ensure!(top.stdout.contains(&renamed.name), "{}", top.stdout);
     drop(renamed);
-    // The old name goes on where it was.
+    // The old name counts anew.
     thread::sleep(NAMES_KNOWN);
-    send(&pair.near, before + PACKETS)?;
+    send(&pair.near, PACKETS)?;
+    let again = sent(&pair.near)?;
+    ensure!(again < before + PACKETS, "{} goes on from {before}: {again}", pair.near);
     Ok(Verdict::Passed)
 }

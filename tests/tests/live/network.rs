@@ -225,8 +225,9 @@ fn packets_that_a_thread_receives_are_counted() -> Result<Verdict> {
     let found = seen.histograms(RX)?.get(&labels).cloned().unwrap_or_default();
     println!("{sent} frames sent, {received} received, noised has {}", found.count);
     ensure!(received >= sent / 2, "{INCONCLUSIVE}: {received} of {sent} frames arrived");
-    // One that finds the receiver awake wakes nobody.
-    ensure!(found.count >= 0.8 * received as f64, "of {received} frames {} count", found.count);
+    // One that finds the receiver awake does not wake it, as most do where something else keeps the CPUs busy; the referee
+    // knows which.
+    ensure!(found.count >= 0.1 * received as f64, "of {received} frames {} count", found.count);
     let mut table = seen.table();
     table.histogram(RX, &["interface"], &net_rx_wait(&seen.trace.events, &pollers()?))?;
     table.verdict()?;

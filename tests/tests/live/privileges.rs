@@ -6,11 +6,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, free_address, run_noised};
+use noise_tests::daemon::{
+    Daemon, FIXED_RECORDER, SOCKET_PATH, STATE_DIRECTORY, free_address, run_noised,
+};
 use noise_tests::http::get;
 use noise_tests::load::Worker;
 use noise_tests::needed::missing;
 use noise_tests::scratch::{Folder, argument};
+use noise_tests::wait::wait_until;
 
 use crate::attacks::{Target, ensure_confined, state_here};
 use crate::lifecycle::PublicCopy;
@@ -40,6 +43,8 @@ fn of_threads(pid: u32, field: &str) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
+/// Longer than a measurement of a CPU is waited for.
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The number of CAP_BPF.
 const CAP_BPF: u32 = 39;
 
@@ -53,7 +58,15 @@ fn kept() -> Result<u64> {
     Ok(if reads { 0 } else { 1 << CAP_BPF })
 }
 
-fn ensure_dropped(pid: u32) -> Result<usize> {
+/// Waits until something is counted of each of these families.
+fn await_all(daemon: &Daemon, families: &[&str]) -> Result<()> {
+    for family in families {
+        wait_until(family, TIMEOUT, || Ok(daemon.scrape()?.total(family) > 0.0))?;
+    }
+    Ok(())
+}
+
+fn ensure_dropped(pid: u32) -> Result<()> {
     let kept = kept()?;
     for (set, expected) in [("CapInh", 0), ("CapPrm", kept), ("CapEff", kept), ("CapAmb", 0)] {
         for (thread, value) in of_threads(pid, set)? {
@@ -68,23 +81,22 @@ fn ensure_dropped(pid: u32) -> Result<usize> {
     }
     let threads = of_threads(pid, "CapEff")?;
     println!("{threads:?}");
-    Ok(threads.len())
+    Ok(())
 }
 
 fn every_thread_has_dropped_everything() -> Result<Verdict> {
     let state = Folder::new("state")?;
     let options = ["--osnoise.cpus", "0", STATE_DIRECTORY, state.argument()?];
     let daemon = Daemon::start_with(&options)?;
-    thread::sleep(Duration::from_secs(2));
     let pid = daemon.process().pid();
-    let threads = ensure_dropped(pid)?;
-    ensure!(threads >= 3, "{threads} threads: the workload of osnoise has two of its own");
+    let are_all = || Ok(of_threads(pid, "CapEff")?.len() >= 3);
+    wait_until("three threads: the workload of osnoise has two of its own", TIMEOUT, are_all)?;
+    ensure_dropped(pid)?;
     let bounding = of_threads(pid, "CapBnd")?;
     ensure!(bounding.iter().all(|(_, set)| set.chars().all(|digit| digit == '0')), "{bounding:?}");
-    // And it measures.
-    let scrape = daemon.scrape()?;
-    ensure!(scrape.total("noised_context_switches_total") > 0.0, "nothing counted");
-    ensure!(scrape.total("noised_osnoise_runtime_seconds_total") > 0.0, "no osnoise");
+    // And it measures, which brings no thread that may do more.
+    await_all(&daemon, &["noised_context_switches_total", "noised_osnoise_runtime_seconds_total"])?;
+    ensure_dropped(pid)?;
     let (status, stderr) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {stderr}");
     Ok(Verdict::Passed)
@@ -201,21 +213,21 @@ fn a_user_with_two_capabilities() -> Result<Verdict> {
         .arg(copy.path())
         .args(["run", "--web.listen-address", &address.to_string()])
         .args([STATE_DIRECTORY, "", SOCKET_PATH, ""])
+        .args(FIXED_RECORDER)
         .current_dir("/");
     let daemon = Daemon::start_command(command, address)?;
     ensure_dropped(daemon.process().pid())?;
     let _load = Worker::start("tcp", &["0", "0", "100", "3000"])?;
-    thread::sleep(Duration::from_secs(2));
-    let scrape = daemon.scrape()?;
-    for family in [
-        "noised_context_switches_total",
-        "noised_runqueue_wait_seconds_count",
-        "noised_softirq_seconds_count",
-        "noised_net_rx_wait_seconds_count",
-        "noised_interference_seconds_total",
-    ] {
-        ensure!(scrape.total(family) > 0.0, "{family}: nothing");
-    }
+    await_all(
+        &daemon,
+        &[
+            "noised_context_switches_total",
+            "noised_runqueue_wait_seconds_count",
+            "noised_softirq_seconds_count",
+            "noised_net_rx_wait_seconds_count",
+            "noised_interference_seconds_total",
+        ],
+    )?;
     let (status, stderr) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {stderr}");
     Ok(Verdict::Passed)

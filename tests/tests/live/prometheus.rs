@@ -21,6 +21,7 @@ use noise_tests::prometheus::{
     Bustle, CONFIGURATION, Choices, DISTURBED, Panel, QUIET, Query, Series, Server, dashboards,
     selectors,
 };
+use noise_tests::wait::wait_until;
 use serde_json::Value;
 
 use crate::{INCONCLUSIVE, Test, Verdict};
@@ -40,6 +41,12 @@ const STEP: Duration = Duration::from_secs(1);
 const MOST_NOISE: f64 = 0.15;
 /// How many of the scrapes have to be answered for graphs to have something to show.
 const LEAST_ANSWERED: f64 = 0.75;
+
+/// In which a server has scraped what burns, and what is said of it.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Waits of a pod beside what its cluster says of it.
+const JOINED: &str = "noised_cgroup_runqueue_wait_seconds_count \
+                      * on (namespace, pod) group_left (created_by_name) kube_pod_info";
 
 /// Metrics, or parts of their names, of what this machine may not have, and why.
 const UNPROVOKED: &[(&str, &str)] = &[(
@@ -347,12 +354,13 @@ fn pods_join_what_their_cluster_says() -> Result<Verdict> {
         ),
         &[],
     )?;
-    thread::sleep(LATEST);
     let [namespace, name, container] = POD;
     let mut faults = Faults::default();
-    let joined = server.query(
-        "noised_cgroup_runqueue_wait_seconds_count * on (namespace, pod) group_left (created_by_name) kube_pod_info",
-    )?;
+    let mut joined = Vec::new();
+    wait_until("a series that joins what the cluster says", TIMEOUT, || {
+        joined = server.query(JOINED)?;
+        Ok(!joined.is_empty())
+    })?;
     let expected = [
         ("namespace", namespace),
         ("pod", name),
@@ -371,6 +379,12 @@ fn pods_join_what_their_cluster_says() -> Result<Verdict> {
         }
         others => bail!("not one series joins what the cluster says: {others:?}"),
     };
+    // Both are there to be left out.
+    let burning = [label.clone(), other.label()];
+    wait_until("both as victims, of whatever pod", TIMEOUT, || {
+        let shown = chosen_victims(&server, None);
+        Ok(shown.is_ok_and(|shown| burning.iter().all(|victim| shown.contains(victim))))
+    })?;
     // What is the host's bears the labels of the target; what is another cgroup's never claims to be a pod's.
     let host =
         server.query(r#"noised_runqueue_wait_seconds_count{namespace="noised",pod="noised-x"}"#)?;
@@ -395,7 +409,7 @@ fn pods_join_what_their_cluster_says() -> Result<Verdict> {
         "cgroups are said to be noised's own".to_owned()
     });
     for (chosen, excluded) in [(name, other.label()), ("another", label)] {
-        let victims = chosen_victims(&server, chosen)?;
+        let victims = chosen_victims(&server, Some(chosen))?;
         println!("victims where the pod {chosen} is chosen: {victims:?}");
         faults.unless(!victims.contains(&excluded), || {
             format!("{chosen} does not exclude {excluded}")
@@ -405,12 +419,14 @@ fn pods_join_what_their_cluster_says() -> Result<Verdict> {
     faults.verdict().map(|()| Verdict::Passed)
 }
 
-/// The victims with a name that *Who did it* shows where a pod is chosen.
-fn chosen_victims(server: &Server, pod: &str) -> Result<BTreeSet<String>> {
+/// The victims with a name that *Who did it* shows where a pod is chosen, or none.
+fn chosen_victims(server: &Server, pod: Option<&str>) -> Result<BTreeSet<String>> {
     let board = dashboards()?.into_iter().find(|board| board.uid == "noised-who");
     let board = board.context("there is no dashboard of culprits")?;
     let mut choices = board.opened(server)?;
-    choices.insert("pod".to_owned(), pod.to_owned());
+    if let Some(pod) = pod {
+        choices.insert("pod".to_owned(), pod.to_owned());
+    }
     let panel = board.panels.iter().find(|panel| panel.title == "Victims").context("no victims")?;
     let query = panel.queries.first().context("victims of nothing")?;
     let found = query.ask(server, &choices, LATEST)?;

@@ -57,9 +57,11 @@ pub(crate) fn ensure_babeltrace(folder: &Path, recording: &Recording) -> Result<
         let complaints = String::from_utf8_lossy(&output.stderr);
         let complaints: Vec<_> =
             complaints.lines().filter(|line| !line.trim().is_empty()).collect();
+        // It says nothing of a CPU whose last packet ends before the last event of another one.
+        let counted = recording.losses.iter().filter(|loss| loss.events > 0).count();
         ensure!(
             output.status.success()
-                && complaints.len() == recording.losses.len()
+                && (counted..=recording.losses.len()).contains(&complaints.len())
                 && complaints.iter().all(|line| line.contains("iscarded ")),
             "{command}: {complaints:?} of {:?}",
             recording.losses

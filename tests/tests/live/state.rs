@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use noise_tests::daemon::{
-    Daemon, Process, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run, run_noised,
+    Daemon, FIXED_RECORDER, Process, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run,
+    run_noised,
 };
 use noise_tests::http::get;
 use noise_tests::prom::label_set;
@@ -40,7 +41,7 @@ fn a_file_limit_is_no_obstacle() -> Result<Verdict> {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -f 0; exec \"$0\" \"$@\""]).arg(binary()?);
     command.args(["run", "--web.listen-address", &address.to_string()]);
-    command.args([STATE_DIRECTORY, directory.argument()?, SOCKET_PATH, ""]);
+    command.args([STATE_DIRECTORY, directory.argument()?, SOCKET_PATH, ""]).args(FIXED_RECORDER);
     // A log that is a file would have the limit, too.
     let daemon = command.stderr(Stdio::piped()).spawn()?;
     let begin = Instant::now();
@@ -159,7 +160,7 @@ fn run_with_umask(mask: libc::mode_t, directory: &Path) -> Result<String> {
     let address = free_address()?;
     let mut command = Command::new(binary()?);
     command.args(["run", "--web.listen-address", &address.to_string(), SOCKET_PATH, ""]);
-    command.arg(STATE_DIRECTORY).arg(directory);
+    command.arg(STATE_DIRECTORY).arg(directory).args(FIXED_RECORDER);
     // SAFETY: umask is async-signal-safe.
     unsafe {
         command.pre_exec(move || {

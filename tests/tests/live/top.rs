@@ -1,9 +1,9 @@
 //! `noised top` in a real terminal, against a live daemon.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,6 +13,7 @@ use noise_tests::load::{Place, Worker};
 use noise_tests::needed::missing;
 use noise_tests::scratch::Folder;
 use noise_tests::terminal::Terminal;
+use noise_tests::wait::wait_until;
 use serde_json::Value;
 
 use crate::lifecycle::ensure_refused;
@@ -199,7 +200,8 @@ fn every_key() -> Result<Verdict> {
     // A recording begins and ends.
     terminal.press(&["w"])?;
     terminal.wait_for_words(&["recording to noised-"])?;
-    thread::sleep(Duration::from_secs(2));
+    let is_begun = || Ok(written(terminal.folder(), "noised-", ".frames")?.is_some());
+    wait_until("a file of frames", TIMEOUT, is_begun)?;
     terminal.press(&["w"])?;
     terminal.wait_for_words(&["recording ended"])?;
     ensure!(written(terminal.folder(), "noised-", ".frames")?.is_some(), "nothing is recorded");
@@ -368,13 +370,17 @@ fn records_and_replays() -> Result<Verdict> {
     let terminal = served.top(150, 30, &["--record", "it.noised"])?;
     terminal.press(&["4"])?;
     terminal.wait_for_words(&[&label])?;
-    thread::sleep(Duration::from_secs(4));
+    let path = terminal.folder().join("it.noised");
+    let mut sizes = BTreeSet::new();
+    wait_until("some frames", TIMEOUT, || {
+        sizes.insert(fs::metadata(&path)?.len());
+        Ok(sizes.len() > 5)
+    })?;
     terminal.press(&["q"])?;
     ended_well(&terminal)?;
     for worker in workers {
         worker.stop()?;
     }
-    let path = terminal.folder().join("it.noised");
     let whole = fs::read(&path)?;
     println!("{} bytes recorded", whole.len());
     // As if the machine had stopped in the middle of a write.

@@ -9,7 +9,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, binary};
+use noise_tests::daemon::{Daemon, FIXED_RECORDER, SOCKET_PATH, STATE_DIRECTORY, binary};
 use noise_tests::http::get;
 use noise_tests::needed::missing;
 use noise_tests::prom::Scrape;
@@ -247,7 +247,7 @@ fn hosts_of_strangers() -> Result<Verdict> {
     drop(daemon);
     // The rule is for loopback.
     let mut command = Command::new(binary()?);
-    command.args(["run", STATE_DIRECTORY, "", SOCKET_PATH, ""]);
+    command.args(["run", STATE_DIRECTORY, "", SOCKET_PATH, ""]).args(FIXED_RECORDER);
     command.args(["--web.listen-address", &format!("0.0.0.0:{port}")]);
     let wide = Daemon::start_command(command, ([127, 0, 0, 1], port).into())?;
     let answer = raw(connect(&wide)?, "GET /metrics HTTP/1.1\r\nHost: evil.example")?;

@@ -1,9 +1,8 @@
 //! `noised why`: the resource, the culprit and the command that belong to what is planted: a lock convoy, a slow service
 //! that is asked, two hogs; and none of these for workers that wait for work.
 
-use std::process::{Child, Command};
-use std::thread;
-use std::time::Duration;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{binary, free_address, run, run_noised};
@@ -25,16 +24,21 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 const PYTHON: &str = "/usr/bin/python3";
-/// Five threads that each hold the same lock while they sleep.
+/// Five threads that each hold the same lock while they sleep. Between, they sleep as long as is asked: not at all, and a
+/// thread that lets go has the lock again before one that was woken for it, for seconds.
 const CONVOY: &str = "\
-import threading, time
+import sys, threading, time
 lock = threading.Lock()
+between = float(sys.argv[1])
 def hold():
     while True:
         with lock:
             time.sleep(0.01)
+        if between:
+            time.sleep(between)
 for _ in range(4):
     threading.Thread(target=hold, daemon=True).start()
+print('ready', flush=True)
 hold()
 ";
 /// Four workers, and a thread that hands out two pieces of work every 5 ms.
@@ -47,6 +51,7 @@ def do():
         sum(range(2000))
 for _ in range(4):
     threading.Thread(target=do, daemon=True).start()
+print('ready', flush=True)
 while True:
     time.sleep(0.005)
     work.put(1)
@@ -61,6 +66,7 @@ def ask(to):
     to.recv(1)
 if role == 'client':
     front = socket.create_connection(('127.0.0.1', other))
+    print('ready', flush=True)
     while True:
         ask(front)
         time.sleep(0.002)
@@ -69,6 +75,7 @@ listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind(('127.0.0.1', own))
 listener.listen()
+print('ready', flush=True)
 client = listener.accept()[0]
 while client.recv(1):
     ask(backend) if backend else time.sleep(0.04)
@@ -80,6 +87,7 @@ import socket, sys
 role, port = sys.argv[1], int(sys.argv[2])
 if role == 'asks':
     to = socket.create_connection(('127.0.0.1', port))
+    print('ready', flush=True)
     while True:
         to.sendall(b'a')
         to.sendall(b'b')
@@ -88,6 +96,7 @@ listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind(('127.0.0.1', port))
 listener.listen()
+print('ready', flush=True)
 one = listener.accept()[0]
 while len(one.recv(2, socket.MSG_WAITALL)) == 2:
     one.sendall(b'z')
@@ -98,6 +107,7 @@ import queue, socket, sys, threading, time
 role, port = sys.argv[1], int(sys.argv[2])
 if role == 'asks':
     to = socket.create_connection(('127.0.0.1', port))
+    print('ready', flush=True)
     while True:
         to.sendall(b'q')
         to.recv(1)
@@ -112,6 +122,7 @@ listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind(('127.0.0.1', port))
 listener.listen()
+print('ready', flush=True)
 one = listener.accept()[0]
 while one.recv(1):
     work.put(1)
@@ -120,8 +131,6 @@ while one.recv(1):
 ";
 /// Runs a command in a terminal.
 const SCRIPT: &str = "/usr/bin/script";
-/// How long a program has to start, on a loaded machine.
-const START: Duration = Duration::from_millis(1500);
 /// The part of the time that is at least lost to what is planted.
 const MOSTLY: f64 = 0.5;
 
@@ -129,9 +138,16 @@ const MOSTLY: f64 = 0.5;
 struct Running(Child);
 
 impl Running {
+    /// Starts one, and waits until it says that it is ready. What is left of its start takes less than attaching to it.
     fn start(program: &str, arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(PYTHON);
-        Ok(Self(command.arg(program).args(arguments).spawn()?))
+        command.arg(program).args(arguments).stdout(Stdio::piped());
+        let mut running = Self(command.spawn()?);
+        let output = running.0.stdout.take().context("no standard output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        ensure!(line == "ready\n", "{program} does not start");
+        Ok(running)
     }
 
     fn pid(&self) -> String {
@@ -178,8 +194,8 @@ fn a_lock_convoy_has_a_holder() -> Result<Verdict> {
     }
     let folder = Folder::new("convoy")?;
     let program = folder.write("convoy.py", CONVOY)?;
-    let convoy = Running::start(program.to_str().context("a path that is not UTF-8")?, &[])?;
-    thread::sleep(START);
+    let program = program.to_str().context("a path that is not UTF-8")?;
+    let convoy = Running::start(program, &["0.001"])?;
     let found = why(&convoy.pid())?;
     let (first, verdict) = (first(&found)?, &found["verdict"]);
     // Whether that is usual is not known.
@@ -193,6 +209,15 @@ fn a_lock_convoy_has_a_holder() -> Result<Verdict> {
     let sentence = verdict["sentence"].as_str().unwrap_or_default();
     ensure!(sentence.contains("which slept on a timer meanwhile"), "{sentence}");
     ensure_no_command(&found)?;
+    drop(convoy);
+    // One that is never seen to wait may hand out work as well, but is named.
+    let starving = Running::start(program, &["0"])?;
+    let found = why(&starving.pid())?;
+    let sentence = found["verdict"]["sentence"].as_str().unwrap_or_default();
+    let is_named = ["held by thread", "held one after the other", "woke them, mostly thread"];
+    ensure!(is_named.iter().any(|words| sentence.contains(words)), "{sentence}");
+    ensure!(sentence.contains("which slept on a timer meanwhile"), "{sentence}");
+    ensure_no_command(&found)?;
     Ok(Verdict::Passed)
 }
 
@@ -203,7 +228,6 @@ fn workers_that_wait_for_work_are_not_held_up() -> Result<Verdict> {
     let folder = Folder::new("pool")?;
     let program = folder.write("pool.py", POOL)?;
     let pool = Running::start(program.to_str().context("a path that is not UTF-8")?, &[])?;
-    thread::sleep(START);
     let found = why(&pool.pid())?;
     let verdict = &found["verdict"];
     let findings = verdict["findings"].as_array().context("no findings")?;
@@ -221,11 +245,7 @@ fn a_slow_service_that_is_asked_is_named() -> Result<Verdict> {
     let program = folder.write("tier.py", TIERS)?;
     let program = program.to_str().context("a path that is not UTF-8")?;
     let ports = [free_address()?, free_address()?].map(|address| address.port().to_string());
-    let start = |role: &str, own: &str, other: &str| {
-        let running = Running::start(program, &[role, own, other]);
-        thread::sleep(START);
-        running
-    };
+    let start = |role, own, other| Running::start(program, &[role, own, other]);
     let backend = start("service", &ports[0], "0")?;
     let front = start("service", &ports[1], &ports[0])?;
     let _client = start("client", "0", &ports[1])?;
@@ -252,9 +272,7 @@ fn answers_and_asks(folder: &Folder, text: &str) -> Result<(Running, Running, St
     let program = program.to_str().context("a path that is not UTF-8")?;
     let port = free_address()?.port().to_string();
     let answers = Running::start(program, &["answers", &port])?;
-    thread::sleep(START);
     let asks = Running::start(program, &["asks", &port])?;
-    thread::sleep(START);
     Ok((answers, asks, port))
 }
 
@@ -296,7 +314,7 @@ fn what_is_open_is_looked_at() -> Result<Verdict> {
     };
     let page = shown("")?;
     let looked = format!(" on port {port} in ");
-    ensure!(page.contains("whether there was work for them meanwhile is not known"), "{page}");
+    ensure!(page.contains("whether there was work for them is not known"), "{page}");
     ensure!(page.contains(" answers in 2") && page.contains(&looked), "{page}");
     ensure!(!shown(" --no-look")?.contains(&looked), "it looked in spite of --no-look");
     Ok(Verdict::Passed)

@@ -2,20 +2,14 @@
 //! the table of signals: tests of those rules and the documentation's table.
 //!
 //! They are written from tables here and from noise-common's table of signals, so that a hundred
-//! queries are not kept in step by hand. With `--pictures` it draws the dashboards with the data of
-//! a running Prometheus, so that people can look at them without Grafana.
+//! queries are not kept in step by hand.
 
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::cargo::{DAEMON, Workspace, named};
-use crate::privilege::Privilege;
-use crate::setup;
+use crate::cargo::Workspace;
 
 mod boards;
 mod json;
@@ -24,17 +18,6 @@ mod repeated;
 mod rules;
 mod signals_page;
 mod table;
-
-/// What the task takes.
-#[derive(clap::Args)]
-pub struct Arguments {
-    /// Draw the dashboards into this folder instead, as they look under a load that is started for it
-    #[arg(long, value_name = "FOLDER")]
-    pictures: Option<PathBuf>,
-    /// With --pictures: show what this Prometheus has, start nothing
-    #[arg(long, value_name = "HOST:PORT", requires = "pictures")]
-    prometheus: Option<String>,
-}
 
 /// Tests of rules, the parts of which that are the same for every histogram are generated.
 const RULE_TESTS: [(&str, &str); 2] = [
@@ -64,11 +47,8 @@ fn files() -> Vec<(String, String)> {
     files
 }
 
-/// Writes the files, or draws pictures of them.
-pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(folder) = &arguments.pictures {
-        return draw(workspace, folder, arguments.prometheus.as_deref());
-    }
+/// Writes the files.
+pub fn run(workspace: &Workspace) -> Result<ExitCode> {
     for (path, text) in files() {
         let full = workspace.root.join(&path);
         if let Some(folder) = full.parent() {
@@ -79,23 +59,6 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
         println!("{path}");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn draw(workspace: &Workspace, folder: &PathBuf, prometheus: Option<&str>) -> Result<ExitCode> {
-    let privilege = Privilege::demand()?;
-    setup::ensure(workspace)?;
-    let noised = workspace.noised_to_try()?;
-    let package = ["--package", "noise-tests", "--bin", "noise-pictures", "--features", "pictures"];
-    let built = workspace.build(&[&["build", "--release"], &package[..]].concat())?;
-    let pictures = named(built, "noise-pictures")?;
-    let environment = [(DAEMON, noised.as_os_str())];
-    let mut command = privilege.command(&pictures, &environment)?;
-    command.arg(folder);
-    if let Some(address) = prometheus {
-        command.args([OsString::from("--prometheus"), address.into()]);
-    }
-    let error = command.exec();
-    Err(error).with_context(|| format!("cannot start {}", command.get_program().display()))
 }
 
 #[cfg(test)]

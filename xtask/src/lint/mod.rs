@@ -2,7 +2,7 @@
 //!
 //! Rules about one file are pure functions of its path and text (`rules.rs`), read through a small
 //! lexer (`source.rs`) so that comments and strings are never mistaken for code. Rules about several
-//! files compare them (`circles.rs`, `drift.rs`), rules about README.md and `docs/` read those (`pages.rs`). What
+//! files compare them (`circles.rs`, `drift.rs`, `names.rs`), rules about README.md and `docs/` read those (`pages.rs`). What
 //! clippy checks already is not repeated here.
 
 use std::collections::BTreeSet;
@@ -22,6 +22,7 @@ use crate::lint::source::Source;
 
 mod circles;
 mod drift;
+mod names;
 mod pages;
 mod rules;
 mod source;
@@ -66,6 +67,8 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode> {
     let mut findings: Vec<Finding> =
         sources.iter().flat_map(|source| RULES.iter().flat_map(|rule| rule(source))).collect();
     findings.extend(circles(&sources));
+    let paths = files.iter().map(String::as_str);
+    findings.extend(names::findings(paths.zip(texts.iter().map(String::as_str))));
     let pages = Pages::read(&workspace.root)?;
     findings.extend(Rooms::among(&files).findings(pages.text(drift::PAGE)));
     findings.extend(pages.findings(&metrics, &|path| workspace.root.join(path).exists()));

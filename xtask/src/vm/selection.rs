@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::libtest::Skipped;
+use crate::libtest::Remark;
 
 const ABOUT_TIME: &str = "is about time, which means nothing on an emulated processor";
 const ANY_KERNEL: &str = "says the same on every kernel; it runs outside of guests";
@@ -31,6 +31,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("prometheus::", ANY_KERNEL),
     ("record_delays::", ABOUT_TIME),
     ("scenario::", ABOUT_TIME),
+    ("scraping::", ANY_KERNEL),
     ("state::", ANY_KERNEL),
     ("systemd::", ANY_KERNEL),
     ("top::", ANY_KERNEL),
@@ -64,7 +65,7 @@ pub struct Selection {
     /// Names of the tests that run.
     pub chosen: Vec<String>,
     /// The others, with the reasons.
-    pub left_out: Vec<Skipped>,
+    pub left_out: Vec<Remark>,
 }
 
 /// Divides the tests that `program` lists; of those that run, only the ones with `filter` in them.
@@ -109,7 +110,7 @@ fn divide(tests: &[&str], extent: Extent, filter: Option<&str>) -> Result<Select
         match reason(test) {
             Some(reason) => {
                 arguments.extend(["--skip", test]);
-                selection.left_out.push(Skipped { test: test.to_owned(), reason });
+                selection.left_out.push(Remark { test: test.to_owned(), reason });
             }
             None => selection.chosen.push(test.to_owned()),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::outcome::{Checked, Outcome};
-use crate::libtest::Skipped;
+use crate::libtest::Remark;
 
 /// How it went with one kernel.
 pub enum Verdict {
@@ -88,7 +88,7 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 /// For people.
-pub fn text(rows: &[Row], left_out: &[Skipped]) -> String {
+pub fn text(rows: &[Row], left_out: &[Remark]) -> String {
     let head = HEAD.map(str::to_owned).to_vec();
     let lines: Vec<Vec<String>> = std::iter::once(head).chain(rows.iter().map(cells)).collect();
     let mut page = String::new();
@@ -133,6 +133,9 @@ fn details(page: &mut String, rows: &[Row]) {
         for skipped in &outcome.tests.skipped {
             note(format!("skipped {}: {}", skipped.test, skipped.reason), row.kernel.as_str());
         }
+        for flaky in &outcome.tests.flaky {
+            note(format!("failed first: {}: {}", flaky.test, flaky.reason), row.kernel.as_str());
+        }
         for line in &outcome.complaints.remarks {
             note(format!("the kernel says {line}"), row.kernel.as_str());
         }
@@ -144,9 +147,9 @@ fn details(page: &mut String, rows: &[Row]) {
 }
 
 /// What no guest ran, said once for all the tests of a module that have the same reason.
-fn reasons(page: &mut String, left_out: &[Skipped]) {
+fn reasons(page: &mut String, left_out: &[Remark]) {
     let mut groups: Vec<(&str, &str, usize)> = Vec::new();
-    for Skipped { test, reason } in left_out {
+    for Remark { test, reason } in left_out {
         let module = test.split_once("::").map_or(test.as_str(), |(module, _)| module);
         match groups.iter_mut().find(|(known, why, _)| *known == module && *why == reason.as_str())
         {
@@ -172,7 +175,7 @@ pub fn markdown(rows: &[Row]) -> String {
 }
 
 /// For programs.
-pub fn json(rows: &[Row], left_out: &[Skipped]) -> Value {
+pub fn json(rows: &[Row], left_out: &[Remark]) -> Value {
     let kernels = rows.iter().map(|row| {
         let detail = match &row.verdict {
             Verdict::Skipped(reason) | Verdict::Broken(reason) => json!({"reason": reason}),
@@ -198,7 +201,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Row, Verdict, json, markdown, text};
-    use crate::libtest::Skipped;
+    use crate::libtest::Remark;
     use crate::vm::outcome::Outcome;
 
     fn rows() -> Vec<Row> {
@@ -218,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_could_not_be_had_is_not_a_failed_one() {
-        let left_out = [Skipped { test: "top::a".to_owned(), reason: "any".to_owned() }];
+        let left_out = [Remark { test: "top::a".to_owned(), reason: "any".to_owned() }];
         let page = text(&rows(), &left_out);
         assert!(page.contains("7: skipped (7 s)\n    no network\n"), "{page}");
         assert!(page.contains("6.1: FAILED"), "{page}");

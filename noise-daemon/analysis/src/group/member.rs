@@ -2,27 +2,27 @@
 
 use std::borrow::Cow;
 
-use super::super::relation::{Disturbance, succeeds};
-use super::Key;
+use super::super::incident::Incident;
+use super::super::relation::succeeds;
+use super::WatchedKey;
 
 #[derive(Debug)]
 pub(super) struct Member {
     /// The newest: the one that goes on, or all that is over.
-    incident: Disturbance,
+    incident: Incident,
     /// What was before the one that goes on, as one.
-    past: Option<Disturbance>,
+    past: Option<Incident>,
     is_open: bool,
     /// Windows since it ended.
     calm: usize,
 }
 
 impl Member {
-    /// One that begins.
-    pub fn new(incident: Disturbance) -> Self {
+    pub fn new(incident: Incident) -> Self {
         Self { incident, past: None, is_open: true, calm: 0 }
     }
 
-    pub fn is_of(&self, key: &Key) -> bool {
+    pub fn is_of(&self, key: &WatchedKey) -> bool {
         self.incident.signal == key.0 && self.incident.subject == key.1
     }
 
@@ -48,37 +48,35 @@ impl Member {
     }
 
     /// Its disturbances, those that are over as one: what it is known by, first.
-    pub fn disturbances(&self) -> impl Iterator<Item = &Disturbance> {
+    pub fn disturbances(&self) -> impl Iterator<Item = &Incident> {
         self.past.iter().chain([&self.incident])
     }
 
     /// What it is known by.
-    pub fn first(&self) -> &Disturbance {
+    pub fn first(&self) -> &Incident {
         self.past.as_ref().unwrap_or(&self.incident)
     }
 
-    /// The newest.
-    pub fn newest(&self) -> &Disturbance {
+    pub fn newest(&self) -> &Incident {
         &self.incident
     }
 
-    /// All as one.
-    pub fn whole(&self, culprits: usize) -> Cow<'_, Disturbance> {
+    pub fn whole(&self) -> Cow<'_, Incident> {
         match &self.past {
             None => Cow::Borrowed(&self.incident),
-            Some(past) => Cow::Owned(Disturbance::together(past, &self.incident, culprits)),
+            Some(past) => Cow::Owned(Incident::together(past, &self.incident)),
         }
     }
 
     /// The one that goes on, as it stands.
-    pub fn update(&mut self, incident: Disturbance) {
+    pub fn update(&mut self, incident: Incident) {
         self.incident = incident;
     }
 
     /// The one that went on is over.
-    pub fn end(&mut self, incident: Disturbance, culprits: usize) {
+    pub fn end(&mut self, incident: Incident) {
         self.incident = incident;
-        self.incident = self.whole(culprits).into_owned();
+        self.incident = self.whole().into_owned();
         (self.past, self.is_open, self.calm) = (None, false, 0);
     }
 
@@ -95,16 +93,15 @@ impl Member {
     }
 
     /// Takes what another incident knew of the same.
-    pub fn absorb(&mut self, other: Self, culprits: usize) {
-        let both =
-            |one: &Disturbance, other: &Disturbance| Disturbance::together(one, other, culprits);
+    pub fn absorb(&mut self, other: Self) {
+        let both = Incident::together;
         if other.is_open {
-            let past = self.whole(culprits);
+            let past = self.whole();
             let past =
                 other.past.map_or_else(|| past.clone().into_owned(), |one| both(&past, &one));
             (self.past, self.incident, self.is_open) = (Some(past), other.incident, true);
         } else if self.is_open {
-            let past = other.whole(culprits);
+            let past = other.whole();
             let past = self
                 .past
                 .as_ref()

@@ -10,7 +10,7 @@ use super::super::rules::Rule;
 use super::*;
 use noise_common::charge::Cause;
 
-fn disturbance(subject: &str) -> Disturbance {
+fn disturbance(subject: &str) -> Incident {
     let level = Level::new(&Histogram::default(), 0);
     Incident {
         signal: Signal::CgroupRunqueueWait.into(),
@@ -34,11 +34,11 @@ fn disturbance(subject: &str) -> Disturbance {
 
 #[test]
 fn parts_that_are_over_and_not_listed_are_counted_and_forgotten() {
-    let mut group = Group::new(1, Member::new(disturbance("/0")));
+    let mut group = GroupedIncident::new(1, Member::new(disturbance("/0")));
     for number in 1..50 {
         let own = || disturbance(&format!("/{number}"));
         let mut member = Member::new(own());
-        member.end(own(), 8);
+        member.end(own());
         group.members.push(member);
     }
     for _ in 0..5 {

@@ -27,7 +27,6 @@ pub enum Function {
 
 /// The best way to put two groups side by side within a band.
 pub struct Found {
-    /// That way.
     pub ops: Ops,
     /// Whether it goes along the band's edge, so that a wider one may have a better way.
     pub is_at_edge: bool,
@@ -38,13 +37,13 @@ const FIRST: u8 = 1;
 const SECOND: u8 = 2;
 
 /// The best scores of ways that end with a column of both, of the first, of the second, cell by cell.
-struct Row {
+struct ScoreRow {
     both: Vec<f64>,
     first: Vec<f64>,
     second: Vec<f64>,
 }
 
-impl Row {
+impl ScoreRow {
     fn new(cells: usize) -> Self {
         let none = || vec![f64::NEG_INFINITY; cells];
         Self { both: none(), first: none(), second: none() }
@@ -59,7 +58,7 @@ impl Row {
 
 /// The second group's columns, of which number `n` is at cell `n + 1`, so that the cells of all rows have the same
 /// numbers; at cell 0 there is nothing.
-struct Columns {
+struct AlignmentColumns {
     filled: Vec<f64>,
     empty: Vec<f64>,
     going_on: Vec<f64>,
@@ -67,7 +66,7 @@ struct Columns {
     long_gaps: Vec<f64>,
 }
 
-impl Columns {
+impl AlignmentColumns {
     fn of(profile: &Profile) -> Self {
         let shifted = |values: &[f64]| [&[0.0], values].concat();
         let empty = profile.filled.iter().map(|filled| profile.rows - filled);
@@ -82,10 +81,10 @@ impl Columns {
 }
 
 /// A table, row by row.
-struct Table<'a> {
+struct AlignmentTable<'a> {
     a: &'a Profile,
     b: &'a Profile,
-    columns: Columns,
+    columns: AlignmentColumns,
     dense: &'a Dense,
     function: Function,
     band: &'a Band,
@@ -105,9 +104,9 @@ pub fn best(a: &Profile, b: &Profile, dense: &Dense, function: Function, band: &
         begins.push(cells);
         cells += high - low;
     }
-    let (columns, from) = (Columns::of(b), vec![0; cells]);
+    let (columns, from) = (AlignmentColumns::of(b), vec![0; cells]);
     let shorter = vec![0.0; b.columns() + 1];
-    let mut table = Table { a, b, columns, dense, function, band, from, begins, shorter };
+    let mut table = AlignmentTable { a, b, columns, dense, function, band, from, begins, shorter };
     let last = table.fill();
     table.trace(&last)
 }
@@ -118,10 +117,10 @@ fn best_of(both: f64, first: f64, second: f64) -> (f64, u8) {
     if second > score { (second, SECOND) } else { (score, from) }
 }
 
-impl Table<'_> {
-    fn fill(&mut self) -> Row {
+impl AlignmentTable<'_> {
+    fn fill(&mut self) -> ScoreRow {
         let cells = self.b.columns() + 1;
-        let (mut before, mut row) = (Row::new(cells), Row::new(cells));
+        let (mut before, mut row) = (ScoreRow::new(cells), ScoreRow::new(cells));
         let mut sums = vec![0.0; self.dense.symbols()];
         let mut pairs = vec![0.0; cells];
         row.both[0] = 0.0;
@@ -158,7 +157,13 @@ impl Table<'_> {
 
     /// The loops here and in [`Self::seconds`] are without branches and go over slices of one length, so that the compiler
     /// makes them vector instructions; they take nearly all the time of an alignment.
-    fn boths_and_firsts(&mut self, number: usize, before: &Row, row: &mut Row, pairs: &[f64]) {
+    fn boths_and_firsts(
+        &mut self,
+        number: usize,
+        before: &ScoreRow,
+        row: &mut ScoreRow,
+        pairs: &[f64],
+    ) {
         let (low, high) = (self.band.lows[number], self.band.highs[number]);
         let begin = self.begins[number];
         let from = &mut self.from[begin..begin + high - low];
@@ -218,7 +223,7 @@ impl Table<'_> {
         }
     }
 
-    fn seconds(&mut self, number: usize, row: &mut Row) {
+    fn seconds(&mut self, number: usize, row: &mut ScoreRow) {
         let (low, high) = (self.band.lows[number], self.band.highs[number]);
         let begin = self.begins[number];
         let from = &mut self.from[begin + 1..begin + high - low];
@@ -255,7 +260,7 @@ impl Table<'_> {
         }
     }
 
-    fn trace(&self, last: &Row) -> Found {
+    fn trace(&self, last: &ScoreRow) -> Found {
         let (mut row, mut cell) = (self.a.columns(), self.b.columns());
         let (_, mut state) = best_of(last.both[cell], last.first[cell], last.second[cell]);
         let mut ops = Vec::with_capacity(row + cell);
@@ -284,7 +289,7 @@ impl Table<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Band, Columns, Function, Op, Table, best};
+    use super::{AlignmentColumns, AlignmentTable, Band, Function, Op, best};
     use crate::align::group::{GAP, Group};
     use crate::align::profile::Profile;
     use crate::align::scoring::{Dense, Gaps, Scoring};
@@ -307,10 +312,10 @@ mod tests {
     fn pair(a: &Profile, b: &Profile, function: Function) -> f64 {
         let dense = dense(GAPS);
         let band = Band::all(a.columns(), b.columns());
-        let table = Table {
+        let table = AlignmentTable {
             a,
             b,
-            columns: Columns::of(b),
+            columns: AlignmentColumns::of(b),
             dense: &dense,
             function,
             band: &band,

@@ -24,12 +24,10 @@ pub type Ops = Vec<Op>;
 pub struct Group {
     /// Which sequence each row is of.
     pub members: Vec<usize>,
-    /// Their symbols.
     pub rows: Vec<Vec<u32>>,
 }
 
 impl Group {
-    /// One sequence.
     pub fn single(member: usize, sequence: &[u32]) -> Self {
         Self { members: vec![member], rows: vec![sequence.to_vec()] }
     }

@@ -9,7 +9,6 @@ use super::scoring::Gaps;
 /// Per column, and for the places between columns.
 #[derive(Default)]
 pub struct Profile {
-    /// Rows in all.
     pub rows: f64,
     /// The symbols of all columns, with their counts.
     symbols: Vec<(u32, f64)>,

@@ -40,7 +40,6 @@ impl<'a> Aligner<'a> {
         Self { sequences, counts, dense, settings, max_columns }
     }
 
-    /// All of them.
     pub fn align(&self, progress: &mut dyn FnMut(Progress)) -> Result<Group, AlignError> {
         if self.sequences.len() < 2 {
             let all = self.sequences.iter().enumerate();

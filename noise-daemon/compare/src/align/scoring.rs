@@ -13,7 +13,6 @@ const KEPT: f64 = 0.75;
 pub struct Gaps {
     /// The first symbol of a gap between two matches of a pair.
     pub open: f64,
-    /// Each further one.
     pub extend: f64,
     /// The first symbol of a gap before the first match of a pair, or behind its last one.
     pub end_open: f64,
@@ -46,17 +45,20 @@ impl Gaps {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scoring {
     symbols: Vec<Symbol>,
-    pairs: Pairs,
+    pairs: SubstitutionMatrix,
     per_nat: f64,
     gaps: Gaps,
 }
 
 /// Scores of pairs of numbers.
 #[derive(Clone, Debug, PartialEq)]
-enum Pairs {
+enum SubstitutionMatrix {
     /// One score of each symbol with itself, one of all others; and of a symbol that was not seen with itself.
-    Identity { same: Vec<f64>, other: f64, unseen: f64 },
-    /// Row by row.
+    Identity {
+        same: Vec<f64>,
+        other: f64,
+        unseen: f64,
+    },
     Table(Vec<f64>),
 }
 
@@ -73,7 +75,8 @@ impl Scoring {
         let total = counts.values().sum::<f64>() + 1.0;
         let score = |count: f64| (KEPT * total / count + 1.0 - KEPT).ln();
         let same = counts.values().map(|count| score(*count)).collect();
-        let pairs = Pairs::Identity { same, other: (1.0 - KEPT).ln(), unseen: score(1.0) };
+        let pairs =
+            SubstitutionMatrix::Identity { same, other: (1.0 - KEPT).ln(), unseen: score(1.0) };
         Self { symbols: counts.into_keys().collect(), pairs, per_nat: 1.0, gaps }
     }
 
@@ -113,10 +116,9 @@ impl Scoring {
         if !is_symmetric {
             return bad("a table of scores is symmetric");
         }
-        Ok(Self { symbols: sorted, pairs: Pairs::Table(table), per_nat, gaps })
+        Ok(Self { symbols: sorted, pairs: SubstitutionMatrix::Table(table), per_nat, gaps })
     }
 
-    /// What gaps cost.
     pub const fn gaps(&self) -> &Gaps {
         &self.gaps
     }
@@ -126,11 +128,11 @@ impl Scoring {
     pub fn score(&self, a: Symbol, b: Symbol) -> f64 {
         let (x, y) = (self.symbols.binary_search(&a), self.symbols.binary_search(&b));
         match &self.pairs {
-            Pairs::Identity { same, unseen, .. } if a == b => {
+            SubstitutionMatrix::Identity { same, unseen, .. } if a == b => {
                 x.ok().and_then(|x| same.get(x)).copied().unwrap_or(*unseen)
             }
-            Pairs::Identity { other, .. } => *other,
-            Pairs::Table(scores) => match (x, y) {
+            SubstitutionMatrix::Identity { other, .. } => *other,
+            SubstitutionMatrix::Table(scores) => match (x, y) {
                 (Ok(x), Ok(y)) => scores[x * self.symbols.len() + y],
                 _ => scores.iter().copied().reduce(f64::min).unwrap_or(0.0),
             },
@@ -141,21 +143,20 @@ impl Scoring {
 /// Scores of the symbols that some sequences have, numbered from 0 on.
 pub struct Dense {
     symbols: usize,
-    scores: Kind,
+    scores: SubstitutionScores,
     /// What the scores are the logarithm of.
-    odds: Kind,
+    odds: SubstitutionScores,
     /// Units of the scores for each nat.
     pub per_nat: f64,
-    /// What gaps cost.
     pub gaps: Gaps,
 }
 
-enum Kind {
+enum SubstitutionScores {
     Identity { same: Vec<f64>, other: f64 },
     Table(Vec<f64>),
 }
 
-impl Kind {
+impl SubstitutionScores {
     fn map(&self, value: impl Fn(f64) -> f64) -> Self {
         let all = |scores: &[f64]| scores.iter().map(|score| value(*score)).collect();
         match self {
@@ -179,7 +180,7 @@ impl Dense {
             *slot = number;
         }
         let is_missing = |symbol: &&Symbol| scoring.symbols.binary_search(symbol).is_err();
-        if let Pairs::Table(_) = scoring.pairs
+        if let SubstitutionMatrix::Table(_) = scoring.pairs
             && let Some(symbol) = numbers.keys().find(is_missing)
         {
             let index = sequences.iter().position(|sequence| sequence.contains(symbol));
@@ -187,11 +188,13 @@ impl Dense {
         }
         let row = |x: &Symbol| numbers.keys().map(|y| scoring.score(*x, *y)).collect::<Vec<_>>();
         let scores = match &scoring.pairs {
-            Pairs::Identity { other, .. } => Kind::Identity {
+            SubstitutionMatrix::Identity { other, .. } => SubstitutionScores::Identity {
                 same: numbers.keys().map(|symbol| scoring.score(*symbol, *symbol)).collect(),
                 other: *other,
             },
-            Pairs::Table(_) => Kind::Table(numbers.keys().flat_map(row).collect()),
+            SubstitutionMatrix::Table(_) => {
+                SubstitutionScores::Table(numbers.keys().flat_map(row).collect())
+            }
         };
         let code = |sequence: &Vec<Symbol>| {
             sequence.iter().filter_map(|symbol| numbers.get(symbol).copied()).collect()
@@ -211,9 +214,9 @@ impl Dense {
     /// Two symbols in one column of a pair.
     pub fn score(&self, a: u32, b: u32) -> f64 {
         match &self.scores {
-            Kind::Identity { same, .. } if a == b => same[a as usize],
-            Kind::Identity { other, .. } => *other,
-            Kind::Table(scores) => scores[a as usize * self.symbols + b as usize],
+            SubstitutionScores::Identity { same, .. } if a == b => same[a as usize],
+            SubstitutionScores::Identity { other, .. } => *other,
+            SubstitutionScores::Table(scores) => scores[a as usize * self.symbols + b as usize],
         }
     }
 
@@ -221,14 +224,14 @@ impl Dense {
     /// there are symbols. With `odds`, of the odds that the scores are the logarithm of.
     pub fn sums(&self, column: &[(u32, f64)], odds: bool, sums: &mut [f64]) {
         match if odds { &self.odds } else { &self.scores } {
-            Kind::Identity { same, other } => {
+            SubstitutionScores::Identity { same, other } => {
                 sums.fill(other * column.iter().map(|(_, count)| count).sum::<f64>());
                 for (symbol, count) in column {
                     let symbol = *symbol as usize;
                     sums[symbol] += (same[symbol] - other) * count;
                 }
             }
-            Kind::Table(scores) => {
+            SubstitutionScores::Table(scores) => {
                 sums.fill(0.0);
                 for (symbol, count) in column {
                     let begin = *symbol as usize * self.symbols;

@@ -4,7 +4,6 @@
 //! middle length has about one that equals it by chance: ln(length) / entropy of the symbols, rounded, between 1 and 8.
 //! Shorter words are shared by all, longer ones by none that differ.
 
-/// The longest word.
 const MAX_WORD: usize = 8;
 
 /// How long words are, for some sequences of `symbols` different ones.

@@ -96,7 +96,7 @@ pub fn alignment(
             (0..).zip(aligned.alignment.rows.iter().zip(&aligned.stretches).zip(names))
         {
             let y = top + number * ROW + if number > 0 { GAP } else { 0 };
-            area.draw(&small(&noise_model::words::shorten(&name, 20), (8, y)))?;
+            area.draw(&small(&noise_text::columns::shorten(&name, 20), (8, y)))?;
             for (column, cell) in row.iter().enumerate().filter(|(column, _)| shown.contains(column)) {
                 let Some(stretch) = cell.and_then(|place| stretches.get(place)) else { continue };
                 let (x, inside) = (left(column), width - i32::from(width > 4));

@@ -1,11 +1,11 @@
 //! Executions by their vectors, seen from where they are the farthest apart.
 
+use noise_cluster::{Points, principal_components};
 use plotters::chart::ChartBuilder;
 use plotters::element::{Circle, Cross};
 use plotters::style::{BLACK, Color as _, RGBColor};
 
 use super::{GREY, HEADING, LEFT, PictureError, SMALL, WIDTH, colour, font, heading, kinds, page};
-use crate::cluster::{Points, principal_components};
 use crate::comparison::Comparison;
 
 const HEIGHT: u32 = 720;

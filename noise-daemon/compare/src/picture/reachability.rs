@@ -5,7 +5,7 @@ use plotters::element::Rectangle;
 use plotters::style::{Color as _, RGBColor};
 
 use super::{
-    Area, GREY, HEADING, LEFT, PictureError, SMALL, WIDTH, colour, font, heading, kinds, page,
+    GREY, HEADING, LEFT, PictureError, SMALL, SvgArea, WIDTH, colour, font, heading, kinds, page,
 };
 use crate::comparison::Comparison;
 
@@ -56,7 +56,7 @@ pub fn reachability(comparison: &Comparison) -> Result<Option<String>, PictureEr
 }
 
 fn one(
-    area: &Area<'_>,
+    area: &SvgArea<'_>,
     name: &str,
     order: &[usize],
     reachability: &[Option<f64>],

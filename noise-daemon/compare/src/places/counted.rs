@@ -10,9 +10,7 @@ use crate::stretches::Stretch;
 /// A row of an alignment: which stretch is in which column.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
-    /// The stretches.
     pub stretches: &'a [Stretch],
-    /// Their columns.
     pub cells: &'a [Option<usize>],
 }
 

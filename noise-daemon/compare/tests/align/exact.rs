@@ -128,7 +128,6 @@ pub fn pairs() -> String {
     "the optimum of 200 of 200 pairs".to_owned()
 }
 
-/// Three nearly always.
 pub fn triples() -> String {
     let own = |sequences: &[Vec<Symbol>]| Scoring::by_identity(sequences, Gaps::default());
     let found = (reached(100, 3, own), reached(100, 3, judge::scoring));

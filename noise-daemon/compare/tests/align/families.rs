@@ -6,7 +6,6 @@ use crate::judge::Tallies;
 use crate::others;
 
 const FAMILIES: u64 = 250;
-/// The longest sequence.
 const LONGEST: usize = 300;
 
 /// Numbers that look drawn, the same for the same seed: `SplitMix64` (Steele, Lea and Flood, 2014).

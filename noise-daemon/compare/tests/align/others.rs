@@ -8,7 +8,6 @@ use std::process;
 
 use noise_compare::align::{Alignment, Scoring, Symbol};
 
-/// Who else aligns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// It gets our table and gap costs. A gap of n costs `-gapopen` and n - 1 times `-gapextend`, and half of `-gapopen` at an
@@ -21,7 +20,6 @@ pub enum Command {
     Mafft,
 }
 
-/// Both.
 pub const ALL: [Command; 2] = [Command::Muscle, Command::Mafft];
 
 const AMINO_ACIDS: &[u8] = b"ACDEFGHIKLMNPQRSTVWY";

@@ -4,7 +4,7 @@
 //! all that follows from them, ties included. Distances by the expansion of squares into products have an error that
 //! hides ties and turns zeros into small numbers: there, what is compared is what the error leaves determined.
 
-use noise_compare::cluster::{Labels, dbscan_labels, principal_components, silhouette, xi_labels};
+use noise_cluster::{Labels, dbscan_labels, principal_components, silhouette, xi_labels};
 use serde_json::Value;
 
 use crate::{Case, sizes};

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Completion, Trial};
-use noise_compare::cluster::{OpticsSettings, Ordering, Points, optics};
+use noise_cluster::{OpticsSettings, Ordering, Points, optics};
 use serde_json::{Value, json};
 
 use crate::python::Environment;

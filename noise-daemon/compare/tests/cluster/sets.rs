@@ -8,7 +8,6 @@ pub const COUNT: u64 = 200;
 /// Points, and how they are to be clustered.
 #[derive(Clone)]
 pub struct Set {
-    /// What it is.
     pub name: String,
     /// How many numbers a point has.
     pub dimensions: usize,

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use noise_common::event::CellKey;
 use noise_model::{Amount, Label};
 
-/// A subject.
 #[derive(Debug)]
 struct Bearer<V> {
     label: Label,

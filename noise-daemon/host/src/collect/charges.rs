@@ -42,28 +42,27 @@ const CROWDED_TABLE: usize = CHARGE_SLOTS * 3 / 4;
 /// Victims with their culprits that this process charges; more are of unknown cgroups.
 const MOST_ADDED: usize = 16_384;
 
-/// No row yet.
 const UNBOUND: usize = usize::MAX;
 
 /// An entry of the programs as it was read last.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct MapEntry {
     last: Charged,
     row: usize,
     changed_ns: u64,
 }
 
-const NEW: Entry = Entry { last: Charged { ns: 0, count: 0 }, row: UNBOUND, changed_ns: 0 };
+const NEW: MapEntry = MapEntry { last: Charged { ns: 0, count: 0 }, row: UNBOUND, changed_ns: 0 };
 
 /// What a row is about, in the order of the sample.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Label {
+struct RowLabel {
     resource: Resource,
     cause: Cause,
     parties: Parties,
 }
 
-impl Label {
+impl RowLabel {
     /// The label of the row that adds up all folded pairs of a resource and cause.
     fn others(resource: Resource, cause: Cause) -> Self {
         let other: Arc<str> = Arc::from(OTHER);
@@ -72,7 +71,7 @@ impl Label {
     }
 }
 
-impl Foldable for Label {
+impl Foldable for RowLabel {
     fn rest(&self) -> Self {
         Self::others(self.resource, self.cause)
     }
@@ -80,29 +79,28 @@ impl Foldable for Label {
 
 /// The charges under one label.
 #[derive(Debug)]
-struct Row {
-    label: Label,
+struct LabelCharges {
+    label: RowLabel,
     charged: Charged,
     /// Entries that are about it.
     entries: usize,
 }
 
-/// The labelled charges.
 #[derive(Debug)]
-struct Rows {
-    rows: Slab<Row>,
-    order: Bounded<Label, usize>,
+struct LabelChargeTable {
+    rows: Slab<LabelCharges>,
+    order: Bounded<RowLabel, usize>,
     /// What labels had that no entry is about since the last sample.
-    left: BTreeMap<Label, Charged>,
+    left: BTreeMap<RowLabel, Charged>,
 }
 
-impl Rows {
+impl LabelChargeTable {
     /// One more entry is about a label, or about the rest where there is no room for it.
-    fn bind(&mut self, label: Label) -> usize {
+    fn bind(&mut self, label: RowLabel) -> usize {
         let Self { rows, order, left } = self;
         let row = *order.value_with(label, |label| {
             let charged = left.remove(label).unwrap_or_default();
-            rows.insert(Row { label: label.clone(), charged, entries: 0 })
+            rows.insert(LabelCharges { label: label.clone(), charged, entries: 0 })
         });
         if let Some(known) = rows.get_mut(row) {
             known.entries += 1;
@@ -115,7 +113,9 @@ impl Rows {
         let Some(known) = self.rows.get_mut(row) else { return };
         known.entries -= 1;
         if known.entries == 0 {
-            let Some(Row { label, charged, .. }) = self.rows.try_remove(row) else { return };
+            let Some(LabelCharges { label, charged, .. }) = self.rows.try_remove(row) else {
+                return;
+            };
             self.order.remove(&label);
             self.left.insert(label, charged);
         }
@@ -127,29 +127,28 @@ impl Rows {
         }
     }
 
-    fn label(&self, row: usize) -> Option<&Label> {
+    fn label(&self, row: usize) -> Option<&RowLabel> {
         self.rows.get(row).map(|row| &row.label)
     }
 }
 
 /// The charges of all CPUs.
 pub struct Charges {
-    rows: Rows,
+    rows: LabelChargeTable,
     /// By CPU and place in its table.
-    slots: Vec<Entry>,
-    hashed: HashMap<ChargeKey, Entry>,
+    slots: Vec<MapEntry>,
+    hashed: HashMap<ChargeKey, MapEntry>,
     /// What the programs charged by resource and cause alone.
-    unplaced: Vec<Entry>,
+    unplaced: Vec<MapEntry>,
     hash: Option<Hashed<ChargeKey, Charged>>,
     /// What this process charged, since attach.
-    added: HashMap<ChargeKey, (Charged, Entry)>,
+    added: HashMap<ChargeKey, (Charged, MapEntry)>,
     crowded: bool,
     folded: u64,
 }
 
 /// Names, and the time at which they are looked up.
 pub struct Asked<'a> {
-    /// The names.
     pub names: &'a mut Names,
     /// Now, for the names.
     pub at: Instant,
@@ -161,7 +160,11 @@ impl Charges {
     /// Those of the programs' tables and of the hash, where the object has one.
     pub fn new(hash: Option<Hashed<ChargeKey, Charged>>) -> Self {
         Self {
-            rows: Rows { rows: Slab::new(), order: Bounded::new(PAIRS), left: BTreeMap::new() },
+            rows: LabelChargeTable {
+                rows: Slab::new(),
+                order: Bounded::new(PAIRS),
+                left: BTreeMap::new(),
+            },
             slots: Vec::new(),
             hashed: HashMap::new(),
             unplaced: Vec::new(),
@@ -183,7 +186,6 @@ impl Charges {
         self.unplaced.iter().fold(self.folded, |sum, entry| sum.wrapping_add(entry.last.count))
     }
 
-    /// Reads everything.
     pub fn read(&mut self, states: &CpuStates, asked: &mut Asked<'_>) {
         let Self { rows, slots, hashed, unplaced, hash, added, folded, .. } = self;
         let mut binder = Binder { rows, asked, folded };
@@ -223,7 +225,7 @@ impl Charges {
                 continue;
             }
             if entry.row == UNBOUND {
-                entry.row = binder.rows.bind(Label::others(resource, cause));
+                entry.row = binder.rows.bind(RowLabel::others(resource, cause));
             }
             binder.add(entry, charged);
         }
@@ -241,7 +243,7 @@ impl Charges {
         let Self { rows, slots, hashed, .. } = self;
         // One that is bound to nothing stays so.
         let mut unbind =
-            |entry: &mut Entry| rows.unbind(std::mem::replace(&mut entry.row, UNBOUND));
+            |entry: &mut MapEntry| rows.unbind(std::mem::replace(&mut entry.row, UNBOUND));
         for (cpu, entries) in slots.chunks_exact_mut(CHARGE_SLOTS).enumerate() {
             for (index, entry) in entries.iter_mut().enumerate() {
                 if states.charge_key(cpu, index).as_ref().is_some_and(is_there) {
@@ -255,7 +257,7 @@ impl Charges {
     /// Every label's charges, in order.
     pub fn totals(&self) -> Vec<Interference> {
         let rows = self.rows.order.iter().filter_map(|(_, row)| self.rows.rows.get(*row));
-        rows.map(|Row { label, charged, .. }| Interference {
+        rows.map(|LabelCharges { label, charged, .. }| Interference {
             resource: label.resource,
             cause: label.cause,
             place: Arc::clone(&label.parties.place),
@@ -329,7 +331,7 @@ impl Charging for Charges {
 
 /// Whether an entry can grow no more: one whom it is about is gone.
 fn is_over(
-    entry: &Entry,
+    entry: &MapEntry,
     key: &ChargeKey,
     asked: &mut Asked<'_>,
     gone: &mut HashMap<Entity, bool>,
@@ -344,7 +346,7 @@ fn is_over(
 }
 
 /// Gives up a label that only says that a name was not found.
-fn ask_again(rows: &mut Rows, entry: &mut Entry) {
+fn ask_again(rows: &mut LabelChargeTable, entry: &mut MapEntry) {
     let nameless = rows
         .label(entry.row)
         .is_some_and(|label| &*label.parties.victim == GONE || &*label.parties.culprit == GONE);
@@ -356,7 +358,7 @@ fn ask_again(rows: &mut Rows, entry: &mut Entry) {
 
 /// Finds the label that an entry is about, and adds to it.
 struct Binder<'a, 'b> {
-    rows: &'a mut Rows,
+    rows: &'a mut LabelChargeTable,
     asked: &'a mut Asked<'b>,
     folded: &'a mut u64,
 }
@@ -364,7 +366,7 @@ struct Binder<'a, 'b> {
 impl Binder<'_, '_> {
     fn update(
         &mut self,
-        entry: &mut Entry,
+        entry: &mut MapEntry,
         charged: Charged,
         key: impl FnOnce() -> Option<ChargeKey>,
     ) {
@@ -377,7 +379,7 @@ impl Binder<'_, '_> {
         }
     }
 
-    fn add(&mut self, entry: &mut Entry, charged: Charged) {
+    fn add(&mut self, entry: &mut MapEntry, charged: Charged) {
         let delta = charged.since(&entry.last);
         self.rows.add(entry.row, delta);
         entry.last = charged;
@@ -387,7 +389,7 @@ impl Binder<'_, '_> {
     fn bind(&mut self, key: &ChargeKey) -> Option<usize> {
         let (resource, cause) = (key.resource()?, key.cause()?);
         let parties = self.asked.names.parties(key, resource, cause, self.asked.at)?;
-        let label = Label { resource, cause, parties };
+        let label = RowLabel { resource, cause, parties };
         *self.folded += u64::from(!self.rows.order.has_room(&label));
         Some(self.rows.bind(label))
     }

@@ -9,7 +9,6 @@ use noise_system::procfs::Reader;
 /// Page faults of the host since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Faults {
-    /// Served from memory.
     minor: u64,
     /// That had to wait for a device.
     major: u64,

@@ -17,7 +17,6 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// Entries of one call: at least, and at most, which is more than any bucket has.
 const BATCH: (usize, usize) = (16, 4096);
 
-/// A hash.
 pub struct Hashed<K: Pod, V: Pod> {
     map: PerCpuHashMap<MapData, K, V>,
     fd: OwnedFd,
@@ -28,7 +27,7 @@ pub struct Hashed<K: Pod, V: Pod> {
 
 /// `batch` of the kernel's `union bpf_attr`.
 #[repr(C)]
-struct Attributes {
+struct BatchAttributes {
     in_batch: u64,
     out_batch: u64,
     keys: u64,
@@ -69,7 +68,7 @@ impl<K: Pod + Zeroable, V: Pod + Zeroable> Hashed<K, V> {
         let (mut from, mut to) = (0u64, 0u64);
         let mut first = true;
         loop {
-            let mut attributes = Attributes {
+            let mut attributes = BatchAttributes {
                 in_batch: if first { 0 } else { &raw mut from as u64 },
                 out_batch: &raw mut to as u64,
                 keys: self.keys.as_mut_ptr() as u64,
@@ -87,7 +86,7 @@ impl<K: Pod + Zeroable, V: Pod + Zeroable> Hashed<K, V> {
                     libc::SYS_bpf,
                     MAP_LOOKUP_BATCH,
                     &raw mut attributes,
-                    size_of::<Attributes>(),
+                    size_of::<BatchAttributes>(),
                 )
             };
             let error = if result == 0 { None } else { Some(io::Error::last_os_error()) };
@@ -121,55 +120,5 @@ impl<K: Pod + Zeroable, V: Pod + Zeroable> Hashed<K, V> {
     pub fn remove(&mut self, key: &K) {
         // Gone already is as good.
         let _ = self.map.remove(key);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    /// A hash of our own, with what the kernel knows it as.
-    fn create(entries: u32) -> (PerCpuHashMap<MapData, u64, u64>, Hashed<u64, u64>, usize) {
-        let cpus = aya::util::nr_cpus().unwrap();
-        let known =
-            || -> Vec<u32> { aya::maps::loaded_maps().map(|info| info.unwrap().id()).collect() };
-        let before = known();
-        let own = PerCpuHashMap::create(entries, 0).unwrap();
-        let hashed = known()
-            .into_iter()
-            .filter(|id| !before.contains(id))
-            .find_map(|id| Hashed::new(Map::PerCpuHashMap(MapData::from_id(id).ok()?), cpus).ok())
-            .unwrap();
-        (own, hashed, cpus)
-    }
-
-    #[test]
-    fn every_entry_is_read_once() {
-        // SAFETY: no preconditions.
-        if unsafe { libc::geteuid() } != 0 {
-            return eprintln!("skipped: making a map needs root");
-        }
-        let (mut own, mut hashed, cpus) = create(10_000);
-        let read = |hashed: &mut Hashed<u64, u64>| {
-            let mut all = BTreeMap::new();
-            hashed.read(|key, of| assert_eq!(all.insert(key, of.to_vec()), None)).unwrap();
-            all
-        };
-        assert!(read(&mut hashed).is_empty());
-        let mut expected = BTreeMap::new();
-        for key in 0..9_000 {
-            let by_cpu: Vec<u64> = (0..cpus as u64).map(|cpu| key + cpu).collect();
-            own.insert(key, PerCpuValues::try_from(by_cpu.clone()).unwrap(), 0).unwrap();
-            expected.insert(key, by_cpu);
-        }
-        assert_eq!(read(&mut hashed), expected);
-        assert_eq!(hashed.get(&7).unwrap().to_vec(), *expected.get(&7).unwrap());
-        for key in 0..9_000 {
-            hashed.remove(&key);
-        }
-        assert!(read(&mut hashed).is_empty());
-        assert!(hashed.get(&7).is_none());
     }
 }

@@ -8,6 +8,8 @@ mod bearers;
 mod charges;
 mod faults;
 mod hashed;
+#[cfg(feature = "live")]
+pub mod live;
 mod old_parts;
 mod outliers;
 mod programs;

@@ -7,8 +7,8 @@ use noise_common::charge::{Cause, ChargeKey, Resource};
 use noise_common::event::{Outlier, OutlierPart};
 use noise_common::record::Record;
 use noise_common::signals::CAUSES;
-use noise_model::clean::as_text;
 use noise_model::{OutlierPart as NamedPart, OutlierRecord};
+use noise_text::clean::as_text;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
 
@@ -115,10 +115,12 @@ fn comm_text(comm: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use noise_common::event::Cell;
+
     use super::*;
     use crate::resolve::cgroup::Hierarchies;
-    use noise_common::event::Cell;
-    use std::collections::BTreeMap;
 
     fn outliers() -> (broadcast::Sender<Arc<Record>>, Outliers) {
         let (records, receiver) = broadcast::channel(MOST_WAITING);

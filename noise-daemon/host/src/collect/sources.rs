@@ -53,9 +53,9 @@ const READ_ATTEMPTS: usize = 3;
 
 /// Records of the ring of a kind that is not known here, by the signal that they name.
 #[derive(Debug, Default)]
-struct Unknown(BTreeMap<u16, u64>);
+struct UnknownRecords(BTreeMap<u16, u64>);
 
-impl Unknown {
+impl UnknownRecords {
     fn add(&mut self, header: Header) {
         // None comes from the programs that are part of this executable.
         if self.0.is_empty() {
@@ -80,8 +80,7 @@ impl Unknown {
 pub struct Collector {
     engine: Engine,
     ring: Ring,
-    states: CpuStates,
-    /// By CPU.
+    pub(super) states: CpuStates,
     used: Vec<UsedCells>,
     cells: Hashed<CellKey, Cell>,
     counts: Hashed<CellKey, u64>,
@@ -93,7 +92,7 @@ pub struct Collector {
     old_parts: OldParts,
     records: broadcast::Sender<Arc<Record>>,
     outliers: Outliers,
-    unknown: Unknown,
+    unknown: UnknownRecords,
     names: Names,
     hierarchies: Hierarchies,
     /// Whether samples say what others call cgroups.
@@ -155,7 +154,7 @@ impl Collector {
             old_parts: OldParts::new(events.clone()),
             outliers: Outliers::new(receiver),
             records,
-            unknown: Unknown::default(),
+            unknown: UnknownRecords::default(),
             names,
             hierarchies,
             describes_cgroups: true,
@@ -482,65 +481,5 @@ impl Collector {
         for skb in stale {
             let _ = self.spilled.remove(&skb);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::UdpSocket;
-
-    use nix::sched::{CpuSet, sched_setaffinity};
-    use nix::unistd::Pid;
-    use noise_common::record::RecordKind;
-    use noise_common::signals::keyed_slot;
-
-    use super::*;
-    use crate::kernel::LoadOptions;
-    use noise_model::Series;
-
-    /// The loopback interface, as it is numbered in every namespace.
-    const LOOPBACK: u64 = 1;
-    const SIGNAL: Signal = Signal::NetTxWait;
-
-    /// Packets that the collector has counted on the loopback interface.
-    fn sent(collector: &mut Collector) -> u64 {
-        let series = collector.sample().series.into_iter();
-        let own = |one: &Series| one.signal == SIGNAL && *one.labels == ["lo"];
-        series.filter(own).map(|one| one.totals.count()).sum()
-    }
-
-    #[test]
-    fn a_subject_stays_where_its_window_is_open() {
-        // SAFETY: no preconditions.
-        if unsafe { libc::geteuid() } != 0 {
-            return eprintln!("skipped: loading programs needs root");
-        }
-        let mut here = CpuSet::new();
-        here.set(0).unwrap();
-        sched_setaffinity(Pid::from_raw(0), &here).unwrap();
-        let mut collector = Collector::new(Engine::load(&LoadOptions::default()).unwrap()).unwrap();
-        // Another subject has the cell that the interface would use.
-        let slot = SIGNAL.first_cell() + keyed_slot(LOOPBACK);
-        let occupant = (2..).find(|other| keyed_slot(*other) == keyed_slot(LOOPBACK)).unwrap();
-        let key = CellKey { signal: SIGNAL as u32, padding: 0, subject: occupant };
-        let header = Header::new(RecordKind::Window, SIGNAL as u32, 0);
-        let cell = Cell { header, subject: occupant, closes_ns: 1, ..Cell::EMPTY };
-        for cpu in 0..collector.states.len() {
-            collector.states.write_cell(cpu, slot, cell);
-        }
-        collector.engine_mut().attach().unwrap();
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let send = |count: u64| {
-            for _ in 0..count {
-                socket.send_to(&[0], socket.local_addr().unwrap()).unwrap();
-            }
-        };
-        send(100);
-        let before = sent(&mut collector);
-        assert!(before >= 100, "{before} packets of 100");
-        collector.states.free_cells(SIGNAL, key);
-        send(10);
-        let after = sent(&mut collector);
-        assert!(after >= before + 10, "{after} packets after {before} and 10 more");
     }
 }

@@ -39,7 +39,6 @@ impl CpuStates {
         Ok(Self { map, cpus })
     }
 
-    /// Number of CPUs.
     pub fn len(&self) -> usize {
         self.cpus
     }
@@ -239,17 +238,23 @@ impl CpuStates {
     }
 }
 
+#[cfg(feature = "live")]
+impl CpuStates {
+    /// Writes a cell as a program would; there is none beyond the last.
+    pub fn write_cell(&self, cpu: usize, index: usize, content: Cell) {
+        if let Some(cell) = self.cell(cpu, index) {
+            // SAFETY: the pointer lies in the mapping.
+            unsafe { cell.write_volatile(content) };
+        }
+    }
+}
+
 /// Memory of our own in the place of the programs', which tests write as programs would.
 #[cfg(test)]
 impl CpuStates {
     pub fn unused(cpus: usize) -> Self {
         let map = MmapOptions::new().len(size_of::<CpuState>() * cpus).map_anon().unwrap();
         Self { map: map.into(), cpus }
-    }
-
-    pub fn write_cell(&self, cpu: usize, index: usize, content: Cell) {
-        // SAFETY: the pointer lies in the mapping.
-        unsafe { self.cell(cpu, index).unwrap().write_volatile(content) };
     }
 
     pub fn charge(&self, cpu: usize, index: usize, key: ChargeKey, charged: Charged) {

@@ -21,7 +21,7 @@ const REMEMBERED_WINDOWS: u64 = 20;
 
 /// What was read of a window that is open.
 #[derive(Debug, Default)]
-struct Reading {
+struct OpenWindowReading {
     window: u64,
     delays: Histogram,
 }
@@ -29,7 +29,7 @@ struct Reading {
 /// A cell: a subject on one CPU.
 #[derive(Debug, Default)]
 struct Windows {
-    open: Option<Reading>,
+    open: Option<OpenWindowReading>,
     last_closed: u64,
     /// The last window was counted when its subject was forgotten, though it has not arrived.
     counted_early: bool,
@@ -38,7 +38,7 @@ struct Windows {
 }
 
 #[derive(Debug, Default)]
-struct Subject {
+struct SubjectTotals {
     closed: Histogram,
     /// Sums by CPU, of signals that interrupt and of waits for CPUs.
     by_cpu: BTreeMap<u32, u64>,
@@ -48,12 +48,10 @@ struct Subject {
     changed: u64,
 }
 
-/// A subject's totals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
     /// The signal and its subject.
     pub key: CellKey,
-    /// All CPUs together.
     pub totals: Histogram,
     /// The longest value since the last look, ns.
     pub recent_max_ns: u64,
@@ -63,14 +61,14 @@ pub struct Counted {
 
 /// The subjects of a signal. A crowd of one signal's takes no room from another's.
 #[derive(Debug)]
-struct Subjects {
+struct SignalSubjects {
     /// Those of a rotating signal are bounded.
-    known: Bounded<CellKey, Box<Subject>>,
+    known: Bounded<CellKey, Box<SubjectTotals>>,
     /// Windows' subjects that had no room.
     folded: u64,
 }
 
-impl Default for Subjects {
+impl Default for SignalSubjects {
     fn default() -> Self {
         Self { known: Bounded::new(SUBJECTS), folded: 0 }
     }
@@ -80,7 +78,7 @@ impl Default for Subjects {
 #[derive(Debug, Default)]
 pub struct WindowTotals {
     /// By the signal's number.
-    signals: BTreeMap<u32, Subjects>,
+    signals: BTreeMap<u32, SignalSubjects>,
     cells: BTreeMap<(CellKey, u32), Windows>,
     /// Number of the newest window.
     newest: u64,
@@ -112,7 +110,7 @@ fn used_buckets(cell: &Cell) -> impl Iterator<Item = (usize, u64)> + '_ {
     )
 }
 
-impl Reading {
+impl OpenWindowReading {
     fn take(&mut self, cell: &Cell) {
         self.window = cell.head;
         self.delays.clear();

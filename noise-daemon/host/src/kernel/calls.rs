@@ -26,7 +26,7 @@ const RING_OUTPUT: i32 = 130;
 
 /// How often the program of a hook calls which helper.
 fn calls(object: &Object, hook: Hook) -> BTreeMap<i32, usize> {
-    let program = &object.programs[hook.program(Attach::TpBtf)];
+    let program = &object.programs[hook.program(Attach::TpBtf).unwrap()];
     let function = &object.functions[&program.function_key()];
     let mut calls = BTreeMap::new();
     for instruction in &function.instructions {

@@ -7,20 +7,20 @@ use std::path::Path;
 use noise_system::procfs;
 
 /// Files of one version of cgroups.
-struct Files {
+struct MemoryFiles {
     limit: &'static str,
     usage: &'static str,
     /// What the kernel takes back when there is need: pages of files.
     reclaimed: &'static [&'static str],
 }
 
-const V1: Files = Files {
+const V1: MemoryFiles = MemoryFiles {
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
     // With all groups below, as the usage is.
     reclaimed: &["total_inactive_file", "total_active_file"],
 };
-const V2: Files = Files {
+const V2: MemoryFiles = MemoryFiles {
     limit: "memory.max",
     usage: "memory.current",
     reclaimed: &["inactive_file", "active_file", "slab_reclaimable"],
@@ -32,7 +32,7 @@ fn number(folder: &Path, file: &str) -> Option<u64> {
 
 /// What a group's limit leaves to a process that has `own` bytes of what is in use already; `None`
 /// without a limit.
-fn left(folder: &Path, files: &Files, own: u64) -> Option<u64> {
+fn left(folder: &Path, files: &MemoryFiles, own: u64) -> Option<u64> {
     let limit = number(folder, files.limit)?;
     let usage = number(folder, files.usage).unwrap_or(0);
     let stat = procfs::text(folder.join("memory.stat")).unwrap_or_default();
@@ -62,12 +62,17 @@ pub fn code_bytes() -> u64 {
     code
 }
 
+/// The size of a page of memory on this host.
+pub fn page_bytes() -> u64 {
+    // SAFETY: no memory argument.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(page).unwrap_or(0)
+}
+
 /// Of this process, bytes: all, what is resident, what of that is of files, and code (proc(5), statm).
 fn sizes() -> [u64; 4] {
     let statm = procfs::text("/proc/self/statm").unwrap_or_default();
-    // SAFETY: no memory argument.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    let page = u64::try_from(page).unwrap_or(0);
+    let page = page_bytes();
     let mut sizes = [0; 4];
     for (size, pages) in sizes.iter_mut().zip(statm.split(' ')) {
         *size = pages.parse::<u64>().unwrap_or(0) * page;

@@ -25,7 +25,6 @@ use super::{
     ensure_room, has_own_users, lockdown, missing_capabilities, signal_state,
 };
 
-/// The event store.
 const EVENTS_MAP: &str = "NOISE_EVENTS";
 /// What threads do that are in system calls.
 const CALLS_MAP: &str = "NOISE_CALLS";
@@ -47,15 +46,15 @@ pub enum ObjectKind {
 
 /// An object file with the alignment that its parser needs.
 #[repr(C, align(32))]
-struct Aligned<T: ?Sized>(T);
+struct AlignedObject<T: ?Sized>(T);
 
-static MEASURING: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/noise-programs")));
-static WATCHING: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch-programs")));
+static MEASURING: &AlignedObject<[u8]> =
+    &AlignedObject(*include_bytes!(concat!(env!("OUT_DIR"), "/noise-programs")));
+static WATCHING: &AlignedObject<[u8]> =
+    &AlignedObject(*include_bytes!(concat!(env!("OUT_DIR"), "/watch-programs")));
 #[cfg(feature = "bench")]
-static EMPTY: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/empty-programs")));
+static EMPTY: &AlignedObject<[u8]> =
+    &AlignedObject(*include_bytes!(concat!(env!("OUT_DIR"), "/empty-programs")));
 
 impl ObjectKind {
     pub(super) fn bytes(self) -> &'static [u8] {
@@ -123,15 +122,11 @@ impl HookSet {
     }
 }
 
-/// How to load.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
-    /// Which programs.
     pub object: ObjectKind,
     /// What the programs log of their work.
     pub debug: DebugRecords,
-    /// Attach every hook by this way only, for tests and benchmarks; `None` = the usual order.
-    pub only: Option<Attach>,
     /// What is measured at first.
     pub measured: Measured,
     /// Which of its hooks.
@@ -145,7 +140,6 @@ pub struct LoadOptions {
 /// What the kernel counted of one hook's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramStats {
-    /// The hook.
     pub hook: Hook,
     /// Runs, where `kernel.bpf_stats_enabled` is on.
     pub runs: u64,
@@ -156,7 +150,7 @@ pub struct ProgramStats {
 }
 
 #[expect(dead_code, reason = "held for its Drop, which detaches")]
-enum Link {
+enum BpfLink {
     TpBtf(BtfTracePointLink),
     RawTp(RawTracePointLink),
 }
@@ -168,7 +162,7 @@ pub struct Engine {
     sizes: Sizes,
     layout: Layout,
     hooks: Vec<HookStatus>,
-    links: BTreeMap<Hook, Link>,
+    links: BTreeMap<Hook, BpfLink>,
     controls: Option<Arc<Controls>>,
     measured: Measured,
 }
@@ -213,7 +207,7 @@ impl Engine {
         };
         for hook in options.object.hooks().into_iter().filter(is_needed) {
             let state = if facts.arguments.contains_key(&hook) {
-                load_hook(&mut ebpf, hook, options.only, &btf)
+                load_hook(&mut ebpf, hook, &btf)
             } else {
                 HookState::Absent
             };
@@ -364,7 +358,7 @@ impl Engine {
         let (HookState::Loaded(attach) | HookState::Attached(attach)) = status.state else {
             return None;
         };
-        read_stats(status.hook, self.ebpf.program(status.hook.program(attach))?)
+        read_stats(status.hook, self.ebpf.program(status.hook.program(attach)?)?)
     }
 }
 
@@ -444,13 +438,10 @@ fn is_forbidden(error: &(dyn std::error::Error + 'static)) -> bool {
     })
 }
 
-fn load_hook(ebpf: &mut Ebpf, hook: Hook, only: Option<Attach>, btf: &Btf) -> HookState {
+fn load_hook(ebpf: &mut Ebpf, hook: Hook, btf: &Btf) -> HookState {
     let mut reasons = Vec::new();
     for attach in Attach::ORDER {
-        if only.is_some_and(|only| only != attach) {
-            continue;
-        }
-        let name = hook.program(attach);
+        let Some(name) = hook.program(attach) else { continue };
         let loaded = match ebpf.program_mut(name) {
             Some(Program::BtfTracePoint(program)) => program.load(hook.tracepoint(), btf),
             Some(Program::RawTracePoint(program)) => program.load(),
@@ -467,15 +458,15 @@ fn load_hook(ebpf: &mut Ebpf, hook: Hook, only: Option<Attach>, btf: &Btf) -> Ho
     HookState::Refused(reasons.join("; "))
 }
 
-fn attach_hook(ebpf: &mut Ebpf, hook: Hook, attach: Attach) -> Result<Link, ProgramError> {
-    match ebpf.program_mut(hook.program(attach)) {
+fn attach_hook(ebpf: &mut Ebpf, hook: Hook, attach: Attach) -> Result<BpfLink, ProgramError> {
+    match hook.program(attach).and_then(|name| ebpf.program_mut(name)) {
         Some(Program::BtfTracePoint(program)) => {
             let id = program.attach()?;
-            Ok(Link::TpBtf(program.take_link(id)?))
+            Ok(BpfLink::TpBtf(program.take_link(id)?))
         }
         Some(Program::RawTracePoint(program)) => {
             let id = program.attach(hook.tracepoint())?;
-            Ok(Link::RawTp(program.take_link(id)?))
+            Ok(BpfLink::RawTp(program.take_link(id)?))
         }
         _ => Err(ProgramError::NotLoaded),
     }

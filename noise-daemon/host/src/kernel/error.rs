@@ -5,7 +5,6 @@ use std::path::PathBuf;
 /// Why programs cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// Capabilities are missing.
     #[error(
         "loading BPF programs needs {missing}, which this process does not have; \
          run as root, or grant CAP_BPF and CAP_PERFMON"
@@ -35,7 +34,6 @@ pub enum KernelError {
          kernel memory; boot with lockdown=integrity or none"
     )]
     Lockdown,
-    /// No type information.
     #[error(
         "the kernel's type information at {} cannot be used ({reason}); \
          noised needs a kernel built with CONFIG_DEBUG_INFO_BTF", path.display()
@@ -48,10 +46,7 @@ pub enum KernelError {
     },
     /// A facility is missing that all programs need.
     #[error("this kernel is too old: it has no {missing} (Linux 5.8 and later do)")]
-    TooOld {
-        /// The facility.
-        missing: &'static str,
-    },
+    TooOld { missing: &'static str },
     /// Not one hook could be attached.
     #[error("no hook could be attached; the first refusal was: {first}")]
     NothingAttached {
@@ -64,9 +59,7 @@ pub enum KernelError {
          ({remedy})"
     )]
     NoRoom {
-        /// Of what.
         what: &'static str,
-        /// The limit.
         allowed: u64,
         /// What a start takes.
         needed: u64,

@@ -7,7 +7,6 @@ use noise_common::hooks::{Attach, Hook};
 pub enum HookState {
     /// Loaded, not attached.
     Loaded(Attach),
-    /// Attached.
     Attached(Attach),
     /// This kernel has no such tracepoint.
     Absent,
@@ -18,9 +17,7 @@ pub enum HookState {
 /// One hook and how it fares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookStatus {
-    /// The hook.
     pub hook: Hook,
-    /// How it fares.
     pub state: HookState,
 }
 

@@ -21,6 +21,7 @@ mod sizes;
 mod store;
 
 pub use btf::KernelBtf;
+pub use cgroup_memory::page_bytes;
 pub use clock::monotonic_ns;
 pub use controls::Measured;
 pub use engine::{

@@ -19,7 +19,7 @@ pub struct ProgInfo {
 }
 
 #[repr(C)]
-struct Attributes {
+struct BpfInfoAttributes {
     fd: u32,
     info_len: u32,
     info: u64,
@@ -29,7 +29,7 @@ struct Attributes {
 pub fn read(program: BorrowedFd<'_>) -> Option<ProgInfo> {
     // SAFETY: the kernel's struct is numbers only, each valid when zero.
     let mut info: bpf_prog_info = unsafe { std::mem::zeroed() };
-    let mut attributes = Attributes {
+    let mut attributes = BpfInfoAttributes {
         fd: program.as_raw_fd() as u32,
         info_len: size_of_val(&info) as u32,
         info: &raw mut info as u64,
@@ -41,7 +41,7 @@ pub fn read(program: BorrowedFd<'_>) -> Option<ProgInfo> {
             libc::SYS_bpf,
             bpf_cmd::BPF_OBJ_GET_INFO_BY_FD as libc::c_long,
             &raw mut attributes,
-            size_of::<Attributes>(),
+            size_of::<BpfInfoAttributes>(),
         )
     };
     let bpf_prog_info { run_time_ns, run_cnt, recursion_misses, .. } = info;

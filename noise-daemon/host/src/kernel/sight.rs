@@ -12,7 +12,6 @@ const FIRST_KERNEL_THREAD: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sight {
-    /// All of them.
     Whole,
     /// They have other numbers here.
     OwnPids,

@@ -48,7 +48,6 @@ impl RecorderSize {
 /// One map and the memory that it takes.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MapSize {
-    /// The map's name.
     pub name: &'static str,
     /// Its number of entries (bytes for the ring buffers).
     pub max_entries: u32,

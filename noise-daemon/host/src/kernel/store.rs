@@ -85,7 +85,6 @@ impl EventStore {
         Ok(Self { events, single, controls, seen, overwritten: 0 })
     }
 
-    /// Number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.controls.layout().cpus()
     }

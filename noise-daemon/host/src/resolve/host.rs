@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use noise_model::Host;
-use noise_model::clean::clean;
-use noise_model::cpulist::CpuList;
 use noise_system::procfs;
+use noise_text::clean::clean;
+use noise_text::cpulist::CpuList;
 
 /// Reads what the kernel says of this host, below a root.
 pub fn read_host(root: &Path) -> Host {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lru::LruCache;
-use noise_model::clean::printable;
 use noise_system::procfs;
+use noise_text::clean::printable;
 
 /// Threads that are remembered: workers die, and what they did is reported later.
 const REMEMBERED: usize = 2_048;

@@ -18,8 +18,8 @@ use std::time::Instant;
 use noise_common::charge::{UNKNOWN, WATCHED_TASK};
 use noise_common::signals::{OPERATIONS, OTHER_INTERFACE, Signal, split_block_subject};
 use noise_common::subject::SubjectKind;
-use noise_model::clean::{clean, printable};
 use noise_model::{Cgroups, Labels};
+use noise_text::clean::{clean, printable};
 
 use cgroup::{Hierarchies, NodeNames, Of};
 pub use disk::disks;
@@ -235,9 +235,10 @@ fn interfaces(sysfs: &Path) -> std::io::Result<impl Iterator<Item = (u64, OsStri
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use noise_common::signals::block_subject;
     use noise_model::labels::GONE;
+
+    use super::*;
 
     fn fixture() -> (tempfile::TempDir, Names) {
         let root = tempfile::tempdir().unwrap();

@@ -17,14 +17,12 @@ const AT_ONCE: usize = 16;
 /// Which interfaces were looked up.
 #[derive(Debug, Default)]
 pub struct Round {
-    /// The last one.
     last: u64,
     /// Those that are not there any more; a sweep deals with them.
     gone: BTreeSet<u64>,
 }
 
 impl Round {
-    /// After a sweep.
     pub fn clear(&mut self) {
         self.gone.clear();
     }

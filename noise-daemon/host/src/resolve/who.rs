@@ -16,8 +16,8 @@ use noise_common::signals::{
 };
 use noise_common::subject::SubjectKind;
 use noise_model::Cgroups;
-use noise_model::clean::clean;
 use noise_model::labels::{GONE, UNKNOWN_LABEL, WATCHED_LABEL};
+use noise_text::clean::clean;
 
 use super::Names;
 use super::cgroup::{Look, Of};
@@ -30,18 +30,14 @@ const MINOR_BITS: u32 = 20;
 pub struct Parties {
     /// Where: a device or interface; empty for CPUs.
     pub place: Arc<str>,
-    /// Who was delayed.
     pub victim: Arc<str>,
-    /// Who did it.
     pub culprit: Arc<str>,
 }
 
 /// Something that a charge is about and that may be gone some day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Entity {
-    /// A cgroup.
     Cgroup(Of, u64),
-    /// A kernel thread.
     Thread(u64),
     /// A block device or interface.
     Place(Signal, u64),

@@ -7,6 +7,7 @@ use noise_model::setup::Limit;
 use noise_system::procfs;
 
 use super::{SetupReader, folder, label};
+use crate::kernel::page_bytes;
 
 /// A limit of memory: `max`, or version 1's largest number, is none.
 pub(super) fn limit(text: &str) -> Option<Limit> {
@@ -71,7 +72,7 @@ impl SetupReader {
                 continue;
             }
             let pages = procfs::text(own.join("memory.stat"));
-            let pages = pages.map(|text| Pages::parse(&text)).unwrap_or_default();
+            let pages = pages.map(|text| Pages::parse(&text, page_bytes())).unwrap_or_default();
             let of = label(around);
             found.extend(limits.into_iter().map(|(kind, bytes, hits)| LimitReading {
                 of: of.clone(),

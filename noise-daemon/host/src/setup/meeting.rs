@@ -3,11 +3,11 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use noise_model::clean::printable;
-use noise_model::cpulist::CpuList;
 use noise_model::memory::LimitKind;
 use noise_model::setup::{CgroupSetup, Controller, DiskSetup, IrqSetup, Manager, Setup};
 use noise_system::procfs;
+use noise_text::clean::printable;
+use noise_text::cpulist::CpuList;
 
 use super::limits::limit;
 use super::task::{first_process, task_setup};
@@ -44,7 +44,8 @@ pub struct Meeting<'a> {
 impl SetupReader {
     /// How they are set up; `idle` says how idle CPUs were.
     pub fn setup(&self, meeting: &Meeting<'_>, idle: Vec<(u32, f64)>) -> Setup {
-        let online = procfs::text(self.sysfs.join("devices/system/cpu/online"));
+        let cpus = |which: &str| procfs::text(self.sysfs.join("devices/system/cpu").join(which));
+        let (online, isolated) = (cpus("online"), cpus("isolated"));
         let named = |path: Option<&Path>, tid: Option<u32>| {
             let mut setup = self.cgroup(path?);
             let task = tid.and_then(|tid| task_setup(&self.procfs, tid));
@@ -53,6 +54,10 @@ impl SetupReader {
         };
         let siblings =
             meeting.victim.zip(meeting.culprit).and_then(|(one, other)| siblings(one, other));
+        let is_around = meeting
+            .victim
+            .zip(meeting.culprit)
+            .is_some_and(|(victim, culprit)| victim.starts_with(culprit));
         let limited = meeting.victim.and_then(|victim| {
             let has_quota =
                 |path: &&Path| self.quota(path).is_some_and(|(quota, _)| quota.quota_us.is_some());
@@ -73,11 +78,13 @@ impl SetupReader {
             victim: named(meeting.victim, meeting.victim_tid),
             culprit: named(meeting.culprit, meeting.culprit_tid),
             siblings: siblings.map(|(one, other)| (self.cgroup(&one), self.cgroup(&other))),
+            is_around,
             limited,
             interrupt: meeting.interrupt.map(ToOwned::to_owned),
             irqs: meeting.interrupt.map(|name| self.irqs(name)).unwrap_or_default(),
             disk: meeting.disk.and_then(|name| self.disk(name, meeting.is_write)),
             online: CpuList::of_kernel(&online.unwrap_or_default()),
+            isolated: CpuList::of_kernel(&isolated.unwrap_or_default()),
             idle,
         }
     }
@@ -199,8 +206,15 @@ impl SetupReader {
         let Some((at, unit)) = unit.and_then(|at| Some((at, segments.get(at)?))) else {
             return Manager::Files;
         };
+        let user = user.filter(|user| *user < at);
+        // What runs in a unit may have units of its own: those of a container, which the host's systemd does not know.
+        let around =
+            [segments.get(..user.unwrap_or(at)), user.and_then(|user| segments.get(user + 1..at))];
+        let is_unit = |one: &&str| unit_name(one).is_some() && !one.ends_with(".slice");
+        if around.into_iter().flatten().flatten().any(is_unit) {
+            return Manager::Files;
+        }
         let uid = user
-            .filter(|user| *user < at)
             .and_then(|user| segments.get(user)?.strip_prefix("user@")?.strip_suffix(".service"));
         // systemd puts an underscore before names that would clash with files such as `cpu.stat`.
         let unit = unit.strip_prefix('_').unwrap_or(unit).to_owned();

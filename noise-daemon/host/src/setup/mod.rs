@@ -11,16 +11,15 @@ mod task;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use noise_model::clean::clean;
 use noise_model::pressure::{PressureReading, Quota, QuotaReading, Stalls, Throttles};
 use noise_system::procfs;
+use noise_text::clean::clean;
 
 use crate::resolve::cgroup::{Identity, Mounts};
 
 pub use meeting::Meeting;
 pub use task::{CpuTimes, is_kernel};
 
-/// Reads them.
 #[derive(Clone, Debug)]
 pub struct SetupReader {
     mounts: Mounts,

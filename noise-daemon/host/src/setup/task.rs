@@ -1,13 +1,16 @@
 //! IO: how threads are scheduled, and how idle CPUs are.
 
+use std::fs;
 use std::path::Path;
 
-use noise_model::cpulist::CpuList;
 use noise_model::setup::TaskSetup;
 use noise_system::procfs;
+use noise_text::cpulist::CpuList;
 
 /// Bytes of `cgroup.procs` that hold its first line.
 const FIRST_LINE: u64 = 32;
+/// Threads of a process that are looked at.
+const MOST_THREADS: usize = 1024;
 
 /// `PF_KTHREAD` of the kernel's `sched.h`.
 const KERNEL: i64 = 0x0020_0000;
@@ -36,20 +39,35 @@ pub fn is_kernel(folder: &Path) -> Option<bool> {
     Some(stat(folder)?.get(FLAGS).copied().flatten()? & KERNEL != 0)
 }
 
+/// CPUs that a thread may run on, by its folder below a procfs root.
+fn allowed(folder: &Path) -> Option<CpuList> {
+    let status = procfs::text(folder.join("status")).ok()?;
+    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(CpuList::of_kernel(cpus.trim()))
+}
+
+/// Whether all threads of a process may run on these CPUs; of very many threads that is not looked at.
+fn are_alike(folder: &Path, cpus: &CpuList) -> bool {
+    let Ok(threads) = fs::read_dir(folder.join("task")) else { return false };
+    let threads: Vec<_> = threads.flatten().take(MOST_THREADS + 1).collect();
+    let is_alike = |thread: &fs::DirEntry| allowed(&thread.path()).is_none_or(|one| one == *cpus);
+    threads.len() <= MOST_THREADS && threads.iter().all(is_alike)
+}
+
 /// How a process' first thread is scheduled.
 pub fn task_setup(procfs: &Path, pid: u32) -> Option<TaskSetup> {
     let folder = procfs.join(pid.to_string());
     let stat = stat(&folder)?;
     let field = |index: usize| stat.get(index).copied().flatten();
-    let status = procfs::text(folder.join("status")).ok()?;
-    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let cpus = allowed(&folder)?;
     Some(TaskSetup {
         pid,
         nice: i32::try_from(field(16)?).ok()?,
         priority: u32::try_from(field(37)?).ok()?,
         policy: u32::try_from(field(38)?).ok()?,
         is_kernel: field(FLAGS)? & KERNEL != 0,
-        cpus: CpuList::of_kernel(cpus.trim()),
+        is_alike: are_alike(&folder, &cpus),
+        cpus,
     })
 }
 
@@ -110,7 +128,7 @@ mod tests {
         let own = task_setup(Path::new("/proc"), std::process::id()).unwrap();
         assert_eq!((own.policy, own.priority, own.real_time()), (0, 0, None));
         assert!(!own.cpus.is_empty() && (-20..20).contains(&own.nice));
-        assert!(!own.is_kernel);
+        assert!(!own.is_kernel && own.is_alike);
         assert_eq!(task_setup(Path::new("/nonexistent"), 1), None);
     }
 
@@ -120,11 +138,11 @@ mod tests {
         for (text, first) in
             [("", None), ("0\n7\n", None), ("4242\n7\n", Some(4242)), ("x\n", None)]
         {
-            std::fs::write(folder.path().join("cgroup.procs"), text).unwrap();
+            fs::write(folder.path().join("cgroup.procs"), text).unwrap();
             assert_eq!(first_process(folder.path()), first, "{text}");
         }
         let many: String = (1000..9000).map(|pid| format!("{pid}\n")).collect();
-        std::fs::write(folder.path().join("cgroup.procs"), many).unwrap();
+        fs::write(folder.path().join("cgroup.procs"), many).unwrap();
         assert_eq!(first_process(folder.path()), Some(1000));
     }
 }

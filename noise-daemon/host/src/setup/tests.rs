@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use noise_model::cpulist::CpuList;
 use noise_model::memory::{LimitKind, LimitReading, Pages};
 use noise_model::pressure::Pressure;
 use noise_model::setup::{Controller, Manager, Setup};
+use noise_text::cpulist::CpuList;
 
 use super::*;
 
@@ -152,7 +152,7 @@ fn what_is_not_there_is_said_and_not_0() {
 fn a_unit_of_systemd_is_set_up_as_its_files_say() {
     let tree = host();
     let setup = tree.unified().setup(&meeting(WEB, BACKUP), vec![(0, 0.9)]);
-    let Setup { victim, culprit, siblings, limited, online, .. } = setup;
+    let Setup { victim, culprit, siblings, is_around, limited, online, .. } = setup;
     let (victim, culprit) = (victim.unwrap(), culprit.unwrap());
     assert_eq!((victim.weight, culprit.weight), (Some(100), Some(50)));
     assert_eq!(culprit.manager, Manager::System("backup.service".to_owned()));
@@ -164,6 +164,22 @@ fn a_unit_of_systemd_is_set_up_as_its_files_say() {
     assert_eq!((main.pid, main.nice, main.policy), (42, 0, 0));
     assert_eq!(main.cpus, CpuList::from_iter([1]));
     assert_eq!(siblings.unwrap().1.label, "backup.service");
+    assert!(!is_around);
+    for (victim, culprit, expected) in [
+        ("/a/b", "/a/b", true),
+        ("/a/b", "/a", true),
+        ("/a", "/a/b", false),
+        ("/", "/a", false),
+        ("/ab", "/a", false),
+    ] {
+        let meeting = Meeting {
+            victim: Some(Path::new(victim)),
+            culprit: Some(Path::new(culprit)),
+            ..Meeting::default()
+        };
+        let setup = tree.unified().setup(&meeting, Vec::new());
+        assert_eq!(setup.is_around, expected, "{victim} {culprit}");
+    }
     assert_eq!(limited.unwrap().label, "web.service");
     assert_eq!(online, CpuList::from_iter(0..4));
     tree.write("cg/system.slice/cgroup.subtree_control", "memory\n");
@@ -209,6 +225,12 @@ fn who_sets_a_cgroup_is_read_from_its_path() {
             ),
         ),
         ("/lxc.payload.web/system.slice/nginx.service", Manager::Files),
+        (
+            "/machine.slice/systemd-nspawn@web.service/payload/system.slice/nginx.service",
+            Manager::Files,
+        ),
+        ("/machine.slice/systemd-nspawn@web.service/payload", system("systemd-nspawn@web.service")),
+        ("/system.slice/foo.service/sshd.service", Manager::Files),
     ] {
         assert_eq!(of(path), expected, "{path}");
     }
@@ -257,7 +279,8 @@ fn what_no_command_can_name_gets_none() {
 fn limits_of_memory_of_a_cgroup_of_version_2_and_of_those_around_it() {
     let tree = host();
     let limits = |path: &str| tree.unified().pressure(Path::new(path), 0).limits;
-    let pages = Pages { refaulted: Some(25), swapped_in: Some(5), gone: Some(30) };
+    let pages =
+        Pages { refaulted: Some(25), swapped_in: Some(5), gone: Some(30), ..Pages::default() };
     let own = LimitReading {
         of: "web.service".to_owned(),
         is_own: true,
@@ -316,14 +339,20 @@ fn limits_of_memory_of_version_1() {
         ("memory.memsw.limit_in_bytes", "12582912"),
         ("memory.failcnt", "30"),
         ("memory.memsw.failcnt", "2"),
-        ("memory.stat", "total_workingset_refault_file 4\ntotal_pgpgout 6\n"),
+        (
+            "memory.stat",
+            "total_workingset_refault_file 4\ntotal_pgpgin 16\ntotal_pgpgout 6\ntotal_cache 1048576\n",
+        ),
     ] {
         tree.write(&format!("memory{WEB}/{file}"), text);
     }
     tree.write("memory/system.slice/memory.limit_in_bytes", "9223372036854771712");
     let [own] = limits(WEB).unwrap().try_into().unwrap();
     assert_eq!((own.kind, own.bytes, own.hits), (LimitKind::Old, 8 << 20, 32));
-    assert_eq!((own.pages.refaulted, own.pages.gone), (Some(4), Some(6)));
+    assert_eq!((own.pages.refaulted, own.pages.gone), (Some(4), None));
+    let folios = own.pages.folios.unwrap();
+    assert_eq!((folios.gone, folios.resident), (6, 10));
+    assert_eq!(folios.resident_pages, (1 << 20) / crate::kernel::page_bytes());
     let victim = reader.setup(&meeting(WEB, BACKUP), Vec::new()).victim.unwrap();
     assert_eq!((victim.memory_max, victim.swap_max), (Some(Some(8 << 20)), Some(Some(4 << 20))));
 }

@@ -11,7 +11,6 @@ use super::verdict::{Evidence, FEWEST_SLICES, Figure};
 use crate::DetourReport;
 use crate::shares::SourceKey;
 
-/// How to compare.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct CompareOptions {
     /// Share of intervals that have the true value in them, 0..1.
@@ -22,7 +21,6 @@ pub struct CompareOptions {
     pub seed: u64,
 }
 
-/// One report.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Side {
     /// Name of the host.
@@ -31,7 +29,6 @@ pub struct Side {
     pub kernel: String,
     /// When it was measured.
     pub started: jiff::Timestamp,
-    /// The CPUs.
     pub cpus: Vec<u32>,
     /// Time of all CPUs together, s.
     pub cpu_seconds: f64,
@@ -50,7 +47,6 @@ pub struct Line {
     pub events_per_second: Figure,
 }
 
-/// Both reports.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Comparison {
     /// How they were compared.
@@ -58,11 +54,9 @@ pub struct Comparison {
     pub options: CompareOptions,
     /// Detours from this length on were compared, ns.
     pub from_ns: u64,
-    /// The first one.
     pub a: Side,
     /// The second one.
     pub b: Side,
-    /// All detours.
     pub total: Line,
     /// Each source that either has, those first that take most time.
     pub sources: Vec<Line>,

@@ -24,7 +24,6 @@ pub struct Series {
     pub slices: usize,
     /// Time of all CPUs in one slice, s.
     pub slice_seconds: f64,
-    /// All detours.
     pub total: Tally,
     /// Each source that had a share.
     pub sources: BTreeMap<SourceKey, Tally>,

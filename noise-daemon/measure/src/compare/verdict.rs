@@ -12,9 +12,7 @@ pub const FEWEST_EVENTS: f64 = 10.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// B has less.
     Less,
-    /// B has more.
     More,
     /// The interval has zero in it.
     NoDifference,
@@ -45,7 +43,6 @@ impl Verdict {
 /// A number, and its interval at the chosen confidence.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Estimate {
-    /// As measured.
     pub value: f64,
     /// None where it is not known.
     pub interval: Option<[f64; 2]>,
@@ -58,11 +55,9 @@ pub struct Figure {
     pub a: f64,
     /// In the second one.
     pub b: f64,
-    /// B - A.
     pub difference: Estimate,
     /// B / A; None where A has none.
     pub ratio: Option<Estimate>,
-    /// What that means.
     pub verdict: Verdict,
 }
 

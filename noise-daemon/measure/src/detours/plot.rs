@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noise_model::units::{duration, share};
+use noise_text::units::{duration, share};
 use plotters::chart::ChartBuilder;
 use plotters::coord::ranged1d::IntoSegmentedCoord as _;
 use plotters::element::{Circle, Polygon, Rectangle, Text};

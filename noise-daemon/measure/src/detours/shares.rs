@@ -36,21 +36,20 @@ pub struct SourceShare {
 pub struct SourceShares {
     /// The sources, those with most time first, kernel entry/exit overhead last.
     pub sources: Vec<SourceShare>,
-    /// All detours.
     pub detours: u64,
     /// Those with at least one event of the kernel.
     pub explained: u64,
 }
 
 #[derive(Default)]
-struct Sum {
+struct DetourTotals {
     events: u64,
     detours: f64,
     time_ns: u64,
     max_ns: u64,
 }
 
-impl Sum {
+impl DetourTotals {
     fn add(&mut self, detours: f64, time_ns: u64) {
         self.events += 1;
         self.detours += detours;
@@ -59,13 +58,13 @@ impl Sum {
     }
 }
 
-type Key = (Option<Class>, String);
+type DetourSource = (Option<Class>, String);
 
 impl SourceShares {
     /// Of all detours of a report.
     pub fn of(report: &DetourReport) -> Self {
-        let keys: Vec<Key> = report.sources.iter().map(key).collect();
-        let mut sums: BTreeMap<&Key, Sum> = BTreeMap::new();
+        let keys: Vec<DetourSource> = report.sources.iter().map(key).collect();
+        let mut sums: BTreeMap<&DetourSource, DetourTotals> = BTreeMap::new();
         let hardware = (Some(Class::Hardware), String::new());
         let ways = (None, String::new());
         let (mut detours, mut explained, mut all_ns) = (0, 0, 0);
@@ -88,7 +87,7 @@ impl SourceShares {
         }
         let of_detours = (detours as f64).max(1.0);
         let of_time = (all_ns as f64).max(1.0);
-        let share = |((class, name), sum): (&Key, Sum)| SourceShare {
+        let share = |((class, name), sum): (&DetourSource, DetourTotals)| SourceShare {
             class: *class,
             name: name.clone(),
             events: sum.events,
@@ -105,7 +104,7 @@ impl SourceShares {
 }
 
 /// The key of a source: sources of one key are shown as one.
-fn key(source: &GapSource) -> Key {
+fn key(source: &GapSource) -> DetourSource {
     let SourceKey { class, name } = source.into();
     (Some(class), name)
 }

@@ -2,7 +2,6 @@
 
 use crate::{CpuDetours, DetourReport};
 
-/// Lengths of detours.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Lengths {
     /// Arithmetic mean, ns.
@@ -43,7 +42,6 @@ pub struct CpuSummary {
 }
 
 impl CpuSummary {
-    /// Of one CPU.
     pub fn of(cpu: &CpuDetours) -> Self {
         Self { cpu: Some(cpu.cpu), ..Self::over(&[cpu]) }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use noise_model::units::{count, duration, per_second, share};
+use noise_text::units::{count, duration, per_second, share};
 
 use super::{CpuSummary, SourceShare, SourceShares};
 use crate::columns::{Columns, frequency};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use noise_model::csv::cell;
+use noise_text::csv::cell;
 
 use crate::{CpuDetours, Detour, DetourReport};
 
@@ -64,10 +64,11 @@ pub fn loggopsim(report: &DetourReport, cpu: &CpuDetours) -> String {
 
 #[cfg(test)]
 mod tests {
+    use noise_text::clean::clean;
+    use proptest::prelude::{prop_assert_eq, proptest};
+
     use super::super::generated::{any_report, report};
     use super::*;
-    use noise_model::clean::clean;
-    use proptest::prelude::{prop_assert_eq, proptest};
 
     #[test]
     fn detours_as_csv() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use noise_common::watch::NoiseEvent;
-use noise_model::cpulist::CpuList;
+use noise_text::cpulist::CpuList;
 
 use super::period::{Counts, PeriodReport};
 use crate::clock::now_ns;
@@ -31,10 +31,8 @@ const ARRIVALS_MAX: u32 = 500;
 /// A thread that sleeps looks so often whether it is to end.
 const SLEEP: Duration = Duration::from_millis(50);
 
-/// What to measure.
 #[derive(Clone, Debug)]
 pub struct OsnoiseOptions {
-    /// The CPUs.
     pub cpus: CpuList,
     /// From the begin of one measurement to that of the next.
     pub period: Duration,
@@ -161,7 +159,6 @@ fn turn_ns(period: Duration, index: usize, crew: usize) -> u64 {
     u64::try_from(turn).unwrap_or(u64::MAX)
 }
 
-/// One thread's work.
 fn work(
     options: &OsnoiseOptions,
     cpu: u32,

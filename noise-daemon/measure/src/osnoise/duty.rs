@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use noise_model::cpulist::CpuList;
 use noise_model::{CpuNoise, NoiseSource};
+use noise_text::cpulist::CpuList;
 
 use super::crew::{OsnoiseOptions, run_with};
 use super::period::{PeriodReport, class_of};
@@ -23,10 +23,8 @@ const TURN: Duration = Duration::from_millis(250);
 /// The source of the ways into the kernel and out of it.
 const WAYS: &str = "entry_exit";
 
-/// What to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DutyOptions {
-    /// The CPUs.
     pub cpus: CpuList,
     /// From the begin of one measurement to that of the next.
     pub period: Duration,
@@ -46,13 +44,13 @@ pub struct Duty {
 
 /// Time, events and the longest, of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
+struct SourceTotals {
     ns: u64,
     count: u64,
     longest_ns: u64,
 }
 
-impl Sum {
+impl SourceTotals {
     fn add(&mut self, ns: u64) {
         self.ns += ns;
         self.longest_ns = self.longest_ns.max(ns);
@@ -63,8 +61,8 @@ impl Sum {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     runtime_ns: u64,
-    classes: [Sum; CLASSES.len()],
-    ways: Sum,
+    classes: [SourceTotals; CLASSES.len()],
+    ways: SourceTotals,
 }
 
 /// What is to be measured, with its programs attached: the rest takes no privileges.
@@ -172,7 +170,7 @@ impl Totals {
     }
 
     fn noise(&self, cpu: u32) -> CpuNoise {
-        let source = |name: &'static str, sum: &Sum| NoiseSource {
+        let source = |name: &'static str, sum: &SourceTotals| NoiseSource {
             source: name.into(),
             ns: sum.ns,
             count: sum.count,

@@ -33,7 +33,6 @@ impl Counts {
         self
     }
 
-    /// Adds others.
     pub fn add(&mut self, others: &Self) {
         for (sum, other) in self.0.iter_mut().zip(others.0) {
             *sum += other;
@@ -53,10 +52,8 @@ pub fn class_of(event: &NoiseEvent) -> Class {
     }
 }
 
-/// One CPU's measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeriodReport {
-    /// The CPU.
     pub cpu: u32,
     /// The thread that measured it.
     pub thread: u32,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use noise_model::units::{count, duration, share};
+use noise_text::units::{count, duration, share};
 use serde_json::{Value, json};
 
 use super::tally::{CpuTally, SourceTally, Tally};
@@ -107,7 +107,6 @@ fn label(source: &GapSource) -> String {
     }
 }
 
-/// All CPUs together.
 fn whole(tally: &Tally) -> CpuTally {
     let mut whole = CpuTally::default();
     for cpu in tally.cpus().values() {

@@ -18,7 +18,6 @@ pub struct HistogramShape {
 /// What one source did on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceTally {
-    /// Events.
     pub count: u64,
     /// Their net time inside samples, ns; of the hardware, the samples that nothing explains.
     pub noise_ns: u64,
@@ -29,7 +28,6 @@ pub struct SourceTally {
 /// Everything about one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTally {
-    /// Periods.
     pub periods: u64,
     /// Measured time, ns.
     pub runtime_ns: u64,
@@ -39,15 +37,12 @@ pub struct CpuTally {
     pub max_noise_ns: u64,
     /// The longest sample, ns.
     pub max_single_ns: u64,
-    /// Samples.
     pub samples: u64,
     /// Events by class, those in no sample included; of the hardware, samples without any event.
     pub counts: Counts,
     /// What is in samples but in no event, where there was an event: the kernel entry/exit overhead, ns.
     pub ways_ns: u64,
-    /// Samples by length.
     pub histogram: Vec<u64>,
-    /// Longer ones.
     pub over: u64,
     /// The shortest sample, ns.
     pub shortest_ns: Option<u64>,
@@ -73,7 +68,6 @@ impl CpuTally {
     }
 }
 
-/// All CPUs.
 #[derive(Debug)]
 pub struct Tally {
     shape: HistogramShape,
@@ -91,7 +85,6 @@ fn folded(source: GapSource) -> GapSource {
 }
 
 impl Tally {
-    /// Nothing yet.
     pub fn new(shape: HistogramShape, naming: Naming) -> Self {
         Self { shape, naming, cpus: BTreeMap::new() }
     }
@@ -111,7 +104,6 @@ impl Tally {
         &mut self.naming
     }
 
-    /// Adds a period.
     pub fn add(&mut self, period: &PeriodReport) {
         let cpu = self.cpus.entry(period.cpu).or_default();
         cpu.histogram.resize(self.shape.entries, 0);
@@ -213,7 +205,6 @@ pub mod sampled {
         }
     }
 
-    /// The same twice.
     pub fn tally() -> Tally {
         let shape = HistogramShape { bucket_ns: 10_000, entries: 3 };
         let mut tally = Tally::new(shape, Naming::new(std::path::Path::new("/nonexistent")));

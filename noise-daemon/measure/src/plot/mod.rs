@@ -1,6 +1,6 @@
 //! PURE: what plots have in common: a page of SVG, its heading and legend, colours, axes.
 
-use noise_model::clean::clean;
+use noise_text::clean::clean;
 use plotters::backend::SVGBackend;
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea as _};
@@ -24,7 +24,6 @@ const TITLE: i32 = 22;
 /// Width of a character, at most, as a part of the font's size.
 const CHARACTER: f64 = 0.6;
 
-/// Where to draw.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// A plot could not be drawn.

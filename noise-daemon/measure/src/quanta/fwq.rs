@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use noise_host::resolve::read_host;
-use noise_model::cpulist::CpuList;
+use noise_text::cpulist::CpuList;
 
 use super::{CpuQuanta, FWQ_FORMAT, QUANTA_VERSION, QuantaOptions, QuantaReport, Quantum};
 use crate::clock::now_ns;

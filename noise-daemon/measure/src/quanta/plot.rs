@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use noise_model::units::duration;
+use noise_text::units::duration;
 use plotters::chart::ChartBuilder;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::element::{Circle, PathElement, Text};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use noise_model::cpulist::CpuList;
+use noise_text::cpulist::CpuList;
 
 use super::super::placement::Priority;
 
@@ -13,12 +13,9 @@ pub const FWQ_FORMAT: &str = "noised-fwq";
 /// [`QuantaReport::version`].
 pub const QUANTA_VERSION: u32 = 1;
 
-/// What to measure.
 #[derive(Clone, Debug)]
 pub struct QuantaOptions {
-    /// The CPUs.
     pub cpus: CpuList,
-    /// How long.
     pub duration: Duration,
     /// Length of a quantum, ns; of work, the time that it takes without noise.
     pub quantum_ns: u64,

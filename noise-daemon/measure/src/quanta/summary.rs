@@ -3,12 +3,10 @@
 use super::{CpuQuanta, QuantaReport, Quantum};
 use crate::spectrum::{Peak, Spectrum};
 
-/// A distribution.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Moments {
     /// How many values there are.
     pub count: u64,
-    /// The least.
     pub min: u64,
     /// At least one in a hundred is at most this (nearest rank).
     pub p1: u64,
@@ -16,9 +14,7 @@ pub struct Moments {
     pub median: u64,
     /// At least 99 in a hundred are at most this.
     pub p99: u64,
-    /// The largest.
     pub max: u64,
-    /// Arithmetic mean.
     pub mean: f64,
     /// Standard deviation, of all values.
     pub deviation: f64,

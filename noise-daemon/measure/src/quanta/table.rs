@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use noise_model::units::{count, duration, share};
+use noise_text::units::{count, duration, share};
 
 use super::summary::rate;
 use super::{QuantaReport, QuantaSummary, Quantum};

@@ -6,7 +6,7 @@ use super::{QuantaReport, QuantaSummary, Quantum};
 
 /// A report with its summaries.
 #[derive(serde::Serialize)]
-struct Document<'a> {
+struct QuantaDocument<'a> {
     #[serde(flatten)]
     report: &'a QuantaReport,
     summaries: Vec<QuantaSummary>,
@@ -18,7 +18,7 @@ struct Document<'a> {
 /// Never for numbers that are finite.
 pub fn json(report: &QuantaReport) -> serde_json::Result<String> {
     let summaries = report.cpus.iter().filter_map(|cpu| QuantaSummary::of(report, cpu)).collect();
-    serde_json::to_string(&Document { report, summaries }).map(|text| text + "\n")
+    serde_json::to_string(&QuantaDocument { report, summaries }).map(|text| text + "\n")
 }
 
 /// One line per quantum: CPU, begin (CLOCK_MONOTONIC, ns), and its units of work, or how long it

@@ -8,7 +8,6 @@ use super::spread::any;
 /// Most delays that are drawn for one line that is played: seconds of computing.
 const AFFORDABLE: u64 = 20_000_000;
 
-/// What to forecast.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Lengths of phases, ns, above 0.
@@ -38,7 +37,6 @@ pub struct Forecast {
 /// What one number of nodes comes to.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Row {
-    /// How many nodes.
     pub nodes: u64,
     /// Nodes are hit independently, and phases begin while their node computes. None where its
     /// CPUs never computed all at once.
@@ -73,7 +71,6 @@ pub struct PlayedRow {
     pub in_time: Option<Played>,
 }
 
-/// Of measured noise.
 pub fn of_noise(node: &Node, question: &Question) -> Vec<Forecast> {
     let works = question.granularities_ns.iter();
     works.map(|&work_ns| of_granularity(node, work_ns, question)).collect()

@@ -12,7 +12,6 @@
 /// Detours of one CPU on a ring of time. Times are in ns.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// When each begins.
     starts: Vec<f64>,
     /// The same in undisturbed time.
     at: Vec<f64>,

@@ -24,7 +24,6 @@ pub struct Node {
 /// Delays of a phase on one node.
 #[derive(Clone, Debug)]
 pub struct Delays {
-    /// Their distribution.
     pub spread: Spread,
     /// How long the starts that were observed lasted, ns.
     pub observed_ns: f64,

@@ -14,14 +14,11 @@ pub struct Played {
     pub standard_error: f64,
 }
 
-/// What is played.
 #[derive(Clone, Copy, Debug)]
 pub struct Game {
     /// Undisturbed length of a phase, ns.
     pub work_ns: f64,
-    /// How many nodes.
     pub nodes: u32,
-    /// How many phases.
     pub phases: u32,
     /// Where chance begins: the same seed gives the same result.
     pub seed: u64,

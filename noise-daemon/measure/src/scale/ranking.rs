@@ -1,6 +1,6 @@
 //! Which source costs most here, and which costs most at scale.
 
-use noise_model::units;
+use noise_text::units;
 
 use super::forecast::windows;
 use super::node::{Node, Start};
@@ -26,7 +26,6 @@ pub struct Ranking {
 /// What one source costs. Phases begin while their node computes, and nodes are hit independently.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Ranked {
-    /// The source.
     #[serde(flatten)]
     pub key: SourceKey,
     /// Share of the CPUs' time that it takes, 0..=1.

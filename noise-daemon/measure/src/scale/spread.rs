@@ -10,13 +10,12 @@
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     /// Stretches between delays at which something changes, the largest first, down to 0.
-    stretches: Vec<Stretch>,
+    stretches: Vec<SurvivalSegment>,
 }
 
 /// Between two delays, the share of draws that exceed x is linear in x.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
-    /// Its length.
+struct SurvivalSegment {
     width: f64,
     /// Share of draws that exceed its upper end (or reach it).
     above: f64,
@@ -79,7 +78,11 @@ impl Observed {
                 let above = exceeding;
                 exceeding += slope as f64 * width;
                 let share = |weighed: f64| (weighed / weight).clamp(0.0, 1.0);
-                stretches.push(Stretch { width, above: share(above), below: share(exceeding) });
+                stretches.push(SurvivalSegment {
+                    width,
+                    above: share(above),
+                    below: share(exceeding),
+                });
             }
             at = delay;
             exceeding += more;
@@ -121,7 +124,7 @@ const PLACES: [(f64, f64); 2] = [
     (0.906_179_845_938_664, 0.236_926_885_056_189),
 ];
 
-impl Stretch {
+impl SurvivalSegment {
     /// Mean of [`any`] over the stretch.
     fn mean_any(&self, count: f64) -> f64 {
         let change = self.below - self.above;
@@ -199,7 +202,7 @@ mod tests {
     fn both_ways_to_integrate_agree() {
         for change in [0.9e-3, 0.999e-3, 1.001e-3, 1.1e-3] {
             let mean = |above: f64| {
-                let stretch = Stretch { width: 1.0, above, below: above + change };
+                let stretch = SurvivalSegment { width: 1.0, above, below: above + change };
                 let whole = |share: f64| share - any(share, 1_001.0) / 1_001.0;
                 let exact = (whole(above + change) - whole(above)) / change;
                 (stretch.mean_any(1_000.0), exact)

@@ -28,7 +28,6 @@ pub enum TraceError {
 /// What of the measured noise a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noise {
-    /// All of it.
     All,
     /// Only the shares of one source, by its place in [`Trace::keys`].
     Alone(usize),
@@ -40,19 +39,19 @@ pub enum Noise {
 #[derive(Clone, Debug)]
 pub struct Trace {
     shares: Shares,
-    cpus: Vec<Cpu>,
+    cpus: Vec<ScaleCpu>,
     length: f64,
 }
 
 #[derive(Clone, Debug)]
-struct Cpu {
+struct ScaleCpu {
     number: u32,
-    detours: Vec<Cut>,
+    detours: Vec<ClippedDetour>,
 }
 
 /// A detour, cut to the common time; ns.
 #[derive(Clone, Debug)]
-struct Cut {
+struct ClippedDetour {
     start: f64,
     duration: f64,
     shares: Vec<Share>,
@@ -80,16 +79,15 @@ impl Trace {
             return Err(TraceError::NotAtOnce(listed()));
         }
         let shares = Shares::of(report);
-        let cpus = cpus.into_iter().map(|cpu| Cpu::new(cpu, &shares, from, to)).collect();
+        let cpus = cpus.into_iter().map(|cpu| ScaleCpu::new(cpu, &shares, from, to)).collect();
         let trace = Self { shares, cpus, length: (to - from) as f64 };
-        let busy = |cpu: &&Cpu| trace.lane(cpu, Noise::All).is_none();
+        let busy = |cpu: &&ScaleCpu| trace.lane(cpu, Noise::All).is_none();
         match trace.cpus.iter().find(busy) {
             Some(cpu) => Err(TraceError::AlwaysDisturbed(cpu.number)),
             None => Ok(trace),
         }
     }
 
-    /// The sources.
     pub fn keys(&self) -> &[SourceKey] {
         self.shares.keys()
     }
@@ -117,19 +115,19 @@ impl Trace {
         Node::new(lanes.collect::<Option<Vec<Lane>>>()?)
     }
 
-    fn lane(&self, cpu: &Cpu, noise: Noise) -> Option<Lane> {
+    fn lane(&self, cpu: &ScaleCpu, noise: Noise) -> Option<Lane> {
         let detours = cpu.detours.iter().map(|detour| (detour.start, detour.of(noise)));
         Lane::new(detours, self.length)
     }
 }
 
-impl Cpu {
+impl ScaleCpu {
     fn new(cpu: &CpuDetours, shares: &Shares, from: u64, to: u64) -> Self {
         let cut = |detour: &Detour| {
             let begin = cpu.start_ns.saturating_add(detour.start_ns);
             let end = begin.saturating_add(detour.duration_ns).min(to);
             let begin = begin.max(from);
-            (end > begin).then(|| Cut {
+            (end > begin).then(|| ClippedDetour {
                 start: (begin - from) as f64,
                 duration: (end - begin) as f64,
                 shares: shares.shares(detour),
@@ -139,7 +137,7 @@ impl Cpu {
     }
 }
 
-impl Cut {
+impl ClippedDetour {
     /// How much of it is of this part of the noise, ns.
     fn of(&self, noise: Noise) -> f64 {
         let of = |wanted: &dyn Fn(usize) -> bool| -> f64 {

@@ -12,9 +12,7 @@ use super::subject::Usage;
 /// What one culprit took, or for how long it was in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Why.
     pub cause: Cause,
-    /// Who.
     pub culprit: Arc<str>,
     /// How long, ns.
     pub ns: u64,

@@ -7,9 +7,9 @@ use std::time::Instant;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 use noise_host::resolve::cgroup::{Hierarchies, Identity, NodeNames};
-use noise_model::clean::clean;
 use noise_model::labels::WATCHED_LABEL;
 use noise_system::procfs;
+use noise_text::clean::clean;
 
 /// Whose time is accounted for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,14 +18,12 @@ pub enum Subject {
     Task {
         /// Its pid, or the thread's.
         pid: u32,
-        /// Its name.
         name: String,
         /// Whether it is one thread of a process of several.
         is_thread: bool,
     },
     /// A cgroup with all below it.
     Cgroup {
-        /// Its folder.
         folder: PathBuf,
         /// The mount point of its hierarchy.
         root: PathBuf,
@@ -48,7 +46,6 @@ pub enum SubjectError {
     NoCgroup {
         /// The path that was given.
         path: String,
-        /// Where to look.
         root: String,
     },
     /// There are no cgroups.

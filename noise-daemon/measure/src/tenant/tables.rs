@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use noise_model::labels::WATCHED_LABEL;
-use noise_model::units::{count, duration, share};
+use noise_text::units::{count, duration, share};
 use serde_json::{Value, json};
 
 use super::account::{Account, Charge};
@@ -119,9 +119,10 @@ pub fn json(account: &Account, subject: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use noise_model::Histogram;
+
     use super::*;
     use crate::tenant::account::sampled::account;
-    use noise_model::Histogram;
 
     #[test]
     fn an_account_for_people() {

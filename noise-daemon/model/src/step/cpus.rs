@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use noise_text::joined::{in_order, joined};
+
 use crate::amount::total;
 use crate::changes::{grown, since_boot};
-use crate::joined::{in_order, joined};
 use crate::sample::Sample;
 
 /// Who takes time from a CPU.
@@ -13,13 +14,10 @@ use crate::sample::Sample;
 pub enum Taker {
     /// Handlers of device interrupts.
     Hardirq,
-    /// Softirqs.
     Softirq,
-    /// NMIs.
     Nmi,
     /// Vectors of x86.
     Vector,
-    /// The hypervisor.
     Steal,
     /// What a newer daemon may name besides.
     Other,
@@ -44,7 +42,6 @@ impl Taker {
 /// What came of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// Its number.
     pub cpu: u32,
     /// What was taken from it, ns, in the order of [`Taker`].
     pub taken_ns: [u64; TAKERS],
@@ -72,11 +69,11 @@ impl Cpu {
 }
 
 /// A CPU, who took it or none for those who waited for it, ns.
-type Came = (u32, Option<Taker>, u64);
+type CpuCharge = (u32, Option<Taker>, u64);
 
 /// CPUs of which anything came between two samples, in order.
 pub(super) fn between(before: &Sample, now: &Sample) -> Vec<Cpu> {
-    let mut came: Vec<Came> = Vec::new();
+    let mut came: Vec<CpuCharge> = Vec::new();
     let order =
         |a: &(u32, Cow<'_, str>, u64), b: &(u32, Cow<'_, str>, u64)| (a.0, &a.1).cmp(&(b.0, &b.1));
     let [then, them] = [before, now].map(|sample| in_order(&sample.interrupted, order));
@@ -103,7 +100,7 @@ fn by_cpu(a: &(u32, u64), b: &(u32, u64)) -> Ordering {
 }
 
 /// All of one CPU.
-fn together(came: &[Came]) -> Cpu {
+fn together(came: &[CpuCharge]) -> Cpu {
     let mut sum = Cpu::default();
     for (cpu, who, ns) in came {
         sum.cpu = *cpu;

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use noise_common::signals::Signal;
+use noise_text::joined::{in_order, joined};
 
-use crate::joined::{in_order, joined};
 use crate::sample::{Count, Label, Labels, Sample, Series};
 
 /// In order of the names, which need not be read where they are one and the same.
@@ -38,9 +38,7 @@ pub(super) fn by_name<T: Named>(a: &T, b: &T) -> Ordering {
 /// A series or counter of a sample, and how much of it there was so far: ns, or events.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its name.
     pub key: Label,
-    /// How much.
     pub total: u64,
     /// Where the sample has it.
     at: usize,
@@ -50,9 +48,7 @@ pub struct Entry {
 /// the same from sample to sample, so that steps between samples need not read them.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// Of the histograms.
     pub series: Vec<Entry>,
-    /// Of the counters.
     pub counts: Vec<Entry>,
 }
 

@@ -7,12 +7,12 @@ use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::{Point, SignalPoint, Trends, VICTIMS, VictimPoint};
+use super::{SignalPoint, TrendPoint, Trends, VICTIMS, VictimPoint};
 
 /// Signal, events, µs, p99 in ns.
 type WrittenSignal = (Signal, u32, u32, u64);
 /// Victim, its main culprit, and cause; µs: held up, lost, by the culprit.
-type WrittenVictim = (u16, Option<u16>, Cause, u32, u32, u32);
+type WrittenVictimPoint = (u16, Option<u16>, Cause, u32, u32, u32);
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Written {
@@ -25,7 +25,7 @@ struct WrittenPoint {
     start_ns: u64,
     end_ns: u64,
     signals: Vec<WrittenSignal>,
-    victims: Vec<WrittenVictim>,
+    victims: Vec<WrittenVictimPoint>,
 }
 
 impl From<Trends> for Written {
@@ -34,7 +34,7 @@ impl From<Trends> for Written {
         let victim = |one: &VictimPoint| {
             (one.victim, one.culprit, one.cause, one.held_up_us, one.lost_us, one.culprit_us)
         };
-        let point = |point: &Point| WrittenPoint {
+        let point = |point: &TrendPoint| WrittenPoint {
             start_ns: point.start_ns,
             end_ns: point.end_ns,
             signals: point.signals.iter().map(signal).collect(),
@@ -66,7 +66,7 @@ impl TryFrom<Written> for Trends {
                 trends.names.take(name).ok_or("trends with too many names")
             };
             let mut victim =
-                |(victim, culprit, cause, held_up_us, lost_us, culprit_us): WrittenVictim| {
+                |(victim, culprit, cause, held_up_us, lost_us, culprit_us): WrittenVictimPoint| {
                     let victim = taken(victim)?;
                     let culprit = culprit.map(&mut taken).transpose()?;
                     Ok(VictimPoint { victim, culprit, cause, held_up_us, lost_us, culprit_us })
@@ -76,7 +76,7 @@ impl TryFrom<Written> for Trends {
             let signal =
                 |(signal, count, lost_us, p99_ns)| SignalPoint { signal, count, lost_us, p99_ns };
             let signals = signals.into_iter().map(signal).collect();
-            trends.append(Point { start_ns, end_ns, signals, victims });
+            trends.append(TrendPoint { start_ns, end_ns, signals, victims });
         }
         Ok(trends)
     }

@@ -19,6 +19,8 @@ pub struct Enders {
     /// ask for that. So it does with who writes to files faster than a disk takes it, and with who is above a limit of
     /// memory.
     pub held_back: BTreeMap<i32, u64>,
+    /// How long a thread slept uninterruptibly until another one woke it, by both of their ids.
+    pub uninterruptible: BTreeMap<(i32, i32), u64>,
     /// Each sleep without a waker.
     pub alone: Vec<Alone>,
     /// What of this was waiting for packets that were held back until a late acknowledgement.
@@ -32,13 +34,11 @@ pub struct Enders {
 /// A sleep that a timer ended, or that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone {
-    /// Who slept.
     pub tid: i32,
     /// When it fell asleep, which may be before the first of the two times.
     pub since_ns: u64,
     /// The part between them begins then,
     pub from_ns: u64,
-    /// and ends then.
     pub to_ns: u64,
     /// Whether a timer ended it.
     pub is_over: bool,
@@ -51,7 +51,7 @@ impl Enders {
             *sum = sum.saturating_add(slept.to_ns.saturating_sub(slept.from_ns));
             return;
         }
-        let Slept { worker, tid, since_ns, from_ns, to_ns, .. } = slept;
+        let Slept { worker, tid, since_ns, from_ns, to_ns, is_uninterruptible } = slept;
         if [State::Timer.name(), ASLEEP].contains(&state) {
             self.alone.push(Alone { tid, since_ns, from_ns, to_ns, is_over: state != ASLEEP });
         }
@@ -63,6 +63,10 @@ impl Enders {
             _ => return,
         };
         sleeps.push(Sleep { worker, tid, from_ns, to_ns, waker: ender });
+        if is_uninterruptible && state != State::Network.name() {
+            let sum = self.uninterruptible.entry((tid, ender)).or_default();
+            *sum = sum.saturating_add(to_ns.saturating_sub(from_ns));
+        }
         let sum = map.entry(ender).or_default();
         *sum = sum.saturating_add(to_ns.saturating_sub(from_ns));
     }

@@ -1,27 +1,14 @@
 //! Accounts of made stretches.
 
-use noise_trace::event::{Comm, Dumped, Loss, Task, Woken};
+use noise_trace::event::{Comm, Dumped, Loss, Woken};
 use noise_trace::select::Who as Asked;
-use noise_trace::state::LeftIn;
 
 use super::*;
 use crate::blame::Blame;
 use crate::document::Document;
+use crate::fixtures::{ASLEEP, switch, task, waking};
 
-const ASLEEP_STATE: i64 = 1;
 const DISK_STATE: i64 = 2;
-
-fn task(tid: i32) -> Task {
-    Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 0 }
-}
-
-fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
-    Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(prev_state), next: task(next) }
-}
-
-fn waking(tid: i32) -> Kind<'static> {
-    Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
-}
 
 fn dumped(tid: i32, pid: i32) -> Kind<'static> {
     let comm = Comm::new(format!("t{tid}").as_bytes());
@@ -44,7 +31,7 @@ fn account(
     runs: impl Fn(i32) -> bool,
 ) -> Account {
     let (from_ns, to_ns) = span_ns;
-    let mut accountant = Accountant::new(select, Waker::Waking, Begin::Waking, from_ns, to_ns);
+    let mut accountant = Accountant::new(select, Waker::Waking, from_ns, to_ns);
     for (time_ns, cpu, kind) in events {
         accountant.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
     }
@@ -73,9 +60,25 @@ fn busy() -> Vec<(u64, u32, Kind<'static>)> {
         (460, 0, waking(4)),
         (470, 0, Kind::SoftirqExit { vec: 4 }),
         (500, 0, switch(9, 0, 4)),
-        (600, 0, switch(4, ASLEEP_STATE, 9)),
+        (600, 0, switch(4, ASLEEP, 9)),
     ]);
     events
+}
+
+#[test]
+fn uninterruptible_sleeps_that_threads_end_are_kept_by_both() {
+    let mut events = dump();
+    events.extend([
+        (50, 0, switch(0, 0, 4)),
+        (200, 0, switch(4, DISK_STATE, 9)),
+        (260, 0, waking(4)),
+        (300, 0, switch(9, 0, 4)),
+        // One that a signal may end.
+        (400, 0, switch(4, ASLEEP, 9)),
+        (450, 0, waking(4)),
+    ]);
+    let account = account(process(), (100, 1000), &events, |_| false);
+    assert_eq!(account.enders.uninterruptible, [((4, 9), 60)].into());
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn a_kernel_thread_that_has_nothing_to_do_waits_for_nothing() {
         (200, 0, switch(4, 0x402, 9)),
         (300, 0, waking(4)),
         (310, 0, switch(9, 0, 4)),
-        (400, 0, switch(4, ASLEEP_STATE, 9)),
+        (400, 0, switch(4, ASLEEP, 9)),
     ]);
     let account = account(process(), (100, 1000), &events, |_| false);
     assert_eq!(account.members[0].uninterruptible, Spread::default());
@@ -233,7 +236,7 @@ fn threads_of_a_cgroup_are_its_own_and_those_that_they_create() {
         ),
         (310, 0, Kind::SchedWakeupNew(Woken { task: task(20), target_cpu: 1 })),
         (400, 1, switch(0, 0, 20)),
-        (500, 0, switch(4, ASLEEP_STATE, 9)),
+        (500, 0, switch(4, ASLEEP, 9)),
         (600, 1, Kind::SchedProcessExit(task(20))),
         (601, 1, switch(20, 0x10, 0)),
     ]);
@@ -313,14 +316,14 @@ fn an_uninterruptible_sleep_that_a_timer_ends_is_no_timer_of_its_own() {
             (310, 0, waking(4)),
             (320, 0, Kind::SoftirqExit { vec: 1 }),
             (330, 0, switch(0, 0, 4)),
-            (900, 0, switch(4, ASLEEP_STATE, 0)),
+            (900, 0, switch(4, ASLEEP, 0)),
         ]);
         let account = account(process(), (100, 1_000), &events, |_| false);
         assert_eq!(account.totals_ns().get("timer"), Some(&110), "the states of paths stay");
         account.enders.held_back
     };
     assert_eq!(sleep(DISK_STATE), [(4, 110)].into());
-    assert_eq!(sleep(ASLEEP_STATE), BTreeMap::new());
+    assert_eq!(sleep(ASLEEP), BTreeMap::new());
 }
 
 #[test]
@@ -337,8 +340,8 @@ fn who_waits_for_one_that_waits_for_a_disk_waits_for_the_disk() {
         (330, 1, switch(0, 0, 9)),
         (400, 1, waking(4)),
         (410, 0, switch(0, 0, 4)),
-        (420, 1, switch(9, ASLEEP_STATE, 0)),
-        (900, 0, switch(4, ASLEEP_STATE, 0)),
+        (420, 1, switch(9, ASLEEP, 0)),
+        (900, 0, switch(4, ASLEEP, 0)),
     ]);
     let account = account(process(), (100, 1_000), &events, |_| false);
     assert_eq!(account.enders.wakers, [(9, 200)].into());
@@ -353,16 +356,16 @@ fn sleeps_without_a_waker_keep_when_they_began() {
     let mut events = dump();
     events.extend([
         (10, 0, switch(0, 0, 4)),
-        (20, 0, switch(4, ASLEEP_STATE, 0)),
+        (20, 0, switch(4, ASLEEP, 0)),
         (60, 0, Kind::SoftirqEntry { vec: 1 }),
         (61, 0, waking(4)),
         (62, 0, Kind::SoftirqExit { vec: 1 }),
         (65, 0, switch(0, 0, 4)),
-        (70, 0, switch(4, ASLEEP_STATE, 9)),
+        (70, 0, switch(4, ASLEEP, 9)),
         // Another thread ends this one.
         (75, 0, waking(4)),
         (76, 0, switch(9, 0, 4)),
-        (80, 0, switch(4, ASLEEP_STATE, 0)),
+        (80, 0, switch(4, ASLEEP, 0)),
     ]);
     let account = account(process(), (40, 200), &events, |_| false);
     let of = account.enders.alone.iter().filter(|alone| alone.tid == 4);

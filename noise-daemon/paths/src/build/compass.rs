@@ -14,7 +14,7 @@ use noise_trace::record::{Record, Stored};
 use noise_trace::value::{Shape, Value, Visit};
 
 use super::known::{Known, Status};
-use super::{At, Builder};
+use super::{Builder, EventPlace};
 use crate::graph::WorkerId;
 
 /// LTTng's number for a thread that was created and did not run yet.
@@ -37,7 +37,7 @@ impl Builder {
     ) {
         let Kind::StatedumpProcess(dumped) = kind else { return };
         let Some(id) = self.thread(machine, dumped.tid).filter(|_| self.is_compass) else { return };
-        let mut status = Field::default();
+        let mut status = StatusField::default();
         record.visit(&mut status);
         let known = self.known(id);
         if status.value == Some(WAITS_AFTER_FORK) && known.status == Status::Running {
@@ -54,7 +54,7 @@ impl Builder {
     }
 
     /// The end of such a sleep: the thread runs on.
-    pub(super) fn end_unseen_sleep(&mut self, at: At, target: WorkerId) {
+    pub(super) fn end_unseen_sleep(&mut self, at: EventPlace, target: WorkerId) {
         let known = self.known(target);
         self.know(target, Known { status: Status::Blocked, ..known });
         self.end_sleep(at, target);
@@ -64,12 +64,12 @@ impl Builder {
 
 /// The field `status` of an event.
 #[derive(Default)]
-struct Field {
+struct StatusField {
     is_next: bool,
     value: Option<i64>,
 }
 
-impl Visit for Field {
+impl Visit for StatusField {
     fn name(&mut self, name: &str) {
         self.is_next = matches!(name, "status" | "_status");
     }

@@ -9,11 +9,9 @@ pub enum Status {
     /// It is not known.
     #[default]
     Unknown,
-    /// It runs.
     Running,
     /// It waits for a CPU.
     Waiting,
-    /// It sleeps.
     Blocked,
     /// It was created, and no event says since when it wants a CPU.
     Created,
@@ -23,10 +21,16 @@ pub enum Status {
     Gone,
 }
 
+impl Status {
+    /// Whether it is there and has no CPU: where one is not seen, it may run there.
+    pub const fn is_off_cpu(self) -> bool {
+        matches!(self, Self::Waiting | Self::Blocked | Self::Created)
+    }
+}
+
 /// What is known of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// What it does.
     pub status: Status,
     /// The CPU of that.
     pub cpu: u32,

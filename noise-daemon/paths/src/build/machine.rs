@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use noise_common::hooks::Vector;
 use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Event, Kind};
+use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::sight::{Gap, Sight};
-use noise_trace::threads::{MAX_CPUS, MAX_TID};
+use noise_trace::threads::MAX_TID;
 
 use crate::graph::{Link, WorkerId};
 use crate::state::State;
@@ -15,20 +16,17 @@ use crate::state::State;
 const MAX_LINES: usize = 65_536;
 /// Threads whose workers lie beside each other.
 const PAGE: usize = 256;
-/// Gaps within one sleep that are kept apart.
-const MOST_GAPS: usize = 64;
-/// No worker.
 const NONE: WorkerId = WorkerId(u32::MAX);
 
 /// What a device interrupt is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum InterruptLine {
     Disk,
     Timer,
     Other,
 }
 
-impl Line {
+impl InterruptLine {
     /// By the name that its driver gave: interrupts of disks and of timers are known where a trace has no events of
     /// block requests or timers.
     fn named(name: &[u8]) -> Self {
@@ -52,11 +50,9 @@ impl Line {
 /// Who sent an interrupt to a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// A thread.
     Task(Link),
     /// An interrupt of that kind.
     Interrupt(State),
-    /// One of several.
     Unclear,
 }
 
@@ -65,21 +61,21 @@ pub enum Sender {
 pub struct Handled {
     /// What it is known by.
     pub key: u64,
-    /// Who sent it.
     pub link: Link,
 }
 
 /// What is known of a CPU.
 #[derive(Clone, Debug, Default)]
 pub struct Cpu {
-    /// Who runs, by the latest switch.
-    pub current: Option<WorkerId>,
-    /// Its idle task.
+    pub runs: Processor<WorkerId>,
     pub idle: Option<WorkerId>,
     /// The kernel's own worker there.
     pub kernel: Option<WorkerId>,
     /// Whether a thread hands packets up.
     pub receives: bool,
+    /// Whether the latest event of the thread that runs, interrupts apart, was that it handed a packet up: it writes to a tun
+    /// or tap device, polls a device, or is a kernel thread that receives. The next wake-up there is the packet's.
+    pub handed_up: bool,
     /// Whether the thread that runs is in the system call of locks.
     pub in_futex: bool,
     /// The packet that is handled, where its sender is known.
@@ -94,7 +90,7 @@ pub struct Cpu {
 impl Cpu {
     /// Another thread runs from now on, or it is not known which.
     pub fn leave(&mut self) {
-        (self.packet, self.receives) = (None, false);
+        (self.packet, self.receives, self.handed_up) = (None, false, false);
     }
 }
 
@@ -126,20 +122,19 @@ impl Workers {
     }
 }
 
-/// One recording.
 #[derive(Debug, Default)]
 pub struct Machine {
     /// Processes of the threads that were there when the recording began, by the threads' ids.
-    dumped: HashMap<i32, i32>,
+    pub(super) dumped: HashMap<i32, i32>,
     workers: Workers,
-    cpus: Vec<Cpu>,
+    cpus: PerCpu<Cpu>,
     /// What is known of a CPU beyond those that are followed: nothing.
     other: Cpu,
-    lines: HashMap<u32, Line>,
+    lines: HashMap<u32, InterruptLine>,
     /// How often events were lost, or were there again.
     pub losses: u32,
     /// When events of all its CPUs are there.
-    sight: Sight,
+    pub(super) sight: Sight,
 }
 
 impl Machine {
@@ -150,13 +145,10 @@ impl Machine {
         }
     }
 
-    /// Times between two in which events of some CPU were lost; one from the first to the last where these are many.
-    pub fn gaps(&self, from_ns: u64, to_ns: u64) -> Vec<Gap> {
+    /// Where events of some CPU were lost between two times: from the begin of the first gap to the end of the last one.
+    pub fn gap(&self, from_ns: u64, to_ns: u64) -> Option<Gap> {
         let gaps = self.sight.gaps(from_ns, to_ns);
-        match gaps.as_slice() {
-            [first, .., last] if gaps.len() > MOST_GAPS => vec![(first.0, last.1)],
-            _ => gaps,
-        }
+        Some((gaps.first()?.0, gaps.last()?.1))
     }
 
     /// The thread of that id.
@@ -179,17 +171,11 @@ impl Machine {
         self.dumped.get(&tid).copied()
     }
 
-    /// A CPU.
     pub fn cpu(&mut self, cpu: u32) -> &mut Cpu {
-        let number = cpu as usize;
-        if number >= MAX_CPUS {
+        self.cpus.of(cpu).unwrap_or_else(|| {
             self.other = Cpu::default();
-            return &mut self.other;
-        }
-        if number >= self.cpus.len() {
-            self.cpus.resize_with(number + 1, Cpu::default);
-        }
-        &mut self.cpus[number]
+            &mut self.other
+        })
     }
 
     /// The contexts of a CPU.
@@ -209,9 +195,9 @@ impl Machine {
             Context::Vector(vector) if is_from_another_cpu(vector) => State::Ipi,
             Context::Vector(_) => State::Interrupt,
             Context::Irq(irq) => match self.lines.get(&irq) {
-                Some(Line::Disk) => State::Disk,
-                Some(Line::Timer) => State::Timer,
-                Some(Line::Other) | None => State::Interrupt,
+                Some(InterruptLine::Disk) => State::Disk,
+                Some(InterruptLine::Timer) => State::Timer,
+                Some(InterruptLine::Other) | None => State::Interrupt,
             },
             Context::Softirq(TIMER | HRTIMER) => State::Timer,
             Context::Softirq(NET_TX | NET_RX) => State::Network,
@@ -231,14 +217,14 @@ impl Machine {
                 self.dumped.remove(&task.tid);
                 return;
             }
-            Kind::IrqHandlerEntry { irq, name } => self.line(*irq, || Line::named(name)),
+            Kind::IrqHandlerEntry { irq, name } => self.line(*irq, || InterruptLine::named(name)),
             Kind::BlockRqComplete(_) => {
                 let cpu = self.cpu(event.cpu);
                 let context = cpu.contexts.running();
                 cpu.completes = context != Context::Task;
                 if let Context::Irq(irq) = context {
-                    self.line(irq, || Line::Disk);
-                    self.lines.entry(irq).and_modify(|line| *line = Line::Disk);
+                    self.line(irq, || InterruptLine::Disk);
+                    self.lines.entry(irq).and_modify(|line| *line = InterruptLine::Disk);
                 }
                 return;
             }
@@ -246,6 +232,13 @@ impl Machine {
             _ => {}
         }
         let cpu = self.cpu(event.cpu);
+        let arrives = matches!(event.kind, Kind::NetifReceiveSkb(_));
+        if (arrives || cpu.handed_up)
+            && cpu.contexts.running() == Context::Task
+            && !is_interrupt(&event.kind)
+        {
+            cpu.handed_up = arrives;
+        }
         match &event.kind {
             Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } => {
                 (cpu.packet, cpu.completes) = (None, false);
@@ -267,11 +260,24 @@ impl Machine {
         cpu.contexts.follow(event);
     }
 
-    fn line(&mut self, irq: u32, line: impl FnOnce() -> Line) {
+    fn line(&mut self, irq: u32, line: impl FnOnce() -> InterruptLine) {
         if self.lines.len() < MAX_LINES || self.lines.contains_key(&irq) {
             self.lines.entry(irq).or_insert_with(line);
         }
     }
+}
+
+/// Whether an event is the begin or the end of an interrupt: the thread below it goes on.
+const fn is_interrupt(kind: &Kind<'_>) -> bool {
+    matches!(
+        kind,
+        Kind::SoftirqEntry { .. }
+            | Kind::SoftirqExit { .. }
+            | Kind::IrqHandlerEntry { .. }
+            | Kind::IrqHandlerExit { .. }
+            | Kind::VectorEntry { .. }
+            | Kind::VectorExit { .. }
+    )
 }
 
 /// Whether it is a vector by which one CPU interrupts another.
@@ -293,19 +299,19 @@ mod tests {
     #[test]
     fn lines_are_kept_apart_by_their_names() {
         for (name, line) in [
-            ("nvme0q3", Line::Disk),
-            ("ahci[0000:00:1f.2]", Line::Disk),
-            ("virtio0-req.2", Line::Disk),
-            ("virtio1-request", Line::Disk),
-            ("mmc0", Line::Disk),
-            ("virtio0-input.0", Line::Other),
-            ("eth0-TxRx-1", Line::Other),
-            ("arch_timer", Line::Timer),
-            ("timer", Line::Timer),
-            ("timer-x", Line::Other),
-            ("", Line::Other),
+            ("nvme0q3", InterruptLine::Disk),
+            ("ahci[0000:00:1f.2]", InterruptLine::Disk),
+            ("virtio0-req.2", InterruptLine::Disk),
+            ("virtio1-request", InterruptLine::Disk),
+            ("mmc0", InterruptLine::Disk),
+            ("virtio0-input.0", InterruptLine::Other),
+            ("eth0-TxRx-1", InterruptLine::Other),
+            ("arch_timer", InterruptLine::Timer),
+            ("timer", InterruptLine::Timer),
+            ("timer-x", InterruptLine::Other),
+            ("", InterruptLine::Other),
         ] {
-            assert_eq!(Line::named(name.as_bytes()), line, "{name}");
+            assert_eq!(InterruptLine::named(name.as_bytes()), line, "{name}");
         }
     }
 }

@@ -13,13 +13,14 @@ mod compass;
 pub(crate) mod known;
 mod machine;
 mod names;
+mod points;
 
 use std::collections::BTreeMap;
 
 use noise_common::store::calls::Source;
 use noise_trace::contexts::Context;
 use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken};
-use noise_trace::sight::Gap;
+use noise_trace::sight::Sight;
 use noise_trace::state::{Left, LeftIn};
 use noise_trace::threads::MAX_TID;
 
@@ -55,7 +56,7 @@ pub struct Builder {
 
 /// A place where something happens.
 #[derive(Clone, Copy)]
-struct At {
+struct EventPlace {
     machine: u16,
     cpu: u32,
     time_ns: u64,
@@ -88,7 +89,6 @@ impl Builder {
         &self.graph
     }
 
-    /// The graph.
     pub fn finish(self) -> Graph {
         self.graph
     }
@@ -108,15 +108,9 @@ impl Builder {
         self.thread(machine, tid).is_some_and(|id| self.known(id).status == Status::Gone)
     }
 
-    /// Adds a point to a worker at the end of the time that is asked for: what it did since its last one lasts
-    /// until then.
-    pub fn until(&mut self, id: WorkerId, time_ns: u64) {
-        let Some(who) = self.graph.get(id).map(|worker| worker.who) else { return };
-        let machine = who.machine();
-        let is_over = self.graph.get(id).is_some_and(|worker| worker.exit_ns.is_some());
-        if !is_over {
-            self.append(At { machine, cpu: NO_CPU, time_ns }, id);
-        }
+    /// When events of all CPUs of a recording were there; `None` where it had no event.
+    pub(crate) fn sight(&self, machine: u16) -> Option<&Sight> {
+        Some(&self.machines.get(usize::from(machine))?.sight)
     }
 
     /// Takes the next event of the only recording.
@@ -131,7 +125,7 @@ impl Builder {
 
     /// The same of an event about a packet, with what headers of TCP the recording has in it.
     pub fn follow_with(&mut self, machine: u16, event: &Event<'_>, segment: Option<Segment>) {
-        let at = At { machine, cpu: event.cpu, time_ns: event.time_ns };
+        let at = EventPlace { machine, cpu: event.cpu, time_ns: event.time_ns };
         self.machine(machine).see(event);
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } if can_be(prev) && can_be(next) => {
@@ -169,7 +163,7 @@ impl Builder {
 
     /// A packet leaves whoever runs on a CPU; `key` is the same where it arrives.
     pub fn sent(&mut self, machine: u16, cpu: u32, time_ns: u64, key: u64) {
-        let at = At { machine, cpu, time_ns };
+        let at = EventPlace { machine, cpu, time_ns };
         let Some(place) = self.act(at) else { return };
         self.packets.sent(key, place);
     }
@@ -177,7 +171,7 @@ impl Builder {
     /// A packet with that key arrives on a CPU. The next wake-up there in the same context is linked to its
     /// sender.
     pub fn received(&mut self, machine: u16, cpu: u32, time_ns: u64, key: u64) {
-        let at = At { machine, cpu, time_ns };
+        let at = EventPlace { machine, cpu, time_ns };
         if self.act(at).is_none() {
             return;
         }
@@ -187,7 +181,7 @@ impl Builder {
 
     /// One CPU interrupts another one. Sleeps that end in that interrupt are ended by what sent it.
     pub fn interrupts(&mut self, machine: u16, cpu: u32, time_ns: u64, target_cpu: u32) {
-        let at = At { machine, cpu, time_ns };
+        let at = EventPlace { machine, cpu, time_ns };
         let context = self.machine(machine).contexts(cpu).running();
         let state = self.machine(machine).ended_by(cpu, context);
         let sender = match (state, self.current(at)) {
@@ -207,8 +201,8 @@ impl Builder {
     }
 
     /// The thread that runs on a CPU, unless it was seen to run on another one since.
-    fn current(&mut self, at: At) -> Option<WorkerId> {
-        let id = self.machine(at.machine).cpu(at.cpu).current?;
+    fn current(&mut self, at: EventPlace) -> Option<WorkerId> {
+        let id = self.machine(at.machine).cpu(at.cpu).runs.current()?;
         let known = self.known(id);
         (known.status == Status::Running && known.cpu == at.cpu).then_some(id)
     }
@@ -241,7 +235,7 @@ impl Builder {
     }
 
     /// The worker of a thread that an event on that CPU names.
-    fn worker(&mut self, at: At, task: &Task) -> WorkerId {
+    fn worker(&mut self, at: EventPlace, task: &Task) -> WorkerId {
         let found = match task.tid {
             0 => self.machine(at.machine).cpu(at.cpu).idle,
             tid => self.machine(at.machine).thread(tid),
@@ -257,7 +251,7 @@ impl Builder {
         id
     }
 
-    fn create(&mut self, at: At, task: &Task) -> WorkerId {
+    fn create(&mut self, at: EventPlace, task: &Task) -> WorkerId {
         let (machine, cpu) = (at.machine, at.cpu);
         if task.tid == 0 {
             let id = self.graph.add(Who::Idle { machine, cpu }, task.comm);
@@ -274,52 +268,13 @@ impl Builder {
         id
     }
 
-    /// Adds a point to a worker, with what its status says of the time up to then.
-    fn append(&mut self, at: At, id: WorkerId) -> Place {
-        let known = self.known(id);
-        let (state, cpu) = match known.status {
-            Status::Unknown => (Some(State::Unknown), NO_CPU),
-            Status::Running if known.is_dumped => (Some(State::WaitingCpu), known.cpu),
-            Status::Running => (Some(State::Running), known.cpu),
-            Status::Waiting => (Some(State::WaitingCpu), known.cpu),
-            Status::Blocked if known.in_futex => (Some(State::Futex), NO_CPU),
-            Status::Blocked => (Some(State::Blocked), NO_CPU),
-            Status::Created => (Some(State::Created), NO_CPU),
-            Status::Aside | Status::Gone => (None, NO_CPU),
-        };
-        if matches!(known.status, Status::Waiting | Status::Blocked | Status::Created) {
-            self.pass_gaps(at, id, state, cpu);
-        }
-        self.graph.append(id, at.time_ns, state, cpu)
-    }
-
-    /// Times in which events of some CPU were lost since the latest point of a worker that does not run.
-    fn gaps(&mut self, at: At, id: WorkerId) -> Vec<Gap> {
-        let from_ns = self.last_ns(id);
-        self.machine(at.machine).gaps(from_ns, at.time_ns)
-    }
-
-    fn last_ns(&self, id: WorkerId) -> u64 {
-        self.graph.get(id).and_then(Worker::span).map_or(u64::MAX, |(_, last_ns)| last_ns)
-    }
-
-    /// What it did in these times is unknown: it may have run where it was not seen.
-    fn pass_gaps(&mut self, at: At, id: WorkerId, state: Option<State>, cpu: u32) {
-        for (begin_ns, end_ns) in self.gaps(at, id) {
-            if self.last_ns(id) < begin_ns {
-                self.graph.append(id, begin_ns, state, cpu);
-            }
-            self.graph.append(id, end_ns.min(at.time_ns), Some(State::Unknown), NO_CPU);
-        }
-    }
-
-    fn switch(&mut self, at: At, prev: &Task, prev_state: LeftIn, next: &Task) {
+    fn switch(&mut self, at: EventPlace, prev: &Task, prev_state: LeftIn, next: &Task) {
         let prev_id = self.worker(at, prev);
         let cpu = self.machine(at.machine).cpu(at.cpu);
         cpu.leave();
-        let (current, in_futex) = (cpu.current, std::mem::take(&mut cpu.in_futex));
-        if let Some(current) = current.filter(|current| *current != prev_id) {
-            self.lose_run(current, at.cpu);
+        let (unseen, in_futex) = (cpu.runs.unseen(prev_id), std::mem::take(&mut cpu.in_futex));
+        if let Some(unseen) = unseen {
+            self.lose_run(unseen, at.cpu);
         }
         let known = self.known(prev_id);
         if known.status != Status::Running || known.cpu != at.cpu {
@@ -342,7 +297,7 @@ impl Builder {
 
         let next_id = self.worker(at, next);
         // The wake-up of one that slept may be among what was lost.
-        if self.known(next_id).status == Status::Blocked && !self.gaps(at, next_id).is_empty() {
+        if self.known(next_id).status == Status::Blocked && self.gap(at, next_id).is_some() {
             self.set(next_id, Status::Unknown, NO_CPU);
         }
         let known = self.known(next_id);
@@ -361,10 +316,11 @@ impl Builder {
         let runs = Known { status, cpu, is_unseen, ..Known::default() };
         self.know(next_id, runs);
         let cpu = self.machine(at.machine).cpu(at.cpu);
-        (cpu.current, cpu.in_futex) = (Some(next_id), known.in_futex);
+        cpu.runs.goes_to(Some(next_id), at.time_ns);
+        cpu.in_futex = known.in_futex;
     }
 
-    fn wake(&mut self, at: At, woken: &Woken) {
+    fn wake(&mut self, at: EventPlace, woken: &Woken) {
         if woken.task.tid == 0 || !can_be(&woken.task) {
             return;
         }
@@ -401,17 +357,19 @@ impl Builder {
     }
 
     /// A thread waits for a CPU from now on.
-    fn wait(&mut self, at: At, id: WorkerId, cpu: u32) {
+    fn wait(&mut self, at: EventPlace, id: WorkerId, cpu: u32) {
         let losses = self.machine(at.machine).losses;
         let known = self.known(id);
         self.know(id, Known { status: Status::Waiting, cpu, losses, ..known });
     }
 
     /// A thread does not sleep any more: what the CPU does where it is woken says what the sleep was.
-    fn end_sleep(&mut self, at: At, target: WorkerId) {
+    fn end_sleep(&mut self, at: EventPlace, target: WorkerId) {
         let context = self.machine(at.machine).contexts(at.cpu).running();
-        let state = self.machine(at.machine).ended_by(at.cpu, context);
+        let ended_by = self.machine(at.machine).ended_by(at.cpu, context);
         let current = self.current(at);
+        let is_handed = ended_by.is_none() && self.hands_up_to(at, current, target);
+        let state = ended_by.or(is_handed.then_some(State::Network));
         let cpu = self.machine(at.machine).cpu(at.cpu);
         let (packet, sender) = (cpu.packet, cpu.interrupted_by);
         let in_task = state.is_none();
@@ -436,9 +394,24 @@ impl Builder {
         }
     }
 
+    /// Whether the thread that runs there handed a packet up to a thread of another process. Threads of its own process do not
+    /// count: a network stack in a process, or a virtual machine, also wakes them itself.
+    fn hands_up_to(&mut self, at: EventPlace, current: Option<WorkerId>, target: WorkerId) -> bool {
+        let mut pid = |id: WorkerId| {
+            let worker = self.graph.get(id)?;
+            match (worker.pid, worker.who) {
+                (0, Who::Thread { tid, .. }) => self.machine(at.machine).dumped.get(&tid).copied(),
+                (pid, _) => Some(pid),
+            }
+        };
+        let pids = (current.and_then(&mut pid), pid(target));
+        let (Some(own), Some(other)) = pids else { return false };
+        own != other && self.machine(at.machine).cpu(at.cpu).handed_up
+    }
+
     /// A new thread wants a CPU. What is known of one that has its id already, and was not created just now, is of
     /// another thread, whose end was not seen.
-    fn wake_new(&mut self, at: At, woken: &Woken) {
+    fn wake_new(&mut self, at: EventPlace, woken: &Woken) {
         if woken.task.tid == 0 || !can_be(&woken.task) {
             return;
         }
@@ -462,7 +435,7 @@ impl Builder {
     }
 
     /// Notes something of a thread; of the one that runs where the event does not name it.
-    fn note(&mut self, at: At, tid: i32, note: impl FnOnce(&mut Worker)) {
+    fn note(&mut self, at: EventPlace, tid: i32, note: impl FnOnce(&mut Worker)) {
         let id = match tid {
             0 => self.current(at),
             tid => self.machine(at.machine).thread(tid),
@@ -473,7 +446,7 @@ impl Builder {
     }
 
     /// A process runs another program. A thread that was not its first one has that one's id from then on.
-    fn exec(&mut self, at: At, tid: i32, old_tid: i32) {
+    fn exec(&mut self, at: EventPlace, tid: i32, old_tid: i32) {
         if (1..MAX_TID).contains(&tid) && old_tid > 0 && old_tid != tid {
             let id = self.machine(at.machine).thread(old_tid);
             if let Some(id) = id
@@ -489,7 +462,7 @@ impl Builder {
 
     fn fork(
         &mut self,
-        at: At,
+        at: EventPlace,
         (parent, parent_pid): (&Task, i32),
         (child, child_pid): (&Task, i32),
     ) {
@@ -513,11 +486,11 @@ impl Builder {
     }
 
     /// Events of this CPU were lost: who runs there now is unknown.
-    fn lose(&mut self, at: At) {
+    fn lose(&mut self, at: EventPlace) {
         let cpu = self.machine(at.machine).cpu(at.cpu);
         cpu.leave();
         (cpu.in_futex, cpu.interrupted_by) = (false, None);
-        if let Some(current) = cpu.current.take() {
+        if let Some(current) = cpu.runs.lose() {
             self.lose_run(current, at.cpu);
         }
     }
@@ -531,7 +504,7 @@ impl Builder {
     }
 
     /// An event that is known by its name alone.
-    fn other(&mut self, at: At, name: &str) {
+    fn other(&mut self, at: EventPlace, name: &str) {
         if is_system_call(name) {
             self.machine(at.machine).cpu(at.cpu).in_futex = is_entry_of_futex(name);
         } else if is_reception(name) {
@@ -541,7 +514,7 @@ impl Builder {
     }
 
     /// A packet is queued by whoever runs on a CPU. One that is passed on comes from who sent it.
-    fn queued(&mut self, at: At, packet: &Packet<'_>, segment: Option<Segment>) {
+    fn queued(&mut self, at: EventPlace, packet: &Packet<'_>, segment: Option<Segment>) {
         let handled = self.machine(at.machine).cpu(at.cpu).packet;
         let key = segment.map_or(packet.skb, |segment| segment.key());
         let place = match handled.filter(|handled| handled.key == key) {
@@ -558,7 +531,7 @@ impl Builder {
     }
 
     /// A packet arrives on a CPU.
-    fn arrived(&mut self, at: At, packet: &Packet<'_>, segment: Option<Segment>) {
+    fn arrived(&mut self, at: EventPlace, packet: &Packet<'_>, segment: Option<Segment>) {
         let in_buffer = self.packets.arrived(at.machine, packet);
         let by_number = segment.and_then(|segment| self.packets.received_segment(&segment));
         let key = segment.map_or(packet.skb, |segment| segment.key());
@@ -566,7 +539,7 @@ impl Builder {
     }
 
     /// What is handled on a CPU from now on is a packet, where its sender is known.
-    fn handle(&mut self, at: At, key: u64, from: Option<Place>) {
+    fn handle(&mut self, at: EventPlace, key: u64, from: Option<Place>) {
         let packet = from.and_then(|from| {
             let time_ns = self.graph.point(from)?.time_ns;
             Some(Handled { key, link: Link { from, time_ns, action: Action::Sends } })
@@ -575,7 +548,7 @@ impl Builder {
     }
 
     /// A point for whoever handles a packet on a CPU: the kernel itself in a softirq, else the thread.
-    fn act(&mut self, at: At) -> Option<Place> {
+    fn act(&mut self, at: EventPlace) -> Option<Place> {
         let contexts = self.machine(at.machine).contexts(at.cpu);
         let (context, since_ns) = (contexts.running(), contexts.softirq_since_ns());
         if !matches!(context, Context::Softirq(_)) {

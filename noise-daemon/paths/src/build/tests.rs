@@ -5,20 +5,9 @@ use noise_trace::ipc::read::edge;
 use noise_trace::ipc::{Call, Object, Return};
 
 use super::*;
+use crate::fixtures::{switch, task, waking};
 use crate::path::{Step, Why};
 use crate::walk::{Bounds, walk};
-
-fn task(tid: i32) -> Task {
-    Task { comm: Comm::default(), tid, prio: 0 }
-}
-
-fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
-    Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(prev_state), next: task(next) }
-}
-
-fn waking(tid: i32) -> Kind<'static> {
-    Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
-}
 
 fn built(events: &[(u64, u32, Kind<'_>)]) -> Builder {
     let mut builder = Builder::default();
@@ -160,6 +149,22 @@ fn a_thread_that_waits_and_is_woken_after_a_loss_ran_meanwhile() {
     for cpu in [0, 1, 7] {
         assert_eq!(states(&[(50, cpu, lost)]), rest, "{cpu}");
     }
+}
+
+#[test]
+fn what_a_thread_that_does_not_run_did_between_and_behind_gaps_is_unknown() {
+    let lost = |at, cpu, to_ns| (at, cpu, Kind::Lost(Loss { to_ns, ..Loss::default() }));
+    let asleep = [(10, 0, switch(0, 0, 1)), (20, 0, switch(1, 1, 0)), lost(30, 1, 35)];
+    let asleep_until = (30, Some(State::Blocked));
+    // It may have been woken in the first gap, have waited, and have run and slept again in the second.
+    let events = [&asleep[..], &[(36, 0, waking(2)), lost(40, 2, 45), (50, 0, waking(1))]].concat();
+    let unknown = [asleep_until, (45, Some(State::Unknown)), (50, Some(State::Blocked))];
+    assert_eq!(states(&built(&events), 1)[2..], unknown);
+    // Nothing says that it sleeps, or waits, at the end.
+    let mut builder = built(&asleep);
+    let id = builder.thread(0, 1).unwrap();
+    builder.until(id, 50);
+    assert_eq!(states(&builder, 1)[2..], [asleep_until, (50, Some(State::Unknown))]);
 }
 
 #[test]
@@ -449,6 +454,45 @@ fn a_packet_that_is_passed_on_comes_from_who_sent_it() {
     let link = point.link.unwrap();
     assert_eq!((link.time_ns, link.action), (20, Action::Sends));
     assert_eq!(Some(link.from.worker), builder.thread(0, 2));
+}
+
+#[test]
+fn who_writes_a_packet_to_a_tun_device_ends_no_sleep_itself() {
+    let fork = |child, pid| Kind::SchedProcessFork {
+        parent: task(9),
+        parent_pid: 9,
+        child: task(child),
+        child_pid: pid,
+    };
+    let arrives = || Kind::NetifReceiveSkb(Packet { skb: 5, len: 100, name: b"tun0" });
+    // 2 is a thread of the process 2, 3 another one of it, 1 of another process.
+    let woken = |target, events: &[Kind<'static>]| {
+        let mut all = vec![
+            (1, 1, fork(1, 1)),
+            (2, 0, fork(2, 2)),
+            (3, 0, fork(3, 2)),
+            (5, 1, switch(0, 0, 1)),
+            (6, 1, switch(1, 1, 3)),
+            (7, 1, switch(3, 1, 0)),
+            (10, 0, switch(0, 0, 2)),
+        ];
+        let at = |(number, kind): (usize, &Kind<'static>)| (20 + number as u64, 0, *kind);
+        all.extend(events.iter().enumerate().map(at));
+        all.push((40, 0, waking(target)));
+        let builder = built(&all);
+        let id = builder.thread(0, target).unwrap();
+        let point = *builder.graph().get(id).unwrap().points().last().unwrap();
+        (point.state, point.link.map(|link| link.action))
+    };
+    let by_packet = (Some(State::Network), None);
+    assert_eq!(woken(1, &[arrives()]), by_packet);
+    let timer = [Kind::SoftirqEntry { vec: 1 }, Kind::SoftirqExit { vec: 1 }];
+    assert_eq!(woken(1, &[arrives(), timer[0], timer[1]]), by_packet);
+    // Its own thread, and what it wakes after something else, it may have woken itself.
+    let (state, link) = woken(3, &[arrives()]);
+    assert_eq!((state, link), (Some(State::Blocked), Some(Action::Wakes)));
+    assert_eq!(woken(1, &[arrives(), waking(3)]).1, Some(Action::Wakes));
+    assert_eq!(woken(1, &[]).1, Some(Action::Wakes));
 }
 
 #[test]

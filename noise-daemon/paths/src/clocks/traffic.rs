@@ -14,12 +14,12 @@ const AGAIN_NS: u64 = 1_000_000;
 
 /// When a packet was seen.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct PacketSighting {
     first_ns: u64,
     last_ns: u64,
 }
 
-impl Seen {
+impl PacketSighting {
     const fn is_once(&self) -> bool {
         self.last_ns.saturating_sub(self.first_ns) <= AGAIN_NS
     }
@@ -28,8 +28,8 @@ impl Seen {
 /// What one recording saw of packets, by their keys: see [`Segment::key`](crate::packets::Segment::key).
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
-    sent: HashMap<u64, Seen>,
-    received: HashMap<u64, Seen>,
+    sent: HashMap<u64, PacketSighting>,
+    received: HashMap<u64, PacketSighting>,
     /// Bits of a key that are zero in all that are kept.
     zeroes: u64,
 }
@@ -43,7 +43,6 @@ impl Traffic {
         }
     }
 
-    /// A packet arrived.
     pub fn received(&mut self, key: u64, time_ns: u64) {
         if key & self.zeroes == 0 {
             note(&mut self.received, key, time_ns);
@@ -78,16 +77,20 @@ impl Traffic {
     }
 }
 
-fn note(seen: &mut HashMap<u64, Seen>, key: u64, time_ns: u64) {
-    let of = seen.entry(key).or_insert(Seen { first_ns: time_ns, last_ns: time_ns });
+fn note(seen: &mut HashMap<u64, PacketSighting>, key: u64, time_ns: u64) {
+    let of = seen.entry(key).or_insert(PacketSighting { first_ns: time_ns, last_ns: time_ns });
     of.first_ns = of.first_ns.min(time_ns);
     of.last_ns = of.last_ns.max(time_ns);
 }
 
 /// Packets that were sent here and arrived there, in the order of time: when the last interface sent them, and the first
 /// one got them.
-fn both(sent: &HashMap<u64, Seen>, received: &HashMap<u64, Seen>, mut see: impl FnMut(u64, u64)) {
-    let pair = |(key, of): (&u64, &Seen)| {
+fn both(
+    sent: &HashMap<u64, PacketSighting>,
+    received: &HashMap<u64, PacketSighting>,
+    mut see: impl FnMut(u64, u64),
+) {
+    let pair = |(key, of): (&u64, &PacketSighting)| {
         let there = received.get(key).filter(|there| there.is_once() && of.is_once())?;
         Some((of.last_ns, there.first_ns))
     };

@@ -7,13 +7,13 @@
 //!
 //! What is held grows with the executions that are under way and were found, up to bounds, not with the events.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
-use noise_model::clean::as_text;
+use noise_text::clean::as_text;
 use noise_trace::event::{Event, Kind, Mark};
 use noise_trace::record::{Record, Stored};
 use noise_trace::sight::Sight;
-use noise_trace::threads::{MAX_CPUS, Threads};
+use noise_trace::threads::Threads;
 use noise_trace::value::{Shape, Value, Visit};
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ pub struct Delimited {
 
 /// What a begin and an end have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Common {
+enum ExecutionKey {
     Thread(i32),
     Key { uid: u32, key: Box<[u8]> },
     Connection(u64),
@@ -81,25 +81,25 @@ enum Common {
 
 /// An execution that is under way.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OngoingExecution {
     from_ns: u64,
     begins: u64,
     is_lost: bool,
 }
 
 impl Tally {
-    fn unended(&mut self, open: Open) {
+    fn unended(&mut self, open: OngoingExecution) {
         match open {
-            Open { is_lost: true, begins, .. } => self.lost += begins,
-            Open { begins: 1, .. } => self.unfinished += 1,
-            Open { begins, .. } => self.overlapping += begins,
+            OngoingExecution { is_lost: true, begins, .. } => self.lost += begins,
+            OngoingExecution { begins: 1, .. } => self.unfinished += 1,
+            OngoingExecution { begins, .. } => self.overlapping += begins,
         }
     }
 }
 
 /// What an event is by its name alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Named {
+struct EventRole {
     begins: bool,
     ends: bool,
 }
@@ -110,17 +110,13 @@ pub struct Finder {
     wanted: Wanted,
     machine: u16,
     threads: Threads,
-    /// When events of all CPUs are there.
-    sight: Sight,
-    /// CPUs whose thread is not known since events were lost there.
-    unsure: BTreeSet<u32>,
     /// By the numbers that a format gives to its events.
-    known: HashMap<usize, Named>,
-    open: HashMap<Common, Open>,
+    known: HashMap<usize, EventRole>,
+    open: HashMap<ExecutionKey, OngoingExecution>,
     found: Vec<Delimited>,
     tally: Tally,
     /// Whether there was an event of those names; for marks, of that name.
-    seen: Named,
+    seen: EventRole,
     port: Port,
 }
 
@@ -134,13 +130,11 @@ impl Finder {
             wanted: wanted.clone(),
             machine,
             threads: Threads::default(),
-            sight: Sight::default(),
-            unsure: BTreeSet::new(),
             known: HashMap::new(),
             open: HashMap::new(),
             found: Vec::new(),
             tally: Tally::default(),
-            seen: Named::default(),
+            seen: EventRole::default(),
             port: Port::default(),
         })
     }
@@ -152,15 +146,9 @@ impl Finder {
         event: &Event<'t>,
         builder: &Builder,
     ) {
-        self.sight.follow(event);
         match &event.kind {
-            Kind::Lost(_) => {
-                if (event.cpu as usize) < MAX_CPUS {
-                    self.unsure.insert(event.cpu);
-                }
-                if !matches!(self.wanted, Wanted::Mark { .. }) {
-                    self.open.values_mut().for_each(|open| open.is_lost = true);
-                }
+            Kind::Lost(_) if !matches!(self.wanted, Wanted::Mark { .. }) => {
+                self.open.values_mut().for_each(|open| open.is_lost = true);
             }
             Kind::Mark(mark) => self.mark(event, mark, builder),
             // Their ids are given anew.
@@ -168,8 +156,8 @@ impl Finder {
             Kind::SchedWakeupNew(woken) => self.give_up(woken.task.tid),
             Kind::SchedProcessExec { tid, old_tid, .. } if old_tid != tid => {
                 self.give_up(*tid);
-                if let Some(open) = self.open.remove(&Common::Thread(*old_tid)) {
-                    self.open.insert(Common::Thread(*tid), open);
+                if let Some(open) = self.open.remove(&ExecutionKey::Thread(*old_tid)) {
+                    self.open.insert(ExecutionKey::Thread(*tid), open);
                 }
             }
             _ => {}
@@ -178,8 +166,7 @@ impl Finder {
         self.packet(record, event, builder);
         self.threads.follow(event);
         if let Kind::SchedSwitch { prev, .. } = &event.kind {
-            self.unsure.remove(&event.cpu);
-            let has_begun = self.open.contains_key(&Common::Thread(prev.tid));
+            let has_begun = self.open.contains_key(&ExecutionKey::Thread(prev.tid));
             if has_begun && builder.has_ended(self.machine, prev.tid) {
                 self.give_up(prev.tid);
             }
@@ -188,7 +175,7 @@ impl Finder {
 
     /// What the thread of that id began has no end.
     fn give_up(&mut self, tid: i32) {
-        if let Some(open) = self.open.remove(&Common::Thread(tid)) {
+        if let Some(open) = self.open.remove(&ExecutionKey::Thread(tid)) {
             self.tally.unended(open);
         }
     }
@@ -207,15 +194,15 @@ impl Finder {
             Wanted::Events(events) => {
                 let (begin, end) = &**events;
                 let name = match self.seen {
-                    Named { begins: false, .. } => &begin.name,
-                    Named { ends: false, .. } => &end.name,
-                    Named { .. } => return None,
+                    EventRole { begins: false, .. } => &begin.name,
+                    EventRole { ends: false, .. } => &end.name,
+                    EventRole { .. } => return None,
                 };
                 format!(
                     "this recording has no event {name}; `noised trace events --summary` lists those that it has"
                 )
             }
-            Wanted::Mark { .. } if self.seen == Named::default() => {
+            Wanted::Mark { .. } if self.seen == EventRole::default() => {
                 "this recording has no such mark; programs set them while it is recorded, see `noised mark --help`"
                     .to_owned()
             }
@@ -237,10 +224,7 @@ impl Finder {
 
     /// The thread that runs on a CPU, where that is certain.
     fn running(&self, cpu: u32) -> Option<i32> {
-        if self.unsure.contains(&cpu) {
-            return None;
-        }
-        self.threads.current(cpu).filter(|tid| *tid > 0)
+        self.threads.certain(cpu).filter(|tid| *tid > 0)
     }
 
     fn mark(&mut self, event: &Event<'_>, mark: &Mark<'_>, builder: &Builder) {
@@ -256,18 +240,18 @@ impl Finder {
             tid => Some(tid),
         };
         let common = match (mark.key, tid) {
-            ([], Some(tid)) => Some(Common::Thread(tid)),
+            ([], Some(tid)) => Some(ExecutionKey::Thread(tid)),
             ([], None) => None,
-            (key, _) => Some(Common::Key { uid: mark.uid, key: key.into() }),
+            (key, _) => Some(ExecutionKey::Key { uid: mark.uid, key: key.into() }),
         };
         let time_ns = event.time_ns.saturating_sub(mark.before_ns);
-        self.seen = Named { begins: true, ends: true };
+        self.seen = EventRole { begins: true, ends: true };
         let Some(common) = common else {
             self.tally.strangers += 1;
             return;
         };
         match mark.begins {
-            true => self.begin(common, time_ns),
+            true => self.begin(common, time_ns, builder),
             false => self.end(&common, time_ns, tid, builder),
         }
     }
@@ -280,7 +264,8 @@ impl Finder {
     ) {
         let Wanted::Events(events) = &self.wanted else { return };
         let (begin, end) = &**events;
-        let named = |name: &str| Named { begins: is_named(begin, name), ends: is_named(end, name) };
+        let named =
+            |name: &str| EventRole { begins: is_named(begin, name), ends: is_named(end, name) };
         let of = match record.number() {
             None => named(record.name()),
             Some(number) if self.known.len() < MAX_NAMES => {
@@ -288,11 +273,11 @@ impl Finder {
             }
             Some(number) => self.known.get(&number).copied().unwrap_or_default(),
         };
-        if of == Named::default() || record.loss().is_some() {
+        if of == EventRole::default() || record.loss().is_some() {
             return;
         }
         self.seen =
-            Named { begins: self.seen.begins || of.begins, ends: self.seen.ends || of.ends };
+            EventRole { begins: self.seen.begins || of.begins, ends: self.seen.ends || of.ends };
         let begins = of.begins && holds(begin, record);
         let ends = of.ends && holds(end, record);
         if !begins && !ends {
@@ -302,13 +287,13 @@ impl Finder {
             self.tally.strangers += 1;
             return;
         };
-        let common = Common::Thread(tid);
+        let common = ExecutionKey::Thread(tid);
         // One that does both ends what is under way, and begins the next.
         if ends && (!begins || self.open.contains_key(&common)) {
             self.end(&common, event.time_ns, Some(tid), builder);
         }
         if begins {
-            self.begin(common, event.time_ns);
+            self.begin(common, event.time_ns, builder);
         }
     }
 
@@ -325,24 +310,27 @@ impl Finder {
         };
         match self.port.follow(port, is_whole, record, event) {
             // More of what is under way.
-            Some(Step::Begins(flow)) if self.open.contains_key(&Common::Connection(flow)) => {}
-            Some(Step::Begins(flow)) => self.begin(Common::Connection(flow), event.time_ns),
+            Some(Step::Begins(flow)) if self.open.contains_key(&ExecutionKey::Connection(flow)) => {
+            }
+            Some(Step::Begins(flow)) => {
+                self.begin(ExecutionKey::Connection(flow), event.time_ns, builder)
+            }
             Some(Step::Ends(flow)) => {
-                let common = Common::Connection(flow);
+                let common = ExecutionKey::Connection(flow);
                 // An answer may have several packets.
                 if self.open.contains_key(&common) {
                     self.end(&common, event.time_ns, self.running(event.cpu), builder);
                 }
             }
             Some(Step::EndsUnseen(flow)) => {
-                let known = self.open.remove(&Common::Connection(flow));
+                let known = self.open.remove(&ExecutionKey::Connection(flow));
                 self.tally.strangers += u64::from(known.is_some());
             }
             None => {}
         }
     }
 
-    fn begin(&mut self, common: Common, from_ns: u64) {
+    fn begin(&mut self, common: ExecutionKey, from_ns: u64, builder: &Builder) {
         if let Some(open) = self.open.get_mut(&common) {
             open.begins += 1;
             return;
@@ -351,22 +339,23 @@ impl Finder {
             self.tally.beyond += 1;
             return;
         }
-        let is_lost = !self.sight.is_whole() && !matches!(self.wanted, Wanted::Mark { .. });
-        self.open.insert(common, Open { from_ns, begins: 1, is_lost });
+        let is_seen = builder.sight(self.machine).is_none_or(Sight::is_whole);
+        let is_lost = !is_seen && !matches!(self.wanted, Wanted::Mark { .. });
+        self.open.insert(common, OngoingExecution { from_ns, begins: 1, is_lost });
     }
 
-    fn end(&mut self, common: &Common, to_ns: u64, tid: Option<i32>, builder: &Builder) {
+    fn end(&mut self, common: &ExecutionKey, to_ns: u64, tid: Option<i32>, builder: &Builder) {
         let from_ns = match self.open.remove(common) {
             None => {
                 self.tally.unbegun += 1;
                 return;
             }
-            Some(Open { is_lost: true, begins, .. }) => {
+            Some(OngoingExecution { is_lost: true, begins, .. }) => {
                 self.tally.lost += begins;
                 return;
             }
-            Some(Open { begins: 1, from_ns, .. }) => from_ns,
-            Some(Open { begins, .. }) => {
+            Some(OngoingExecution { begins: 1, from_ns, .. }) => from_ns,
+            Some(OngoingExecution { begins, .. }) => {
                 self.tally.overlapping += begins;
                 return;
             }
@@ -381,8 +370,8 @@ impl Finder {
             return;
         }
         let key = match common {
-            Common::Thread(_) | Common::Connection(_) => None,
-            Common::Key { key, .. } => Some(as_text(key).into_owned()),
+            ExecutionKey::Thread(_) | ExecutionKey::Connection(_) => None,
+            ExecutionKey::Key { key, .. } => Some(as_text(key).into_owned()),
         };
         let execution = Execution { worker, from_ns, to_ns, has_begin: true, has_end: true };
         self.found.push(Delimited { execution, key });

@@ -20,12 +20,11 @@ use winnow::token::{any, none_of, take_while};
 use noise_trace::compare::Compare;
 use noise_trace::value::Value;
 
-type Parsed<T> = Result<T, ErrMode<ContextError>>;
+type ExecutionParseResult<T> = Result<T, ErrMode<ContextError>>;
 
 /// An event that begins or ends executions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Its name.
     pub name: String,
     /// What its fields are; all of it.
     pub conditions: Vec<Condition>,
@@ -34,7 +33,6 @@ pub struct Pattern {
 /// What a field is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// The field's name.
     pub field: String,
     compare: Compare,
     operand: Operand,
@@ -77,12 +75,12 @@ impl Condition {
 /// Reads `BEGIN..END`; what is left where it cannot be understood.
 pub fn events(text: &str) -> Result<(Pattern, Pattern), String> {
     let mut rest = text;
-    let parsed: Parsed<_> =
+    let parsed: ExecutionParseResult<_> =
         (terminated(pattern, ".."), terminated(pattern, eof)).parse_next(&mut rest);
     parsed.map_err(|_| rest.to_owned())
 }
 
-fn pattern(input: &mut &str) -> Parsed<Pattern> {
+fn pattern(input: &mut &str) -> ExecutionParseResult<Pattern> {
     let name = take_while(1.., |c: char| is_in_word(c) || c == ':');
     let conditions = delimited('/', separated(1.., condition, ','), '/');
     (name, opt(conditions))
@@ -93,7 +91,7 @@ fn pattern(input: &mut &str) -> Parsed<Pattern> {
         .parse_next(input)
 }
 
-fn condition(input: &mut &str) -> Parsed<Condition> {
+fn condition(input: &mut &str) -> ExecutionParseResult<Condition> {
     let field = take_while(1.., is_in_word);
     (field, Compare::parse, operand)
         // Texts have no order.
@@ -108,7 +106,7 @@ fn condition(input: &mut &str) -> Parsed<Condition> {
         .parse_next(input)
 }
 
-fn operand(input: &mut &str) -> Parsed<Operand> {
+fn operand(input: &mut &str) -> ExecutionParseResult<Operand> {
     let letter = alt((preceded('\\', any), none_of(['"', '\\'])));
     let quoted = delimited('"', repeat(0.., letter), '"').map(Operand::Text);
     let plain = take_while(1.., |c: char| !c.is_whitespace() && !matches!(c, ',' | '/' | '"'));

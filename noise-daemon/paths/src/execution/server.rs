@@ -1,11 +1,9 @@
 //! What packets say of a server's requests and connections.
 
-use std::collections::HashMap;
-
 use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Event, Kind};
+use noise_trace::follow::PerCpu;
 use noise_trace::record::{Record, Stored};
-use noise_trace::threads::MAX_CPUS;
 
 use crate::packets::headers::{Ends, ends};
 
@@ -29,10 +27,9 @@ pub enum Step {
 /// Follows the packets of a port.
 #[derive(Clone, Debug, Default)]
 pub struct Port {
-    contexts: HashMap<u32, Contexts>,
+    contexts: PerCpu<Contexts>,
     /// Whether an event had headers, and one was of this port.
     pub has_headers: bool,
-    /// See there.
     pub has_packets: bool,
 }
 
@@ -45,10 +42,7 @@ impl Port {
         record: &Record<impl Stored<'t>>,
         event: &Event<'t>,
     ) -> Option<Step> {
-        if event.cpu as usize >= MAX_CPUS {
-            return None;
-        }
-        let contexts = self.contexts.entry(event.cpu).or_default();
+        let contexts = self.contexts.of(event.cpu)?;
         let in_task = contexts.running() == Context::Task;
         contexts.follow(event);
         let is_sent = match event.kind {

@@ -11,12 +11,12 @@ const ELEMENTS: usize = 16;
 
 /// An address: one number, or elements of one or two bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Address {
+struct PacketAddress {
     elements: [u64; ELEMENTS],
     length: usize,
 }
 
-impl Address {
+impl PacketAddress {
     fn push(&mut self, value: u64) {
         if let Some(place) = self.elements.get_mut(self.length) {
             *place = value;
@@ -40,7 +40,7 @@ impl Address {
 
 /// A field that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+enum PacketField {
     SourceAddress,
     Address,
     SourcePort,
@@ -57,7 +57,7 @@ enum Field {
     PayloadBytes,
 }
 
-impl Field {
+impl PacketField {
     fn named(name: &str) -> Option<Self> {
         Some(match name.strip_prefix('_').unwrap_or(name) {
             "saddr" => Self::SourceAddress,
@@ -79,9 +79,9 @@ impl Field {
 /// Reads headers as their fields come.
 #[derive(Debug, Default)]
 struct Headers {
-    field: Option<Field>,
-    source: Address,
-    target: Address,
+    field: Option<PacketField>,
+    source: PacketAddress,
+    target: PacketAddress,
     ports: (u16, u16),
     sequence: Option<u32>,
     acknowledged: u32,
@@ -94,7 +94,7 @@ struct Headers {
 
 impl Visit for Headers {
     fn name(&mut self, name: &str) {
-        self.field = Field::named(name);
+        self.field = PacketField::named(name);
     }
 
     fn element(&mut self, _: u64) {}
@@ -102,17 +102,17 @@ impl Visit for Headers {
     fn value(&mut self, value: Value<'_>) {
         let (Some(field), Some(value)) = (self.field, integer(value)) else { return };
         match field {
-            Field::SourceAddress => self.source.push(value),
-            Field::Address => self.target.push(value),
-            Field::SourcePort => self.ports.0 = value as u16,
-            Field::Port => self.ports.1 = value as u16,
-            Field::Sequence => self.sequence = Some(value as u32),
-            Field::Acknowledged => self.acknowledged = value as u32,
-            Field::Flags => self.flags = value as u16,
-            Field::HeaderWords => self.header_words = value,
-            Field::InternetWords => self.internet_words = value,
-            Field::WholeBytes => self.whole_bytes = value,
-            Field::PayloadBytes => self.payload_bytes = value,
+            PacketField::SourceAddress => self.source.push(value),
+            PacketField::Address => self.target.push(value),
+            PacketField::SourcePort => self.ports.0 = value as u16,
+            PacketField::Port => self.ports.1 = value as u16,
+            PacketField::Sequence => self.sequence = Some(value as u32),
+            PacketField::Acknowledged => self.acknowledged = value as u32,
+            PacketField::Flags => self.flags = value as u16,
+            PacketField::HeaderWords => self.header_words = value,
+            PacketField::InternetWords => self.internet_words = value,
+            PacketField::WholeBytes => self.whole_bytes = value,
+            PacketField::PayloadBytes => self.payload_bytes = value,
         }
     }
 
@@ -151,13 +151,10 @@ impl Headers {
 /// Whose segment it is: of which connection, in which direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// The sender's port.
     pub from_port: u16,
-    /// The receiver's.
     pub to_port: u16,
     /// The direction: see [`flow`]; and the other one of the same connection.
     pub flow: u64,
-    /// See there.
     pub back: u64,
     /// SYN, FIN …
     pub flags: u16,

@@ -97,7 +97,6 @@ impl Picture {
         picture.sorted()
     }
 
-    /// A graph.
     pub fn of_graph(graph: &Graph, names: &BTreeMap<WorkerId, String>) -> Self {
         let mut picture = Self::default();
         for (id, worker) in graph.workers() {
@@ -125,7 +124,6 @@ impl Picture {
         picture.sorted()
     }
 
-    /// A path.
     pub fn of_path(path: &Path, graph: &Graph, names: &BTreeMap<WorkerId, String>) -> Self {
         let mut picture = Self::default();
         let mut points = BTreeSet::new();

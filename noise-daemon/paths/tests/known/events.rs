@@ -16,7 +16,6 @@ const CASES: usize = 5;
 /// The name of the thread that handles an interrupt: the file has it in what it expects alone.
 const IRQ_THREAD: &str = "irq/30-handler";
 
-/// Every case.
 pub fn all(cases: &Value) {
     let cases = cases["event_cases"].as_array().unwrap();
     assert_eq!(cases.len(), CASES);

@@ -12,7 +12,6 @@ use crate::drawn::{self, Picture, expected_totals, nameless, number, text, total
 /// The number of cases that the file has.
 const CASES: usize = 12;
 
-/// Every case.
 pub fn all(cases: &Value) {
     let cases = cases["graph_cases"].as_array().unwrap();
     assert_eq!(cases.len(), CASES);

@@ -19,9 +19,9 @@ use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::Delays;
 use noise_trace::event::Kind;
+use noise_trace::events::What;
 use noise_trace::json;
 use noise_trace::record::Source as _;
-use noise_trace::what::What;
 use serde_json::Value;
 
 use crate::drawn::number;

@@ -28,7 +28,6 @@ pub enum Device {
     Unseen,
 }
 
-/// All.
 pub const DEVICES: [Device; 15] = [
     Device::Hrtimer,
     Device::LocalTimer,
@@ -50,23 +49,46 @@ pub const DEVICES: [Device; 15] = [
 /// What a thread does next. Numbers are nanoseconds.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// It runs.
     Run(u64),
     /// It runs, and is interrupted meanwhile; an exit may come twice, as if its entry was lost.
-    Interrupted { ns: u64, nested: bool, unmatched: bool },
+    Interrupted {
+        ns: u64,
+        nested: bool,
+        unmatched: bool,
+    },
     /// Another one takes its CPU.
     Preempted(u64),
     /// The same, and it goes on on its other CPU after the second time.
     Migrated(u64, u64),
     /// It is woken while it is on its way to sleep: its waker makes it runnable once it is. Or it was not the last
     /// time, and it sleeps on until a device is done.
-    Raced { ns: u64, wait_ns: u64, device: Option<Device> },
+    Raced {
+        ns: u64,
+        wait_ns: u64,
+        device: Option<Device>,
+    },
     /// It sleeps until a device or a timer is done, then waits for a CPU; wakings may be repeated.
-    Sleep { ns: u64, wait_ns: u64, device: Device, repeated: bool },
+    Sleep {
+        ns: u64,
+        wait_ns: u64,
+        device: Device,
+        repeated: bool,
+    },
     /// It wakes another thread, runs on, and sleeps until that one is done.
-    Ask { on_ns: u64, wait_ns: u64, back_ns: u64, other: Vec<Act> },
+    Ask {
+        on_ns: u64,
+        wait_ns: u64,
+        back_ns: u64,
+        other: Vec<Act>,
+    },
     /// It creates a thread, runs on, and sleeps until that one ends.
-    Join { on_ns: u64, new_ns: Option<u64>, wait_ns: u64, back_ns: u64, child: Vec<Act> },
+    Join {
+        on_ns: u64,
+        new_ns: Option<u64>,
+        wait_ns: u64,
+        back_ns: u64,
+        child: Vec<Act>,
+    },
     /// It sends a packet, runs on, and sleeps until the answer.
     Request {
         on_ns: u64,
@@ -85,7 +107,6 @@ fn device() -> impl Strategy<Value = Device> {
     prop::sample::select(DEVICES.to_vec())
 }
 
-/// Schedules.
 pub fn schedules() -> impl Strategy<Value = Schedule> {
     let ns = || 10..10_000u64;
     let leaf = prop_oneof![

@@ -13,12 +13,10 @@ use super::acts::{Act, Device, Schedule};
 
 /// The thread whose path is looked for.
 pub const FIRST: i32 = 100;
-/// Who preempts others.
 pub const HOG: i32 = 50_000;
 /// Who asks for requests beside them.
 pub const OTHER: i32 = 90_000;
 
-/// Who did what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub tid: i32,
@@ -57,7 +55,6 @@ pub struct Played {
     pub preempted_ns: u64,
 }
 
-/// Plays a schedule.
 pub fn play(schedule: &Schedule) -> Played {
     let mut stage = Stage::default();
     let first = stage.hire();

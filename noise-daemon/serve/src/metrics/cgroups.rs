@@ -24,7 +24,7 @@ fn parties(pair: &Relation) -> impl Iterator<Item = &Arc<str>> {
 /// labels would fill in the names of noised's own pod.
 pub fn family(model: &Model) -> Family<'_> {
     let pairs = model.interference.iter().chain(&model.preemptions);
-    let labels: BTreeSet<&Arc<str>> = pairs.flat_map(|(pair, _)| parties(pair)).collect();
+    let labels: BTreeSet<&Arc<str>> = pairs.flat_map(|pair| parties(&pair.series.0)).collect();
     let points = labels.into_iter().filter_map(|label| {
         let info = model.sample.cgroups.get(label)?;
         let CgroupInfo { namespace, pod, container, unit, engine } = &**info;

@@ -8,11 +8,10 @@
 
 use std::io::Write as _;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use noise_common::signals::Buckets;
 
-use super::family::{Family, Metrics, bounds, cumulative, seconds};
+use super::family::{Family, Metrics, Origin, bounds, cumulative, seconds};
 use super::text::Text;
 
 /// What the whole ends with in OpenMetrics.
@@ -30,15 +29,14 @@ const UNITS: [&str; 2] = ["seconds", "bytes"];
 /// From here on, not every whole number is an `f64`.
 const MOST_WHOLE: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
 
-/// Which text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
     /// Prometheus' format 0.0.4.
     Prometheus,
     /// OpenMetrics 1.0.
     OpenMetrics {
-        /// When the counters began, since 1970.
-        began: Duration,
+        /// When the counters began.
+        origin: Origin,
     },
 }
 
@@ -56,27 +54,25 @@ pub fn family_name<'a>(family: &Family<'a>) -> &'a str {
 }
 
 /// The bounds of classic buckets as they are written.
-type Bounds = LazyLock<Vec<String>>;
-static FINE: Bounds = LazyLock::new(|| bounds(Buckets::Fine).map(|own| own.to_string()).collect());
-static WIDE: Bounds = LazyLock::new(|| bounds(Buckets::Wide).map(|own| own.to_string()).collect());
+type BucketBounds = LazyLock<Vec<String>>;
+static FINE: BucketBounds =
+    LazyLock::new(|| bounds(Buckets::Fine).map(|own| own.to_string()).collect());
+static WIDE: BucketBounds =
+    LazyLock::new(|| bounds(Buckets::Wide).map(|own| own.to_string()).collect());
 
-/// Writes a family.
 pub fn write(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
     head(text, family, syntax);
-    let (name, counted, created) = match syntax {
+    let (name, counted, origin) = match syntax {
         Syntax::Prometheus => (family.name, "", None),
-        Syntax::OpenMetrics { began } => {
-            (family_name(family), COUNTED, Some(began.as_secs_f64().to_string()))
-        }
+        Syntax::OpenMetrics { origin } => (family_name(family), COUNTED, Some(origin)),
     };
-    let created = created.as_deref();
-    let mut lines = Lines { text, name, created, labels: String::with_capacity(USUAL_LABELS) };
+    let mut lines = FamilyLines { text, name, origin, labels: String::with_capacity(USUAL_LABELS) };
     match &family.metrics {
         Metrics::Counters(points) => {
             for point in points {
                 lines.take_labels(family, point.labels());
                 lines.add(counted, None, point.value);
-                lines.add_created();
+                lines.add_created(point.from_ns);
             }
         }
         Metrics::Gauges(points) => {
@@ -100,7 +96,7 @@ pub fn write(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
                 lines.add("_bucket", Some("+Inf"), count);
                 lines.add("_sum", None, seconds(series.totals.sum_ns));
                 lines.add("_count", None, count);
-                lines.add_created();
+                lines.add_created(delays.from_ns);
             }
         }
     }
@@ -135,16 +131,16 @@ fn head(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
 }
 
 /// Lines of one family.
-struct Lines<'a> {
+struct FamilyLines<'a> {
     text: &'a mut Text,
     name: &'a str,
     /// When counters began, where that is written.
-    created: Option<&'a str>,
+    origin: Option<Origin>,
     /// Those of the metric whose turn it is, as they are written between braces.
     labels: String,
 }
 
-impl Lines<'_> {
+impl FamilyLines<'_> {
     fn take_labels<'a>(&mut self, family: &Family<'_>, values: impl Iterator<Item = &'a str>) {
         self.labels.clear();
         for (name, value) in family.named(values) {
@@ -166,10 +162,9 @@ impl Lines<'_> {
     }
 
     /// Adds the line of when the metric began.
-    fn add_created(&mut self) {
-        if let Some(created) = self.created {
-            self.begin("_created", None);
-            self.text.extend([created, "\n"]);
+    fn add_created(&mut self, from_ns: u64) {
+        if let Some(origin) = self.origin {
+            self.add("_created", None, origin.of(from_ns).as_secs_f64());
         }
     }
 
@@ -221,13 +216,15 @@ fn escape(value: &str, ending: &[char], mut write: impl FnMut(&str)) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use std::ops::Range;
     use std::slice;
 
     use noise_common::hist::upper_bound_ns;
     use noise_common::signals::Signal;
-    use noise_model::clean::clean;
     use noise_model::{Histogram, Series};
+    use noise_text::clean::clean;
     use prometheus::TextEncoder;
     use prometheus::proto::{self, LabelPair, Metric, MetricFamily, MetricType};
     use proptest::prelude::{Strategy, any, prop_assert_eq, prop_oneof, proptest};
@@ -235,7 +232,6 @@ mod tests {
     use super::*;
     use crate::metrics::family::{Delays, MOST_LABELS, Point};
 
-    /// Names of labels.
     const NAMES: &[&str] = &["a", "ab", "b_c", "d", "e", "f"];
 
     fn text_of(family: &Family<'_>, syntax: Syntax) -> String {
@@ -245,18 +241,22 @@ mod tests {
     }
 
     fn written(family: &Family<'_>) -> String {
-        text_of(family, Syntax::OpenMetrics { began: Duration::from_millis(1_500) })
+        text_of(family, Syntax::OpenMetrics { origin: ORIGIN })
     }
+
+    const ORIGIN: Origin =
+        Origin { start: Duration::from_millis(1_500), clock: Duration::from_secs(10) };
 
     #[test]
     fn counters_say_when_they_began() {
-        let counters = [Point::new(["\\x\n\"\"y\\\\"], 1.5), Point::new([""], 2.0)];
+        let later = Point::new([""], 2.0).since(250_000_000);
+        let counters = [Point::new(["\\x\n\"\"y\\\\"], 1.5), later];
         assert_eq!(
             written(&Family::counters("x_seconds_total", "A \"b\".", &["a"], counters)),
             "# TYPE x_seconds counter\n# UNIT x_seconds seconds\n# HELP x_seconds A \\\"b\\\".\n\
              x_seconds_total{a=\"\\\\x\\\\x0a\\\"\\\"y\\\\\\\\\"} 1.5\n\
              x_seconds_created{a=\"\\\\x\\\\x0a\\\"\\\"y\\\\\\\\\"} 1.5\n\
-             x_seconds_total{a=\"\"} 2\nx_seconds_created{a=\"\"} 1.5\n"
+             x_seconds_total{a=\"\"} 2\nx_seconds_created{a=\"\"} 10.25\n"
         );
     }
 
@@ -425,7 +425,7 @@ mod tests {
                 recent_max_ns: 0,
             });
             let all: Vec<Series> = all.collect();
-            let delays = all.iter().map(|series| Delays { series, pod: None });
+            let delays = all.iter().map(|series| Delays { series, from_ns: 0, pod: None });
             let buckets = if is_fine { Buckets::Fine } else { Buckets::Wide };
             let family = Family {
                 name: "x_seconds",

@@ -2,11 +2,12 @@
 //! were half of the allocations of a scrape.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use noise_common::hist::buckets_within;
 use noise_common::signals::Buckets;
-use noise_model::clean::clean;
 use noise_model::{CgroupInfo, Series};
+use noise_text::clean::clean;
 
 /// The most labels of a counter or gauge.
 pub const MOST_LABELS: usize = 6;
@@ -17,7 +18,6 @@ pub const OF_CGROUP: &[&str] = &["cgroup", "namespace", "pod", "container"];
 /// Metrics of one name.
 #[derive(Debug)]
 pub struct Family<'a> {
-    /// Its name.
     pub name: &'a str,
     /// What it is, for people.
     pub help: &'a str,
@@ -30,19 +30,17 @@ pub struct Family<'a> {
 /// Metrics of a family.
 #[derive(Debug)]
 pub enum Metrics<'a> {
-    /// What only grows.
     Counters(Vec<Point<'a>>),
-    /// What can fall.
     Gauges(Vec<Point<'a>>),
     /// Delays, with the classic buckets that they have.
     Histograms(Buckets, Vec<Delays<'a>>),
 }
 
-/// A histogram.
 #[derive(Clone, Copy, Debug)]
 pub struct Delays<'a> {
-    /// What was counted.
     pub series: &'a Series,
+    /// It counts from that time on, ns; 0 = from the start.
+    pub from_ns: u64,
     /// What the cluster calls its cgroup, where that is a pod's.
     pub pod: Option<&'a CgroupInfo>,
 }
@@ -64,6 +62,8 @@ pub struct Point<'a> {
     labels: [Cow<'a, str>; MOST_LABELS],
     /// What it counts or shows.
     pub value: f64,
+    /// Of a counter: it counts from that time on, ns; 0 = from the start.
+    pub from_ns: u64,
 }
 
 impl<'a> Point<'a> {
@@ -73,12 +73,16 @@ impl<'a> Point<'a> {
         for (own, label) in own.iter_mut().zip(labels) {
             *own = label.into();
         }
-        Self { labels: own, value }
+        Self { labels: own, value, from_ns: 0 }
     }
 
-    /// One without labels.
+    /// The same, counting from that time on.
+    pub fn since(self, from_ns: u64) -> Self {
+        Self { from_ns, ..self }
+    }
+
     pub fn bare(value: f64) -> Self {
-        Self { labels: <[Cow<'a, str>; MOST_LABELS]>::default(), value }
+        Self { labels: <[Cow<'a, str>; MOST_LABELS]>::default(), value, from_ns: 0 }
     }
 
     /// The values of its labels, and maybe empty ones behind them.
@@ -98,7 +102,6 @@ impl<'a> Family<'a> {
         Self { name, help, labels, metrics: Metrics::Counters(points.into_iter().collect()) }
     }
 
-    /// Likewise gauges.
     pub fn gauges(
         name: &'a str,
         help: &'a str,
@@ -125,6 +128,25 @@ impl<'a> Family<'a> {
     }
 }
 
+/// When counters began to count, since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Those of a family that count from the start.
+    pub start: Duration,
+    /// When the clock of samples was 0.
+    pub clock: Duration,
+}
+
+impl Origin {
+    /// When one began that counts from that time on.
+    pub fn of(self, from_ns: u64) -> Duration {
+        match from_ns {
+            0 => self.start,
+            from_ns => self.clock + Duration::from_nanos(from_ns),
+        }
+    }
+}
+
 /// The upper bounds of classic buckets, seconds.
 pub fn bounds(buckets: Buckets) -> impl Iterator<Item = f64> {
     buckets.exponents().map(|exponent| seconds(1 << exponent))
@@ -141,7 +163,6 @@ pub fn cumulative(series: &Series, buckets: Buckets) -> impl Iterator<Item = u64
     })
 }
 
-/// Nanoseconds as seconds.
 pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }

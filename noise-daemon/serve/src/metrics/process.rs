@@ -8,7 +8,7 @@ use nix::time::{ClockId, clock_gettime};
 use prometheus::core::Collector as _;
 use prometheus::proto::{MetricFamily, MetricType};
 
-use super::family::{Family, Point};
+use super::family::{Family, Origin, Point};
 use super::own::SINCE_BOOT;
 use crate::web::{Costs, Web};
 
@@ -22,24 +22,28 @@ pub(super) struct Began {
     daemon: Duration,
     /// Those of the kernel.
     host: Duration,
+    /// The clock of samples.
+    clock: Duration,
 }
 
 impl Began {
     /// Those of the running process, whose start is among its metrics. Computed once: the time of day can
     /// be set meanwhile.
-    fn of_self(families: &[MetricFamily]) -> Self {
+    fn of_self(families: &[MetricFamily], clock_ns: u64) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let up = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from);
         let start = families.iter().find(|family| family.name() == "process_start_time_seconds");
         let start = start.and_then(|family| family.get_metric().first());
         let start = start.map(|metric| metric.get_gauge().get_value());
         let start = start.and_then(|start| Duration::try_from_secs_f64(start).ok());
-        Self { daemon: start.unwrap_or(now), host: now.saturating_sub(up) }
+        let clock = now.saturating_sub(Duration::from_nanos(clock_ns));
+        Self { daemon: start.unwrap_or(now), host: now.saturating_sub(up), clock }
     }
 
     /// Those of a family.
-    pub(super) fn of(self, family: &str) -> Duration {
-        if SINCE_BOOT.contains(&family) { self.host } else { self.daemon }
+    pub(super) fn of(self, family: &str) -> Origin {
+        let start = if SINCE_BOOT.contains(&family) { self.host } else { self.daemon };
+        Origin { start, clock: self.clock }
     }
 }
 
@@ -52,10 +56,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Those of the running process.
-    pub fn of_self(web: Web, costs: Costs) -> Self {
+    /// Those of the running process, when the clock of samples shows that time.
+    pub fn of_self(web: Web, costs: Costs, clock_ns: u64) -> Self {
         let collector = prometheus::process_collector::ProcessCollector::for_self();
-        let began = Began::of_self(&collector.collect());
+        let began = Began::of_self(&collector.collect(), clock_ns);
         Self { began, collector, web, costs }
     }
 
@@ -147,8 +151,11 @@ mod tests {
     #[test]
     fn counters_began_with_the_process_or_with_the_host() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        let began = Process::of_self(Web::plain(), Costs::default()).began();
+        let began = Process::of_self(Web::plain(), Costs::default(), 7_000_000_000).began();
         let (own, host) = (began.of("noised_dropped_total"), began.of(SINCE_BOOT[0]));
+        let from = own.of(5_000_000_000);
+        assert!(from + Duration::from_secs(2) >= now && from < now, "{from:?}, {now:?}");
+        let (own, host) = (own.of(0), host.of(0));
         assert!(host < own && own <= now, "{host:?}, {own:?}, {now:?}");
         assert!(now - own < Duration::from_secs(3600), "{own:?}");
     }
@@ -159,7 +166,7 @@ mod tests {
         costs.marks.taken.store(7, Ordering::Relaxed);
         costs.marks.refused.store(5, Ordering::Relaxed);
         costs.marks.dropped.store(3, Ordering::Relaxed);
-        let process = Process::of_self(Web::plain(), costs);
+        let process = Process::of_self(Web::plain(), costs, 0);
         let (model, overview) = (Model::default(), Overview::default());
         let page = render(Format::Text, &model, &overview, Some(&process));
         let page = String::from_utf8(page).unwrap();
@@ -176,7 +183,7 @@ mod tests {
     #[test]
     fn cpu_time_of_the_process_is_given_in_fractions_of_a_second() {
         let spent = || {
-            let process = Process::of_self(Web::plain(), Costs::default());
+            let process = Process::of_self(Web::plain(), Costs::default(), 0);
             let collected = process.collect();
             let families = process.families(&collected);
             let cpu = families.iter().find(|family| family.name == CPU_TIME).unwrap();

@@ -11,7 +11,7 @@ use noise_model::Series;
 use noise_protobuf::Message;
 
 use super::exposition::{family_name, unit_of};
-use super::family::{Family, Metrics, bounds, cumulative, seconds};
+use super::family::{Family, Metrics, Origin, bounds, cumulative, seconds};
 use super::native::{Native, SCHEMA, ZERO_THRESHOLD_S};
 
 /// Numbers of fields, by message.
@@ -60,8 +60,8 @@ mod timestamp {
     pub const NANOS: u32 = 2;
 }
 
-/// Writes a family that began at that time since 1970.
-pub fn write(message: &mut Message, family: &Family<'_>, began: Duration) {
+/// Writes a family.
+pub fn write(message: &mut Message, family: &Family<'_>, origin: Origin) {
     message.delimited(|message| {
         message.text(family::NAME, family.name);
         message.text(family::HELP, family.help);
@@ -76,7 +76,7 @@ pub fn write(message: &mut Message, family: &Family<'_>, began: Duration) {
                 for point in points {
                     add(message, family, point.labels(), metric::COUNTER, |message| {
                         message.double(number::VALUE, point.value);
-                        created(message, number::CREATED, began);
+                        created(message, number::CREATED, origin.of(point.from_ns));
                     });
                 }
             }
@@ -95,7 +95,7 @@ pub fn write(message: &mut Message, family: &Family<'_>, began: Duration) {
                         classic(message, series, *buckets);
                         native.fill(&series.totals);
                         self::native(message, &native);
-                        created(message, histogram::CREATED, began);
+                        created(message, histogram::CREATED, origin.of(delays.from_ns));
                     });
                 }
             }

@@ -17,12 +17,10 @@ impl Text {
         self.0
     }
 
-    /// Adds a piece.
     pub fn push(&mut self, piece: &str) {
         self.put(piece.as_bytes());
     }
 
-    /// Adds pieces.
     pub fn extend<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) {
         pieces.into_iter().for_each(|piece| self.push(piece));
     }

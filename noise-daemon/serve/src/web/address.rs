@@ -14,7 +14,6 @@ const NAME_BYTES: usize = 253;
 pub enum ListenAddress {
     /// All addresses of this host, of either version.
     All(u16),
-    /// An address.
     At(SocketAddr),
     /// The addresses that a name has at the start.
     Named(String, u16),

@@ -31,7 +31,6 @@ const REST: u32 = 9;
 /// A client, as far as limits are concerned: an address, or the network that one host may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// At an address.
     Address(IpAddr),
     /// On the local socket: the user, where that is known.
     User(Option<u32>),
@@ -58,9 +57,7 @@ impl Peer {
 /// What a client says who it is.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Its name.
     pub user: String,
-    /// Its password.
     pub password: Secret,
 }
 
@@ -79,10 +76,10 @@ pub enum Verdict {
 type Tag = [u8; 32];
 
 /// Whether a password fits, as soon as that is known.
-type Outcome = watch::Receiver<Option<bool>>;
+type VerificationReceiver = watch::Receiver<Option<bool>>;
 
 /// A password that waits to be verified.
-struct Question {
+struct VerificationRequest {
     tag: Tag,
     peer: Peer,
     user: String,
@@ -94,14 +91,14 @@ struct Question {
 }
 
 /// A password and the hash that it may be of.
-struct Sum {
+struct PasswordHashJob {
     hash: String,
     password: Secret,
     /// Dropped unused where it could not be computed.
     fits: oneshot::Sender<bool>,
 }
 
-impl Sum {
+impl PasswordHashJob {
     fn compute(self) {
         // An error is a hash that cannot be, or a password with a NUL in it.
         let fits = bcrypt::verify(self.password.0.as_bytes(), &self.hash).unwrap_or(false);
@@ -111,22 +108,21 @@ impl Sum {
 }
 
 #[derive(Default)]
-struct Known {
+struct CredentialCache {
     /// What was verified last for each name.
     accepted: HashMap<String, Tag>,
     /// What was refused, the oldest first.
     refused: VecDeque<Tag>,
-    /// The first first.
-    waiting: Vec<Question>,
+    waiting: Vec<VerificationRequest>,
     /// What is being verified.
-    running: Option<(Tag, Outcome)>,
+    running: Option<(Tag, VerificationReceiver)>,
     /// A task verifies what waits.
     is_working: bool,
 }
 
-impl Known {
+impl CredentialCache {
     /// The outcome of a verification that waits or runs already.
-    fn outcome(&self, tag: &Tag) -> Option<Outcome> {
+    fn outcome(&self, tag: &Tag) -> Option<VerificationReceiver> {
         let running = self.running.iter().find(|(running, _)| running == tag);
         let waiting = || self.waiting.iter().find(|question| question.tag == *tag);
         running
@@ -159,7 +155,7 @@ impl Known {
     }
 
     /// The next question: the first of any peer.
-    fn next(&mut self, random: u64) -> Option<Question> {
+    fn next(&mut self, random: u64) -> Option<VerificationRequest> {
         let mut firsts: Vec<usize> = Vec::new();
         for (index, question) in self.waiting.iter().enumerate() {
             if !firsts.iter().any(|first| self.waiting[*first].peer == question.peer) {
@@ -206,9 +202,9 @@ impl Drop for Working {
 /// Verifies the users of requests.
 pub struct Auth {
     key: hmac::Key,
-    known: Mutex<Known>,
+    known: Mutex<CredentialCache>,
     /// Computes; not there before [`Auth::begin`].
-    computer: OnceLock<Worker<Sum>>,
+    computer: OnceLock<Worker<PasswordHashJob>>,
     /// How many random numbers were made.
     randoms: AtomicU64,
 }
@@ -230,7 +226,7 @@ impl Auth {
     /// # Errors
     /// Where there can be no further thread.
     pub fn begin(&self) -> anyhow::Result<()> {
-        let computer = Worker::start("passwords", Sum::compute)?;
+        let computer = Worker::start("passwords", PasswordHashJob::compute)?;
         // Where one was started before, this one ends here.
         let _ = self.computer.set(computer);
         Ok(())
@@ -261,7 +257,15 @@ impl Auth {
                 known.make_room(peer, self.random());
                 let (done, outcome) = watch::channel(None);
                 let hash = hash.0.clone();
-                known.waiting.push(Question { tag, peer, user, hash, password, is_user, done });
+                known.waiting.push(VerificationRequest {
+                    tag,
+                    peer,
+                    user,
+                    hash,
+                    password,
+                    is_user,
+                    done,
+                });
                 if !known.is_working {
                     known.is_working = true;
                     // Goes on although the client may go away: else that would be a way to compute
@@ -279,7 +283,7 @@ impl Auth {
     }
 
     /// The next question, which is being verified from now on; without one, the work is over.
-    fn next(&self) -> Option<Question> {
+    fn next(&self) -> Option<VerificationRequest> {
         let mut known = self.known();
         let next = known.next(self.random());
         known.running = next.as_ref().map(|next| (next.tag, next.done.subscribe()));
@@ -290,12 +294,12 @@ impl Auth {
     /// Whether a password fits; `None` where that could not be computed.
     async fn fits(&self, hash: String, password: Secret) -> Option<bool> {
         let (fits, outcome) = oneshot::channel();
-        self.computer.get()?.give(Sum { hash, password, fits }).ok()?;
+        self.computer.get()?.give(PasswordHashJob { hash, password, fits }).ok()?;
         outcome.await.ok()
     }
 
-    async fn verify(&self, question: Question) -> bool {
-        let Question { tag, user, hash, password, is_user, done, .. } = question;
+    async fn verify(&self, question: VerificationRequest) -> bool {
+        let VerificationRequest { tag, user, hash, password, is_user, done, .. } = question;
         let fits = self.fits(hash, password).await;
         {
             let mut known = self.known();
@@ -329,7 +333,7 @@ impl Auth {
         self.known().accepted.retain(|user, _| users.contains_key(user));
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CredentialCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -372,7 +376,6 @@ mod tests {
         BTreeMap::from([("alice".to_owned(), Secret(hash))])
     }
 
-    /// One that computes.
     fn auth() -> Arc<Auth> {
         let auth = Auth::new().unwrap();
         auth.begin().unwrap();
@@ -448,18 +451,18 @@ mod tests {
         assert_eq!(verdict, Verdict::Accepted);
     }
 
-    fn question(number: u8, of: u8) -> (Question, Outcome) {
+    fn question(number: u8, of: u8) -> (VerificationRequest, VerificationReceiver) {
         let (user, hash, password) = ("alice".to_owned(), String::new(), Secret(String::new()));
         let (done, outcome) = watch::channel(None);
         let (tag, peer) = ([number; 32], peer(of));
-        (Question { tag, peer, user, hash, password, is_user: true, done }, outcome)
+        (VerificationRequest { tag, peer, user, hash, password, is_user: true, done }, outcome)
     }
 
     #[test]
     fn a_newcomer_takes_the_place_of_one_of_those_who_have_most() {
         let auth = Auth::new().unwrap();
-        let mut known = Known::default();
-        let ask = |known: &mut Known, number: u8, of: u8| {
+        let mut known = CredentialCache::default();
+        let ask = |known: &mut CredentialCache, number: u8, of: u8| {
             known.make_room(peer(of), auth.random());
             let (question, outcome) = question(number, of);
             known.waiting.push(question);
@@ -468,7 +471,7 @@ mod tests {
         // Of one there are no more than may be, and the newest is among them.
         let first: Vec<_> = (0..10).map(|number| ask(&mut known, number, 1)).collect();
         assert_eq!(known.waiting.len(), MOST_WAITING_OF_ONE);
-        let stays = |outcome: &Outcome| outcome.has_changed().is_ok();
+        let stays = |outcome: &VerificationReceiver| outcome.has_changed().is_ok();
         assert_eq!(first.iter().filter(|outcome| stays(outcome)).count(), MOST_WAITING_OF_ONE);
         assert!(stays(&first[9]));
         for other in 2..=MOST_WAITING as u8 {
@@ -488,7 +491,7 @@ mod tests {
         for _ in 0..600 {
             let of = [1, 1, 2, 3, 3].into_iter().enumerate();
             let waiting = of.map(|(number, of)| question(number as u8, of).0).collect();
-            let mut known = Known { waiting, ..Known::default() };
+            let mut known = CredentialCache { waiting, ..CredentialCache::default() };
             turns[usize::from(known.next(auth.random()).unwrap().tag[0])] += 1;
         }
         // The first of each, a third of the times; the others never.

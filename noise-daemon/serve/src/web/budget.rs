@@ -22,7 +22,6 @@ const SHARE: f64 = 0.1;
 const BURST: Duration = Duration::from_millis(500);
 /// CPU time that may be spent beyond it in all.
 const LARGE_BURST: Duration = Duration::from_secs(3);
-/// The longest delay.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// When a request of a connection comes.
@@ -45,12 +44,12 @@ impl Pace {
 
 /// What was taken and is not paid back yet.
 #[derive(Debug)]
-struct Account {
+struct CpuDebt {
     taken: Duration,
     at: Instant,
 }
 
-impl Account {
+impl CpuDebt {
     fn settle(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.at);
         self.taken = self.taken.saturating_sub(passed.mul_f64(SHARE));
@@ -69,8 +68,8 @@ impl Account {
     }
 }
 
-struct Kept {
-    account: Mutex<Account>,
+struct CpuBudget {
+    account: Mutex<CpuDebt>,
     /// Whose turn it is, of each pace.
     turns: [tokio::sync::Mutex<()>; 2],
     delayed: AtomicU64,
@@ -78,12 +77,12 @@ struct Kept {
 
 /// The budget of all that answers.
 #[derive(Clone)]
-pub struct Budget(Arc<Kept>);
+pub struct Budget(Arc<CpuBudget>);
 
 impl Default for Budget {
     fn default() -> Self {
-        let account = Account { taken: Duration::ZERO, at: Instant::now() };
-        Self(Arc::new(Kept {
+        let account = CpuDebt { taken: Duration::ZERO, at: Instant::now() };
+        Self(Arc::new(CpuBudget {
             account: Mutex::new(account),
             turns: Default::default(),
             delayed: AtomicU64::new(0),
@@ -142,7 +141,7 @@ impl Budget {
         self.account(|account, now| account.wait(pace, now))
     }
 
-    fn account<T>(&self, act: impl FnOnce(&mut Account, Instant) -> T) -> T {
+    fn account<T>(&self, act: impl FnOnce(&mut CpuDebt, Instant) -> T) -> T {
         let mut account = self.0.account.lock().unwrap_or_else(PoisonError::into_inner);
         act(&mut account, Instant::now())
     }
@@ -172,9 +171,9 @@ impl<F: Future> Future for Spending<F> {
 mod tests {
     use super::*;
 
-    fn account() -> (Account, Instant) {
+    fn account() -> (CpuDebt, Instant) {
         let at = Instant::now();
-        (Account { taken: Duration::ZERO, at }, at)
+        (CpuDebt { taken: Duration::ZERO, at }, at)
     }
 
     #[test]

@@ -23,15 +23,13 @@ const SLOW: Duration = Duration::from_secs(30);
 /// What a connection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// Nothing yet.
     New,
     /// It waits for an answer.
     Busy,
-    /// It was answered.
     Answered,
 }
 
-struct Known {
+struct OpenConnection {
     abort: AbortHandle,
     used: Use,
     since: Instant,
@@ -40,13 +38,13 @@ struct Known {
 /// The connections of one listener.
 #[derive(Default)]
 pub struct Connections {
-    known: Mutex<HashMap<tokio::task::Id, Known>>,
+    known: Mutex<HashMap<tokio::task::Id, OpenConnection>>,
     /// One ended, or is not busy any more.
     changed: Notify,
     hangups: Hangups,
 }
 
-impl Known {
+impl OpenConnection {
     /// From when on it may be ended for others.
     fn may_end_at(&self) -> Instant {
         let time = match self.used {
@@ -89,7 +87,7 @@ impl Connections {
             .min_by_key(|(_, one)| (one.may_end_at() > now, one.is_busy(), one.may_end_at()))?;
         let at = one.may_end_at();
         if at > now {
-            return known.values().map(Known::may_end_at).min();
+            return known.values().map(OpenConnection::may_end_at).min();
         }
         self.hangups.count(if one.is_busy() { Why::Slow } else { Why::Unused });
         one.abort.abort();
@@ -103,7 +101,7 @@ impl Connections {
         let mut known = self.known();
         let abort = spawn();
         let id = abort.id();
-        known.insert(id, Known { abort, used: Use::New, since: Instant::now() });
+        known.insert(id, OpenConnection { abort, used: Use::New, since: Instant::now() });
     }
 
     /// Forgets one that ended.
@@ -123,7 +121,6 @@ impl Connections {
         Busy { connections: Arc::clone(self), id }
     }
 
-    /// What ends one.
     pub fn hangup(&self, id: tokio::task::Id) -> Option<Hangup> {
         let connection = self.known().get(&id)?.abort.clone();
         Some(Hangup { connection, hangups: self.hangups.clone() })
@@ -141,7 +138,7 @@ impl Connections {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<tokio::task::Id, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<tokio::task::Id, OpenConnection>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue};
 use bcrypt::HashParts;
 use jiff::SignedDuration;
-use noise_model::nearest::meant;
 use noise_system::files::MAX_FILE_BYTES;
 use noise_system::files::yaml::{Wrong, worded};
+use noise_text::nearest::meant;
 use serde_saphyr::Spanned;
 
 use super::secret::Secret;
@@ -68,7 +68,7 @@ pub struct WebFile {
 /// The file as written. Unknown keys are errors.
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Sections {
+struct RawWebConfig {
     tls_server_config: Option<Spanned<TlsSection>>,
     http_server_config: Option<HttpSection>,
     basic_auth_users: Option<BTreeMap<String, Spanned<String>>>,
@@ -126,7 +126,7 @@ fn parse(text: &str, folder: &Path) -> Result<WebFile, Wrong> {
         return Err(Wrong { line: None, message: format!("larger than {MAX_FILE_BYTES} bytes") });
     }
     // An empty file is valid, and says nothing.
-    let sections: Option<Sections> =
+    let sections: Option<RawWebConfig> =
         serde_saphyr::from_str(text).map_err(|error| worded(&error))?;
     let sections = sections.unwrap_or_default();
     let http = sections.http_server_config.unwrap_or_default();

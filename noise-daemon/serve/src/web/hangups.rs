@@ -19,7 +19,6 @@ pub enum Why {
 impl Why {
     const ALL: [Self; 3] = [Self::Unused, Self::Slow, Self::Late];
 
-    /// As a label.
     fn name(self) -> &'static str {
         match self {
             Self::Unused => "unused",
@@ -34,7 +33,6 @@ impl Why {
 pub struct Hangups(Arc<[AtomicU64; Why::ALL.len()]>);
 
 impl Hangups {
-    /// Counts one.
     pub fn count(&self, why: Why) {
         self.0[why as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -48,9 +46,7 @@ impl Hangups {
 /// Ends the connection over which a request came: found in the extensions of each request.
 #[derive(Clone, Debug)]
 pub struct Hangup {
-    /// Ends it.
     pub connection: AbortHandle,
-    /// Counts that.
     pub hangups: Hangups,
 }
 

@@ -49,7 +49,6 @@ impl From<HostName> for String {
 /// The names that requests to a listener may have in `Host`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hosts {
-    /// All of them.
     #[default]
     Any,
     /// Addresses, `localhost`, and these.

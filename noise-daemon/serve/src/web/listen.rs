@@ -20,7 +20,6 @@ const RECEIVE_BUFFER_BYTES: u32 = 16 << 10;
 /// Connections that may wait to be accepted.
 const MOST_WAITING: u32 = 1024;
 
-/// Why nothing listens.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The name has no address.

@@ -13,7 +13,6 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full one.
     pub fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, held: f64::from(rate.burst), filled: now }
     }

@@ -43,7 +43,7 @@ fn stamp(path: &Path) -> Stamp {
     Some((found.dev(), found.ino(), found.size(), modified.0, modified.1, changed.0, changed.1))
 }
 
-struct State {
+struct WebRulesState {
     rules: Arc<Rules>,
     bucket: Option<Bucket>,
     /// What was read, or could not be.
@@ -56,7 +56,7 @@ struct State {
     reminder: Reminder,
 }
 
-impl State {
+impl WebRulesState {
     fn new(rules: Rules, stamps: Vec<(PathBuf, Stamp)>) -> Mutex<Self> {
         let looked = Instant::now();
         let bucket = rules.file.rate.map(|rate| Bucket::new(rate, looked));
@@ -68,12 +68,12 @@ impl State {
 
 /// Who has access, and over what: a web file, kept up to date.
 #[derive(Clone)]
-pub struct Web(Arc<Kept>);
+pub struct Web(Arc<WebFileState>);
 
-struct Kept {
+struct WebFileState {
     /// `None` = there is no file: no authentication, unencrypted.
     path: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<WebRulesState>,
     auth: Option<Arc<Auth>>,
 }
 
@@ -90,13 +90,17 @@ impl Web {
             .with_context(|| format!("cannot find the web file {}", path.display()))?;
         let (stamps, rules) = load(&path);
         let auth = Some(Arc::new(Auth::new()?));
-        Ok(Self(Arc::new(Kept { path: Some(path), state: State::new(rules?, stamps), auth })))
+        Ok(Self(Arc::new(WebFileState {
+            path: Some(path),
+            state: WebRulesState::new(rules?, stamps),
+            auth,
+        })))
     }
 
     /// No authentication, unencrypted: for what the file system or the network already guards.
     pub fn plain() -> Self {
-        let state = State::new(Rules::default(), Vec::new());
-        Self(Arc::new(Kept { path: None, state, auth: None }))
+        let state = WebRulesState::new(Rules::default(), Vec::new());
+        Self(Arc::new(WebFileState { path: None, state, auth: None }))
     }
 
     /// Whether there may be passwords to verify, now or after the file changed.
@@ -215,11 +219,11 @@ impl Web {
         self.0.auth.as_ref()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WebRulesState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_again(&self, path: &Path, state: &mut State) -> anyhow::Result<()> {
+    fn read_again(&self, path: &Path, state: &mut WebRulesState) -> anyhow::Result<()> {
         let (stamps, rules) = load(path);
         state.stamps = stamps;
         let rules = rules.and_then(|rules| match opened(&state.rules, &rules) {

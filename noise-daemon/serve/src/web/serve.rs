@@ -50,9 +50,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Shortest time from one warning of failed accepts to the next.
 const WARNING_PERIOD: Duration = Duration::from_secs(60);
 
-/// What takes connections.
 pub trait Listener {
-    /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// Waits for the next one.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>>;
@@ -209,9 +207,9 @@ impl Agreed {
 }
 
 /// Forgets a connection when its task ends, however it ends.
-struct Open(Arc<Connections>, Id);
+struct ConnectionGuard(Arc<Connections>, Id);
 
-impl Drop for Open {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.forget(self.1);
     }
@@ -223,7 +221,7 @@ impl Server {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let id = tokio::task::id();
-        let _open = Open(Arc::clone(&self.connections), id);
+        let _open = ConnectionGuard(Arc::clone(&self.connections), id);
         let traffic = Traffic::new(self.timeouts);
         let stream = NotedStream::new(stream, Arc::clone(&traffic), reset);
         let (config, verifies) = {

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use noise_model::clean::quoted;
 use noise_system::files::{self, pem};
+use noise_text::clean::quoted;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -24,7 +24,6 @@ use super::validity::Validity;
 /// TLS as it is served.
 #[derive(Clone)]
 pub struct Served {
-    /// For the library.
     pub config: Arc<ServerConfig>,
     /// How long its certificate lasts; `None` where that cannot be read.
     pub validity: Option<Validity>,

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use noise_model::nearest::meant;
 use noise_system::files::yaml::Wrong;
+use noise_text::nearest::meant;
 use rustls::crypto::ring::{ALL_CIPHER_SUITES, ALL_KX_GROUPS};
 use rustls::{NamedGroup, ProtocolVersion, SupportedCipherSuite};
 use serde_saphyr::Spanned;
@@ -30,7 +30,6 @@ const CURVES: [(&str, NamedGroup); 4] = [
 /// What a client has to show of itself; the names are those of Go's `tls.ClientAuthType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// Nothing.
     #[default]
     None,
     /// A certificate, or none; it is not verified.
@@ -68,7 +67,6 @@ const CLIENT_AUTHS: [(&str, ClientAuth); 6] = [
 /// PEM text, or where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pem {
-    /// In a file.
     File(PathBuf),
     /// In the web file itself.
     Inline(Secret),
@@ -79,9 +77,7 @@ pub enum Pem {
 pub struct TlsFile {
     /// The server's certificate and those that lead to its authority.
     pub certificate: Pem,
-    /// Its key.
     pub key: Pem,
-    /// Authorities of clients.
     pub client_ca: Option<Pem>,
     /// What clients have to show.
     pub client_auth: ClientAuth,

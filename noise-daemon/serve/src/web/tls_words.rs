@@ -1,7 +1,7 @@
 //! What is wrong with a certificate or its key, and what to do about it, in words for who made them. The library's own
 //! are those of its source.
 
-use noise_model::clean::clean;
+use noise_text::clean::clean;
 use rustls::pki_types::CertificateDer;
 use rustls::{CertificateError, Error, OtherError};
 use x509_cert::Certificate;

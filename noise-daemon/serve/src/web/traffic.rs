@@ -43,20 +43,19 @@ impl Default for Timeouts {
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ConnectionStage {
     /// The client's next request.
     Idle,
     /// The rest of a request's head.
     Head,
-    /// Us.
     Answer {
         /// There are bytes that may begin another request.
         is_followed: bool,
     },
 }
 
-struct State {
-    stage: Stage,
+struct ConnectionProgress {
+    stage: ConnectionStage,
     /// Since when the stage is that.
     since: Instant,
     /// When bytes moved last, either way.
@@ -67,12 +66,12 @@ struct State {
     answered: Option<Instant>,
 }
 
-impl State {
+impl ConnectionProgress {
     fn new(now: Instant) -> Self {
-        Self { stage: Stage::Head, since: now, moved: now, stuck: None, answered: None }
+        Self { stage: ConnectionStage::Head, since: now, moved: now, stuck: None, answered: None }
     }
 
-    fn enter(&mut self, stage: Stage, now: Instant) {
+    fn enter(&mut self, stage: ConnectionStage, now: Instant) {
         self.stage = stage;
         self.since = now;
     }
@@ -80,16 +79,18 @@ impl State {
     fn read(&mut self, now: Instant) {
         self.moved = now;
         match self.stage {
-            Stage::Idle => self.enter(Stage::Head, now),
-            Stage::Head => {}
-            Stage::Answer { .. } => self.stage = Stage::Answer { is_followed: true },
+            ConnectionStage::Idle => self.enter(ConnectionStage::Head, now),
+            ConnectionStage::Head => {}
+            ConnectionStage::Answer { .. } => {
+                self.stage = ConnectionStage::Answer { is_followed: true }
+            }
         }
     }
 
     fn answered(&mut self, now: Instant) {
         self.answered = Some(now);
-        let is_followed = self.stage == Stage::Answer { is_followed: true };
-        self.enter(if is_followed { Stage::Head } else { Stage::Idle }, now);
+        let is_followed = self.stage == ConnectionStage::Answer { is_followed: true };
+        self.enter(if is_followed { ConnectionStage::Head } else { ConnectionStage::Idle }, now);
     }
 
     /// When it will have taken too long, unless something moves; `None` = it is our turn.
@@ -98,9 +99,9 @@ impl State {
             return Some(stuck + timeouts.stuck);
         }
         match self.stage {
-            Stage::Idle => Some(self.moved.max(self.since) + timeouts.idle),
-            Stage::Head => Some(self.since + timeouts.head),
-            Stage::Answer { .. } => None,
+            ConnectionStage::Idle => Some(self.moved.max(self.since) + timeouts.idle),
+            ConnectionStage::Head => Some(self.since + timeouts.head),
+            ConnectionStage::Answer { .. } => None,
         }
     }
 }
@@ -116,19 +117,19 @@ pub enum Overdue {
 
 /// What has moved over a connection.
 pub struct Traffic {
-    state: Mutex<State>,
+    state: Mutex<ConnectionProgress>,
     timeouts: Timeouts,
 }
 
 impl Traffic {
     /// Of a connection that begins now.
     pub fn new(timeouts: Timeouts) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State::new(Instant::now())), timeouts })
+        Arc::new(Self { state: Mutex::new(ConnectionProgress::new(Instant::now())), timeouts })
     }
 
     /// The first request may come from now on.
     pub fn begin(&self) {
-        self.state().enter(Stage::Head, Instant::now());
+        self.state().enter(ConnectionStage::Head, Instant::now());
     }
 
     /// A request's head is there; it is being answered until what is returned is dropped.
@@ -136,7 +137,7 @@ impl Traffic {
         let now = Instant::now();
         let mut state = self.state();
         let is_hasty = state.answered.is_some_and(|answered| now.duration_since(answered) < PAUSE);
-        state.enter(Stage::Answer { is_followed: false }, now);
+        state.enter(ConnectionStage::Answer { is_followed: false }, now);
         (Answering(Arc::clone(self)), if is_hasty { Pace::Hasty } else { Pace::Patient })
     }
 
@@ -153,11 +154,11 @@ impl Traffic {
         })
         .await;
         let state = self.state();
-        let is_idle = state.stage == Stage::Idle && state.stuck.is_none();
+        let is_idle = state.stage == ConnectionStage::Idle && state.stuck.is_none();
         if is_idle { Overdue::Idle } else { Overdue::Late }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionProgress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -266,19 +267,19 @@ mod tests {
     fn a_head_that_is_begun_has_less_time_than_one_that_is_not() {
         let timeouts = Timeouts::default();
         let start = Instant::now();
-        let mut state = State::new(start);
+        let mut state = ConnectionProgress::new(start);
         assert_eq!(state.due(&timeouts), Some(start + timeouts.head));
         // More of it does not give it more time.
         state.read(start + SECOND);
         assert_eq!(state.due(&timeouts), Some(start + timeouts.head));
-        state.enter(Stage::Answer { is_followed: false }, start + SECOND);
+        state.enter(ConnectionStage::Answer { is_followed: false }, start + SECOND);
         assert_eq!(state.due(&timeouts), None);
         state.answered(start + 2 * SECOND);
         assert_eq!(state.due(&timeouts), Some(start + 2 * SECOND + timeouts.idle));
         state.read(start + 100 * SECOND);
         assert_eq!(state.due(&timeouts), Some(start + 100 * SECOND + timeouts.head));
         // What comes while one is answered is the next, which had no turn yet.
-        state.enter(Stage::Answer { is_followed: false }, start + 101 * SECOND);
+        state.enter(ConnectionStage::Answer { is_followed: false }, start + 101 * SECOND);
         state.read(start + 102 * SECOND);
         assert_eq!(state.due(&timeouts), None);
         state.answered(start + 103 * SECOND);

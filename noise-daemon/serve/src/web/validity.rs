@@ -17,9 +17,7 @@ const AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// When all certificates of a chain are valid, seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// From when on.
     pub from_s: i64,
-    /// Until when.
     pub until_s: i64,
 }
 
@@ -86,11 +84,9 @@ impl Validity {
 pub enum Standing {
     /// Valid, for longer.
     Fine,
-    /// Not valid yet.
     Early,
     /// Its end is near.
     Near,
-    /// It has ended.
     Expired,
 }
 

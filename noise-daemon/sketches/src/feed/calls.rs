@@ -11,15 +11,11 @@ pub enum Does {
     Send,
     /// Receives several messages, and says how many.
     ReceiveMany,
-    /// Sends several messages.
     SendMany,
     /// Moves bytes from one file to another.
     Move,
-    /// Accepts a connection.
     Accept,
-    /// Connects.
     Connect,
-    /// Closes a file.
     Close,
     /// Shuts a connection down.
     Shutdown,
@@ -35,37 +31,28 @@ pub enum Does {
     FutexWake,
     /// Sends to a message queue.
     QueueSend,
-    /// Receives from one.
     QueueReceive,
     /// Gives to a set of semaphores, or takes from it.
     Semaphore,
-    /// Sends a signal.
     Kill,
     /// Waits for a child.
     Wait,
-    /// Ends the thread.
     Exit,
-    /// Makes a socket.
     Socket,
     /// Makes two that are connected.
     SocketPair,
-    /// Makes a pipe.
     Pipe,
-    /// Makes an eventfd.
     Eventfd,
     /// Makes another descriptor of a file.
     Duplicate,
-    /// Perhaps does that.
     Control,
     /// Goes on with the call that a signal interrupted.
     Restart,
-    /// Is not followed.
     Unfollowed,
     /// Nothing that matters here.
     Other,
 }
 
-/// Calls by name.
 const CALLS: &[(&str, Does)] = &[
     ("read", Does::Receive),
     ("readv", Does::Receive),

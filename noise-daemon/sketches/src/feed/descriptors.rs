@@ -9,7 +9,6 @@ const MAX_DESCRIPTORS: usize = 1 << 20;
 /// Numbers that are given to files begin here, above all inodes.
 const FIRST: u64 = 1 << 48;
 
-/// Types of sockets.
 const STREAM: u64 = 1;
 const DATAGRAM: u64 = 2;
 

@@ -4,7 +4,7 @@ use super::calls::{Does, is_wait};
 use super::descriptors::Descriptors;
 use super::fields::Fields;
 use super::sockets::{kind, of_descriptor};
-use super::{At, Feed, InCall};
+use super::{EventStamp, Feed, PendingCall};
 use crate::input::{Act, Bytes, End, Local, Much, Object, Protocol, What};
 
 /// A connection is under way.
@@ -58,7 +58,7 @@ fn by_descriptor(
 }
 
 impl Feed {
-    pub(super) fn enters(&mut self, at: At, tid: i32, call: &str, fields: &Fields) {
+    pub(super) fn enters(&mut self, at: EventStamp, tid: i32, call: &str, fields: &Fields) {
         let machine = at.machine;
         let does = Does::named(call);
         if does == Does::Unfollowed {
@@ -88,7 +88,7 @@ impl Feed {
             to = None;
         }
         let noised = fields.is_ours.then_some(fields.noised);
-        let new = InCall {
+        let new = PendingCall {
             does,
             from,
             to,
@@ -118,7 +118,7 @@ impl Feed {
         }
     }
 
-    fn first_seen(&mut self, at: At, tid: i32, object: &Object) {
+    fn first_seen(&mut self, at: EventStamp, tid: i32, object: &Object) {
         if !self.is_fresh(at.machine, object) {
             return;
         }
@@ -131,11 +131,11 @@ impl Feed {
         }
     }
 
-    pub(super) fn leaves(&mut self, at: At, tid: i32, call: &str, fields: &Fields) {
+    pub(super) fn leaves(&mut self, at: EventStamp, tid: i32, call: &str, fields: &Fields) {
         let machine = at.machine;
         let found = self.machine(machine).calls.remove(&tid);
         let does = if call.is_empty() { None } else { Some(Does::named(call)) };
-        let is_it = |found: &InCall| {
+        let is_it = |found: &PendingCall| {
             does.is_none_or(|does| does == found.does)
                 || found.does == Does::Restart
                 || call == "restart_syscall"
@@ -150,7 +150,7 @@ impl Feed {
             return;
         }
         // It began before the recording.
-        let in_call = found.unwrap_or_else(|| InCall {
+        let in_call = found.unwrap_or_else(|| PendingCall {
             does: does.unwrap_or(Does::Other),
             from: None,
             to: None,
@@ -166,7 +166,7 @@ impl Feed {
     }
 
     /// What a call is about, by what its begin and its end say of it.
-    fn settled(&self, machine: u16, call: &InCall, fields: &Fields) -> [Option<Object>; 2] {
+    fn settled(&self, machine: u16, call: &PendingCall, fields: &Fields) -> [Option<Object>; 2] {
         let (mut from, mut to) = (call.from, call.to);
         if !fields.is_ours {
             return [from, to];
@@ -197,7 +197,7 @@ impl Feed {
         [from, to]
     }
 
-    fn acts(&mut self, at: At, tid: i32, call: &InCall, fields: &Fields) {
+    fn acts(&mut self, at: EventStamp, tid: i32, call: &PendingCall, fields: &Fields) {
         let (machine, ret) = (at.machine, fields.ret);
         let pid = self.pid(machine, tid);
         let is_connecting = call.does == Does::Connect && ret == IN_PROGRESS;
@@ -286,7 +286,14 @@ impl Feed {
         }
     }
 
-    fn accepted(&mut self, at: At, tid: i32, pid: i32, call: &InCall, fields: &Fields) {
+    fn accepted(
+        &mut self,
+        at: EventStamp,
+        tid: i32,
+        pid: i32,
+        call: &PendingCall,
+        fields: &Fields,
+    ) {
         let machine = at.machine;
         self.sockets.accepted(machine, &fields.noised);
         let end = match fields.is_ours {
@@ -310,7 +317,7 @@ impl Feed {
     }
 
     /// Descriptors that were made.
-    fn made(&mut self, at: At, tid: i32, pid: i32, call: &InCall, fields: &Fields) {
+    fn made(&mut self, at: EventStamp, tid: i32, pid: i32, call: &PendingCall, fields: &Fields) {
         if fields.is_ours {
             return;
         }

@@ -13,7 +13,6 @@ const MAX_NAME: usize = 64;
 pub struct Noised {
     /// The kind of the object.
     pub kind: u64,
-    /// Which one.
     pub id: u64,
     /// What is known beside.
     pub peer: u64,
@@ -28,7 +27,6 @@ pub struct Fields {
     pub fd: i64,
     /// The second one.
     pub other_fd: i64,
-    /// What it returns.
     pub ret: i64,
     /// The operation of a futex, the command of a control.
     pub op: u64,
@@ -38,11 +36,8 @@ pub struct Fields {
     pub flags: u64,
     /// The family of a socket.
     pub family: u64,
-    /// Its type.
     pub kind: u64,
-    /// The process.
     pub pid: i64,
-    /// The signal.
     pub sig: i64,
     /// Where it comes from.
     pub code: i64,
@@ -54,22 +49,19 @@ pub struct Fields {
     pub made: [i64; 2],
     /// It has the object of one of our recordings.
     pub is_ours: bool,
-    /// See there.
     pub noised: Noised,
     /// The thread, in our recordings.
     pub tid: i64,
-    /// Nothing is taken.
     pub peeks: bool,
     /// An inode, and a protocol.
     pub inode: u64,
-    /// See there.
     pub protocol: u64,
     local: Option<IpAddr>,
     remote: Option<IpAddr>,
     ports: [u64; 2],
     /// The begin of a file's name.
     pub name: Vec<u8>,
-    field: Field,
+    field: SyscallField,
     elements: usize,
 }
 
@@ -100,14 +92,14 @@ impl Default for Fields {
             remote: None,
             ports: [0; 2],
             name: Vec::new(),
-            field: Field::None,
+            field: SyscallField::None,
             elements: 0,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+enum SyscallField {
     None,
     Fd,
     OtherFd,
@@ -138,7 +130,7 @@ enum Field {
     Name,
 }
 
-impl Field {
+impl SyscallField {
     fn named(name: &str) -> Self {
         match name.strip_prefix('_').unwrap_or(name) {
             "fd" | "fd_in" | "fdin" | "in_fd" | "fildes" | "oldfd" => Self::Fd,
@@ -202,15 +194,15 @@ fn number(value: Value<'_>) -> Option<i64> {
 
 impl Visit for Fields {
     fn name(&mut self, name: &str) {
-        self.field = Field::named(name);
+        self.field = SyscallField::named(name);
         self.elements = 0;
     }
 
     fn element(&mut self, number: u64) {
         self.elements = usize::try_from(number).unwrap_or(usize::MAX);
         // An array of descriptors has the name of one.
-        if self.field == Field::Fd {
-            self.field = Field::Made;
+        if self.field == SyscallField::Fd {
+            self.field = SyscallField::Made;
         }
     }
 
@@ -218,9 +210,9 @@ impl Visit for Fields {
         if let Value::Text(text) = value {
             let address = || std::str::from_utf8(text).ok()?.parse().ok();
             match self.field {
-                Field::Local => self.local = address(),
-                Field::Remote => self.remote = address(),
-                Field::Name => {
+                SyscallField::Local => self.local = address(),
+                SyscallField::Remote => self.remote = address(),
+                SyscallField::Name => {
                     self.name =
                         text.get(..text.len().min(MAX_NAME)).map_or_else(Vec::new, <[u8]>::to_vec)
                 }
@@ -231,35 +223,38 @@ impl Visit for Fields {
         let Some(value) = number(value) else { return };
         let unsigned = value.cast_unsigned();
         match self.field {
-            Field::Fd => self.fd = value,
-            Field::OtherFd => self.other_fd = value,
-            Field::Ret => self.ret = value,
-            Field::Op => self.op = unsigned,
-            Field::Uaddr => self.uaddr = unsigned,
-            Field::Flags => self.flags = unsigned,
-            Field::Family => self.family = unsigned,
-            Field::Type => self.kind = unsigned,
-            Field::Pid => self.pid = value,
-            Field::Sig => self.sig = value,
-            Field::Code => self.code = value,
-            Field::Result => self.result = value,
-            Field::Queue => self.queue = value,
-            Field::Made => {
+            SyscallField::Fd => self.fd = value,
+            SyscallField::OtherFd => self.other_fd = value,
+            SyscallField::Ret => self.ret = value,
+            SyscallField::Op => self.op = unsigned,
+            SyscallField::Uaddr => self.uaddr = unsigned,
+            SyscallField::Flags => self.flags = unsigned,
+            SyscallField::Family => self.family = unsigned,
+            SyscallField::Type => self.kind = unsigned,
+            SyscallField::Pid => self.pid = value,
+            SyscallField::Sig => self.sig = value,
+            SyscallField::Code => self.code = value,
+            SyscallField::Result => self.result = value,
+            SyscallField::Queue => self.queue = value,
+            SyscallField::Made => {
                 if let Some(place) = self.made.get_mut(self.elements) {
                     *place = value;
                 }
             }
-            Field::Object => (self.is_ours, self.noised.kind) = (true, unsigned),
-            Field::Id => self.noised.id = unsigned,
-            Field::Peer => self.noised.peer = unsigned,
-            Field::Position => self.noised.position = unsigned as u32,
-            Field::Tid => self.tid = value,
-            Field::Peek => self.peeks = value != 0,
-            Field::Inode => self.inode = unsigned,
-            Field::Protocol => self.protocol = unsigned,
-            Field::LocalPort => self.ports[0] = unsigned,
-            Field::RemotePort => self.ports[1] = unsigned,
-            Field::None | Field::Local | Field::Remote | Field::Name => {}
+            SyscallField::Object => (self.is_ours, self.noised.kind) = (true, unsigned),
+            SyscallField::Id => self.noised.id = unsigned,
+            SyscallField::Peer => self.noised.peer = unsigned,
+            SyscallField::Position => self.noised.position = unsigned as u32,
+            SyscallField::Tid => self.tid = value,
+            SyscallField::Peek => self.peeks = value != 0,
+            SyscallField::Inode => self.inode = unsigned,
+            SyscallField::Protocol => self.protocol = unsigned,
+            SyscallField::LocalPort => self.ports[0] = unsigned,
+            SyscallField::RemotePort => self.ports[1] = unsigned,
+            SyscallField::None
+            | SyscallField::Local
+            | SyscallField::Remote
+            | SyscallField::Name => {}
         }
     }
 
@@ -267,7 +262,7 @@ impl Visit for Fields {
 
     fn end(&mut self, shape: Shape) {
         if shape == Shape::Elements {
-            self.field = Field::None;
+            self.field = SyscallField::None;
         }
     }
 }

@@ -15,10 +15,11 @@ use std::collections::{HashMap, HashSet};
 
 use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Comm, Event, Kind};
+use noise_trace::follow::PerCpu;
 use noise_trace::ipc::read::call_name;
 use noise_trace::record::{Record, Stored};
 use noise_trace::sight::Sight;
-use noise_trace::threads::{MAX_CPUS, Threads};
+use noise_trace::threads::Threads;
 
 use self::calls::Does;
 use self::descriptors::Descriptors;
@@ -41,7 +42,7 @@ const TCP: u64 = 6;
 
 /// What an event that the model of events leaves alone is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
+enum SketchEventKind {
     Enters,
     Leaves,
     Second,
@@ -53,7 +54,7 @@ enum Sort {
     Nothing,
 }
 
-impl Sort {
+impl SketchEventKind {
     fn named(name: &str) -> Self {
         match name.rsplit(':').next().unwrap_or(name) {
             "noised_other" => Self::Second,
@@ -73,7 +74,7 @@ impl Sort {
 
 /// A call that a thread is in.
 #[derive(Clone, Debug)]
-struct InCall {
+struct PendingCall {
     does: Does,
     /// What it receives from, or waits for.
     from: Option<Object>,
@@ -87,21 +88,20 @@ struct InCall {
     peeks: bool,
 }
 
-impl InCall {
+impl PendingCall {
     fn object(&self) -> Option<Object> {
         self.to.or(self.from)
     }
 }
 
-/// One recording.
 #[derive(Debug, Default)]
-struct Machine {
+struct MachineState {
     threads: Threads,
-    contexts: Vec<Contexts>,
+    contexts: PerCpu<Contexts>,
     descriptors: Descriptors,
-    calls: HashMap<i32, InCall>,
+    calls: HashMap<i32, PendingCall>,
     /// Calls that a signal interrupted.
-    interrupted: HashMap<i32, InCall>,
+    interrupted: HashMap<i32, PendingCall>,
     /// Who is waited for is said by `sched_wakeup`.
     by_wakeup: bool,
     /// Pipes and sockets that were there when it began, where it says so.
@@ -109,24 +109,22 @@ struct Machine {
     has_dump: bool,
     /// Pipes and sockets that were seen.
     seen: HashSet<(bool, u64)>,
-    /// Events were lost.
     has_losses: bool,
     /// When events of all its CPUs are there.
     sight: Sight,
-    sorts: Vec<Option<Sort>>,
+    sorts: Vec<Option<SketchEventKind>>,
 }
 
-/// Reads recordings.
 #[derive(Debug, Default)]
 pub struct Feed {
     follower: Follower,
-    machines: Vec<Machine>,
+    machines: Vec<MachineState>,
     sockets: Sockets,
 }
 
 /// Where and when an event happened.
 #[derive(Clone, Copy, Debug)]
-struct At {
+struct EventStamp {
     time_ns: u64,
     machine: u16,
     cpu: u32,
@@ -143,16 +141,16 @@ impl Feed {
         self.follower.finish()
     }
 
-    fn machine(&mut self, machine: u16) -> &mut Machine {
+    fn machine(&mut self, machine: u16) -> &mut MachineState {
         let place = usize::from(machine);
         if self.machines.len() <= place {
-            self.machines.resize_with(place + 1, Machine::default);
+            self.machines.resize_with(place + 1, MachineState::default);
         }
         &mut self.machines[place]
     }
 
-    fn emit(&mut self, at: At, tid: i32, what: What<'_>) {
-        let At { time_ns, machine, cpu } = at;
+    fn emit(&mut self, at: EventStamp, tid: i32, what: What<'_>) {
+        let EventStamp { time_ns, machine, cpu } = at;
         self.follower.follow(&Input { time_ns, machine, cpu, tid, what });
     }
 
@@ -163,14 +161,10 @@ impl Feed {
         record: &Record<impl Stored<'t>>,
         event: &Event<'t>,
     ) {
-        let at = At { time_ns: event.time_ns, machine, cpu: event.cpu };
+        let at = EventStamp { time_ns: event.time_ns, machine, cpu: event.cpu };
         let of = self.machine(machine);
-        let cpu = event.cpu as usize;
-        if of.contexts.len() <= cpu && cpu < MAX_CPUS {
-            of.contexts.resize_with(cpu + 1, Contexts::default);
-        }
         let mut in_task = true;
-        if let Some(contexts) = of.contexts.get_mut(cpu) {
+        if let Some(contexts) = of.contexts.of(event.cpu) {
             in_task = contexts.running() == Context::Task;
             contexts.follow(event);
         }
@@ -231,7 +225,7 @@ impl Feed {
 
     /// Since the event before, events of some CPU are missing. A thread that leaves its CPU may go on there with its call,
     /// and its process with its descriptors.
-    fn unseen(&mut self, at: At, event: &Event<'_>) {
+    fn unseen(&mut self, at: EventStamp, event: &Event<'_>) {
         self.emit(at, 0, What::Unseen);
         let of = self.machine(at.machine);
         of.descriptors.forget_all();
@@ -242,7 +236,7 @@ impl Feed {
     }
 
     /// Hands on what an event says of names and processes.
-    fn names(&mut self, at: At, event: &Event<'_>) {
+    fn names(&mut self, at: EventStamp, event: &Event<'_>) {
         let mut known = |tid: i32, pid: i32, comm: Comm, is_kernel: bool| {
             let of = self.machine(at.machine).threads.get(tid);
             let is_new = of.is_none_or(|of| {
@@ -277,9 +271,9 @@ impl Feed {
         thread.map(|thread| thread.pid).filter(|pid| *pid != 0).unwrap_or(tid)
     }
 
-    fn sort<'t>(&mut self, machine: u16, record: &Record<impl Stored<'t>>) -> Sort {
+    fn sort<'t>(&mut self, machine: u16, record: &Record<impl Stored<'t>>) -> SketchEventKind {
         let Some(number) = record.number().filter(|number| *number < MAX_NAMES) else {
-            return Sort::named(record.name());
+            return SketchEventKind::named(record.name());
         };
         let sorts = &mut self.machine(machine).sorts;
         if sorts.len() <= number {
@@ -287,15 +281,15 @@ impl Feed {
         }
         match sorts.get_mut(number) {
             Some(Some(sort)) => *sort,
-            Some(place) => *place.insert(Sort::named(record.name())),
-            None => Sort::Nothing,
+            Some(place) => *place.insert(SketchEventKind::named(record.name())),
+            None => SketchEventKind::Nothing,
         }
     }
 
-    fn other<'t>(&mut self, at: At, record: &Record<impl Stored<'t>>) {
+    fn other<'t>(&mut self, at: EventStamp, record: &Record<impl Stored<'t>>) {
         let machine = at.machine;
         let sort = self.sort(machine, record);
-        if sort == Sort::Nothing {
+        if sort == SketchEventKind::Nothing {
             return;
         }
         let fields = Fields::of(record);
@@ -304,23 +298,23 @@ impl Feed {
         let Some(tid) = named.or(current).filter(|tid| *tid > 0) else {
             // No thread that runs makes the state dump.
             match sort {
-                Sort::SocketDump => self.socket_dumped(machine, &fields),
-                Sort::FileDump => self.file_dumped(machine, &fields),
+                SketchEventKind::SocketDump => self.socket_dumped(machine, &fields),
+                SketchEventKind::FileDump => self.file_dumped(machine, &fields),
                 _ => {}
             }
             return;
         };
         match sort {
-            Sort::Enters => {
+            SketchEventKind::Enters => {
                 if let Some((call, _)) = call_name(record.name()) {
                     self.enters(at, tid, call, &fields);
                 }
             }
-            Sort::Leaves => {
+            SketchEventKind::Leaves => {
                 let call = call_name(record.name()).map_or("", |(call, _)| call);
                 self.leaves(at, tid, call, &fields);
             }
-            Sort::Second => {
+            SketchEventKind::Second => {
                 let object = self.sockets.object(machine, &fields.noised, [None; 2]);
                 if let Some(call) = self.machine(machine).calls.get_mut(&tid)
                     && call.does == Does::Move
@@ -328,13 +322,13 @@ impl Feed {
                     call.to = object.or(call.to);
                 }
             }
-            Sort::Connection => {
+            SketchEventKind::Connection => {
                 self.sockets.known(machine, fields.inode, fields.addresses());
             }
-            Sort::SocketDump => self.socket_dumped(machine, &fields),
-            Sort::FileDump => self.file_dumped(machine, &fields),
-            Sort::Generated => self.generated(at, &fields),
-            Sort::Delivered => {
+            SketchEventKind::SocketDump => self.socket_dumped(machine, &fields),
+            SketchEventKind::FileDump => self.file_dumped(machine, &fields),
+            SketchEventKind::Generated => self.generated(at, &fields),
+            SketchEventKind::Delivered => {
                 if is_by_thread(fields.code) {
                     let pid = self.pid(machine, tid);
                     let number = fields.sig as i32;
@@ -343,12 +337,12 @@ impl Feed {
                     self.emit(at, tid, What::Act(taken));
                 }
             }
-            Sort::Nothing => {}
+            SketchEventKind::Nothing => {}
         }
     }
 
-    fn generated(&mut self, at: At, fields: &Fields) {
-        let contexts = self.machine(at.machine).contexts.get(at.cpu as usize);
+    fn generated(&mut self, at: EventStamp, fields: &Fields) {
+        let contexts = self.machine(at.machine).contexts.get(at.cpu);
         let in_task = contexts.is_none_or(|contexts| contexts.running() == Context::Task);
         let target = i32::try_from(fields.pid).unwrap_or(0);
         if in_task && target > 0 && fields.result == 0 && is_by_thread(fields.code) {

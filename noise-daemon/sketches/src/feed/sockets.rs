@@ -34,7 +34,6 @@ pub fn unix(machine: u16, inode: u64) -> u64 {
     number((machine, "unix", inode))
 }
 
-/// Addresses of sockets.
 #[derive(Clone, Debug, Default)]
 pub struct Sockets {
     known: HashMap<(u16, u64), [SocketAddr; 2]>,

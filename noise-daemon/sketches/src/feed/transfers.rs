@@ -7,7 +7,7 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use noise_trace::ipc::read::call_name;
 use noise_trace::record::Source;
 
-use super::Sort;
+use super::SketchEventKind;
 use super::calls::Does;
 use super::fields::Fields;
 use super::sockets::{Sockets, kind};
@@ -33,12 +33,12 @@ pub fn transfers(mut source: impl Source, mut see: impl FnMut(Transfer)) {
     // By thread: since when it is in a call, and on which end.
     let mut calls: HashMap<i64, (u64, End)> = HashMap::new();
     while let Some(record) = source.read() {
-        match Sort::named(record.name()) {
-            Sort::Connection | Sort::SocketDump => {
+        match SketchEventKind::named(record.name()) {
+            SketchEventKind::Connection | SketchEventKind::SocketDump => {
                 let fields = Fields::of(&record);
                 sockets.known(0, fields.inode, fields.addresses());
             }
-            Sort::Enters => {
+            SketchEventKind::Enters => {
                 let fields = Fields::of(&record);
                 calls.remove(&fields.tid);
                 let object = sockets.object(0, &fields.noised, [None; 2]);
@@ -48,7 +48,7 @@ pub fn transfers(mut source: impl Source, mut see: impl FnMut(Transfer)) {
                     calls.insert(fields.tid, (record.time_ns, end));
                 }
             }
-            Sort::Leaves => {
+            SketchEventKind::Leaves => {
                 let fields = Fields::of(&record);
                 let Some((since_ns, end)) = calls.remove(&fields.tid) else { continue };
                 let does =

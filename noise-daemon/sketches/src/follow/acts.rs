@@ -1,7 +1,7 @@
 //! What each act of communication is.
 
 use super::persons::ThreadId;
-use super::{Connect, Follower, MAX_CONNECTS};
+use super::{Follower, HalfConnection, MAX_CONNECTS};
 use crate::channels::Way;
 use crate::input::{Act, End};
 use crate::marker::{Marker, Rule};
@@ -56,7 +56,7 @@ impl Follower {
             self.store.edge(Edge::of_thread(cause, life, key, since_ns));
             self.made_for(thread, end, cause);
         }
-        self.meet(end.out, Connect { life, at_ns: since_ns, key }, true);
+        self.meet(end.out, HalfConnection { life, at_ns: since_ns, key }, true);
     }
 
     fn accepted(&mut self, thread: ThreadId, now_ns: u64, end: &End) {
@@ -64,11 +64,11 @@ impl Follower {
         let from = person.mark(now_ns, false);
         let marker = Marker::Accept(end.protocol.into());
         let Some((life, key)) = self.begin_life(thread, end, marker, from) else { return };
-        self.meet(end.into, Connect { life, at_ns: now_ns, key }, false);
+        self.meet(end.into, HalfConnection { life, at_ns: now_ns, key }, false);
     }
 
     /// The two sides of a connection, in whatever order they come.
-    fn meet(&mut self, flow: u64, side: Connect, connects: bool) {
+    fn meet(&mut self, flow: u64, side: HalfConnection, connects: bool) {
         if flow == 0 {
             return;
         }

@@ -25,7 +25,7 @@ const MAX_PARTS: usize = 16;
 
 /// What a thread is on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum ConnectionRole {
     /// It receives and then sends.
     Serves,
     /// It sends and then receives.
@@ -33,7 +33,7 @@ enum Role {
 }
 
 #[derive(Clone, Debug)]
-struct Part {
+struct SlicePart {
     id: SliceId,
     from: Mark,
     /// Where it ends unless an answer comes.
@@ -46,11 +46,10 @@ struct Part {
 
 /// A slice that goes on.
 #[derive(Clone, Debug)]
-struct Open {
+struct OngoingSlice {
     thread: ThreadId,
-    role: Role,
-    parts: Vec<Part>,
-    /// The latest answer.
+    role: ConnectionRole,
+    parts: Vec<SlicePart>,
     answered: Option<Mark>,
     /// It is of more than one request.
     is_mixed: bool,
@@ -66,14 +65,14 @@ struct Life {
 }
 
 #[derive(Clone, Debug)]
-struct Connection {
+struct ConnectionEnd {
     machine: u16,
     id: u64,
     key: u32,
-    opens: Vec<Open>,
+    opens: Vec<OngoingSlice>,
     life: Option<Life>,
     /// What threads here are: the side that accepted serves, the one that connected asks. Else what one was first.
-    role: Option<Role>,
+    role: Option<ConnectionRole>,
     /// It was seen to be accepted, or to connect, or its ports say which side did.
     is_sure: bool,
     /// That was before the recording: what is received first may be the answer to what was sent then.
@@ -86,11 +85,11 @@ struct Connection {
     unsure: Vec<ThreadId>,
 }
 
-impl Connection {
+impl ConnectionEnd {
     /// Whether what a thread receives here was not asked for, so that it begins nothing: the answer to what was lost, or what
     /// the other side sends by itself.
     fn is_unasked(&mut self, thread: ThreadId, is_unsure: bool) -> bool {
-        if self.role != Some(Role::Asks) {
+        if self.role != Some(ConnectionRole::Asks) {
             self.unsure.retain(|unsure| *unsure != thread);
             return false;
         }
@@ -99,10 +98,9 @@ impl Connection {
     }
 }
 
-/// All connections.
 #[derive(Debug, Default)]
 pub struct Ends {
-    all: Vec<Option<Connection>>,
+    all: Vec<Option<ConnectionEnd>>,
     places: HashMap<(u16, u64), u32>,
     free: Vec<u32>,
     /// Each with its place, the oldest first; those that are gone are still in it until they are the oldest.
@@ -110,7 +108,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    fn get_mut(&mut self, place: u32) -> Option<&mut Connection> {
+    fn get_mut(&mut self, place: u32) -> Option<&mut ConnectionEnd> {
         self.all.get_mut(place as usize)?.as_mut()
     }
 
@@ -123,7 +121,7 @@ impl Ends {
     }
 
     fn add(&mut self, machine: u16, id: u64, key: u32) -> u32 {
-        let connection = Connection {
+        let connection = ConnectionEnd {
             machine,
             id,
             key,
@@ -153,7 +151,7 @@ impl Ends {
         place
     }
 
-    fn remove(&mut self, place: u32) -> Option<Connection> {
+    fn remove(&mut self, place: u32) -> Option<ConnectionEnd> {
         let connection = self.all.get_mut(place as usize)?.take()?;
         self.places.remove(&(connection.machine, connection.id));
         self.free.push(place);
@@ -175,7 +173,8 @@ impl Ends {
     fn requests(&self, place: u32) -> impl Iterator<Item = SliceId> {
         let connection = self.all.get(place as usize).and_then(Option::as_ref);
         let opens = connection.into_iter().flat_map(|connection| &connection.opens);
-        let asked = opens.filter(|open| open.role == Role::Serves && open.answered.is_none());
+        let asked =
+            opens.filter(|open| open.role == ConnectionRole::Serves && open.answered.is_none());
         asked.flat_map(|open| &open.parts).map(|part| part.id)
     }
 
@@ -187,11 +186,11 @@ impl Ends {
         }
     }
 
-    fn open_mut(&mut self, place: u32, thread: ThreadId) -> Option<&mut Open> {
+    fn open_mut(&mut self, place: u32, thread: ThreadId) -> Option<&mut OngoingSlice> {
         self.get_mut(place)?.opens.iter_mut().find(|open| open.thread == thread)
     }
 
-    fn take_open(&mut self, place: u32, thread: ThreadId) -> Option<Open> {
+    fn take_open(&mut self, place: u32, thread: ThreadId) -> Option<OngoingSlice> {
         let opens = &mut self.get_mut(place)?.opens;
         let found = opens.iter().position(|open| open.thread == thread)?;
         Some(opens.swap_remove(found))
@@ -209,10 +208,9 @@ impl Ends {
 
 /// Why slices of a connection end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum SliceEndReason {
     /// The next one begins, or the connection or the thread ends.
     Over,
-    /// Events were lost.
     Lost,
 }
 
@@ -253,10 +251,10 @@ impl Follower {
         connection.life = Some(Life { thread, id, from, is_used: false });
         (connection.is_sure, connection.is_old) = (true, false);
         connection.role = match marker {
-            Marker::Accept(_) => Some(Role::Serves),
+            Marker::Accept(_) => Some(ConnectionRole::Serves),
             _ => {
                 connection.asked.push(thread);
-                Some(Role::Asks)
+                Some(ConnectionRole::Asks)
             }
         };
         self.persons.get_mut(thread)?.ends.insert(place);
@@ -286,15 +284,15 @@ impl Follower {
     fn begin_part(
         &mut self,
         thread: ThreadId,
-        role: Role,
+        role: ConnectionRole,
         (end, key): (&End, u32),
         from: Mark,
         cause: Option<SliceId>,
-    ) -> Part {
+    ) -> SlicePart {
         let family = end.protocol.into();
         let marker = match role {
-            Role::Serves => Marker::Receive(family),
-            Role::Asks => Marker::Send(family),
+            ConnectionRole::Serves => Marker::Receive(family),
+            ConnectionRole::Asks => Marker::Send(family),
         };
         let at_ns = from.at_ns;
         let id = self.store.open(marker, thread, key, at_ns);
@@ -302,7 +300,7 @@ impl Follower {
             self.store.edge(Edge::of_thread(cause, id, key, at_ns));
             self.expects(thread, cause, true);
         }
-        Part { id, from, bound: None, is_done: false, cause }
+        SlicePart { id, from, bound: None, is_done: false, cause }
     }
 
     /// A slice with one marker waits for an answer, or not any more.
@@ -350,7 +348,8 @@ impl Follower {
         }
         let known = self.ends.open_mut(place, thread);
         let known = known.map(|open| (open.role, open.answered.is_some()));
-        let serves = self.ends.get_mut(place).is_some_and(|of| of.role == Some(Role::Serves));
+        let serves =
+            self.ends.get_mut(place).is_some_and(|of| of.role == Some(ConnectionRole::Serves));
         if known.is_none() && serves {
             // The answer to what another thread received, or what was not asked for.
             if let Some(current) = current {
@@ -362,7 +361,7 @@ impl Follower {
         let Some(person) = self.persons.get(thread) else { return };
         let open = self.ends.open_mut(place, thread);
         let owner = match known {
-            Some((Role::Serves, _)) => {
+            Some((ConnectionRole::Serves, _)) => {
                 let to = person.mark(now_ns, true);
                 let id = self.answer(place, thread, to);
                 if let Some(person) = self.persons.get_mut(thread) {
@@ -370,7 +369,7 @@ impl Follower {
                 }
                 id
             }
-            Some((Role::Asks, false)) => {
+            Some((ConnectionRole::Asks, false)) => {
                 let last = open.and_then(|open| open.parts.last());
                 let goes_on = last.filter(|last| {
                     last.bound.is_none() && (last.cause == current || current.is_none())
@@ -379,14 +378,14 @@ impl Follower {
                     Some(id) => Some(id),
                     None => {
                         let from = person.mark_entry(now_ns);
-                        self.more(place, thread, Role::Asks, end, from, current)
+                        self.more(place, thread, ConnectionRole::Asks, end, from, current)
                     }
                 }
             }
-            Some((Role::Asks, true)) | None => {
+            Some((ConnectionRole::Asks, true)) | None => {
                 let from = person.mark_entry(now_ns);
-                self.over(place, thread, Why::Over);
-                self.more(place, thread, Role::Asks, end, from, current)
+                self.over(place, thread, SliceEndReason::Over);
+                self.more(place, thread, ConnectionRole::Asks, end, from, current)
             }
         };
         if let Some(owner) = owner {
@@ -427,7 +426,7 @@ impl Follower {
         &mut self,
         place: u32,
         thread: ThreadId,
-        role: Role,
+        role: ConnectionRole,
         end: &End,
         from: Mark,
         cause: Option<SliceId>,
@@ -450,11 +449,11 @@ impl Follower {
             }
             None => {
                 connection.role.get_or_insert(role);
-                if role == Role::Asks && !connection.asked.contains(&thread) {
+                if role == ConnectionRole::Asks && !connection.asked.contains(&thread) {
                     connection.asked.push(thread);
                 }
                 connection.unsure.retain(|unsure| *unsure != thread);
-                connection.opens.push(Open {
+                connection.opens.push(OngoingSlice {
                     thread,
                     role,
                     parts: vec![part],
@@ -464,7 +463,7 @@ impl Follower {
             }
         }
         if let Some(part) = first {
-            self.part_over(thread, part, Why::Over);
+            self.part_over(thread, part, SliceEndReason::Over);
         }
         Some(id)
     }
@@ -483,7 +482,7 @@ impl Follower {
         let known = open.as_ref().map(|open| (open.role, open.answered.is_some()));
         let (target, opens) = match known {
             None if is_unasked => (current, false),
-            Some((Role::Asks, _)) => {
+            Some((ConnectionRole::Asks, _)) => {
                 let to = person.mark(now_ns, true);
                 let cause = open.and_then(|open| open.parts.first()).and_then(|part| part.cause);
                 let id = self.answer(place, thread, to);
@@ -497,7 +496,7 @@ impl Follower {
                 }
                 (id, false)
             }
-            Some((Role::Serves, false)) => {
+            Some((ConnectionRole::Serves, false)) => {
                 let last = open.and_then(|open| open.parts.last());
                 let goes_on = last.filter(|last| last.bound.is_none() && !last.is_done);
                 let goes_on = goes_on.map(|last| last.id);
@@ -505,7 +504,7 @@ impl Follower {
                     Some(id) => (Some(id), false),
                     None => {
                         let from = person.mark(now_ns, false);
-                        (self.more(place, thread, Role::Serves, end, from, None), true)
+                        (self.more(place, thread, ConnectionRole::Serves, end, from, None), true)
                     }
                 };
                 if let Some(person) = self.persons.get_mut(thread) {
@@ -513,11 +512,11 @@ impl Follower {
                 }
                 (id, opens)
             }
-            Some((Role::Serves, true)) | None => {
+            Some((ConnectionRole::Serves, true)) | None => {
                 person.is_unsure = false;
                 let from = person.mark(now_ns, false);
-                self.over(place, thread, Why::Over);
-                let id = self.more(place, thread, Role::Serves, end, from, None);
+                self.over(place, thread, SliceEndReason::Over);
+                let id = self.more(place, thread, ConnectionRole::Serves, end, from, None);
                 if let Some(person) = self.persons.get_mut(thread) {
                     person.current = id;
                 }
@@ -569,7 +568,7 @@ impl Follower {
         }
         for other in mine {
             self.ends.bound(place, other, &mark);
-            self.over(place, other, Why::Over);
+            self.over(place, other, SliceEndReason::Over);
         }
         if is_life_mine {
             let life = self.ends.get_mut(place).and_then(|connection| connection.life.take());

@@ -36,7 +36,7 @@ const MAX_CHAIN: usize = 64;
 
 /// A connection of which one side is known.
 #[derive(Clone, Copy, Debug)]
-struct Connect {
+struct HalfConnection {
     life: SliceId,
     at_ns: u64,
     key: u32,
@@ -52,7 +52,7 @@ pub struct Follower {
     store: Store,
     counts: Counts,
     /// Connects by the number of what they send, with those that were known first at the front of `connect_order`.
-    connects: HashMap<u64, Connect>,
+    connects: HashMap<u64, HalfConnection>,
     connect_order: VecDeque<u64>,
     /// Ports that someone listened on when a recording began.
     listening: HashSet<u16>,
@@ -99,7 +99,7 @@ impl Follower {
 
     /// The thread that runs on the CPU. Where events were lost since it was seen, what it was in is given up.
     fn running(&mut self, input: &Input<'_>) -> Option<ThreadId> {
-        let (thread, is_intact) = self.persons.running(input.machine, input.cpu, input.tid)?;
+        let (thread, is_intact) = self.persons.running(input)?;
         if !is_intact {
             self.give_up(thread);
         }
@@ -132,7 +132,6 @@ impl Follower {
         None
     }
 
-    /// Ends a slice.
     fn close(&mut self, thread: ThreadId, id: SliceId, ended: Ended, from: &Mark, to: &Mark) {
         let calls = self
             .persons

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use noise_trace::event::Comm;
-use noise_trace::threads::{MAX_CPUS, MAX_TID};
+use noise_trace::follow::{PerCpu, Processor};
+use noise_trace::threads::MAX_TID;
 
-use crate::input::{Known, Object, Purpose};
+use crate::input::{Input, Known, Object, Purpose};
 use crate::slices::SliceId;
 use crate::tallies::{Calls, Idle, Mark};
 
@@ -19,9 +20,7 @@ const MAX_THREADS: usize = 1 << 21;
 pub struct InCall {
     /// Its place among the thread's.
     pub place: u16,
-    /// See there.
     pub purpose: Purpose,
-    /// See there.
     pub object: Option<Object>,
     /// Since then, nanoseconds since the epoch.
     pub since_ns: u64,
@@ -34,22 +33,18 @@ pub struct InCall {
 /// Who woke a thread while both were in a call on the same thing.
 #[derive(Clone, Copy, Debug)]
 pub struct Woken {
-    /// The waker.
     pub thread: ThreadId,
     /// The slice that it worked on.
     pub slice: SliceId,
     /// When, nanoseconds since the epoch.
     pub at_ns: u64,
-    /// It ended.
     pub by_exit: bool,
 }
 
 /// A slice with one marker, bounded by sleeps.
 #[derive(Clone, Debug)]
 pub struct Implicit {
-    /// It.
     pub id: SliceId,
-    /// Its begin.
     pub from: Mark,
     /// What it began with, by the place of that among keys.
     pub key: u32,
@@ -77,18 +72,15 @@ impl Implicit {
     }
 }
 
-/// A thread.
 #[derive(Clone, Debug, Default)]
 pub struct Person {
     /// The recording that it is in.
     pub machine: u16,
-    /// See there.
     pub tid: i32,
     /// Its process; 0 where that is not known.
     pub pid: i32,
     /// The process that made it.
     pub parent: Option<i32>,
-    /// Its latest name.
     pub comm: Comm,
     /// It is one of the kernel's own.
     pub is_kernel: bool,
@@ -96,25 +88,20 @@ pub struct Person {
     pub call: Option<InCall>,
     /// The slice that it works on.
     pub current: Option<SliceId>,
-    /// See there.
     pub implicit: Vec<Implicit>,
     /// From its creation to its exit.
     pub process: Option<(SliceId, Mark)>,
     /// Of a kernel thread, from its waking to its sleep.
     pub wakeup: Option<(SliceId, Mark)>,
-    /// See there.
     pub woken: Option<Woken>,
     /// Connections on which it has slices, by their places.
     pub ends: HashSet<u32>,
     /// Those on which it did something since it last slept.
     pub fresh: Vec<u32>,
-    /// See there.
     pub calls: Calls,
-    /// See there.
     pub idle: Idle,
     /// Without a CPU since then.
     pub off_ns: Option<u64>,
-    /// It is gone.
     pub has_ended: bool,
     /// Events of it were lost, and it may go on with what is not known.
     pub is_unsure: bool,
@@ -158,52 +145,39 @@ impl Person {
     }
 }
 
-/// A CPU.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cpu {
-    current: Option<ThreadId>,
-    /// How often events of it were lost.
-    losses: u32,
-}
-
 /// Who a thread was, for those who read slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The recording that it is in.
     pub machine: u16,
-    /// See there.
     pub tid: i32,
     /// Its process; 0 where that is not known.
     pub pid: i32,
-    /// Its name.
     pub comm: Comm,
     /// Its process's name, or its own.
     pub process: Comm,
 }
 
-/// All threads.
 #[derive(Debug, Default)]
 pub struct Persons {
     all: Vec<Person>,
     places: HashMap<(u16, i32), ThreadId>,
-    cpus: Vec<Cpus>,
+    cpus: Vec<RecordingCpus>,
 }
 
 /// Those of one recording.
 #[derive(Debug, Default)]
-struct Cpus {
-    all: Vec<Cpu>,
+struct RecordingCpus {
+    all: PerCpu<Processor<ThreadId>>,
     /// How often events of any of them were lost.
     losses: u32,
 }
 
 impl Persons {
-    /// A thread.
     pub fn get(&self, thread: ThreadId) -> Option<&Person> {
         self.all.get(thread as usize)
     }
 
-    /// See there.
     pub fn get_mut(&mut self, thread: ThreadId) -> Option<&mut Person> {
         self.all.get_mut(thread as usize)
     }
@@ -258,64 +232,57 @@ impl Persons {
         self.cpus.get(usize::from(machine)).map_or(0, |cpus| cpus.losses)
     }
 
-    fn cpus(&mut self, machine: u16) -> &mut Cpus {
+    fn cpus(&mut self, machine: u16) -> &mut RecordingCpus {
         let machine = usize::from(machine);
         if self.cpus.len() <= machine {
-            self.cpus.resize_with(machine + 1, Cpus::default);
+            self.cpus.resize_with(machine + 1, RecordingCpus::default);
         }
         &mut self.cpus[machine]
     }
 
-    fn cpu(&mut self, machine: u16, cpu: u32) -> Option<&mut Cpu> {
-        let cpu = cpu as usize;
-        if cpu >= MAX_CPUS {
-            return None;
-        }
-        let cpus = &mut self.cpus(machine).all;
-        if cpus.len() <= cpu {
-            cpus.resize(cpu + 1, Cpu::default());
-        }
-        cpus.get_mut(cpu)
+    fn cpu(&mut self, input: &Input<'_>) -> Option<&mut Processor<ThreadId>> {
+        self.cpus(input.machine).all.of(input.cpu)
     }
 
     /// The thread that runs on a CPU.
     pub fn current(&self, machine: u16, cpu: u32) -> Option<ThreadId> {
-        self.cpus.get(usize::from(machine))?.all.get(cpu as usize)?.current
+        self.cpus.get(usize::from(machine))?.all.get(cpu)?.current()
     }
 
     /// The thread that runs on a CPU, and whether no event of it was lost since it was last seen. An event that names it by its
     /// id says more than the latest switch.
-    pub fn running(&mut self, machine: u16, cpu: u32, tid: i32) -> Option<(ThreadId, bool)> {
-        let Cpu { current, losses } = *self.cpu(machine, cpu)?;
-        if tid > 0 {
-            let thread = self.place(machine, tid)?;
-            if current != Some(thread) {
-                return Some((thread, self.comes(machine, cpu, Some(thread))));
+    pub fn running(&mut self, input: &Input<'_>) -> Option<(ThreadId, bool)> {
+        let cpu = *self.cpu(input)?;
+        if input.tid > 0 {
+            let thread = self.place(input.machine, input.tid)?;
+            if cpu.current() != Some(thread) {
+                return Some((thread, self.comes(input, Some(thread))));
             }
         }
-        let person = self.get_mut(current?)?;
-        let is_intact = person.seen == losses;
-        person.seen = losses;
-        Some((current?, is_intact))
+        let thread = cpu.current()?;
+        let person = self.get_mut(thread)?;
+        let is_intact = person.seen == cpu.losses();
+        person.seen = cpu.losses();
+        Some((thread, is_intact))
     }
 
     /// A thread has no CPU any more; whether no event of it was lost while it had one.
-    pub fn leaves(&mut self, machine: u16, cpu: u32, thread: ThreadId) -> bool {
-        let Some(&mut Cpu { current, losses }) = self.cpu(machine, cpu) else { return false };
-        let all = self.losses(machine);
+    pub fn leaves(&mut self, input: &Input<'_>, thread: ThreadId) -> bool {
+        let Some(&mut cpu) = self.cpu(input) else { return false };
+        let all = self.losses(input.machine);
         let Some(person) = self.get_mut(thread) else { return false };
-        let is_intact = current == Some(thread) && person.seen == losses;
+        let is_intact = cpu.current() == Some(thread) && person.seen == cpu.losses();
         person.seen = all;
         // Its first event: there was nothing to lose.
-        is_intact || (current.is_none() && all == 0)
+        is_intact || (cpu.current().is_none() && all == 0)
     }
 
     /// A CPU goes to a thread; whether no event of that was lost while it had none.
-    pub fn comes(&mut self, machine: u16, cpu: u32, thread: Option<ThreadId>) -> bool {
-        let all = self.losses(machine);
-        let Some(of) = self.cpu(machine, cpu) else { return true };
-        of.current = thread;
-        let losses = of.losses;
+    pub fn comes(&mut self, input: &Input<'_>, thread: Option<ThreadId>) -> bool {
+        let all = self.losses(input.machine);
+        let Some(cpu) = self.cpu(input) else { return true };
+        cpu.goes_to(thread, input.time_ns);
+        let losses = cpu.losses();
         let Some(person) = thread.and_then(|thread| self.get_mut(thread)) else { return true };
         let is_intact = person.seen == all;
         person.seen = losses;
@@ -323,11 +290,10 @@ impl Persons {
     }
 
     /// Events of a CPU were lost.
-    pub fn lost(&mut self, machine: u16, cpu: u32) {
-        self.unseen(machine);
-        if let Some(cpu) = self.cpu(machine, cpu) {
-            cpu.losses = cpu.losses.wrapping_add(1);
-            cpu.current = None;
+    pub fn lost(&mut self, input: &Input<'_>) {
+        self.unseen(input.machine);
+        if let Some(cpu) = self.cpu(input) {
+            cpu.lose();
         }
     }
 
@@ -337,12 +303,10 @@ impl Persons {
         cpus.losses = cpus.losses.wrapping_add(1);
     }
 
-    /// All of them.
     pub fn ids(&self) -> impl Iterator<Item = ThreadId> + use<> {
         0..self.all.len() as ThreadId
     }
 
-    /// Who they were.
     pub fn finish(self) -> Vec<Named> {
         let process = |person: &Person| {
             let first = self.places.get(&(person.machine, person.pid));

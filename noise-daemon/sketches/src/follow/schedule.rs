@@ -9,9 +9,9 @@ use crate::slices::{Edge, Ended, NONE, SliceId};
 
 impl Follower {
     pub(super) fn switch(&mut self, input: &Input<'_>, prev: i32, sleeps: bool, next: i32) {
-        let &Input { time_ns: now_ns, machine, cpu, .. } = input;
+        let &Input { time_ns: now_ns, machine, .. } = input;
         if let Some(thread) = self.persons.place(machine, prev) {
-            if !self.persons.leaves(machine, cpu, thread) {
+            if !self.persons.leaves(input, thread) {
                 self.give_up(thread);
             }
             if let Some(person) = self.persons.get_mut(thread) {
@@ -22,7 +22,7 @@ impl Follower {
             }
         }
         let next = self.persons.place(machine, next);
-        let is_intact = self.persons.comes(machine, cpu, next);
+        let is_intact = self.persons.comes(input, next);
         let Some(thread) = next else { return };
         if !is_intact {
             self.give_up(thread);
@@ -255,7 +255,7 @@ impl Follower {
 
     pub(super) fn lost(&mut self, input: &Input<'_>) {
         self.losses = self.losses.wrapping_add(1);
-        self.persons.lost(input.machine, input.cpu);
+        self.persons.lost(input);
     }
 
     /// What waits, and what channels hold, is not known any more; who runs is.

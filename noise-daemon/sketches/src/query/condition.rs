@@ -37,9 +37,7 @@ impl Pattern {
 /// A thread or a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// By its id.
     Id(i64),
-    /// By its name.
     Named(Pattern),
 }
 
@@ -52,11 +50,8 @@ pub enum Number {
     TrueLatency,
     /// Its time without a CPU: all of it.
     Idle,
-    /// How often.
     IdleCount,
-    /// The mean.
     IdleMean,
-    /// The standard deviation.
     IdleDeviation,
     /// The variance, square nanoseconds.
     IdleVariance,
@@ -64,14 +59,11 @@ pub enum Number {
     Calls(Option<String>),
 }
 
-/// One condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     /// What it begins with.
     Marker(Compare, Marker),
-    /// Its process.
     Process(Compare, Whose),
-    /// Its thread.
     Thread(Compare, Whose),
     /// What it is about.
     Key(Compare, Pattern),
@@ -79,15 +71,12 @@ pub enum Condition {
     Port(Compare, i64),
     /// Its cluster; `None` is none.
     Cluster(Compare, Option<i64>),
-    /// A number.
     Number(Number, Compare, f64),
     /// When it begins (`true`) or ends: nanoseconds since the epoch, or since the first event.
     Time {
         /// It is about the begin.
         begins: bool,
-        /// See there.
         compare: Compare,
-        /// See there.
         ns: u64,
         /// It counts from the first event.
         is_relative: bool,

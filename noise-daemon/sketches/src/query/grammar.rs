@@ -24,7 +24,7 @@ use super::Expression;
 use super::condition::{Condition, Number, Pattern, Whose};
 use crate::marker::Marker;
 
-type Parsed<T> = Result<T, ErrMode<ContextError>>;
+type QueryParseResult<T> = Result<T, ErrMode<ContextError>>;
 
 /// Parentheses and negations within each other.
 const MAX_DEPTH: usize = 64;
@@ -72,13 +72,13 @@ pub fn query(text: &str) -> Result<Expression, (usize, String)> {
 }
 
 /// What may stand here is something else.
-fn wrong<T>(expected: &'static str) -> Parsed<T> {
+fn wrong<T>(expected: &'static str) -> QueryParseResult<T> {
     let mut error = ContextError::new();
     error.push(StrContext::Expected(StrContextValue::Description(expected)));
     Err(ErrMode::Cut(error))
 }
 
-fn space(input: &mut &str) -> Parsed<()> {
+fn space(input: &mut &str) -> QueryParseResult<()> {
     take_while(0.., char::is_whitespace).void().parse_next(input)
 }
 
@@ -87,7 +87,7 @@ fn is_in_word(c: char) -> bool {
 }
 
 /// A word, if it is that one.
-fn keyword(input: &mut &str, word: &str) -> Parsed<bool> {
+fn keyword(input: &mut &str, word: &str) -> QueryParseResult<bool> {
     space(input)?;
     let start = input.checkpoint();
     let found: &str = take_while(0.., is_in_word).parse_next(input)?;
@@ -98,7 +98,7 @@ fn keyword(input: &mut &str, word: &str) -> Parsed<bool> {
     Ok(false)
 }
 
-fn either(input: &mut &str, depth: usize) -> Parsed<Expression> {
+fn either(input: &mut &str, depth: usize) -> QueryParseResult<Expression> {
     let mut all = vec![both(input, depth)?];
     while keyword(input, "or")? {
         all.push(both(input, depth)?);
@@ -106,7 +106,7 @@ fn either(input: &mut &str, depth: usize) -> Parsed<Expression> {
     Ok(one_or(all, Expression::Or))
 }
 
-fn both(input: &mut &str, depth: usize) -> Parsed<Expression> {
+fn both(input: &mut &str, depth: usize) -> QueryParseResult<Expression> {
     let mut all = vec![one(input, depth)?];
     while keyword(input, "and")? {
         all.push(one(input, depth)?);
@@ -124,7 +124,7 @@ fn one_or(mut all: Vec<Expression>, several: impl Fn(Vec<Expression>) -> Express
     }
 }
 
-fn one(input: &mut &str, depth: usize) -> Parsed<Expression> {
+fn one(input: &mut &str, depth: usize) -> QueryParseResult<Expression> {
     space(input)?;
     if depth >= MAX_DEPTH {
         return wrong(SHALLOWER);
@@ -143,7 +143,7 @@ fn one(input: &mut &str, depth: usize) -> Parsed<Expression> {
     condition(input).map(Expression::Is)
 }
 
-fn condition(input: &mut &str) -> Parsed<Condition> {
+fn condition(input: &mut &str) -> QueryParseResult<Condition> {
     let start = input.checkpoint();
     let field: &str = take_while(0.., is_in_word).parse_next(input)?;
     Ok(match field {
@@ -199,12 +199,12 @@ fn condition(input: &mut &str) -> Parsed<Condition> {
     })
 }
 
-fn duration_of(input: &mut &str, number: Number) -> Parsed<Condition> {
+fn duration_of(input: &mut &str, number: Number) -> QueryParseResult<Condition> {
     let compare = compare(input)?;
     Ok(Condition::Number(number, compare, with_unit(input, &UNITS, DURATION)?))
 }
 
-fn compare(input: &mut &str) -> Parsed<Compare> {
+fn compare(input: &mut &str) -> QueryParseResult<Compare> {
     space(input)?;
     let found = opt(Compare::parse).parse_next(input)?;
     let Some(found) = found else { return wrong(COMPARE) };
@@ -213,7 +213,7 @@ fn compare(input: &mut &str) -> Parsed<Compare> {
 }
 
 /// A comparison of what has no order.
-fn equal(input: &mut &str) -> Parsed<Compare> {
+fn equal(input: &mut &str) -> QueryParseResult<Compare> {
     space(input)?;
     let start = input.checkpoint();
     match compare(input)? {
@@ -225,7 +225,7 @@ fn equal(input: &mut &str) -> Parsed<Compare> {
     }
 }
 
-fn text(input: &mut &str) -> Parsed<String> {
+fn text(input: &mut &str) -> QueryParseResult<String> {
     let start = input.checkpoint();
     let letter = alt((preceded('\\', any), none_of(['"', '\\'])));
     let quoted = delimited('"', repeat(0.., letter), '"');
@@ -239,7 +239,7 @@ fn text(input: &mut &str) -> Parsed<String> {
     }
 }
 
-fn whose(input: &mut &str) -> Parsed<Whose> {
+fn whose(input: &mut &str) -> QueryParseResult<Whose> {
     let is_quoted = input.starts_with('"');
     let text = text(input)?;
     Ok(match text.parse() {
@@ -249,11 +249,11 @@ fn whose(input: &mut &str) -> Parsed<Whose> {
 }
 
 /// What has the begin of a word or a number: as far as that goes.
-fn token<'i>(input: &mut &'i str) -> Parsed<&'i str> {
+fn token<'i>(input: &mut &'i str) -> QueryParseResult<&'i str> {
     take_while(0.., |c: char| is_in_word(c) || c == '+').parse_next(input)
 }
 
-fn whole(input: &mut &str, expected: &'static str) -> Parsed<i64> {
+fn whole(input: &mut &str, expected: &'static str) -> QueryParseResult<i64> {
     let start = input.checkpoint();
     match token(input)?.parse() {
         Ok(number) => Ok(number),
@@ -278,7 +278,11 @@ fn value(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 }
 
 /// A number with one of these units, which may stand apart from it.
-fn with_unit(input: &mut &str, units: &[(&str, f64)], expected: &'static str) -> Parsed<f64> {
+fn with_unit(
+    input: &mut &str,
+    units: &[(&str, f64)],
+    expected: &'static str,
+) -> QueryParseResult<f64> {
     let start = input.checkpoint();
     let first = token(input)?;
     if let Some(value) = value(first, units) {
@@ -296,7 +300,7 @@ fn with_unit(input: &mut &str, units: &[(&str, f64)], expected: &'static str) ->
 }
 
 /// A system call's name in parentheses, if there is one.
-fn called(input: &mut &str) -> Parsed<Option<String>> {
+fn called(input: &mut &str) -> QueryParseResult<Option<String>> {
     space(input)?;
     if opt('(').parse_next(input)?.is_none() {
         return Ok(None);
@@ -314,7 +318,7 @@ fn called(input: &mut &str) -> Parsed<Option<String>> {
     }
 }
 
-fn time(input: &mut &str) -> Parsed<(u64, bool)> {
+fn time(input: &mut &str) -> QueryParseResult<(u64, bool)> {
     let start = input.checkpoint();
     let text = token(input)?;
     let relative = text.strip_prefix('+').and_then(|text| value(text, &UNITS));

@@ -22,13 +22,11 @@ pub struct Query {
 /// Conditions, put together.
 #[derive(Clone, Debug, PartialEq)]
 enum Expression {
-    /// All hold.
     And(Vec<Self>),
     /// At least one holds.
     Or(Vec<Self>),
     /// It does not hold.
     Not(Box<Self>),
-    /// A single one.
     Is(Condition),
 }
 

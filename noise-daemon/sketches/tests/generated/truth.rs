@@ -21,7 +21,6 @@ pub struct Truth {
     pub edges: BTreeSet<(usize, usize)>,
     /// Threads that are in the call in which they slept.
     pub in_call: HashSet<usize>,
-    /// Processes that ended.
     pub ended: HashSet<usize>,
     pub pipe_bytes: HashMap<usize, VecDeque<u64>>,
     /// When the latest act was.

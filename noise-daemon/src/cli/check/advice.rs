@@ -7,14 +7,12 @@ use noise_host::kernel::{Capability, KernelError};
 /// The process that runs the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The program's path.
     pub program: String,
     /// Whether it is root: then `sudo` gives nothing that is missing.
     pub is_root: bool,
 }
 
 impl Caller {
-    /// This process.
     pub fn of_process() -> Self {
         let program = std::env::current_exe().map(|path| path.display().to_string());
         Self {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use noise_client::Fault;
 use noise_common::store::{Event, Layout};
 use noise_model::Recorder;
-use noise_top::sources::Fault;
 use noise_wire::Frame;
 
 /// What there is to say of flight recorders.
@@ -139,7 +139,7 @@ mod tests {
         let page = with(None, false).page();
         assert!(page.starts_with("there is no such socket\na start makes it 2.0 MiB"), "{page}");
         let folder = tempfile::tempdir().unwrap();
-        let asked = noise_top::sources::frame(&folder.path().join("none.sock"));
+        let asked = noise_client::frame(&folder.path().join("none.sock"));
         let found = Recorders::of(&asked, Layout::new(2, 32_768), true).page();
         assert!(found.starts_with("what a daemon here holds is not known: "), "{found}");
     }

@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use noise_model::clean::printable;
 use noise_system::procfs;
+use noise_text::clean::printable;
 
 /// Names of what is there, in order.
 #[derive(Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -1,16 +1,6 @@
 //! `noised record`: kernel events into a folder, until a time, a size, a command or the user ends it.
 
-mod child;
-mod daemon;
-pub(crate) mod dump;
-mod files;
-pub(crate) mod folder;
-mod line;
-mod marks;
-mod session;
 mod size;
-mod summary;
-mod supply;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,24 +10,15 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use jiff::Zoned;
+use noise_client::connect::{host_socket, socket};
+use noise_command::{CommandError, Exit, interrupt, output};
 use noise_common::store::Class;
 use noise_common::store::event::USUAL_CLASSES;
 use noise_host::kernel::Sight;
+use noise_record::{Child, Limits, Progress, Session, SupplyResult, flight, folder, own};
 use noise_system::output::suffix_in;
 
-use self::child::Child;
-pub use self::daemon::{EventAdder, flight};
-pub(in crate::cli) use self::dump::{Host, cgroup as cgroup_of};
-use self::line::Progress;
-use self::session::Session;
-pub use self::session::{offset_ns, pause, uuid};
-use self::summary::Limits;
-use self::supply::SupplyResult;
-pub use self::supply::{Supply, own};
-use super::connect::socket;
-use super::durations::{Plain, duration};
-use super::{CommandError, Exit, interrupt, output};
-use crate::config::DEFAULT_SOCKET;
+use noise_command::durations::{Plain, duration};
 
 /// Arguments of `noised record`.
 #[derive(Debug, clap::Args)]
@@ -105,7 +86,7 @@ fn supply(args: &RecordArgs) -> SupplyResult {
         });
     }
     if !args.own
-        && let Some(found) = flight(Path::new(DEFAULT_SOCKET), wanted)?
+        && let Some(found) = flight(&host_socket(), wanted)?
     {
         return Ok(found);
     }

@@ -134,7 +134,6 @@ impl Daemon {
         }
     }
 
-    /// Publishes a sample.
     fn sample(&mut self) {
         let next = self.config.recorder.size(self.watching.current().busiest());
         let next_bytes = self.sizes.store(next).bytes();
@@ -189,7 +188,12 @@ impl Daemon {
     fn reload(&mut self) {
         self.service.reloading();
         let configured = load(self.source.file.as_deref(), &self.source.flags)
-            .and_then(|config| self.apply(config))
+            .and_then(|configured| {
+                if let Some(warning) = configured.warning() {
+                    tracing::warn!("{warning}");
+                }
+                self.apply(configured.config)
+            })
             .inspect_err(|error| {
                 let hint = self.hint(error);
                 // Mistakes are lines; the log has one line for all.

@@ -7,9 +7,9 @@ use aya_log::EbpfLogger;
 use noise_host::kernel::{
     Engine, KernelError, LoadOptions, RecorderSize, ensure_room, monotonic_ns,
 };
+use noise_keep::demand::Meter;
 
 use crate::config::RecorderSection;
-use crate::demand::Meter;
 
 /// How long it is measured how fast rings fill, where nothing is remembered of that.
 const MEASURED_FOR: Duration = Duration::from_secs(2);

@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 
 use nix::sys::stat::fstat;
-use noise_model::clean::clean;
+use noise_command::terminal::Terminal;
+use noise_text::clean::clean;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
@@ -13,7 +14,6 @@ use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
 
-use crate::cli::terminal::Terminal;
 use crate::config::LogLevel;
 
 /// Longest value in a line, in bytes: what quotes a file or a peer may be as long as that is.
@@ -35,7 +35,7 @@ impl Log {
         let (filter, handle) = reload::Layer::new(filter);
         let colour = Terminal::of_errors().has_colours;
         let lines = tracing_subscriber::fmt::layer()
-            .fmt_fields(Cleaned)
+            .fmt_fields(CleanFields)
             .with_writer(io::stderr)
             // It would be said on standard error, too, and end the thread where that takes nothing.
             .log_internal_errors(false)
@@ -72,27 +72,27 @@ fn is_stream(named: &str, (device, inode): (u64, u64)) -> bool {
 
 /// Writes the message and the fields of an event, which may quote names, files and peers: no line of
 /// the log is forged, and none acts on the terminal or journal that shows it.
-struct Cleaned;
+struct CleanFields;
 
-impl<'writer> FormatFields<'writer> for Cleaned {
+impl<'writer> FormatFields<'writer> for CleanFields {
     fn format_fields<R: RecordFields>(
         &self,
         writer: Writer<'writer>,
         fields: R,
     ) -> Result<(), fmt::Error> {
-        let mut line = Line { writer, is_first: true, outcome: Ok(()) };
+        let mut line = LogLineVisitor { writer, is_first: true, outcome: Ok(()) };
         fields.record(&mut line);
         line.outcome
     }
 }
 
-struct Line<'writer> {
+struct LogLineVisitor<'writer> {
     writer: Writer<'writer>,
     is_first: bool,
     outcome: fmt::Result,
 }
 
-impl Line<'_> {
+impl LogLineVisitor<'_> {
     fn write(&mut self, name: &str, value: &dyn fmt::Debug) -> fmt::Result {
         let value = format!("{value:?}");
         let end = value.floor_char_boundary(MAX_VALUE_BYTES);
@@ -110,7 +110,7 @@ impl Line<'_> {
     }
 }
 
-impl tracing::field::Visit for Line<'_> {
+impl tracing::field::Visit for LogLineVisitor<'_> {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
         // What a library of another log says of itself is no field.
         if self.outcome.is_ok() && !field.name().starts_with("log.") {
@@ -123,9 +123,10 @@ impl tracing::field::Visit for Line<'_> {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use noise_text::clean::corpus::NAMES;
+    use noise_text::clean::is_harmful;
+
     use super::*;
-    use noise_model::clean::corpus::NAMES;
-    use noise_model::clean::is_harmful;
 
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -145,7 +146,7 @@ mod tests {
         let kept = Kept::default();
         let writer = kept.clone();
         let lines = tracing_subscriber::fmt::layer()
-            .fmt_fields(Cleaned)
+            .fmt_fields(CleanFields)
             .with_writer(move || writer.clone())
             .with_ansi(colour)
             .without_time();

@@ -16,14 +16,21 @@ use axum::Router;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::stat::{Mode, umask};
 use noise_analysis::Stops;
+use noise_client::connect::{DEFAULT_FILE, DEFAULT_SOCKET};
+use noise_command::CommandError;
+use noise_command::output;
 use noise_host::collect::Collector;
 use noise_host::kernel::{
-    Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, other_daemon_runs,
+    Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, monotonic_ns,
+    other_daemon_runs,
 };
 use noise_host::resolve::cgroup::{Hierarchies, LISTED, READ};
 use noise_host::resolve::read_host;
+use noise_keep::THREADS_AT_ONCE;
+use noise_keep::state::{demand, ensure_own};
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
+use noise_record::marks::{Marks, SharedMarks, lock, take, with_marks};
 use noise_serve::victim::with_victims;
 use noise_serve::{
     Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
@@ -38,18 +45,13 @@ use self::daemon::{ConfigSource, Daemon, now_s};
 use self::loading::{DebugReader, Loaded, load as load_programs};
 use self::logging::Log;
 use self::service::Service;
-use super::CommandError;
-use super::output;
 use super::watching::Watching;
-use crate::config::{Config, DEFAULT_FILE, DEFAULT_SOCKET, Flags, LogLevel, load};
+use crate::config::{Config, Flags, LogLevel, load};
 use crate::confine::{
     Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
 };
-use crate::kept::THREADS_AT_ONCE;
-use crate::marks::{Marks, SharedMarks, lock, take, with_marks};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
 use crate::recorder;
-use crate::state::{demand, ensure_own};
 
 /// Requests for a fresh model that may wait.
 const PENDING_REFRESHES: usize = 64;
@@ -87,7 +89,9 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
     let usual = Path::new(DEFAULT_FILE);
     let there = || usual.exists().then(|| usual.to_owned());
     let config_file = args.config_file.clone().or_else(there);
-    let config = load(config_file.as_deref(), &args.flags).map_err(CommandError::usage)?;
+    let configured = load(config_file.as_deref(), &args.flags).map_err(CommandError::usage)?;
+    let removed = configured.warning();
+    let config = configured.config;
     let file = &config.web.config.file;
     let file = (!file.as_os_str().is_empty()).then_some(file.as_path());
     let web = Web::open(file).map_err(CommandError::usage)?;
@@ -97,7 +101,7 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
         own.map_err(CommandError::usage)?;
     }
     if args.config_check {
-        for warning in web.warnings() {
+        for warning in removed.into_iter().chain(web.warnings()) {
             output::complain(&format!("warning: {warning}"));
         }
         let _ = output::show("the configuration is valid\n");
@@ -107,6 +111,9 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
     ensure_room(config.recorder.size(None))?;
     ensure_threads(threads(&config, &web))?;
     let log = Log::start(config.log.level);
+    if let Some(warning) = removed {
+        tracing::warn!("{warning}");
+    }
     // One thread: a second one would be woken for every sample, to wake the first.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -205,7 +212,7 @@ async fn daemon(
     let latest = latest.map(|(store, events)| recorder::latest(store, events, bounds.bytes));
     let keeping = watching.keep(latest, bounds);
     let (paths, traces) = keeping.map(|keeping| (keeping.paths(), keeping.traces())).unzip();
-    let router = router(Refresh(refresh), host, web.clone(), costs.clone(), paths);
+    let router = router(Refresh(refresh), host, web.clone(), costs.clone(), monotonic_ns(), paths);
     let (inquire, inquiries) = mpsc::channel(PENDING_INQUIRIES);
     let local_router = with_victims(router.clone(), inquire);
     let local_router = with_traces(with_events(local_router, events), traces);
@@ -323,7 +330,7 @@ fn ensure_confinable(config: &Config) -> anyhow::Result<()> {
         "state.directory: {} is the root folder, and noised would keep the right to write every file; choose a \
          folder of its own, such as {}",
         config.state.directory.display(),
-        crate::state::DEFAULT_DIRECTORY,
+        noise_keep::state::DEFAULT_DIRECTORY,
     );
     anyhow::ensure!(
         !socket_folder(config).is_some_and(|folder| is_root(&folder)),

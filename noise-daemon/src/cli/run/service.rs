@@ -49,7 +49,6 @@ impl Service {
         }
     }
 
-    /// The daemon detaches.
     pub fn stopping(&self) {
         self.send(&[NotifyState::Stopping]);
     }

@@ -10,27 +10,24 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use noise_analysis::Settings;
+use noise_client::{Mailbox, News, Source};
+use noise_command::CommandError;
 use noise_host::collect::Collector;
 use noise_host::kernel::{Engine, KernelError, LoadOptions};
 use noise_host::resolve::read_host;
 use noise_model::{Host, Longest};
-use noise_top::sources::Mailbox;
-use noise_top::{News, Source};
 use noise_wire::Frame;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use crate::cli::CommandError;
 use crate::cli::watching::Watching;
 use crate::pipeline::{Beat, Occasion, Pipeline, SAMPLE_EVERY, Subscription};
 
 /// Why this process cannot measure by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The kernel side.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// Anything else.
     #[error(transparent)]
     Failed(#[from] anyhow::Error),
 }

@@ -13,19 +13,18 @@ use std::time::Duration;
 use self::tape::FileTape;
 
 use jiff::tz::TimeZone;
+use noise_client::connect::{Connect, host_socket};
+use noise_client::{ReplaySource, Source};
 use noise_top::live::{self, Explain, Options, Tape};
-use noise_top::sources::ReplaySource;
 use noise_top::watching::Watch;
-use noise_top::{SCREENS, Screen, Source};
+use noise_top::{SCREENS, Screen};
 
 pub use self::engine::EngineSource;
 pub use self::open::open;
-use crate::cli::CommandError;
-use crate::cli::connect::Connect;
-use crate::cli::durations::{Plain, duration};
-use crate::cli::terminal::Terminal;
 use crate::cli::why;
-use crate::config::DEFAULT_SOCKET;
+use noise_command::CommandError;
+use noise_command::durations::{Plain, duration};
+use noise_command::terminal::Terminal;
 
 /// Bounds of the interval.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -82,7 +81,7 @@ impl TopArgs {
             _ if self.replay.is_some() => return None,
             Some(Connect::Http(_)) => return None,
             Some(Connect::Socket(path)) => path.clone(),
-            None => DEFAULT_SOCKET.into(),
+            None => host_socket(),
         };
         Some(Arc::new(move |victim: &str| why::explain(victim, &socket)))
     }
@@ -108,7 +107,7 @@ pub fn run(args: &TopArgs) -> Result<(), CommandError> {
         Some(path) => Box::new(ReplaySource::open(path, args.interval)?),
         None => open(args.connect.as_ref(), args.http_config_file.as_deref(), args.interval)?,
     };
-    let plan = Plan {
+    let plan = ScreenOptions {
         screen: args.screen.unwrap_or_default(),
         filter: args.filter.clone().unwrap_or_default(),
         sort: args.sort.clone(),
@@ -144,7 +143,7 @@ fn elsewhere(terminal: Terminal) -> String {
 }
 
 /// With what a screen is shown.
-struct Plan {
+struct ScreenOptions {
     screen: Screen,
     filter: String,
     sort: Option<String>,

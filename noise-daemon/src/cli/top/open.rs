@@ -4,15 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use noise_client::Source;
+use noise_client::connect::{Connect, host_socket};
+use noise_client::{Fault, over_http, over_socket, probe};
+use noise_command::{CommandError, Exit, output};
 use noise_host::kernel::{KernelError, Sight};
-use noise_top::Source;
-use noise_top::sources::{Fault, over_http, over_socket, probe};
 use noise_wire::WebClient;
 
 use super::engine::{EngineSource, OpenError};
-use crate::cli::connect::Connect;
-use crate::cli::{CommandError, Exit, output};
-use crate::config::DEFAULT_SOCKET;
 
 /// The daemon that the user named; else the one of this host; else the kernel itself, where that is
 /// allowed.
@@ -31,7 +30,7 @@ pub fn open(
             let source = over_http(address, interval, client).context("cannot start a thread")?;
             Ok(Box::new(source))
         }
-        None => choose(Path::new(DEFAULT_SOCKET), interval, || {
+        None => choose(&host_socket(), interval, || {
             let source = EngineSource::start(interval)?;
             if let Some(trouble) = Sight::of(Path::new("/proc")).trouble() {
                 output::complain(&format!("warning: {trouble}"));
@@ -81,12 +80,13 @@ fn choose(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use noise_top::sources::fake::{Fake, Reply, as_unprivileged};
+    use noise_client::fake::{Fake, Reply, as_unprivileged};
     use noise_wire::{CONTENT_TYPE, encode, sampled};
+
+    use super::*;
 
     const INTERVAL: Duration = Duration::from_millis(20);
 

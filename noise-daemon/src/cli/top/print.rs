@@ -5,17 +5,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use jiff::tz::TimeZone;
+use noise_client::{News, Source};
+use noise_command::output;
 use noise_top::app::App;
 use noise_top::arrange::Filter;
 use noise_top::live::Tape as _;
 use noise_top::services::Services;
 use noise_top::watching::{ELSEWHERE, Watching};
-use noise_top::{Look, News, Screen, Source, text};
+use noise_top::{Look, Screen, text};
 use noise_wire::Frame;
 
 use super::tape::FileTape;
-use super::{Plan, TopArgs};
-use crate::cli::output;
+use super::{ScreenOptions, TopArgs};
 
 /// Longer than any source waits before it says that there is trouble.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +27,7 @@ const COLUMNS: usize = 160;
 ///
 /// # Errors
 /// Where the source has nothing to show at all, and where there is no such column.
-pub fn print(source: &mut dyn Source, args: &TopArgs, plan: Plan) -> anyhow::Result<()> {
+pub fn print(source: &mut dyn Source, args: &TopArgs, plan: ScreenOptions) -> anyhow::Result<()> {
     let mut printer = Printer::new(args, plan)?;
     let mut tape = FileTape::new(args.record.clone());
     if let Some(replay) = source.replay()
@@ -89,7 +90,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(args: &TopArgs, plan: Plan) -> anyhow::Result<Self> {
+    fn new(args: &TopArgs, plan: ScreenOptions) -> anyhow::Result<Self> {
         let look = Look { zone: TimeZone::system(), ..Look::default() };
         let mut app = App::new(plan.screen, look, args.interval);
         let filter = Filter::new(&plan.filter);

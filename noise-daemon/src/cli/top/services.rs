@@ -12,9 +12,9 @@ use noise_top::services::{Link as Row, Watched};
 use noise_trace::event::Kind;
 use noise_trace::record::Source as _;
 
-use crate::cli::CommandError;
-use crate::cli::why::request::Watching;
-use crate::cli::why::stretch::Stretch;
+use noise_command::CommandError;
+use noise_why::Watching;
+use noise_why::stretch::Stretch;
 
 /// What is watched at once: a request that lasts longer is not seen.
 const ROUND: Duration = Duration::from_secs(2);

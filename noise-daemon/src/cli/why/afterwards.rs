@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::unistd::geteuid;
+use noise_command::terminal::Terminal;
+use noise_command::{CommandError, interrupt, output};
+use noise_pages::victim::prose;
+use noise_pages::width::columns;
+use noise_record::Host;
+use noise_why::findings::Findings;
+use noise_why::peers::listening;
+use noise_why::target::Target;
 
-use super::findings::Findings;
-use super::page::prose;
-use super::peers::listening;
 use super::request::look::Asked;
-use super::target::Target;
-use crate::cli::record::Host;
-use crate::cli::terminal::Terminal;
-use crate::cli::trace::critical_path::columns;
-use crate::cli::{CommandError, interrupt, output};
 
 /// Who reads the page.
 #[derive(Clone, Copy, Debug)]
-struct Reader {
+struct PageReader {
     is_root: bool,
     /// Standard output is a terminal.
     is_person: bool,
@@ -26,20 +26,17 @@ struct Reader {
 /// What comes behind a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// Nothing.
     Nothing,
-    /// A look.
     Look,
-    /// Who may look.
     Hint,
 }
 
 /// The verdict says whether anything is open. Of one thread there is no look: requests come to its process.
-fn then(found: &Findings, reader: Reader) -> Then {
+fn then(found: &Findings, reader: PageReader) -> Then {
     let is_open = found.verdict.as_ref().is_some_and(|verdict| verdict.is_unclear);
     match (is_open && found.target.kind != "thread", reader) {
-        (true, Reader { is_root: false, .. }) => Then::Hint,
-        (true, Reader { is_person: true, .. }) => Then::Look,
+        (true, PageReader { is_root: false, .. }) => Then::Hint,
+        (true, PageReader { is_person: true, .. }) => Then::Look,
         _ => Then::Nothing,
     }
 }
@@ -54,7 +51,7 @@ pub fn look(
     stop: Option<Arc<AtomicBool>>,
 ) -> Result<(), CommandError> {
     let is_person = Terminal::of_output().is_there;
-    let reader = Reader { is_root: geteuid().is_root(), is_person };
+    let reader = PageReader { is_root: geteuid().is_root(), is_person };
     let said = match then(found, reader) {
         Then::Nothing => return Ok(()),
         Then::Hint => {
@@ -76,7 +73,7 @@ pub fn look(
 }
 
 fn asked<'a>(name: &'a str, found: &Findings) -> Asked<'a> {
-    let (pids, host) = (found.processes(), Host::new());
+    let (pids, host) = (found.processes(), Host::default());
     let own = host.sockets_of(&pids).into_values().flatten().collect();
     let ports = listening(&own, &host.sockets());
     Asked { name, pids, ports }
@@ -84,23 +81,24 @@ fn asked<'a>(name: &'a str, found: &Findings) -> Asked<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::tests::asleep;
+    use noise_why::made::asleep;
+
     use super::*;
 
     #[test]
     fn it_is_looked_where_sleeps_are_open_for_root_at_a_terminal() {
-        let reader = |is_root, is_person| Reader { is_root, is_person };
+        let reader = |is_root, is_person| PageReader { is_root, is_person };
         let mut open = asleep(1_700, 0);
         let all = [(true, true), (true, false), (false, true), (false, false)];
         let each = |found: &Findings| all.map(|(root, person)| then(found, reader(root, person)));
         assert_eq!(each(&open), [Then::Nothing; 4], "it is not judged");
-        open.enders = vec![super::super::page::tests::ender(9, "odd", "odd.service", false, 1_700)];
+        open.enders = vec![noise_why::made::ender(9, "odd", "odd.service", false, 1_700)];
         open.judge("shop", &noise_model::setup::Setup::default());
         assert_eq!(each(&open), [Then::Look, Then::Nothing, Then::Hint, Then::Hint]);
         open.target.kind = "thread";
         assert_eq!(each(&open), [Then::Nothing; 4]);
         // What waits for a CPU longer than it sleeps is known well enough.
-        let mut known = super::super::page::tests::found();
+        let mut known = noise_why::made::found();
         known.judge("shop", &noise_model::setup::Setup::default());
         assert_eq!(each(&known), [Then::Nothing; 4]);
     }

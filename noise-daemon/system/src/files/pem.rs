@@ -1,7 +1,7 @@
 //! Certificates and keys as PEM (RFC 7468).
 
 use anyhow::bail;
-use noise_model::clean::brief;
+use noise_text::clean::brief;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 

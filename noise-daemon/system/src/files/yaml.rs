@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use noise_model::clean::brief;
-use noise_model::nearest::meant;
+use noise_text::clean::brief;
+use noise_text::nearest::meant;
 use serde_saphyr::{Error, Location, Spanned};
 
 /// What is wrong, and where.

@@ -158,7 +158,6 @@ impl Place {
 }
 
 impl AsFd for Place {
-    /// The folder.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.at.as_fd()
     }

@@ -140,6 +140,26 @@ fn a_link_of_another_user_is_not_followed() {
 }
 
 #[test]
+fn a_link_on_the_way_has_one_name_where_others_may_make_names() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name);
+    fs::create_dir(path("precious")).unwrap();
+    symlink("precious", path("link")).unwrap();
+    fs::hard_link(path("link"), path("way")).unwrap();
+    // Only root and the caller can write to its folder, so one of them made the link.
+    write(&path("way/a"), "ours").unwrap();
+    for mode in [0o770, 0o1777] {
+        fs::set_permissions(root.path(), Permissions::from_mode(mode)).unwrap();
+        for said in [refusal(write(&path("way/b"), "ours")), refusal(Spot::find(&path("way/b")))] {
+            assert!(said.contains("other names") && said.contains("leads to"), "{said}");
+        }
+    }
+    assert_eq!(names(&path("precious")), ["a"]);
+    fs::remove_file(path("link")).unwrap();
+    write(&path("way/b"), "ours").unwrap();
+}
+
+#[test]
 fn a_file_goes_where_its_folder_went() {
     let root = tempfile::tempdir().unwrap();
     let path = |name: &str| root.path().join(name);

@@ -10,11 +10,11 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstat};
 use nix::unistd::geteuid;
-use noise_model::clean::quoted;
+use noise_text::clean::quoted;
 
-use super::refused;
+use super::{OTHERS_WRITE, refused};
 
 /// Links on the way, as the kernel has it.
 const MOST_LINKS: u32 = 40;
@@ -102,7 +102,22 @@ fn on_the_way(at: &OwnedFd, name: &OsStr, followed: &mut Followed) -> io::Result
             found.uid()
         )));
     }
+    // Another user may have given a link that leads elsewhere this name.
+    if found.nlink() > 1 && may_be_written_by_others(at)? {
+        return Err(refused(format!(
+            "its path goes through {}, a link that has other names, in a folder that other users may write to: name \
+             the folder that it leads to",
+            quoted(&name.to_string_lossy())
+        )));
+    }
     target(&link, followed)
+}
+
+/// Whether others than root and the caller may make names in a folder.
+fn may_be_written_by_others(folder: &OwnedFd) -> io::Result<bool> {
+    let found = fstat(folder)?;
+    let is_others = ![0, geteuid().as_raw()].contains(&found.st_uid);
+    Ok(is_others || found.st_mode & OTHERS_WRITE != 0)
 }
 
 /// Where a link leads that was looked at.

@@ -1,7 +1,7 @@
 //! PURE: a table's columns, fitted into the width that there is, and its rows as lines.
 
-use noise_model::clean::clean;
-use noise_model::words::{cut, pad, shorten, width};
+use noise_text::clean::clean;
+use noise_text::columns::{cut, pad, shorten, width};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -19,7 +19,7 @@ const BAR: usize = 3;
 
 /// A column in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct PlacedColumn {
     column: usize,
     width: usize,
 }
@@ -27,7 +27,7 @@ struct Place {
 /// The columns that are seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    places: Vec<Place>,
+    places: Vec<PlacedColumn>,
     gap: usize,
     sort: Option<Sort>,
     /// Whether columns are missing at the left, and at the right.
@@ -99,9 +99,10 @@ impl Grid {
         for (index, wish) in seen {
             let more = (wish.natural - wish.least).min(room);
             room -= more;
-            places.push(Place { column: *index, width: (wish.least + more).min(columns) });
+            places.push(PlacedColumn { column: *index, width: (wish.least + more).min(columns) });
         }
-        let grows = |place: &Place| table.columns.get(place.column).is_some_and(|one| one.grows);
+        let grows =
+            |place: &PlacedColumn| table.columns.get(place.column).is_some_and(|one| one.grows);
         let growing = places.iter().filter(|place| grows(place)).count();
         if let Some(each) = room.checked_div(growing) {
             places.iter_mut().filter(|place| grows(place)).for_each(|place| place.width += each);
@@ -138,7 +139,6 @@ impl Grid {
         spans.push(Span::styled(text, style));
     }
 
-    /// A row.
     pub fn row(&self, table: &Table, row: &Row, theme: Theme) -> Line<'static> {
         let style = theme.tone(row.tone);
         let mut spans = Vec::with_capacity(self.places.len() * 2);

@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 use noise_analysis::Report;
 use noise_common::charge::Cause;
-use noise_model::clean::clean;
 use noise_model::labels::spoken_briefly;
-use noise_model::times;
-use noise_model::words::{culprit_briefly, cut, pad, shorten, why_briefly, width};
+use noise_model::words::{culprit_briefly, why_briefly};
+use noise_text::clean::clean;
+use noise_text::columns::{cut, pad, shorten, width};
+use noise_text::times;
 use ratatui::text::{Line, Span};
 
 use super::bars::{percent, roughly};

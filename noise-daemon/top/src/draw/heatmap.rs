@@ -1,9 +1,9 @@
 //! PURE: a distribution over time, and values over time, as lines.
 
-use noise_model::clean::clean;
 use noise_model::total;
-use noise_model::units::bound;
-use noise_model::words::{cut, pad, width};
+use noise_text::clean::clean;
+use noise_text::columns::{cut, pad, width};
+use noise_text::units::bound;
 use ratatui::text::{Line, Span};
 
 use super::bars::{folded, low_block, roughly};
@@ -20,12 +20,12 @@ const GRAPH_ROWS: usize = 6;
 const WIDEST: usize = 3;
 
 /// Rows of the picture: what is its upper bound, and its counts, the newest last.
-struct Band {
+struct BucketBand {
     bound_ns: Option<u64>,
     counts: Vec<u64>,
 }
 
-fn bands(map: &Heatmap, columns: usize) -> Vec<Band> {
+fn bands(map: &Heatmap, columns: usize) -> Vec<BucketBand> {
     let of = |window: &Vec<u64>, row: usize| window.get(row).copied().unwrap_or(0);
     let is_used = |row: &usize| map.windows.iter().any(|window| of(window, *row) > 0);
     let mut rows = 0..map.bounds_ns.len();
@@ -36,7 +36,7 @@ fn bands(map: &Heatmap, columns: usize) -> Vec<Band> {
     let together = (last + 1 - first).div_ceil(ROWS);
     let windows = map.windows.len().div_ceil(columns.max(1)).max(1);
     let rows: Vec<usize> = (first..=last).collect();
-    let band = |rows: &[usize]| Band {
+    let band = |rows: &[usize]| BucketBand {
         bound_ns: rows.last().and_then(|row| map.bounds_ns.get(*row)).copied().flatten(),
         counts: {
             let parts = map.windows.rchunks(windows);
@@ -70,7 +70,7 @@ pub fn heatmap(map: &Heatmap, columns: usize, theme: Theme) -> Vec<Line<'static>
     for (index, band) in bands.iter().enumerate().rev() {
         let label = match (band.bound_ns, index.checked_sub(1).and_then(|below| bands.get(below))) {
             (Some(ns), _) => format!("≤ {}", bound(ns)),
-            (None, Some(Band { bound_ns: Some(ns), .. })) => format!("> {}", bound(*ns)),
+            (None, Some(BucketBand { bound_ns: Some(ns), .. })) => format!("> {}", bound(*ns)),
             (None, _) => "longer".to_owned(),
         };
         let label = pad(&label, LABEL - 1, true) + " │";

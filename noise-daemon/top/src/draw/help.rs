@@ -1,6 +1,6 @@
 //! PURE: the help: the keys, and what the columns of the screen say.
 
-use noise_model::words::{pad, width, wrap};
+use noise_text::columns::{pad, width, wrap};
 use ratatui::text::{Line, Span};
 
 use super::theme::Theme;

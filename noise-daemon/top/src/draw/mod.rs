@@ -8,20 +8,20 @@ mod help;
 pub mod page;
 pub mod theme;
 
-use noise_model::clean::{clean, is_harmful};
-use noise_model::words::{cut, pad, width};
+use bars::roughly;
+use grid::Grid;
+use noise_text::clean::{clean, is_harmful};
+use noise_text::columns::{cut, pad, width};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget as _, Wrap};
+use theme::Theme;
 
 use super::app::{App, Seen};
 use super::typing::Purpose;
 use super::{Row, Screen, Tone};
-use bars::roughly;
-use grid::Grid;
-use theme::Theme;
 
 /// Smaller terminals get a notice only.
 const LEAST: (u16, u16) = (60, 16);
@@ -319,8 +319,9 @@ fn foot(sheet: &mut Sheet<'_, '_>, app: &App, theme: Theme) {
 
 #[cfg(test)]
 mod tests {
+    use noise_text::clean::corpus::NAMES;
+
     use super::*;
-    use noise_model::clean::corpus::NAMES;
 
     #[test]
     fn no_cell_acts_on_the_terminal() {

@@ -1,6 +1,6 @@
 //! PURE: a page as lines.
 
-use noise_model::words::{cut, wrap};
+use noise_text::columns::{cut, wrap};
 use ratatui::text::Line;
 
 use super::grid::Grid;

@@ -4,7 +4,6 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::Tone;
 
-/// How things look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theme {
     /// Whether there are colours; modifiers there are always.
@@ -32,12 +31,10 @@ impl Theme {
         self.tone(tone).add_modifier(Modifier::REVERSED)
     }
 
-    /// Of headings.
     pub fn title(self) -> Style {
         self.coloured(Color::Cyan).add_modifier(Modifier::BOLD)
     }
 
-    /// Of column heads.
     pub fn heading(self) -> Style {
         Style::new().add_modifier(Modifier::UNDERLINED | Modifier::BOLD)
     }
@@ -47,7 +44,6 @@ impl Theme {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// Of keys.
     pub fn key(self) -> Style {
         self.coloured(Color::Cyan).add_modifier(Modifier::BOLD)
     }

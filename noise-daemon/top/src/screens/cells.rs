@@ -5,16 +5,15 @@ use jiff::tz::TimeZone;
 use noise_common::charge::Cause;
 use noise_model::Histogram;
 use noise_model::labels::spoken_briefly;
-use noise_model::times;
-use noise_model::units;
 use noise_model::words::{culprit_briefly, why_briefly};
+use noise_text::times;
+use noise_text::units;
 
 use crate::{Align, Cell, Column};
 
 /// What stands where there is no number.
 const NOTHING: &str = "–";
 
-/// A name.
 pub(super) fn text(text: impl Into<String>) -> Cell {
     Cell::Text(text.into())
 }
@@ -54,7 +53,6 @@ pub(super) fn rate(per_second: f64) -> Cell {
     number(units::per_second(per_second), per_second)
 }
 
-/// How often.
 pub(super) fn count(count: u64) -> Cell {
     number(units::count(count), count as f64)
 }

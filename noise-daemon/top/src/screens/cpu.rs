@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use noise_model::joined::joined;
-use noise_model::units;
 use noise_model::{Cpu, TAKERS, Taker};
+use noise_text::joined::joined;
+use noise_text::units;
 
 use super::cells;
 use super::recent::{Recent, empty};
@@ -16,7 +16,7 @@ const ALL: &str = "all";
 
 /// The column of one taker of CPU time.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct TakerColumn {
     title: &'static str,
     key: &'static str,
     help: &'static str,
@@ -25,17 +25,21 @@ struct Kind {
 const OTHERS: usize = Taker::Other as usize;
 
 /// All of them, in the order of [`Taker`].
-const WHO: [Kind; TAKERS] = [
-    Kind { title: "irq", key: "hardirq_share", help: "Taken by handlers of device interrupts." },
-    Kind { title: "softirq", key: "softirq_share", help: "Taken by softirqs." },
-    Kind { title: "nmi", key: "nmi_share", help: "Taken by NMIs." },
-    Kind {
+const WHO: [TakerColumn; TAKERS] = [
+    TakerColumn {
+        title: "irq",
+        key: "hardirq_share",
+        help: "Taken by handlers of device interrupts.",
+    },
+    TakerColumn { title: "softirq", key: "softirq_share", help: "Taken by softirqs." },
+    TakerColumn { title: "nmi", key: "nmi_share", help: "Taken by NMIs." },
+    TakerColumn {
         title: "vector",
         key: "vector_share",
         help: "Taken by x86 vectors: timer, calls of other CPUs.",
     },
-    Kind { title: "steal", key: "steal_share", help: "Taken by the hypervisor." },
-    Kind { title: "other", key: "other_share", help: "Taken by something else." },
+    TakerColumn { title: "steal", key: "steal_share", help: "Taken by the hypervisor." },
+    TakerColumn { title: "other", key: "other_share", help: "Taken by something else." },
 ];
 
 /// One CPU, or all: what came in the time that is looked at.

@@ -11,8 +11,8 @@ use noise_common::charge::Cause;
 use noise_common::shown::{Shown, Stage, WAYS, Way};
 use noise_common::signals::{SIGNALS, Signal};
 use noise_common::subject::SubjectKind;
-use noise_model::joined::joined;
 use noise_model::{Amount as _, Histogram, Interference, Labels, Step, by_labels};
+use noise_text::joined::joined;
 
 use super::cells;
 use super::recent::{Recent, empty};
@@ -40,13 +40,11 @@ pub(super) fn is_counted(way: Way) -> bool {
     signals(way).all(|signal| !signal.info().is_delay())
 }
 
-/// Which row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Subject<'a> {
     pub way: Way,
     /// A device, interface or reason.
     pub name: &'a str,
-    /// What is done.
     pub operation: &'a str,
 }
 
@@ -82,12 +80,10 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What came.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
     /// The turn in the queue; of what is received, the delivery.
     pub queue: Histogram,
-    /// The device itself.
     pub device: Histogram,
     /// What is only counted.
     pub events: u64,
@@ -152,7 +148,6 @@ impl<'a> Rows<'a> {
         Self { sources: sources.collect(), subjects }
     }
 
-    /// One.
     pub(super) fn one(subject: Subject<'a>) -> Self {
         let labels = Labels::from(subject.labels());
         let sources = signals(subject.way).map(|signal| (signal, Arc::clone(&labels), 0)).collect();

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use noise_analysis::{Episode, Figure, Report, Side, Watched};
 use noise_common::subject::SubjectKind;
 use noise_model::labels::{ROOT, spoken_briefly};
-use noise_model::times;
+use noise_text::times;
 
 use super::cells;
 use crate::{Align, Cell, Column, History, Look, Page, Row, Table, Tone};
@@ -106,7 +106,6 @@ fn row(report: &Report, now: Timestamp, zone: &TimeZone) -> Row {
     }
 }
 
-/// In a word.
 fn state(report: &Report) -> &'static str {
     if report.open { "open" } else { "over" }
 }
@@ -161,7 +160,6 @@ pub fn victim(history: &History, key: &str) -> Option<String> {
     (is_cgroup && !main.subject.starts_with('~')).then(|| main.subject.to_string())
 }
 
-/// One incident.
 pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
     page::page(history, look, key)
 }
@@ -186,10 +184,11 @@ pub(super) fn made_wait(
 mod tests {
     use std::sync::Arc;
 
+    use noise_analysis::{Cause, Ending};
+
     use super::page::tests::{episode, report};
     use super::*;
     use crate::screens::made::Made;
-    use noise_analysis::{Cause, Ending};
 
     #[test]
     fn open_ones_come_first_and_then_the_newest() {

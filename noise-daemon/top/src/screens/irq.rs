@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use noise_common::charge::{Cause, Charged};
 use noise_common::shown::Shown;
 use noise_common::signals::{SIGNALS, Signal};
-use noise_model::units;
 use noise_model::{Amount as _, Histogram, Labels, total};
+use noise_text::units;
 
 use super::cells;
 use super::recent::{Recent, empty};
@@ -16,23 +16,22 @@ use crate::{Block, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// A kind of source.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct InterruptSource {
     name: &'static str,
     signal: Signal,
     cause: Cause,
 }
 
-/// All kinds.
-fn kinds() -> impl Iterator<Item = Kind> {
+fn kinds() -> impl Iterator<Item = InterruptSource> {
     SIGNALS.iter().filter_map(|info| match info.shown {
         Shown::Source { kind } => {
-            Some(Kind { name: kind, signal: info.signal, cause: info.cause? })
+            Some(InterruptSource { name: kind, signal: info.signal, cause: info.cause? })
         }
         _ => None,
     })
 }
 
-impl Kind {
+impl InterruptSource {
     /// How long its sources wait before they are served, where that is a signal.
     fn wait(self) -> Option<Signal> {
         let wait = SIGNALS.iter().find(|info| info.shown == Shown::Before { kind: self.name });
@@ -158,7 +157,7 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
 }
 
 /// Whom a source delayed, and at what.
-fn victims(history: &History, recent: &Recent<'_>, kind: Kind, culprit: &str) -> Table {
+fn victims(history: &History, recent: &Recent<'_>, kind: InterruptSource, culprit: &str) -> Table {
     let mut sums: BTreeMap<(&str, &str, &str), Charged> = BTreeMap::new();
     for one in recent.steps.iter().flat_map(|step| &step.charges) {
         if one.cause == kind.cause && &*one.culprit == culprit {

@@ -83,7 +83,6 @@ impl Made {
         totals.record(ns, count);
     }
 
-    /// So many events.
     pub fn count(&mut self, signal: Signal, label: &str, count: u64) {
         *self.counts.entry((signal, [label.to_owned()].into())).or_default() += count;
     }

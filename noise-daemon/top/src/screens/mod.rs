@@ -24,15 +24,11 @@ pub enum Screen {
     /// Who is held up, and by whom.
     #[default]
     Victims,
-    /// Every signal.
     Overview,
     /// What is taken from each CPU.
     Cpu,
-    /// Who delays whom.
     Who,
-    /// Devices and interfaces.
     DiskNet,
-    /// Interrupts by source.
     Irq,
     /// What left its baseline.
     Incidents,
@@ -121,7 +117,6 @@ impl Screen {
         SCREENS.get((self.index() + steps) % SCREENS.len()).copied().unwrap_or_default()
     }
 
-    /// What it shows.
     pub fn table(self, history: &History, look: &Look) -> Table {
         match self {
             Self::Victims => victims::table(history, look),

@@ -3,8 +3,8 @@
 use noise_analysis::Watched;
 use noise_common::shown::RECENT;
 use noise_common::signals::{SIGNALS, Signal};
-use noise_model::units;
 use noise_model::{Step, Taker, total};
+use noise_text::units;
 
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
@@ -14,7 +14,7 @@ use crate::{Block, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Subject {
+enum RowSubject {
     /// A signal of the table.
     Signal(Signal),
     /// What the kernel counts anyway.
@@ -24,15 +24,15 @@ enum Subject {
 }
 
 /// All rows. A part of a signal is on the page of the whole.
-fn subjects() -> impl Iterator<Item = Subject> {
+fn subjects() -> impl Iterator<Item = RowSubject> {
     SIGNALS
         .iter()
         .filter(|info| info.part_of.is_none())
-        .map(|info| Subject::Signal(info.signal))
-        .chain([Subject::PageFaults, Subject::Steal])
+        .map(|info| RowSubject::Signal(info.signal))
+        .chain([RowSubject::PageFaults, RowSubject::Steal])
 }
 
-impl Subject {
+impl RowSubject {
     fn name(self) -> &'static str {
         match self {
             Self::Signal(signal) => signal.info().name,
@@ -148,7 +148,7 @@ fn columns() -> Vec<Column> {
 /// A row for each signal.
 pub fn table(history: &History, look: &Look) -> Table {
     let recent = Recent::new(history, look);
-    let row = |subject: Subject| {
+    let row = |subject: RowSubject| {
         let (mut cells, quiet) = subject.cells(history, &recent);
         cells.insert(0, cells::text(subject.name()));
         let open = subject.open(history).len();
@@ -212,7 +212,7 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
         None => {
             let (_, trend) = subject.counted(history, &recent);
             let (title, reads): (_, fn(f64) -> String) = match subject {
-                Subject::Steal => ("Time lost per second", units::lost),
+                RowSubject::Steal => ("Time lost per second", units::lost),
                 _ => ("Events per second", units::per_second),
             };
             blocks.push(tally::graph(title, trend, reads));
@@ -223,20 +223,20 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
 }
 
 /// What is counted, by label.
-fn parts(history: &History, recent: &Recent<'_>, subject: Subject) -> Table {
+fn parts(history: &History, recent: &Recent<'_>, subject: RowSubject) -> Table {
     let name = match subject {
-        Subject::Signal(signal) => signal.info().labels.first().copied().unwrap_or("what"),
-        Subject::PageFaults => "kind",
-        Subject::Steal => "cpu",
+        RowSubject::Signal(signal) => signal.info().labels.first().copied().unwrap_or("what"),
+        RowSubject::PageFaults => "kind",
+        RowSubject::Steal => "cpu",
     };
     let parts = match subject {
-        Subject::Signal(signal) => totals::by(recent, |step| {
+        RowSubject::Signal(signal) => totals::by(recent, |step| {
             step.counts_of(signal).map(|(labels, count)| (labels.join(" "), count))
         }),
-        Subject::PageFaults => totals::by(recent, |step| {
+        RowSubject::PageFaults => totals::by(recent, |step| {
             step.page_faults.iter().map(|(kind, count)| (kind.to_string(), *count))
         }),
-        Subject::Steal => {
+        RowSubject::Steal => {
             let stolen = totals::by(recent, |step| {
                 step.cpus.iter().map(|cpu| (cpu.cpu.to_string(), cpu.taken_by(Taker::Steal)))
             });
@@ -244,14 +244,14 @@ fn parts(history: &History, recent: &Recent<'_>, subject: Subject) -> Table {
         }
     };
     let value = match subject {
-        Subject::Steal => {
+        RowSubject::Steal => {
             cells::numbers("lost", "lost_seconds_per_second", 9, "Time lost to it in each second.")
         }
         _ => cells::numbers("rate", "rate_per_second", 8, "Events per second."),
     };
     let rows = parts.into_iter().map(|(name, amount)| {
         let value = match subject {
-            Subject::Steal => cells::lost(recent.lost(amount)),
+            RowSubject::Steal => cells::lost(recent.lost(amount)),
             _ => cells::rate(recent.per_second(amount as f64)),
         };
         Row { cells: vec![cells::text(&name), value], key: name, tone: Tone::Plain }

@@ -1,6 +1,6 @@
 //! A map of services in text: which waits for which, how often, and how long each takes itself.
 
-use noise_model::units;
+use noise_text::units;
 
 use super::cells;
 use crate::services::{Link, Services, Watched};

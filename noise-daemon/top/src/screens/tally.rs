@@ -3,9 +3,9 @@
 
 use noise_common::hist::{BUCKETS, bucket_of, upper_bound_ns};
 use noise_common::signals::{Signal, SignalInfo};
-use noise_model::joined::joined;
-use noise_model::units;
 use noise_model::{Histogram, Labels, Step, by_labels};
+use noise_text::joined::joined;
+use noise_text::units;
 
 use super::cells;
 use super::recent::Recent;

@@ -26,7 +26,7 @@ use crate::{Cell, Column, History, Look, Page, Row, Table, Tone};
 const SHOWN: usize = 200;
 
 /// One victim in the time that is looked at.
-struct Victim<'a> {
+struct VictimRow<'a> {
     name: &'a str,
     /// All that it lost.
     whole: Cost,
@@ -35,7 +35,7 @@ struct Victim<'a> {
 }
 
 /// The victims that were held up most, the first first.
-fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<Victim<'a>> {
+fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<VictimRow<'a>> {
     let pairs = history.pairs();
     let mut sums = vec![Cost::default(); pairs.bound()];
     for (id, cost) in pairs.costs().rev().take(recent.steps.len()).flatten() {
@@ -44,11 +44,11 @@ fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<Victim<'a>> {
         }
     }
     let mut places: HashMap<&str, usize> = HashMap::new();
-    let mut victims: Vec<Victim<'a>> = Vec::new();
+    let mut victims: Vec<VictimRow<'a>> = Vec::new();
     for (id, cost) in (0..).zip(sums).filter(|(_, cost)| cost.ns > 0) {
         let Some((name, culprit)) = pairs.pair(id) else { continue };
         let place = *places.entry(name).or_insert_with(|| {
-            victims.push(Victim { name, whole: Cost::default(), culprit: None });
+            victims.push(VictimRow { name, whole: Cost::default(), culprit: None });
             victims.len() - 1
         });
         let Some(victim) = victims.get_mut(place) else { continue };
@@ -170,7 +170,7 @@ pub fn table(history: &History, look: &Look) -> Table {
             .filter_map(|(labels, delays)| Some((labels.first()?.as_str(), delays)))
             .collect();
     let lacks = lacking(&recent);
-    let row = |victim: &Victim<'_>| {
+    let row = |victim: &VictimRow<'_>| {
         let open = incidents(history, victim.name).len();
         let short = history.latest().and_then(|frame| frame.overview.short_of_memory(victim.name));
         let mark = if open > 0 { format!("●{open}") } else { String::new() };
@@ -180,7 +180,7 @@ pub fn table(history: &History, look: &Look) -> Table {
             }
             (None, Some((name, cost))) => {
                 let share = cells::ratio(cost.held_up_ns as f64, victim.whole.held_up_ns as f64);
-                let mut notes = vec![format!(" {}", noise_model::units::share(share))];
+                let mut notes = vec![format!(" {}", noise_text::units::share(share))];
                 let first = threads::first_culprit(history, victim.name, name);
                 notes.extend(first.map(|first| format!(", {first}")));
                 let cause = cost.causes().next();

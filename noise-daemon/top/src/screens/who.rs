@@ -21,7 +21,6 @@ const SHOWN: usize = 500;
 /// Between the names in a row's key; no name holds it.
 const BETWEEN: char = '\0';
 
-/// One row.
 #[derive(Debug)]
 pub(super) struct Account<'a> {
     pub victim: &'a str,
@@ -121,7 +120,6 @@ pub(super) fn trends(history: &History, ids: &[Id]) -> Vec<Vec<f64>> {
     trends
 }
 
-/// A row's key.
 pub(super) fn key(victim: &str, culprit: &str) -> String {
     format!("{victim}{BETWEEN}{culprit}")
 }

@@ -8,6 +8,7 @@ use super::ipc::{self, Addresses};
 use super::names::{Look, Names};
 use crate::event;
 use crate::event::{Comm, Kind, Task};
+use crate::follow::Processor;
 use crate::rwbs;
 use crate::state::LeftIn;
 
@@ -29,8 +30,8 @@ const WRITE_ZEROES: u8 = 9;
 /// The number of the protocol.
 const TCP: u32 = 6;
 
-/// The priority of most threads, as LTTng has it.
-const USUAL_PRIORITY: i32 = 20;
+/// The priority of most threads, as the kernel has it.
+const USUAL_PRIORITY: i16 = 120;
 
 /// The thread that runs on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,6 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its id.
     pub const fn tid(self) -> u32 {
         self.tid
     }
@@ -48,23 +48,21 @@ impl Running {
 
 /// Where an event happened.
 pub struct On<'c> {
-    /// The CPU.
     pub cpu: u32,
-    /// The thread that runs there, as far as known.
-    pub current: &'c mut Option<Running>,
+    /// Who runs there.
+    pub processor: &'c mut Processor<Running>,
     /// Addresses that came before the event that they belong to.
     pub addresses: &'c mut Addresses,
 }
 
-/// Finds names.
-struct Who<'n, L> {
+struct TaskResolver<'n, L> {
     names: &'n mut Names,
     look: &'n mut L,
     cpu: u32,
     now_ns: u64,
 }
 
-impl<L: Look> Who<'_, L> {
+impl<L: Look> TaskResolver<'_, L> {
     fn task(&mut self, tid: u32, priority: i16) -> Task {
         let comm = self.names.thread(tid, self.cpu, self.now_ns, self.look);
         Task { comm, tid: tid.cast_signed(), prio: i32::from(priority) - REAL_TIME }
@@ -73,6 +71,35 @@ impl<L: Look> Who<'_, L> {
     fn woken(&mut self, woken: Woken) -> event::Woken {
         let task = self.task(woken.tid, woken.priority);
         event::Woken { task, target_cpu: woken.cpu }
+    }
+
+    fn switch(&mut self, from: Running, left_in: u32, to: Running) -> Kind<'static> {
+        let prev = self.task(from.tid, from.priority);
+        if left_in == GONE {
+            self.names.gone(from.tid);
+        }
+        let next = self.task(to.tid, to.priority);
+        Kind::SchedSwitch { prev, prev_state: LeftIn::of(left_in.into()), next }
+    }
+
+    /// A thread begins, with its maker's name.
+    fn started(&mut self, tid: u32, maker: u32) {
+        let comm = self.task(maker, 0).comm;
+        self.names.started(tid, comm, self.now_ns);
+    }
+
+    fn fork(&mut self, parent_tid: u32, child_tid: u32, child_pid: u32) -> Kind<'static> {
+        // A thread is of its maker's process.
+        let known = self.names.process(parent_tid);
+        let parent_pid = if child_pid == child_tid { known } else { child_pid };
+        let parent = Task { prio: 0, ..self.task(parent_tid, 0) };
+        self.names.created(child_tid, child_pid, parent_tid, parent.comm, self.now_ns);
+        Kind::SchedProcessFork {
+            parent,
+            parent_pid: parent_pid.cast_signed(),
+            child: Task { tid: child_tid.cast_signed(), ..parent },
+            child_pid: child_pid.cast_signed(),
+        }
     }
 }
 
@@ -104,6 +131,32 @@ const fn flags(request: &Request) -> u32 {
     flags
 }
 
+/// A step of a block request, with the thread that asks for it.
+fn block<'t>(which: EventKind, request: &Request, asker: &'t Task) -> Kind<'t> {
+    let is_done = which == EventKind::BlockComplete;
+    let sector = match request.sector {
+        NO_SECTOR if !is_done => 0,
+        sector => sector,
+    };
+    let request = event::Request {
+        dev: request.device,
+        sector,
+        sectors: request.bytes >> SECTOR_SHIFT,
+        bytes: request.bytes,
+        rwbs: flags(request),
+        tid: asker.tid,
+        comm: asker.comm.bytes(),
+        error: -i32::from(request.error),
+    };
+    match which {
+        EventKind::BlockInsert => Kind::BlockRqInsert(request),
+        EventKind::BlockIssue => Kind::BlockRqIssue(request),
+        EventKind::BlockRequeue => Kind::BlockRqRequeue(request),
+        EventKind::BlockMerge => Kind::BlockRqMerge(request),
+        _ => Kind::BlockRqComplete(request),
+    }
+}
+
 /// A thread runs another program, and has a name by it: hands that event of the model on.
 pub fn exec(
     (tid, old_tid): (u32, u32),
@@ -117,8 +170,8 @@ pub fn exec(
         names.gone(old_tid);
     }
     names.renamed(tid, comm, now_ns);
-    if let Some(running) = on.current {
-        running.tid = tid;
+    if let Some(running) = on.processor.current() {
+        on.processor.goes_to(Some(Running { tid, ..running }), now_ns);
     }
     write(&Kind::SchedProcessExec {
         filename: comm.bytes(),
@@ -136,25 +189,21 @@ pub fn kind(
     write: impl FnOnce(&Kind<'_>) -> bool,
 ) {
     let (Some(which), Some(payload)) = (event.kind(), event.payload()) else { return };
-    let On { cpu, current, addresses } = on;
-    let mut who = Who { names, look, cpu, now_ns: event.time_ns };
+    let On { cpu, processor, addresses } = on;
+    let current = processor.current();
+    let mut who = TaskResolver { names, look, cpu, now_ns: event.time_ns };
     let kind = match payload {
         Payload::Switch { prev_tid, prev_prio, prev_state, preempted, next_tid, next_prio } => {
-            *current = Some(Running { tid: next_tid, priority: next_prio });
-            let prev = who.task(prev_tid, prev_prio);
-            let state = shown_state(prev_state, preempted);
-            if state == GONE {
-                who.names.gone(prev_tid);
-            }
-            let next = who.task(next_tid, next_prio);
-            Kind::SchedSwitch { prev, prev_state: LeftIn::of(state.into()), next }
+            let next = Running { tid: next_tid, priority: next_prio };
+            processor.goes_to(Some(next), event.time_ns);
+            let previous = Running { tid: prev_tid, priority: prev_prio };
+            who.switch(previous, shown_state(prev_state, preempted), next)
         }
         Payload::Waking(woken) => Kind::SchedWaking(who.woken(woken)),
         Payload::WakeupNew(woken) => {
             // Its maker is what runs here.
-            if let Some(maker) = *current {
-                let comm = who.names.thread(maker.tid, cpu, event.time_ns, who.look);
-                who.names.started(woken.tid, comm, event.time_ns);
+            if let Some(maker) = current {
+                who.started(woken.tid, maker.tid);
             }
             Kind::SchedWakeupNew(who.woken(woken))
         }
@@ -164,29 +213,17 @@ pub fn kind(
             dest_cpu: to,
         },
         Payload::Fork { parent_tid, child_tid, child_pid } => {
-            // A thread is of its maker's process.
-            let known = who.names.process(parent_tid);
-            let parent_pid = if child_pid == child_tid { known } else { child_pid };
-            let parent = Task { prio: 0, ..who.task(parent_tid, 0) };
-            who.names.created(child_tid, child_pid, parent_tid, parent.comm, event.time_ns);
-            Kind::SchedProcessFork {
-                parent,
-                parent_pid: parent_pid.cast_signed(),
-                child: Task { tid: child_tid.cast_signed(), ..parent },
-                child_pid: child_pid.cast_signed(),
-            }
+            who.fork(parent_tid, child_tid, child_pid)
         }
         Payload::Exit { tid, .. } => {
-            let mut task = who.task(tid, 0);
             let running = current.filter(|running| running.tid == tid);
-            task.prio =
-                running.map_or(USUAL_PRIORITY, |known| i32::from(known.priority) - REAL_TIME);
-            Kind::SchedProcessExit(task)
+            let priority = running.map_or(USUAL_PRIORITY, |known| known.priority);
+            Kind::SchedProcessExit(who.task(tid, priority))
         }
         // An exec is written with the name that follows it.
         Payload::Exec { .. } => return,
         Payload::Name { comm } => {
-            if let Some(running) = *current {
+            if let Some(running) = current {
                 who.names.renamed(running.tid, Comm::new(&comm), event.time_ns);
             }
             return;
@@ -215,33 +252,11 @@ pub fn kind(
             Kind::Throttled { task: Task { prio: 0, ..who.task(tid, 0) }, throttled_ns }
         }
         Payload::Block(request) => {
-            let asker = match *current {
+            let asker = match current {
                 Some(running) => who.task(running.tid, 0),
                 None => Task { tid: -1, ..Task::default() },
             };
-            let is_done = which == EventKind::BlockComplete;
-            let sector = match request.sector {
-                NO_SECTOR if !is_done => 0,
-                sector => sector,
-            };
-            let request = event::Request {
-                dev: request.device,
-                sector,
-                sectors: request.bytes >> SECTOR_SHIFT,
-                bytes: request.bytes,
-                rwbs: flags(&request),
-                tid: asker.tid,
-                comm: asker.comm.bytes(),
-                error: -i32::from(request.error),
-            };
-            let kind = match which {
-                EventKind::BlockInsert => Kind::BlockRqInsert(request),
-                EventKind::BlockIssue => Kind::BlockRqIssue(request),
-                EventKind::BlockRequeue => Kind::BlockRqRequeue(request),
-                EventKind::BlockMerge => Kind::BlockRqMerge(request),
-                _ => Kind::BlockRqComplete(request),
-            };
-            write(&kind);
+            write(&block(which, &request, &asker));
             return;
         }
         Payload::Net(packet) => {

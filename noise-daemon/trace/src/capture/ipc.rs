@@ -18,7 +18,6 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Takes one.
     pub fn note(&mut self, address: [u8; 16], is_remote: bool, time_ns: u64) {
         if time_ns != self.time_ns {
             *self = Self { time_ns, ..Self::default() };
@@ -67,7 +66,6 @@ const fn object_at_end(of: ipc::Object) -> Object {
     Object { kind: of.kind, id: of.id(), peer, position }
 }
 
-/// A call begins.
 pub fn entry(call: &ipc::Call) -> Option<Kind<'static>> {
     let info = CallInfo::of(call.caller.number)?;
     let (first, extra) = (call.first.cast_signed(), i32::from(call.extra));
@@ -89,7 +87,6 @@ pub fn entry(call: &ipc::Call) -> Option<Kind<'static>> {
     Some(Kind::SyscallEntry(Call { info, tid, arguments, object: of }))
 }
 
-/// It ends.
 pub fn exit(call: &ipc::Return) -> Option<Kind<'static>> {
     let info = CallInfo::of(call.caller.number)?;
     let (tid, ret) = (call.caller.tid.cast_signed(), i64::from(call.result));

@@ -24,14 +24,13 @@ pub use self::names::{Look, Names};
 use self::order::{Item, Order};
 use crate::ctf::write::{Packets, StreamWriter, Uuid};
 use crate::event::{Comm, Dumped, Kind, Mark};
+use crate::follow::Processor;
 use crate::ipc::{Connection, Object};
 
 /// An interrupt that has a handler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interrupt {
-    /// Its number.
     pub irq: u32,
-    /// The chip.
     pub chip: Vec<u8>,
     /// The names that drivers gave to their handlers, joined with commas.
     pub action: Vec<u8>,
@@ -40,9 +39,7 @@ pub struct Interrupt {
 /// Who and what there is when a recording begins.
 #[derive(Clone, Debug, Default)]
 pub struct Dump {
-    /// Threads.
     pub threads: Vec<Dumped>,
-    /// Interrupts.
     pub interrupts: Vec<Interrupt>,
     /// Block devices: number (20 bits minor) and name.
     pub disks: Vec<(u32, Vec<u8>)>,
@@ -62,9 +59,7 @@ pub struct Dump {
 /// A file that a process has open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenFile {
-    /// The process.
     pub pid: i32,
-    /// The descriptor.
     pub fd: i32,
     /// Flags as `open` has them.
     pub flags: u32,
@@ -81,7 +76,6 @@ pub struct Marked {
     pub time_ns: u64,
     /// Whether it is a begin.
     pub begins: bool,
-    /// Of what.
     pub name: Vec<u8>,
     /// Of which one; may be empty.
     pub key: Vec<u8>,
@@ -93,22 +87,20 @@ pub struct Marked {
     pub uid: u32,
 }
 
-/// One CPU.
-struct Cpu {
+struct CpuStream {
     number: u32,
     order: Order,
     writer: StreamWriter,
     /// Bits of the classes of events that are written.
     classes: u32,
-    /// The thread that runs, once a switch has shown it.
-    current: Option<Running>,
+    processor: Processor<Running>,
     /// An exec whose name comes next: when, and the thread's new and old id.
     exec: Option<(u64, u32, u32)>,
     /// Addresses whose socket comes next.
     addresses: Addresses,
 }
 
-impl Cpu {
+impl CpuStream {
     /// Writes an event or a loss.
     fn write(&mut self, item: &Item, names: &mut Names, look: &mut impl Look) {
         let payload = match item {
@@ -133,7 +125,7 @@ impl Cpu {
                 }
                 let on = On {
                     cpu: self.number,
-                    current: &mut self.current,
+                    processor: &mut self.processor,
                     addresses: &mut self.addresses,
                 };
                 let (writer, classes) = (&mut self.writer, self.classes);
@@ -143,8 +135,7 @@ impl Cpu {
                 });
             }
             Item::Lost { events, from_ns, until_ns } => {
-                // Which thread runs now is not known.
-                self.current = None;
+                self.processor.lose();
                 self.writer.lost(*events, *from_ns, *until_ns);
             }
         }
@@ -155,7 +146,7 @@ impl Cpu {
         let Some((time_ns, tid, old_tid)) = self.exec.take() else { return };
         let comm = named.unwrap_or_else(|| names.thread(tid, self.number, time_ns, look));
         let on =
-            On { cpu: self.number, current: &mut self.current, addresses: &mut self.addresses };
+            On { cpu: self.number, processor: &mut self.processor, addresses: &mut self.addresses };
         let (writer, is_wanted) = (&mut self.writer, self.classes & Class::Sched.bit() != 0);
         convert::exec((tid, old_tid), comm, time_ns, on, names, |kind| {
             is_wanted && writer.event(time_ns, kind)
@@ -168,10 +159,9 @@ pub struct Capture {
     names: Names,
     /// What there was at the begin, without threads and their cgroups.
     things: Dump,
-    cpus: Vec<Cpu>,
+    cpus: Vec<CpuStream>,
     /// Marks that are not written yet.
     marks: Vec<Marked>,
-    /// It begins then.
     begin_ns: u64,
     /// All events before that time are written.
     advanced_ns: u64,
@@ -180,12 +170,12 @@ pub struct Capture {
 impl Capture {
     /// One of so many CPUs that begins at a time (ns of the clock), with what there is at that time.
     pub fn new(uuid: Uuid, cpus: u32, packet_bytes: usize, begin_ns: u64, dump: &Dump) -> Self {
-        let cpu = |number| Cpu {
+        let cpu = |number| CpuStream {
             number,
             order: Order::new(begin_ns),
             writer: StreamWriter::new(uuid, number, packet_bytes, begin_ns),
             classes: u32::MAX,
-            current: None,
+            processor: Processor::default(),
             exec: None,
             addresses: Addresses::default(),
         };
@@ -227,6 +217,14 @@ impl Capture {
         next
     }
 
+    /// So many events of a part of the store are missing behind those that were added, unless they are added later: where
+    /// none come, the CPU is unknown from the latest on up to the end.
+    pub fn missing(&mut self, cpu: u32, part: usize, events: u64) {
+        if let Some(cpu) = self.cpus.get_mut(cpu as usize) {
+            cpu.order.missing(part, events);
+        }
+    }
+
     /// Events of a CPU were lost between two times and are in no stretch.
     pub fn lost(&mut self, cpu: u32, events: u64, from_ns: u64, until_ns: u64) {
         if let Some(cpu) = self.cpus.get_mut(cpu as usize) {
@@ -237,7 +235,7 @@ impl Capture {
     /// Events of a part of the store are there from a time on: at least one was overwritten that may be as late as the
     /// begin. Rings of different CPUs go back differently far, and what began on one of them may have ended on another.
     pub fn reaches_back_to(&mut self, cpu: u32, from_ns: u64, end_ns: u64) {
-        let until_ns = from_ns.min(end_ns);
+        let until_ns = from_ns.min(end_ns.saturating_add(1));
         if until_ns > self.begin_ns {
             self.lost(cpu, 1, self.begin_ns, until_ns);
         }
@@ -255,8 +253,8 @@ impl Capture {
         let (cpus, names) = (&self.cpus, &self.names);
         // Who ran earlier is not known any more.
         let is_known = time_ns >= self.advanced_ns;
-        let runs = |cpu: &Cpu| {
-            let running = cpu.current.filter(|_| is_known)?.tid();
+        let runs = |cpu: &CpuStream| {
+            let running = cpu.processor.current().filter(|_| is_known)?.tid();
             let is_its = match tid {
                 0 => names.process(running).cast_signed() == pid,
                 tid => running.cast_signed() == tid,

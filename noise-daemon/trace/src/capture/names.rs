@@ -15,7 +15,6 @@ pub trait Look {
     fn thread(&mut self, tid: u32) -> Option<Comm>;
     /// Of an interrupt's handlers.
     fn interrupt(&mut self, irq: u32) -> Option<Vec<u8>>;
-    /// Of an interface.
     fn interface(&mut self, index: u32) -> Option<Vec<u8>>;
 }
 
@@ -29,7 +28,7 @@ const LOOKS: u32 = 256;
 const MOST: usize = 65_536;
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct ThreadEntry {
     comm: Comm,
     /// Its process, and that one's parent; 0 where that is not known.
     pid: u32,
@@ -44,10 +43,9 @@ struct Known {
     look_at_ns: u64,
 }
 
-/// Who is who.
 #[derive(Debug, Default)]
 pub struct Names {
-    threads: HashMap<u32, Known>,
+    threads: HashMap<u32, ThreadEntry>,
     /// Paths. A thread that is moved is no event: it stays in the one where it was at the begin, as do those
     /// that it creates.
     cgroups: Vec<Vec<u8>>,
@@ -72,7 +70,7 @@ impl Names {
             let look_at_ns = begin_ns.saturating_add(BELIEVED_NS.1 / 8);
             let since_ns = begin_ns.saturating_sub(BELIEVED_NS.1);
             let pid = thread.pid.cast_unsigned();
-            let known = Known {
+            let known = ThreadEntry {
                 comm: thread.comm,
                 pid,
                 ppid: thread.ppid.cast_unsigned(),
@@ -123,7 +121,7 @@ impl Names {
 
     fn insert(&mut self, tid: u32, comm: Comm, pid: u32, now_ns: u64) {
         let look_at_ns = now_ns.saturating_add(BELIEVED_NS.0);
-        let known = Known {
+        let known = ThreadEntry {
             comm,
             pid,
             ppid: 0,
@@ -155,7 +153,7 @@ impl Names {
 
     /// All threads that are known with their processes, in the order of their ids.
     pub fn threads(&self) -> Vec<Dumped> {
-        let dumped = |(tid, known): (&u32, &Known)| Dumped {
+        let dumped = |(tid, known): (&u32, &ThreadEntry)| Dumped {
             tid: tid.cast_signed(),
             pid: known.pid.cast_signed(),
             ppid: known.ppid.cast_signed(),

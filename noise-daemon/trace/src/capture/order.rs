@@ -6,11 +6,9 @@ use noise_common::store::{Event, EventKind, PARTS};
 /// An event, or a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// An event.
     Event(Event),
     /// Events that are missing.
     Lost {
-        /// How many.
         events: u64,
         /// Not before then, ns.
         from_ns: u64,
@@ -34,17 +32,19 @@ impl Item {
 
 /// How far one part is.
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct PartWatermark {
     /// Time of its latest event.
     last_ns: u64,
     /// Events that are missing behind it.
     missing: u64,
+    /// Others that are, unless they come.
+    absent: u64,
 }
 
 /// The events that are not written yet.
 #[derive(Debug)]
 pub struct Order {
-    parts: [Part; PARTS],
+    parts: [PartWatermark; PARTS],
     items: Vec<Item>,
     /// Of these, the ones that were taken.
     taken: usize,
@@ -53,12 +53,17 @@ pub struct Order {
 impl Order {
     /// Of a recording that begins at a time.
     pub fn new(begin_ns: u64) -> Self {
-        Self { parts: [Part { last_ns: begin_ns, missing: 0 }; PARTS], items: Vec::new(), taken: 0 }
+        Self {
+            parts: [PartWatermark { last_ns: begin_ns, ..PartWatermark::default() }; PARTS],
+            items: Vec::new(),
+            taken: 0,
+        }
     }
 
     /// Takes a stretch, up to the number `next`, with which the part's next stretch begins.
     pub fn add(&mut self, part: usize, stretch: Stretch<'_>, next: u64) {
         let Some(part) = self.parts.get_mut(part) else { return };
+        part.absent = 0;
         for piece in stretch.pieces() {
             match piece {
                 Piece::Event(event) => {
@@ -78,6 +83,13 @@ impl Order {
         }
     }
 
+    /// Events of a part are missing behind those that were added, unless they are added later.
+    pub fn missing(&mut self, part: usize, events: u64) {
+        if let Some(part) = self.parts.get_mut(part) {
+            part.absent = events;
+        }
+    }
+
     /// Events are missing that were in no part.
     pub fn lost(&mut self, events: u64, from_ns: u64, until_ns: u64) {
         if events > 0 {
@@ -85,13 +97,18 @@ impl Order {
         }
     }
 
-    /// No more stretches come.
+    /// No more stretches come. What is missing behind the latest events is so up to the end, and with it.
     pub fn end(&mut self, end_ns: u64) {
         for part in &mut self.parts {
             let events = std::mem::take(&mut part.missing);
+            let events = events.saturating_add(std::mem::take(&mut part.absent));
             if events > 0 {
                 let from_ns = part.last_ns;
-                self.items.push(Item::Lost { events, from_ns, until_ns: end_ns.max(from_ns) });
+                self.items.push(Item::Lost {
+                    events,
+                    from_ns,
+                    until_ns: end_ns.max(from_ns).saturating_add(1),
+                });
             }
         }
     }

@@ -8,7 +8,7 @@
 pub fn read(bytes: &[u8], at: u64, size: u32, big: bool) -> Option<u64> {
     let first = (at / 8) as usize;
     let shift = (at % 8) as u32;
-    if let Some(window) = bytes.get(first..).and_then(|rest| rest.first_chunk::<8>())
+    if let Some(window) = bytes.get(first..first + 8).and_then(<[u8]>::first_chunk)
         && shift + size <= 64
     {
         return Some(if big {
@@ -20,7 +20,6 @@ pub fn read(bytes: &[u8], at: u64, size: u32, big: bool) -> Option<u64> {
     read_at_end(bytes, first, shift, size, big)
 }
 
-/// As many ones.
 #[inline(always)]
 pub const fn mask(size: u32) -> u64 {
     if size >= 64 { u64::MAX } else { (1 << size) - 1 }

@@ -5,12 +5,12 @@ use super::bits;
 use super::node::{Int, Node, SLOTS, Struct};
 use super::walk::{Bytes, Cut, skip};
 use crate::event::Kind;
+use crate::events::{self, EventField, Fields, What};
 use crate::state::{LeftIn, Numbers};
-use crate::what::{self, Fields, What};
 
 /// Fields of fixed places, and one behind them that is of any length.
 #[derive(Debug)]
-struct Run {
+struct FixedFieldRun {
     /// Alignment of its begin, bits.
     align: u64,
     /// Length of the fixed part, bits.
@@ -21,7 +21,7 @@ struct Run {
 
 /// Where a field is read.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum CtfFieldLocation {
     /// The event has no such field, or it is of another type than is asked for.
     Nowhere,
     /// An integer, so many bits into a run.
@@ -47,10 +47,9 @@ pub struct EventClass {
     pub numbers: Numbers,
     /// Fields of the event's own context.
     pub context: Option<Struct>,
-    /// Its fields.
     pub fields: Struct,
-    runs: Vec<Run>,
-    places: Vec<Place>,
+    runs: Vec<FixedFieldRun>,
+    places: Vec<CtfFieldLocation>,
 }
 
 /// Names are shown without the underscore that tracers put in front of them.
@@ -59,7 +58,6 @@ pub fn shown(name: &str) -> &str {
 }
 
 impl EventClass {
-    /// Compiles one.
     pub fn new(
         name: &str,
         number: usize,
@@ -67,35 +65,37 @@ impl EventClass {
         context: Option<Struct>,
         fields: Struct,
     ) -> Self {
-        let mut runs: Vec<Run> = Vec::new();
-        let mut open = Run { align: fields.align, bits: 0, tail: None };
+        let mut runs: Vec<FixedFieldRun> = Vec::new();
+        let mut open = FixedFieldRun { align: fields.align, bits: 0, tail: None };
         let mut found = Vec::with_capacity(fields.fields.len());
         for (number, (_, node)) in fields.fields.iter().enumerate() {
             let fixed = node.fixed();
             // What is aligned more than the run lies at a place that depends on where the run begins.
             if node.align() > open.align && (open.bits > 0 || fixed.is_none()) {
                 runs.push(open);
-                open = Run { align: node.align(), bits: 0, tail: None };
+                open = FixedFieldRun { align: node.align(), bits: 0, tail: None };
             }
             open.align = open.align.max(node.align());
             let run = runs.len().min(usize::from(u16::MAX)) as u16;
             let Some(fixed) = fixed else {
                 found.push(match node {
-                    Node::Text => Place::Text(run),
-                    Node::Int(int) | Node::Enum(int, _) => Place::TailInt(run, *int),
-                    _ => Place::Nowhere,
+                    Node::Text => CtfFieldLocation::Text(run),
+                    Node::Int(int) | Node::Enum(int, _) => CtfFieldLocation::TailInt(run, *int),
+                    _ => CtfFieldLocation::Nowhere,
                 });
                 open.tail = Some(number);
                 runs.push(open);
-                open = Run { align: 1, bits: 0, tail: None };
+                open = FixedFieldRun { align: 1, bits: 0, tail: None };
                 continue;
             };
             // What is longer than 64 bits can say lies beyond the end of any packet.
             let at = bits::claimed(open.bits, node.align()).unwrap_or(u64::MAX);
             found.push(match node {
-                Node::Int(int) | Node::Enum(int, _) => Place::Int(run, at, *int),
-                Node::Array(of, count) if of.is_characters() => Place::Characters(run, at, *count),
-                _ => Place::Nowhere,
+                Node::Int(int) | Node::Enum(int, _) => CtfFieldLocation::Int(run, at, *int),
+                Node::Array(of, count) if of.is_characters() => {
+                    CtfFieldLocation::Characters(run, at, *count)
+                }
+                _ => CtfFieldLocation::Nowhere,
             });
             open.bits = at.saturating_add(fixed);
         }
@@ -103,13 +103,15 @@ impl EventClass {
             runs.push(open);
         }
         let what = What::named(name);
-        let place = |names: &&[&str]| {
-            let number = names.iter().find_map(|wanted| {
+        let place = |field: &EventField| {
+            let number = field.names.iter().find_map(|wanted| {
                 fields.fields.iter().position(|(name, _)| shown(name) == *wanted)
             });
-            number.and_then(|number| found.get(number).copied()).unwrap_or(Place::Nowhere)
+            number
+                .and_then(|number| found.get(number).copied())
+                .unwrap_or(CtfFieldLocation::Nowhere)
         };
-        let places = what.wanted().iter().map(place).collect();
+        let places = what.fields().iter().map(place).collect();
         Self { name: name.into(), number, what, numbers, context, fields, runs, places }
     }
 
@@ -121,7 +123,7 @@ impl EventClass {
     pub fn skip(&self, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {
         match self.runs.as_slice() {
             [] => Ok(at),
-            [Run { align, bits, tail: None }] => {
+            [FixedFieldRun { align, bits, tail: None }] => {
                 let behind = bits::aligned(at, *align).saturating_add(*bits);
                 if behind > bytes.end { Err(Cut) } else { Ok(behind) }
             }
@@ -129,7 +131,7 @@ impl EventClass {
         }
     }
 
-    fn skip_runs(&self, runs: &[Run], bytes: Bytes<'_>, mut at: u64) -> Result<u64, Cut> {
+    fn skip_runs(&self, runs: &[FixedFieldRun], bytes: Bytes<'_>, mut at: u64) -> Result<u64, Cut> {
         let mut slots = [0; SLOTS];
         for run in runs {
             at = bits::aligned(at, run.align).saturating_add(run.bits);
@@ -146,21 +148,21 @@ impl EventClass {
     /// What an event is whose fields begin at `at`. It was skipped before: all of it is there.
     #[inline]
     pub fn kind<'t>(&'t self, bytes: Bytes<'t>, at: u64) -> Kind<'t> {
-        what::kind(self.what, &self.name, &Located { class: self, bytes, at })
+        events::kind(self.what, &self.name, &EventFields { class: self, bytes, at })
     }
 }
 
 /// Fields of one event.
-struct Located<'t> {
+struct EventFields<'t> {
     class: &'t EventClass,
     bytes: Bytes<'t>,
     at: u64,
 }
 
-impl<'t> Located<'t> {
+impl<'t> EventFields<'t> {
     #[inline(always)]
-    fn place(&self, field: usize) -> Place {
-        self.class.places.get(field).copied().unwrap_or(Place::Nowhere)
+    fn place(&self, field: usize) -> CtfFieldLocation {
+        self.class.places.get(field).copied().unwrap_or(CtfFieldLocation::Nowhere)
     }
 
     /// Where a run begins.
@@ -185,9 +187,11 @@ impl<'t> Located<'t> {
     #[inline(always)]
     fn find_int(&self, field: usize) -> Option<u64> {
         let (at, int) = match self.place(field) {
-            Place::Int(run, at, int) => (self.run(run)? + at, int),
-            Place::TailInt(run, int) => (self.tail(run)?, int),
-            Place::Nowhere | Place::Characters(..) | Place::Text(_) => return None,
+            CtfFieldLocation::Int(run, at, int) => (self.run(run)? + at, int),
+            CtfFieldLocation::TailInt(run, int) => (self.tail(run)?, int),
+            CtfFieldLocation::Nowhere
+            | CtfFieldLocation::Characters(..)
+            | CtfFieldLocation::Text(_) => return None,
         };
         Some(int.read(self.bytes.bytes, at, self.bytes.end)?.0)
     }
@@ -195,17 +199,23 @@ impl<'t> Located<'t> {
     #[inline(always)]
     fn find_text(&self, field: usize) -> Option<&'t [u8]> {
         match self.place(field) {
-            Place::Characters(run, at, count) => self.bytes.characters(self.run(run)? + at, count),
-            Place::Text(run) => Some(self.bytes.text(bits::aligned(self.tail(run)?, 8))?.0),
-            Place::Nowhere | Place::Int(..) | Place::TailInt(..) => None,
+            CtfFieldLocation::Characters(run, at, count) => {
+                self.bytes.characters(self.run(run)? + at, count)
+            }
+            CtfFieldLocation::Text(run) => {
+                Some(self.bytes.text(bits::aligned(self.tail(run)?, 8))?.0)
+            }
+            CtfFieldLocation::Nowhere
+            | CtfFieldLocation::Int(..)
+            | CtfFieldLocation::TailInt(..) => None,
         }
     }
 }
 
-impl<'t> Fields<'t> for Located<'t> {
+impl<'t> Fields<'t> for EventFields<'t> {
     #[inline(always)]
     fn has(&self, field: usize) -> bool {
-        !matches!(self.place(field), Place::Nowhere)
+        !matches!(self.place(field), CtfFieldLocation::Nowhere)
     }
 
     #[inline(always)]

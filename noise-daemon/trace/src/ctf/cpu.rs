@@ -8,12 +8,12 @@ use crate::value::{Shape, Value, Visit};
 pub struct Sought {
     cpu_id: Option<u32>,
     cpu: Option<u32>,
-    field: Field,
+    field: CpuIdField,
     depth: u32,
 }
 
 #[derive(Debug, Default)]
-enum Field {
+enum CpuIdField {
     CpuId,
     Cpu,
     #[default]
@@ -21,7 +21,6 @@ enum Field {
 }
 
 impl Sought {
-    /// What was found.
     pub fn found(&self) -> Option<u32> {
         self.cpu_id.or(self.cpu)
     }
@@ -30,21 +29,21 @@ impl Sought {
 impl Visit for Sought {
     fn name(&mut self, name: &str) {
         self.field = match (self.depth, shown(name)) {
-            (0, "cpu_id") => Field::CpuId,
-            (0, "cpu") => Field::Cpu,
-            _ => Field::Other,
+            (0, "cpu_id") => CpuIdField::CpuId,
+            (0, "cpu") => CpuIdField::Cpu,
+            _ => CpuIdField::Other,
         };
     }
 
     fn element(&mut self, _: u64) {
-        self.field = Field::Other;
+        self.field = CpuIdField::Other;
     }
 
     fn value(&mut self, value: Value<'_>) {
         let place = match self.field {
-            Field::CpuId => &mut self.cpu_id,
-            Field::Cpu => &mut self.cpu,
-            Field::Other => return,
+            CpuIdField::CpuId => &mut self.cpu_id,
+            CpuIdField::Cpu => &mut self.cpu,
+            CpuIdField::Other => return,
         };
         let number = match value {
             Value::Unsigned { value, .. } => u32::try_from(value).ok(),
@@ -56,7 +55,7 @@ impl Visit for Sought {
 
     fn begin(&mut self, _: Shape) {
         self.depth += 1;
-        self.field = Field::Other;
+        self.field = CpuIdField::Other;
     }
 
     fn end(&mut self, _: Shape) {

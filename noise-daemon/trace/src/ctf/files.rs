@@ -26,16 +26,16 @@ impl<'t> StreamFile<'t> {
 }
 
 /// A ring buffer: number of the stream, CPU, name without numbers at its end.
-type Buffer<'t> = (u64, u32, &'t str);
+type RingBuffer<'t> = (u64, u32, &'t str);
 
 /// When a packet began, and its number, as far as it says. What says neither comes before and behind nothing.
-type Moment = (Option<u64>, Option<u64>);
+type PacketBegin = (Option<u64>, Option<u64>);
 
 /// A file of a ring buffer.
-struct Part {
+struct RingBufferFile {
     number: usize,
-    first: Moment,
-    last: Moment,
+    first: PacketBegin,
+    last: PacketBegin,
 }
 
 /// The numbers of all files, those together that one stream goes through, in its order; chains come in the
@@ -44,7 +44,7 @@ struct Part {
 ///
 /// So many bytes of each packet are looked at, or as many as its begin has.
 pub fn chains(layout: &Layout, files: &[StreamFile<'_>], usual: usize) -> Vec<Vec<usize>> {
-    let mut buffers: BTreeMap<Buffer<'_>, Vec<usize>> = BTreeMap::new();
+    let mut buffers: BTreeMap<RingBuffer<'_>, Vec<usize>> = BTreeMap::new();
     let mut chains = Vec::new();
     for (number, file) in files.iter().enumerate() {
         let packet = open(layout, &mut Window::new(file.content, usual), 0);
@@ -61,9 +61,9 @@ pub fn chains(layout: &Layout, files: &[StreamFile<'_>], usual: usize) -> Vec<Ve
         let part = |number: usize| {
             let window = files.get(number).map(|file| Window::new(file.content, usual));
             let (first, last) = window.map(|window| ends(layout, window)).unwrap_or_default();
-            Part { number, first, last }
+            RingBufferFile { number, first, last }
         };
-        let mut parts: Vec<Part> = numbers.into_iter().map(part).collect();
+        let mut parts: Vec<RingBufferFile> = numbers.into_iter().map(part).collect();
         parts.sort_by_key(|part| part.first);
         for one in parts.chunk_by(|before, behind| before.last < behind.first) {
             chains.push(one.iter().map(|part| part.number).collect());
@@ -73,7 +73,7 @@ pub fn chains(layout: &Layout, files: &[StreamFile<'_>], usual: usize) -> Vec<Ve
     chains
 }
 
-fn buffer<'t>(packet: &Packet<'_>, name: &'t str) -> Option<Buffer<'t>> {
+fn buffer<'t>(packet: &Packet<'_>, name: &'t str) -> Option<RingBuffer<'t>> {
     Some((packet.stream, packet.context.cpu?, stem(name)))
 }
 
@@ -88,7 +88,7 @@ fn stem(name: &str) -> &str {
 }
 
 /// Of its first packet, and of the last one that can be reached.
-fn ends(layout: &Layout, mut window: Window<'_>) -> (Moment, Moment) {
+fn ends(layout: &Layout, mut window: Window<'_>) -> (PacketBegin, PacketBegin) {
     let mut ends = None;
     let mut at = 0_u64;
     while at < window.length()

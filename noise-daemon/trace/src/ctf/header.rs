@@ -12,10 +12,9 @@ const MAX_FORMS: usize = 8;
 
 /// What an integer of the header is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum HeaderFieldRole {
     Kind,
     Time,
-    /// Chooses an option.
     Tag(u8),
     /// The same, and is the kind's number unless the option brings another one.
     KindTag(u8),
@@ -24,64 +23,92 @@ enum Role {
 
 /// One thing to do.
 #[derive(Debug)]
-enum Step {
+enum HeaderDecodeStep {
     Align(u64),
-    Read(Int, Role),
+    Read(Int, HeaderFieldRole),
     /// By the latest tag of that slot.
-    Choose(u8, Options),
+    Choose(u8, VariantOptions),
 }
 
 /// What to do, by a tag.
 #[derive(Debug)]
-struct Options {
+struct VariantOptions {
     by_tag: Ranges,
-    steps: Vec<Vec<Step>>,
+    steps: Vec<Vec<HeaderDecodeStep>>,
 }
 
 /// How headers of a stream are read.
 #[derive(Debug, Default)]
 pub struct Header {
-    steps: Vec<Step>,
+    steps: Vec<HeaderDecodeStep>,
     /// The same for headers of the usual form, in fewer instructions.
-    table: Option<Table>,
+    table: Option<HeaderLookupTable>,
 }
 
-/// Headers that begin with a tag, by which all else lies at fixed places: the compact and the large ones of LTTng.
+/// Headers that begin at a byte and with a tag, by which all else lies at fixed places: the compact and the large ones of
+/// LTTng.
 #[derive(Debug)]
-struct Table {
+struct HeaderLookupTable {
     /// Alignment of the begin, bits.
     align: u64,
     big: bool,
-    /// Bits of the tag.
-    tag: u32,
+    tag: BitFieldPosition,
     forms: Vec<Form>,
 }
 
-/// What follows on some tags. Places are bits from the begin of the header on, with sizes in bits.
+/// Where a header has a number: the byte from its begin on whose eight bytes hold all of it, and how far these are shifted
+/// so that the number is left.
+#[derive(Clone, Copy, Debug)]
+struct BitFieldPosition {
+    byte: u32,
+    left: u32,
+    right: u32,
+}
+
+impl BitFieldPosition {
+    /// That of so many bits, from that bit of the header on; none where they reach into nine bytes.
+    fn new(at: u64, size: u32, big: bool) -> Option<Self> {
+        let shift = (at % 8) as u32;
+        let unused = 64_u32.checked_sub(size + shift)?;
+        let left = if big { shift } else { unused };
+        Some(Self { byte: u32::try_from(at / 8).ok()?, left, right: 64 - size })
+    }
+
+    /// The number in a header that begins at that byte; none where fewer than eight are left.
+    #[inline(always)]
+    fn read(self, bytes: &[u8], header: usize, big: bool) -> Option<u64> {
+        let from = header + self.byte as usize;
+        let word = *bytes.get(from..from + 8)?.first_chunk()?;
+        let word = if big { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
+        Some((word << self.left) >> self.right)
+    }
+}
+
+/// What follows on some tags.
 #[derive(Debug, Default)]
 struct Form {
-    /// These tags.
     first: u64,
     last: u64,
     /// Bits of the header.
     bits: u64,
     /// The kind's number, where it is not the tag.
-    kind: Option<(u64, u32)>,
-    time: Option<(u64, u32)>,
+    kind: Option<BitFieldPosition>,
+    time: Option<BitFieldPosition>,
+    time_bits: u32,
     clock: Option<u8>,
 }
 
-impl Table {
-    fn new(steps: &[Step]) -> Option<Self> {
+impl HeaderLookupTable {
+    fn new(steps: &[HeaderDecodeStep]) -> Option<Self> {
         let [
-            Step::Align(align),
-            Step::Read(tag, Role::KindTag(slot)),
-            Step::Choose(chosen, options),
+            HeaderDecodeStep::Align(align),
+            HeaderDecodeStep::Read(tag, HeaderFieldRole::KindTag(slot)),
+            HeaderDecodeStep::Choose(chosen, options),
         ] = steps
         else {
             return None;
         };
-        if slot != chosen || tag.signed {
+        if slot != chosen || tag.signed || *align < 8 {
             return None;
         }
         if options.by_tag.iter().len() > MAX_FORMS {
@@ -103,55 +130,55 @@ impl Table {
             .iter()
             .filter(|(first, last, _)| *last >= 0 && *first <= u64::MAX.into());
         let forms = numbers.map(form).collect::<Option<_>>()?;
-        Some(Self { align: *align, big: tag.big, tag: tag.size, forms })
+        Some(Self {
+            align: *align,
+            big: tag.big,
+            tag: BitFieldPosition::new(0, tag.size, tag.big)?,
+            forms,
+        })
     }
 
+    /// None where there is none, or it lies within the last eight bytes.
     #[inline(always)]
-    fn read(&self, bytes: Bytes<'_>, at: u64) -> Result<(Head, u64), Cut> {
+    fn read(&self, bytes: Bytes<'_>, at: u64) -> Option<(Head, u64)> {
         let at = bits::aligned(at, self.align);
-        let read = |(place, size): (u64, u32)| {
-            bits::read(bytes.bytes, at.saturating_add(place), size, self.big).ok_or(Cut)
-        };
-        let tag = read((0, self.tag))?;
-        let fits = |form: &&Form| (form.first..=form.last).contains(&tag);
-        let form = self.forms.iter().find(fits).ok_or(Cut)?;
+        let read = |spot: BitFieldPosition| spot.read(bytes.bytes, (at / 8) as usize, self.big);
+        let tag = read(self.tag)?;
+        let form = self.forms.iter().find(|form| form.first <= tag && tag <= form.last)?;
         let behind = at.saturating_add(form.bits);
         if behind > bytes.end {
-            return Err(Cut);
+            return None;
         }
-        let mut head = Head { kind: tag, ..Head::default() };
-        if let Some(kind) = form.kind {
-            head.kind = read(kind)?;
-        }
-        if let Some(time) = form.time {
-            (head.time, head.time_bits, head.clock) = (read(time)?, time.1, form.clock);
-        }
-        Ok((head, behind))
+        let kind = form.kind.map_or(Some(tag), read)?;
+        let time = form.time.map_or(Some(0), read)?;
+        Some((Head { kind, time, time_bits: form.time_bits, clock: form.clock }, behind))
     }
 }
 
 impl Form {
     /// Adds what a step reads; none where that is not at a fixed place, or of another kind.
-    fn add(&mut self, step: &Step, align: u64, big: bool) -> Option<()> {
+    fn add(&mut self, step: &HeaderDecodeStep, align: u64, big: bool) -> Option<()> {
         let wanted = match step {
-            Step::Align(wanted) => *wanted,
-            Step::Read(int, _) => int.align,
-            Step::Choose(..) => return None,
+            HeaderDecodeStep::Align(wanted) => *wanted,
+            HeaderDecodeStep::Read(int, _) => int.align,
+            HeaderDecodeStep::Choose(..) => return None,
         };
         if wanted > align {
             return None;
         }
         self.bits = bits::aligned(self.bits, wanted);
-        let Step::Read(int, role) = step else { return Some(()) };
+        let HeaderDecodeStep::Read(int, role) = step else { return Some(()) };
         if int.signed || int.big != big {
             return None;
         }
-        let place = Some((self.bits, int.size));
+        let spot = Some(BitFieldPosition::new(self.bits, int.size, big)?);
         match role {
-            Role::Kind => self.kind = place,
-            Role::Time => (self.time, self.clock) = (place, int.clock),
-            Role::None => {}
-            Role::Tag(_) | Role::KindTag(_) => return None,
+            HeaderFieldRole::Kind => self.kind = spot,
+            HeaderFieldRole::Time => {
+                (self.time, self.time_bits, self.clock) = (spot, int.size, int.clock)
+            }
+            HeaderFieldRole::None => {}
+            HeaderFieldRole::Tag(_) | HeaderFieldRole::KindTag(_) => return None,
         }
         self.bits += u64::from(int.size);
         Some(())
@@ -171,25 +198,25 @@ pub struct Head {
     pub clock: Option<u8>,
 }
 
-fn steps(structure: &Struct, into: &mut Vec<Step>) -> Option<()> {
-    into.push(Step::Align(structure.align));
+fn steps(structure: &Struct, into: &mut Vec<HeaderDecodeStep>) -> Option<()> {
+    into.push(HeaderDecodeStep::Align(structure.align));
     for (name, node) in &structure.fields {
         read(name, node, into)?;
     }
     Some(())
 }
 
-fn read(name: &str, node: &Node, into: &mut Vec<Step>) -> Option<()> {
+fn read(name: &str, node: &Node, into: &mut Vec<HeaderDecodeStep>) -> Option<()> {
     match node {
         Node::Int(int) | Node::Enum(int, _) => {
             let role = match (name, int.slot) {
-                ("id", None) => Role::Kind,
-                ("id", Some(slot)) => Role::KindTag(slot),
-                (_, Some(slot)) => Role::Tag(slot),
-                (_, None) if int.clock.is_some() || name == "timestamp" => Role::Time,
-                _ => Role::None,
+                ("id", None) => HeaderFieldRole::Kind,
+                ("id", Some(slot)) => HeaderFieldRole::KindTag(slot),
+                (_, Some(slot)) => HeaderFieldRole::Tag(slot),
+                (_, None) if int.clock.is_some() || name == "timestamp" => HeaderFieldRole::Time,
+                _ => HeaderFieldRole::None,
             };
-            into.push(Step::Read(*int, role));
+            into.push(HeaderDecodeStep::Read(*int, role));
             Some(())
         }
         Node::Struct(structure) => steps(structure, into),
@@ -198,7 +225,7 @@ fn read(name: &str, node: &Node, into: &mut Vec<Step>) -> Option<()> {
     }
 }
 
-fn choose(variant: &Variant, into: &mut Vec<Step>) -> Option<()> {
+fn choose(variant: &Variant, into: &mut Vec<HeaderDecodeStep>) -> Option<()> {
     if usize::from(variant.slot) >= TAGS {
         return None;
     }
@@ -208,7 +235,10 @@ fn choose(variant: &Variant, into: &mut Vec<Step>) -> Option<()> {
         Some(steps)
     };
     let steps = variant.options.iter().map(option).collect::<Option<_>>()?;
-    into.push(Step::Choose(variant.slot, Options { by_tag: variant.by_tag.clone(), steps }));
+    into.push(HeaderDecodeStep::Choose(
+        variant.slot,
+        VariantOptions { by_tag: variant.by_tag.clone(), steps },
+    ));
     Some(())
 }
 
@@ -219,7 +249,7 @@ impl Header {
         if let Some(structure) = structure {
             steps(structure, &mut header.steps)?;
         }
-        header.table = Table::new(&header.steps);
+        header.table = HeaderLookupTable::new(&header.steps);
         Some(header)
     }
 
@@ -227,40 +257,41 @@ impl Header {
     ///
     /// # Errors
     /// Where it lies beyond the content, or has an option that is not there.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, bytes: Bytes<'_>, at: u64) -> Result<(Head, u64), Cut> {
-        if let Some(table) = &self.table {
-            return table.read(bytes, at);
+        match self.table.as_ref().and_then(|table| table.read(bytes, at)) {
+            Some(found) => Ok(found),
+            None => self.read_steps(bytes, at),
         }
-        self.read_steps(bytes, at)
     }
 
+    #[inline(never)]
     fn read_steps(&self, bytes: Bytes<'_>, at: u64) -> Result<(Head, u64), Cut> {
-        let mut reading = Reading { head: Head::default(), tags: [0; TAGS], at };
+        let mut reading = HeaderDecodeState { head: Head::default(), tags: [0; TAGS], at };
         reading.run(&self.steps, bytes)?;
         Ok((reading.head, reading.at))
     }
 }
 
-struct Reading {
+struct HeaderDecodeState {
     head: Head,
     tags: [u64; TAGS],
     at: u64,
 }
 
-impl Reading {
+impl HeaderDecodeState {
     #[inline(always)]
-    fn run(&mut self, mut steps: &[Step], bytes: Bytes<'_>) -> Result<(), Cut> {
+    fn run(&mut self, mut steps: &[HeaderDecodeStep], bytes: Bytes<'_>) -> Result<(), Cut> {
         while let Some((step, behind)) = steps.split_first() {
             steps = behind;
             match step {
-                Step::Align(align) => self.at = bits::aligned(self.at, *align),
-                Step::Read(int, role) => self.take(int, *role, bytes)?,
+                HeaderDecodeStep::Align(align) => self.at = bits::aligned(self.at, *align),
+                HeaderDecodeStep::Read(int, role) => self.take(int, *role, bytes)?,
                 // Nearly always the last step: its own are gone on with.
-                Step::Choose(slot, options) if behind.is_empty() => {
+                HeaderDecodeStep::Choose(slot, options) if behind.is_empty() => {
                     steps = self.chosen(*slot, options)?;
                 }
-                Step::Choose(slot, options) => {
+                HeaderDecodeStep::Choose(slot, options) => {
                     self.run_inside(self.chosen(*slot, options)?, bytes)?;
                 }
             }
@@ -269,34 +300,38 @@ impl Reading {
     }
 
     #[inline(always)]
-    fn chosen<'s>(&self, slot: u8, options: &'s Options) -> Result<&'s [Step], Cut> {
+    fn chosen<'s>(
+        &self,
+        slot: u8,
+        options: &'s VariantOptions,
+    ) -> Result<&'s [HeaderDecodeStep], Cut> {
         let tag = self.tags[usize::from(slot % TAGS as u8)];
         let option = options.by_tag.find(tag.into()).ok_or(Cut)?;
         options.steps.get(option).map(Vec::as_slice).ok_or(Cut)
     }
 
     #[cold]
-    fn run_inside(&mut self, steps: &[Step], bytes: Bytes<'_>) -> Result<(), Cut> {
+    fn run_inside(&mut self, steps: &[HeaderDecodeStep], bytes: Bytes<'_>) -> Result<(), Cut> {
         self.run(steps, bytes)
     }
 
     #[inline(always)]
-    fn take(&mut self, int: &Int, role: Role, bytes: Bytes<'_>) -> Result<(), Cut> {
+    fn take(&mut self, int: &Int, role: HeaderFieldRole, bytes: Bytes<'_>) -> Result<(), Cut> {
         let (value, behind) = int.read(bytes.bytes, self.at, bytes.end).ok_or(Cut)?;
         self.at = behind;
         match role {
-            Role::Kind => self.head.kind = value,
-            Role::Tag(slot) => self.tags[usize::from(slot % TAGS as u8)] = value,
-            Role::KindTag(slot) => {
+            HeaderFieldRole::Kind => self.head.kind = value,
+            HeaderFieldRole::Tag(slot) => self.tags[usize::from(slot % TAGS as u8)] = value,
+            HeaderFieldRole::KindTag(slot) => {
                 self.head.kind = value;
                 self.tags[usize::from(slot % TAGS as u8)] = value;
             }
-            Role::Time => {
+            HeaderFieldRole::Time => {
                 self.head.time = value;
                 self.head.time_bits = int.size;
                 self.head.clock = int.clock;
             }
-            Role::None => {}
+            HeaderFieldRole::None => {}
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use super::resolve::{Resolver, is_big};
 use super::tsdl;
 use super::tsdl::tree::{Line, Top, Type, Value};
 use crate::clock::Clock;
+use crate::events::What;
 use crate::state::Numbers;
-use crate::what::What;
 
 /// Places of the table of kinds for each kind that there is, at most.
 const SPREAD: u64 = 16;
@@ -62,7 +62,6 @@ impl StreamClass {
         self.classes.get((number as usize).checked_sub(1)?)
     }
 
-    /// All kinds.
     pub fn classes(&self) -> &[EventClass] {
         &self.classes
     }
@@ -79,7 +78,6 @@ pub struct Layout {
     pub packet_header: Option<Struct>,
     /// Its streams, by their numbers.
     pub streams: BTreeMap<u64, StreamClass>,
-    /// Its clocks.
     pub clocks: Vec<Clock>,
     /// What it says about where and by what it was recorded.
     pub env: BTreeMap<String, String>,

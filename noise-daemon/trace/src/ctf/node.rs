@@ -12,7 +12,6 @@ pub const SLOTS: usize = 32;
 /// is kept.
 pub type Slots = [u64];
 
-/// An integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Int {
     /// Bits, 1 to 64.
@@ -85,7 +84,6 @@ impl Labels {
     }
 }
 
-/// A structure.
 #[derive(Clone, Debug)]
 pub struct Struct {
     /// Bits, a power of two.
@@ -97,7 +95,6 @@ pub struct Struct {
 }
 
 impl Default for Struct {
-    /// One without fields.
     fn default() -> Self {
         Self { align: 1, fields: Vec::new(), fixed: Some(0) }
     }
@@ -126,10 +123,8 @@ impl Variant {
     }
 }
 
-/// A type.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// An integer.
     Int(Int),
     /// An integer with names for its values.
     Enum(Int, Arc<Labels>),
@@ -139,7 +134,6 @@ pub enum Node {
     Text,
     /// Fields one after the other.
     Struct(Box<Struct>),
-    /// One of several.
     Variant(Box<Variant>),
     /// Always so many of the same.
     Array(Box<Node>, u64),

@@ -19,9 +19,7 @@ pub const MAGIC: u64 = 0xc1fc_1fc1;
 /// What is known of a packet before its events are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'t> {
-    /// Its stream's number.
     pub stream: u64,
-    /// Its stream.
     pub class: &'t StreamClass,
     /// The end of its content, in bits, as far as the file has it.
     pub end: u64,
@@ -52,7 +50,6 @@ pub struct Context {
     pub discarded: Option<u64>,
     /// Its number in its stream.
     pub sequence: Option<u64>,
-    /// The CPU.
     pub cpu: Option<u32>,
 }
 
@@ -137,9 +134,9 @@ impl From<Cut> for Refused {
 }
 
 /// Number and class of the stream, the context, and the place behind it.
-type Head<'t> = (u64, &'t StreamClass, Context, u64);
+type PacketPreamble<'t> = (u64, &'t StreamClass, Context, u64);
 
-fn head<'t>(layout: &'t Layout, bytes: &[u8]) -> Result<Head<'t>, Refused> {
+fn head<'t>(layout: &'t Layout, bytes: &[u8]) -> Result<PacketPreamble<'t>, Refused> {
     let all = Bytes { bytes, end: (bytes.len() as u64).saturating_mul(8) };
     let mut context = Context::default();
     let mut at = 0;

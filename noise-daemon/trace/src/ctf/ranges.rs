@@ -43,6 +43,7 @@ impl Ranges {
                 _ => sorted.push((first, last, *meaning)),
             }
         }
+        sorted.shrink_to_fit();
         Self { sorted }
     }
 

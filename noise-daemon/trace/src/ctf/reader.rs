@@ -5,12 +5,11 @@
 //! loss of that CPU, which comes before all events. A chunk of a session that was rotated begins on all CPUs with the
 //! rotation, to some microseconds, whenever its first packet begins: LTTng begins that with the first event of each CPU.
 //!
-//! Where a stream is cut, or its last packet was closed long before those of others, its CPU is not known from then on: a
-//! loss that lasts up to the last event. What is seen of an idle CPU ends with the trace: tracers close its last packet
-//! then.
+//! Where a stream is cut, or its last packet was closed before the last event of others, its CPU is not known from then on:
+//! a loss that lasts up to that event. What is seen of an idle CPU ends with the trace: tracers close its last packet then.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use super::files::{StreamFile, chains};
 use super::layout::Layout;
@@ -23,10 +22,8 @@ use crate::window::{LEAST_WINDOW_BYTES, bytes_of_each};
 /// Goes over all events of a trace in the order of time. Those of one time come in the order of their files.
 pub struct Reader<'t> {
     streams: Vec<Stream<'t>>,
-    /// What is not seen at the begin, by stream: these come first.
-    unseen: std::vec::IntoIter<(u32, Loss)>,
-    /// What is not seen behind the end of a stream: it comes next.
-    behind: Option<(u32, Loss)>,
+    /// CPUs that are not seen, at the begin or behind the end of their streams: these come next.
+    unseen: VecDeque<(u32, Loss)>,
     /// When the last event of all happens, once that was asked for.
     last_ns: Option<u64>,
     /// The stream whose event is next.
@@ -35,7 +32,22 @@ pub struct Reader<'t> {
     is_lent: bool,
     /// The others that have events, by the time of the next one, and those that were read, by their ends. Events of one
     /// CPU come in bursts: as long as none of these is earlier, there is nothing to sort.
-    others: BinaryHeap<Reverse<(u64, usize)>>,
+    others: BinaryHeap<Reverse<StreamMergeKey>>,
+}
+
+/// When it is a stream's turn, and its number, which decides where times are the same: as one number, which is
+/// compared in two instructions.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct StreamMergeKey(u128);
+
+impl StreamMergeKey {
+    const fn new(at_ns: u64, stream: usize) -> Self {
+        Self((at_ns as u128) << 64 | stream as u128)
+    }
+
+    const fn stream(self) -> usize {
+        self.0 as usize
+    }
 }
 
 impl<'t> Reader<'t> {
@@ -60,7 +72,7 @@ impl<'t> Reader<'t> {
         let chains = chains(layout, files, window.min(LEAST_WINDOW_BYTES));
         let mut streams = Vec::with_capacity(chains.len());
         let mut others = BinaryHeap::with_capacity(chains.len());
-        for (number, chain) in chains.iter().enumerate() {
+        for chain in &chains {
             let cpu = |file: usize, name| named_cpu(name).unwrap_or(file as u32);
             let parts = chain.iter().filter_map(|&file| Some((file, *files.get(file)?)));
             let parts = parts.map(|(file, part)| (part, cpu(file, part.name)));
@@ -69,74 +81,95 @@ impl<'t> Reader<'t> {
                 stream.pass_until(from_ns);
             }
             stream.advance();
-            if let Some(record) = &stream.head {
-                others.push(Reverse((record.time_ns, number)));
-            }
             streams.push(stream);
         }
-        let first_ns = others.peek().map(|first: &Reverse<(u64, usize)>| first.0.0);
+        let first_ns = streams.iter().filter_map(Stream::next_ns).min();
+        for (number, stream) in streams.iter_mut().enumerate() {
+            let next_ns = stream.next_ns().or_else(|| stream.end_behind(first_ns.unwrap_or(0)));
+            others.extend(next_ns.map(|next_ns| Reverse(StreamMergeKey::new(next_ns, number))));
+        }
         let unseen = streams.iter().filter_map(|stream| stream.unseen_since(first_ns?));
-        let unseen: Vec<_> = unseen.collect();
-        let current = others.pop().map(|first| first.0.1);
-        let unseen = unseen.into_iter();
-        Self { streams, unseen, behind: None, last_ns: None, current, is_lent: false, others }
+        let unseen = unseen.collect();
+        let current = others.pop().map(|first| first.0.stream());
+        Self { streams, unseen, last_ns: None, current, is_lent: false, others }
     }
 
-    /// Goes on to the next event, where this one was handed out, or to what is not seen before it.
+    /// Goes on to the next event, where this one was handed out. False where something that is not seen comes first.
     #[inline(always)]
-    fn go_on(&mut self) {
-        if std::mem::take(&mut self.is_lent) {
-            self.advance();
+    fn go_on(&mut self) -> bool {
+        let was_lent = std::mem::take(&mut self.is_lent);
+        (was_lent && self.stays()) || self.turn(was_lent)
+    }
+
+    /// Goes on in the same stream; whether its next event is the next one of all.
+    #[inline(always)]
+    fn stays(&mut self) -> bool {
+        let Some(number) = self.current else { return false };
+        let Some(stream) = self.streams.get_mut(number) else { return false };
+        stream.advance();
+        let Some(next_ns) = stream.next_ns() else { return false };
+        self.others.peek().is_none_or(|first| StreamMergeKey::new(next_ns, number) < first.0)
+    }
+
+    /// Turns to the stream whose event is next. False where something that is not seen comes first.
+    #[inline(never)]
+    fn turn(&mut self, was_lent: bool) -> bool {
+        if was_lent {
+            self.sort();
         }
-        while self.behind.is_none()
+        while self.unseen.is_empty()
             && let Some(number) = self.current
             && !self.has_event(number)
         {
             self.close(number);
         }
+        self.unseen.is_empty()
     }
 
-    #[inline(always)]
     fn has_event(&self, number: usize) -> bool {
-        self.streams.get(number).is_some_and(|stream| stream.head.is_some())
+        self.streams.get(number).is_some_and(|stream| stream.next_ns().is_some())
     }
 
     /// At the end of a stream that was read.
     #[cold]
+    #[inline(never)]
     fn close(&mut self, number: usize) {
-        self.current = self.others.pop().map(|first| first.0.1);
-        let mut others = self.current.into_iter().chain(self.others.iter().map(|other| other.0.1));
+        self.current = self.others.pop().map(|first| first.0.stream());
+        let others = self.others.iter().map(|other| other.0.stream());
+        let mut others = self.current.into_iter().chain(others);
         if !others.any(|other| self.has_event(other)) {
             return;
         }
         let last_ns = self.last_ns.or_else(|| self.streams.iter().map(Stream::last_ns).max());
         self.last_ns = last_ns;
         let stream = self.streams.get(number);
-        self.behind = stream.and_then(|stream| stream.unseen_until(last_ns?));
+        self.unseen.extend(stream.and_then(|stream| stream.unseen_until(last_ns?)));
     }
 
-    #[inline(always)]
-    fn advance(&mut self) {
+    /// Puts the stream of the latest event among the others, where the next event is one of theirs.
+    fn sort(&mut self) {
         let Some(number) = self.current else { return };
-        let Some(stream) = self.streams.get_mut(number) else { return };
-        stream.advance();
-        match &stream.head {
-            Some(next) => {
-                let key = (next.time_ns, number);
-                if let Some(mut earliest) = self.others.peek_mut()
-                    && earliest.0 < key
-                {
-                    self.current = Some(earliest.0.1);
-                    *earliest = Reverse(key);
-                }
+        let Some(stream) = self.streams.get(number) else { return };
+        if let Some(next_ns) = stream.next_ns() {
+            let turn = StreamMergeKey::new(next_ns, number);
+            if let Some(mut earliest) = self.others.peek_mut()
+                && earliest.0 < turn
+            {
+                self.current = Some(earliest.0.stream());
+                *earliest = Reverse(turn);
             }
-            None => {
-                if let Some(end_ns) = stream.end_ns() {
-                    self.others.push(Reverse((end_ns, number)));
-                }
-                self.current = self.others.pop().map(|first| first.0.1);
-            }
+            return;
         }
+        let end_ns = stream.end_ns();
+        self.leave(end_ns.map(|end_ns| StreamMergeKey::new(end_ns, number)));
+    }
+
+    /// Turns to the next stream from one that was read, whose own turn comes then, if it is known where it ends.
+    #[cold]
+    #[inline(never)]
+    fn leave(&mut self, turn: Option<StreamMergeKey>) {
+        self.others.extend(turn.map(Reverse));
+        self.current = self.others.pop().map(|first| first.0.stream());
     }
 }
 
@@ -146,13 +179,11 @@ impl Source for Reader<'_> {
     where
         Self: 'r;
 
-    #[inline]
+    #[inline(always)]
     fn read(&mut self) -> Option<Record<'_>> {
-        if let Some((cpu, loss)) = self.unseen.next() {
-            return Some(Record::lost(loss.from_ns, cpu, loss));
-        }
-        self.go_on();
-        if let Some((cpu, loss)) = self.behind.take() {
+        if !self.go_on()
+            && let Some((cpu, loss)) = self.unseen.pop_front()
+        {
             return Some(Record::lost(loss.from_ns, cpu, loss));
         }
         let stream = self.streams.get(self.current?)?;
@@ -161,15 +192,12 @@ impl Source for Reader<'_> {
     }
 
     fn next_ns(&mut self) -> Option<u64> {
-        if let Some((_, loss)) = self.unseen.as_slice().first() {
+        if !self.go_on()
+            && let Some((_, loss)) = self.unseen.front()
+        {
             return Some(loss.from_ns);
         }
-        self.go_on();
-        if let Some((_, loss)) = &self.behind {
-            return Some(loss.from_ns);
-        }
-        let head = self.streams.get(self.current?)?.head.as_ref()?;
-        Some(head.time_ns)
+        self.streams.get(self.current?)?.next_ns()
     }
 
     fn damage(&self) -> Damage {

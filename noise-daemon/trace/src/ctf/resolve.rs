@@ -1,6 +1,6 @@
 //! From types as they were written to types as they lie in a packet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::CtfError;
@@ -10,7 +10,7 @@ use super::ranges::Ranges;
 use super::tsdl::tree::{Attribute, Declaration, Item, Label, Length, Path, Type, Value};
 
 /// Types that one trace may have, those inside others counted each: types that name others grow fast. Labels of
-/// enumerations and every 64 bytes of a name count as a type. A tracer of today has some ten thousand; each takes
+/// enumerations, the ranges that choose an option of a variant, and every 64 bytes of a name count as a type. A tracer of today has some ten thousand; each takes
 /// some hundred bytes.
 const MAX_NODES: usize = 500_000;
 const BYTES_OF_NODE: usize = 64;
@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 60;
 
 /// What a reference may lead to.
 #[derive(Clone, Debug)]
-struct Target {
+struct ReferenceTarget {
     path: String,
     signed: bool,
     labels: Option<Arc<Labels>>,
@@ -27,16 +27,16 @@ struct Target {
 
 /// Fields that came before, by their names as seen from one place.
 #[derive(Debug, Default)]
-struct Frame {
-    fields: HashMap<String, Target>,
+struct FieldScope {
+    fields: HashMap<String, ReferenceTarget>,
 }
 
 /// Types that have names, in one scope.
-type Names<'a, 'i> = HashMap<String, &'a Type<'i>>;
+type TypeScope<'a, 'i> = HashMap<String, &'a Type<'i>>;
 
 /// Looks names up and lays types out.
 pub struct Resolver<'a, 'i> {
-    scopes: Vec<Names<'a, 'i>>,
+    scopes: Vec<TypeScope<'a, 'i>>,
     /// `typedef`s with lengths.
     lengths: HashMap<String, &'a [Length<'i>]>,
     /// Whether integers are big-endian where they name no order.
@@ -51,9 +51,9 @@ pub struct Resolver<'a, 'i> {
 /// Places of the fields of one scope: what was laid out so far and which fields are kept. Lengths and tags
 /// lie in the scope that they are for, as every tracer has it.
 #[derive(Debug, Default)]
-struct Places {
+struct ScopeLayout {
     scope: String,
-    frames: Vec<Frame>,
+    frames: Vec<FieldScope>,
     /// Slots by the paths of the fields that they keep.
     slots: HashMap<String, u8>,
 }
@@ -95,7 +95,6 @@ impl<'a, 'i> Resolver<'a, 'i> {
         self.scopes.push(HashMap::new());
     }
 
-    /// Leaves it.
     pub fn leave(&mut self) {
         if self.scopes.len() > 1 {
             self.scopes.pop();
@@ -108,7 +107,6 @@ impl<'a, 'i> Resolver<'a, 'i> {
         }
     }
 
-    /// Learns a name.
     pub fn declare(&mut self, declaration: &'a Declaration<'i>) {
         match declaration {
             Declaration::Alias { ty, name, lengths } => {
@@ -148,7 +146,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
     /// # Errors
     /// What cannot be laid out.
     pub fn scope(&mut self, scope: &str, ty: &'a Type<'i>) -> Result<Struct, CtfError> {
-        let mut places = Places { scope: format!("{scope}."), ..Places::default() };
+        let mut places = ScopeLayout { scope: format!("{scope}."), ..ScopeLayout::default() };
         let mut node = self.lay(ty, scope, &mut places, 0)?;
         keep(&mut node, scope, &places.slots);
         match node {
@@ -157,11 +155,22 @@ impl<'a, 'i> Resolver<'a, 'i> {
         }
     }
 
+    /// Counts more of what takes memory.
+    fn charge(&mut self, nodes: usize, depth: usize) -> Result<(), CtfError> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes > MAX_NODES || depth > MAX_DEPTH {
+            return Err(wrong(
+                "types are nested too deep, refer to each other without end, or are too many",
+            ));
+        }
+        Ok(())
+    }
+
     fn lay(
         &mut self,
         ty: &'a Type<'i>,
         at: &str,
-        places: &mut Places,
+        places: &mut ScopeLayout,
         depth: usize,
     ) -> Result<Node, CtfError> {
         let labels = match ty {
@@ -169,12 +178,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
             _ => &[],
         };
         let of_labels = labels.iter().map(|label| 1 + label.name.len() / BYTES_OF_NODE);
-        self.nodes += 1 + at.len() / BYTES_OF_NODE + of_labels.sum::<usize>();
-        if self.nodes > MAX_NODES || depth > MAX_DEPTH {
-            return Err(wrong(
-                "types are nested too deep, refer to each other without end, or are too many",
-            ));
-        }
+        self.charge(1 + at.len() / BYTES_OF_NODE + of_labels.sum::<usize>(), depth)?;
         match ty {
             Type::Named(name) => {
                 let lengths = self.lengths.get(name).copied().unwrap_or_default();
@@ -215,7 +219,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
                 self.widest = self.widest.max(align);
                 let mut structure = Struct { align, ..Struct::default() };
                 self.scopes.push(HashMap::new());
-                places.frames.push(Frame::default());
+                places.frames.push(FieldScope::default());
                 for item in items {
                     if let Some(field) = self.item(item, at, places, depth)? {
                         structure.fields.push(field);
@@ -247,7 +251,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
         &mut self,
         item: &'a Item<'i>,
         at: &str,
-        places: &mut Places,
+        places: &mut ScopeLayout,
         depth: usize,
     ) -> Result<Option<(Box<str>, Node)>, CtfError> {
         let (ty, name, lengths) = match item {
@@ -267,7 +271,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
             _ => None,
         };
         if let (Some((signed, labels)), Some(frame)) = (target, places.frames.last_mut()) {
-            frame.fields.insert(name.to_owned(), Target { path: inside, signed, labels });
+            frame.fields.insert(name.to_owned(), ReferenceTarget { path: inside, signed, labels });
         }
         Ok(Some((name.into(), node)))
     }
@@ -277,24 +281,29 @@ impl<'a, 'i> Resolver<'a, 'i> {
         tag: &Path<'_>,
         items: &'a [Item<'i>],
         at: &str,
-        places: &mut Places,
+        places: &mut ScopeLayout,
         depth: usize,
     ) -> Result<Node, CtfError> {
         let (slot, target) = places.refer(tag, at)?;
         let labels =
             target.labels.ok_or_else(|| wrong(format!("the tag of {at} is no enumeration")))?;
         let (mut options, mut by_tag) = (Vec::new(), Vec::new());
-        places.frames.push(Frame::default());
+        // Of options of one name the first counts: the ranges of that name are noted once.
+        let mut named = HashSet::new();
+        places.frames.push(FieldScope::default());
         for item in items {
             let Some((name, node)) = self.item(item, at, places, depth)? else { continue };
             let plain = Some(shown(&name)).filter(|plain| **plain != *name);
             let number = u32::try_from(options.len()).unwrap_or(u32::MAX);
             for name in [Some(&*name), plain].into_iter().flatten() {
-                by_tag.extend(labels.ranges(name).map(|(first, last)| (first, last, number)));
+                if named.insert(name.to_owned()) {
+                    by_tag.extend(labels.ranges(name).map(|(first, last)| (first, last, number)));
+                }
             }
             options.push((name, node));
         }
         places.frames.pop();
+        self.charge(by_tag.len(), depth)?;
         let by_tag = Ranges::new(by_tag);
         Ok(Node::Variant(Box::new(Variant { slot, signed: target.signed, options, by_tag })))
     }
@@ -416,7 +425,7 @@ fn array(
     node: Node,
     lengths: &[Length<'_>],
     at: &str,
-    places: &mut Places,
+    places: &mut ScopeLayout,
 ) -> Result<Node, CtfError> {
     lengths.iter().rev().try_fold(node, |node, length| {
         if node.fixed() == Some(0) {
@@ -452,9 +461,9 @@ fn keep(node: &mut Node, at: &str, slots: &HashMap<String, u8>) {
     }
 }
 
-impl Places {
+impl ScopeLayout {
     /// Makes the fields of a structure that ended visible from outside, below its own name.
-    fn lift(&mut self, at: &str, inside: Frame) {
+    fn lift(&mut self, at: &str, inside: FieldScope) {
         let name = at.rsplit('.').next().unwrap_or_default();
         if let Some(frame) = self.frames.last_mut() {
             for (field, target) in inside.fields {
@@ -464,7 +473,7 @@ impl Places {
     }
 
     /// The slot of the field that a path leads to, seen from `at`.
-    fn refer(&mut self, path: &Path<'_>, at: &str) -> Result<(u8, Target), CtfError> {
+    fn refer(&mut self, path: &Path<'_>, at: &str) -> Result<(u8, ReferenceTarget), CtfError> {
         let path = path.join(".");
         let path = path.strip_prefix(&self.scope).unwrap_or(&path);
         let near = self.frames.iter().rev().find_map(|frame| frame.fields.get(path)).cloned();

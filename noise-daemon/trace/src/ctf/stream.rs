@@ -1,95 +1,43 @@
 //! One stream: its packets one after the other, through all its files, and the events in them.
 
 mod bounds;
+mod place;
+
+pub use place::{Located, Record};
 
 use memchr::memmem;
 
+use self::place::{Missed, Place, locate};
 use super::bits::mask;
-use super::class::EventClass;
 use super::cpu::Sought;
 use super::files::StreamFile;
-use super::header::Head;
 use super::layout::{Layout, StreamClass};
-use super::node::{SLOTS, Struct};
 use super::packet::{ENDS, MAGIC, Packet, open};
-use super::walk::{Bytes, Cut, skip, walk_fields};
+use super::walk::Bytes;
 use crate::clock::Clock;
 use crate::damage::Damage;
-use crate::event::{Kind, Loss};
-use crate::record::{self, Stored};
-use crate::value::Visit;
+use crate::event::Loss;
+use crate::record::Stored as _;
 use crate::window::{Content, Window};
 
 /// Bits of one event. LTTng's are no longer than its sub-buffers, of 1 MiB unless they were made larger; perf's
 /// end at 64 KiB. What is longer is not an event, but costs time and memory where it is shown.
 const MAX_EVENT_BITS: u64 = 8 << 20;
 
-/// Where an event lies in the window.
-#[derive(Clone, Copy)]
-pub struct Place<'t> {
-    class: &'t EventClass,
-    stream: &'t StreamClass,
-    /// Where its contexts begin, in bits.
-    context_at: u64,
-    /// Where its own fields begin, in bits.
-    fields_at: u64,
-    /// Nothing of it lies behind that, in bits.
-    end: u64,
-}
+/// Places one after the other that begin as packets do, and are none. Each may take reading a window: who writes
+/// nothing else into a file has it read as often as it has such places.
+const MAX_FALSE_BEGINS: u32 = 64;
 
-/// An event, with the window that it lies in.
-#[derive(Clone, Copy)]
-pub struct Located<'t> {
-    place: Place<'t>,
-    bytes: Bytes<'t>,
-}
-
-/// A record of a trace in CTF.
-pub type Record<'t> = record::Record<Located<'t>>;
-
-impl<'t> Stored<'t> for Located<'t> {
-    fn name(&self) -> &'t str {
-        &self.place.class.name
-    }
-
-    fn number(&self) -> Option<usize> {
-        Some(self.place.class.number)
-    }
-
-    #[inline]
-    fn kind(&self) -> Kind<'t> {
-        self.place.class.kind(self.bytes, self.place.fields_at)
-    }
-
-    fn visit(&self, visit: &mut impl Visit) {
-        // It was skipped over before: all of it is there.
-        let _ = show(&self.place.class.fields, self.bytes, self.place.fields_at, visit);
-    }
-
-    /// First the context of all events of its stream, then that of its kind.
-    fn visit_contexts<V: Visit>(&self, visit: &mut V, mut begin: impl FnMut(&mut V)) {
-        let Place { class, stream, context_at: mut at, .. } = self.place;
-        for context in [&stream.event_context, &class.context].into_iter().flatten() {
-            begin(visit);
-            match show(context, self.bytes, at, visit) {
-                Ok(behind) => at = behind,
-                Err(Cut) => return,
-            }
-        }
-    }
-}
-
-/// Shows fields. Of those that always have the same length none is kept for another one.
-fn show(fields: &Struct, bytes: Bytes<'_>, at: u64, visit: &mut impl Visit) -> Result<u64, Cut> {
-    match fields.fixed {
-        Some(_) => walk_fields(fields, bytes, at, &mut [], visit),
-        None => walk_fields(fields, bytes, at, &mut [0; SLOTS], visit),
-    }
+/// What a stream is at.
+enum StreamItem<'t> {
+    Event(Place<'t>),
+    Lost(Loss),
+    End,
 }
 
 /// The packet that is read.
 #[derive(Clone, Copy)]
-struct Open<'t> {
+struct CurrentPacket<'t> {
     class: &'t StreamClass,
     /// Of the file, the byte that its window begins at: that of the packet, or so many of the widest alignment behind
     /// it. All places in bits are counted from there.
@@ -106,8 +54,8 @@ struct Open<'t> {
 
 /// Goes over one stream.
 pub struct Stream<'t> {
-    /// The event that it is at, or what was lost before it; none at the end.
-    pub head: Option<record::Record<Place<'t>>>,
+    /// The event that it is at, or what was lost before it.
+    head: StreamItem<'t>,
     layout: &'t Layout,
     /// Its files, each with the CPU of packets that name none.
     parts: Vec<(StreamFile<'t>, u32)>,
@@ -120,7 +68,9 @@ pub struct Stream<'t> {
     /// Of the file, begins of the packet that is read and of the one behind it.
     packet_at: u64,
     next_packet: u64,
-    packet: Option<Open<'t>>,
+    /// Places that began as packets do, and were none, since the last that was one.
+    false_begins: u32,
+    packet: Option<CurrentPacket<'t>>,
     /// Where the next event begins, in bits of the window.
     at: u64,
     cpu: u32,
@@ -155,7 +105,7 @@ impl<'t> Stream<'t> {
     /// that name none. So many bytes are read at once.
     pub fn new(layout: &'t Layout, parts: Vec<(StreamFile<'t>, u32)>, window: usize) -> Self {
         let mut stream = Self {
-            head: None,
+            head: StreamItem::End,
             layout,
             parts,
             part: 0,
@@ -164,6 +114,7 @@ impl<'t> Stream<'t> {
             passed: 0,
             packet_at: 0,
             next_packet: 0,
+            false_begins: 0,
             packet: None,
             at: 0,
             cpu: 0,
@@ -193,7 +144,7 @@ impl<'t> Stream<'t> {
         self.passed = self.passed.saturating_add(self.window.announced());
         self.window.turn_to(content);
         (self.part, self.name, self.cpu) = (number, name, cpu);
-        self.next_packet = 0;
+        (self.next_packet, self.false_begins) = (0, 0);
         Some(())
     }
 
@@ -219,64 +170,92 @@ impl<'t> Stream<'t> {
     /// The event that it is at, or what was lost before it.
     #[inline(always)]
     pub fn record(&self) -> Option<Record<'_>> {
-        let bytes = self.window.seen();
-        let located = |place: Place<'t>| Located { place, bytes: Bytes { bytes, end: place.end } };
-        self.head.map(|head| head.map(located))
+        match &self.head {
+            StreamItem::Event(place) => {
+                Some(Record::new(self.time_ns, self.cpu, Located::new(place, &self.window)))
+            }
+            StreamItem::Lost(loss) => Some(Record::lost(self.time_ns, self.cpu, *loss)),
+            StreamItem::End => None,
+        }
+    }
+
+    /// When that is, nanoseconds since the epoch; none at the end.
+    #[inline(always)]
+    pub const fn next_ns(&self) -> Option<u64> {
+        match self.head {
+            StreamItem::Event(_) | StreamItem::Lost(_) => Some(self.time_ns),
+            StreamItem::End => None,
+        }
     }
 
     /// Goes on to the next event, or to what was lost before it.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self) {
+        // Nearly always the window has all of it. Else it is looked at once more, away from this.
+        if let Some(packet) = self.packet_with_more()
+            && self.event(packet).is_ok()
+        {
+            return;
+        }
+        self.advance_beyond();
+    }
+
+    /// The packet, where it is not at its end, and nothing was lost before it.
+    #[inline(always)]
+    fn packet_with_more(&self) -> Option<CurrentPacket<'t>> {
+        self.packet.filter(|packet| self.loss.is_none() && self.at < packet.end)
+    }
+
+    #[inline(never)]
+    fn advance_beyond(&mut self) {
         loop {
-            if let Some(packet) = &self.packet
-                && self.loss.is_none()
-                && self.at < packet.end
-            {
-                match self.event(*packet) {
-                    Ok(true) => return,
-                    Ok(false) => self.read_on(),
-                    Err(what) => self.give_up(what),
-                }
+            if let Some(packet) = self.packet_with_more() {
+                let most = self.at.saturating_add(MAX_EVENT_BITS);
+                let what = match self.event(packet) {
+                    Ok(()) => return,
+                    Err(Missed::Cut) if packet.seen < packet.end.min(most) => {
+                        self.read_on();
+                        continue;
+                    }
+                    Err(Missed::Cut) if packet.end > most => "an event is longer than 1 MiB",
+                    Err(Missed::Cut) => "an event lies beyond the end",
+                    Err(Missed::Kind) => "an event is of a kind that is not known",
+                    Err(Missed::Size) => "an event has no size",
+                };
+                self.give_up(what);
                 continue;
             }
             if let Some(loss) = self.loss.take() {
                 self.time_ns = self.time_ns.max(loss.from_ns);
-                self.head = Some(record::Record::lost(self.time_ns, self.cpu, loss));
+                self.head = StreamItem::Lost(loss);
                 return;
             }
             if self.open_packet().is_none() {
-                self.head = None;
+                self.head = StreamItem::End;
                 self.window.close();
                 return;
             }
         }
     }
 
-    /// Goes to the event at the current place; whether the window has all of it.
+    /// Goes to the event at the current place. Where there is none, nothing is changed.
     #[inline(always)]
-    fn event(&mut self, packet: Open<'t>) -> Result<bool, &'static str> {
+    fn event(&mut self, packet: CurrentPacket<'t>) -> Result<(), Missed> {
         let most = self.at.saturating_add(MAX_EVENT_BITS);
         let bytes = Bytes { bytes: self.window.seen(), end: packet.seen.min(most) };
-        let found = match locate(packet.class, bytes, self.at) {
-            Ok(found) => found,
-            Err(Missed::Kind) => return Err("an event is of a kind that is not known"),
-            Err(Missed::Cut) if packet.seen < packet.end.min(most) => return Ok(false),
-            Err(Missed::Cut) if packet.end > most => return Err("an event is longer than 1 MiB"),
-            Err(Missed::Cut) => return Err("an event lies beyond the end"),
-        };
-        let (head, place, behind) = found;
+        let (head, place, behind) = locate(packet.class, bytes, self.at)?;
         if behind == self.at {
-            return Err("an event has no size");
+            return Err(Missed::Size);
         }
         self.at = behind;
         if head.time_bits > 0 {
             self.stamp(head.time, head.time_bits, head.clock);
         }
         if packet.lacks_cpu {
-            self.ask_cpu(place);
+            self.ask_cpu(&place);
         }
-        self.head = Some(record::Record::new(self.time_ns, self.cpu, place));
-        Ok(true)
+        self.head = StreamItem::Event(place);
+        Ok(())
     }
 
     /// Reads on, in a window that begins with the event at hand.
@@ -311,10 +290,9 @@ impl<'t> Stream<'t> {
 
     /// Takes the CPU from the event itself.
     #[cold]
-    fn ask_cpu(&mut self, place: Place<'t>) {
+    fn ask_cpu(&mut self, place: &Place<'t>) {
         let mut sought = Sought::default();
-        let bytes = Bytes { bytes: self.window.seen(), end: place.end };
-        let event = Located { place, bytes };
+        let event = Located::new(place, &self.window);
         event.visit_contexts(&mut sought, |_| {});
         event.visit(&mut sought);
         if let Some(cpu) = sought.found() {
@@ -394,6 +372,7 @@ impl<'t> Stream<'t> {
             self.note_short();
             match opened {
                 Ok(packet) => {
+                    self.false_begins = 0;
                     (self.packet_at, self.next_packet) = (at, at.saturating_add(packet.length));
                     self.enter(packet, at);
                     return Some(());
@@ -444,7 +423,7 @@ impl<'t> Stream<'t> {
         // A look at the packet behind may have moved the window.
         let seen = self.window.view(at, 0).len() as u64;
         let (seen, lacks_cpu) = (end.min(seen.saturating_mul(8)), context.cpu.is_none());
-        self.packet = Some(Open { class, begin: at, end, seen, is_cut, lacks_cpu });
+        self.packet = Some(CurrentPacket { class, begin: at, end, seen, is_cut, lacks_cpu });
     }
 
     /// What the stream lost between the packet before and the end of this one.
@@ -488,7 +467,9 @@ impl<'t> Stream<'t> {
         let mut sought = magic.to_vec();
         sought.extend_from_slice(self.layout.uuid.as_ref().map_or(&[], |uuid| &uuid[..]));
         let is_known = self.layout.uuid.is_some() && self.layout.packet_header.is_some();
-        let found = if is_known { self.find(at.saturating_add(1), &sought) } else { None };
+        self.false_begins += 1;
+        let may_follow = is_known && self.false_begins < MAX_FALSE_BEGINS;
+        let found = if may_follow { self.find(at.saturating_add(1), &sought) } else { None };
         self.next_packet = found.unwrap_or(self.window.length());
         let left_out = self.next_packet.saturating_sub(at);
         self.is_cut = true;
@@ -550,41 +531,4 @@ impl<'t> Stream<'t> {
             }
         }
     }
-}
-
-/// Why there is no event.
-enum Missed {
-    Cut,
-    Kind,
-}
-
-impl From<Cut> for Missed {
-    fn from(_: Cut) -> Self {
-        Self::Cut
-    }
-}
-
-/// What the header of the event at that place says, where the event lies, and the place behind it.
-#[inline(always)]
-fn locate<'t>(
-    stream: &'t StreamClass,
-    bytes: Bytes<'_>,
-    at: u64,
-) -> Result<(Head, Place<'t>, u64), Missed> {
-    let (head, context_at) = stream.header.read(bytes, at)?;
-    let class = stream.class(head.kind).ok_or(Missed::Kind)?;
-    let mut fields_at = context_at;
-    if stream.event_context.is_some() || class.context.is_some() {
-        for context in [&stream.event_context, &class.context].into_iter().flatten() {
-            fields_at = skip_fields(context, bytes, fields_at)?;
-        }
-    }
-    let behind = class.skip(bytes, fields_at)?;
-    Ok((head, Place { class, stream, context_at, fields_at, end: bytes.end }, behind))
-}
-
-fn skip_fields(structure: &Struct, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {
-    let mut slots = [0; SLOTS];
-    let begin = super::bits::aligned(at, structure.align);
-    structure.fields.iter().try_fold(begin, |at, (_, node)| skip(node, bytes, at, &mut slots))
 }

@@ -1,5 +1,6 @@
 //! Generated layouts, written by code of the tests and read again; and traces with lost events.
 
+mod ends;
 mod rotated;
 mod windows;
 mod written;
@@ -320,7 +321,7 @@ fn long_names_and_lists_of_labels_are_not_repeated_without_end() {
 
 #[test]
 fn metadata_without_end_is_refused_before_it_is_parsed() {
-    for part in ["a b; ", "a,", "a ", "a."] {
+    for part in ["a b; ", "a,", "a ", "a.", "*", "* "] {
         let text = part.repeat((16 << 20) / part.len());
         let error = Layout::parse(&text).unwrap_err().to_string();
         assert!(error.contains("more than any tracer"), "{error}");

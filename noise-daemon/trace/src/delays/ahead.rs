@@ -10,6 +10,7 @@ use noise_common::charge::Cause;
 
 use super::document::Culprit;
 use crate::event::Comm;
+use crate::follow::PerCpu;
 
 /// Services that each queue remembers.
 const MAX_SERVICES: usize = 1 << 15;
@@ -17,8 +18,6 @@ const MAX_SERVICES: usize = 1 << 15;
 const MAX_QUEUES: usize = 128;
 /// Threads whose names are kept.
 const MAX_NAMES: usize = 65_536;
-/// CPUs whose latest completion is kept.
-const MAX_CPUS: usize = crate::threads::MAX_CPUS;
 
 /// A stage of a request's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +30,7 @@ pub enum Stage {
 
 /// A request that a queue is done with.
 #[derive(Clone, Copy, Debug)]
-struct Service {
+struct CompletedRequest {
     time_ns: u64,
     tid: i32,
     /// Its sectors, and one for the request itself.
@@ -41,30 +40,28 @@ struct Service {
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// The device.
     pub dev: u32,
     /// When it was queued, where it was.
     pub queued_ns: Option<u64>,
     /// When it was issued.
     pub issued_ns: u64,
-    /// When it ended.
     pub done_ns: u64,
 }
 
 /// What disks did for whom.
 #[derive(Debug, Default)]
 pub struct Ahead {
-    queues: BTreeMap<(u32, Stage), VecDeque<Service>>,
+    queues: BTreeMap<(u32, Stage), VecDeque<CompletedRequest>>,
     names: HashMap<i32, Comm>,
     /// The latest request that ended on each CPU.
-    done: HashMap<u32, Done>,
+    done: PerCpu<Option<Done>>,
 }
 
 /// Time by tid and cause.
 #[derive(Debug, Default)]
-struct Shares(BTreeMap<(Cause, i32), u64>);
+struct CauseShares(BTreeMap<(Cause, i32), u64>);
 
-impl Shares {
+impl CauseShares {
     fn add(&mut self, cause: Cause, tid: i32, ns: u64) {
         if ns > 0 {
             let share = self.0.entry((cause, tid)).or_default();
@@ -83,7 +80,7 @@ impl Ahead {
         if queue.len() >= MAX_SERVICES {
             queue.pop_front();
         }
-        queue.push_back(Service { time_ns, tid, work: u64::from(sectors) + 1 });
+        queue.push_back(CompletedRequest { time_ns, tid, work: u64::from(sectors) + 1 });
     }
 
     /// A thread asks for a request.
@@ -95,16 +92,16 @@ impl Ahead {
 
     /// A request ended on a CPU.
     pub fn ended(&mut self, cpu: u32, done: Done) {
-        if (cpu as usize) < MAX_CPUS {
-            self.done.insert(cpu, done);
+        if let Some(latest) = self.done.of(cpu) {
+            *latest = Some(done);
         }
     }
 
     /// Divides what a thread slept until the request that ended last on a CPU. The parts sum to it.
     pub fn divide(&self, cpu: u32, tid: i32, from_ns: u64, to_ns: u64) -> Vec<Culprit> {
-        let mut shares = Shares::default();
+        let mut shares = CauseShares::default();
         let mut left_ns = to_ns.saturating_sub(from_ns);
-        let done = self.done.get(&cpu).filter(|done| done.done_ns >= from_ns);
+        let done = self.done.get(cpu).copied().flatten().filter(|done| done.done_ns >= from_ns);
         if let Some(done) = done {
             // It slept before that request was there, for the disk to have room for one, or for another's.
             let before_ns = done.queued_ns.unwrap_or(done.issued_ns).min(to_ns);
@@ -142,7 +139,7 @@ impl Ahead {
         victim: i32,
         from_ns: u64,
         to_ns: u64,
-        shares: &mut Shares,
+        shares: &mut CauseShares,
     ) {
         let none = VecDeque::new();
         let queue = self.queues.get(&(dev, stage)).unwrap_or(&none);
@@ -177,7 +174,7 @@ impl Ahead {
         shares.add(Cause::Idle, -1, left_ns);
     }
 
-    fn culprits(&self, shares: &Shares) -> Vec<Culprit> {
+    fn culprits(&self, shares: &CauseShares) -> Vec<Culprit> {
         let culprit = |(&(cause, tid), &ns): (&(Cause, i32), &u64)| {
             let comm = self.names.get(&tid).map(ToString::to_string).unwrap_or_default();
             Culprit { tid, comm, cause: cause.name(), ns }
@@ -234,7 +231,7 @@ mod tests {
             let (from_ns, to_ns) = (1000 * issued as u64 + 500, 1000 * services.len() as u64);
             let mut live = Live(BTreeMap::new(), Share { victim: 1, ..Share::default() });
             served.divide(mark, to_ns - from_ns, &mut live);
-            let mut shares = Shares::default();
+            let mut shares = CauseShares::default();
             ahead.divide_stage((1, stage), 1, from_ns, to_ns, &mut shares);
             prop_assert_eq!(shares.0, live.0);
         }

@@ -10,22 +10,20 @@ use super::older::{Older, Over};
 use super::sums::{Party, Sums};
 use crate::contexts::nest;
 use crate::event::{Comm, Event, Kind, Task};
-use crate::threads::MAX_CPUS;
+use crate::follow::{PerCpu, Processor};
 
-/// One CPU.
 pub struct Cpu {
     ledger: Box<Ledger>,
     /// What the ledger has forgotten.
     older: Older,
     /// What runs of interrupts, and what they took.
     pub nesting: Nesting,
-    /// The thread that the latest switch went to.
-    pub current: Option<i32>,
+    pub runs: Processor,
 }
 
 /// All that had events.
 #[derive(Default)]
-pub struct Cpus(Vec<Option<Cpu>>);
+pub struct Cpus(PerCpu<Option<Cpu>>);
 
 fn empty_ledger() -> Ledger {
     let turn =
@@ -58,7 +56,7 @@ fn comm(words: &[u64; COMM_WORDS]) -> Comm {
 }
 
 /// Takes the parts of one wait.
-struct Division<'a> {
+struct WaitDivision<'a> {
     walk: Walk,
     older: &'a Older,
     sums: &'a mut Sums,
@@ -77,7 +75,7 @@ fn party(turn: &Turn) -> Party {
     Party::Thread { cause, tid }
 }
 
-impl Takes for Division<'_> {
+impl Takes for WaitDivision<'_> {
     fn turn(&mut self, turn: &Turn, ns: u64) {
         self.sums.add(party(turn), comm(&turn.comm), ns);
     }
@@ -87,7 +85,7 @@ impl Takes for Division<'_> {
     }
 }
 
-impl Parts for Division<'_> {
+impl Parts for WaitDivision<'_> {
     fn walk(&mut self) -> &mut Walk {
         &mut self.walk
     }
@@ -107,7 +105,7 @@ const MOST_TURN_BYTES: usize = 32 << 20;
 impl Cpus {
     /// Another thread runs on a CPU from now on.
     pub fn begin_turn(&mut self, cpu: u32, next: &Task, now_ns: u64) {
-        let most_bytes = MOST_TURN_BYTES / self.0.len().max(1);
+        let most_bytes = MOST_TURN_BYTES / self.0.all().len().max(1);
         if let Some(cpu) = self.get(cpu) {
             cpu.begin_turn(next, now_ns, most_bytes);
         }
@@ -116,13 +114,13 @@ impl Cpus {
     /// Events of a CPU are lost from now on: up to the next switch it is not known who runs there, and what
     /// runs of interrupts is forgotten. The thread that ran until now.
     pub fn miss(&mut self, cpu: u32, now_ns: u64) -> Option<i32> {
-        let most_bytes = MOST_TURN_BYTES / self.0.len().max(1);
+        let most_bytes = MOST_TURN_BYTES / self.0.all().len().max(1);
         self.get(cpu)?.miss(now_ns, most_bytes)
     }
 
     /// No interrupt lasts over a switch: those whose exit was lost are forgotten, with what they took.
     pub fn end_interrupts(&mut self, cpu: u32) {
-        let cpu = self.0.get_mut(cpu as usize).and_then(Option::as_mut);
+        let cpu = self.0.of(cpu).and_then(Option::as_mut);
         if let Some(cpu) = cpu.filter(|cpu| cpu.nesting.running().is_some()) {
             cpu.forget_interrupts();
         }
@@ -130,25 +128,18 @@ impl Cpus {
 
     /// A CPU, where it is one.
     pub fn get(&mut self, cpu: u32) -> Option<&mut Cpu> {
-        let number = cpu as usize;
-        if number >= MAX_CPUS {
-            return None;
-        }
-        if number >= self.0.len() {
-            self.0.resize_with(number + 1, || None);
-        }
-        let place = self.0.get_mut(number)?;
+        let place = self.0.of(cpu)?;
         Some(place.get_or_insert_with(|| Cpu {
             ledger: Box::new(empty_ledger()),
             older: Older::default(),
             nesting: Nesting::default(),
-            current: None,
+            runs: Processor::default(),
         }))
     }
 
     /// A CPU that had events.
     pub fn known(&self, cpu: u32) -> Option<&Cpu> {
-        self.0.get(cpu as usize)?.as_ref()
+        self.0.get(cpu)?.as_ref()
     }
 
     /// What has been taken from a CPU up to then.
@@ -160,7 +151,7 @@ impl Cpus {
     pub fn divide_whole(&self, cpu: u32, from_ns: u64, to_ns: u64, sums: &mut Sums) {
         match self.known(cpu) {
             Some(cpu) => {
-                let mut division = Division { walk: Walk::default(), older: &cpu.older, sums };
+                let mut division = WaitDivision { walk: Walk::default(), older: &cpu.older, sums };
                 cpu.ledger.divide_among_turns(from_ns, to_ns, &mut division);
             }
             None => untracked(to_ns.saturating_sub(from_ns), sums),
@@ -172,7 +163,7 @@ impl Cpus {
     pub fn divide(&self, wait: &Waiting, to_ns: u64, taken: &Taken, sums: &mut Sums) {
         match self.known(wait.cpu) {
             Some(cpu) => {
-                let mut division = Division { walk: Walk::default(), older: &cpu.older, sums };
+                let mut division = WaitDivision { walk: Walk::default(), older: &cpu.older, sums };
                 cpu.ledger.divide_wait(wait, to_ns, taken, wait.throttled_ns, &mut division);
             }
             None => untracked(to_ns.saturating_sub(wait.since_ns), sums),
@@ -191,13 +182,12 @@ impl Cpu {
     /// The thread that runs, where a switch went to it.
     pub fn runner(&self) -> Option<(i32, Comm)> {
         let turn = self.ledger.turns.get((self.ledger.newest % TURNS as u64) as usize)?;
-        (turn.start_ns > 0 && turn.runner != UNKNOWN_RUNNER)
-            .then(|| (turn.pid.cast_signed(), comm(&turn.comm)))
+        Some((self.runs.current()?, comm(&turn.comm)))
     }
 
     /// Another thread runs from now on. What the ledger forgets takes no more than about so many bytes.
     fn begin_turn(&mut self, next: &Task, now_ns: u64, most_bytes: usize) {
-        self.current = Some(next.tid);
+        self.runs.goes_to(Some(next.tid), now_ns);
         let runner = if next.tid == 0 { Runner::Idle } else { Runner::Task };
         self.turn(next, runner as u32, now_ns, most_bytes);
     }
@@ -217,7 +207,7 @@ impl Cpu {
     fn miss(&mut self, now_ns: u64, most_bytes: usize) -> Option<i32> {
         self.forget_interrupts();
         self.turn(&Task::default(), UNKNOWN_RUNNER, now_ns, most_bytes);
-        self.current.take()
+        self.runs.lose()
     }
 
     /// What runs of interrupts is not known any more, and what it took neither. What others took before stays.

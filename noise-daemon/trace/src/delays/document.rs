@@ -22,17 +22,14 @@ pub struct Document {
     pub untracked_ns: u64,
     /// Threads that ran or waited, those that waited longest first.
     pub threads: Vec<ThreadDocument>,
-    /// Device interrupts.
     pub hardirq: Vec<Handler>,
     /// Vectors of the CPUs themselves.
     pub vector: Vec<Handler>,
-    /// Softirqs.
     pub softirq: Vec<Softirq>,
     /// From a raise to the softirq.
     pub softirq_raise_wait: Vec<Raise>,
     /// From the queue to the device.
     pub block_queue_wait: Vec<Device>,
-    /// On the device.
     pub block_device_wait: Vec<Device>,
     /// From an interface's queue to its driver.
     pub net_tx_wait: Vec<Interface>,
@@ -45,12 +42,9 @@ pub struct Document {
     pub unread_lines: Option<UnreadLines>,
 }
 
-/// A thread.
 #[derive(Clone, Debug, Serialize)]
 pub struct ThreadDocument {
-    /// Its id.
     pub tid: i32,
-    /// Its latest name.
     pub comm: String,
     /// How long it ran, from switch to switch.
     pub run_ns: u64,
@@ -67,7 +61,6 @@ pub struct ThreadDocument {
 /// Waits by how they began.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Waits {
-    /// With a wake-up.
     pub wakeup: Spread,
     /// With a switch away from a thread that wanted to go on.
     pub preempt: Spread,
@@ -78,11 +71,9 @@ pub struct Waits {
 pub struct Culprit {
     /// Its id; 0 = an idle task, -1 = unknown.
     pub tid: i32,
-    /// Its name.
     pub comm: String,
     /// `thread`, `idle` or `untracked`.
     pub cause: &'static str,
-    /// For how long.
     pub ns: u64,
 }
 
@@ -92,7 +83,6 @@ pub struct Charge {
     /// The thread's id, where it was one; 0 = an idle task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tid: Option<i32>,
-    /// Its name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub comm: String,
     /// `thread`, `idle`, `hardirq`, `softirq`, `nmi`, `throttle` (its own quota) or `untracked`.
@@ -100,7 +90,6 @@ pub struct Charge {
     /// The interrupt: its number, or the name of its vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// For how long.
     pub ns: u64,
 }
 
@@ -110,7 +99,6 @@ pub struct Handler {
     /// Its number; none of a vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub irq: Option<u32>,
-    /// Its name.
     pub name: String,
     /// From entry to exit.
     #[serde(flatten)]
@@ -119,12 +107,9 @@ pub struct Handler {
     pub net_ns: u64,
 }
 
-/// A softirq.
 #[derive(Clone, Debug, Serialize)]
 pub struct Softirq {
-    /// Its number.
     pub vector: u32,
-    /// Its name.
     pub name: &'static str,
     /// From entry to exit.
     #[serde(flatten)]
@@ -136,9 +121,7 @@ pub struct Softirq {
 /// Waits of a softirq.
 #[derive(Clone, Debug, Serialize)]
 pub struct Raise {
-    /// Its number.
     pub vector: u32,
-    /// Its name.
     pub name: &'static str,
     /// From the first raise to the entry.
     #[serde(flatten)]
@@ -152,7 +135,6 @@ pub struct Device {
     pub dev: u32,
     /// Its name, where the recording has it, else `major:minor`.
     pub name: String,
-    /// The waits.
     #[serde(flatten)]
     pub whole: Spread,
 }
@@ -160,9 +142,7 @@ pub struct Device {
 /// Waits of an interface's packets.
 #[derive(Clone, Debug, Serialize)]
 pub struct Interface {
-    /// Its name.
     pub interface: String,
-    /// The waits.
     #[serde(flatten)]
     pub whole: Spread,
 }

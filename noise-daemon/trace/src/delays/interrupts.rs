@@ -31,7 +31,6 @@ impl Inside {
     }
 }
 
-/// All interrupts.
 #[derive(Debug, Default)]
 pub struct Interrupts {
     irqs: BTreeMap<u32, Inside>,
@@ -135,7 +134,6 @@ impl Interrupts {
         self.irqs.iter().filter(|(_, inside)| inside.whole.count > 0).map(document).collect()
     }
 
-    /// Vectors of CPUs.
     pub fn vector(&self) -> Vec<Handler> {
         let document = |(number, inside): (&u32, &Inside)| Handler {
             irq: None,
@@ -157,7 +155,6 @@ impl Interrupts {
         self.softirqs.iter().map(document).collect()
     }
 
-    /// Waits of softirqs.
     pub fn raise(&self) -> Vec<Raise> {
         let document = |(vector, whole): (&u32, &Spread)| Raise {
             vector: *vector,

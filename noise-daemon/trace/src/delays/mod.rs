@@ -56,6 +56,17 @@ use crate::sight::Sight;
 /// Device interrupts whose names are kept.
 const MAX_LINES: usize = 65_536;
 
+/// What is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Only {
+    #[default]
+    All,
+    /// Who ran where, and what disks did.
+    Turns,
+    /// What interrupts took.
+    Interrupts,
+}
+
 /// Computes delays while events come in, in the order of time.
 #[derive(Default)]
 pub struct Delays {
@@ -71,9 +82,8 @@ pub struct Delays {
     discarded: u64,
     reach: Reach,
     sight: Sight,
-    /// Only who ran where is followed, and what disks did.
-    is_light: bool,
-    /// Names of device interrupts, where only that is followed.
+    only: Only,
+    /// Names of device interrupts, where only turns are followed.
     lines: BTreeMap<u32, String>,
 }
 
@@ -86,7 +96,12 @@ impl Delays {
     /// Those that follow no more than [`Self::culprits`], [`Self::disk_culprits`] and [`Self::running`] need, which is
     /// much less work. There is nothing in their document.
     pub fn of_turns() -> Self {
-        Self { is_light: true, ..Self::default() }
+        Self { only: Only::Turns, ..Self::default() }
+    }
+
+    /// Those that show interrupts alone: in a storm of short threads, who waited for whom is a pair for each two of them.
+    pub fn of_interrupts() -> Self {
+        Self { only: Only::Interrupts, ..Self::default() }
     }
 
     /// From now on it is noted who was ahead of whom at disks: see [`Self::disk_culprits`].
@@ -96,14 +111,21 @@ impl Delays {
 
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
-        if self.is_light {
-            return self.follow_turns(event);
+        match self.only {
+            Only::Turns => self.follow_turns(event),
+            Only::All | Only::Interrupts => self.follow_each(event, &mut ()),
         }
-        self.follow_each(event, &mut ());
     }
 
     /// Takes the next event, and shows the delays that end with it.
     pub fn follow_each(&mut self, event: &Event<'_>, watch: &mut impl Watch) {
+        if self.only == Only::Interrupts {
+            self.interrupts.follow(event, &mut self.cpus, watch);
+            if matches!(event.kind, Kind::Lost(_)) {
+                self.cpus.miss(event.cpu, event.time_ns);
+            }
+            return;
+        }
         self.from_ns.get_or_insert(event.time_ns);
         self.to_ns = event.time_ns;
         if let Some(kind) = needed(&event.kind) {
@@ -233,7 +255,6 @@ impl Delays {
         self.packets.begin();
     }
 
-    /// What came out.
     pub fn finish(self) -> Document {
         let missing = NEEDED.iter().filter(|kind| !self.seen.contains(*kind));
         Document {

@@ -30,9 +30,8 @@ impl Had {
     }
 }
 
-/// A turn.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct PartyTurn {
     start_ns: u64,
     had: Had,
     /// The number of its party.
@@ -40,15 +39,15 @@ struct Turn {
 }
 
 #[derive(Debug)]
-struct Block {
-    turns: Vec<Turn>,
+struct LedgerBlock {
+    turns: Vec<PartyTurn>,
     /// By number of the party, what it had had by its begin.
     before: Vec<Had>,
 }
 
-impl Block {
+impl LedgerBlock {
     fn bytes(&self) -> usize {
-        BLOCK * size_of::<Turn>() + self.before.len() * size_of::<Had>()
+        BLOCK * size_of::<PartyTurn>() + self.before.len() * size_of::<Had>()
     }
 
     fn start_ns(&self) -> u64 {
@@ -59,13 +58,10 @@ impl Block {
 /// A turn that is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Over {
-    /// Whose it was.
     pub party: Party,
-    /// With which name.
     pub comm: Comm,
     /// From then on, ns.
     pub start_ns: u64,
-    /// Until then.
     pub end_ns: u64,
     /// How much of that interrupts took, ns.
     pub taken_ns: u64,
@@ -74,7 +70,7 @@ pub struct Over {
 /// The turns, in the order of time and without gaps.
 #[derive(Debug, Default)]
 pub struct Older {
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<LedgerBlock>,
     bytes: usize,
     numbers: HashMap<Party, u32>,
     /// By number: the party with its latest name, and what it has had so far.
@@ -98,7 +94,7 @@ impl Older {
         };
         if self.blocks.back().is_none_or(|block| block.turns.len() >= BLOCK) {
             let before = self.parties.iter().map(|(_, _, had)| *had).collect();
-            let block = Block { turns: Vec::with_capacity(BLOCK), before };
+            let block = LedgerBlock { turns: Vec::with_capacity(BLOCK), before };
             self.bytes += block.bytes();
             self.blocks.push_back(block);
             while self.bytes > most_bytes
@@ -116,7 +112,7 @@ impl Older {
             sum.net = sum.net.saturating_add(had.net);
         }
         if let Some(block) = self.blocks.back_mut() {
-            block.turns.push(Turn { start_ns: over.start_ns, had, party: number });
+            block.turns.push(PartyTurn { start_ns: over.start_ns, had, party: number });
         }
     }
 

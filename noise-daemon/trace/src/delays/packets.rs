@@ -17,7 +17,6 @@ const MAX_INTERFACES: usize = 65_536;
 /// Bytes by which a packet may grow on its way: a VLAN tag that the device cannot insert.
 const TAG_BYTES: u32 = 4;
 
-/// Waits of packets.
 #[derive(Debug, Default)]
 pub struct Packets {
     /// By address: since when, and of what length.

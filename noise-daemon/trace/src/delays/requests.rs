@@ -62,7 +62,7 @@ impl Operation {
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct InFlightRequest {
     since_ns: u64,
     sectors: u32,
     operation: Operation,
@@ -76,9 +76,9 @@ struct Open {
 
 /// Requests at one stage of their way.
 #[derive(Debug, Default)]
-struct Stage {
+struct InFlightRequests {
     /// By device, first sector, and order of coming.
-    open: BTreeMap<(u32, u64, u64), Open>,
+    open: BTreeMap<(u32, u64, u64), InFlightRequest>,
     came: u64,
 }
 
@@ -92,8 +92,8 @@ fn parts(request: &Request<'_>) -> ((u32, u64), u32, Operation) {
     (place(request), request.sectors, Operation::of(request))
 }
 
-impl Stage {
-    fn put(&mut self, (dev, sector): (u32, u64), open: Open) {
+impl InFlightRequests {
+    fn put(&mut self, (dev, sector): (u32, u64), open: InFlightRequest) {
         if self.open.len() >= MAX_OPEN {
             return;
         }
@@ -111,10 +111,10 @@ impl Stage {
         &mut self,
         (dev, sector): (u32, u64),
         (sectors, operation): (u32, Operation),
-        fits: impl Fn(&Open) -> bool,
-    ) -> Option<Open> {
+        fits: impl Fn(&InFlightRequest) -> bool,
+    ) -> Option<InFlightRequest> {
         // A request without sectors is no other one at the first of them.
-        let fits = |open: &Open| {
+        let fits = |open: &InFlightRequest| {
             (open.sectors == 0) == (sectors == 0) && open.operation.fits(operation) && fits(open)
         };
         let alike = || {
@@ -131,7 +131,7 @@ impl Stage {
         &mut self,
         (dev, sector): (u32, u64),
         (sectors, operation): (u32, Operation),
-    ) -> Option<Open> {
+    ) -> Option<InFlightRequest> {
         if sectors == 0 {
             return None;
         }
@@ -146,11 +146,10 @@ impl Stage {
     }
 }
 
-/// Waits of requests.
 #[derive(Debug, Default)]
 pub struct Requests {
-    queued: Stage,
-    issued: Stage,
+    queued: InFlightRequests,
+    issued: InFlightRequests,
     queue: BTreeMap<u32, Spread>,
     device: BTreeMap<u32, Spread>,
     disks: BTreeMap<u32, String>,
@@ -186,7 +185,8 @@ impl Requests {
                 let (since_ns, tid) =
                     back.map_or((now_ns, request.tid), |open| (open.since_ns, open.tid));
                 let (is_back, queued_ns) = (false, None);
-                let open = Open { since_ns, sectors, operation, is_back, tid, queued_ns };
+                let open =
+                    InFlightRequest { since_ns, sectors, operation, is_back, tid, queued_ns };
                 self.queued.put(place, open);
                 if let Some(ahead) = &mut self.ahead {
                     ahead.named(request.tid, request.comm);
@@ -205,7 +205,8 @@ impl Requests {
                 let tid = queued.map_or(request.tid, |open| open.tid);
                 let (is_back, queued_ns) = (false, queued.map(|open| open.since_ns));
                 let since_ns = now_ns;
-                let open = Open { since_ns, sectors, operation, is_back, tid, queued_ns };
+                let open =
+                    InFlightRequest { since_ns, sectors, operation, is_back, tid, queued_ns };
                 self.issued.put(place, open);
                 if let Some(ahead) = &mut self.ahead {
                     if queued.is_none() {
@@ -220,7 +221,8 @@ impl Requests {
                 let tid = issued.map_or(request.tid, |open| open.tid);
                 let (is_back, queued_ns) = (true, None);
                 let since_ns = now_ns;
-                let open = Open { since_ns, sectors, operation, is_back, tid, queued_ns };
+                let open =
+                    InFlightRequest { since_ns, sectors, operation, is_back, tid, queued_ns };
                 self.queued.put(place, open);
             }
             Kind::BlockRqMerge(request) => {
@@ -238,7 +240,7 @@ impl Requests {
                 };
                 if open.sectors > done {
                     let (dev, sector) = place;
-                    let rest = Open { sectors: open.sectors - done, ..open };
+                    let rest = InFlightRequest { sectors: open.sectors - done, ..open };
                     self.issued.put((dev, sector.saturating_add(done.into())), rest);
                     return;
                 }
@@ -295,7 +297,6 @@ impl Requests {
         self.devices(&self.queue)
     }
 
-    /// On the device.
     pub fn block_device(&self) -> Vec<Device> {
         self.devices(&self.device)
     }

@@ -1,10 +1,14 @@
 //! Schedules whose every nanosecond has a known owner.
 
+mod crowd;
+mod lost;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
 use super::document::{Device, Document};
+use super::watch::{Delay, Run, Wait, Watch};
 use super::{Begin, Delays};
 use crate::event::{Comm, Event, Kind, Loss, Packet, Request, Task, Woken};
 use crate::rwbs::{DISCARD, FLUSH, FUA, PREFLUSH, RAHEAD, READ, SYNC, WRITE};
@@ -271,66 +275,6 @@ fn a_flush_of_old_kernels_is_a_write_too() {
 }
 
 #[test]
-fn requests_under_way_where_events_are_lost_are_not_measured() {
-    let loss = Loss { events: 1, packets: 0, from_ns: 14, to_ns: 16 };
-    let [queue, device] = block(&[
-        (10, Kind::BlockRqInsert(request(8, 8))),
-        (11, Kind::BlockRqIssue(request(8, 8))),
-        (12, Kind::BlockRqInsert(request(16, 8))),
-        (16, Kind::Lost(loss)),
-        (900, Kind::BlockRqIssue(request(16, 8))),
-        (950, Kind::BlockRqComplete(request(8, 8))),
-        (960, Kind::BlockRqComplete(request(16, 8))),
-    ]);
-    assert_eq!((queue, device), ((1, 1), (1, 60)));
-}
-
-#[test]
-fn what_begins_while_events_of_another_cpu_are_lost_is_not_measured() {
-    let packet = Packet { skb: 1, len: 1, name: b"eth0" };
-    let unseen = Loss { events: 0, packets: 0, from_ns: 10, to_ns: 100 };
-    let document = document(&[
-        (10, 1, Kind::Lost(unseen)),
-        (20, 0, Kind::BlockRqInsert(request(8, 8))),
-        (25, 0, Kind::NetDevQueue(packet)),
-        (30, 0, Kind::BlockRqIssue(request(8, 8))),
-        // Between them, another one may have had that place, and that memory.
-        (120, 0, Kind::BlockRqComplete(request(8, 8))),
-        (130, 0, Kind::NetDevXmit { packet, rc: 0 }),
-        (140, 0, Kind::BlockRqIssue(request(8, 8))),
-        (144, 0, Kind::BlockRqComplete(request(8, 8))),
-        (150, 0, Kind::NetDevQueue(packet)),
-        (155, 0, Kind::NetDevXmit { packet, rc: 0 }),
-    ]);
-    assert!(document.block_queue_wait.is_empty());
-    let device = document.block_device_wait[0].whole;
-    assert_eq!((device.count, device.sum_ns), (1, 4));
-    let sent = document.net_tx_wait[0].whole;
-    assert_eq!((sent.count, sent.sum_ns), (1, 5));
-}
-
-#[test]
-fn what_ends_where_a_cpu_is_no_longer_seen_is_not_measured() {
-    let unseen = Loss { events: 0, packets: 0, from_ns: 50, to_ns: 200 };
-    let document = document(&[
-        (10, 0, switch(0, 0, 1)),
-        (20, 0, wakeup(2, 0)),
-        (30, 0, switch(1, 1, 2)),
-        (40, 1, switch(0, 0, 4)),
-        (50, 1, Kind::Lost(unseen)),
-        // It may have run on CPU 1 meanwhile.
-        (60, 0, wakeup(3, 0)),
-        (90, 0, switch(2, 1, 3)),
-    ]);
-    let waits = document.threads.iter().map(|thread| thread.waits.wakeup);
-    let waits: Vec<_> = waits.filter(|waits| waits.count > 0).map(|waits| waits.sum_ns).collect();
-    assert_eq!(waits, [10]);
-    assert!(document.reach.line().starts_with("CPU 1 is known up to +0.000000s only: "));
-    let json = serde_json::to_value(&document).unwrap();
-    assert_eq!((&json["known_to_ns"]["1"], json.get("known_from_ns")), (&50.into(), None));
-}
-
-#[test]
 fn requests_without_a_disk_are_not_measured() {
     let own = Request { dev: 0, ..request(0, 8) };
     let waits = block(&[
@@ -467,58 +411,6 @@ fn what_came_before_a_cpus_first_switch_is_untracked() {
     assert!(document.missing.iter().any(|kind| kind == "block_rq_issue"));
 }
 
-fn lost(at_ns: u64, to_ns: u64) -> (u64, u32, Kind<'static>) {
-    (at_ns, 0, Kind::Lost(Loss { events: 9, packets: 0, from_ns: at_ns, to_ns }))
-}
-
-#[test]
-fn time_whose_events_are_lost_is_untracked() {
-    let document = document(&[
-        (100, 0, switch(0, 0, 1)),
-        (110, 0, wakeup(2, 0)),
-        lost(130, 200),
-        (300, 0, switch(4, 1, 2)),
-    ]);
-    assert_eq!(culprits(&document, 2), [((1, "thread"), 20), ((-1, "untracked"), 170)].into());
-    assert!(document.threads.iter().all(|thread| thread.tid != 1 || thread.run_ns == 0));
-}
-
-#[test]
-fn a_wait_whose_end_may_be_lost_begins_with_the_next_wakeup() {
-    let document = document(&[
-        (100, 0, switch(0, 0, 1)),
-        (110, 0, wakeup(2, 0)),
-        // It ran, and went to sleep.
-        lost(130, 200),
-        (500, 0, wakeup(2, 0)),
-        (520, 0, switch(1, 1, 2)),
-    ]);
-    let thread = document.threads.iter().find(|thread| thread.tid == 2).unwrap();
-    assert_eq!((thread.waits.wakeup.count, thread.waits.wakeup.sum_ns), (1, 20));
-}
-
-#[test]
-fn interrupts_whose_end_is_lost_do_not_last() {
-    let document = document(&[
-        (100, 0, switch(0, 0, 1)),
-        (120, 0, Kind::IrqHandlerEntry { irq: 11, name: b"x" }),
-        (125, 0, Kind::SoftirqRaise { vec: 3 }),
-        lost(130, 200),
-        (300, 0, switch(4, 1, 1)),
-        (310, 0, wakeup(2, 0)),
-        (320, 0, Kind::SoftirqEntry { vec: 3 }),
-        (330, 0, Kind::NetifReceiveSkb(Packet { skb: 1, len: 1, name: b"eth0" })),
-        (331, 0, wakeup(3, 0)),
-        (340, 0, Kind::SoftirqExit { vec: 3 }),
-        (400, 0, switch(1, 1, 2)),
-    ]);
-    let thread = document.threads.iter().find(|thread| thread.tid == 2).unwrap();
-    let charges: BTreeMap<_, _> =
-        thread.charges.iter().map(|charge| (charge.cause, charge.ns)).collect();
-    assert_eq!(charges, [("thread", 70), ("softirq", 20)].into());
-    assert!(document.softirq_raise_wait.is_empty());
-}
-
 #[test]
 fn packets_that_a_thread_receives_are_delivered_until_it_gives_way() {
     let poller = |tid| Task { comm: Comm::new(b"napi/eth0-8193"), tid, prio: 120 };
@@ -554,35 +446,56 @@ fn packets_that_a_thread_receives_are_delivered_until_it_gives_way() {
     assert_eq!(found.collect::<Vec<_>>(), [("eth0", 2, 4 + 9)]);
 }
 
+/// Events of four CPUs.
+fn happened(steps: Vec<(u8, u32, i32, i32, u64)>) -> Vec<(u64, u32, Kind<'static>)> {
+    let mut now = 1_000;
+    let mut running = [0; 4];
+    let mut events = Vec::new();
+    for (what, cpu, one, other, later) in steps {
+        now += later;
+        let kind = match what {
+            0..=2 => {
+                let prev = std::mem::replace(&mut running[cpu as usize], one);
+                switch(prev, i64::from(other % 3), one)
+            }
+            3 => wakeup(one, cpu),
+            4 => {
+                let dest_cpu = other.cast_unsigned() % 4;
+                Kind::SchedMigrateTask { task: task(one), orig_cpu: cpu, dest_cpu }
+            }
+            5 => Kind::IrqHandlerEntry { irq: cpu, name: b"x" },
+            6 => Kind::IrqHandlerExit { irq: cpu, ret: 0 },
+            _ if other == 5 => Kind::Lost(Loss { events: 1, packets: 0, from_ns: now, to_ns: now }),
+            _ if other % 2 == 0 => Kind::SoftirqEntry { vec: 3 },
+            _ => Kind::SoftirqExit { vec: 3 },
+        };
+        events.push((now, cpu, kind));
+    }
+    events
+}
+
+/// What interrupts took, one by one.
+#[derive(Default)]
+struct InterruptsTaken(Vec<String>);
+
+impl Watch for InterruptsTaken {
+    const EACH: bool = false;
+
+    fn ran(&mut self, _: &Run) {}
+
+    fn waited(&mut self, _: &Wait<'_>) {}
+
+    fn delayed(&mut self, delay: &Delay<'_>) {
+        self.0.push(format!("{delay:?}"));
+    }
+}
+
 proptest! {
     #[test]
     fn parts_sum_to_waits_whatever_the_events(
         steps in proptest::collection::vec((0..8_u8, 0..4_u32, 0..6_i32, 0..6_i32, 0..50_u64), 0..200),
     ) {
-        let mut now = 1_000;
-        let mut running = [0; 4];
-        let mut events = Vec::new();
-        for (what, cpu, one, other, later) in steps {
-            now += later;
-            let kind = match what {
-                0..=2 => {
-                    let prev = std::mem::replace(&mut running[cpu as usize], one);
-                    switch(prev, i64::from(other % 3), one)
-                }
-                3 => wakeup(one, cpu),
-                4 => {
-                    let dest_cpu = other.cast_unsigned() % 4;
-                    Kind::SchedMigrateTask { task: task(one), orig_cpu: cpu, dest_cpu }
-                }
-                5 => Kind::IrqHandlerEntry { irq: cpu, name: b"x" },
-                6 => Kind::IrqHandlerExit { irq: cpu, ret: 0 },
-                _ if other == 5 => Kind::Lost(Loss { events: 1, packets: 0, from_ns: now, to_ns: now }),
-                _ if other % 2 == 0 => Kind::SoftirqEntry { vec: 3 },
-                _ => Kind::SoftirqExit { vec: 3 },
-            };
-            events.push((now, cpu, kind));
-        }
-        for thread in &document(&events).threads {
+        for thread in &document(&happened(steps)).threads {
             let waited = thread.waits.wakeup.sum_ns + thread.waits.preempt.sum_ns;
             let sum = |ns: &mut dyn Iterator<Item = u64>| ns.sum::<u64>();
             prop_assert_eq!(waited, sum(&mut thread.culprits.iter().map(|part| part.ns)));
@@ -590,5 +503,21 @@ proptest! {
             prop_assert_eq!(waited, sum(&mut following));
             prop_assert_eq!(waited, sum(&mut thread.charges.iter().map(|part| part.ns)));
         }
+    }
+    #[test]
+    fn what_interrupts_took_is_the_same_where_waits_are_not_followed(
+        steps in proptest::collection::vec((0..8_u8, 0..4_u32, 0..6_i32, 0..6_i32, 0..50_u64), 0..200),
+    ) {
+        let events = happened(steps);
+        let taken = |mut delays: Delays| {
+            let mut taken = InterruptsTaken::default();
+            for (time_ns, cpu, kind) in &events {
+                delays.follow_each(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind }, &mut taken);
+            }
+            (taken.0, delays.finish().threads.len())
+        };
+        let (alone, threads) = taken(Delays::of_interrupts());
+        prop_assert_eq!(threads, 0, "pairs of threads are not kept");
+        prop_assert_eq!(alone, taken(Delays::default()).0);
     }
 }

@@ -7,7 +7,7 @@ use noise_common::ledger::Waiting;
 
 use super::cpu::Cpus;
 use super::document::{Charge, Culprit, ThreadDocument, Waits as WaitsDocument};
-use super::sums::{Party, Spread, Sums};
+use super::sums::{MOST_PARTIES, Party, Spread, Sums};
 use super::watch::{Run, Wait, Watch, charge};
 use crate::event::{Comm, Event, Kind, Task};
 use crate::state::{Left, LeftIn};
@@ -15,12 +15,12 @@ use crate::threads::MAX_TID;
 
 /// Why a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum WaitReason {
     Wakeup,
     Preempt,
 }
 
-impl Why {
+impl WaitReason {
     const fn name(self) -> &'static str {
         match self {
             Self::Wakeup => "wakeup",
@@ -31,7 +31,7 @@ impl Why {
 
 /// How a wait began.
 #[derive(Clone, Copy, Debug)]
-struct Began {
+struct WaitStart {
     /// While events of some CPU were lost.
     is_unseen: bool,
     /// With an event of that CPU.
@@ -40,12 +40,12 @@ struct Began {
 
 /// A wait that has not ended.
 #[derive(Debug)]
-struct Open {
-    why: Why,
+struct PendingWait {
+    why: WaitReason,
     /// The thread went to sleep while it was being woken, or events were lost: it waits since then, unless it is
     /// woken later on.
     is_in_doubt: bool,
-    began: Began,
+    began: WaitStart,
     since_ns: u64,
     /// The stretch of it on the CPU where the thread waits now.
     here: Waiting,
@@ -56,13 +56,13 @@ struct Open {
 
 /// What is known of a thread.
 #[derive(Debug, Default)]
-struct Thread {
+struct ThreadAccounting {
     comm: Comm,
     /// Since when it runs, and where.
     runs_since_ns: Option<u64>,
     cpu: u32,
     run_ns: u64,
-    open: Option<Box<Open>>,
+    open: Option<Box<PendingWait>>,
     wakeup: Spread,
     preempt: Spread,
     culprits: Sums,
@@ -70,10 +70,19 @@ struct Thread {
     charges: Sums,
 }
 
-/// All waits.
+/// How much room there is for parties in the sums of all threads.
+#[derive(Debug, Default)]
+struct PartyCapacity {
+    /// At most as many are there.
+    parties: usize,
+    /// No more are taken.
+    is_full: bool,
+}
+
 #[derive(Debug, Default)]
 pub struct Waits {
-    threads: HashMap<i32, Thread>,
+    threads: HashMap<i32, ThreadAccounting>,
+    room: PartyCapacity,
     begin: Begin,
     /// Events of some CPU are lost at the moment.
     is_unseen: bool,
@@ -110,8 +119,8 @@ impl Waits {
         }
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } => {
-                let current = cpus.known(event.cpu).and_then(|cpu| cpu.current);
-                if let Some(tid) = current.filter(|tid| *tid != prev.tid) {
+                let unseen = cpus.known(event.cpu).and_then(|cpu| cpu.runs.unseen(prev.tid));
+                if let Some(tid) = unseen {
                     self.lose(tid, event.cpu);
                 }
                 self.leave(prev, *prev_state, event.cpu, now_ns, cpus, watch);
@@ -126,7 +135,7 @@ impl Waits {
                 // One that still runs is dealt with at the next switch away from it.
                 if thread.open.as_ref().is_none_or(|open| open.is_in_doubt) {
                     let (tid, cpu) = (woken.task.tid, woken.target_cpu);
-                    thread.open = Some(open(Why::Wakeup, tid, cpu, began, now_ns, cpus));
+                    thread.open = Some(open(WaitReason::Wakeup, tid, cpu, began, now_ns, cpus));
                 }
             }
             // A new thread has not waited yet: what is known is of another one, whose end was not seen.
@@ -135,13 +144,17 @@ impl Waits {
                 let Some(thread) = self.thread(&woken.task) else { return };
                 let (tid, cpu) = (woken.task.tid, woken.target_cpu);
                 thread.runs_since_ns = None;
-                thread.open = Some(open(Why::Wakeup, tid, cpu, began, now_ns, cpus));
+                thread.open = Some(open(WaitReason::Wakeup, tid, cpu, began, now_ns, cpus));
             }
             Kind::SchedMigrateTask { task, dest_cpu, .. } => {
+                let is_full = self.room.is_full;
                 let Some(thread) = self.thread(task) else { return };
                 let Some(open) = &mut thread.open else { return };
-                open.end_stretch(now_ns, cpus);
+                let before = open.parties();
+                open.end_stretch(now_ns, cpus, is_full);
                 open.here = stretch(task.tid, *dest_cpu, now_ns, cpus);
+                let more = open.parties() - before;
+                self.take_room(more);
             }
             Kind::Throttled { task, throttled_ns } => {
                 let open = self.thread(task).and_then(|thread| thread.open.as_mut());
@@ -149,14 +162,13 @@ impl Waits {
                     open.here.throttled_ns = *throttled_ns;
                 }
             }
-            Kind::Lost(loss) => {
+            Kind::Lost(_) => {
                 if let Some(tid) = cpus.miss(event.cpu, now_ns) {
                     self.lose(tid, event.cpu);
                 }
                 self.doubt(event.cpu);
                 if self.is_unseen {
-                    let has_end = loss.events > 0 || loss.packets > 0;
-                    self.lose_sight(event.cpu, if has_end { Some(now_ns) } else { None });
+                    self.lose_sight(event.cpu, now_ns);
                 }
             }
             _ => {}
@@ -172,9 +184,24 @@ impl Waits {
             thread.runs_since_ns = before.runs_since_ns.map(|since_ns| since_ns.max(from_ns));
             thread.cpu = before.cpu;
         }
+        self.room = PartyCapacity::default();
+        self.take_room(self.parties());
     }
 
-    fn thread(&mut self, task: &Task) -> Option<&mut Thread> {
+    fn parties(&self) -> usize {
+        self.threads.values().map(ThreadAccounting::parties).sum()
+    }
+
+    /// So many parties more are there. Those of waits that ended are counted out where it matters.
+    fn take_room(&mut self, more: usize) {
+        self.room.parties += more;
+        if self.room.parties > MOST_PARTIES && !self.room.is_full {
+            let parties = self.parties();
+            self.room = PartyCapacity { parties, is_full: parties > MOST_PARTIES / 4 * 3 };
+        }
+    }
+
+    fn thread(&mut self, task: &Task) -> Option<&mut ThreadAccounting> {
         if !(0..MAX_TID).contains(&task.tid) {
             return None;
         }
@@ -199,18 +226,15 @@ impl Waits {
     }
 
     /// How a wait begins with an event of that CPU.
-    fn began_by(&self, by_cpu: u32) -> Began {
-        Began { is_unseen: self.is_unseen, by_cpu }
+    fn began_by(&self, by_cpu: u32) -> WaitStart {
+        WaitStart { is_unseen: self.is_unseen, by_cpu }
     }
 
     /// Events of a CPU are lost from now on. What other CPUs had at this moment is of that time, too; its own events
-    /// came before. Where the CPU is not seen again, no wait that is under way is known any longer: the thread may run
-    /// there, and wait again.
-    fn lose_sight(&mut self, cpu: u32, now_ns: Option<u64>) {
-        let is_of_that_time =
-            |wait: &Open, now_ns| wait.since_ns >= now_ns && wait.began.by_cpu != cpu;
+    /// came before.
+    fn lose_sight(&mut self, cpu: u32, now_ns: u64) {
         let open = self.threads.values_mut().filter_map(|thread| thread.open.as_mut());
-        for wait in open.filter(|wait| now_ns.is_none_or(|now_ns| is_of_that_time(wait, now_ns))) {
+        for wait in open.filter(|wait| wait.since_ns >= now_ns && wait.began.by_cpu != cpu) {
             (wait.began.is_unseen, wait.is_in_doubt) = (true, true);
         }
     }
@@ -220,9 +244,9 @@ impl Waits {
     fn see(&mut self, now_ns: u64, cpus: &Cpus) {
         for (tid, thread) in &mut self.threads {
             if let Some(wait) = thread.open.as_mut().filter(|wait| wait.began.is_unseen) {
-                let began = Began { is_unseen: false, ..wait.began };
+                let began = WaitStart { is_unseen: false, ..wait.began };
                 let seen = open(wait.why, *tid, wait.here.cpu, began, now_ns, cpus);
-                **wait = Open { is_in_doubt: true, ..*seen };
+                **wait = PendingWait { is_in_doubt: true, ..*seen };
             }
         }
     }
@@ -250,12 +274,12 @@ impl Waits {
         }
         match state.left() {
             Left::Runnable => {
-                thread.open = Some(open(Why::Preempt, prev.tid, cpu, began, now_ns, cpus));
+                thread.open = Some(open(WaitReason::Preempt, prev.tid, cpu, began, now_ns, cpus));
             }
             Left::Asleep if was_woken && begin == Begin::Waking => {
                 // Its waker may have seen it asleep already, and goes on once it is.
-                let in_doubt = open(Why::Wakeup, prev.tid, cpu, began, now_ns, cpus);
-                thread.open = Some(Box::new(Open { is_in_doubt: true, ..*in_doubt }));
+                let in_doubt = open(WaitReason::Wakeup, prev.tid, cpu, began, now_ns, cpus);
+                thread.open = Some(Box::new(PendingWait { is_in_doubt: true, ..*in_doubt }));
             }
             // It may sleep as well as wait: its wait begins when it is woken.
             Left::Unknown | Left::Asleep => {}
@@ -264,6 +288,7 @@ impl Waits {
 
     /// A thread begins to run.
     fn run<W: Watch>(&mut self, next: &Task, cpu: u32, now_ns: u64, cpus: &Cpus, watch: &mut W) {
+        let (is_unseen, is_full) = (self.is_unseen, self.room.is_full);
         let Some(thread) = self.thread(next) else { return };
         // Each CPU has an idle task; all have the same id.
         if next.tid != 0 {
@@ -271,24 +296,31 @@ impl Waits {
         }
         let Some(mut open) = thread.open.take() else { return };
         let ns = now_ns.saturating_sub(open.since_ns);
-        // Of one that ends where it cannot be known when it began, nothing is known.
-        if open.began.is_unseen || (open.is_in_doubt && ns == 0) {
+        // Where a CPU is not seen, the thread may have run there just before, and wait since.
+        if is_unseen || (open.is_in_doubt && ns == 0) {
             return;
         }
         match open.why {
-            Why::Wakeup => thread.wakeup.add(ns),
-            Why::Preempt => thread.preempt.add(ns),
+            WaitReason::Wakeup => thread.wakeup.add(ns),
+            WaitReason::Preempt => thread.preempt.add(ns),
         }
-        open.end_stretch(now_ns, cpus);
+        open.end_stretch(now_ns, cpus, is_full);
+        let before = thread.parties();
+        if is_full {
+            thread.close();
+        }
         thread.following.add_all(&open.following);
         thread.charges.add_all(&open.charges);
         if !W::EACH {
             cpus.divide_whole(cpu, open.since_ns, now_ns, &mut thread.culprits);
+            let more = thread.parties() - before;
+            self.take_room(more);
             return;
         }
         let mut culprits = Sums::default();
         cpus.divide_whole(cpu, open.since_ns, now_ns, &mut culprits);
         thread.culprits.add_all(&culprits);
+        let more = thread.parties() - before;
         watch.waited(&Wait {
             tid: next.tid,
             comm: thread.comm,
@@ -300,11 +332,12 @@ impl Waits {
             following: &open.following,
             charges: &open.charges,
         });
+        self.take_room(more);
     }
 
     /// Parts of a wait with the names that threads have by now.
     pub fn culprits(&self, sums: &Sums) -> Vec<Culprit> {
-        culprits(sums, &Names(&self.threads))
+        culprits(sums, &ThreadNames(&self.threads))
     }
 
     /// Time of all waits that no cause is known for.
@@ -318,7 +351,7 @@ impl Waits {
     pub fn documents(&self) -> Vec<ThreadDocument> {
         let all = self.threads.iter().filter(|(_, thread)| thread.is_of_interest());
         let mut all: Vec<_> =
-            all.map(|(tid, thread)| thread.document(*tid, &Names(&self.threads))).collect();
+            all.map(|(tid, thread)| thread.document(*tid, &ThreadNames(&self.threads))).collect();
         let waited = |thread: &ThreadDocument| {
             thread.waits.wakeup.sum_ns.saturating_add(thread.waits.preempt.sum_ns)
         };
@@ -334,16 +367,31 @@ pub(super) fn stretch(tid: i32, cpu: u32, now_ns: u64, cpus: &Cpus) -> Waiting {
     Waiting { pid, cpu, since_ns: now_ns, taken, throttled_ns: 0 }
 }
 
-fn open(why: Why, tid: i32, cpu: u32, began: Began, now_ns: u64, cpus: &Cpus) -> Box<Open> {
+fn open(
+    why: WaitReason,
+    tid: i32,
+    cpu: u32,
+    began: WaitStart,
+    now_ns: u64,
+    cpus: &Cpus,
+) -> Box<PendingWait> {
     let here = stretch(tid, cpu, now_ns, cpus);
     let (following, charges) = (Sums::default(), Sums::default());
     let is_in_doubt = began.is_unseen;
-    Box::new(Open { why, is_in_doubt, began, since_ns: now_ns, here, following, charges })
+    Box::new(PendingWait { why, is_in_doubt, began, since_ns: now_ns, here, following, charges })
 }
 
-impl Open {
-    /// Divides the stretch on the CPU where the thread waits.
-    fn end_stretch(&mut self, now_ns: u64, cpus: &Cpus) {
+impl PendingWait {
+    fn parties(&self) -> usize {
+        self.following.count() + self.charges.count()
+    }
+
+    /// Divides the stretch on the CPU where the thread waits; where there is no more room, among those that are there.
+    fn end_stretch(&mut self, now_ns: u64, cpus: &Cpus, is_full: bool) {
+        if is_full {
+            self.following.close();
+            self.charges.close();
+        }
         if now_ns <= self.here.since_ns {
             return;
         }
@@ -354,16 +402,16 @@ impl Open {
 }
 
 /// The latest names of threads: a thread has one, whatever it was called when it ran.
-struct Names<'a>(&'a HashMap<i32, Thread>);
+struct ThreadNames<'a>(&'a HashMap<i32, ThreadAccounting>);
 
-impl Names<'_> {
+impl ThreadNames<'_> {
     fn of(&self, tid: i32) -> Option<Comm> {
         self.0.get(&tid).map(|thread| thread.comm)
     }
 }
 
 /// What a part of a wait is called.
-fn named(party: Party, comm: Comm, names: &Names) -> (i32, String, &'static str) {
+fn named(party: Party, comm: Comm, names: &ThreadNames) -> (i32, String, &'static str) {
     match party {
         Party::Thread { cause: Cause::Idle, tid } => (tid, comm.to_string(), "idle"),
         Party::Thread { tid, .. } => (tid, names.of(tid).unwrap_or(comm).to_string(), "thread"),
@@ -371,7 +419,7 @@ fn named(party: Party, comm: Comm, names: &Names) -> (i32, String, &'static str)
     }
 }
 
-fn culprits(sums: &Sums, names: &Names) -> Vec<Culprit> {
+fn culprits(sums: &Sums, names: &ThreadNames) -> Vec<Culprit> {
     let culprit = |(party, comm, ns)| {
         let (tid, comm, cause) = named(party, comm, names);
         Culprit { tid, comm, cause, ns }
@@ -379,7 +427,7 @@ fn culprits(sums: &Sums, names: &Names) -> Vec<Culprit> {
     sums.sorted().into_iter().map(culprit).collect()
 }
 
-fn charges(sums: &Sums, names: &Names) -> Vec<Charge> {
+fn charges(sums: &Sums, names: &ThreadNames) -> Vec<Charge> {
     let charge = |(party, comm, ns)| {
         let (_, comm, _) = named(party, comm, names);
         charge(party, comm, ns)
@@ -387,12 +435,23 @@ fn charges(sums: &Sums, names: &Names) -> Vec<Charge> {
     sums.sorted().into_iter().map(charge).collect()
 }
 
-impl Thread {
+impl ThreadAccounting {
+    fn parties(&self) -> usize {
+        let open = self.open.as_ref().map_or(0, |open| open.parties());
+        self.culprits.count() + self.following.count() + self.charges.count() + open
+    }
+
+    fn close(&mut self) {
+        self.culprits.close();
+        self.following.close();
+        self.charges.close();
+    }
+
     fn is_of_interest(&self) -> bool {
         self.run_ns > 0 || self.wakeup.count > 0 || self.preempt.count > 0
     }
 
-    fn document(&self, tid: i32, names: &Names) -> ThreadDocument {
+    fn document(&self, tid: i32, names: &ThreadNames) -> ThreadDocument {
         ThreadDocument {
             tid,
             comm: self.comm.to_string(),

@@ -34,27 +34,20 @@ impl Watch for () {
     fn delayed(&mut self, _: &Delay<'_>) {}
 }
 
-/// A thread ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Its id.
     pub tid: i32,
-    /// Its name.
     pub comm: Comm,
-    /// Where.
     pub cpu: u32,
     /// From then on, nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
 }
 
 /// A thread waited for a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
-    /// Its id.
     pub tid: i32,
-    /// Its name.
     pub comm: Comm,
     /// How it began: `wakeup` or `preempt`.
     pub signal: &'static str,
@@ -62,7 +55,6 @@ pub struct Wait<'a> {
     pub cpu: u32,
     /// From then on, nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
     pub(super) culprits: &'a Sums,
     pub(super) following: &'a Sums,
@@ -105,9 +97,7 @@ pub(super) fn charge(party: Party, comm: String, ns: u64) -> Charge {
     Charge { tid, comm, cause, source, ns }
 }
 
-/// What took time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "as the lists of a document")]
 pub enum Signal {
     Hardirq,
     Vector,
@@ -142,11 +132,9 @@ pub enum Subject<'a> {
     Irq(u32, &'a str),
     /// A vector of a CPU.
     Vector(Vector),
-    /// A softirq.
     Softirq(u32),
     /// A block device, with its name where the recording has it.
     Device(u32, Option<&'a str>),
-    /// A network interface.
     Interface(&'a str),
 }
 
@@ -178,15 +166,11 @@ impl Subject<'_> {
 /// An interrupt, a request or a packet, from its begin to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay<'a> {
-    /// What took time.
     pub signal: Signal,
-    /// Whose it is.
     pub subject: Subject<'a>,
-    /// Where it ended.
     pub cpu: u32,
     /// From then on, nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
     /// Without what nested inside, where that is known.
     pub net_ns: Option<u64>,

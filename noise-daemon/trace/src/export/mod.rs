@@ -6,7 +6,7 @@
 pub mod perfetto;
 pub mod tables;
 
-use noise_model::clean::clean_json;
+use noise_text::clean::clean_json;
 
 use self::perfetto::Perfetto;
 use self::tables::Tables;
@@ -20,9 +20,7 @@ use crate::select::Select;
 pub struct Export {
     select: Select,
     delays: Delays,
-    /// Trace packets.
     pub perfetto: Option<Perfetto>,
-    /// Tables.
     pub tables: Option<Tables>,
     /// Lines of JSON, as `noised trace events --json` prints them.
     pub lines: Option<String>,
@@ -31,13 +29,13 @@ pub struct Export {
 }
 
 /// Those that want delays, of threads that are wanted.
-struct Both<'a> {
+struct ExportSinks<'a> {
     select: &'a Select,
     perfetto: Option<&'a mut Perfetto>,
     tables: Option<&'a mut Tables>,
 }
 
-impl Watch for Both<'_> {
+impl Watch for ExportSinks<'_> {
     fn ran(&mut self, run: &Run) {
         if let Some(tables) = &mut self.tables
             && self.select.wants_thread(run.tid)
@@ -111,7 +109,7 @@ impl Export {
         match is_wanted {
             true => {
                 let (perfetto, tables) = (self.perfetto.as_mut(), self.tables.as_mut());
-                self.delays.follow_each(&event, &mut Both { select, perfetto, tables });
+                self.delays.follow_each(&event, &mut ExportSinks { select, perfetto, tables });
             }
             false => self.delays.follow(&event),
         }

@@ -11,8 +11,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use noise_model::clean::{as_text, clean_json};
-use noise_model::csv::harmless;
+use noise_text::clean::{as_text, clean_json};
+use noise_text::csv::harmless;
 
 use crate::delays::Begin;
 use crate::delays::watch::{Delay, Run, Wait};
@@ -26,9 +26,7 @@ use crate::threads::{MAX_TID, Threads};
 /// A table: its name, the names of its columns, and the rows that are ready to be written.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Its name.
     pub name: &'static str,
-    /// Rows.
     pub rows: String,
 }
 
@@ -37,8 +35,7 @@ impl Table {
         Self { name, rows: format!("{columns}\n") }
     }
 
-    /// Adds a row.
-    fn row<const N: usize>(&mut self, cells: [Cell<'_>; N]) {
+    fn row<const N: usize>(&mut self, cells: [ColumnValue<'_>; N]) {
         for (place, cell) in cells.into_iter().enumerate() {
             if place > 0 {
                 self.rows.push(',');
@@ -50,7 +47,7 @@ impl Table {
 }
 
 /// What stands in a column.
-enum Cell<'a> {
+enum ColumnValue<'a> {
     Nothing,
     Number(u64),
     Signed(i32),
@@ -59,7 +56,7 @@ enum Cell<'a> {
     Json(&'a str),
 }
 
-impl Cell<'_> {
+impl ColumnValue<'_> {
     fn write(self, row: &mut String) {
         // Writing into a text cannot fail.
         let _ = match self {
@@ -78,43 +75,43 @@ impl Cell<'_> {
     }
 }
 
-impl From<u64> for Cell<'_> {
+impl From<u64> for ColumnValue<'_> {
     fn from(number: u64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<Option<u64>> for Cell<'_> {
+impl From<Option<u64>> for ColumnValue<'_> {
     fn from(number: Option<u64>) -> Self {
         number.map_or(Self::Nothing, Self::Number)
     }
 }
 
-impl From<u32> for Cell<'_> {
+impl From<u32> for ColumnValue<'_> {
     fn from(number: u32) -> Self {
         Self::Number(number.into())
     }
 }
 
-impl From<Option<u32>> for Cell<'_> {
+impl From<Option<u32>> for ColumnValue<'_> {
     fn from(number: Option<u32>) -> Self {
         number.map_or(Self::Nothing, |number| Self::Number(number.into()))
     }
 }
 
-impl From<i32> for Cell<'_> {
+impl From<i32> for ColumnValue<'_> {
     fn from(number: i32) -> Self {
         Self::Signed(number)
     }
 }
 
-impl From<Option<i32>> for Cell<'_> {
+impl From<Option<i32>> for ColumnValue<'_> {
     fn from(number: Option<i32>) -> Self {
         number.map_or(Self::Nothing, Self::Signed)
     }
 }
 
-impl<'a> From<&'a str> for Cell<'a> {
+impl<'a> From<&'a str> for ColumnValue<'a> {
     fn from(text: &'a str) -> Self {
         Self::Text(text)
     }
@@ -141,7 +138,7 @@ fn quote(text: &str, row: &mut String) {
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ThreadState {
     Running,
     Wakeup,
     Preempt,
@@ -150,7 +147,7 @@ enum State {
     Unknown,
 }
 
-impl State {
+impl ThreadState {
     const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -169,13 +166,12 @@ impl State {
 
 /// A stretch that has not ended.
 #[derive(Clone, Copy, Debug)]
-struct Open {
-    state: State,
+struct OpenStateInterval {
+    state: ThreadState,
     since_ns: u64,
     cpu: u32,
 }
 
-/// Makes the tables.
 #[derive(Debug)]
 pub struct Tables {
     events: Table,
@@ -183,13 +179,11 @@ pub struct Tables {
     delays: Table,
     charges: Table,
     threads: Threads,
-    /// What threads do.
-    open: HashMap<i32, Open>,
+    open: HashMap<i32, OpenStateInterval>,
     /// Threads that have exited, and run for the last time.
     exiting: HashSet<i32>,
     /// When events of all CPUs are there.
     sight: Sight,
-    /// Delays so far.
     rows: u64,
     time_ns: u64,
     begin: Begin,
@@ -245,9 +239,9 @@ impl Tables {
             event.cpu.into(),
             record.name().into(),
             current.into(),
-            comm.as_deref().map_or(Cell::Nothing, Cell::Text),
-            Cell::Json(&fields),
-            if context.is_empty() { Cell::Nothing } else { Cell::Json(&context) },
+            comm.as_deref().map_or(ColumnValue::Nothing, ColumnValue::Text),
+            ColumnValue::Json(&fields),
+            if context.is_empty() { ColumnValue::Nothing } else { ColumnValue::Json(&context) },
         ]);
     }
 
@@ -269,7 +263,9 @@ impl Tables {
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } => {
                 // A run whose begin or end is not in the recording ends without a row.
-                let is_lost = |open: &Open| open.state == State::Running && open.cpu == cpu;
+                let is_lost = |open: &OpenStateInterval| {
+                    open.state == ThreadState::Running && open.cpu == cpu
+                };
                 if let Some(tid) = before.filter(|tid| *tid != prev.tid)
                     && self.open.get(&tid).is_some_and(is_lost)
                 {
@@ -277,27 +273,27 @@ impl Tables {
                 }
                 self.open.remove(&prev.tid);
                 match prev_state.left() {
-                    Left::Runnable => self.begin(prev.tid, State::Preempt, now_ns, cpu),
+                    Left::Runnable => self.begin(prev.tid, ThreadState::Preempt, now_ns, cpu),
                     _ if self.exiting.remove(&prev.tid) => {}
-                    Left::Asleep => self.begin(prev.tid, State::Blocked, now_ns, cpu),
-                    Left::Unknown => self.begin(prev.tid, State::Unknown, now_ns, cpu),
+                    Left::Asleep => self.begin(prev.tid, ThreadState::Blocked, now_ns, cpu),
+                    Left::Unknown => self.begin(prev.tid, ThreadState::Unknown, now_ns, cpu),
                 }
                 // A thread that sleeps still was woken by an event that the recording lacks.
                 self.end_blocked(next.tid, now_ns, &wants);
-                self.begin(next.tid, State::Running, now_ns, cpu);
+                self.begin(next.tid, ThreadState::Running, now_ns, cpu);
             }
             Kind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
             Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
                 let tid = woken.task.tid;
-                let is_asleep = |open: &Open| open.state.is_wait_for_wakeup();
+                let is_asleep = |open: &OpenStateInterval| open.state.is_wait_for_wakeup();
                 if self.open.get(&tid).is_none_or(is_asleep) {
                     self.end_blocked(tid, now_ns, &wants);
-                    self.begin(tid, State::Wakeup, now_ns, woken.target_cpu);
+                    self.begin(tid, ThreadState::Wakeup, now_ns, woken.target_cpu);
                 }
             }
             // What waits may have run where it was not seen.
             Kind::Lost(_) => {
-                self.open.retain(|_, open| open.state == State::Running && open.cpu != cpu);
+                self.open.retain(|_, open| open.state == ThreadState::Running && open.cpu != cpu);
             }
             Kind::SchedProcessExit(task) if (1..MAX_TID).contains(&task.tid) => {
                 self.exiting.insert(task.tid);
@@ -310,11 +306,11 @@ impl Tables {
         }
     }
 
-    fn begin(&mut self, tid: i32, state: State, since_ns: u64, cpu: u32) {
-        if !self.sight.is_whole() && state != State::Running {
+    fn begin(&mut self, tid: i32, state: ThreadState, since_ns: u64, cpu: u32) {
+        if !self.sight.is_whole() && state != ThreadState::Running {
             self.open.remove(&tid);
         } else if (1..MAX_TID).contains(&tid) {
-            self.open.insert(tid, Open { state, since_ns, cpu });
+            self.open.insert(tid, OpenStateInterval { state, since_ns, cpu });
         }
     }
 
@@ -342,9 +338,8 @@ impl Tables {
         ]);
     }
 
-    /// A thread ran.
     pub fn ran(&mut self, run: &Run) {
-        self.state(run.tid, State::Running.name(), run.cpu, [run.from_ns, run.to_ns], true);
+        self.state(run.tid, ThreadState::Running.name(), run.cpu, [run.from_ns, run.to_ns], true);
     }
 
     /// A wait for a CPU ended.
@@ -357,13 +352,13 @@ impl Tables {
             wait.signal.into(),
             wait.tid.into(),
             comm.as_str().into(),
-            Cell::Nothing,
-            Cell::Nothing,
+            ColumnValue::Nothing,
+            ColumnValue::Nothing,
             wait.cpu.into(),
             wait.from_ns.into(),
             wait.to_ns.into(),
             wait.to_ns.saturating_sub(wait.from_ns).into(),
-            Cell::Nothing,
+            ColumnValue::Nothing,
         ]);
         for (list, part) in wait.parts() {
             self.charges.row([
@@ -372,8 +367,8 @@ impl Tables {
                 list.into(),
                 part.cause.into(),
                 part.tid.into(),
-                part.tid.map_or(Cell::Nothing, |_| Cell::Text(&part.comm)),
-                part.source.as_deref().map_or(Cell::Nothing, Cell::Text),
+                part.tid.map_or(ColumnValue::Nothing, |_| ColumnValue::Text(&part.comm)),
+                part.source.as_deref().map_or(ColumnValue::Nothing, ColumnValue::Text),
                 part.ns.into(),
             ]);
         }
@@ -385,8 +380,8 @@ impl Tables {
         self.delays.row([
             number.into(),
             delay.signal.name().into(),
-            Cell::Nothing,
-            Cell::Nothing,
+            ColumnValue::Nothing,
+            ColumnValue::Nothing,
             delay.subject.number().into(),
             subject.as_str().into(),
             delay.cpu.into(),
@@ -540,8 +535,19 @@ mod tests {
     #[test]
     fn cells_are_quoted_where_they_need_it() {
         let mut table = Table::new("t", "a");
-        table.row([Cell::from("sda"), "7".into(), "".into(), "a,\"b".into(), Cell::Nothing]);
-        table.row([Cell::from(7_u64), Cell::from(-7_i32), "kworker/u16:0".into(), "a\nb".into()]);
+        table.row([
+            ColumnValue::from("sda"),
+            "7".into(),
+            "".into(),
+            "a,\"b".into(),
+            ColumnValue::Nothing,
+        ]);
+        table.row([
+            ColumnValue::from(7_u64),
+            ColumnValue::from(-7_i32),
+            "kworker/u16:0".into(),
+            "a\nb".into(),
+        ]);
         let expected = "a\nsda,\"7\",\"\",\"a,\"\"b\",\n7,-7,kworker/u16:0,\"a\\x0ab\"\n";
         assert_eq!(table.rows, expected);
     }

@@ -6,10 +6,10 @@ use memchr::memchr;
 
 use super::line::{digits, find};
 use crate::event::Kind;
+use crate::events::{Fields, What, kind};
 use crate::rwbs;
 use crate::state::{Left, LeftIn};
 use crate::value::{Value, Visit};
-use crate::what::{Fields, What, kind};
 
 /// Fields of one event, at most.
 const MAX_FIELDS: usize = 32;
@@ -23,7 +23,6 @@ pub enum Held<'t> {
     Address(u64),
     /// The state that a thread is left in, and as what it is printed.
     State(LeftIn, &'t [u8]),
-    /// Anything else.
     Text(&'t [u8]),
 }
 
@@ -34,7 +33,7 @@ pub struct Pairs<'t> {
     count: usize,
 }
 
-/// Those that [`What::wanted`] names.
+/// Those that [`What::fields`] names.
 pub struct WantedPairs<'t> {
     pairs: Pairs<'t>,
     what: What,
@@ -266,7 +265,6 @@ impl<'t> Pairs<'t> {
         Some(())
     }
 
-    /// Shows them.
     pub fn visit(&self, visit: &mut impl Visit) {
         for (name, held) in self.list.iter().take(self.count) {
             visit.name(&String::from_utf8_lossy(name));
@@ -280,7 +278,7 @@ impl<'t> Pairs<'t> {
         }
     }
 
-    /// By the numbers of [`What::wanted`].
+    /// By the numbers of [`What::fields`].
     pub fn wanted(self, what: What) -> WantedPairs<'t> {
         WantedPairs { pairs: self, what, is_misread: Cell::new(false) }
     }
@@ -305,8 +303,8 @@ impl<'t> WantedPairs<'t> {
     }
 
     fn find(&self, field: usize) -> Option<Held<'t>> {
-        let names = self.what.wanted().get(field)?;
-        names.iter().find_map(|name| {
+        let field = self.what.fields().get(field)?;
+        field.names.iter().find_map(|name| {
             let pairs = self.pairs.list.iter().take(self.pairs.count);
             let mut found = pairs.filter(|(found, _)| *found == name.as_bytes());
             found.next().map(|(_, held)| *held)

@@ -2,20 +2,16 @@
 
 use memchr::{memchr, memchr_iter};
 
-/// An event's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'t> {
     /// Name of the thread that ran; `<idle>` for the idle task.
     pub comm: &'t [u8],
-    /// Its id.
     pub tid: i32,
-    /// The CPU.
     pub cpu: u32,
     /// Time on the trace's clock.
     pub time_ns: u64,
     /// Name of the event.
     pub name: &'t str,
-    /// Its fields.
     pub rest: &'t [u8],
 }
 
@@ -26,23 +22,23 @@ const USER_STACK: &str = "user_stack";
 const FUNCTION: &str = "function";
 
 /// Where a piece of a line begins and ends.
-type Span = (usize, usize);
+type TokenSpan = (usize, usize);
 
 /// Where the parts of an event lie in its line.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    comm: Span,
+    comm: TokenSpan,
     tid: i32,
     cpu: u32,
     time_ns: u64,
     /// None where none is printed.
-    name: Option<Span>,
+    name: Option<TokenSpan>,
     unprinted: &'static str,
-    rest: Span,
+    rest: TokenSpan,
 }
 
 /// Where a piece lies in a text; none where it is no piece of it.
-fn span(text: &[u8], piece: &[u8]) -> Option<Span> {
+fn span(text: &[u8], piece: &[u8]) -> Option<TokenSpan> {
     let begin = piece.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
     let end = begin.checked_add(piece.len()).filter(|end| *end <= text.len())?;
     Some((begin, end))
@@ -65,7 +61,7 @@ impl Place {
     /// The event in a text that its line begins.
     #[inline]
     pub fn line(self, text: &[u8]) -> Line<'_> {
-        let piece = |(begin, end): Span| text.get(begin..end).unwrap_or_default();
+        let piece = |(begin, end): TokenSpan| text.get(begin..end).unwrap_or_default();
         let Self { comm, tid, cpu, time_ns, name, unprinted, rest } = self;
         let printed = |name| std::str::from_utf8(piece(name)).unwrap_or_default();
         let name = name.map_or(unprinted, printed);
@@ -73,20 +69,22 @@ impl Place {
     }
 }
 
+/// Where in a line the bracket of its CPU begins at the latest: the name of a thread has 15 bytes, and numbers, blanks
+/// and what trace-cmd puts in front of them are not much longer. Each bracket is looked behind, and a line may have a
+/// third of a million.
+const MAX_BEFORE_CPU: usize = 512;
+/// Bytes of flags, or of a time.
+const MAX_WORD: usize = 64;
+
 /// What a line says, as it is found. Its name is ASCII.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'t> {
     /// See [`Line`].
     pub comm: &'t [u8],
-    /// See there.
     pub tid: i32,
-    /// See there.
     pub cpu: u32,
-    /// See there.
     pub time_ns: u64,
-    /// See there.
     pub name: &'t [u8],
-    /// See there.
     pub rest: &'t [u8],
 }
 
@@ -97,7 +95,6 @@ pub enum Noted {
     Lost(Option<u32>, u64),
     /// The events of that CPU begin here: older ones may have been overwritten.
     Started(u32),
-    /// Nothing of importance.
     Nothing,
 }
 
@@ -129,6 +126,15 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
     (word, rest.trim_ascii_start())
 }
 
+/// The same; none where that word is longer than any that stands between the CPU and the name of an event.
+fn short_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.trim_ascii_start();
+    let seen = text.get(..=MAX_WORD).unwrap_or(text);
+    let end = seen.iter().position(u8::is_ascii_whitespace).unwrap_or(seen.len());
+    let (word, rest) = text.split_at_checked(end).filter(|_| end <= MAX_WORD)?;
+    Some((word, rest.trim_ascii_start()))
+}
+
 /// `40715.823525:` in nanoseconds, with as many digits as there are. A number without a point counts whatever the
 /// clock does, and is no time.
 fn time_ns(text: &[u8]) -> Option<u64> {
@@ -149,9 +155,10 @@ impl<'t> Parsed<'t> {
     /// Reads a line; none where it is no event.
     fn parse(line: &'t [u8]) -> Option<Self> {
         // Names of threads may hold brackets: what counts are those that a time follows.
+        let before = line.get(..MAX_BEFORE_CPU).unwrap_or(line);
         let mut from = 0;
         loop {
-            let open = from + memchr(b'[', line.get(from..)?)?;
+            let open = from + memchr(b'[', before.get(from..)?)?;
             if let Some(parsed) = Self::around(line, open) {
                 return Some(parsed);
             }
@@ -165,12 +172,12 @@ impl<'t> Parsed<'t> {
         let close = inside.iter().take(8).position(|&byte| byte == b']')?;
         let cpu = digits(inside.get(..close)?)?;
         let behind = inside.get(close + 1..)?;
-        let (first, after) = word(behind);
+        let (first, after) = short_word(behind)?;
         // Flags may be there or not.
         let (time_ns, after) = match time_ns(first) {
             Some(time_ns) => (time_ns, after),
             None => {
-                let (second, after) = word(after);
+                let (second, after) = short_word(after)?;
                 (time_ns(second)?, after)
             }
         };

@@ -20,7 +20,7 @@ pub enum Next<'l> {
 }
 
 /// What is found at a place.
-enum Found {
+enum ScannedLine {
     /// A line of so many bytes, and of so many with its end.
     Line(usize, usize),
     Long(usize),
@@ -68,21 +68,20 @@ impl<'t> Lines<'t> {
         self.window.close();
     }
 
-    /// The next line.
     #[inline]
     pub fn next(&mut self) -> Option<Next<'_>> {
         self.line = self.at;
         let found = self.find()?;
         match found {
-            Found::Line(length, whole) => {
+            ScannedLine::Line(length, whole) => {
                 self.at += whole as u64;
                 Some(Next::Line(self.window.seen().get(..length)?))
             }
-            Found::Long(length) => {
+            ScannedLine::Long(length) => {
                 self.pass(length);
                 Some(Next::Long)
             }
-            Found::Short(left) => {
+            ScannedLine::Short(left) => {
                 let cut_at = self.window.length();
                 let missing = self.end.saturating_sub(cut_at.max(self.at));
                 let error = self.window.short().and_then(|short| short.error);
@@ -93,7 +92,7 @@ impl<'t> Lines<'t> {
     }
 
     #[inline]
-    fn find(&mut self) -> Option<Found> {
+    fn find(&mut self) -> Option<ScannedLine> {
         let left = self.end.checked_sub(self.at).filter(|left| *left > 0)?;
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(MAX_LINE_BYTES + 1);
         let mut least = 0;
@@ -101,17 +100,17 @@ impl<'t> Lines<'t> {
             let seen = self.window.view(self.at, least);
             let seen = seen.get(..most).unwrap_or(seen);
             if let Some(length) = memchr(b'\n', seen) {
-                return Some(Found::Line(length, length + 1));
+                return Some(ScannedLine::Line(length, length + 1));
             }
             let length = seen.len();
             if length > MAX_LINE_BYTES {
-                return Some(Found::Long(length));
+                return Some(ScannedLine::Long(length));
             }
             if length == most {
-                return Some(Found::Line(length, length));
+                return Some(ScannedLine::Line(length, length));
             }
             if self.at.saturating_add(length as u64) >= self.window.length() {
-                return Some(Found::Short(length as u64));
+                return Some(ScannedLine::Short(length as u64));
             }
             let wanted = self.window.usual().max(2 * length);
             least = usize::try_from(left).unwrap_or(usize::MAX).min(wanted);

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::line::Noted;
 use crate::event::Loss;
-use crate::threads::MAX_CPUS;
+use crate::follow::{MAX_CPUS, PerCpu};
 
 /// Losses that are kept apart; those of one CPU are joined where there are more.
 const MAX_LOSSES: usize = 1 << 16;
 
 /// A loss on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Missing {
+struct CpuLoss {
     cpu: u32,
     /// The time of the event before it; none where there is no such.
     from_ns: Option<u64>,
@@ -23,18 +23,17 @@ struct Missing {
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
     /// The latest event of each CPU.
-    last_ns: Vec<Option<u64>>,
+    last_ns: PerCpu<Option<u64>>,
     /// CPUs that lost so many events before their next one. None are counted where a buffer only starts.
     awaited: BTreeMap<u32, u64>,
     /// Events were overwritten in front of the next one, and are counted there.
     is_counted: bool,
-    found: Vec<Missing>,
+    found: Vec<CpuLoss>,
     /// The latest of each CPU.
     latest: BTreeMap<u32, usize>,
 }
 
 impl Losses {
-    /// Takes a note.
     pub fn note(&mut self, noted: Noted) {
         match noted {
             Noted::Lost(None, _) => self.is_counted = true,
@@ -51,17 +50,12 @@ impl Losses {
         }
     }
 
-    /// Takes an event.
     #[inline]
     pub fn event(&mut self, cpu: u32, time_ns: u64) {
         if self.is_counted || !self.awaited.is_empty() {
             self.end(cpu, time_ns);
         }
-        let place = cpu as usize;
-        if place >= self.last_ns.len() && place < MAX_CPUS {
-            self.last_ns.resize(place + 1, None);
-        }
-        if let Some(last_ns) = self.last_ns.get_mut(place) {
+        if let Some(last_ns) = self.last_ns.of(cpu) {
             *last_ns = Some(time_ns);
         }
     }
@@ -71,7 +65,7 @@ impl Losses {
         let is_counted = std::mem::take(&mut self.is_counted);
         let events = self.awaited.remove(&cpu).or(is_counted.then_some(0));
         let Some(events) = events.filter(|_| (cpu as usize) < MAX_CPUS) else { return };
-        let from_ns = self.last_ns.get(cpu as usize).copied().flatten();
+        let from_ns = self.last_ns.get(cpu).copied().flatten();
         if self.found.len() >= MAX_LOSSES
             && let Some(place) = self.latest.get(&cpu)
             && let Some(latest) = self.found.get_mut(*place)
@@ -81,22 +75,22 @@ impl Losses {
             return;
         }
         self.latest.insert(cpu, self.found.len());
-        self.found.push(Missing { cpu, from_ns, to_ns, events });
+        self.found.push(CpuLoss { cpu, from_ns, to_ns, events });
     }
 
     /// All of them, in a text whose events lie between two times: those that nothing comes before on their CPU first, then by
     /// their begin.
     pub fn finish(&self, first_ns: u64, last_ns: u64) -> Vec<(u32, bool, Loss)> {
         let open = self.awaited.iter().filter(|(_, events)| **events > 0);
-        let open = open.map(|(cpu, events)| Missing {
+        let open = open.map(|(cpu, events)| CpuLoss {
             cpu: *cpu,
-            from_ns: self.last_ns.get(*cpu as usize).copied().flatten(),
+            from_ns: self.last_ns.get(*cpu).copied().flatten(),
             to_ns: last_ns,
             events: *events,
         });
         let all = self.found.iter().copied().chain(open);
         let mut all: Vec<_> = all
-            .map(|Missing { cpu, from_ns, to_ns, events }| {
+            .map(|CpuLoss { cpu, from_ns, to_ns, events }| {
                 let begin_ns = from_ns.unwrap_or(first_ns).min(to_ns);
                 (cpu, from_ns.is_some(), Loss { events, packets: 0, from_ns: begin_ns, to_ns })
             })

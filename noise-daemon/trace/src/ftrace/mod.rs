@@ -31,9 +31,9 @@ use self::survey::Run;
 pub use self::survey::{Survey, UnreadLines};
 use crate::damage::Damage;
 use crate::event::{Kind, Loss};
+use crate::events::What;
 use crate::record::{self, Source, Stored};
 use crate::value::{Value, Visit};
-use crate::what::What;
 use crate::window::{Content, Short, bytes_of_each};
 
 /// A record of a text of ftrace.
@@ -63,13 +63,13 @@ impl<'t> Stored<'t> for Line<'t> {
 }
 
 /// A record, where it lies in the latest line.
-type Head = record::Record<Place>;
+type LineRecord = record::Record<Place>;
 
 /// Goes over one stretch of a text, line by line.
 struct Cursor<'t> {
     lines: Lines<'t>,
     /// The event that it is at, or what was lost before it; none at the end.
-    head: Option<Head>,
+    head: Option<LineRecord>,
     /// Time of the latest event.
     time_ns: u64,
     /// Events that were overwritten before the text begins, said before the next event.
@@ -100,11 +100,11 @@ impl<'t> Cursor<'t> {
                 let (from_ns, cpu) = (self.time_ns, event.cpu);
                 self.time_ns = from_ns.max(event.time_ns);
                 self.head = Some(match self.lost.take() {
-                    None => Head::new(self.time_ns, cpu, Place::of(line, &event)),
+                    None => LineRecord::new(self.time_ns, cpu, Place::of(line, &event)),
                     Some(events) => {
                         let loss = Loss { events, packets: 0, from_ns, to_ns: self.time_ns };
                         self.lines.go_back();
-                        Head::lost(self.time_ns, cpu, loss)
+                        LineRecord::lost(self.time_ns, cpu, loss)
                     }
                 });
                 return;

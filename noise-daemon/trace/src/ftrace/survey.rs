@@ -26,7 +26,6 @@ const PLACES: usize = 512;
 pub struct Run {
     /// Its first byte, and the one behind its last.
     pub begin: u64,
-    /// See there.
     pub end: u64,
     /// The time of its first event.
     pub first_ns: u64,
@@ -52,9 +51,7 @@ pub struct Survey {
 /// Lines of a text that are no events, though they are no notes either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct UnreadLines {
-    /// How many.
     pub unread: u64,
-    /// Of so many.
     pub of: u64,
 }
 

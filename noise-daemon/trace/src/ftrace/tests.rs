@@ -292,6 +292,33 @@ fn many_unread_lines_are_said() {
 }
 
 #[test]
+fn the_cpu_of_a_line_stands_near_its_begin() {
+    let brackets = "[0]".repeat(300_000);
+    let (records, damage) = all(brackets.as_bytes());
+    assert_eq!((records.len(), damage.unread_lines), (0, 1));
+    let event = |before: &str, flags: &str| {
+        format!("{before} [000] {flags} 1.000001: sched_process_exit: comm=a pid=7 prio=120\n")
+    };
+    let blanks = |count: usize| format!("a[1]-7{}", " ".repeat(count));
+    for (line, is_event) in [
+        (event("a[1]-7", "d..2."), true),
+        (event("[0] [1]-7", "d..2."), true),
+        (event(&blanks(500), "d..2."), true),
+        (event(&blanks(506), "d..2."), false),
+        (event("a-7", &"d".repeat(64)), true),
+        (event("a-7", &"d".repeat(65)), false),
+    ] {
+        let (records, damage) = all(line.as_bytes());
+        assert_eq!(
+            (records.len(), damage.unread_lines),
+            (is_event.into(), (!is_event).into()),
+            "{line}"
+        );
+        assert!(records.iter().all(|record| record.kind() != Kind::Other("sched_process_exit")));
+    }
+}
+
+#[test]
 fn any_bytes_are_read_somehow() {
     use proptest::prelude::*;
     proptest!(|(at in 0..TEXT.len(), with in proptest::collection::vec(any::<u8>(), 0..8), end in 0..TEXT.len())| {

@@ -8,8 +8,8 @@ use noise_trace::delays::document::Spread;
 use noise_trace::delays::watch::{Delay, Run, Wait, Watch};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::Kind;
+use noise_trace::events::What;
 use noise_trace::record::Source as _;
-use noise_trace::what::What;
 use serde_json::Value;
 
 use crate::figures::{delays_of, number};

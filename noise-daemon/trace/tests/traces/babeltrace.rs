@@ -10,7 +10,6 @@ fn lines(command: &str, trace: &Trace) -> Result<Vec<String>, String> {
     run(command, &trace.folder).map(|(lines, _)| lines)
 }
 
-/// What we print.
 pub fn ours(trace: &Trace) -> Vec<String> {
     let host = trace.layout.env.get("hostname").map_or("", String::as_str);
     let mut text = TextLines::new(host);

@@ -6,12 +6,12 @@ use noise_common::hooks::Vector;
 use noise_trace::delays::Begin;
 use noise_trace::delays::document::{Document, Spread};
 use noise_trace::event::Kind;
+use noise_trace::events::What;
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
 use noise_trace::export::tables::Tables;
 use noise_trace::record::Source as _;
 use noise_trace::select::Select;
-use noise_trace::what::What;
 
 use crate::figures::delays_of;
 use crate::files::Trace;

@@ -9,11 +9,8 @@ use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
 /// The traces that are there.
 pub const NAMES: [&str; 2] = ["many-threads", "bug446190"];
 
-/// One of them.
 pub struct Trace {
-    /// Its folder.
     pub folder: PathBuf,
-    /// Its layout.
     pub layout: Layout,
     /// The names and bytes of its streams.
     pub files: Vec<(String, Vec<u8>)>,
@@ -21,7 +18,6 @@ pub struct Trace {
     pub expected: serde_json::Value,
 }
 
-/// Where they lie.
 pub fn place() -> PathBuf {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     env::var_os("NOISED_TRACES").map_or_else(beside, PathBuf::from)
@@ -55,7 +51,6 @@ impl Trace {
         Self { folder, layout, files, expected: serde_json::Value::Null }
     }
 
-    /// Its streams.
     pub fn streams(&self) -> Vec<StreamFile<'_>> {
         self.files.iter().map(|(name, bytes)| StreamFile::held(name, bytes)).collect()
     }

@@ -17,7 +17,6 @@ pub struct Tables(Vec<(String, Value)>);
 /// Number, sum and largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// How many.
     pub count: u64,
     /// Of all of them, ns.
     pub sum_ns: u64,
@@ -60,7 +59,6 @@ pub fn value(row: &Value, column: usize) -> u64 {
     row[column]["value"].as_u64().unwrap()
 }
 
-/// A thread.
 pub fn tid(row: &Value, column: usize) -> i32 {
     i32::try_from(row[column]["tid"].as_i64().unwrap()).unwrap()
 }

@@ -25,7 +25,6 @@ fn ran(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// A virtual environment.
 pub struct Environment {
     /// The name of its folder.
     name: &'static str,

@@ -1,6 +1,6 @@
 //! What the benchmark of reading reads: a trace several times, as one.
 
-#[path = "../../../../tests/src/bench/reading/input.rs"]
+#[path = "../../../../tests/lab/bench/reading/input.rs"]
 mod input;
 
 use std::process::Command;

@@ -71,9 +71,7 @@ fn idle(trace: &Trace) -> (Comm, u64) {
     (comm, sum)
 }
 
-/// A system call.
 pub struct Call {
-    /// Its name.
     pub name: String,
     /// The thread that ran on the CPU of its entry.
     pub tid: i32,

@@ -1,6 +1,5 @@
 //! A reader of protocol buffers' wire format, by other code than what writes it.
 
-/// A field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field<'a> {
     Number(u64),

@@ -16,7 +16,6 @@ use crate::printed::{differences, run};
 const UUID: Uuid = [7; 16];
 const CPUS: u32 = 3;
 
-/// Those of communication.
 fn ipc(number: u32) -> Vec<Kind<'static>> {
     let (tid, id) = (number as i32, u64::from(number) << 33 | 5);
     let object = Object { kind: ObjectKind::Tcp, id, peer: 80 << 16 | 5000, position: number };

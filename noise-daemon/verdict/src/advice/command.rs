@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use noise_model::cpulist::CpuList;
 use noise_model::setup::{CgroupSetup, Manager};
+use noise_text::cpulist::CpuList;
 
 /// Commands of one remedy.
 pub const MOST: usize = 8;
@@ -45,7 +45,7 @@ pub struct Made {
 }
 
 /// By whom a setting is made.
-enum Way {
+enum SettingOwner {
     /// By who manages the cgroup.
     Manager(String),
     /// In its manifest, of which it is not known what it says.
@@ -63,18 +63,18 @@ impl Change<'_> {
             echo(&format!("+{controller}"), parent, "cgroup.subtree_control")
         });
         let commands = match self.way(&self.to, of) {
-            Way::Manager(command) | Way::Manifest(command) => vec![command],
-            Way::File(command) => hand_down.into_iter().chain([command]).collect(),
-            Way::None => Vec::new(),
+            SettingOwner::Manager(command) | SettingOwner::Manifest(command) => vec![command],
+            SettingOwner::File(command) => hand_down.into_iter().chain([command]).collect(),
+            SettingOwner::None => Vec::new(),
         };
         let undo = match self.back.as_ref().map(|back| self.way(back, of)) {
-            Some(Way::Manager(command) | Way::File(command)) => vec![command],
+            Some(SettingOwner::Manager(command) | SettingOwner::File(command)) => vec![command],
             _ => Vec::new(),
         };
         Made { commands, undo }
     }
 
-    fn way(&self, value: &Value, of: &CgroupSetup) -> Way {
+    fn way(&self, value: &Value, of: &CgroupSetup) -> SettingOwner {
         let short = |id: &str| id.get(..SHORT_ID).unwrap_or(id).to_owned();
         let engine = |engine: &str, id: &str| {
             value.flag.as_ref().map(|flag| format!("{engine} update {flag} {}", word(&short(id))))
@@ -93,21 +93,23 @@ impl Change<'_> {
             Manager::Docker(id) => engine("docker", id),
             Manager::Podman(id) => engine("podman", id),
             Manager::Kubernetes(name) if !self.words.is_empty() => {
-                return Way::Manifest(format!("in the manifest of {name}: {}", self.words));
+                return SettingOwner::Manifest(format!(
+                    "in the manifest of {name}: {}",
+                    self.words
+                ));
             }
             Manager::Kubernetes(_) | Manager::Files => None,
         };
         if let Some(command) = by_manager {
-            return Way::Manager(command);
+            return SettingOwner::Manager(command);
         }
         match self.file {
-            Some((folder, name)) => Way::File(echo(&value.file, folder, name)),
-            None => Way::None,
+            Some((folder, name)) => SettingOwner::File(echo(&value.file, folder, name)),
+            None => SettingOwner::None,
         }
     }
 }
 
-/// Writes a file.
 pub fn echo(value: &str, folder: &str, name: &str) -> String {
     format!("echo {} > {}", word(value), word(&format!("{folder}/{name}")))
 }

@@ -1,9 +1,9 @@
 //! Remedies at disks.
 
-use noise_model::setup::{DiskSetup, Setup};
+use noise_model::setup::{Controller, DiskSetup, Setup};
 
 use super::command::{Change, Made, Value, echo};
-use super::outcome::{Files, Outcome, is_lower, lower};
+use super::outcome::{Files, Outcome, USUAL_WEIGHT, is_lower, lower};
 
 /// What is tried first as a limit of a disk, MB a second.
 const FIRST_LIMIT_MB: u64 = 50;
@@ -31,7 +31,12 @@ pub fn io_weight(setup: &Setup) -> Option<Outcome> {
     };
     let change = Change {
         to: value(weight),
-        back: culprit.io_weight.map(value),
+        back: match &culprit.io {
+            Controller::Off { .. } => {
+                Some(Value { property: "IOWeight=".to_owned(), ..value(USUAL_WEIGHT) })
+            }
+            _ => culprit.io_weight.map(value),
+        },
         words: "",
         file: Some((folder, file)),
         hand_down,

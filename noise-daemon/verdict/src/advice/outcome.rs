@@ -15,8 +15,10 @@ pub enum Outcome {
     Open,
     /// It cannot help here.
     Out,
-    /// It applies.
-    Applies { now: String, made: Made },
+    Applies {
+        now: String,
+        made: Made,
+    },
 }
 
 /// A lower weight, a fifth of what the lower one of both is.
@@ -32,7 +34,6 @@ pub fn is_lower(victim: Option<u64>, culprit: Option<u64>) -> bool {
 
 /// Where the files of a controller are.
 pub struct Files<'a> {
-    /// Their folder.
     pub folder: &'a String,
     /// Version of cgroups: 1 or 2.
     pub version: u8,

@@ -5,6 +5,8 @@ use noise_model::setup::{DiskSetup, IrqSetup, Manager, TaskSetup};
 
 use super::*;
 
+mod harm;
+
 const ALL_OF_CPU: &[Remedy] =
     &[Remedy::CpuWeight, Remedy::CpuAffinity, Remedy::CpuQuota, Remedy::IsolatedCpus];
 
@@ -37,6 +39,7 @@ fn service(name: &str) -> CgroupSetup {
             policy: 0,
             priority: 0,
             cpus: list("0-3"),
+            is_alike: true,
             is_kernel: false,
         }),
         ..CgroupSetup::named(name)
@@ -77,7 +80,7 @@ fn where_nothing_is_known_all_remedies_stay_as_they_are() {
 fn carrying() -> [CgroupSetup; 3] {
     let main = |pid, is_kernel, cpus: &str| {
         let cpus = list(cpus);
-        Some(TaskSetup { pid, nice: 0, policy: 0, priority: 0, cpus, is_kernel })
+        Some(TaskSetup { pid, nice: 0, policy: 0, priority: 0, cpus, is_alike: true, is_kernel })
     };
     let limits = CgroupSetup {
         quota: Some(Quota { quota_us: Some(50_000), period_us: 100_000 }),
@@ -260,6 +263,7 @@ fn what_is_changed_can_be_taken_back() {
         policy: 1,
         priority: 50,
         cpus: list("0-3"),
+        is_alike: true,
         is_kernel: false,
     };
     let real_time = CgroupSetup { main: Some(fifo), ..service("backup.service") };

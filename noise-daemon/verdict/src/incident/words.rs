@@ -3,7 +3,7 @@
 use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 use noise_model::labels::{ROOT, spoken};
-use noise_model::units::share;
+use noise_text::units::share;
 
 use super::{Charged, Disturbed, called, only_completes};
 use crate::account::Account;
@@ -26,7 +26,6 @@ fn victim(one: &Disturbed<'_>) -> String {
     first.map_or_else(|| words.to_owned(), |first| format!("{words}, above all {},", first.words()))
 }
 
-/// Who lacks what.
 fn lacks(one: &Disturbed<'_>, resource: Account) -> String {
     let victim = victim(one);
     let is_many = one.victim == ROOT;

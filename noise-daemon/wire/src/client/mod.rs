@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use noise_model::clean::quoted;
 use noise_system::files::yaml::worded;
 use noise_system::files::{self, pem};
+use noise_text::clean::quoted;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 pub use lookup::agent;
@@ -36,7 +36,7 @@ impl Default for WebClient {
 #[serde(deny_unknown_fields, default)]
 struct Sections {
     basic_auth: Option<BasicSection>,
-    tls_config: Option<TlsSection>,
+    tls_config: Option<ClientTlsSection>,
 }
 
 #[derive(serde::Deserialize)]
@@ -49,7 +49,7 @@ struct BasicSection {
 
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct TlsSection {
+struct ClientTlsSection {
     ca_file: Option<PathBuf>,
     cert_file: Option<PathBuf>,
     key_file: Option<PathBuf>,
@@ -119,7 +119,7 @@ impl BasicSection {
     }
 }
 
-impl TlsSection {
+impl ClientTlsSection {
     fn resolve(self, folder: &Path) -> anyhow::Result<TlsConfig> {
         let mut tls = TlsConfig::builder().disable_verification(self.insecure_skip_verify);
         tls = match &self.ca_file {

@@ -33,53 +33,29 @@ const RECORD_HEAD: u64 = 8;
 /// Why a recording cannot be read or written. Each message names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system's words.
     #[error("cannot use {}: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What it said.
-        error: io::Error,
-    },
-    /// Something else.
+    Io { path: PathBuf, error: io::Error },
     #[error("{} is not a recording of noised", .0.display())]
     NotARecording(PathBuf),
-    /// Another version.
     #[error(
         "{} is a recording of version {theirs}, this noised knows {FILE_VERSION}: use the noised \
          that recorded it", path.display()
     )]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        theirs: u16,
-    },
+    Version { path: PathBuf, theirs: u16 },
     /// The head itself, or a record.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// Where, and how.
         what: String,
     },
-    /// Another host's.
     #[error("{} records {theirs}, this is {ours}: choose another file", path.display())]
-    OtherHost {
-        /// The file.
-        path: PathBuf,
-        /// Whose it is.
-        theirs: String,
-        /// Where we are.
-        ours: String,
-    },
+    OtherHost { path: PathBuf, theirs: String, ours: String },
     /// Another process writes to it.
     #[error("another noised records to {}: choose another file", .0.display())]
     Busy(PathBuf),
-    /// The frame.
     #[error("frame {} of {}: {error}", index + 1, path.display())]
     Frame {
-        /// The file.
         path: PathBuf,
         /// Which, from 0.
         index: usize,
@@ -103,12 +79,11 @@ impl FileError {
 struct Scanned {
     /// End of the last whole record.
     end: u64,
-    /// What follows.
-    rest: Rest,
+    rest: TailState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum TailState {
     Nothing,
     /// The begin of one more record.
     Torn,
@@ -123,7 +98,7 @@ fn open_regular(options: &OpenOptions, path: &Path) -> Result<File, FileError> {
 
 /// One record: its bytes, and where the next one begins. Nothing where the file ends before it
 /// does.
-fn record(file: &File, at: u64, size: u64) -> io::Result<Result<(Vec<u8>, u64), Rest>> {
+fn record(file: &File, at: u64, size: u64) -> io::Result<Result<(Vec<u8>, u64), TailState>> {
     let (length, crc) = match record_head(file, at, size)? {
         Ok(head) => head,
         Err(rest) => return Ok(Err(rest)),
@@ -132,14 +107,14 @@ fn record(file: &File, at: u64, size: u64) -> io::Result<Result<(Vec<u8>, u64), 
     let mut bytes = vec![0; length as usize];
     file.read_exact_at(&mut bytes, from)?;
     let whole = crc32fast::hash(&bytes) == crc;
-    Ok(if whole { Ok((bytes, from + u64::from(length))) } else { Err(Rest::Damaged) })
+    Ok(if whole { Ok((bytes, from + u64::from(length))) } else { Err(TailState::Damaged) })
 }
 
 /// Length and check sum of the record that begins there and is not cut off.
-fn record_head(file: &File, at: u64, size: u64) -> io::Result<Result<(u32, u32), Rest>> {
+fn record_head(file: &File, at: u64, size: u64) -> io::Result<Result<(u32, u32), TailState>> {
     match size.saturating_sub(at) {
-        0 => return Ok(Err(Rest::Nothing)),
-        1..RECORD_HEAD => return Ok(Err(Rest::Torn)),
+        0 => return Ok(Err(TailState::Nothing)),
+        1..RECORD_HEAD => return Ok(Err(TailState::Torn)),
         _ => {}
     }
     let mut head = [0; RECORD_HEAD as usize];
@@ -147,10 +122,10 @@ fn record_head(file: &File, at: u64, size: u64) -> io::Result<Result<(u32, u32),
     let [a, b, c, d, crc @ ..] = head;
     let (length, crc) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(crc));
     if length == 0 || length as usize > MAX_FRAME_BYTES {
-        return Ok(Err(Rest::Damaged));
+        return Ok(Err(TailState::Damaged));
     }
     let is_whole = at + RECORD_HEAD + u64::from(length) <= size;
-    Ok(if is_whole { Ok((length, crc)) } else { Err(Rest::Torn) })
+    Ok(if is_whole { Ok((length, crc)) } else { Err(TailState::Torn) })
 }
 
 /// The bytes of one record.

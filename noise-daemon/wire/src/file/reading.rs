@@ -5,12 +5,12 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use noise_model::Host;
-use noise_model::clean::excerpt;
-use noise_model::clean::reading::Cleaned;
+use noise_text::clean::excerpt;
+use noise_text::clean::reading::Cleaned;
 use serde::Deserialize as _;
 
 use super::{
-    FILE_VERSION, FileError, HEAD, MAGIC, RECORD_HEAD, Rest, Scanned, open_regular, record,
+    FILE_VERSION, FileError, HEAD, MAGIC, RECORD_HEAD, Scanned, TailState, open_regular, record,
     record_head,
 };
 use crate::Frame;
@@ -59,7 +59,7 @@ impl Recording {
         }
         let (host, mut at) = match record(&file, HEAD, size).map_err(failed)? {
             Ok(found) => found,
-            Err(Rest::Damaged) => {
+            Err(TailState::Damaged) => {
                 return Err(FileError::damaged(path, "its host cannot be read"));
             }
             Err(_) => return Err(FileError::damaged(path, "it was cut off at its begin")),
@@ -81,17 +81,16 @@ impl Recording {
         };
         let mut scanned = Scanned { end: at, rest };
         // After a power cut a file may be as long as it was, with nothing in its last blocks.
-        if rest == Rest::Nothing
+        if rest == TailState::Nothing
             && let Some(last) = frames.last().copied()
             && record(&file, last, size).map_err(failed)?.is_err()
         {
             frames.pop();
-            scanned = Scanned { end: last, rest: Rest::Torn };
+            scanned = Scanned { end: last, rest: TailState::Torn };
         }
         Ok(Self { path: path.to_owned(), file, host, frames, scanned })
     }
 
-    /// Whose it is.
     pub fn host(&self) -> &Host {
         &self.host
     }
@@ -110,9 +109,11 @@ impl Recording {
     pub fn warning(&self) -> Option<String> {
         let (path, frames) = (self.path.display(), self.frames.len());
         match self.scanned.rest {
-            Rest::Nothing => None,
-            Rest::Torn => Some(format!("{path} was cut off: it is shown up to frame {frames}")),
-            Rest::Damaged => {
+            TailState::Nothing => None,
+            TailState::Torn => {
+                Some(format!("{path} was cut off: it is shown up to frame {frames}"))
+            }
+            TailState::Damaged => {
                 Some(format!("{path} is damaged after frame {frames}, and ends there"))
             }
         }

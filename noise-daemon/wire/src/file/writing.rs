@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use noise_model::Host;
 use noise_system::output::{Place, explained};
 
-use super::{FILE_VERSION, FileError, HEAD, MAGIC, Recording, Rest, framed, record_head};
+use super::{FILE_VERSION, FileError, HEAD, MAGIC, Recording, TailState, framed, record_head};
 use crate::Frame;
 use crate::codec::{WireError, encode};
 
@@ -57,7 +57,7 @@ impl Recorder {
             let (theirs, ours) = (theirs.name, host.name.clone());
             return Err(FileError::OtherHost { path, theirs, ours });
         }
-        if scanned.rest == Rest::Damaged {
+        if scanned.rest == TailState::Damaged {
             let what = format!("after frame {}: choose another file", frames.len());
             return Err(FileError::damaged(&path, what));
         }
@@ -76,7 +76,6 @@ impl Recorder {
         self.write(&record)
     }
 
-    /// Where it goes.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -101,5 +100,5 @@ fn has_only_begun(file: &File) -> io::Result<bool> {
     let is_ours = MAGIC.starts_with(&head);
     Ok(is_ours
         && (size < HEAD
-            || matches!(record_head(file, HEAD, size)?, Err(Rest::Nothing | Rest::Torn))))
+            || matches!(record_head(file, HEAD, size)?, Err(TailState::Nothing | TailState::Torn))))
 }

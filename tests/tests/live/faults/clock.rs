@@ -83,13 +83,13 @@ fn the_clock_is_set() -> Result<Verdict> {
     let begin = Instant::now();
     let clock = WallClock::keep()?;
     let mut recall = Recall::default();
-    recall.ensure_rising(&daemon.scrape()?)?;
+    recall.ensure_rising(&daemon.scrape_with_begins()?)?;
     for beside in [HOUR, -HOUR, 0] {
         if let Err(error) = clock.set(beside) {
             return Ok(Verdict::Impossible(format!("this machine's clock cannot be set: {error}")));
         }
         thread::sleep(Duration::from_millis(700));
-        let rising = recall.ensure_rising(&daemon.scrape()?);
+        let rising = recall.ensure_rising(&daemon.scrape_with_begins()?);
         rising.with_context(|| format!("{beside} s beside the truth"))?;
     }
     drop(clock);

@@ -96,7 +96,7 @@ fn a_cpu_goes_and_comes() -> Result<Verdict> {
     let toll = Toll::begin(&daemon)?;
     let workers = [Worker::start("timer", &["0", "500"])?, Worker::start("burn", &["any"])?];
     let sleepers = Worker::start("sleepers", &["50", "5"])?;
-    let (mut last, mut recall) = (daemon.scrape()?, Recall::default());
+    let (mut last, mut recall) = (daemon.scrape_with_begins()?, Recall::default());
     recall.ensure_rising(&last)?;
     for round in 0..3 {
         let off = match Setting::write(path, "0") {
@@ -105,14 +105,14 @@ fn a_cpu_goes_and_comes() -> Result<Verdict> {
         };
         for _ in 0..3 {
             thread::sleep(Duration::from_millis(400));
-            last = daemon.scrape()?;
+            last = daemon.scrape_with_begins()?;
             let rising = recall.ensure_rising(&last);
             rising.with_context(|| format!("round {round}, while off"))?;
         }
         drop(off);
         ensure!(fs::read_to_string(path)?.trim() == "1", "CPU 1 does not come back");
         thread::sleep(Duration::from_millis(600));
-        let scrape = daemon.scrape()?;
+        let scrape = daemon.scrape_with_begins()?;
         let rising = recall.ensure_rising(&scrape);
         rising.with_context(|| format!("round {round}, on again"))?;
         let by = interrupted(&scrape, "1") - interrupted(&last, "1");

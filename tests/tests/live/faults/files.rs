@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{
-    Daemon, Process, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run_noised,
+    Daemon, FIXED_RECORDER, Process, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run_noised,
 };
 use noise_tests::http::exchange;
 use noise_tests::namespace::configure;
@@ -162,6 +162,7 @@ fn a_running_daemon_passes_over() -> Result<Verdict> {
     let (client, config) = (site.client()?, site.directory.path().join("noised.toml"));
     let socket = socket(&site);
     let options = ["--config.file", text(&config)?, SOCKET_PATH, text(&socket)?];
+    let options = [&options[..], &FIXED_RECORDER].concat();
     let daemon = Daemon::start_until(&options, |address| {
         client.get(address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200)
     })?;

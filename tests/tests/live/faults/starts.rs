@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use noise_tests::bpf;
 use noise_tests::cgroup::MemoryLimit;
 use noise_tests::daemon::{
-    Daemon, Outcome, Process, SOCKET_PATH, STATE_DIRECTORY, binary, free_address,
+    Daemon, FIXED_RECORDER, Outcome, Process, SOCKET_PATH, STATE_DIRECTORY, binary, free_address,
 };
 use noise_tests::http::get;
 use noise_tests::toll::Footprint;
@@ -38,14 +38,17 @@ pub(crate) enum Start {
 }
 
 /// Starts the daemon with what `prepare` does to its process, and waits until it is ready or ends.
+///
+/// With these options: without one of the flight recorder, its size is measured first.
 pub(crate) fn start(
+    options: &[&str],
     prepare: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static,
 ) -> Result<Start> {
     use std::os::unix::process::ExitStatusExt as _;
     let address = free_address()?;
     let mut command = Command::new(binary()?);
     command.args(["run", "--web.listen-address", &address.to_string()]);
-    command.args([STATE_DIRECTORY, "", SOCKET_PATH, ""]);
+    command.args([STATE_DIRECTORY, "", SOCKET_PATH, ""]).args(options);
     // SAFETY: callers do nothing but async-signal-safe calls.
     unsafe { command.pre_exec(prepare) };
     let mut process = Process::start(command)?;
@@ -102,7 +105,7 @@ fn tried(
     let before = bpf::program_ids()?;
     let (mut refused, mut worked) = (0, 0);
     for &limit in limits {
-        match start(move || set(limit))? {
+        match start(&FIXED_RECORDER, move || set(limit))? {
             Start::Ended(outcome) => {
                 println!("{resource} {limit}:");
                 ensure_refused_in_a_line(&outcome, 1, words)?;
@@ -164,7 +167,7 @@ fn too_little_memory() -> Result<Verdict> {
             return Ok(Verdict::Impossible("this host gives no cgroup a memory limit".to_owned()));
         };
         let door = group.door()?;
-        let start = start(move || {
+        let start = start(&[], move || {
             use std::io::Write as _;
             (&door).write_all(b"0")
         })?;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, free_address};
+use noise_tests::daemon::{Daemon, FIXED_RECORDER, SOCKET_PATH, STATE_DIRECTORY, free_address};
 use noise_tests::load::{Worker, figure};
 use noise_tests::scratch::Folder;
 use noise_tests::toll::Toll;
@@ -32,7 +32,7 @@ fn start(shell: &str, point: &Folder) -> Result<Daemon> {
     let mut command = in_private_mounts(shell)?;
     let address = free_address()?;
     command.args(["run", "--web.listen-address", &address.to_string(), SOCKET_PATH, ""]);
-    command.args([STATE_DIRECTORY, point.argument()?]);
+    command.args([STATE_DIRECTORY, point.argument()?]).args(FIXED_RECORDER);
     Daemon::start_command(command, address)
 }
 

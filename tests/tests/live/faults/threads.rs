@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::bpf;
-use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run};
+use noise_tests::daemon::{
+    Daemon, FIXED_RECORDER, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run,
+};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::http::get;
 use noise_tests::load::{Place, Worker};
@@ -23,7 +25,7 @@ pub(crate) const TESTS: &[(&str, Test)] =
     &[("no_thread_at_the_start", no_thread_at_the_start), ("no_thread_left", no_thread_left)];
 
 /// A baseline in seconds instead of minutes.
-const CONFIGURATION: &str = "[incidents]\nwarmup-windows = 8\nhalf-life-windows = 200\n\
+const CONFIGURATION: &str = "[incidents]\nwarmup-windows = 8\n\
     recent-windows = 4\nclosing-windows = 4\n";
 /// Warm-up, and what is held against it.
 const QUIET: Duration = Duration::from_secs(7);
@@ -59,7 +61,7 @@ impl Site {
         let file = |name: &str| self.folder.path().join(name);
         let mut command = Command::new(binary()?);
         command.args(["run", "--web.listen-address", &address.to_string(), SOCKET_PATH, ""]);
-        command.args([STATE_DIRECTORY, self.state.argument()?]);
+        command.args([STATE_DIRECTORY, self.state.argument()?]).args(FIXED_RECORDER);
         command.arg("--config.file").arg(file("noised.toml"));
         command.arg("--web.config.file").arg(file("web.yml"));
         self.group.admit(&mut command)?;

@@ -68,9 +68,8 @@ enum Slot {
     Like(u32),
 }
 
-/// A thread.
 #[derive(Clone, Copy, Debug)]
-struct Thread {
+struct CulpritThread {
     number: u32,
     /// When it was seen, or began, ns.
     at_ns: u64,
@@ -79,7 +78,7 @@ struct Thread {
     has_ended: bool,
 }
 
-impl Thread {
+impl CulpritThread {
     fn new(number: u32, at_ns: u64, is_begin: bool) -> Self {
         Self { number, at_ns, is_begin, was_asked_for: false, has_ended: false }
     }
@@ -90,7 +89,7 @@ impl Thread {
 pub struct Culprits {
     slots: Vec<Slot>,
     numbers: HashMap<Who, u32>,
-    threads: HashMap<u32, Thread>,
+    threads: HashMap<u32, CulpritThread>,
 }
 
 impl Default for Culprits {
@@ -175,10 +174,10 @@ impl Culprits {
             }
         }
         let number = self.number(who);
-        self.insert(tid, Thread::new(number, at_ns, false));
+        self.insert(tid, CulpritThread::new(number, at_ns, false));
     }
 
-    fn insert(&mut self, tid: u32, thread: Thread) {
+    fn insert(&mut self, tid: u32, thread: CulpritThread) {
         if self.threads.len() < MOST_THREADS || self.threads.contains_key(&tid) {
             self.threads.insert(tid, thread);
         }
@@ -200,7 +199,7 @@ impl Culprits {
             if is_kernel || of_parent == UNKNOWN { Slot::Unknown } else { Slot::Like(of_parent) };
         match self.threads.get(&child).copied() {
             // It ran on another CPU, whose events were read before.
-            Some(Thread { number, at_ns: seen_ns, .. }) if seen_ns >= at_ns => {
+            Some(CulpritThread { number, at_ns: seen_ns, .. }) if seen_ns >= at_ns => {
                 if let Some(own @ Slot::Unknown) = self.slots.get_mut(number as usize)
                     && number != UNKNOWN
                 {
@@ -210,7 +209,7 @@ impl Culprits {
             // Another thread may have had that id.
             _ => {
                 let number = self.add(slot);
-                self.insert(child, Thread::new(number, at_ns, true));
+                self.insert(child, CulpritThread::new(number, at_ns, true));
             }
         }
     }
@@ -224,13 +223,13 @@ impl Culprits {
             return thread.number;
         }
         let number = self.add(Slot::Unknown);
-        self.insert(tid, Thread::new(number, at_ns, false));
+        self.insert(tid, CulpritThread::new(number, at_ns, false));
         number
     }
 
     /// Threads that had turns and are not known, at most so many, each once.
     pub fn strangers(&mut self, most: usize) -> Vec<u32> {
-        let is_new = |thread: &Thread| {
+        let is_new = |thread: &CulpritThread| {
             !thread.was_asked_for && thread.number != UNKNOWN && self.who(thread.number).is_none()
         };
         let new = self.threads.iter().filter(|(_, thread)| is_new(thread));

@@ -18,7 +18,6 @@ const MOST_CARRIED: usize = 256;
 /// A CPU that is followed.
 #[derive(Debug, Default)]
 pub struct Follower {
-    /// Its turns.
     pub history: History,
     /// When they were needed last, ns.
     pub wanted_ns: u64,
@@ -29,12 +28,12 @@ pub struct Follower {
     /// Up to here all is settled, ns.
     settled_ns: u64,
     /// What was read and is not settled yet.
-    carried: Vec<Step>,
+    carried: Vec<FollowedEvent>,
 }
 
 /// An event, or `None` where some are missing; its time, or the earliest of theirs, ns.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct FollowedEvent {
     at_ns: u64,
     event: Option<Event>,
 }
@@ -115,12 +114,12 @@ impl Follower {
             match piece {
                 Piece::Event(event) if event.time_ns >= since_ns => {
                     *latest_ns = event.time_ns.max(*latest_ns);
-                    carried.push(Step { at_ns: event.time_ns, event: Some(*event) });
+                    carried.push(FollowedEvent { at_ns: event.time_ns, event: Some(*event) });
                 }
                 // Missing are events behind the latest: other parts may have some of the time between.
                 Piece::Gap(gap) if gap.first < resume => {
                     let at_ns = (*settled_ns).max(*latest_ns);
-                    carried.push(Step { at_ns, event: None });
+                    carried.push(FollowedEvent { at_ns, event: None });
                 }
                 // What is not finished yet is read again.
                 Piece::Event(_) | Piece::Gap(_) => {}

@@ -20,7 +20,7 @@ const BLOCK: usize = 256;
 
 /// A turn; it lasts until the next one begins.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct PackedTurn {
     /// Its begin, ns after that of the block.
     start: u32,
     /// What interrupts had taken by then, ns more than at the begin of the block.
@@ -29,19 +29,18 @@ struct Turn {
     who: u32,
 }
 
-/// Turns in order.
 #[derive(Debug)]
-struct Block {
+struct TurnBlock {
     start_ns: u64,
     taken_ns: u64,
-    turns: Vec<Turn>,
+    turns: Vec<PackedTurn>,
     /// Time that each culprit has had before, ns.
     before: Vec<u64>,
 }
 
-impl Block {
+impl TurnBlock {
     /// Begin of a turn, and what interrupts had taken by then.
-    fn begin(&self, turn: &Turn) -> (u64, u64) {
+    fn begin(&self, turn: &PackedTurn) -> (u64, u64) {
         (self.start_ns + u64::from(turn.start), self.taken_ns + u64::from(turn.taken))
     }
 
@@ -55,13 +54,13 @@ impl Block {
     }
 
     fn bytes(&self) -> usize {
-        BLOCK * size_of::<Turn>() + self.before.len() * size_of::<u64>()
+        BLOCK * size_of::<PackedTurn>() + self.before.len() * size_of::<u64>()
     }
 }
 
 /// A turn, by its block and its place in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct TurnIndex {
     block: usize,
     index: usize,
 }
@@ -70,7 +69,7 @@ struct Place {
 #[derive(Debug, Default)]
 pub struct History {
     nesting: Nesting,
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<TurnBlock>,
     /// Time that each culprit has had, the turn that lasts apart, ns.
     sums: Vec<u64>,
     /// The latest event, ns.
@@ -148,14 +147,14 @@ impl History {
             if let (Ok(start), Ok(taken)) = (start, taken)
                 && block.turns.len() < BLOCK
             {
-                block.turns.push(Turn { start, taken, who });
+                block.turns.push(PackedTurn { start, taken, who });
                 return;
             }
         }
         let mut turns = Vec::with_capacity(BLOCK);
-        turns.push(Turn { start: 0, taken: 0, who });
+        turns.push(PackedTurn { start: 0, taken: 0, who });
         let before = self.sums.clone();
-        self.blocks.push_back(Block { start_ns: now_ns, taken_ns, turns, before });
+        self.blocks.push_back(TurnBlock { start_ns: now_ns, taken_ns, turns, before });
     }
 
     /// Culprits have new numbers, by their old ones. Those that have no turns here may have none.
@@ -182,7 +181,7 @@ impl History {
 
     /// Its memory, bytes.
     pub fn bytes(&self) -> usize {
-        self.blocks.iter().map(Block::bytes).sum()
+        self.blocks.iter().map(TurnBlock::bytes).sum()
     }
 
     /// Begin of the oldest turn, ns.
@@ -202,34 +201,34 @@ impl History {
         }
     }
 
-    fn begin(&self, place: Place) -> Option<u64> {
+    fn begin(&self, place: TurnIndex) -> Option<u64> {
         let block = self.blocks.get(place.block)?;
         Some(block.begin(block.turns.get(place.index)?).0)
     }
 
     /// The first turn that `is_late` holds of, as it does of all later ones; where there is none, the place
     /// behind the last.
-    fn first(&self, is_late: impl Fn(u64) -> bool) -> Place {
+    fn first(&self, is_late: impl Fn(u64) -> bool) -> TurnIndex {
         let block = self.blocks.partition_point(|block| !is_late(block.start_ns)).saturating_sub(1);
-        let Some(found) = self.blocks.get(block) else { return Place { block, index: 0 } };
+        let Some(found) = self.blocks.get(block) else { return TurnIndex { block, index: 0 } };
         let index = found.turns.partition_point(|turn| !is_late(found.begin(turn).0));
         match index < found.turns.len() || block + 1 == self.blocks.len() {
-            true => Place { block, index },
-            false => Place { block: block + 1, index: 0 },
+            true => TurnIndex { block, index },
+            false => TurnIndex { block: block + 1, index: 0 },
         }
     }
 
     /// The turn before one.
-    fn before(&self, place: Place) -> Option<Place> {
+    fn before(&self, place: TurnIndex) -> Option<TurnIndex> {
         if let Some(index) = place.index.checked_sub(1) {
-            return Some(Place { index, ..place });
+            return Some(TurnIndex { index, ..place });
         }
         let block = place.block.checked_sub(1)?;
-        Some(Place { block, index: self.blocks.get(block)?.turns.len().checked_sub(1)? })
+        Some(TurnIndex { block, index: self.blocks.get(block)?.turns.len().checked_sub(1)? })
     }
 
     /// Adds (or takes away) the time of all turns before a place.
-    fn sum(&self, place: Place, shares: &mut [u64], add: bool) {
+    fn sum(&self, place: TurnIndex, shares: &mut [u64], add: bool) {
         let Some(block) = self.blocks.get(place.block) else { return };
         let mut change = |who: usize, ns: u64| {
             if let Some(share) = shares.get_mut(who) {
@@ -241,7 +240,7 @@ impl History {
     }
 
     /// Turns from a place on, with their own time, until `take` has enough.
-    fn walk(&self, from: Place, mut take: impl FnMut(u32, u64) -> bool) {
+    fn walk(&self, from: TurnIndex, mut take: impl FnMut(u32, u64) -> bool) {
         let blocks = self.blocks.iter().zip(self.blocks.iter().skip(1).map(Some).chain([None]));
         let mut skip = from.index;
         for (block, next) in blocks.skip(from.block) {

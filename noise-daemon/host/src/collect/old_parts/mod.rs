@@ -39,14 +39,14 @@ const UNSETTLED_NS: u64 = 200_000;
 
 /// What may still be done in the window that lasts.
 #[derive(Clone, Copy, Debug)]
-struct Budget {
+struct WindowBudget {
     window: u64,
     parts: usize,
     events: usize,
     lookups: usize,
 }
 
-impl Budget {
+impl WindowBudget {
     fn at(self, now_ns: u64) -> Self {
         let window = now_ns / WINDOW_NS;
         if window == self.window {
@@ -69,13 +69,12 @@ pub struct OldParts {
     cpus: BTreeMap<u32, Follower>,
     /// From when on events are written without a pause, ns.
     whole_since_ns: u64,
-    budget: Budget,
+    budget: WindowBudget,
     undivided: u64,
 }
 
 /// Takes what is charged.
 pub trait Charging {
-    /// Takes one charge.
     fn charge(&mut self, key: ChargeKey, ns: u64);
 }
 
@@ -88,7 +87,7 @@ impl OldParts {
             culprits: Culprits::default(),
             cpus: BTreeMap::new(),
             whole_since_ns: 0,
-            budget: Budget::of(0),
+            budget: WindowBudget::of(0),
             undivided: 0,
         }
     }

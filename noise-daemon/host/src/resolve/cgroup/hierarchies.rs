@@ -3,8 +3,8 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use noise_model::clean::printable;
 use noise_system::procfs;
+use noise_text::clean::printable;
 use serde::Serialize;
 
 use super::Mounts;
@@ -17,9 +17,7 @@ pub struct Hierarchies {
     /// Of tasks whose ids are marked with [`noise_common::charge::UNIFIED_CGROUP`]: version 2, where
     /// [`Hierarchies::tasks`] is the `cpu` controller's. `None` where one hierarchy has all tasks.
     pub unified_tasks: Option<PathBuf>,
-    /// Of block requests.
     pub io: Option<PathBuf>,
-    /// Of sockets.
     pub sockets: Option<PathBuf>,
     /// Whether [`Hierarchies::tasks`] is that of version 1's `cpu` controller, not version 2.
     pub by_cpu: bool,

@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use noise_model::CgroupInfo;
-use noise_model::clean::printable;
+use noise_text::clean::printable;
 
 use super::segment::{Container, Runtime, pod_of_folder, pod_of_slice, unit_name};
 
@@ -61,13 +61,13 @@ impl Identity {
 
     /// The same with names in the label.
     pub fn named(path: &Path, naming: &Naming) -> Self {
-        let mut reader = Reader { naming: naming.clone(), ..Reader::default() };
+        let mut reader = CgroupPathParser { naming: naming.clone(), ..CgroupPathParser::default() };
         let bytes = path.as_os_str().as_bytes();
         for segment in bytes.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
             reader.segment(&printable(segment));
         }
         let label = reader.label();
-        let Reader { unit, container, pod, naming, .. } = reader;
+        let CgroupPathParser { unit, container, pod, naming, .. } = reader;
         Self { unit, container, pod, label, naming }
     }
 
@@ -96,7 +96,7 @@ impl Identity {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SegmentKind {
     Folder,
     Slice,
     /// Unit, pod or container: stays in the label whatever follows.
@@ -104,16 +104,16 @@ enum Kind {
 }
 
 #[derive(Debug, Default)]
-struct Reader {
+struct CgroupPathParser {
     /// What the label is made of so far.
-    parts: Vec<(Kind, String)>,
+    parts: Vec<(SegmentKind, String)>,
     unit: Option<String>,
     container: Option<Container>,
     pod: Option<String>,
     naming: Naming,
 }
 
-impl Reader {
+impl CgroupPathParser {
     fn segment(&mut self, segment: &str) {
         if let Some((slice, container)) = Container::in_slice(segment) {
             self.drop_slices();
@@ -142,10 +142,10 @@ impl Reader {
                 self.slice(unit);
             } else {
                 self.drop_slices();
-                self.parts.push((Kind::Owner, unit));
+                self.parts.push((SegmentKind::Owner, unit));
             }
         } else {
-            self.parts.push((Kind::Folder, segment.to_owned()));
+            self.parts.push((SegmentKind::Folder, segment.to_owned()));
         }
     }
 
@@ -160,7 +160,7 @@ impl Reader {
     fn pod(&mut self, uid: String) {
         let is_own = self.container.is_none() && self.pod.is_none();
         let name = self.naming.pod.as_ref().filter(|_| is_own).unwrap_or(&uid);
-        self.parts.push((Kind::Owner, format!("pod:{name}")));
+        self.parts.push((SegmentKind::Owner, format!("pod:{name}")));
         if is_own {
             self.pod = Some(uid);
         }
@@ -174,31 +174,32 @@ impl Reader {
             Some(name) if is_named => format!("{}:{name}", container.runtime.name()),
             _ => container.label(),
         };
-        self.parts.push((Kind::Owner, label));
+        self.parts.push((SegmentKind::Owner, label));
         self.container.get_or_insert(container);
     }
 
     /// The name of a slice repeats those of the slices that it is in.
     fn slice(&mut self, unit: String) {
-        while let Some((Kind::Slice, above)) = self.parts.last()
+        while let Some((SegmentKind::Slice, above)) = self.parts.last()
             && above.strip_suffix(".slice").is_some_and(|above| {
                 unit.strip_prefix(above).is_some_and(|rest| rest.starts_with('-'))
             })
         {
             self.parts.pop();
         }
-        self.parts.push((Kind::Slice, unit));
+        self.parts.push((SegmentKind::Slice, unit));
     }
 
     fn drop_slices(&mut self) {
-        while let Some((Kind::Slice, _)) = self.parts.last() {
+        while let Some((SegmentKind::Slice, _)) = self.parts.last() {
             self.parts.pop();
         }
     }
 
     /// Drops kubelet's folders above a pod, if they are there.
     fn drop_kubepods(&mut self) -> bool {
-        let folder = |at: &(Kind, String), name: &str| at.0 == Kind::Folder && at.1 == name;
+        let folder =
+            |at: &(SegmentKind, String), name: &str| at.0 == SegmentKind::Folder && at.1 == name;
         let kept = match self.parts.as_slice() {
             [kept @ .., top, class]
                 if folder(top, "kubepods")
@@ -214,7 +215,7 @@ impl Reader {
     }
 
     fn container_of_folders(&self, segment: &str) -> Option<Container> {
-        let Some((Kind::Folder, parent)) = self.parts.last() else { return None };
+        let Some((SegmentKind::Folder, parent)) = self.parts.last() else { return None };
         Container::below(parent, segment).or_else(|| {
             (self.parts.len() == 1).then(|| Container::in_namespace(parent, segment)).flatten()
         })
@@ -222,7 +223,7 @@ impl Reader {
 
     fn label(&self) -> String {
         let mut label = String::new();
-        if self.parts.first().is_none_or(|(kind, _)| *kind == Kind::Folder) {
+        if self.parts.first().is_none_or(|(kind, _)| *kind == SegmentKind::Folder) {
             label.push('/');
         }
         for (at, (_, text)) in self.parts.iter().enumerate() {

@@ -47,9 +47,8 @@ pub const READ: [&str; 2] =
 
 /// What is known of an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
+enum NameLookup {
     Named(String),
-    /// It may come.
     NotYet,
     /// Nothing here has names of that kind, or they may not be read.
     Never,
@@ -57,10 +56,9 @@ enum Answer {
 
 /// An id that was asked for.
 #[derive(Clone, Debug)]
-enum Known {
+enum LookupState {
     /// Looked for since then.
     Sought(Instant),
-    /// For good.
     Decided(Option<String>),
 }
 
@@ -69,16 +67,16 @@ enum Known {
 pub struct NodeNames {
     root: Option<PathBuf>,
     /// Of a container's monitor other things are known than of the container.
-    ids: LruCache<(Of, String), Known>,
+    ids: LruCache<(NameSource, String), LookupState>,
     /// Cgroups with their labels, by their paths.
     named: LruCache<PathBuf, Arc<Cgroup>>,
-    listing: Listing,
+    listing: PodListing,
     listed: Option<Instant>,
 }
 
 /// What the folders held when they were looked at last; `None` where there is no such folder.
 #[derive(Debug, Default)]
-struct Listing {
+struct PodListing {
     /// Namespace and name, by the pod's uid.
     pods: Option<BTreeMap<String, String>>,
     /// Names of containers in pods, by id.
@@ -95,7 +93,7 @@ impl NodeNames {
             root: root.map(Path::to_owned),
             ids: LruCache::sparse(capacity),
             named: LruCache::sparse(capacity),
-            listing: Listing::default(),
+            listing: PodListing::default(),
             listed: None,
         }
     }
@@ -114,8 +112,8 @@ impl NodeNames {
         if let Some(named) = self.named.get(&cgroup.path) {
             return Look::Found(Arc::clone(named));
         }
-        let pod_name = pod.as_ref().map(|uid| self.decided(uid, now, Of::Pod));
-        let of = Of::of(pod.is_some());
+        let pod_name = pod.as_ref().map(|uid| self.decided(uid, now, NameSource::Pod));
+        let of = NameSource::of(pod.is_some());
         let container_name = container.as_ref().map(|one| self.decided(&one.id, now, of(one)));
         if [&pod_name, &container_name].into_iter().flatten().any(Option::is_none) {
             return Look::Waiting;
@@ -138,14 +136,14 @@ impl NodeNames {
         if self.root.is_none() || (plain.pod.is_none() && plain.container.is_none()) {
             return plain;
         }
-        let mut name = |id: Option<&String>, of: Of| match self.answer(id?, now, of) {
-            Answer::Named(name) => Some(name),
-            Answer::NotYet | Answer::Never => None,
+        let mut name = |id: Option<&String>, of: NameSource| match self.answer(id?, now, of) {
+            NameLookup::Named(name) => Some(name),
+            NameLookup::NotYet | NameLookup::Never => None,
         };
         let container = plain.container.as_ref();
-        let of = Of::of(plain.pod.is_some());
+        let of = NameSource::of(plain.pod.is_some());
         let naming = Naming {
-            pod: name(plain.pod.as_ref(), Of::Pod),
+            pod: name(plain.pod.as_ref(), NameSource::Pod),
             container: container.and_then(|one| name(Some(&one.id), of(one))),
         };
         Identity::named(path, &naming)
@@ -158,53 +156,53 @@ impl NodeNames {
     }
 
     /// What an id is called for good; `None` while that is not decided.
-    fn decided(&mut self, id: &str, now: Instant, of: Of) -> Option<Option<String>> {
+    fn decided(&mut self, id: &str, now: Instant, of: NameSource) -> Option<Option<String>> {
         let key = (of, id.to_owned());
         let since = match self.ids.get(&key) {
-            Some(Known::Decided(name)) => return Some(name.clone()),
-            Some(Known::Sought(since)) => *since,
+            Some(LookupState::Decided(name)) => return Some(name.clone()),
+            Some(LookupState::Sought(since)) => *since,
             None => now,
         };
         let name = match self.answer(id, now, of) {
-            Answer::Named(name) => Some(name),
-            Answer::NotYet if now < since + RETRY => {
-                self.ids.put(key, Known::Sought(since));
+            NameLookup::Named(name) => Some(name),
+            NameLookup::NotYet if now < since + RETRY => {
+                self.ids.put(key, LookupState::Sought(since));
                 return None;
             }
-            Answer::NotYet | Answer::Never => None,
+            NameLookup::NotYet | NameLookup::Never => None,
         };
-        self.ids.put(key, Known::Decided(name.clone()));
+        self.ids.put(key, LookupState::Decided(name.clone()));
         Some(name)
     }
 
-    fn answer(&mut self, id: &str, now: Instant, of: Of) -> Answer {
-        let Some(root) = self.root.clone() else { return Answer::Never };
-        if of == Of::Docker {
+    fn answer(&mut self, id: &str, now: Instant, of: NameSource) -> NameLookup {
+        let Some(root) = self.root.clone() else { return NameLookup::Never };
+        if of == NameSource::Docker {
             return docker(&root, id);
         }
-        if of == Of::Nothing {
-            return Answer::Never;
+        if of == NameSource::Nothing {
+            return NameLookup::Never;
         }
         if self.listed.is_none_or(|listed| now >= listed + PAUSE) {
-            self.listing = Listing::read(&root);
+            self.listing = PodListing::read(&root);
             self.listed = Some(now);
         }
         let names = match of {
-            Of::Pod => &self.listing.pods,
-            Of::InPod => &self.listing.containers,
+            NameSource::Pod => &self.listing.pods,
+            NameSource::InPod => &self.listing.containers,
             _ => &self.listing.podman,
         };
         match names.as_ref().map(|names| names.get(id)) {
-            Some(Some(name)) => Answer::Named(name.clone()),
-            Some(None) => Answer::NotYet,
-            None => Answer::Never,
+            Some(Some(name)) => NameLookup::Named(name.clone()),
+            Some(None) => NameLookup::NotYet,
+            None => NameLookup::Never,
         }
     }
 }
 
 /// Where a name is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Of {
+enum NameSource {
     Pod,
     InPod,
     Docker,
@@ -212,7 +210,7 @@ enum Of {
     Nothing,
 }
 
-impl Of {
+impl NameSource {
     fn of(is_in_pod: bool) -> impl Fn(&Container) -> Self {
         move |container| match (container.runtime, is_in_pod) {
             _ if container.monitor => Self::Nothing,
@@ -232,7 +230,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().any(|byte| byte.is_ascii_alphanumeric())
 }
 
-impl Listing {
+impl PodListing {
     fn read(root: &Path) -> Self {
         let [pods, containers] = LISTED;
         Self {
@@ -275,7 +273,7 @@ fn container(entry: &str) -> Option<(String, String)> {
 }
 
 /// What docker calls a container.
-fn docker(root: &Path, id: &str) -> Answer {
+fn docker(root: &Path, id: &str) -> NameLookup {
     #[derive(Deserialize)]
     struct Config {
         #[serde(rename = "Name")]
@@ -284,16 +282,18 @@ fn docker(root: &Path, id: &str) -> Answer {
     let [folder, _] = READ;
     let folder = inside(root, folder);
     if !is_name(id) {
-        return Answer::Never;
+        return NameLookup::Never;
     }
     match read(&folder.join(id).join("config.v2.json"), DOCKER_BYTES) {
         Ok(bytes) => {
             let config = serde_json::from_slice::<Config>(&bytes).ok();
             let name = config.map(|config| config.name.trim_start_matches('/').to_owned());
-            name.filter(|name| is_name(name)).map_or(Answer::Never, Answer::Named)
+            name.filter(|name| is_name(name)).map_or(NameLookup::Never, NameLookup::Named)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound && folder.is_dir() => Answer::NotYet,
-        Err(_) => Answer::Never,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && folder.is_dir() => {
+            NameLookup::NotYet
+        }
+        Err(_) => NameLookup::Never,
     }
 }
 

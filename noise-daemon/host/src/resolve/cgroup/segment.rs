@@ -1,19 +1,16 @@
 //! PURE: what the segments of a cgroup's path say by themselves or together with their parent.
 
-use noise_model::clean::is_printable;
+use noise_text::clean::is_printable;
 
 /// Who made a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Runtime {
-    /// Docker.
     Docker,
     /// containerd, on behalf of Kubernetes' kubelet.
     CriContainerd,
     /// containerd, on behalf of its own clients.
     Containerd,
-    /// CRI-O.
     CriO,
-    /// Podman.
     Podman,
     /// LXC, LXD or Incus.
     Lxc,
@@ -37,10 +34,8 @@ impl Runtime {
     }
 }
 
-/// A container.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Container {
-    /// Who made it.
     pub runtime: Runtime,
     /// The whole id, or the name where the runtime goes by names.
     pub id: String,

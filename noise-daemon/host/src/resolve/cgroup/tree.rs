@@ -35,7 +35,6 @@ const GONE_FOR: Duration = Duration::from_secs(60);
 /// Folders that a walk opens at most, the shallow ones first.
 const MAX_FOLDERS: usize = 65_536;
 
-/// A cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cgroup {
     /// Path in its hierarchy, from `/`.
@@ -47,7 +46,6 @@ pub struct Cgroup {
 /// What is known of an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
-    /// Its cgroup.
     Found(Arc<Cgroup>),
     /// Nothing yet; the next walk may find it.
     Waiting,
@@ -59,7 +57,7 @@ pub enum Look {
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
-    known: LruCache<u64, Known>,
+    known: LruCache<u64, CgroupEntry>,
     absent: LruCache<u64, Instant>,
     waiting: HashSet<u64>,
     next_walk: Option<Instant>,
@@ -67,7 +65,7 @@ pub struct Tree {
 }
 
 #[derive(Debug)]
-struct Known {
+struct CgroupEntry {
     cgroup: Arc<Cgroup>,
     /// When it was last looked up; a cgroup that a walk came across in passing counts as looked up.
     asked: Instant,
@@ -159,7 +157,7 @@ impl Tree {
                 return;
             }
             let cgroup = Cgroup { path: path.to_owned(), identity: Identity::of(path) };
-            known.put(id, Known { cgroup: Arc::new(cgroup), asked: now, walk });
+            known.put(id, CgroupEntry { cgroup: Arc::new(cgroup), asked: now, walk });
         });
         if walked.complete {
             known.retain(|_, known| known.walk == walk || now < known.asked + GONE_FOR);

@@ -1,6 +1,10 @@
 //! The same seconds seen twice: noised's programs watch the threads of the kernel's tracer as if they
 //! were its own, and both counts are laid side by side, source by source. Times are not compared:
 //! the two read the clock at different places.
+//!
+//! This is `--cross-check`, a documented option, and no test: it answers whether the two agree on the kernel at hand,
+//! which is most often none that the tests ever saw. A test that did it instead would need the same watcher and the same
+//! session of the tracer, so it would move these lines and take the answer away from operators.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +19,6 @@ use crate::osnoise::period::PeriodReport;
 use crate::source::{Class, GapSource};
 use crate::watcher::{WatchError, Watcher};
 
-/// What both count.
 const CLASSES: [Class; 4] = [Class::Nmi, Class::Irq, Class::Softirq, Class::Thread];
 /// Counts agree up to this share of the larger one.
 const TOLERANCE: f64 = 0.05;
@@ -29,7 +32,6 @@ const KEPT_MAX: usize = 1_000_000;
 pub struct Both {
     /// By the kernel's tracer.
     pub kernel: u64,
-    /// By noised's programs.
     pub noised: u64,
 }
 
@@ -49,7 +51,6 @@ impl Both {
     }
 }
 
-/// Both counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agreement {
     sources: BTreeMap<GapSource, Both>,
@@ -220,7 +221,6 @@ impl CrossCheck {
         });
     }
 
-    /// The result.
     pub fn finish(mut self) -> Agreement {
         let lost: u64 = self.waiting.keys().map(|cpu| self.watcher.lost(*cpu)).sum();
         self.agreement.lost += self.unkept + lost;

@@ -35,7 +35,6 @@ pub enum TracerError {
         "this kernel's osnoise tracer has no {option}: leave {flag} out, or use a newer kernel"
     )]
     NoOption {
-        /// The tracer's word.
         option: &'static str,
         /// The argument that needs it.
         flag: &'static str,
@@ -45,14 +44,7 @@ pub enum TracerError {
         "the {tracer} tracer is in use at {place}, and there can be only one of osnoise and timerlat on \
          a machine: {hint}"
     )]
-    Busy {
-        /// The tracer.
-        tracer: String,
-        /// Whose instance.
-        place: PathBuf,
-        /// What helps.
-        hint: String,
-    },
+    Busy { tracer: String, place: PathBuf, hint: String },
     /// Another program switched our tracing off.
     #[error("another program switched tracing off in {0}: start again")]
     SwitchedOff(PathBuf),
@@ -65,9 +57,7 @@ pub enum TracerError {
     /// A file of tracefs.
     #[error("cannot {doing} {path}: {reason}")]
     File {
-        /// What was tried.
         doing: &'static str,
-        /// The file.
         path: PathBuf,
         /// What came of it.
         reason: io::Error,

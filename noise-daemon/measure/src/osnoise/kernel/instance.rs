@@ -20,9 +20,9 @@ const LINE_MAX: usize = 64 * 1024;
 
 /// The folder of an instance. Dropping it ends its tracing and removes it.
 #[derive(Debug)]
-struct Folder(PathBuf);
+struct TracefsInstance(PathBuf);
 
-impl Drop for Folder {
+impl Drop for TracefsInstance {
     fn drop(&mut self) {
         // What is removed traces no more, even if it could not be stopped before.
         let _ = write(&self.0.join("current_tracer"), "nop");
@@ -32,14 +32,13 @@ impl Drop for Folder {
 
 /// An instance in which the tracer does not run yet.
 #[derive(Debug)]
-pub struct Ready(Folder);
+pub struct Ready(TracefsInstance);
 
-/// An instance.
 #[derive(Debug)]
 pub struct Instance {
     /// First: while it is open, the tracer cannot be changed and the folder not be removed.
     pipe: File,
-    folder: Folder,
+    folder: TracefsInstance,
     /// The begin of a line whose end was not read yet.
     rest: Vec<u8>,
 }
@@ -55,7 +54,7 @@ impl Ready {
             path: path.to_owned(),
             reason,
         })?;
-        let folder = Folder(path.to_owned());
+        let folder = TracefsInstance(path.to_owned());
         if !has_word(&read(&path.join("available_tracers"))?, "osnoise") {
             return Err(TracerError::NoInstances);
         }
@@ -83,7 +82,6 @@ impl Ready {
 }
 
 impl Instance {
-    /// Its folder.
     pub fn path(&self) -> &Path {
         &self.folder.0
     }

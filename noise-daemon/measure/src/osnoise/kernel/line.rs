@@ -8,31 +8,23 @@ use std::str::FromStr;
 
 use noise_common::signals::VECTORS;
 use noise_common::watch::Kind;
-use noise_model::clean::as_text;
+use noise_text::clean::as_text;
 
 /// Columns of the running task's name; the kernel's names are shorter.
 const NAME_COLUMNS: usize = 16;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// The buffer of a CPU was full: so many entries are missing, 0 where the kernel does not know.
-    Lost {
-        /// The CPU.
-        cpu: u32,
-        /// How many.
-        entries: u64,
-    },
+    Lost { cpu: u32, entries: u64 },
     /// An entry of the trace.
     Entry {
-        /// On this CPU.
         cpu: u32,
         /// While this thread ran.
         thread: u32,
         /// When, by the clock of the trace instance, rounded down to microseconds, ns.
         time_ns: u64,
-        /// What.
         item: Item,
     },
 }
@@ -48,12 +40,10 @@ pub enum Item {
         start_ns: u64,
         /// How long it was, ns.
         duration_ns: u64,
-        /// Events in it.
         interferences: u64,
     },
     /// Something ran on the CPU.
     Noise(Noise),
-    /// Nothing of ours.
     Other,
     /// An event of ours that cannot be read.
     Unreadable,
@@ -70,20 +60,14 @@ pub struct Sums {
     pub longest_us: u64,
     /// Gaps without any event.
     pub hardware: u64,
-    /// NMIs.
     pub nmi: u64,
-    /// Interrupts.
     pub irq: u64,
-    /// Softirqs.
     pub softirq: u64,
-    /// Threads.
     pub thread: u64,
 }
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noise {
-    /// What it was.
     pub kind: Kind,
     /// Its name; empty of NMIs.
     pub name: String,

@@ -22,12 +22,12 @@ pub struct Periods {
     start_ns: u64,
     stop_single_ns: u64,
     stop_total_ns: u64,
-    cpus: BTreeMap<u32, Open>,
+    cpus: BTreeMap<u32, CurrentPeriod>,
 }
 
 /// A CPU's period that is not over.
 #[derive(Debug, Default)]
-struct Open {
+struct CurrentPeriod {
     /// End of the period before it, ns.
     begin_ns: Option<u64>,
     /// The thread that measures.
@@ -92,7 +92,7 @@ impl Periods {
 
     /// After tracing has stopped by itself: the unfinished period with the gap that did it.
     pub fn stopped(mut self) -> Option<PeriodReport> {
-        let longest = |open: &Open| {
+        let longest = |open: &CurrentPeriod| {
             open.samples.iter().map(|(gap, _)| *gap).max_by_key(|gap| gap.duration_ns)
         };
         let (cpu, gap) = self
@@ -106,7 +106,7 @@ impl Periods {
     }
 }
 
-impl Open {
+impl CurrentPeriod {
     /// The period is over; the next one begins.
     fn end(&mut self, cpu: u32, thread: u32, time_ns: u64, sums: &Sums) -> PeriodReport {
         let Self { samples, mut events, lost, .. } =

@@ -18,9 +18,7 @@ pub struct Wanted {
     pub stop_total_us: u64,
     /// What is a gap, us.
     pub threshold_us: u64,
-    /// With preemption off.
     pub preempt_disable: bool,
-    /// With interrupts off.
     pub irq_disable: bool,
 }
 
@@ -35,7 +33,7 @@ pub struct Times {
 
 /// A change that was made.
 #[derive(Debug)]
-enum Change {
+enum AppliedChange {
     /// A file, and what stood in it.
     File(PathBuf, String),
     /// The folder of the two times, and what stood there.
@@ -45,7 +43,7 @@ enum Change {
 /// Changed settings. Dropping them puts everything back.
 #[derive(Debug, Default)]
 pub struct Settings {
-    changes: Vec<Change>,
+    changes: Vec<AppliedChange>,
 }
 
 impl Settings {
@@ -71,7 +69,7 @@ impl Settings {
             return Ok(());
         }
         // Put back even where the kernel took half of it.
-        self.changes.push(Change::File(path.to_owned(), before));
+        self.changes.push(AppliedChange::File(path.to_owned(), before));
         write(path, value)
     }
 
@@ -87,7 +85,7 @@ impl Settings {
         };
         let before = Times { period_us: number("period_us")?, runtime_us: number("runtime_us")? };
         if before != wanted {
-            self.changes.push(Change::Times(folder.to_owned(), before));
+            self.changes.push(AppliedChange::Times(folder.to_owned(), before));
             write_times(folder, before, wanted)?;
         }
         Ok(())
@@ -118,7 +116,7 @@ impl Settings {
         for (on, off, wish, flag) in options {
             let (to, from) = if wish { (on, off) } else { (off, on) };
             if has_word(&now, from) {
-                self.changes.push(Change::File(path.to_owned(), from.to_owned()));
+                self.changes.push(AppliedChange::File(path.to_owned(), from.to_owned()));
                 write(path, to)?;
             } else if !has_word(&now, to) && !flag.is_empty() && wish {
                 return Err(TracerError::NoOption { option: on, flag });
@@ -135,8 +133,8 @@ impl Settings {
         let mut failed = Ok(());
         while let Some(change) = self.changes.pop() {
             let undone = match change {
-                Change::File(path, before) => write(&path, &before),
-                Change::Times(folder, before) => put_back_times(&folder, before),
+                AppliedChange::File(path, before) => write(&path, &before),
+                AppliedChange::Times(folder, before) => put_back_times(&folder, before),
             };
             failed = failed.and(undone);
         }

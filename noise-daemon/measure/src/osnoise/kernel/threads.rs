@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use noise_model::cpulist::CpuList;
 use noise_system::procfs;
+use noise_text::cpulist::CpuList;
 
 use super::error::TracerError;
 

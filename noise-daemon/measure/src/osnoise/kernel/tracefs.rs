@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use noise_model::clean::as_text;
+use noise_text::clean::as_text;
 
 use super::error::TracerError;
 
@@ -97,7 +97,6 @@ impl Tracefs {
         Ok(Self { root: root.to_owned() })
     }
 
-    /// Its root.
     pub fn root(&self) -> &Path {
         &self.root
     }

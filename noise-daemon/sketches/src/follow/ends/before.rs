@@ -1,7 +1,7 @@
 //! What is known of a connection before anything is sent on it: which side serves where it was there before the recording,
 //! and what it was connected for.
 
-use super::Role;
+use super::ConnectionRole;
 use crate::follow::Follower;
 use crate::follow::persons::ThreadId;
 use crate::input::{End, Protocol};
@@ -15,10 +15,10 @@ impl Follower {
     /// What an end is of a connection that was there before. Of TCP, the side whose port someone listens on serves; where that
     /// is not recorded, the one whose port is not of those that the kernel gives to those who connect. Of unix sockets, the one
     /// that is bound.
-    pub(super) fn role_before(&self, end: &End) -> Option<Role> {
+    pub(super) fn role_before(&self, end: &End) -> Option<ConnectionRole> {
         let side = |one: bool, other: bool| match (one, other) {
-            (true, false) => Some(Role::Serves),
-            (false, true) => Some(Role::Asks),
+            (true, false) => Some(ConnectionRole::Serves),
+            (false, true) => Some(ConnectionRole::Asks),
             _ => None,
         };
         match end.protocol {

@@ -1,6 +1,6 @@
 //! How what threads do on connections ends: closed, left, lost, or with the recording.
 
-use super::{Life, Open, Part, ThreadId, Why};
+use super::{Life, OngoingSlice, SliceEndReason, SlicePart, ThreadId};
 use crate::follow::Follower;
 use crate::slices::Ended;
 use crate::tallies::Mark;
@@ -20,7 +20,7 @@ impl Follower {
             }
         }
         for open in connection.opens {
-            self.open_over(open, Why::Over);
+            self.open_over(open, SliceEndReason::Over);
         }
         self.life_over(connection.life, by);
     }
@@ -40,14 +40,14 @@ impl Follower {
     }
 
     /// What a thread does on a connection is over.
-    pub(super) fn over(&mut self, place: u32, thread: ThreadId, why: Why) {
+    pub(super) fn over(&mut self, place: u32, thread: ThreadId, why: SliceEndReason) {
         if let Some(open) = self.ends.take_open(place, thread) {
             self.open_over(open, why);
         }
     }
 
-    pub(super) fn open_over(&mut self, open: Open, why: Why) {
-        let Open { thread, parts, answered, is_mixed, .. } = open;
+    pub(super) fn open_over(&mut self, open: OngoingSlice, why: SliceEndReason) {
+        let OngoingSlice { thread, parts, answered, is_mixed, .. } = open;
         let Some(to) = answered else {
             for part in parts {
                 self.part_over(thread, part, why);
@@ -64,16 +64,16 @@ impl Follower {
     }
 
     /// A part without an answer: up to where the thread slept.
-    pub(super) fn part_over(&mut self, thread: ThreadId, part: Part, why: Why) {
+    pub(super) fn part_over(&mut self, thread: ThreadId, part: SlicePart, why: SliceEndReason) {
         if let Some(cause) = part.cause {
             self.expects(thread, cause, false);
         }
         match (part.bound, why) {
-            (Some(bound), Why::Over) => {
+            (Some(bound), SliceEndReason::Over) => {
                 self.close(thread, part.id, Ended::Implicit, &part.from, &bound);
             }
-            (None, Why::Over) => self.drop_unfinished(part.id),
-            (_, Why::Lost) => {
+            (None, SliceEndReason::Over) => self.drop_unfinished(part.id),
+            (_, SliceEndReason::Lost) => {
                 self.store.drop(part.id);
                 self.counts.lost += 1;
             }
@@ -83,7 +83,7 @@ impl Follower {
     /// A thread ends, and with it what it does on a connection.
     pub(in crate::follow) fn leave_end(&mut self, place: u32, thread: ThreadId, mark: &Mark) {
         self.ends.bound(place, thread, mark);
-        self.over(place, thread, Why::Over);
+        self.over(place, thread, SliceEndReason::Over);
         let Some(connection) = self.ends.get_mut(place) else { return };
         let life = connection.life.take_if(|life| life.thread == thread);
         if let Some(Life { id, from, .. }) = life {
@@ -93,7 +93,7 @@ impl Follower {
 
     /// Events of a thread were lost.
     pub(in crate::follow) fn lose_end(&mut self, place: u32, thread: ThreadId) {
-        self.over(place, thread, Why::Lost);
+        self.over(place, thread, SliceEndReason::Lost);
         let Some(connection) = self.ends.get_mut(place) else { return };
         if !connection.unsure.contains(&thread) {
             connection.unsure.push(thread);
@@ -104,7 +104,6 @@ impl Follower {
         }
     }
 
-    /// The recording ends.
     pub(in crate::follow) fn end_ends(&mut self) {
         for place in 0..self.ends.all.len() as u32 {
             self.forget_end(place, None);

@@ -6,16 +6,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use noise_model::clean::clean;
+use noise_command::progress::Progress;
+use noise_command::{CommandError, output};
+use noise_pages::requests::BUSY;
+use noise_pages::victim::{STATES, part, time};
 use noise_sketches::requests::Entrance;
+use noise_text::clean::clean;
 use noise_verdict::argument;
-
-use super::found::{Findings, Heard, Looked, Tier, nothing};
-use super::page::BUSY;
-use super::{Watching, on_ports};
-use crate::cli::progress::Progress;
-use crate::cli::why::page::{STATES, part, time};
-use crate::cli::{CommandError, output};
+use noise_why::request::{Heard, Looked, RequestFindings, Tier, nothing};
+use noise_why::{Watching, on_ports};
 
 /// How long it is looked.
 const LENGTH: Duration = Duration::from_secs(3);
@@ -31,7 +30,6 @@ const MOSTLY: f64 = 0.5;
 pub struct Asked<'a> {
     /// As its sentences begin.
     pub name: &'a str,
-    /// Its processes.
     pub pids: BTreeSet<i32>,
     /// The ports that they listen on.
     pub ports: BTreeSet<u16>,
@@ -39,10 +37,9 @@ pub struct Asked<'a> {
 
 /// Why a look ended before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
+enum EarlyEnd {
     /// The user ended it.
     Stopped,
-    /// The victim ended.
     Ended,
 }
 
@@ -67,9 +64,9 @@ impl Asked<'_> {
         let over = |passed| {
             progress.at(passed);
             if stop.load(Ordering::Relaxed) {
-                cut = Some(Cut::Stopped);
+                cut = Some(EarlyEnd::Stopped);
             } else if !self.pids.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
-                cut = Some(Cut::Ended);
+                cut = Some(EarlyEnd::Ended);
             }
             cut.is_some()
         };
@@ -95,16 +92,16 @@ impl Asked<'_> {
 /// All that is said: how the look ended, where that was early, and what it showed.
 fn told(
     name: &str,
-    (cut, span_ns): (Option<Cut>, u64),
+    (cut, span_ns): (Option<EarlyEnd>, u64),
     answers: &[String],
     none: impl FnOnce() -> String,
 ) -> String {
     let mut sentences = Vec::new();
     match cut {
-        Some(Cut::Stopped) => {
+        Some(EarlyEnd::Stopped) => {
             sentences.push(format!("The look at its requests was ended after {}.", time(span_ns)));
         }
-        Some(Cut::Ended) => {
+        Some(EarlyEnd::Ended) => {
             sentences.push(format!("{name} ended while its requests were looked at."));
         }
         None => {}
@@ -128,7 +125,7 @@ fn called(tier: &Tier) -> String {
 }
 
 /// How long the requests on a port took, and where that time went; whom to ask next, where that is another one.
-fn answer(name: &str, found: &Findings<'_>) -> String {
+fn answer(name: &str, found: &RequestFindings<'_>) -> String {
     let is_own = |tier: &Tier| tier.link.service.entrance == Entrance::Port(found.port);
     let mut parts = Vec::new();
     for tier in &found.tiers {
@@ -144,11 +141,11 @@ fn answer(name: &str, found: &Findings<'_>) -> String {
     }
     let count = match found.requests {
         1 => "1 request".to_owned(),
-        many => format!("{} requests", noise_model::units::count(many)),
+        many => format!("{} requests", noise_text::units::count(many)),
     };
     let lost = match found.discarded {
         0 => String::new(),
-        lost => format!(" {} events were lost meanwhile.", noise_model::units::count(lost)),
+        lost => format!(" {} events were lost meanwhile.", noise_text::units::count(lost)),
     };
     let mut sentence = format!(
         "{name} answers in {} on average ({count} on port {} in {}): {}.{lost}",
@@ -189,15 +186,15 @@ fn next(tier: &Tier) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::tests::found;
     use super::*;
-    use crate::cli::trace::sketch::tests::system;
+    use noise_pages::requests::made::found;
+    use noise_pages::sketch::made::system;
 
     #[test]
     fn a_request_is_divided_among_who_worked_on_it() {
         let system = system();
         let mut found = found(&system);
-        let ask = |found: &Findings<'_>| answer("service app.service", found);
+        let ask = |found: &RequestFindings<'_>| answer("service app.service", found);
         let expected = "service app.service answers in 5.00 ms on average (2 requests on port 80 in 3.00 s): 3.77 ms of \
                         it waiting for db :5432, 1.23 ms its own (in 100 % of that it ran). 3 events were lost \
                         meanwhile.";
@@ -234,11 +231,11 @@ mod tests {
         };
         assert_eq!(told(None, &[]), "process web 7: no request was answered.");
         assert_eq!(
-            told(Some(Cut::Stopped), &[]),
+            told(Some(EarlyEnd::Stopped), &[]),
             "The look at its requests was ended after 1.20 s. No request was answered until then."
         );
         assert_eq!(
-            told(Some(Cut::Ended), &["It was fast.".to_owned()]),
+            told(Some(EarlyEnd::Ended), &["It was fast.".to_owned()]),
             "process web 7 ended while its requests were looked at. It was fast."
         );
         let deaf = Asked { name: "process web 7", pids: [7].into(), ports: BTreeSet::new() };

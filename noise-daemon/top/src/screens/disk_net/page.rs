@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::shown::Way;
-use noise_model::units;
 use noise_model::words::culprit_briefly;
 use noise_model::{Amount as _, Histogram, total};
+use noise_text::units;
 
 use super::{Rows, Subject, Waits, charges, is_counted, place, signals};
 use crate::heat::heatmap;
@@ -204,10 +204,11 @@ fn troubles(recent: &Recent<'_>, subject: &Subject<'_>, known: &Rows<'_>) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use noise_common::signals::Signal;
+
     use super::*;
     use crate::Cell;
     use crate::screens::made::Made;
-    use noise_common::signals::Signal;
 
     fn opened(made: &Made, key: &str) -> Option<Page> {
         page(&made.history, &Look::default(), key)

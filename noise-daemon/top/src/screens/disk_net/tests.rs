@@ -84,7 +84,7 @@ fn who_is_worst_is_one_who_is_known() {
         Cell::Named { name, notes } => Cell::words(name, notes),
         other => panic!("{other:?}"),
     };
-    let share = noise_model::units::share(0.35);
+    let share = noise_text::units::share(0.35);
     assert_eq!(text("vda", "read"), format!("batch (another cgroup) {share}"));
     assert_eq!(text("vda", "write"), text("vda", "read"));
     assert_eq!(text("eth0", "send"), "not known");

@@ -7,8 +7,8 @@ use jiff::tz::TimeZone;
 use noise_analysis::{Episode, KeptTrace, Level, Outlier, PRESSURE_HEADING, Report, Time, Watched};
 use noise_common::subject::SubjectKind;
 use noise_model::labels::spoken_briefly;
-use noise_model::units;
 use noise_model::words::{culprit_briefly, why};
+use noise_text::units;
 
 use crate::heat::heatmap;
 use crate::screens::{cells, threads};
@@ -17,7 +17,6 @@ use crate::{Block, Cell, History, Look, Page, Row, Table, Tone};
 /// Culprits, and remedies, that a page has room for: those of whom more is known than that they
 /// were there.
 const SHOWN: usize = 12;
-/// Long waits.
 const WAITS: usize = 20;
 
 /// What the row with that key opens.
@@ -216,15 +215,16 @@ fn waits(
 
 #[cfg(test)]
 pub(super) mod tests {
+    use noise_analysis::{Cause, Culprit, Ending, Remedy, Rule};
+    use noise_common::signals::Signal;
+    use noise_model::{OutlierPart, OutlierRecord};
+
     use super::{
         Arc, Block, Cell, Episode, KeptTrace, Level, Outlier, Page, Report, Table, Time, Timestamp,
         over_time, page, trace,
     };
     use crate::Look;
     use crate::screens::made::{BEGIN, Made};
-    use noise_analysis::{Cause, Culprit, Ending, Remedy, Rule};
-    use noise_common::signals::Signal;
-    use noise_model::{OutlierPart, OutlierRecord};
 
     fn time(seconds: i64) -> Timestamp {
         Timestamp::from_second(BEGIN.1 + seconds).unwrap()

@@ -7,10 +7,11 @@ use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::{SIGNALS, Signal};
 use noise_model::labels::{ROOT, spoken, spoken_briefly};
 use noise_model::words::{culprit_briefly, why};
-use noise_model::{Amount as _, Interference, units};
+use noise_model::{Amount as _, Interference};
+use noise_text::units;
 use noise_verdict::called;
 
-use super::{Victim, incidents, usual, victims};
+use super::{VictimRow, incidents, usual, victims};
 use crate::heat::heatmap;
 use crate::screens::cells;
 use crate::screens::recent::Recent;
@@ -23,7 +24,7 @@ const LISTED: usize = 40;
 const REMEDIES: usize = 6;
 
 /// Who did it, by resource, cause, place and name.
-type Charges<'a> = BTreeMap<(Resource, Cause, &'a str, &'a str), Charged>;
+type VictimCharges<'a> = BTreeMap<(Resource, Cause, &'a str, &'a str), Charged>;
 
 /// What the row with that key opens.
 pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
@@ -48,7 +49,7 @@ pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
     Some(Page { title: format!("{}: who holds it up", spoken_briefly(key)), blocks })
 }
 
-fn lines(history: &History, recent: &Recent<'_>, victim: &Victim<'_>) -> Vec<(String, Tone)> {
+fn lines(history: &History, recent: &Recent<'_>, victim: &VictimRow<'_>) -> Vec<(String, Tone)> {
     let name = spoken(victim.name);
     let was = if victim.name == ROOT { "were" } else { "was" };
     let length = cells::length(recent.seconds);
@@ -88,8 +89,8 @@ fn lines(history: &History, recent: &Recent<'_>, victim: &Victim<'_>) -> Vec<(St
     lines
 }
 
-fn charges<'a>(recent: &Recent<'a>, victim: &str) -> Charges<'a> {
-    let mut sums = Charges::new();
+fn charges<'a>(recent: &Recent<'a>, victim: &str) -> VictimCharges<'a> {
+    let mut sums = VictimCharges::new();
     let all = recent.steps.iter().flat_map(|step| &step.charges);
     for charge in all.filter(|one| one.resource != Resource::Preemption && *one.victim == *victim) {
         let Interference { resource, cause, place, culprit, charged, .. } = charge;
@@ -98,7 +99,7 @@ fn charges<'a>(recent: &Recent<'a>, victim: &str) -> Charges<'a> {
     sums
 }
 
-fn table(recent: &Recent<'_>, charges: &Charges<'_>) -> Table {
+fn table(recent: &Recent<'_>, charges: &VictimCharges<'_>) -> Table {
     let whole_ns: u64 = charges.values().map(|charged| charged.ns).fold(0, u64::saturating_add);
     let mut longest: Vec<_> = charges.iter().collect();
     longest.sort_by_key(|(key, charged)| (std::cmp::Reverse(charged.ns), **key));
@@ -142,7 +143,7 @@ fn table(recent: &Recent<'_>, charges: &Charges<'_>) -> Table {
 }
 
 /// What can be done against what holds it up most.
-fn remedies(charges: &Charges<'_>) -> Option<Block> {
+fn remedies(charges: &VictimCharges<'_>) -> Option<Block> {
     let mut by_resource: BTreeMap<Resource, BTreeMap<Cause, u64>> = BTreeMap::new();
     for ((resource, cause, ..), charged) in charges {
         let sum = by_resource.entry(*resource).or_default().entry(*cause).or_default();

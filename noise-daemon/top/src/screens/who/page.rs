@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_model::labels::{OTHER, spoken, spoken_briefly};
-use noise_model::units;
 use noise_model::words::culprit_briefly;
 use noise_model::{Amount as _, Interference};
+use noise_text::units;
 use noise_verdict::called;
 
 use super::{Accounts, names, trends};

@@ -1,15 +1,13 @@
 //! From when and up to when the CPU of a stream is seen, by the begins and ends of its packets.
 
+use std::collections::VecDeque;
+
 use super::Stream;
 use crate::ctf::files::StreamFile;
 use crate::ctf::layout::Layout;
 use crate::ctf::packet::{Packet, open};
 use crate::event::Loss;
 use crate::window::{Content, LEAST_WINDOW_BYTES, Window};
-
-/// Tracers close the last packets of all CPUs one after the other, while others may still have events. What is so short
-/// is not said of a CPU.
-const CLEAR_NS: u64 = 1_000_000;
 
 impl<'t> Stream<'t> {
     /// Takes the times of the next packet, and the end of the one before.
@@ -52,6 +50,13 @@ impl<'t> Stream<'t> {
         Some((self.cpu, Loss { events: 0, packets: 0, from_ns, to_ns }))
     }
 
+    /// Where it has no event at all, up to when its CPU is seen, but behind the first event of others: what is not seen from
+    /// then on is no begin that was overwritten.
+    pub fn end_behind(&mut self, first_ns: u64) -> Option<u64> {
+        self.time_ns = self.time_ns.max(first_ns.saturating_add(1));
+        self.end_ns()
+    }
+
     /// Up to when its CPU is seen, nanoseconds since the epoch, once all of it was read; none where nothing says so.
     pub fn end_ns(&self) -> Option<u64> {
         let latest_ns = self.time_ns.max(self.to_ns(self.cycles));
@@ -60,43 +65,57 @@ impl<'t> Stream<'t> {
         end_ns.map(|end_ns| end_ns.max(latest_ns))
     }
 
-    /// What is not seen of its CPU up to the last event of the trace, once all of it was read. A tracer that closes packets by a
-    /// timer has none while a CPU is idle: what is no longer than twice the longest such time before may be one more.
-    pub fn unseen_until(&self, to_ns: u64) -> Option<(u32, Loss)> {
+    /// What is not seen of its CPU up to the last event of the trace, that one included, once all of it was read. A tracer
+    /// that closes packets by a timer has none while a CPU is idle: what is no longer than twice the longest such time before
+    /// may be one more.
+    pub fn unseen_until(&self, last_ns: u64) -> Option<(u32, Loss)> {
         let from_ns = self.end_ns()?;
-        let unseen_ns = to_ns.saturating_sub(from_ns);
-        let least_ns = if self.is_cut { 0 } else { CLEAR_NS.max(self.pause_ns.saturating_mul(2)) };
+        let unseen_ns = last_ns.saturating_sub(from_ns);
+        let least_ns = if self.is_cut { 0 } else { self.pause_ns.saturating_mul(2) };
+        let to_ns = last_ns.saturating_add(1);
         let loss = Loss { events: 0, packets: 0, from_ns, to_ns };
         (unseen_ns > least_ns).then_some((self.cpu, loss))
     }
 
-    /// When its last event happens, nanoseconds since the epoch: its last packet with events is read for that.
+    /// When its last event happens, nanoseconds since the epoch: its last packets are read for that, from the last one on
+    /// that has any.
     pub fn last_ns(&self) -> u64 {
-        let read = |(number, part): (usize, &(StreamFile<'t>, u32))| {
-            let at = if number == self.part { self.packet_at } else { 0 };
-            let mut last = Self::new(self.layout, vec![*part], LEAST_WINDOW_BYTES);
-            last.next_packet = last_with_events(self.layout, part.0.content, at)?;
+        let read = |part: (StreamFile<'t>, u32), at: u64| {
+            let mut last = Self::new(self.layout, vec![part], LEAST_WINDOW_BYTES);
+            last.next_packet = at;
             last.advance();
-            while last.head.is_some() {
+            last.next_ns()?;
+            while last.next_ns().is_some() {
                 last.advance();
             }
             Some(last.time_ns)
         };
+        let last = |(number, part): (usize, &(StreamFile<'t>, u32))| {
+            let at = if number == self.part { self.packet_at } else { 0 };
+            let places = last_with_events(self.layout, part.0.content, at);
+            places.into_iter().rev().find_map(|at| read(*part, at))
+        };
         let left = self.parts.iter().enumerate().skip(self.part);
-        let last_ns = left.filter(|_| self.head.is_some()).filter_map(read).next_back();
+        let last_ns = left.filter(|_| self.next_ns().is_some()).filter_map(last).next_back();
         last_ns.unwrap_or(0).max(self.time_ns)
     }
 }
 
-/// Where the last packet with events begins, of those that can be reached from that byte of a file on.
-fn last_with_events(layout: &Layout, content: Content<'_>, mut at: u64) -> Option<u64> {
+/// Packets that are tried for a last event: the file may end within the last one, or some be damaged.
+const LAST_PACKETS: usize = 16;
+
+/// Where the last packets with events begin, of those that can be reached from that byte of a file on.
+fn last_with_events(layout: &Layout, content: Content<'_>, mut at: u64) -> VecDeque<u64> {
     let mut window = Window::new(content, LEAST_WINDOW_BYTES);
-    let mut found = None;
+    let mut found = VecDeque::with_capacity(LAST_PACKETS);
     while at < window.length()
         && let Ok(packet) = open(layout, &mut window, at)
     {
         if packet.events_at < packet.end {
-            found = Some(at);
+            if found.len() == LAST_PACKETS {
+                found.pop_front();
+            }
+            found.push_back(at);
         }
         at = at.saturating_add(packet.length);
     }

@@ -187,10 +187,9 @@ fn a_cpu_whose_packets_end_long_before_those_of_others_is_unseen_from_there_on()
 
 #[test]
 fn an_idle_cpu_is_seen_up_to_the_end_of_its_last_packet() {
-    // Packets are closed one after the other, while others still have events.
-    let idle = streams(&[&[(0, 10), (10, 61), (61, 90)], &[(0, 60)], &[(0, 63), (63, 90)]]);
+    let idle = streams(&[&[(0, 10), (10, 61), (61, 90)], &[(0, 61)], &[(0, 63), (63, 90)]]);
     assert_eq!(unseen_behind(COUNTED, &idle[..2]), []);
-    assert_eq!(unseen_behind(COUNTED, &idle), [(1, 60, 63)]);
+    assert_eq!(unseen_behind(COUNTED, &idle), [(1, 61, 63)]);
     // Buffers of a crashed tracer have no ends.
     let crashed = streams(&[&[(0, 10), (10, 20), (20, 0)], &[(0, 10), (10, 0)]]);
     assert_eq!(unseen_behind(COUNTED, &crashed), []);
@@ -216,6 +215,29 @@ fn a_cpu_whose_file_was_cut_is_unseen_behind_its_last_event() {
     let mut damaged = whole;
     damaged[1][20..28].copy_from_slice(&(8 * 63_u64).to_le_bytes());
     assert_eq!(unseen_behind(COUNTED, &damaged), []);
+}
+
+#[test]
+fn a_cpu_without_a_single_event_is_unseen_from_the_first_of_others_on() {
+    let whole = streams(&[&[(2, 10), (10, 12)], &[(0, 1)], &[(0, 1)]]);
+    let mut cut = whole.clone();
+    for stream in &mut cut[1..] {
+        stream.truncate(stream.len() - 1);
+    }
+    assert_eq!(unseen_behind(COUNTED, &cut), [(1, 2, 10), (2, 2, 10)]);
+    // It is no begin that was overwritten.
+    let layout = Layout::parse(COUNTED).unwrap();
+    assert_eq!(unknown(&layout, &cut, true), []);
+}
+
+#[test]
+fn what_is_unseen_lasts_up_to_the_last_event_that_can_be_read() {
+    // The last packet of the first CPU has no more than its begin.
+    let mut cut = streams(&[&[(0, 10), (10, 20), (20, 30)], &[(0, 5)]]);
+    let length = cut[0].len();
+    cut[0].truncate(length - 1);
+    let layout = Layout::parse(COUNTED).unwrap();
+    assert_eq!(unknown(&layout, &cut, false), [(1, 5 * UNIT, 10 * UNIT + 1)]);
 }
 
 #[test]

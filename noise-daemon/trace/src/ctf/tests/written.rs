@@ -25,7 +25,6 @@ pub enum Order {
     Big,
 }
 
-/// How events begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     Compact,
@@ -33,7 +32,6 @@ pub enum Header {
     Plain,
 }
 
-/// What is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace {
     pub order: Order,

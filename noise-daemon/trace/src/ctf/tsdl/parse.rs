@@ -18,16 +18,16 @@ const MAX_DEPTH: usize = 40;
 /// Lengths of one name; those of tracers have one.
 const MAX_LENGTHS: usize = 8;
 
-/// Signs that begin or end something, and words: LTTng's metadata of a kernel of today has a quarter of a million
+/// Signs that begin or end something or stand among words, and words: LTTng's metadata of a kernel of today has a quarter of a million
 /// of the first and twice as many of the second. Each sign may take some 400 bytes once it is parsed.
 const MAX_SIGNS: usize = 1_000_000;
 const MAX_WORDS: usize = 2_000_000;
 
-type Parsed<T> = Result<T, ErrMode<ContextError>>;
+type TsdlParseResult<T> = Result<T, ErrMode<ContextError>>;
 
 /// Whether a text has more signs or words than any metadata does; parsing it would take much memory.
 pub fn is_endless(text: &str) -> bool {
-    let signs = text.bytes().filter(|byte| b";,{=[".contains(byte)).count();
+    let signs = text.bytes().filter(|byte| b";,{=[*".contains(byte)).count();
     let ends = text.as_bytes().windows(2).filter(|two| {
         matches!(two, [letter, behind] if in_word(char::from(*letter)) && !in_word(char::from(*behind)))
     });
@@ -50,7 +50,7 @@ pub fn parse(text: &str) -> Result<Vec<Top<'_>>, (usize, String)> {
     }
     let mut rest = text;
     let mut parser = preceded(blank, terminated(repeat(0.., top), eof));
-    let parsed: Parsed<Vec<Top<'_>>> = parser.parse_next(&mut rest);
+    let parsed: TsdlParseResult<Vec<Top<'_>>> = parser.parse_next(&mut rest);
     parsed.map_err(|_| at(rest))
 }
 
@@ -90,7 +90,7 @@ fn too_deep(text: &str) -> Option<&str> {
 }
 
 /// White space and comments.
-fn blank(input: &mut &str) -> Parsed<()> {
+fn blank(input: &mut &str) -> TsdlParseResult<()> {
     let space = take_while(1.., |c: char| c.is_whitespace()).void();
     let long = ("/*", cut_err(take_until(0.., "*/")), "*/").void();
     let short = ("//", take_till(0.., '\n')).void();
@@ -98,7 +98,7 @@ fn blank(input: &mut &str) -> Parsed<()> {
 }
 
 /// A sign, and the blank behind it.
-fn sign<'i>(text: &'static str) -> impl FnMut(&mut &'i str) -> Parsed<()> {
+fn sign<'i>(text: &'static str) -> impl FnMut(&mut &'i str) -> TsdlParseResult<()> {
     move |input| terminated(text, blank).void().parse_next(input)
 }
 
@@ -111,21 +111,21 @@ fn in_word(c: char) -> bool {
 }
 
 /// An identifier or a keyword.
-fn word<'i>(input: &mut &'i str) -> Parsed<&'i str> {
+fn word<'i>(input: &mut &'i str) -> TsdlParseResult<&'i str> {
     let spelled = (one_of(starts_word), take_while(0.., in_word)).take();
     terminated(spelled, blank).parse_next(input)
 }
 
 /// This word and no longer one.
-fn keyword<'i>(text: &'static str) -> impl FnMut(&mut &'i str) -> Parsed<()> {
+fn keyword<'i>(text: &'static str) -> impl FnMut(&mut &'i str) -> TsdlParseResult<()> {
     move |input| (text, not(one_of(in_word)), blank).void().parse_next(input)
 }
 
-fn path<'i>(input: &mut &'i str) -> Parsed<Path<'i>> {
+fn path<'i>(input: &mut &'i str) -> TsdlParseResult<Path<'i>> {
     separated(1.., word, sign(".")).parse_next(input)
 }
 
-fn number(input: &mut &str) -> Parsed<i128> {
+fn number(input: &mut &str) -> TsdlParseResult<i128> {
     let digits = |base: u32| {
         move |text: &str| {
             let digits = text.trim_end_matches(['u', 'U', 'l', 'L']);
@@ -150,8 +150,7 @@ fn number(input: &mut &str) -> Parsed<i128> {
         .parse_next(input)
 }
 
-/// A quoted text.
-fn text(input: &mut &str) -> Parsed<String> {
+fn text(input: &mut &str) -> TsdlParseResult<String> {
     let escape = preceded('\\', any).map(|c: char| match c {
         'n' => '\n',
         't' => '\t',
@@ -163,19 +162,19 @@ fn text(input: &mut &str) -> Parsed<String> {
     terminated(delimited('"', letters, '"'), blank).parse_next(input)
 }
 
-fn value<'i>(input: &mut &'i str) -> Parsed<Value<'i>> {
+fn value<'i>(input: &mut &'i str) -> TsdlParseResult<Value<'i>> {
     alt((text.map(Value::Text), number.map(Value::Number), path.map(Value::Words)))
         .parse_next(input)
 }
 
 /// `{ NAME = VALUE; … }`
-fn attributes<'i>(input: &mut &'i str) -> Parsed<Vec<Attribute<'i>>> {
+fn attributes<'i>(input: &mut &'i str) -> TsdlParseResult<Vec<Attribute<'i>>> {
     let attribute = (word, preceded(sign("="), terminated(value, sign(";"))));
     delimited(sign("{"), repeat(0.., attribute), sign("}")).parse_next(input)
 }
 
 /// Words that name a type, up to the sign that ends them.
-fn named<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+fn named<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     let star = sign("*").value("*");
     let words: Vec<&str> = repeat(1.., alt((word, star))).parse_next(input)?;
     Ok(Type::Named(joined(&words)))
@@ -186,19 +185,19 @@ fn joined(words: &[&str]) -> String {
     words.join(" ")
 }
 
-fn integer<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+fn integer<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     preceded(keyword("integer"), cut_err(attributes)).map(Type::Integer).parse_next(input)
 }
 
-fn float<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+fn float<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     preceded(keyword("floating_point"), cut_err(attributes)).map(Type::Float).parse_next(input)
 }
 
-fn string<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+fn string<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     (keyword("string"), opt(attributes)).value(Type::Text).parse_next(input)
 }
 
-fn label(input: &mut &str) -> Parsed<Label> {
+fn label(input: &mut &str) -> TsdlParseResult<Label> {
     let name = alt((text, word.map(str::to_owned)));
     let range = preceded(sign("="), (number, opt(preceded(sign("..."), number))));
     let (name, range) = (name, opt(range)).parse_next(input)?;
@@ -206,7 +205,7 @@ fn label(input: &mut &str) -> Parsed<Label> {
     Ok(Label { name, range })
 }
 
-fn enumeration<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+fn enumeration<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     keyword("enum").parse_next(input)?;
     let name = opt(word).parse_next(input)?;
     let base = opt(preceded(sign(":"), alt((integer, named)))).parse_next(input)?;
@@ -215,25 +214,25 @@ fn enumeration<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
     Ok(Type::Enum { name, base: base.map(Box::new), labels })
 }
 
-fn items<'i>(input: &mut &'i str) -> Parsed<Vec<Item<'i>>> {
+fn items<'i>(input: &mut &'i str) -> TsdlParseResult<Vec<Item<'i>>> {
     let lists: Vec<Vec<Item<'i>>> =
         delimited(sign("{"), repeat(0.., item), sign("}")).parse_next(input)?;
     Ok(lists.into_iter().flatten().collect())
 }
 
-fn align(input: &mut &str) -> Parsed<u64> {
+fn align(input: &mut &str) -> TsdlParseResult<u64> {
     delimited((keyword("align"), sign("(")), number, sign(")"))
         .verify_map(|bits| u64::try_from(bits).ok())
         .parse_next(input)
 }
 
-fn structure<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+fn structure<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     keyword("struct").parse_next(input)?;
     let (name, items, align) = (opt(word), opt(items), opt(align)).parse_next(input)?;
     Ok(Type::Struct { name, items, align })
 }
 
-fn variant<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+fn variant<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     keyword("variant").parse_next(input)?;
     let name = opt(word).parse_next(input)?;
     let tag = opt(delimited(sign("<"), path, sign(">"))).parse_next(input)?;
@@ -242,20 +241,20 @@ fn variant<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
 }
 
 /// A type that begins with a word of its own.
-fn spelled<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+fn spelled<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     alt((integer, float, string, enumeration, structure, variant)).parse_next(input)
 }
 
-fn any_type<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+fn any_type<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     alt((spelled, named)).parse_next(input)
 }
 
-fn length<'i>(input: &mut &'i str) -> Parsed<Length<'i>> {
+fn length<'i>(input: &mut &'i str) -> TsdlParseResult<Length<'i>> {
     let fixed = number.verify_map(|number| u64::try_from(number).ok()).map(Length::Fixed);
     delimited(sign("["), alt((fixed, path.map(Length::Counted))), sign("]")).parse_next(input)
 }
 
-fn lengths<'i>(input: &mut &'i str) -> Parsed<Vec<Length<'i>>> {
+fn lengths<'i>(input: &mut &'i str) -> TsdlParseResult<Vec<Length<'i>>> {
     repeat(0..=MAX_LENGTHS, length).parse_next(input)
 }
 
@@ -263,13 +262,13 @@ fn lengths<'i>(input: &mut &'i str) -> Parsed<Vec<Length<'i>>> {
 type Declarator<'i> = (&'i str, Vec<Length<'i>>);
 
 /// Names with their lengths: `_comm[16], _more`.
-fn declarators<'i>(input: &mut &'i str) -> Parsed<Vec<Declarator<'i>>> {
+fn declarators<'i>(input: &mut &'i str) -> TsdlParseResult<Vec<Declarator<'i>>> {
     separated(1.., (word, lengths), sign(",")).parse_next(input)
 }
 
 /// A type and the names that get it, none where only the type is defined. Of plain words the last one is
 /// a name.
-fn declared<'i>(input: &mut &'i str) -> Parsed<(Type<'i>, Vec<Declarator<'i>>)> {
+fn declared<'i>(input: &mut &'i str) -> TsdlParseResult<(Type<'i>, Vec<Declarator<'i>>)> {
     if let Some(ty) = opt(spelled).parse_next(input)? {
         let names = opt(declarators).parse_next(input)?;
         return Ok((ty, names.unwrap_or_default()));
@@ -292,7 +291,7 @@ fn declared<'i>(input: &mut &'i str) -> Parsed<(Type<'i>, Vec<Declarator<'i>>)> 
 }
 
 /// `typealias` and `typedef`.
-fn alias<'i>(input: &mut &'i str) -> Parsed<Declaration<'i>> {
+fn alias<'i>(input: &mut &'i str) -> TsdlParseResult<Declaration<'i>> {
     let alias = (any_type, preceded(sign(":="), named)).verify_map(|(ty, name)| match name {
         Type::Named(name) => Some(Declaration::Alias { ty, name, lengths: Vec::new() }),
         _ => None,
@@ -306,12 +305,12 @@ fn alias<'i>(input: &mut &'i str) -> Parsed<Declaration<'i>> {
     terminated(alt((alias, definition)), sign(";")).parse_next(input)
 }
 
-fn declaration<'i>(input: &mut &'i str) -> Parsed<Declaration<'i>> {
+fn declaration<'i>(input: &mut &'i str) -> TsdlParseResult<Declaration<'i>> {
     let plain = alt((structure, enumeration, variant)).map(Declaration::Type);
     alt((alias, terminated(plain, sign(";")))).parse_next(input)
 }
 
-fn item<'i>(input: &mut &'i str) -> Parsed<Vec<Item<'i>>> {
+fn item<'i>(input: &mut &'i str) -> TsdlParseResult<Vec<Item<'i>>> {
     if let Some(alias) = opt(alias).parse_next(input)? {
         return Ok(vec![Item::Declared(alias)]);
     }
@@ -324,14 +323,14 @@ fn item<'i>(input: &mut &'i str) -> Parsed<Vec<Item<'i>>> {
     Ok(names.into_iter().map(field).collect())
 }
 
-fn line<'i>(input: &mut &'i str) -> Parsed<Line<'i>> {
+fn line<'i>(input: &mut &'i str) -> TsdlParseResult<Line<'i>> {
     let set = (path, preceded(sign("="), value)).map(|(path, value)| Line::Set(path, value));
     let typed = (path, preceded(sign(":="), any_type)).map(|(path, ty)| Line::Typed(path, ty));
     let assigned = terminated(alt((typed, set)), sign(";"));
     alt((declaration.map(Line::Declared), assigned)).parse_next(input)
 }
 
-fn top<'i>(input: &mut &'i str) -> Parsed<Top<'i>> {
+fn top<'i>(input: &mut &'i str) -> TsdlParseResult<Top<'i>> {
     let lines = terminated(delimited(sign("{"), repeat(0.., line), sign("}")), sign(";"));
     let block = (word, lines).map(|(word, lines)| Top::Block(word, lines));
     alt((declaration.map(Top::Declared), block)).parse_next(input)

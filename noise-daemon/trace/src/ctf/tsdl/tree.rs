@@ -84,7 +84,6 @@ pub enum Type<'i> {
 /// A label of an enumeration, and the numbers it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Its name.
     pub name: String,
     /// The first and the last number; none counts on from the label before.
     pub range: Option<(i128, i128)>,
@@ -93,11 +92,9 @@ pub struct Label {
 /// One entry of a structure or a variant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item<'i> {
-    /// A field.
     Field {
         /// Its type, without lengths. Fields that are declared together share it.
         ty: Rc<Type<'i>>,
-        /// Its name.
         name: &'i str,
         /// The lengths behind the name, outermost first.
         lengths: Vec<Length<'i>>,
@@ -109,7 +106,6 @@ pub enum Item<'i> {
 /// How many elements there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Length<'i> {
-    /// Always so many.
     Fixed(u64),
     /// As many as an earlier field says.
     Counted(Path<'i>),
@@ -120,9 +116,7 @@ pub enum Length<'i> {
 pub enum Declaration<'i> {
     /// `typealias TYPE := NAME;` or `typedef TYPE NAME;`
     Alias {
-        /// The type.
         ty: Type<'i>,
-        /// The name.
         name: String,
         /// Lengths behind the name of a `typedef`.
         lengths: Vec<Length<'i>>,
@@ -138,7 +132,6 @@ pub enum Line<'i> {
     Set(Path<'i>, Value<'i>),
     /// `path := type;`
     Typed(Path<'i>, Type<'i>),
-    /// A declaration.
     Declared(Declaration<'i>),
 }
 
@@ -147,6 +140,5 @@ pub enum Line<'i> {
 pub enum Top<'i> {
     /// `trace { … };`, `event { … };` and their like, by their word.
     Block(&'i str, Vec<Line<'i>>),
-    /// A declaration.
     Declared(Declaration<'i>),
 }

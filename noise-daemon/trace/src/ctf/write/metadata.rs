@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use noise_common::store::calls::{OBJECT_KINDS, ObjectKind};
 
 use super::Uuid;
-use super::classes::{Type, all};
+use crate::events::{Declared as _, declarations};
+use crate::task::Comm;
 
 /// The version of LTTng's kernel tracer whose layout this is. Trace Compass and lttng-analyses choose by it,
 /// and by the tracer's name, which names they look for.
@@ -15,11 +16,9 @@ const TRACER: (&str, u32, u32, u32) = ("lttng-modules", 2, 11, 0);
 /// Where and when a recording was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The host.
     pub hostname: String,
     /// The kernel's release and version, as `uname` has them.
     pub kernel_release: String,
-    /// See there.
     pub kernel_version: String,
     /// What recorded it: name and version.
     pub recorder: String,
@@ -48,21 +47,6 @@ fn grouped(uuid: Uuid) -> String {
     text
 }
 
-const fn declared(of: Type) -> &'static str {
-    match of {
-        Type::Comm => "comm_char_t",
-        Type::Signed => "int32_t",
-        Type::Unsigned => "uint32_t",
-        Type::LongSigned => "int64_t",
-        Type::LongUnsigned => "uint64_t",
-        Type::Address => "address_t",
-        Type::Text => "string",
-        Type::Object => "enum object_kind",
-        Type::Byte => "uint8_t",
-    }
-}
-
-/// The whole text.
 pub fn metadata(uuid: Uuid, origin: &Origin) -> String {
     let mut text = String::from("/* CTF 1.8 */\n\n");
     for (name, size, align, signed, more) in [
@@ -115,14 +99,14 @@ pub fn metadata(uuid: Uuid, origin: &Origin) -> String {
          stream {\n\tid = 0;\n\tevent.header := struct event_header;\n\
          \tpacket.context := struct packet_context;\n};\n",
     );
-    for (number, (name, fields)) in all(origin.has_calls).enumerate() {
+    for (number, (name, fields)) in declarations(origin.has_calls).enumerate() {
         let _ = write!(
             text,
             "\nevent {{\n\tname = \"{name}\";\n\tid = {number};\n\tstream_id = 0;\n\tfields := struct {{\n"
         );
-        for (field, of) in fields {
-            let length = if of == Type::Comm { "[16]" } else { "" };
-            let _ = writeln!(text, "\t\t{} _{field}{length};", declared(of));
+        for (field, declared) in fields {
+            let length = if declared == Comm::DECLARED { "[16]" } else { "" };
+            let _ = writeln!(text, "\t\t{declared} _{field}{length};");
         }
         text.push_str("\t};\n};\n");
     }

@@ -6,8 +6,6 @@
 //! lttng-analyses reads the time that all streams have in common. Here the times of events are readings of the clock, not yet times since the
 //! epoch.
 
-mod classes;
-mod encode;
 mod metadata;
 mod packet;
 

@@ -1,10 +1,9 @@
 //! Packets of one CPU's stream.
 
 use super::Uuid;
-use super::classes::{is_dumped, number};
-use super::encode::fields;
 use crate::ctf::packet::MAGIC;
 use crate::event::Kind;
+use crate::events;
 
 /// Bytes of a packet's head: what it is, then its context. A packet without events has no more.
 pub const HEAD_BYTES: usize = 84;
@@ -86,7 +85,7 @@ impl Packets {
 
 /// Where a stream goes on.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct StreamPosition {
     /// Time of the latest event, or of the end of the packet before. The next packet begins there, so that
     /// packets cover all the time of a stream …
     last_ns: u64,
@@ -109,9 +108,9 @@ pub struct StreamWriter {
     open: Vec<u8>,
     /// Events in it, without those of state dumps.
     open_events: u64,
-    at: Place,
+    at: StreamPosition,
     /// Where it went on when packets were taken.
-    taken: Place,
+    taken: StreamPosition,
     /// A loss ends at that time, and so does the packet that counts it.
     loss_until_ns: Option<u64>,
     /// Events that came with an earlier time than the one before.
@@ -122,7 +121,7 @@ impl StreamWriter {
     /// The stream of a CPU in a recording that begins at a time, as its first packet does; a packet is whole
     /// when it has `most_bytes` or somewhat more.
     pub fn new(uuid: Uuid, cpu: u32, most_bytes: usize, begin_ns: u64) -> Self {
-        let at = Place { last_ns: begin_ns, next_ns: begin_ns, sequence: 0, discarded: 0 };
+        let at = StreamPosition { last_ns: begin_ns, next_ns: begin_ns, sequence: 0, discarded: 0 };
         Self {
             uuid,
             cpu,
@@ -142,7 +141,7 @@ impl StreamWriter {
     /// are passed over; whether it was added.
     #[inline]
     pub fn event(&mut self, time_ns: u64, kind: &Kind<'_>) -> bool {
-        let Some(number) = number(kind) else { return false };
+        let Some(number) = events::number(kind) else { return false };
         if self.loss_until_ns.is_some_and(|until_ns| until_ns <= time_ns) {
             self.end_loss();
         }
@@ -162,8 +161,8 @@ impl StreamWriter {
             self.open.extend_from_slice(&number.to_le_bytes());
             self.open.extend_from_slice(&time_ns.to_le_bytes());
         }
-        fields(kind, &mut self.open);
-        self.open_events += u64::from(!is_dumped(number));
+        events::write(kind, &mut self.open);
+        self.open_events += u64::from(!events::is_dumped(kind));
         self.at.last_ns = time_ns;
         if self.open.len() >= self.most_bytes {
             self.close();

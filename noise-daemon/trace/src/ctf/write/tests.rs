@@ -1,5 +1,6 @@
 //! What is written is read again.
 
+mod every;
 mod ipc;
 
 use noise_common::hooks::{Hook, VECTOR_HOOKS};

@@ -1,8 +1,8 @@
 //! Events that Perfetto has a type for.
 
 use noise_common::hooks::Vector;
-use noise_model::clean::as_text;
 use noise_protobuf::Message;
+use noise_text::clean::as_text;
 
 use crate::event::{Comm, Kind, Packet, Request, Task, Woken};
 use crate::rwbs;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use noise_model::clean::as_text;
 use noise_protobuf::Message;
+use noise_text::clean::as_text;
 
+use crate::bounded::Bounded;
 use crate::record::{Record, Stored};
 use crate::value::{Shape, Value, Visit};
 
@@ -20,16 +21,20 @@ pub struct Generic<'a> {
 }
 
 impl Generic<'_> {
-    /// Writes an event.
     pub fn write<'t>(message: &mut Message, record: &Record<impl Stored<'t>>) {
         message.message(GENERIC, |event| {
             event.text(1, record.name());
             let mut fields = Generic { event, name: String::new(), outer: Vec::new() };
-            record.visit(&mut fields);
+            let mut bounded = Bounded::new(&mut fields);
+            record.visit(&mut bounded);
+            if bounded.is_cut() {
+                fields.name("cut");
+                fields.value(Value::Unsigned { value: 1, base: 10 });
+            }
             fields.name.clear();
             fields.name.push_str("context");
             fields.outer.push(fields.name.len());
-            record.visit_contexts(&mut fields, |_| {});
+            record.visit_contexts(&mut Bounded::new(&mut fields), |_| {});
         });
     }
 

@@ -14,8 +14,8 @@ mod tracks;
 
 use std::collections::BTreeMap;
 
-use noise_model::clean::as_text;
 use noise_protobuf::Message;
+use noise_text::clean::as_text;
 
 use self::generic::Generic;
 pub use self::tracks::Part;
@@ -279,7 +279,6 @@ impl Perfetto {
         self.tracks.waited(&mut self.packets, self.offset_ns, wait);
     }
 
-    /// Something else ended.
     pub fn delayed(&mut self, delay: &Delay<'_>) {
         self.begin(delay.from_ns);
         self.tracks.delayed(&mut self.packets, self.offset_ns, delay);

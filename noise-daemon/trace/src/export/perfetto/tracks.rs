@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
 use noise_common::hooks::Vector;
-use noise_model::clean::as_text;
 use noise_protobuf::Message;
+use noise_text::clean::as_text;
 
 use super::{field, put_packet};
 use crate::delays::watch::{Delay, Signal, Subject, Wait};
 use crate::event::{Event, Loss, Mark};
-use crate::what::MARK_ACTIONS;
+use crate::events::MARK_ACTIONS;
 
 /// Kinds of slices and instants.
 const SLICE_BEGIN: u32 = 1;
@@ -44,11 +44,9 @@ const PATHS_FROM: u64 = 3 << 32;
 pub struct Part {
     /// Whose time it is: name and id.
     pub who: (String, i32),
-    /// What that does.
     pub state: &'static str,
     /// From then on, in nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,
-    /// Until then.
     pub to_ns: u64,
     /// The CPU, where that is known.
     pub cpu: Option<u32>,
@@ -57,7 +55,7 @@ pub struct Part {
 }
 
 /// What a group of tracks shows.
-type Group = (Signal, String);
+type TrackGroup = (Signal, String);
 
 /// All tracks so far.
 #[derive(Debug, Default)]
@@ -67,7 +65,7 @@ pub struct Tracks {
     /// Threads with a track.
     threads: HashSet<i32>,
     /// By what they show: tracks, and until when each is taken.
-    lanes: BTreeMap<Group, Vec<(u64, u64)>>,
+    lanes: BTreeMap<TrackGroup, Vec<(u64, u64)>>,
     next_lane: u64,
     has_marks: bool,
     /// Numbers of the next track of a path, and of the next arrow in one.
@@ -135,7 +133,7 @@ impl Tracks {
     }
 
     /// The first track of a group that is free by then.
-    fn lane(&mut self, packets: &mut Message, group: Group, stamps: [u64; 2]) -> Option<u64> {
+    fn lane(&mut self, packets: &mut Message, group: TrackGroup, stamps: [u64; 2]) -> Option<u64> {
         let [from, to] = stamps;
         if self.lanes.len() >= MAX_GROUPS && !self.lanes.contains_key(&group) {
             return None;
@@ -190,7 +188,6 @@ impl Tracks {
         }
     }
 
-    /// A mark.
     pub fn marked(&mut self, packets: &mut Message, stamp: u64, mark: &Mark<'_>) {
         let stamp = stamp.saturating_sub(mark.before_ns);
         if !std::mem::replace(&mut self.has_marks, true) {
@@ -209,7 +206,6 @@ impl Tracks {
         put_packet(packets, stamp, |packet| track_event(packet, MARKS, INSTANT, &name, &notes));
     }
 
-    /// Events were lost.
     pub fn lost(&mut self, packets: &mut Message, offset_ns: u64, event: &Event<'_>, loss: &Loss) {
         // At the end of the stretch: in a text of ftrace it may begin at time zero, far from all other events.
         let stamp = event.time_ns.saturating_sub(offset_ns);

@@ -157,7 +157,7 @@ fn a_line_that_is_too_long_is_not_read_and_costs_no_more_than_one_may_have() {
     assert!(text.most.get() <= (1 << 20) + 1, "{} bytes at once", text.most.get());
 
     let event = |us: u32, comm: &str| {
-        format!("{comm}-1 [000] d..2. 1.{us:06}: sched_process_exit: comm=a pid={us} prio=120\n")
+        format!("a-1 [000] d..2. 1.{us:06}: sched_process_exit: comm={comm} pid={us} prio=120\n")
     };
     let longest = (1 << 20) + 1 - event(1, "").len();
     for (length, is_read) in [(longest, true), (longest + 1, false)] {
@@ -178,7 +178,7 @@ fn a_line_that_is_too_long_is_not_read_and_costs_no_more_than_one_may_have() {
 #[test]
 fn a_long_line_that_waits_for_others_holds_no_memory() {
     let event = |us: u32, comm: &str| {
-        format!("{comm}-1 [000] d..2. 1.{us:06}: sched_process_exit: comm=a pid={us} prio=120\n")
+        format!("a-1 [000] d..2. 1.{us:06}: sched_process_exit: comm={comm} pid={us} prio=120\n")
     };
     let text = [event(1, "a"), event(5, &"b".repeat(9000)), event(2, "c"), event(3, "d")].concat();
     let file = Cut::never(text.as_bytes());

@@ -1,0 +1,221 @@
+//! `noised trace compare`: what is different in some executions, held against normal ones.
+
+mod sets;
+
+use std::path::{Path, PathBuf};
+
+use noise_command::CommandError;
+use noise_command::output;
+use noise_command::progress::Line;
+use noise_compare::comparison::{Comparison, Progress, Settings, compare, fasta};
+use noise_compare::kinds::Clustering;
+use noise_compare::picture::{alignment, clusters, reachability};
+use noise_compare::rules::Thresholds;
+use noise_compare::vectors::csv;
+use noise_pages::comparison;
+use noise_paths::document::Traced;
+use noise_text::times::Moment;
+use serde::Serialize;
+
+use self::sets::{Sets, Split};
+use super::asked::Asking;
+use super::{export, report};
+use noise_pages::width::columns;
+
+/// Arguments of `noised trace compare`.
+#[derive(Debug, clap::Args)]
+pub struct CompareArgs {
+    /// The recording of normal executions: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace.
+    #[arg(value_name = "NORMAL")]
+    normal: PathBuf,
+    /// The recording of those that are held against them.
+    #[arg(value_name = "SAMPLE", required_unless_present_any = ["split", "sample_key"], conflicts_with_all = ["split", "sample_key"])]
+    sample: Option<PathBuf>,
+    /// Of one recording: executions that end before that time are the normal ones, those that begin after it the sample.
+    #[arg(long, value_name = "TIME", value_parser = Moment::of_recording, conflicts_with = "sample_key")]
+    split: Option<Moment>,
+    /// Of one recording: executions whose marks have that key are the sample, all others the normal ones. With * at its end
+    /// it stands for all keys that begin so. May be given several times.
+    #[arg(long, value_name = "KEY")]
+    sample_key: Vec<String>,
+    #[command(flatten)]
+    asking: Asking,
+    #[command(flatten)]
+    how: How,
+    /// Write the two vectors of each execution as CSV.
+    #[arg(long, value_name = "FILE")]
+    vectors: Option<PathBuf>,
+    /// Write the paths as they stand beside each other, as aligned FASTA.
+    #[arg(long, value_name = "FILE")]
+    alignment: Option<PathBuf>,
+    /// Draw kinds of executions, the order in which they were found, and the paths of those that lost the most, as SVG into
+    /// this folder.
+    #[arg(long, value_name = "DIR")]
+    picture: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How executions are compared.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct How {
+    /// How many standard deviations above the normal mean is anomalous.
+    #[arg(long, value_name = "NUMBER", default_value_t = Thresholds::default().t1, value_parser = positive)]
+    t1: f64,
+    /// How many times the normal share of executions above the normal mean is anomalous.
+    #[arg(long, value_name = "NUMBER", default_value_t = Thresholds::default().t2, value_parser = positive)]
+    t2: f64,
+    /// How often at most chance alone may flag any state; 1: take no account of chance.
+    #[arg(long, value_name = "PART", default_value_t = Thresholds::default().chance, value_parser = part)]
+    chance: f64,
+    /// Least growth of the mean time in a state that flags it, as a part of a mean normal execution; 0: any.
+    #[arg(long, value_name = "PART", default_value_t = Thresholds::default().least, value_parser = part)]
+    least: f64,
+    /// How many executions make a dense region in which a kind is seen.
+    #[arg(long, value_name = "COUNT", default_value_t = Clustering::default().min_points as u16, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    min_points: u16,
+    /// How much less dense executions between kinds are than those of a kind.
+    #[arg(long, value_name = "PART", default_value_t = Clustering::default().xi, value_parser = below_one)]
+    xi: f64,
+    /// Go on where no state is flagged.
+    #[arg(long)]
+    force: bool,
+}
+
+impl How {
+    /// As the comparison takes it.
+    pub fn settings(&self) -> Settings {
+        let Self { t1, t2, chance, least, min_points, xi, force } = *self;
+        Settings {
+            thresholds: Thresholds { t1, t2, chance, least },
+            clustering: Clustering {
+                min_points: usize::from(min_points),
+                xi,
+                ..Clustering::default()
+            },
+            force,
+        }
+    }
+}
+
+fn number(text: &str, is_fine: impl Fn(f64) -> bool, what: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| is_fine(*number));
+    number.ok_or_else(|| format!("expected {what}"))
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    number(text, |it| (0.0..=1e6).contains(&it), "a number from 0 on, such as 1.5")
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    number(text, |it| (0.0..=1.0).contains(&it), "a part between 0 and 1, such as 0.01")
+}
+
+fn below_one(text: &str) -> Result<f64, String> {
+    number(text, |it| it > 0.0 && it < 1.0, "a part between 0 and 1, such as 0.05")
+}
+
+/// A comparison with where its executions come from.
+#[derive(Debug, Serialize)]
+struct ExecutionComparison<'a> {
+    /// Executions that are in neither set, because they lie on both sides of the time at which a recording is split.
+    across: usize,
+    /// Events that were lost while recording, in both.
+    discarded: u64,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
+    let sets = Sets::read(&args.asking, &args.normal, &split(args))?;
+    if let Some(file) = &args.vectors {
+        output::save(file, &csv([("normal", &sets.normal), ("sample", &sets.sample)]))?;
+    }
+    let comparison = compared(&sets.normal, &sets.sample, &args.how.settings())?;
+    if let Some(file) = &args.alignment {
+        output::save(file, &fasta(&comparison))?;
+    }
+    if let Some(folder) = &args.picture {
+        draw(folder, &comparison)?;
+    }
+    match args.json {
+        true => {
+            let Sets { across, discarded, .. } = sets;
+            let document = ExecutionComparison { across, discarded, comparison: &comparison };
+            let json = serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)?;
+            output::print_json(&(json + "\n"))?;
+        }
+        false => {
+            let mut page = sets.notes();
+            page.append(comparison::page(&comparison, columns()));
+            output::print_painted(&page)?;
+        }
+    }
+    for (path, damage) in &sets.damage {
+        report(path, damage);
+    }
+    Ok(())
+}
+
+fn split(args: &CompareArgs) -> Split<'_> {
+    match (&args.sample, &args.split) {
+        (Some(sample), _) => Split::Recordings(sample),
+        (None, Some(moment)) => Split::Time(moment),
+        (None, None) => Split::Keys(&args.sample_key),
+    }
+}
+
+/// Paths that are drawn.
+const DRAWN_PATHS: usize = 5;
+
+/// Writes all pictures that there are of a comparison.
+fn draw(folder: &Path, comparison: &Comparison) -> anyhow::Result<()> {
+    let mut pictures = vec![
+        ("clusters.svg".to_owned(), clusters(comparison)?),
+        ("reachability.svg".to_owned(), reachability(comparison)?),
+    ];
+    for localised in comparison.localised.iter().take(DRAWN_PATHS) {
+        let name = format!("alignment-{}.svg", localised.execution);
+        pictures.push((name, alignment(comparison, localised)?));
+    }
+    if pictures.iter().all(|(_, picture)| picture.is_none()) {
+        output::complain(
+            "there is nothing to draw: no state is flagged (--force goes on all the same)",
+        );
+        return Ok(());
+    }
+    let folder = export::folder(folder)?;
+    for (name, picture) in pictures {
+        if let Some(picture) = picture {
+            output::save_at(export::place_in(&folder, &name)?, &picture)?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares, and shows a person how far that is.
+///
+/// # Errors
+/// What cannot be compared.
+pub fn compared(
+    normal: &[Traced],
+    sample: &[Traced],
+    settings: &Settings,
+) -> anyhow::Result<Comparison> {
+    let mut line = Line::begin();
+    let mut progress = |progress: Progress| match progress {
+        Progress::Kinds => line.draw("looking for kinds of executions"),
+        Progress::Paths { done, of } => {
+            line.draw(&format!("putting paths side by side: {done} of {of}"));
+        }
+    };
+    Ok(compare(normal, sample, settings, &mut progress)?)
+}
+
+#[cfg(test)]
+mod tests;

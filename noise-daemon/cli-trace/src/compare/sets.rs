@@ -1,0 +1,152 @@
+//! The two sets of executions: of two recordings, or of one that is split by time or by the keys of marks.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Zoned;
+use noise_command::CommandError;
+use noise_command::output::Painted;
+use noise_paths::document::{Document, Traced};
+use noise_text::times::Moment;
+use noise_trace::damage::Damage;
+
+use crate::asked::Asking;
+use crate::found::found;
+use crate::recording::Recording;
+
+/// Where the sample comes from.
+pub enum Split<'a> {
+    Recordings(&'a Path),
+    /// The same one, after a time.
+    Time(&'a Moment),
+    /// The same one, where marks have one of these keys.
+    Keys(&'a [String]),
+}
+
+pub struct Sets {
+    pub normal: Vec<Traced>,
+    /// Those that are held against them.
+    pub sample: Vec<Traced>,
+    /// Executions on both sides of the time at which a recording is split.
+    pub across: usize,
+    /// Events that were lost while recording.
+    pub discarded: u64,
+    /// What of recordings could not be read.
+    pub damage: Vec<(PathBuf, Damage)>,
+    notes: Vec<String>,
+}
+
+impl Sets {
+    /// Reads both.
+    ///
+    /// # Errors
+    /// What was not found, or cannot be read.
+    pub fn read(asking: &Asking, normal: &Path, split: &Split<'_>) -> Result<Self, CommandError> {
+        let mut sets = Self {
+            normal: Vec::new(),
+            sample: Vec::new(),
+            across: 0,
+            discarded: 0,
+            damage: Vec::new(),
+            notes: Vec::new(),
+        };
+        let recording = Recording::open(normal)?;
+        match split {
+            Split::Recordings(sample) => {
+                let other = Recording::open(sample)?;
+                sets.normal = sets.one(asking, normal, &recording)?;
+                sets.sample = sets.one(asking, sample, &other)?;
+            }
+            Split::Time(moment) => {
+                let time_ns = moment.in_recording(recording.first_ns(), &Zoned::now());
+                for traced in sets.one(asking, normal, &recording)? {
+                    match (traced.to_ns <= time_ns, traced.from_ns >= time_ns) {
+                        (true, _) => sets.normal.push(traced),
+                        (_, true) => sets.sample.push(traced),
+                        (false, false) => sets.across += 1,
+                    }
+                }
+            }
+            Split::Keys(keys) => {
+                let all = sets.one(asking, normal, &recording)?;
+                (sets.sample, sets.normal) = all.into_iter().partition(|traced| {
+                    traced.key.as_ref().is_some_and(|key| keys.iter().any(|it| is_key(it, key)))
+                });
+            }
+        }
+        Ok(sets)
+    }
+
+    /// The executions of a recording.
+    fn one(
+        &mut self,
+        asking: &Asking,
+        path: &Path,
+        recording: &Recording,
+    ) -> Result<Vec<Traced>, CommandError> {
+        let (document, damage) = found(asking, recording, &[], None)
+            .map_err(|error| CommandError::from(error).context(path.display().to_string()))?;
+        self.discarded = self.discarded.saturating_add(document.discarded);
+        self.notes.extend(notes(path, &document));
+        self.damage.push((path.to_owned(), damage));
+        Ok(document.executions)
+    }
+
+    /// What to know of them, for people.
+    pub fn notes(&self) -> Painted {
+        let mut page = Painted::default();
+        for note in &self.notes {
+            page.plain(&format!("{note}\n"));
+        }
+        if self.across > 0 {
+            let across = self.across;
+            page.plain(&format!(
+                "{across} executions are in neither set: they began before --split and ended after it\n"
+            ));
+        }
+        if !page.is_empty() {
+            page.plain("\n");
+        }
+        page
+    }
+}
+
+fn notes(path: &Path, document: &Document) -> Vec<String> {
+    let (path, mut notes) = (path.display(), Vec::new());
+    if !document.reach.is_whole() {
+        notes.push(format!("{path}: {}", document.reach));
+    }
+    if document.discarded > 0 {
+        notes.push(format!("{path}: {} events were lost while recording", document.discarded));
+    }
+    if document.left_out > 0 {
+        notes.push(format!(
+            "{path}: {} more executions are left out: the paths of all have too many parts",
+            document.left_out
+        ));
+    }
+    for delimiters in &document.delimiters {
+        let rows = delimiters.tally.rows().into_iter().filter(|(count, _)| *count > 0);
+        let rows = rows.map(|(count, what)| format!("{path}: {}: {count} {what}", delimiters.name));
+        notes.extend(rows);
+    }
+    notes
+}
+
+/// Whether a key is the one that is asked for, or begins as it does before its `*`.
+fn is_key(asked: &str, key: &str) -> bool {
+    match asked.strip_suffix('*') {
+        Some(begin) => key.starts_with(begin),
+        None => asked == key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_the_rest_of_a_key() {
+        assert!(is_key("slow-*", "slow-3") && is_key("slow-*", "slow-") && is_key("7", "7"));
+        assert!(!is_key("slow-*", "slow") && !is_key("7", "77") && is_key("*", ""));
+    }
+}

@@ -1,0 +1,218 @@
+//! Recordings with executions of one kind: normal ones, and a sample that sleeps longer.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use clap::Parser as _;
+use serde_json::Value;
+
+use super::*;
+
+#[derive(Debug, clap::Parser)]
+struct Words {
+    #[command(flatten)]
+    compare: CompareArgs,
+}
+
+fn args(words: &[&str]) -> Result<CompareArgs, String> {
+    let words = Words::try_parse_from([&["compare"], words].concat());
+    words.map(|words| words.compare).map_err(|error| error.to_string())
+}
+
+/// A text of ftrace: work of thread 7, each with one sleep of so many microseconds.
+fn text(sleeps: impl Iterator<Item = u64>) -> String {
+    let mut text = "# tracer: nop\n".to_owned();
+    let mut at_us = 1_000_000;
+    let mut line = |ahead_us: u64, thread: &str, event: &str| {
+        at_us += ahead_us;
+        let (seconds, rest) = (at_us / 1_000_000, at_us % 1_000_000);
+        writeln!(text, "{thread} [000] d..2. {seconds}.{rest:06}: {event}").unwrap();
+    };
+    let switch = |prev: &str, state: &str, next: &str| {
+        let of = |thread: &str| {
+            thread.rsplit_once('-').map_or(0, |(_, tid)| tid.parse::<u32>().unwrap())
+        };
+        let name = |thread: &str| {
+            thread.rsplit_once('-').map_or(String::new(), |(comm, _)| comm.to_owned())
+        };
+        format!(
+            "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state={state} ==> next_comm={} next_pid={} \
+             next_prio=120",
+            name(prev),
+            of(prev),
+            name(next),
+            of(next)
+        )
+    };
+    line(0, "<idle>-0", &switch("swapper/0-0", "R", "job-7"));
+    for sleep_us in sleeps {
+        line(100, "job-7", "begin_work: x");
+        line(200, "job-7", &switch("job-7", "S", "swapper/0-0"));
+        line(
+            sleep_us,
+            "<idle>-0",
+            "hrtimer_expire_entry: hrtimer=0000000000000001 function=hrtimer_wakeup now=1",
+        );
+        line(1, "<idle>-0", "sched_waking: comm=job pid=7 prio=120 target_cpu=000");
+        line(1, "<idle>-0", "hrtimer_expire_exit: hrtimer=0000000000000001");
+        line(1, "<idle>-0", &switch("swapper/0-0", "R", "job-7"));
+        line(300, "job-7", "end_work: x");
+    }
+    text
+}
+
+fn normal(count: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(|number| 500 + 7 * number % 20)
+}
+
+const WORK: [&str; 2] = ["--execution", "event:begin_work..end_work"];
+
+/// What a comparison says as JSON.
+fn compared_as_json(words: &[&str]) -> Result<Value, CommandError> {
+    let args = args(&[words, &WORK].concat()).unwrap();
+    let split = split(&args);
+    let sets = Sets::read(&args.asking, &args.normal, &split)?;
+    let comparison = compared(&sets.normal, &sets.sample, &args.how.settings())?;
+    let document = ExecutionComparison {
+        across: sets.across,
+        discarded: sets.discarded,
+        comparison: &comparison,
+    };
+    Ok(serde_json::to_value(&document).unwrap())
+}
+
+#[test]
+fn two_recordings_or_one_that_is_split() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("normal"), text(normal(20))).unwrap();
+    fs::write(path("slow"), text(normal(10).map(|us| us + 900))).unwrap();
+    fs::write(path("both"), text(normal(20).chain(normal(10).map(|us| us + 900)))).unwrap();
+    let two = compared_as_json(&[&path("normal"), &path("slow")]).unwrap();
+    // The first 20 take 1.1 ms each, and are over after 22.25 ms.
+    let split = compared_as_json(&[&path("both"), "--split", "+22.3ms"]).unwrap();
+    for found in [&two, &split] {
+        assert_eq!(found["flagged"][0]["state"], "timer", "{found:#}");
+        assert_eq!(found["flagged"][0]["rule"], "mean");
+        assert_eq!(found["executions"]["sample"].as_array().unwrap().len(), 10);
+        let anomaly = &found["anomalies"][0];
+        assert_eq!(
+            (&anomaly["state"], anomaly["is_flagged"].as_bool()),
+            (&Value::from("timer"), Some(true))
+        );
+        let place = &anomaly["places"][0];
+        assert_eq!(
+            (&place["state"], place["probability"].as_f64()),
+            (&Value::from("timer"), Some(1.0))
+        );
+        let lost_ns = place["lost_ns"].as_f64().unwrap();
+        assert!((880e3..=920e3).contains(&lost_ns), "{lost_ns}");
+    }
+    assert_eq!((&two["across"], &split["across"]), (&Value::from(0), &Value::from(0)));
+    let across = compared_as_json(&[&path("both"), "--split", "+11.8ms"]).unwrap();
+    assert_eq!(across["across"], 1);
+    let nothing = compared_as_json(&[&path("normal"), &path("normal")]).unwrap();
+    assert_eq!(
+        (&nothing["flagged"], nothing["went_on"].as_bool()),
+        (&Value::Array(Vec::new()), Some(false))
+    );
+}
+
+#[test]
+fn what_has_nothing_to_compare_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("normal"), text(normal(6))).unwrap();
+    fs::write(path("idle"), text(normal(0))).unwrap();
+    fs::write(path("words"), "no trace\n").unwrap();
+    fs::create_dir(path("empty")).unwrap();
+    for (words, sentence) in [
+        (vec![path("normal"), path("idle")], "idle: event:begin_work..end_work: "),
+        (vec![path("idle"), path("normal")], "idle: event:begin_work..end_work: "),
+        (vec![path("normal"), path("none")], "cannot read"),
+        (vec![path("normal"), path("words")], "is no recording: 1 lines are no events"),
+        (vec![path("empty"), path("normal")], "is no recording: neither it nor its folder"),
+        (
+            vec![path("normal"), "--split".to_owned(), "+1h".to_owned()],
+            "there is no sample execution",
+        ),
+        (
+            vec![path("normal"), "--split".to_owned(), "0".to_owned()],
+            "there is no normal execution",
+        ),
+        (
+            vec![path("normal"), "--sample-key".to_owned(), "a".to_owned()],
+            "there is no sample execution",
+        ),
+    ] {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let error = compared_as_json(&words).unwrap_err();
+        assert_eq!(error.exit, noise_command::Exit::Failed);
+        assert!(error.to_string().contains(sentence), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn files_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("normal"), text(normal(20))).unwrap();
+    fs::write(path("slow"), text(normal(10).map(|us| us + 900))).unwrap();
+    let (vectors, alignment, pictures) = (path("v.csv"), path("a.fasta"), path("pictures"));
+    let words = [
+        &[
+            &*path("normal"),
+            &path("slow"),
+            "--json",
+            "--vectors",
+            &vectors,
+            "--alignment",
+            &alignment,
+            "--picture",
+            &pictures,
+        ],
+        &WORK[..],
+    ];
+    run(&args(&words.concat()).unwrap()).unwrap();
+    let csv = fs::read_to_string(vectors).unwrap();
+    assert_eq!(csv.lines().count(), 31);
+    assert!(
+        csv.lines().nth(1).unwrap().starts_with("normal,0,event:begin_work..end_work,,7,job,"),
+        "{csv}"
+    );
+    // Each stands beside all that are normal.
+    let fasta = fs::read_to_string(alignment).unwrap();
+    assert_eq!(fasta.matches('>').count(), 10 * 21);
+    let drawn = fs::read_dir(pictures).unwrap().map(|entry| entry.unwrap().path());
+    let svg = |path: &PathBuf| fs::read_to_string(path).unwrap().starts_with("<svg");
+    let drawn: Vec<PathBuf> = drawn.filter(svg).collect();
+    assert_eq!(drawn.len(), 2 + DRAWN_PATHS, "{drawn:?}");
+}
+
+#[test]
+fn words_that_do_not_go_together_are_refused() {
+    let with = |words: &[&str]| args(&[words, &WORK].concat());
+    assert!(with(&["a", "b"]).is_ok() && with(&["a", "--split", "+1s"]).is_ok());
+    let keys = with(&["a", "--sample-key", "x", "--sample-key", "y*"]).unwrap();
+    assert_eq!(keys.sample_key, ["x", "y*"]);
+    for words in [
+        &["a"][..],
+        &["a", "b", "--split", "+1s"],
+        &["a", "b", "--sample-key", "x"],
+        &["a", "--split", "+1s", "--sample-key", "x"],
+        &["a", "b", "--t1", "-1"],
+        &["a", "b", "--t2", "NaN"],
+        &["a", "b", "--chance", "1.5"],
+        &["a", "b", "--xi", "1"],
+        &["a", "b", "--min-points", "1"],
+    ] {
+        assert!(with(words).is_err(), "{words:?}");
+    }
+    let found = with(&["a", "b", "--t1", "2", "--chance", "1", "--least", "0", "--force"]).unwrap();
+    let settings = found.how.settings();
+    assert_eq!(
+        (settings.thresholds.t1, settings.thresholds.chance, settings.force),
+        (2.0, 1.0, true)
+    );
+    assert!(args(&["a", "b"]).is_err());
+}

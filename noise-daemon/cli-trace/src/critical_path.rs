@@ -1,0 +1,90 @@
+//! `noised trace critical-path`: what executions in a recording really waited for.
+
+pub mod picture;
+
+use std::path::{Path, PathBuf};
+
+use noise_command::CommandError;
+use noise_command::output::{self, Painted};
+use noise_pages::critical_path::{beside, page};
+use noise_pages::width::columns;
+use noise_paths::document::Document;
+use noise_trace::damage::Damage;
+use serde::Serialize;
+
+use self::picture::Picture;
+use super::asked::Asking;
+use super::found::found;
+use super::recording::Recording;
+use super::report;
+
+/// Arguments of `noised trace critical-path`.
+#[derive(Debug, clap::Args)]
+pub struct CriticalPathArgs {
+    /// The recording: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace.
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// A recording of another machine at the same time, with which the first one exchanged packets: paths go on in it. Both
+    /// need headers of packets, as LTTng records them; they also say how far the clocks are apart. May be given several
+    /// times.
+    #[arg(long = "with", value_name = "RECORDING", conflicts_with = "perfetto")]
+    others: Vec<PathBuf>,
+    /// Another recording of the same work, usually one in which nothing disturbed it: its path stands beside that of the first
+    /// one, with what is longer and for whom. What else is asked for holds for both.
+    #[arg(long, value_name = "RECORDING", conflicts_with_all = ["perfetto", "others"])]
+    against: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Also write the paths as trace packets, which ui.perfetto.dev opens: a track for each thread of a path, with an
+    /// arrow wherever it goes on with another one; below them the events of their time.
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
+    let path = args.recording.as_path();
+    let recording = Recording::open(path)?;
+    let one = |path: &Path, recording: &Recording| -> Result<(Document, Damage), CommandError> {
+        let picture = args.perfetto.as_deref().map(|to| Picture::begin(path, to)).transpose()?;
+        Ok(found(&args.asking, recording, &args.others, picture)?)
+    };
+    let Some(other_path) = &args.against else {
+        let (document, damage) = one(path, &recording)?;
+        print(args, &document, || page(&document, columns()))?;
+        report(path, &damage);
+        return Ok(());
+    };
+    let other = Recording::open(other_path)?;
+    let one = |path: &Path, recording: &Recording| {
+        one(path, recording).map_err(|error| error.context(path.display().to_string()))
+    };
+    let (document, damage) = one(path, &recording)?;
+    let (against, other_damage) = one(other_path, &other)?;
+    let both = beside::Document::new(document, against);
+    print(args, &both, || beside::page(&both, [path, other_path], columns()))?;
+    report(path, &damage);
+    report(other_path, &other_damage);
+    Ok(())
+}
+
+fn print(
+    args: &CriticalPathArgs,
+    document: &impl Serialize,
+    page: impl FnOnce() -> Painted,
+) -> Result<(), CommandError> {
+    match args.json {
+        true => {
+            let json = serde_json::to_string_pretty(document).map_err(anyhow::Error::from)?;
+            output::print_json(&(json + "\n"))?;
+        }
+        false => output::print_painted(&page())?,
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Critical paths as trace packets of Perfetto.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use noise_command::progress::Line;
+use noise_command::{CommandError, output};
+use noise_pages::critical_path::named;
+use noise_paths::document::{Document, Segment, Traced};
+use noise_system::output::{FILE_MODE, Target};
+use noise_trace::clock::Clock;
+use noise_trace::export::perfetto::{Part, Perfetto};
+use noise_trace::record::Source;
+
+use crate::export::{refuse_inside, refuse_stdout};
+
+/// What is ready is written in pieces of this length.
+const PIECE_BYTES: usize = 64 << 10;
+/// What takes longer says how far it is.
+const SOON: Duration = Duration::from_secs(1);
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct Picture {
+    target: Target,
+    perfetto: Perfetto,
+}
+
+impl Picture {
+    /// Begins it, for paths of a recording.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn begin(recording: &Path, to: &Path) -> Result<Self, CommandError> {
+        refuse_stdout("--perfetto", to)?;
+        let place = output::place(to)?;
+        refuse_inside(recording, &place, to.parent().unwrap_or(to))?;
+        let perfetto = Perfetto::new(&Clock::trace(), &BTreeMap::new());
+        Ok(Self { target: place.begin(FILE_MODE).map_err(anyhow::Error::from)?, perfetto })
+    }
+
+    /// The recording has this clock and this environment.
+    pub fn of(&mut self, clock: &Clock, environment: &BTreeMap<String, String>) {
+        self.perfetto = Perfetto::new(clock, environment);
+    }
+
+    /// Writes all paths, and below them the events of their time.
+    ///
+    /// # Errors
+    /// Where they cannot be written; an older file of that name is as it was then.
+    pub fn finish(self, document: &Document, source: impl Source) -> anyhow::Result<()> {
+        let from_ns = document.executions.iter().map(|traced| traced.from_ns).min().unwrap_or(0);
+        let to_ns = document.executions.iter().map(|traced| traced.to_ns).max().unwrap_or(0);
+        self.draw(&document.executions, source, (from_ns, to_ns)).map(drop)
+    }
+
+    /// The same with the events between two times; how many these are.
+    ///
+    /// # Errors
+    /// See [`finish`](Self::finish).
+    pub fn draw(
+        mut self,
+        executions: &[Traced],
+        mut source: impl Source,
+        (from_ns, to_ns): (u64, u64),
+    ) -> anyhow::Result<u64> {
+        let (began, mut line, mut events) = (Instant::now(), Line::begin(), 0_u64);
+        while let Some(record) = source.read() {
+            let event = record.event();
+            match event.time_ns {
+                time_ns if time_ns > to_ns => break,
+                // Who is who, and what was marked.
+                time_ns if time_ns < from_ns => self.perfetto.pass(&event),
+                _ => {
+                    self.perfetto.add(&record, &event);
+                    events += 1;
+                }
+            }
+            if self.write(PIECE_BYTES)? && began.elapsed() >= SOON {
+                let part = event.time_ns.saturating_sub(from_ns) as f64;
+                let part = part / to_ns.saturating_sub(from_ns).max(1) as f64;
+                line.draw(&format!("writing the events: {:.0} %", 100.0 * part));
+            }
+        }
+        for traced in executions {
+            self.perfetto.path(&name(traced), &parts(traced));
+            self.write(PIECE_BYTES)?;
+        }
+        self.perfetto.finish();
+        self.write(0)?;
+        self.target.keep()?;
+        Ok(events)
+    }
+
+    /// Writes what is at least so long; whether it was.
+    fn write(&mut self, least_bytes: usize) -> anyhow::Result<bool> {
+        let packets = self.perfetto.packets();
+        let is_due = packets.bytes().len() >= least_bytes;
+        if is_due {
+            self.target.write(packets.bytes())?;
+            packets.clear();
+        }
+        Ok(is_due)
+    }
+}
+
+/// What a path is called: what was asked for, its key, its thread.
+fn name(traced: &Traced) -> String {
+    let key = traced.key.as_ref().map_or_else(String::new, |key| format!("={key}"));
+    format!("{}{key} ({} {})", traced.name, traced.comm, traced.tid)
+}
+
+fn parts(traced: &Traced) -> Vec<Part> {
+    let part = |segment: &Segment| Part {
+        who: (segment.comm.clone(), segment.tid),
+        state: segment.state,
+        from_ns: segment.from_ns,
+        to_ns: segment.to_ns,
+        cpu: segment.cpu,
+        culprits: segment.culprits.iter().map(|culprit| (named(culprit), culprit.ns)).collect(),
+    };
+    traced.path.iter().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+#[path = "../../../trace/tests/traces/wire.rs"]
+mod wire;

@@ -1,0 +1,251 @@
+//! `noised trace delays`: how long threads, interrupts, requests and packets waited in a recording, and for
+//! whom.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use noise_command::{CommandError, output};
+use noise_trace::ctf::Reader;
+use noise_trace::damage::Damage;
+use noise_trace::delays::document::{Document, Spread, ThreadDocument};
+use noise_trace::delays::{Begin, Delays};
+use noise_trace::record::Source;
+use noise_trace::select::Select;
+
+use super::part::Part;
+use super::recording::Recording;
+use super::{NO_CGROUPS, report, report_nothing};
+
+/// Threads that the page for people shows.
+const SHOWN_THREADS: usize = 20;
+/// Culprits of each of them.
+const SHOWN_CULPRITS: usize = 3;
+
+/// Arguments of `noised trace delays`.
+#[derive(Debug, clap::Args)]
+pub struct DelaysArgs {
+    /// The recording: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace.
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    part: Part,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
+    let recording = Recording::open(&args.recording)?;
+    let (document, found) = match &recording {
+        Recording::Ctf(ctf) => {
+            let files = ctf.streams();
+            let select = args.part.select(|| recording.first_ns());
+            let reader = Reader::new(&ctf.layout, &files);
+            all(recording.shown(reader, false), Delays::new(ctf.begin()), select)?
+        }
+        Recording::Text(text) => {
+            let select = args.part.select(|| recording.first_ns());
+            let source = recording.shown(text.reader(), false);
+            let (mut document, found) = all(source, Delays::new(Begin::Wakeup), select)?;
+            document.unread_lines = text.unread_lines();
+            (document, found)
+        }
+    };
+    match args.json {
+        true => {
+            let json = serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)?;
+            output::print_json(&(json + "\n"))?;
+        }
+        false => output::print(&page(&document))?,
+    }
+    if found.is_empty {
+        report_nothing(&args.recording, found.is_part);
+    }
+    report(&args.recording, &found.damage);
+    Ok(())
+}
+
+/// What there was beside delays.
+struct DelayCoverage {
+    /// What could not be read.
+    damage: Damage,
+    /// Not a single event was wanted.
+    is_empty: bool,
+    /// Not all events were wanted.
+    is_part: bool,
+}
+
+/// Threads and CPUs are followed from the begin on, so that the part that is wanted begins with what was
+/// under way.
+fn all(
+    mut source: impl Source,
+    mut delays: Delays,
+    mut select: Select,
+) -> anyhow::Result<(Document, DelayCoverage)> {
+    let is_part = select.is_part();
+    let mut is_empty = true;
+    let mut wanted = BTreeSet::new();
+    let mut from_ns = select.from_ns;
+    while let Some(record) = source.read() {
+        if from_ns.is_some_and(|from_ns| record.time_ns >= from_ns) {
+            delays.begin(from_ns.take().unwrap_or_default());
+        }
+        if select.is_over(record.time_ns) {
+            break;
+        }
+        is_empty &= from_ns.is_some();
+        let event = record.event();
+        if select.follows() {
+            select.note(&event, &mut wanted);
+        }
+        delays.follow(&event);
+    }
+    if let Some(from_ns) = from_ns {
+        delays.begin(from_ns);
+    }
+    let mut document = delays.finish();
+    if select.follows() {
+        document.threads.retain(|thread| wanted.contains(&thread.tid));
+    }
+    if select.lacks_cgroups() {
+        bail!(NO_CGROUPS);
+    }
+    is_empty |= select.follows() && wanted.is_empty();
+    Ok((document, DelayCoverage { damage: source.damage(), is_empty, is_part }))
+}
+
+/// For people, in microseconds.
+fn micro(ns: u64) -> String {
+    format!("{:.1}", ns as f64 / 1e3)
+}
+
+fn row(page: &mut String, name: &str, whole: &Spread, net_ns: Option<u64>) {
+    let net = net_ns.map_or_else(String::new, micro);
+    let (sum, max) = (micro(whole.sum_ns), micro(whole.max_ns));
+    let _ = writeln!(page, "  {name:<28} {:>9} {sum:>14} {net:>14} {max:>12}", whole.count);
+}
+
+fn thread(page: &mut String, thread: &ThreadDocument) {
+    let name = format!("{} {}", thread.comm, thread.tid);
+    for (kind, whole) in [("woken", thread.waits.wakeup), ("preempted", thread.waits.preempt)] {
+        if whole.count > 0 {
+            row(page, &format!("{name} {kind}"), &whole, None);
+        }
+    }
+    for culprit in thread.culprits_following_migrations.iter().take(SHOWN_CULPRITS) {
+        let who = match culprit.cause {
+            "thread" => format!("{} {}", culprit.comm, culprit.tid),
+            other => other.to_owned(),
+        };
+        let _ = writeln!(page, "    for {who:<34} {:>14}", micro(culprit.ns));
+    }
+}
+
+fn page(document: &Document) -> String {
+    let mut page = String::new();
+    let seconds = document.to_ns.saturating_sub(document.from_ns) as f64 / 1e9;
+    let _ = writeln!(page, "{seconds:.6} s; all times in microseconds");
+    if let Some(unread) = &document.unread_lines {
+        let _ = writeln!(page, "{unread}");
+    }
+    page.push_str(&document.reach.line());
+    if document.discarded > 0 {
+        let _ = writeln!(page, "{} events were lost while recording", document.discarded);
+    }
+    let heading = |page: &mut String, what: &str| {
+        let _ =
+            writeln!(page, "\n{what:<30} {:>9} {:>14} {:>14} {:>12}", "count", "sum", "net", "max");
+    };
+    heading(&mut page, "waits for a CPU");
+    let waited = |thread: &&ThreadDocument| {
+        thread.waits.wakeup.count.saturating_add(thread.waits.preempt.count) > 0
+    };
+    let threads: Vec<_> = document.threads.iter().filter(waited).collect();
+    for shown in threads.iter().take(SHOWN_THREADS) {
+        thread(&mut page, shown);
+    }
+    if threads.len() > SHOWN_THREADS {
+        let _ = writeln!(page, "  {} more threads are in --json", threads.len() - SHOWN_THREADS);
+    }
+    heading(&mut page, "interrupts");
+    for handler in &document.hardirq {
+        let irq = handler.irq.map(|irq| format!("{irq} ")).unwrap_or_default();
+        row(&mut page, &format!("{irq}{}", handler.name), &handler.whole, Some(handler.net_ns));
+    }
+    for vector in &document.vector {
+        row(&mut page, &vector.name, &vector.whole, Some(vector.net_ns));
+    }
+    heading(&mut page, "softirqs");
+    for softirq in &document.softirq {
+        row(&mut page, softirq.name, &softirq.whole, Some(softirq.net_ns));
+    }
+    heading(&mut page, "from raise to softirq");
+    for raise in &document.softirq_raise_wait {
+        row(&mut page, raise.name, &raise.whole, None);
+    }
+    for (what, devices) in [
+        ("block requests in the queue", &document.block_queue_wait),
+        ("block requests on the device", &document.block_device_wait),
+    ] {
+        if !devices.is_empty() {
+            heading(&mut page, what);
+        }
+        for device in devices {
+            row(&mut page, &device.name, &device.whole, None);
+        }
+    }
+    for (what, interfaces) in [
+        ("packets waiting to be sent", &document.net_tx_wait),
+        ("packets until delivery", &document.net_rx_wait),
+    ] {
+        if !interfaces.is_empty() {
+            heading(&mut page, what);
+        }
+        for interface in interfaces {
+            row(&mut page, &interface.interface, &interface.whole, None);
+        }
+    }
+    if !document.missing.is_empty() {
+        let _ = writeln!(
+            page,
+            "\nnot in this recording, and so not measured: {}",
+            document.missing.join(", ")
+        );
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampled::small;
+
+    fn shown(select: Select) -> String {
+        let folder = small();
+        let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
+        let (document, found) =
+            all(Reader::new(&ctf.layout, &ctf.streams()), Delays::default(), select).unwrap();
+        assert!(found.damage.is_none(), "{}", found.damage);
+        // The parts of these tests lie behind the end.
+        assert_eq!(found.is_empty, found.is_part);
+        page(&document)
+    }
+
+    #[test]
+    fn delays_are_shown_as_agreed() {
+        insta::assert_snapshot!(shown(Select::default()));
+    }
+
+    #[test]
+    fn of_a_part_only_what_ended_in_it_counts() {
+        let page = shown(Select { from_ns: Some(u64::MAX), ..Select::default() });
+        assert!(page.starts_with("0.000000 s;"), "{page}");
+        assert!(!page.contains("eth0 "), "{page}");
+    }
+}

@@ -1,0 +1,215 @@
+//! `noised trace events`: the events of a recording, or how many there are of each.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use jiff::tz::TimeZone;
+use noise_command::{CommandError, output};
+use noise_text::times::zone_of_recording;
+use noise_trace::clock::Clock;
+use noise_trace::ctf::Reader;
+use noise_trace::damage::Damage;
+use noise_trace::json;
+use noise_trace::reach::Reach;
+use noise_trace::record::Source;
+use noise_trace::select::Select;
+use noise_trace::summary::Summary;
+use noise_trace::text::TextLines;
+
+use super::part::Part;
+use super::recording::Recording;
+use super::{NO_CGROUPS, report, report_nothing};
+
+/// Text is handed on in pieces of this length.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Arguments of `noised trace events`.
+#[derive(Debug, clap::Args)]
+pub struct EventsArgs {
+    /// The recording: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace
+    /// (/sys/kernel/tracing/trace, `trace-cmd report`).
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// Count events by name and by CPU instead of printing them.
+    #[arg(long)]
+    summary: bool,
+    /// Print JSON: one line for each event, one document with --summary.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    part: Part,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
+    let recording = Recording::open(&args.recording)?;
+    let (damage, reach) = match &recording {
+        Recording::Ctf(ctf) => {
+            let files = ctf.streams();
+            let begin_ns = || recording.first_ns();
+            let select = args.part.select(begin_ns);
+            // Threads are followed from the begin on.
+            let from_ns = select.from_ns.filter(|_| !select.follows()).unwrap_or(0);
+            let reader = Reader::from(&ctf.layout, &files, from_ns);
+            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
+            let summary = Summary::new(&clock, ctf.layout.env.clone());
+            go(args, recording.shown(reader, !args.summary), select, summary)?
+        }
+        Recording::Text(text) => {
+            let begin_ns = || recording.first_ns();
+            let mut summary = Summary::new(&Clock::trace(), BTreeMap::new());
+            summary.unread_lines = text.unread_lines();
+            go(
+                args,
+                recording.shown(text.reader(), !args.summary),
+                args.part.select(begin_ns),
+                summary,
+            )?
+        }
+    };
+    report(&args.recording, &damage);
+    if !reach.is_whole() {
+        output::complain(&format!("{}: {reach}", args.recording.display()));
+    }
+    Ok(())
+}
+
+/// Goes over the events. What could not be read, and where the events that are printed do not say how far CPUs are known,
+/// that as well: their summary does.
+fn go(
+    args: &EventsArgs,
+    mut source: impl Source,
+    mut select: Select,
+    mut summary: Summary,
+) -> anyhow::Result<(Damage, Reach)> {
+    let selects = select.is_part();
+    let (mut is_empty, mut reach) = (true, Reach::default());
+    let mut text = None;
+    let lines = |summary: &Summary, begin_ns| {
+        let host = summary.environment.get("hostname").map_or("", String::as_str);
+        TextLines::new(host).in_zone(zone_of_recording(begin_ns, &TimeZone::system()))
+    };
+    let mut piece = String::with_capacity(PIECE_BYTES + 4096);
+    while let Some(record) = source.read() {
+        if !args.summary {
+            reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
+        }
+        if selects {
+            if select.is_over(record.time_ns) {
+                break;
+            }
+            if !select.wants(&record.event()) {
+                continue;
+            }
+        }
+        is_empty = false;
+        match (args.summary, args.json) {
+            (true, _) => summary.add(&record),
+            (false, false) => {
+                let text = text.get_or_insert_with(|| lines(&summary, record.time_ns));
+                text.write(&record, &mut piece);
+            }
+            (false, true) => json::line(&record, &mut piece),
+        }
+        if piece.len() >= PIECE_BYTES && !hand_on(args, &mut piece)? {
+            return Ok((Damage::default(), Reach::default()));
+        }
+    }
+    let damage = source.damage();
+    if select.lacks_cgroups() {
+        bail!(NO_CGROUPS);
+    }
+    // It takes its line away before the result is printed.
+    drop(source);
+    match (args.summary, args.json) {
+        (true, true) => {
+            summary.finish(&damage);
+            output::print_json(&(serde_json::to_string_pretty(&summary)? + "\n"))?;
+        }
+        (true, false) => {
+            summary.finish(&damage);
+            output::print(&page(&summary))?;
+        }
+        (false, _) => {
+            hand_on(args, &mut piece)?;
+        }
+    }
+    if is_empty {
+        report_nothing(&args.recording, selects);
+    }
+    reach.begin(select.from_ns.unwrap_or(0));
+    Ok((damage, reach))
+}
+
+/// Prints a piece; whether there is still a reader for more.
+fn hand_on(args: &EventsArgs, piece: &mut String) -> anyhow::Result<bool> {
+    let shown = if args.json { output::show_json(piece) } else { output::show(piece) };
+    piece.clear();
+    match shown {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        shown => shown.map(|()| true).context("cannot write the result"),
+    }
+}
+
+/// The summary for people.
+fn page(summary: &Summary) -> String {
+    let mut page = String::new();
+    let seconds = summary.to_ns.saturating_sub(summary.from_ns) as f64 / 1e9;
+    page.push_str(&format!(
+        "{} events of {} kinds on {} CPUs in {seconds:.6} s ({} .. {})\n",
+        summary.count,
+        summary.events.len(),
+        summary.cpus.len(),
+        summary.from_ns,
+        summary.to_ns,
+    ));
+    page.push_str(&summary.reach.line());
+    if summary.discarded > 0 || summary.discarded_packets > 0 {
+        page.push_str(&format!(
+            "lost while recording: {} events, and {} packets with an unknown number of events\n",
+            summary.discarded, summary.discarded_packets
+        ));
+    }
+    if let Some(unread) = &summary.unread_lines {
+        page.push_str(&format!("{unread}\n"));
+    }
+    page.push('\n');
+    let mut events: Vec<_> = summary.events.iter().collect();
+    events.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
+    for (name, count) in events {
+        page.push_str(&format!("{count:>12}  {name}\n"));
+    }
+    page.push('\n');
+    for (cpu, count) in &summary.cpus {
+        page.push_str(&format!("{count:>12}  CPU {cpu}\n"));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampled::small;
+
+    #[test]
+    fn counts_are_shown_as_agreed() {
+        let folder = small();
+        let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
+        let mut summary = Summary::new(&ctf.layout.clocks[0], ctf.layout.env.clone());
+        let mut lines = String::new();
+        let mut text = TextLines::new("host");
+        let mut reader = Reader::new(&ctf.layout, &ctf.streams());
+        while let Some(record) = reader.read() {
+            summary.add(&record);
+            text.write(&record, &mut lines);
+            json::line(&record, &mut lines);
+        }
+        summary.finish(&Damage::default());
+        insta::assert_snapshot!(format!("{}\n{lines}", page(&summary)));
+    }
+}

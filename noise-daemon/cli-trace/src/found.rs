@@ -1,0 +1,358 @@
+//! The critical paths of executions in a recording, with for whom they wait.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use noise_paths::blame::Blame;
+use noise_paths::build::Builder;
+use noise_paths::calls::{Calls, begins_call};
+use noise_paths::document::{Delimiters, Document, traced};
+use noise_paths::execution::{Execution, Finder, find};
+use noise_paths::feed;
+use noise_paths::graph::{Graph, Who, Worker};
+use noise_paths::several::Merged;
+use noise_paths::walk::{Bounds, walk};
+use noise_trace::clock::Clock;
+use noise_trace::ctf::Reader;
+use noise_trace::damage::Damage;
+use noise_trace::delays::Delays;
+use noise_trace::event::Kind;
+use noise_trace::record::Source;
+use noise_trace::select::Select;
+
+use super::NO_CGROUPS;
+use super::asked::{Asking, Reading, Sought};
+use super::critical_path::picture::Picture;
+use super::recording::Recording;
+use super::several::{self, Together};
+
+/// Events after which what lies before the asked time is forgotten.
+const FORGET_EVENTS: u64 = 1 << 16;
+
+/// Events beyond the asked time that are read to find out what ends a sleep.
+const BEYOND_EVENTS: u64 = 1 << 20;
+/// After so many of them it is looked whether any more are needed.
+const LOOK_EVENTS: u64 = 1 << 10;
+
+/// Parts of all paths together: about a gigabyte.
+const MAX_PARTS: usize = if cfg!(test) { 1000 } else { 1 << 22 };
+
+/// The paths in a recording, with those of other machines beside it, and what of it could not be read. They are drawn
+/// where a picture was begun.
+///
+/// # Errors
+/// What was not found, or cannot be read or drawn.
+pub fn found(
+    asking: &Asking,
+    recording: &Recording,
+    others: &[PathBuf],
+    mut picture: Option<Picture>,
+) -> anyhow::Result<(Document, Damage)> {
+    let opened = several::open(recording, others)?;
+    let begin_ns = || recording.first_ns();
+    Ok(match recording {
+        Recording::Ctf(ctf) => {
+            let files = ctf.streams();
+            let reader = || Reader::new(&ctf.layout, &files);
+            let select = asking.select(begin_ns);
+            let sought = asking.sought(&select, begin_ns);
+            let shown = || recording.shown(reader(), false);
+            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
+            if let Some(picture) = &mut picture {
+                picture.of(&clock, &ctf.layout.env);
+            }
+            let together = Together::new(recording, ctf, &opened, others)?;
+            let builder = builder(asking, Reading::of(&ctf.layout.env), together.builder());
+            let found = all(together.read(), builder, select, &sought)?;
+            let (document, damage) = blamed(together.read(), found);
+            picture.map(|picture| picture.finish(&document, shown())).transpose()?;
+            (document, damage)
+        }
+        Recording::Text(text) => {
+            let select = asking.select(begin_ns);
+            let sought = asking.sought(&select, begin_ns);
+            let shown = || recording.shown(text.reader(), false);
+            let builder = builder(asking, Reading::Events, Builder::new(text.waker()));
+            let found = all(Merged::one(shown()), builder, select, &sought)?;
+            let (document, damage) = blamed(Merged::one(shown()), found);
+            picture.map(|picture| picture.finish(&document, shown())).transpose()?;
+            (document, damage)
+        }
+    })
+}
+
+fn builder(asking: &Asking, usual: Reading, builder: Builder) -> Builder {
+    match asking.reading.unwrap_or(usual) {
+        Reading::TraceCompass => builder.like_trace_compass(),
+        Reading::Events => builder,
+    }
+}
+
+/// The paths, what could not be read, and whether there are begins and ends of system calls.
+type FoundPaths = (Document, Damage, bool);
+
+/// Goes over the events, and finds the paths.
+fn all<S: Source>(
+    mut source: Merged<S>,
+    mut builder: Builder,
+    mut select: Select,
+    sought: &[Sought<'_>],
+) -> anyhow::Result<FoundPaths> {
+    // None where one of them has no begin or no end.
+    let from_ns = sought.iter().map(|sought| sought.from_ns).min().flatten();
+    let to_ns = sought.iter().map(|sought| sought.to_ns).collect::<Option<Vec<_>>>();
+    let to_ns = to_ns.and_then(|all| all.into_iter().max());
+    let mut document = Document::default();
+    let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
+    let (mut beyond, mut number, mut has_calls) = (0, 0u64, false);
+    let (mut is_whole, mut parts) = (true, 0usize);
+    let mut finders: Vec<Option<Finder>> =
+        sought.iter().map(|sought| Finder::new(sought.wanted, 0)).collect();
+    while let Some((machine, record)) = source.read_from() {
+        last_ns = record.time_ns;
+        if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
+            // Who ends a sleep that is under way is worth a look, but not at all the rest.
+            let is_over = || sought.iter().all(|sought| is_over(builder.graph(), sought));
+            if beyond >= BEYOND_EVENTS || (beyond % LOOK_EVENTS == 0 && is_over()) {
+                is_whole = false;
+                break;
+            }
+            beyond += 1;
+        }
+        if number.is_multiple_of(FORGET_EVENTS)
+            && let Some(from_ns) = from_ns
+        {
+            builder.forget_before(from_ns.min(record.time_ns));
+        }
+        number += 1;
+        let event = record.event();
+        if let Kind::Lost(loss) = &event.kind {
+            document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
+        }
+        if machine == 0 {
+            document.reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
+        }
+        has_calls |= begins_call(&event.kind).is_some();
+        feed::follow(&mut builder, machine, &record, &event);
+        // Executions are those of the first recording.
+        if machine != 0 {
+            continue;
+        }
+        if select.follows() {
+            select.note(&event, &mut wanted);
+        }
+        for finder in finders.iter_mut().flatten() {
+            finder.follow(&record, &event, &builder);
+        }
+    }
+    if select.lacks_cgroups() {
+        bail!(NO_CGROUPS);
+    }
+    for (sought, finder) in sought.iter().zip(finders) {
+        // What was not read may have it.
+        let lacks = finder.as_ref().filter(|_| is_whole).and_then(Finder::lacks);
+        let (executions, tally) = match finder {
+            Some(finder) => delimited(&mut builder, sought, finder),
+            None => {
+                close(&mut builder, sought, last_ns);
+                let keyless = |execution| (execution, None);
+                let all = executions(builder.graph(), sought).into_iter().map(keyless).collect();
+                (all, None)
+            }
+        };
+        let count = document.executions.len();
+        for (execution, key) in executions {
+            let tid = tid(builder.graph(), &execution);
+            if select.follows() && !wanted.contains(&tid) {
+                continue;
+            }
+            if parts >= MAX_PARTS {
+                document.left_out += 1;
+                continue;
+            }
+            let Execution { worker, from_ns, to_ns, .. } = execution;
+            let path = walk(builder.graph(), worker, from_ns, to_ns, Bounds::default());
+            if let Some(path) = path {
+                let mut traced = traced(builder.graph(), sought.name, &execution, &path);
+                traced.key = key;
+                parts = parts.saturating_add(traced.path.len());
+                document.executions.push(traced);
+            }
+        }
+        if document.executions.len() == count && document.left_out == 0 {
+            bail!(nothing(sought, lacks, tally.as_ref()));
+        }
+        document.delimiters.extend(tally);
+    }
+    Ok((document, source.damage(), has_calls))
+}
+
+/// Why there is no execution.
+fn nothing(sought: &Sought<'_>, lacks: Option<String>, tally: Option<&Delimiters>) -> String {
+    let name = sought.name;
+    let Some(Delimiters { tally, .. }) = tally else {
+        return format!(
+            "{name} did not run in this recording, or not in the time that is asked for; \
+             `noised trace delays --json` lists the threads that ran"
+        );
+    };
+    if let Some(lacks) = lacks {
+        return format!("{name}: {lacks}");
+    }
+    let counted: Vec<_> = tally
+        .rows()
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(n, what)| format!("{n} {what}"))
+        .collect();
+    match counted.is_empty() {
+        true => {
+            format!("{name}: no execution has its begin and its end in the time that is asked for")
+        }
+        false => format!("{name}: no execution has its begin and its end ({})", counted.join("; ")),
+    }
+}
+
+/// The executions between two delimiters, as far as they lie in the time that is asked for, and the delimiters
+/// that make none.
+fn delimited(
+    builder: &mut Builder,
+    sought: &Sought<'_>,
+    finder: Finder,
+) -> (Vec<(Execution, Option<String>)>, Option<Delimiters>) {
+    let (found, tally) = finder.finish();
+    let is_inside = |execution: &Execution| {
+        sought.from_ns.is_none_or(|from_ns| from_ns <= execution.from_ns)
+            && sought.to_ns.is_none_or(|to_ns| execution.to_ns <= to_ns)
+    };
+    let mut all = Vec::new();
+    for found in found.into_iter().filter(|found| is_inside(&found.execution)) {
+        let Execution { worker, to_ns, .. } = found.execution;
+        // It runs on, and no event of it may follow.
+        let last_ns = builder.graph().get(worker).and_then(Worker::span).map_or(0, |(_, ns)| ns);
+        if last_ns < to_ns {
+            builder.until(worker, to_ns);
+        }
+        all.push((found.execution, found.key));
+    }
+    (all, Some(Delimiters { name: sought.name.to_owned(), tally }))
+}
+
+/// The same with for whom it waits, for which the recording is read once more, up to the last wait.
+fn blamed<S: Source>(
+    mut source: Merged<S>,
+    (mut document, damage, has_calls): FoundPaths,
+) -> (Document, Damage) {
+    let blame = |machine| Blame::of(&document, machine, Delays::of_turns());
+    let mut blames: Vec<Blame> = (0..source.machines()).map(blame).collect();
+    let machines = if has_calls { source.machines() } else { 0 };
+    let mut calls: Vec<Calls> = (0..machines).map(|number| Calls::of(&document, number)).collect();
+    while let Some((machine, record)) = source.read_from() {
+        if blames.iter().all(Blame::is_over) && calls.iter().all(Calls::is_over) {
+            break;
+        }
+        let (machine, event) = (usize::from(machine), record.event());
+        if let Some(blame) = blames.get_mut(machine) {
+            blame.follow(&event, &mut document);
+        }
+        if let Some(calls) = calls.get_mut(machine) {
+            calls.follow(&event);
+        }
+    }
+    for calls in calls {
+        calls.finish(&mut document);
+    }
+    for blame in blames {
+        blame.finish(&mut document);
+    }
+    (document, damage)
+}
+
+/// Whether all is known of what is sought. What ends between two delimiters has its end by then.
+fn is_over(graph: &Graph, sought: &Sought<'_>) -> bool {
+    let to_ns = sought.to_ns.unwrap_or(u64::MAX);
+    let all = find(graph, sought.wanted);
+    all.iter().all(|execution| execution.has_end || execution.to_ns >= to_ns)
+}
+
+/// What is under way at the end of the asked time lasts until then.
+fn close(builder: &mut Builder, sought: &Sought<'_>, last_ns: u64) {
+    let Some(to_ns) = sought.to_ns else { return };
+    let to_ns = to_ns.min(last_ns);
+    for execution in find(builder.graph(), sought.wanted) {
+        if execution.to_ns < to_ns {
+            builder.until(execution.worker, to_ns);
+        }
+    }
+}
+
+/// The executions that are sought, as far as they lie in the time that is asked for.
+fn executions(graph: &Graph, sought: &Sought<'_>) -> Vec<Execution> {
+    let mut all = find(graph, sought.wanted);
+    for execution in &mut all {
+        if let Some(from_ns) = sought.from_ns.filter(|from_ns| *from_ns > execution.from_ns) {
+            execution.from_ns = from_ns;
+        }
+        if let Some(to_ns) = sought.to_ns.filter(|to_ns| *to_ns < execution.to_ns) {
+            execution.to_ns = to_ns;
+        }
+    }
+    let is_first =
+        |execution: &Execution| graph.get(execution.worker).is_some_and(|of| of.who.machine() == 0);
+    all.retain(|execution| execution.from_ns < execution.to_ns && is_first(execution));
+    all
+}
+
+fn tid(graph: &Graph, execution: &Execution) -> i32 {
+    match graph.get(execution.worker).map(|worker| worker.who) {
+        Some(Who::Thread { tid, .. }) => tid,
+        Some(Who::Idle { .. } | Who::Kernel { .. }) | None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_paths::execution::Wanted;
+
+    use super::*;
+    use crate::sampled::small;
+    use noise_pages::critical_path::page;
+
+    #[test]
+    fn what_did_not_run_is_said() {
+        let folder = small();
+        let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
+        let wanted = Wanted::Thread(4_000_000);
+        let sought = Sought { name: "thread:4000000", wanted: &wanted, from_ns: None, to_ns: None };
+        let reader = Reader::new(&ctf.layout, &ctf.streams());
+        let error =
+            all(Merged::one(reader), Builder::default(), Select::default(), &[sought]).unwrap_err();
+        assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
+    }
+
+    #[test]
+    fn paths_of_very_many_executions_are_left_out() {
+        let switch = |at: u32, prev: u32, next: u32| {
+            format!(
+                "t{prev}-{prev} [000] d..2. 1.{at:06}: sched_switch: prev_comm=t{prev} prev_pid={prev} prev_prio=120 \
+                 prev_state=R ==> next_comm=t{next} next_pid={next} next_prio=120\n"
+            )
+        };
+        let text: String =
+            (0..1000).map(|turn| switch(2 * turn, 1, 2) + &switch(2 * turn + 1, 2, 1)).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("trace");
+        std::fs::write(&file, format!("# tracer: nop\n{text}")).unwrap();
+        let Recording::Text(text) = Recording::open(&file).unwrap() else { panic!("no text") };
+        let wanted = "event:sched_switch..sched_switch".parse().unwrap();
+        let sought = Sought { name: "all", wanted: &wanted, from_ns: None, to_ns: None };
+        let source = Merged::one(text.reader());
+        let (document, _, _) =
+            all(source, Builder::default(), Select::default(), &[sought]).unwrap();
+        let parts: usize = document.executions.iter().map(|traced| traced.path.len()).sum();
+        assert!((MAX_PARTS..2 * MAX_PARTS).contains(&parts), "{parts}");
+        assert_eq!(document.executions.len() as u64 + document.left_out, 1998);
+        assert!(page(&document, 120).text(false).contains("more executions are left out"));
+    }
+}

@@ -1,0 +1,157 @@
+//! Recordings of several machines together.
+
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail};
+use noise_paths::build::{Builder, Waker};
+use noise_paths::clocks::Line;
+use noise_paths::clocks::traffic::{Traffic, lines};
+use noise_paths::several::{Merged, traffic};
+use noise_trace::ctf::Reader;
+
+use super::recording::{Ctf, Recording, Shown};
+
+/// Recordings of machines beside the first one.
+const MAX_OTHERS: usize = 64;
+
+/// Opens the recordings beside the first one.
+///
+/// # Errors
+/// Which of them cannot be read, or has no headers of packets.
+pub fn open(first: &Recording, others: &[PathBuf]) -> anyhow::Result<Vec<Recording>> {
+    if others.len() > MAX_OTHERS {
+        bail!("--with can be given {MAX_OTHERS} times at most");
+    }
+    let all: Vec<_> =
+        others.iter().map(|path| Recording::open(path)).collect::<anyhow::Result<_>>()?;
+    let is_text = |recording: &Recording| matches!(recording, Recording::Text(_));
+    if !all.is_empty() && all.iter().chain([first]).any(is_text) {
+        bail!("a text of ftrace has no headers of packets; --with takes recordings in CTF alone");
+    }
+    Ok(all)
+}
+
+/// All recordings, with their clocks brought together.
+pub struct Together<'r> {
+    all: Vec<(&'r Recording, &'r Ctf, Line)>,
+}
+
+/// What says how far clocks are apart.
+pub struct Common {
+    /// Finds it in a recording.
+    pub of: fn(Shown<'_, Reader<'_>>) -> Traffic,
+    /// What a recording lacks that has none.
+    pub lacks: &'static str,
+    /// How it is recorded.
+    pub remedy: &'static str,
+}
+
+const PACKETS: Common = Common {
+    of: |source| traffic(source),
+    lacks: "has no headers of TCP packets, which say how far the clocks of two machines are apart; noised records none",
+    remedy: "record net_dev_queue and netif_receive_skb with LTTng 2.8 or later on both machines",
+};
+
+impl<'r> Together<'r> {
+    /// The first one and others, by their packets.
+    ///
+    /// # Errors
+    /// Why their clocks cannot be brought together.
+    pub fn new(
+        recording: &'r Recording,
+        first: &'r Ctf,
+        others: &'r [Recording],
+        paths: &[PathBuf],
+    ) -> anyhow::Result<Self> {
+        Self::by(&PACKETS, recording, first, others, paths)
+    }
+
+    /// The first one and others.
+    ///
+    /// # Errors
+    /// Why their clocks cannot be brought together.
+    pub fn by(
+        common: &Common,
+        recording: &'r Recording,
+        first: &'r Ctf,
+        others: &'r [Recording],
+        paths: &[PathBuf],
+    ) -> anyhow::Result<Self> {
+        let Common { of, lacks, remedy } = common;
+        let mut all = vec![(recording, first, Line::SAME)];
+        for other in others {
+            if let Recording::Ctf(ctf) = other {
+                all.push((other, ctf, Line::SAME));
+            }
+        }
+        if all.len() > 1 {
+            let common = |(recording, ctf, _): &(&'r Recording, &'r Ctf, Line)| {
+                of(recording.shown(Reader::new(&ctf.layout, &ctf.streams()), false))
+            };
+            let traffic: Vec<Traffic> = all.iter().map(common).collect();
+            if let Some(number) = traffic.iter().position(Traffic::is_empty) {
+                let path = number.checked_sub(1).and_then(|other| paths.get(other));
+                let shown = path
+                    .map_or("the first recording".to_owned(), |path| path.display().to_string());
+                bail!("{shown} {lacks}: {remedy}");
+            }
+            let found = lines(&traffic).map_err(|(number, error)| {
+                let path = number.checked_sub(1).and_then(|other| paths.get(other));
+                let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
+                anyhow!(
+                    "the clock of {shown} cannot be brought together with the others': {error}; {remedy}, while they \
+                     exchange packets of TCP"
+                )
+            })?;
+            for (place, line) in all.iter_mut().zip(found) {
+                place.2 = line;
+            }
+        }
+        Ok(Self { all })
+    }
+
+    /// What makes their graph: each has the event that says who wakes a thread.
+    pub fn builder(&self) -> Builder {
+        let first = self.all.first().map_or_else(Waker::default, |(_, ctf, _)| ctf.waker());
+        let numbered = (0u16..).zip(&self.all);
+        numbered.fold(Builder::new(first), |builder, (machine, (_, ctf, _))| {
+            builder.with_waker(machine, ctf.waker())
+        })
+    }
+
+    /// Those whose wake-ups are said by `sched_wakeup` alone, by their numbers.
+    pub fn by_wakeup(&self) -> impl Iterator<Item = u16> {
+        let numbered = (0u16..).zip(&self.all);
+        let those = numbered.filter(|(_, (_, ctf, _))| ctf.waker() == Waker::Wakeup);
+        those.map(|(machine, _)| machine)
+    }
+
+    pub fn read(&self) -> Merged<Shown<'_, Reader<'_>>> {
+        Merged::new(self.all.iter().map(|(recording, ctf, line)| {
+            (recording.shown(Reader::new(&ctf.layout, &ctf.streams()), false), *line)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noise_keep::export::exported;
+
+    #[test]
+    fn recordings_of_ours_have_no_headers_and_that_is_said() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = ["one", "other"].map(|name| root.path().join(name));
+        for path in &paths {
+            exported(path);
+        }
+        let [one, other] = &paths;
+        let first = Recording::open(one).unwrap();
+        let others = open(&first, std::slice::from_ref(other)).unwrap();
+        let Recording::Ctf(ctf) = &first else { panic!("no CTF") };
+        let error = Together::new(&first, ctf, &others, std::slice::from_ref(other)).err().unwrap();
+        let text = error.to_string();
+        assert!(text.contains("the first recording has no headers of TCP packets"), "{text}");
+        assert!(text.contains("noised records none") && text.contains("LTTng 2.8"), "{text}");
+    }
+}

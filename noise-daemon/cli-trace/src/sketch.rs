@@ -1,0 +1,217 @@
+//! `noised trace sketch`: how work travels through threads, processes and tiers.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use noise_command::CommandError;
+use noise_command::output;
+use noise_pages::sketch::page;
+use noise_paths::build::Waker;
+use noise_paths::clocks::traffic::Traffic;
+use noise_paths::several::Merged;
+use noise_sketches::cluster::cluster;
+use noise_sketches::document::{Answer, Document};
+use noise_sketches::feed::Feed;
+use noise_sketches::feed::transfers::{Transfer, transfers};
+use noise_sketches::query::Query;
+use noise_sketches::slices::SliceId;
+use noise_sketches::system::System;
+use noise_sketches::tiers::{self, probability, tiers};
+use noise_trace::damage::Damage;
+use noise_trace::event::Kind;
+use noise_trace::reach::Reach;
+use noise_trace::record::Source;
+use noise_trace::select::Select;
+
+use super::part::Part;
+use super::recording::Recording;
+use super::several::{self, Common, Together};
+use super::{NO_CGROUPS, report, report_nothing};
+use noise_pages::width::columns;
+
+/// Arguments of `noised trace sketch`.
+#[derive(Debug, clap::Args)]
+pub struct SketchArgs {
+    /// The recording: one of ours with the events of class ipc (noised record --events sched,io,ipc), or LTTng's with system
+    /// calls.
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// A recording of another machine at the same time, with which the first one exchanged packets: requests are followed into
+    /// it. May be given several times.
+    #[arg(long = "with", value_name = "RECORDING")]
+    others: Vec<PathBuf>,
+    /// Only slices that fulfil this condition: FIELD = VALUE (or !=, <, <=, >, >=), put together with and, or, not and
+    /// parentheses. Fields are marker, process, thread, key, port, cluster, latency, true_latency, idle, idle_count,
+    /// idle_mean, idle_deviation, idle_variance, calls(NAME), from and to (see docs/sketches.md).
+    #[arg(long = "where", value_name = "CONDITION")]
+    given: Option<Query>,
+    /// Of these, how many fulfil that condition, too.
+    #[arg(long, value_name = "CONDITION")]
+    probability: Option<Query>,
+    /// The same for each cluster, process or marker.
+    #[arg(long, value_name = "BY", requires = "probability")]
+    by: Option<SketchGrouping>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    part: Part,
+}
+
+/// What probabilities are apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum SketchGrouping {
+    /// Kinds of slices by what they do.
+    Cluster,
+    /// Processes, by name.
+    Process,
+    /// What slices begin with.
+    Marker,
+}
+
+impl From<SketchGrouping> for tiers::By {
+    fn from(by: SketchGrouping) -> Self {
+        match by {
+            SketchGrouping::Cluster => Self::Cluster,
+            SketchGrouping::Process => Self::Process,
+            SketchGrouping::Marker => Self::Marker,
+        }
+    }
+}
+
+/// Bytes of TCP, by their places in the stream, which our recordings have.
+const BYTES: Common = Common {
+    of: |source| {
+        let mut traffic = Traffic::default();
+        transfers(source, |Transfer { is_sent, key, time_ns }| match is_sent {
+            true => traffic.sent(key, time_ns),
+            false => traffic.received(key, time_ns),
+        });
+        traffic
+    },
+    lacks: "has no system calls on TCP sockets, which say how far the clocks of two machines are apart",
+    remedy: "record both machines with --events sched,io,ipc",
+};
+
+fn is_ours(recording: &Recording) -> bool {
+    match recording {
+        Recording::Ctf(ctf) => ctf.layout.env.contains_key("recorded_by"),
+        Recording::Text(_) => false,
+    }
+}
+
+/// What was read.
+struct SketchInput {
+    system: System,
+    select: Select,
+    wanted: BTreeSet<i32>,
+    discarded: u64,
+    reach: Reach,
+    damage: Damage,
+    is_empty: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
+    let recording = Recording::open(&args.recording)?;
+    let others = several::open(&recording, &args.others)?;
+    let mut found = match &recording {
+        Recording::Ctf(ctf) => {
+            let select = args.part.select(|| recording.first_ns());
+            let are_ours = [&recording].into_iter().chain(&others).all(is_ours);
+            let together = match are_ours {
+                true => Together::by(&BYTES, &recording, ctf, &others, &args.others)?,
+                false => Together::new(&recording, ctf, &others, &args.others)?,
+            };
+            let mut feed = Feed::default();
+            together.by_wakeup().for_each(|machine| feed.wakes_by_wakeup(machine));
+            all(together.read(), feed, select)?
+        }
+        Recording::Text(text) => {
+            let select = args.part.select(|| recording.first_ns());
+            let mut feed = Feed::default();
+            if text.waker() == Waker::Wakeup {
+                feed.wakes_by_wakeup(0);
+            }
+            all(Merged::one(recording.shown(text.reader(), false)), feed, select)?
+        }
+    };
+    cluster(&mut found.system).map_err(anyhow::Error::from)?;
+    let document = document(args, &found);
+    match args.json {
+        true => output::stream_json(&document)?,
+        false => output::print_painted(&page(&document, columns()))?,
+    }
+    if found.is_empty {
+        report_nothing(&args.recording, found.select.is_part());
+    }
+    report(&args.recording, &found.damage);
+    Ok(())
+}
+
+/// Goes over the events: also over those before the time that is asked for, since they say what was under way.
+fn all<S: Source>(
+    mut source: Merged<S>,
+    mut feed: Feed,
+    mut select: Select,
+) -> anyhow::Result<SketchInput> {
+    let (mut wanted, mut discarded, mut is_empty) = (BTreeSet::new(), 0u64, true);
+    let mut reach = Reach::default();
+    while let Some((machine, record)) = source.read_from() {
+        if select.is_over(record.time_ns) {
+            break;
+        }
+        is_empty &= select.from_ns.is_some_and(|from_ns| record.time_ns < from_ns);
+        let event = record.event();
+        if let Kind::Lost(loss) = &event.kind {
+            discarded = discarded.saturating_add(loss.events.max(loss.packets));
+        }
+        if machine == 0 {
+            reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
+        }
+        if select.follows() && machine == 0 {
+            select.note(&event, &mut wanted);
+        }
+        feed.follow(machine, &record, &event);
+    }
+    if select.lacks_cgroups() {
+        bail!(NO_CGROUPS);
+    }
+    let damage = source.damage();
+    Ok(SketchInput { system: feed.finish(), select, wanted, discarded, reach, damage, is_empty })
+}
+
+/// The slices in the part that is asked for.
+fn shown(found: &SketchInput, keeps: impl Fn(SliceId) -> bool) -> Vec<SliceId> {
+    let SketchInput { system, select, wanted, .. } = found;
+    let is_wanted = |id: &SliceId| {
+        let Some(slice) = system.slice(*id) else { return false };
+        select.from_ns.is_none_or(|from_ns| slice.from_ns >= from_ns)
+            && select.to_ns.is_none_or(|to_ns| slice.to_ns <= to_ns)
+            && (!select.follows()
+                || system.thread(slice).is_some_and(|thread| wanted.contains(&thread.tid)))
+            && keeps(*id)
+    };
+    (0..system.slices.len() as SliceId).filter(is_wanted).collect()
+}
+
+fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> Document<'f> {
+    let system = &found.system;
+    let is_given = |id: SliceId| {
+        let given = args.given.as_ref();
+        given.is_none_or(|given| system.slice(id).is_some_and(|slice| given.holds(system, slice)))
+    };
+    let shown = shown(found, is_given);
+    let answer = args.probability.as_ref().map(|of| {
+        let (all, groups) = probability(system, &shown, of, args.by.map(tiers::By::from));
+        let given = args.given.as_ref().map(ToString::to_string);
+        Answer { given, of: of.to_string(), all, groups }
+    });
+    let tiers = tiers(system, &shown);
+    let reach = found.reach.clone();
+    Document { system, shown, tiers, answer, discarded: found.discarded, reach }
+}

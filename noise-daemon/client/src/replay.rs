@@ -1,0 +1,252 @@
+//! A recording as a source of frames, which can be moved in time.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use jiff::{SignedDuration, Timestamp};
+use noise_model::SharedNames;
+use noise_wire::{FileError, Frame, Recording};
+
+use crate::source::{News, Position, Replay, Source};
+
+/// How far back a move shows what came before.
+const BEFORE: SignedDuration = SignedDuration::from_secs(120);
+/// Most frames that a move shows.
+const MOST: usize = 1_200;
+
+/// Frames of a recording, one each interval.
+#[derive(Debug)]
+pub struct ReplaySource {
+    name: String,
+    recording: Recording,
+    names: SharedNames,
+    interval: Duration,
+    position: Position,
+    /// Index of the next frame.
+    next: usize,
+    due: Instant,
+    /// What is still to be said.
+    warning: Option<String>,
+}
+
+impl ReplaySource {
+    /// Opens a recording.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or has no frame.
+    pub fn open(path: &Path, interval: Duration) -> anyhow::Result<Self> {
+        let recording = Recording::open(path)?;
+        ensure!(!recording.is_empty(), "{} has no frames", path.display());
+        let position = Position { index: 0, frames: recording.len(), time: Timestamp::UNIX_EPOCH };
+        let warning = recording.warning();
+        Ok(Self {
+            name: path.display().to_string(),
+            recording,
+            names: SharedNames::default(),
+            interval,
+            position,
+            next: 0,
+            due: Instant::now(),
+            warning,
+        })
+    }
+
+    fn read(&mut self, index: usize) -> Result<Arc<Frame>, FileError> {
+        let mut frame = self.recording.frame(index)?;
+        frame.share_names(&mut self.names);
+        Ok(Arc::new(frame))
+    }
+
+    /// The time of the last frame up to an index that can be read.
+    fn time_of(&mut self, index: usize) -> Option<Timestamp> {
+        (0..=index).rev().find_map(|index| self.read(index).ok()).map(|frame| frame.time)
+    }
+
+    fn move_to(&mut self, index: usize) -> Vec<Arc<Frame>> {
+        let mut frames: Vec<Arc<Frame>> = Vec::new();
+        for earlier in (0..=index).rev() {
+            if frames.len() >= MOST {
+                break;
+            }
+            // One that is damaged is as one that was not recorded.
+            let Ok(frame) = self.read(earlier) else { continue };
+            let newest = frames.first().map_or(frame.time, |newest| newest.time);
+            if newest.duration_since(frame.time) > BEFORE {
+                break;
+            }
+            frames.push(frame);
+        }
+        frames.reverse();
+        self.position.index = index;
+        if let Some(frame) = frames.last() {
+            self.position.time = frame.time;
+        }
+        self.next = index + 1;
+        self.due = Instant::now() + self.interval;
+        frames
+    }
+}
+
+impl Replay for ReplaySource {
+    fn position(&self) -> Position {
+        self.position
+    }
+
+    fn step(&mut self, steps: i64) -> Vec<Arc<Frame>> {
+        let distance = usize::try_from(steps.unsigned_abs()).unwrap_or(usize::MAX);
+        let index = match steps < 0 {
+            true => self.position.index.saturating_sub(distance),
+            false => self.position.index.saturating_add(distance),
+        };
+        self.move_to(index.min(self.position.frames.saturating_sub(1)))
+    }
+
+    fn seek_to(&mut self, time: Timestamp) -> Vec<Arc<Frame>> {
+        let (mut from, mut to) = (0, self.position.frames);
+        while from < to {
+            let middle = from + (to - from) / 2;
+            match self.time_of(middle) {
+                Some(other) if other > time => to = middle,
+                _ => from = middle + 1,
+            }
+        }
+        self.move_to(from.saturating_sub(1))
+    }
+}
+
+impl Source for ReplaySource {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Option<News> {
+        if let Some(warning) = self.warning.take() {
+            return Some(News::Trouble(warning));
+        }
+        let now = Instant::now();
+        let is_at_end = self.next >= self.position.frames;
+        if is_at_end || self.due > now + timeout {
+            thread::sleep(timeout);
+            return None;
+        }
+        thread::sleep(self.due.saturating_duration_since(now));
+        self.due = Instant::now() + self.interval;
+        let index = self.next;
+        self.next += 1;
+        self.position.index = index;
+        match self.read(index) {
+            Ok(frame) => {
+                self.position.time = frame.time;
+                Some(News::Frame(frame))
+            }
+            Err(error) => Some(News::Trouble(error.to_string())),
+        }
+    }
+
+    fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval;
+        self.due = self.due.min(Instant::now() + interval);
+    }
+
+    fn replay(&mut self) -> Option<&mut dyn Replay> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_wire::Recorder;
+    use noise_wire::sampled::{host, small};
+
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    fn recorded(times: impl IntoIterator<Item = i64>) -> (tempfile::TempDir, std::path::PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("frames");
+        let mut recorder = Recorder::open(&path, &host()).unwrap();
+        times.into_iter().for_each(|time| recorder.append(&small(time)).unwrap());
+        (root, path)
+    }
+
+    fn seconds(frames: &[Arc<Frame>]) -> Vec<i64> {
+        frames.iter().map(|frame| frame.time.as_second()).collect()
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn frames_come_one_after_the_other_up_to_the_end() {
+        let (_root, path) = recorded(1..4);
+        let mut source = ReplaySource::open(&path, MOMENT).unwrap();
+        for second in 1..4 {
+            let news = source.poll(Duration::from_secs(5));
+            assert_eq!(news, Some(News::Frame(Arc::new(small(second)))));
+        }
+        assert_eq!(source.position(), Position { index: 2, frames: 3, time: at(3) });
+        assert_eq!(source.poll(MOMENT), None);
+        assert!(source.replay().is_some());
+        assert_eq!(seconds(&source.step(-1)), [1, 2]);
+        assert_eq!(source.poll(Duration::from_secs(5)), Some(News::Frame(Arc::new(small(3)))));
+    }
+
+    #[test]
+    fn an_interval_lies_between_frames() {
+        let (_root, path) = recorded(1..4);
+        let mut source = ReplaySource::open(&path, Duration::from_secs(3600)).unwrap();
+        assert!(source.poll(MOMENT).is_some());
+        assert_eq!(source.poll(MOMENT), None);
+        source.set_interval(MOMENT);
+        assert!(source.poll(Duration::from_secs(5)).is_some());
+    }
+
+    #[test]
+    fn moves_show_the_two_minutes_before() {
+        let (_root, path) = recorded(1000..1500);
+        let mut source = ReplaySource::open(&path, MOMENT).unwrap();
+        let frames = source.step(300);
+        assert_eq!(seconds(&frames), (1180..=1300).collect::<Vec<_>>());
+        assert_eq!(source.position(), Position { index: 300, frames: 500, time: at(1300) });
+        assert_eq!(seconds(&source.step(-300)), [1000]);
+        assert_eq!(seconds(&source.step(i64::MIN)), [1000]);
+        assert_eq!(seconds(&source.step(i64::MAX)).last(), Some(&1499));
+        for (time, found) in [(1200, 1200), (0, 1000), (99_999, 1499)] {
+            assert_eq!(seconds(&source.seek_to(at(time))).last(), Some(&found));
+        }
+        let between = at(1200).checked_add(SignedDuration::from_millis(500)).unwrap();
+        assert_eq!(seconds(&source.seek_to(between)).last(), Some(&1200));
+    }
+
+    #[test]
+    fn damaged_frames_are_reported_and_passed_over() {
+        let (_root, path) = recorded(1..6);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let length = bytes.len();
+        // The last record is torn, the third has a wrong bit.
+        bytes.truncate(length - 1);
+        let (_other, two) = recorded(1..3);
+        bytes[std::fs::metadata(two).unwrap().len() as usize + 30] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let mut source = ReplaySource::open(&path, MOMENT).unwrap();
+        let said: Vec<News> = (0..5).filter_map(|_| source.poll(Duration::from_secs(5))).collect();
+        let troubles = said.iter().filter(|news| matches!(news, News::Trouble(_))).count();
+        assert_eq!((said.len(), troubles), (5, 2), "{said:?}");
+        assert_eq!(source.step(0).len(), 3);
+        assert_eq!(seconds(&source.seek_to(at(99))).last(), Some(&4));
+    }
+
+    #[test]
+    fn a_recording_without_frames_is_refused() {
+        let (_root, path) = recorded([]);
+        let error = ReplaySource::open(&path, MOMENT).unwrap_err().to_string();
+        assert!(error.contains("no frames"), "{error}");
+        let error = ReplaySource::open(Path::new("/nonexistent"), MOMENT).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent"), "{error}");
+    }
+}

@@ -1,0 +1,224 @@
+//! A daemon on this host, over its local socket.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{self, HeaderValue};
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use nix::unistd::{Gid, Group, Uid, User};
+use noise_text::clean::excerpt;
+use noise_wire::{MAX_FRAME_BYTES, WireError};
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+
+use super::remote::{ANSWER_TIMEOUT, Answer, Fault, Link, MOST_QUOTED, Remote};
+
+/// Frames from a daemon's local socket.
+///
+/// # Errors
+/// Where there can be no thread. A socket that is not there is trouble, and may come.
+pub fn start(path: &Path, interval: Duration) -> io::Result<Remote> {
+    let path = path.to_owned();
+    Remote::start(path.display().to_string(), interval, move || Box::new(SocketLink::new(path)))
+}
+
+/// A connection to a local socket, kept open.
+pub struct SocketLink {
+    path: PathBuf,
+    timeout: Duration,
+    /// For this connection alone; made in the thread that sends the requests.
+    runtime: Option<Runtime>,
+    open: Option<SendRequest<Empty<Bytes>>>,
+}
+
+/// What went wrong on a connection.
+enum Failure {
+    System(io::Error),
+    Http(hyper::Error),
+    TooLarge,
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<hyper::Error> for Failure {
+    fn from(error: hyper::Error) -> Self {
+        Self::Http(error)
+    }
+}
+
+impl SocketLink {
+    /// One that is not connected yet.
+    pub fn new(path: PathBuf) -> Self {
+        Self::with_timeout(path, ANSWER_TIMEOUT)
+    }
+
+    /// The same, with another time that an answer may take.
+    pub fn with_timeout(path: PathBuf, timeout: Duration) -> Self {
+        Self { path, timeout, runtime: None, open: None }
+    }
+
+    fn fault(&self, failure: Failure) -> Fault {
+        let place = self.place();
+        match failure {
+            Failure::TooLarge => Fault::Wire { place, error: WireError::TooLarge },
+            Failure::Http(error) if error.is_parse() => Fault::Stranger(place),
+            Failure::Http(error) => {
+                Fault::Absent { place, reason: excerpt(&error.to_string(), MOST_QUOTED) }
+            }
+            Failure::System(error) => match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    let advice = access_advice(&self.path);
+                    Fault::Denied { place, advice }
+                }
+                // More connections wait than the system keeps.
+                io::ErrorKind::WouldBlock => Fault::Hangs { place, waited: self.timeout },
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    let reason = match error.kind() {
+                        io::ErrorKind::NotFound => "there is no such socket",
+                        _ => "nothing listens there any more",
+                    };
+                    Fault::Absent { place, reason: reason.to_owned() }
+                }
+                _ => Fault::Other { place, reason: error.to_string() },
+            },
+        }
+    }
+}
+
+/// What this user can do who may not use a socket.
+pub fn access_advice(path: &Path) -> String {
+    // The folder may hide the socket.
+    let group = [Some(path), path.parent()].into_iter().flatten().find_map(group_of);
+    let user = User::from_uid(Uid::current()).ok().flatten().map(|user| user.name);
+    advice(group.as_ref(), user.as_deref())
+}
+
+/// The group that a file is for.
+fn group_of(path: &Path) -> Option<Group> {
+    let gid = std::fs::metadata(path).ok()?.gid();
+    Group::from_gid(Gid::from_raw(gid)).ok().flatten().filter(|group| group.name != "root")
+}
+
+fn advice(group: Option<&Group>, user: Option<&str>) -> String {
+    let Some(group) = group else {
+        return "use sudo, or give the daemon a group that you are in ([socket] group)".to_owned();
+    };
+    let (name, user) = (&group.name, user.unwrap_or("NAME"));
+    match group.mem.iter().any(|member| member == user) {
+        true => format!(
+            "you are in its group `{name}` from your next login on: log in again, or use sudo"
+        ),
+        false => format!(
+            "run `sudo adduser {user} {name}` (where there is no adduser: `sudo usermod -aG {name} {user}`) and log in \
+             again, or use sudo"
+        ),
+    }
+}
+
+async fn connect(path: &Path) -> Result<SendRequest<Empty<Bytes>>, Failure> {
+    let stream = UnixStream::connect(path).await?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+    // An error of the connection shows in the request.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+async fn request(sender: &mut SendRequest<Empty<Bytes>>, route: &Uri) -> Result<Answer, Failure> {
+    sender.ready().await?;
+    let mut request = Request::new(Empty::new());
+    request.uri_mut().clone_from(route);
+    let host = HeaderValue::from_static("localhost");
+    request.headers_mut().insert(header::HOST, host);
+    let answer = sender.send_request(request).await?;
+    let status = answer.status().as_u16();
+    let content_type = answer.headers().get(header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type = content_type.to_owned();
+    let body = Limited::new(answer.into_body(), MAX_FRAME_BYTES).collect().await;
+    let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
+        Ok(error) => Failure::Http(*error),
+        Err(error) if error.is::<LengthLimitError>() => Failure::TooLarge,
+        Err(error) => Failure::System(io::Error::other(error)),
+    })?;
+    Ok(Answer { status, content_type, body: body.to_bytes().into() })
+}
+
+async fn ask(
+    path: &Path,
+    route: &Uri,
+    open: Option<SendRequest<Empty<Bytes>>>,
+) -> Result<(Answer, SendRequest<Empty<Bytes>>), Failure> {
+    if let Some(mut sender) = open
+        && let Ok(answer) = request(&mut sender, route).await
+    {
+        return Ok((answer, sender));
+    }
+    // It was idle for too long, or its daemon was replaced: that is no trouble.
+    let mut sender = connect(path).await?;
+    let answer = request(&mut sender, route).await?;
+    Ok((answer, sender))
+}
+
+impl Link for SocketLink {
+    fn ask(&mut self, route: &str) -> Result<Answer, Fault> {
+        let route = route
+            .parse::<Uri>()
+            .map_err(|error| Fault::Other { place: self.place(), reason: error.to_string() })?;
+        let runtime = match self.runtime.take() {
+            Some(runtime) => runtime,
+            None => tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| self.fault(Failure::System(error)))?,
+        };
+        let open = self.open.take();
+        let asked = runtime.block_on(async {
+            tokio::time::timeout(self.timeout, ask(&self.path, &route, open)).await
+        });
+        self.runtime = Some(runtime);
+        match asked {
+            Ok(Ok((answer, sender))) => {
+                self.open = Some(sender);
+                Ok(answer)
+            }
+            Ok(Err(failure)) => Err(self.fault(failure)),
+            Err(_) => Err(Fault::Hangs { place: self.place(), waited: self.timeout }),
+        }
+    }
+
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_use_a_socket_reads_how_to_join_its_group() {
+        let group = |members: &[&str]| Group {
+            name: "noised".to_owned(),
+            passwd: std::ffi::CString::default(),
+            gid: Gid::from_raw(990),
+            mem: members.iter().map(|member| (*member).to_owned()).collect(),
+        };
+        let stranger = advice(Some(&group(&["bob"])), Some("alice"));
+        assert!(stranger.starts_with("run `sudo adduser alice noised`"), "{stranger}");
+        assert!(stranger.contains("log in again"), "{stranger}");
+        let joined = advice(Some(&group(&["bob", "alice"])), Some("alice"));
+        assert!(joined.contains("log in again") && !joined.contains("adduser"), "{joined}");
+        assert!(advice(Some(&group(&[])), None).contains("adduser NAME noised"));
+        assert!(advice(None, Some("alice")).contains("[socket] group"));
+    }
+}

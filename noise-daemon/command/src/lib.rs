@@ -1,0 +1,11 @@
+//! How a command speaks and ends: the one way to standard output and standard error, progress, what a terminal can do, and
+//! exit codes; and times as they are typed.
+
+pub mod durations;
+mod error;
+pub mod interrupt;
+pub mod output;
+pub mod progress;
+pub mod terminal;
+
+pub use self::error::{CommandError, Exit};

@@ -1,0 +1,67 @@
+//! The kernel events that were kept of an incident as a recording.
+
+#[cfg(any(test, feature = "fixtures"))]
+use std::path::Path;
+
+use anyhow::Context as _;
+use noise_system::output::Spot;
+
+#[cfg(any(test, feature = "fixtures"))]
+use crate::file::made;
+use crate::file::read;
+use crate::replay::replay;
+use noise_record::folder::Folder;
+pub use noise_record::folder::ensure_new;
+use noise_record::uuid;
+
+/// Writes the recording of a file of kept events; what it has, in a line.
+///
+/// # Errors
+/// Where the file is damaged, or the recording cannot be written.
+pub fn export(file: &[u8], spot: Spot) -> anyhow::Result<String> {
+    let mut span_ns: Option<(u64, u64)> = None;
+    let (_, about) = read(file, |_, item| {
+        if let noise_wire::events::Item::Events { events, .. } = item {
+            for event in events {
+                let (from_ns, to_ns) = span_ns.unwrap_or((event.time_ns, event.time_ns));
+                span_ns = Some((from_ns.min(event.time_ns), to_ns.max(event.time_ns)));
+            }
+        }
+    })?;
+    let (from_ns, to_ns) = span_ns.context("it has no events")?;
+    let replayed = replay(file, &about, from_ns..=to_ns, uuid()?)?;
+    let cpus = u32::try_from(replayed.packets.len())?;
+    let path = spot.path().to_owned();
+    let mut folder = Folder::create(spot, &replayed.metadata, cpus, None)?;
+    let mut packets = (0..).zip(&replayed.packets);
+    let written = packets.try_for_each(|(cpu, packets)| folder.append(cpu, packets));
+    folder.free_reserve();
+    if let Err(error) = written.and_then(|()| folder.sync()) {
+        folder.discard();
+        return Err(error);
+    }
+    let (_, events) = folder.events();
+    let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
+    Ok(format!(
+        "{events} events of {seconds:.1} s are in {}; `noised trace` reads them\n",
+        path.display()
+    ))
+}
+
+/// Writes a small recording of ours, for tests of what reads recordings.
+#[cfg(any(test, feature = "fixtures"))]
+#[expect(clippy::unwrap_used, reason = "what only tests are made of fails by panicking")]
+pub fn exported(path: &Path) -> String {
+    export(&made::file(), ensure_new(path).unwrap()).unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_of_ours_is_not_exported() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(export(b"garbage", ensure_new(&root.path().join("other")).unwrap()).is_err());
+    }
+}

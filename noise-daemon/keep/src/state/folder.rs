@@ -1,0 +1,323 @@
+//! The folder of the state file: read, written, and what cannot be used set aside.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use noise_system::files::{open_regular, rest};
+use noise_system::output::explained;
+
+use super::document::{Document, Unusable};
+use super::guard::{FILE_MODE, Guard, Heir, open_folder};
+use crate::demand::Demand;
+
+/// Where the state is kept unless configured otherwise.
+pub const DEFAULT_DIRECTORY: &str = "/var/lib/noised";
+
+const NAME: &str = "incidents.json";
+const TEMPORARY: &str = "incidents.json.new";
+const LOCK: &str = "lock";
+/// How the names of the files with what is kept of incidents begin.
+const KEPT: &str = "incident-";
+
+/// Unusable files that are kept; with one more, the oldest of them goes.
+const SET_ASIDE: u32 = 5;
+
+/// Larger than any file that the bounds of the settings allow.
+const MAX_STATE_BYTES: u64 = 256 << 20;
+
+/// A folder that is ours while this lives.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    heir: Heir,
+    _lock: File,
+}
+
+/// Reads the state file in a folder; `None` where there is none.
+///
+/// # Errors
+/// Where there is one that cannot be used.
+pub fn read(folder: &Path) -> Result<Option<Document>, Unusable> {
+    text(folder)?.map(|text| Document::parse(&text)).transpose()
+}
+
+/// How fast the flight recorder was filled, as the state file in a folder says; nothing where there is none that can be
+/// used.
+pub fn demand(folder: &Path) -> Demand {
+    text(folder).ok().flatten().map(|text| Document::demand(&text)).unwrap_or_default()
+}
+
+fn text(folder: &Path) -> Result<Option<Vec<u8>>, Unusable> {
+    let path = folder.join(NAME);
+    let kind = match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(Unusable::Unreadable)?.file_type(),
+    };
+    // Opening a device may start something.
+    if !kind.is_file() {
+        return Err(Unusable::NoFile("no regular file"));
+    }
+    open_regular(OpenOptions::new().read(true), &path, libc::O_NOFOLLOW)
+        .and_then(|file| rest(file, MAX_STATE_BYTES))
+        .map(Some)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => Unusable::NoFile("too large to be a state file"),
+            _ => Unusable::Unreadable(error),
+        })
+}
+
+/// When the state file in a folder was written last, where that can be seen.
+pub fn written(folder: &Path) -> Option<SystemTime> {
+    fs::symlink_metadata(folder.join(NAME)).and_then(|found| found.modified()).ok()
+}
+
+/// What keeps others out of a folder.
+fn guard(folder: &Path) -> Guard<'_> {
+    Guard { folder, lock: LOCK, prefixes: &[NAME, KEPT] }
+}
+
+/// Refuses a folder in which other users could replace the state.
+///
+/// # Errors
+/// In a sentence that says what to do.
+pub fn ensure_own(folder: &Path) -> io::Result<()> {
+    guard(folder).ensure_own()
+}
+
+impl Folder {
+    /// Takes a folder for this process, and creates it if it is missing. Other users are kept out of
+    /// it from now on.
+    ///
+    /// # Errors
+    /// Where it cannot be created or written, or belongs to another process.
+    pub fn take(path: &Path) -> io::Result<Self> {
+        let (lock, heir) = guard(path).take()?;
+        Ok(Self { path: path.to_owned(), heir, _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives a new file to the user whom the folder belongs to.
+    pub fn hand_on(&self, file: &File) {
+        self.heir.give(file);
+    }
+
+    /// The state that an earlier daemon left. What cannot be used is set aside, with a sentence
+    /// that says so.
+    pub fn restore(&self) -> (Document, Option<String>) {
+        let reason = match read(&self.path) {
+            Ok(found) => return (found.unwrap_or_default(), None),
+            Err(reason) => reason,
+        };
+        let name = self.path.join(NAME);
+        let warning = match self.set_aside() {
+            Ok((kept, replaced)) => {
+                let replaced = if replaced { ", in place of the oldest one there" } else { "" };
+                format!(
+                    "cannot use the state file {}: {reason}; it is kept as {}{replaced}, and this \
+                     daemon starts anew",
+                    name.display(),
+                    kept.display()
+                )
+            }
+            Err(error) => format!(
+                "cannot use the state file {}: {reason}; it cannot be set aside either: {error}",
+                name.display()
+            ),
+        };
+        (Document::default(), Some(warning))
+    }
+
+    /// Renames the state file. Returns its new name, and whether that replaced an older one.
+    fn set_aside(&self) -> io::Result<(PathBuf, bool)> {
+        let candidates: Vec<PathBuf> =
+            (1..=SET_ASIDE).map(|number| self.path.join(format!("{NAME}.bad-{number}"))).collect();
+        let free = candidates.iter().find(|path| fs::symlink_metadata(path).is_err());
+        let oldest = || {
+            candidates.iter().min_by_key(|path| {
+                fs::symlink_metadata(path).and_then(|found| found.modified()).ok()
+            })
+        };
+        let chosen = free.or_else(oldest).ok_or(io::ErrorKind::AlreadyExists)?;
+        fs::rename(self.path.join(NAME), chosen)?;
+        Ok((chosen.clone(), free.is_none()))
+    }
+
+    /// Replaces the state file. After an error the old one is as it was.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn write(&self, document: &Document) -> io::Result<()> {
+        let temporary = self.path.join(TEMPORARY);
+        let written = self.write_temporary(&temporary, document).and_then(|()| {
+            fs::rename(&temporary, self.path.join(NAME))?;
+            // The new name outlives a crash only once the folder is written too.
+            open_folder(&self.path)?.sync_all()
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    fn write_temporary(&self, temporary: &Path, document: &Document) -> io::Result<()> {
+        let text = document.text()?;
+        // What a crash or another program left there is not written through.
+        match fs::remove_file(temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(FILE_MODE).open(temporary)?;
+        self.heir.give(&file);
+        file.write_all(&text).map_err(explained)?;
+        file.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use noise_analysis::Outlier;
+    use noise_model::OutlierRecord;
+
+    use super::*;
+    use crate::fixtures::names;
+    use crate::state::Baselines;
+
+    fn document(waits: u32) -> Document {
+        let outlier = |pid| Outlier {
+            time: "2026-11-21T09:00:00Z".parse().unwrap(),
+            wait: OutlierRecord {
+                at_ns: 0,
+                wait_ns: 7,
+                victim: "/a".into(),
+                pid,
+                comm: "a".into(),
+                cpu: 0,
+                made_runnable: "wakeup".into(),
+                parts: Vec::new(),
+                rest_ns: 7,
+            },
+        };
+        let outliers = (0..waits).map(|pid| Arc::new(outlier(pid))).collect();
+        Document::new(Vec::new(), outliers, Baselines::default(), Demand::default())
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b");
+        let folder = Folder::take(&path).unwrap();
+        assert_eq!(folder.restore(), (Document::default(), None));
+        fs::write(path.join(TEMPORARY), "left by a crash").unwrap();
+        folder.write(&document(1)).unwrap();
+        folder.write(&document(3)).unwrap();
+        assert_eq!(folder.restore(), (document(3), None));
+        assert_eq!(names(&path), [NAME, LOCK]);
+    }
+
+    #[test]
+    fn garbage_is_reported_set_aside_and_started_over() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        folder.write(&document(3)).unwrap();
+        let whole = fs::read(root.path().join(NAME)).unwrap();
+        let truncated = &whole[..whole.len() / 2];
+        for (number, (text, words)) in [
+            (&b"\0\xff\xfegarbage"[..], "damaged"),
+            (b"", "damaged"),
+            (truncated, "damaged"),
+            (b"{\"format\":99,\"incidents\":[{\"new\":1}]}", "newer noised"),
+            (b"{\"format\":1,\"incidents\":7,\"outliers\":[]}", "damaged"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            fs::write(root.path().join(NAME), text).unwrap();
+            let (found, warning) = folder.restore();
+            assert_eq!(found, Document::default());
+            let warning = warning.unwrap();
+            let kept = root.path().join(format!("{NAME}.bad-{}", number + 1));
+            assert!(warning.contains(words), "{warning}");
+            assert!(warning.contains(kept.to_str().unwrap()), "{warning}");
+            assert_eq!(fs::read(kept).unwrap(), text);
+            folder.write(&document(1)).unwrap();
+            assert_eq!(folder.restore(), (document(1), None));
+        }
+    }
+
+    #[test]
+    fn what_is_set_aside_is_bounded_and_the_oldest_goes() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        for number in 0..8u64 {
+            let name = root.path().join(NAME);
+            fs::write(&name, format!("garbage {number}")).unwrap();
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000 + number);
+            File::options().write(true).open(&name).unwrap().set_modified(time).unwrap();
+            let (_, warning) = folder.restore();
+            assert_eq!(warning.unwrap().contains("in place of the oldest"), number >= 5);
+        }
+        let kept = |number| fs::read_to_string(root.path().join(format!("{NAME}.bad-{number}")));
+        let kept: Vec<_> = (1..=5).map(|number| kept(number).unwrap()).collect();
+        assert_eq!(kept, ["garbage 5", "garbage 6", "garbage 7", "garbage 3", "garbage 4"]);
+        assert_eq!(names(root.path()).len(), 6);
+    }
+
+    #[test]
+    fn what_is_no_file_is_set_aside_too() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        fs::create_dir(root.path().join(NAME)).unwrap();
+        assert!(folder.restore().1.unwrap().contains("no regular file"));
+        std::os::unix::fs::symlink("/dev/zero", root.path().join(NAME)).unwrap();
+        assert!(folder.restore().1.unwrap().contains("no regular file"));
+        folder.write(&document(1)).unwrap();
+        assert_eq!(folder.restore().0, document(1));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_is_an_error_and_so_is_one_in_use() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Folder::take(&file.join("below")).is_err());
+        assert!(Folder::take(Path::new("/proc/noised")).is_err());
+        let first = Folder::take(root.path()).unwrap();
+        let error = Folder::take(root.path()).unwrap_err().to_string();
+        assert!(error.contains("another noised"), "{error}");
+        drop(first);
+        Folder::take(root.path()).unwrap();
+    }
+
+    #[test]
+    fn files_are_for_the_daemon_alone_and_a_pipe_is_no_state() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        folder.write(&document(1)).unwrap();
+        let mode = fs::metadata(root.path().join(NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::remove_file(root.path().join(NAME)).unwrap();
+        let mode = nix::sys::stat::Mode::S_IRWXU;
+        nix::unistd::mkfifo(&root.path().join(NAME), mode).unwrap();
+        assert!(folder.restore().1.unwrap().contains("no regular file"));
+    }
+
+    #[test]
+    fn a_failed_write_leaves_what_was_there() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        folder.write(&document(2)).unwrap();
+        fs::create_dir(root.path().join(TEMPORARY)).unwrap();
+        assert!(folder.write(&document(9)).is_err());
+        assert_eq!(read(root.path()).unwrap(), Some(document(2)));
+    }
+}

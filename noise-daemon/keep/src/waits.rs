@@ -1,0 +1,349 @@
+//! PURE: the longest waits of an incident's victim, from the events as the recorder has them.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+
+use noise_analysis::Watched;
+use noise_common::signals::Signal;
+use noise_common::store::Event;
+use noise_common::store::event::Payload;
+
+use super::newest::Newest;
+use super::unseen::Gaps;
+
+/// Most steps of threads that are looked at, the latest.
+const MOST_STEPS: usize = 1 << 17;
+
+/// `TASK_UNINTERRUPTIBLE` and `TASK_NOLOAD` of the kernel's `sched.h`.
+const UNINTERRUPTIBLE: u32 = 0x2;
+const NOLOAD: u32 = 0x400;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wait {
+    pub tid: u32,
+    /// From then on, ns on CLOCK_MONOTONIC.
+    pub from_ns: u64,
+    pub to_ns: u64,
+}
+
+impl Wait {
+    /// How long, ns.
+    pub const fn ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// Which waits count: those that what was unusual is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Waits for a CPU.
+    pub cpu: bool,
+    /// Uninterruptible sleeps, up to the moment when the thread runs again.
+    pub blocked: bool,
+    /// Other sleeps, up to the wake-up.
+    pub asleep: bool,
+}
+
+impl Wanted {
+    /// Of an incident of that.
+    pub fn of(watched: Watched) -> Self {
+        match watched {
+            Watched::Interruption
+            | Watched::Signal(Signal::RunqueueWait | Signal::CgroupRunqueueWait) => {
+                Self { cpu: true, blocked: false, asleep: false }
+            }
+            Watched::Signal(
+                Signal::UninterruptibleWait
+                | Signal::DirectReclaim
+                | Signal::BlockQueueWait
+                | Signal::BlockDeviceWait,
+            ) => Self { cpu: false, blocked: true, asleep: false },
+            Watched::Signal(_) => Self { cpu: true, blocked: true, asleep: false },
+        }
+    }
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SchedTransition {
+    /// It leaves its CPU and stays runnable.
+    Preempted,
+    /// It goes to sleep.
+    Sleeps {
+        blocked: bool,
+    },
+    Woken,
+    /// It gets a CPU.
+    Runs,
+}
+
+/// A step at a time.
+type At = (u64, u32, SchedTransition);
+
+/// Whether a thread runs, and why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SchedState {
+    Runs,
+    Cpu,
+    Blocked,
+    Idle,
+}
+
+/// Finds the longest waits of threads, of events in any order.
+#[derive(Clone)]
+pub struct Waits<'a> {
+    /// Whose; `None`: anyone's.
+    tids: Option<&'a BTreeSet<u32>>,
+    steps: Newest<At>,
+}
+
+impl<'a> Waits<'a> {
+    /// Of those threads, or of all.
+    pub fn new(tids: Option<&'a BTreeSet<u32>>) -> Self {
+        Self { tids, steps: Newest::new(MOST_STEPS, |(time_ns, ..)| *time_ns) }
+    }
+
+    fn step(&mut self, time_ns: u64, tid: u32, step: SchedTransition) {
+        if tid == 0 || self.tids.is_some_and(|tids| !tids.contains(&tid)) {
+            return;
+        }
+        self.steps.add((time_ns, tid, step));
+    }
+
+    pub fn note(&mut self, event: &Event) {
+        let at_ns = event.time_ns;
+        match event.payload() {
+            Some(Payload::Switch { prev_tid, prev_state, preempted, next_tid, .. }) => {
+                let blocked = prev_state & (UNINTERRUPTIBLE | NOLOAD) == UNINTERRUPTIBLE;
+                let left = match preempted || prev_state == 0 {
+                    true => SchedTransition::Preempted,
+                    false => SchedTransition::Sleeps { blocked },
+                };
+                self.step(at_ns, prev_tid, left);
+                self.step(at_ns, next_tid, SchedTransition::Runs);
+            }
+            Some(Payload::Waking(woken) | Payload::WakeupNew(woken)) => {
+                self.step(at_ns, woken.tid, SchedTransition::Woken);
+            }
+            _ => {}
+        }
+    }
+
+    /// So many of the longest that went on after a time, the longest first. What goes on at the end lasts until
+    /// then. While some CPU is not seen a thread may run there: a wait for a CPU that ends later is known from the end of
+    /// that on, and what goes on at the end, or is a sleep, not at all.
+    pub fn longest(
+        self,
+        wanted: Wanted,
+        span_ns: (u64, u64),
+        gaps: &Gaps,
+        most: usize,
+    ) -> Vec<Wait> {
+        self.heaviest(wanted, span_ns, gaps, most, |wait, _| wait.ns())
+    }
+
+    /// So many of those that weigh most, these first; without those that weigh nothing. It is said of each whether
+    /// no signal could have ended it.
+    pub fn heaviest(
+        self,
+        wanted: Wanted,
+        (since_ns, end_ns): (u64, u64),
+        gaps: &Gaps,
+        most: usize,
+        weight: impl Fn(&Wait, bool) -> u64,
+    ) -> Vec<Wait> {
+        let mut steps = self.steps.finish();
+        steps.sort_unstable();
+        let mut threads: HashMap<u32, SchedStateSince> = HashMap::new();
+        let mut found = Vec::new();
+        let mut end = |tid: u32, (state, from_ns): SchedStateSince, to_ns: u64| {
+            let Some((state, from_ns)) = seen((state, from_ns), to_ns, gaps) else { return };
+            let is_wanted = match state {
+                SchedState::Cpu => wanted.cpu,
+                SchedState::Blocked => wanted.blocked,
+                SchedState::Idle => wanted.asleep,
+                SchedState::Runs => false,
+            };
+            if is_wanted && from_ns < to_ns && to_ns > since_ns {
+                let wait = Wait { tid, from_ns, to_ns };
+                let weight = weight(&wait, state == SchedState::Blocked);
+                found.extend((weight > 0).then_some((weight, wait)));
+            }
+            if found.len() > 64 * (most + 1) {
+                shorten(&mut found, most);
+            }
+        };
+        for (at_ns, tid, step) in steps {
+            match step {
+                SchedTransition::Runs => {
+                    if let Some(wait) = threads.insert(tid, (SchedState::Runs, at_ns)) {
+                        end(tid, wait, at_ns);
+                    }
+                }
+                SchedTransition::Preempted => {
+                    threads.insert(tid, (SchedState::Cpu, at_ns));
+                }
+                SchedTransition::Sleeps { blocked } => {
+                    let state = if blocked { SchedState::Blocked } else { SchedState::Idle };
+                    threads.insert(tid, (state, at_ns));
+                }
+                SchedTransition::Woken => {
+                    let now = threads.entry(tid).or_insert((SchedState::Idle, at_ns));
+                    if gaps.end_within(now.1, at_ns).is_some() {
+                        // Whatever it did before, it slept just now.
+                        *now = (SchedState::Idle, at_ns);
+                    }
+                    let begins = match now.0 {
+                        SchedState::Idle => true,
+                        // A sleep that counts goes on until the thread runs.
+                        SchedState::Blocked => !wanted.blocked,
+                        SchedState::Runs | SchedState::Cpu => false,
+                    };
+                    if begins {
+                        let sleep = std::mem::replace(now, (SchedState::Cpu, at_ns));
+                        end(tid, sleep, at_ns);
+                    }
+                }
+            }
+        }
+        let going_on = threads
+            .into_iter()
+            .filter(|(_, (_, since_ns))| gaps.end_within(*since_ns, end_ns).is_none());
+        going_on.for_each(|(tid, wait)| end(tid, wait, end_ns));
+        shorten(&mut found, most);
+        found.into_iter().map(|(_, wait)| wait).collect()
+    }
+}
+
+/// What a thread does, and since when.
+type SchedStateSince = (SchedState, u64);
+
+/// The part of it that is known up to a time.
+fn seen((state, from_ns): SchedStateSince, to_ns: u64, gaps: &Gaps) -> Option<SchedStateSince> {
+    match gaps.end_within(from_ns, to_ns) {
+        None => Some((state, from_ns)),
+        Some(end_ns) => (state == SchedState::Cpu && end_ns < to_ns).then_some((state, end_ns)),
+    }
+}
+
+fn shorten(waits: &mut Vec<(u64, Wait)>, most: usize) {
+    waits.sort_unstable_by_key(|(weight, wait)| (Reverse(*weight), *wait));
+    waits.truncate(most);
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_common::store::EventKind;
+    use noise_common::store::event::Body;
+
+    use noise_wire::events::{Item, Place};
+
+    use super::*;
+    use crate::file::made::event;
+    use crate::unseen::Unseen;
+
+    const CPU: Wanted = Wanted { cpu: true, blocked: false, asleep: false };
+    const BLOCKED: Wanted = Wanted { cpu: false, blocked: true, asleep: false };
+    const ALL: Wanted = Wanted { cpu: true, blocked: true, asleep: true };
+
+    fn longest(bodies: &[Body], tids: Option<&BTreeSet<u32>>, wanted: Wanted) -> Vec<Wait> {
+        let mut waits = Waits::new(tids);
+        // By CPU, as files have them.
+        bodies.iter().rev().for_each(|body| waits.note(&event(body, 0)));
+        waits.longest(wanted, (0, 1_000), &Gaps::default(), 2)
+    }
+
+    fn wait(tid: u32, from_ns: u64, to_ns: u64) -> Wait {
+        Wait { tid, from_ns, to_ns }
+    }
+
+    fn bodies() -> Vec<Body> {
+        vec![
+            // 7 sleeps, is woken, waits, runs, is preempted, and waits to the end.
+            Body::switch((7, 120), 1, false, (9, 120), 100),
+            Body::task(EventKind::Waking, 7, 120, 0, 0, 200),
+            Body::switch((9, 120), 0, true, (7, 120), 500),
+            Body::switch((7, 120), 0, true, (9, 120), 900),
+            // 8 waits for a disk, and then for a CPU.
+            Body::switch((8, 120), 2, false, (0, 120), 110),
+            Body::task(EventKind::Waking, 8, 120, 1, 0, 600),
+            Body::switch((0, 120), 0, false, (8, 120), 650),
+            // 10 is an idle kernel thread.
+            Body::switch((10, 120), 0x402, false, (0, 120), 700),
+            Body::task(EventKind::Waking, 10, 120, 1, 0, 990),
+            Body::switch((0, 120), 0, false, (10, 120), 991),
+        ]
+    }
+
+    #[test]
+    fn waits_for_a_cpu_begin_with_the_wake_up_or_the_preemption() {
+        let own = BTreeSet::from([7]);
+        let expected = [wait(7, 200, 500), wait(7, 900, 1_000)];
+        assert_eq!(longest(&bodies(), Some(&own), CPU), expected);
+        // 9 was preempted from 500 to 900.
+        assert_eq!(longest(&bodies(), None, CPU), [wait(9, 500, 900), wait(7, 200, 500)]);
+    }
+
+    #[test]
+    fn where_a_cpu_is_not_seen_what_goes_on_at_the_end_is_not_known() {
+        let own = BTreeSet::from([7]);
+        let mut waits = Waits::new(Some(&own));
+        bodies().iter().for_each(|body| waits.note(&event(body, 0)));
+        let place = Place { cpu: 1, part: 0 };
+        let gap = |complete_from_ns| {
+            let mut unseen = Unseen::default();
+            unseen.note(&Item::Part { place, complete_from_ns, classes: 0 });
+            unseen.finish()
+        };
+        let longest = |gap| waits.clone().longest(CPU, (0, 1_000), &gap, 2);
+        assert_eq!(longest(gap(300)), [wait(7, 300, 500), wait(7, 900, 1_000)]);
+        // It may run there since.
+        assert_eq!(longest(gap(950)), []);
+    }
+
+    #[test]
+    fn what_was_over_before_the_incident_began_does_not_count() {
+        let own = BTreeSet::from([7]);
+        let mut waits = Waits::new(Some(&own));
+        bodies().iter().for_each(|body| waits.note(&event(body, 0)));
+        assert_eq!(waits.longest(CPU, (500, 950), &Gaps::default(), 2), [wait(7, 900, 950)]);
+    }
+
+    #[test]
+    fn sleeps_that_no_signal_ends_last_until_the_thread_runs() {
+        assert_eq!(longest(&bodies(), None, BLOCKED), [wait(8, 110, 650)]);
+        // Where they do not count, what comes behind them does.
+        let own = BTreeSet::from([8]);
+        assert_eq!(longest(&bodies(), Some(&own), CPU), [wait(8, 600, 650)]);
+    }
+
+    #[test]
+    fn what_weighs_most_comes_first_and_what_weighs_nothing_is_left_out() {
+        let mut waits = Waits::new(None);
+        bodies().iter().for_each(|body| waits.note(&event(body, 0)));
+        // The end of a sleep that counts is that of another's begin.
+        let weight = |wait: &Wait, is_blocked| match is_blocked {
+            true => 1_000,
+            false => {
+                if wait.tid == 7 {
+                    1_000 - wait.from_ns
+                } else {
+                    0
+                }
+            }
+        };
+        let found = waits.heaviest(ALL, (0, 1_000), &Gaps::default(), 3, weight);
+        assert_eq!(found, [wait(8, 110, 650), wait(7, 100, 200), wait(7, 200, 500)]);
+    }
+
+    #[test]
+    fn the_latest_steps_are_looked_at_where_there_are_too_many() {
+        let mut waits = Waits::new(None);
+        for at in 0..4 * MOST_STEPS as u64 {
+            waits.note(&event(&Body::task(EventKind::Waking, 7, 120, 0, 0, at), 0));
+        }
+        let steps = waits.steps.finish();
+        assert_eq!(steps.len(), MOST_STEPS);
+        assert!(steps.iter().any(|(at, ..)| *at == 4 * MOST_STEPS as u64 - 1));
+    }
+}

@@ -1,0 +1,309 @@
+//! A comparison for people: the answer first, then why, which kinds of executions there are, and where time was lost.
+
+use std::collections::BTreeMap;
+
+use noise_compare::comparison::{Anomaly, Comparison, MAX_PEERS, Run};
+use noise_compare::rules::Times;
+use noise_compare::words::sentence;
+use noise_text::clean::clean;
+use noise_text::columns::wrap;
+use noise_text::units::{duration, share};
+
+use noise_command::output::Painted;
+
+use crate::states::time_in;
+
+/// Executions that are shown, places of each, and rules that do not count.
+const SHOWN_EXECUTIONS: usize = 5;
+const SHOWN_PLACES: usize = 3;
+const SHOWN_RULES: usize = 6;
+
+/// A paragraph, in so many columns.
+fn paragraph(page: &mut Painted, text: &str, columns: usize) {
+    for line in wrap(text, columns) {
+        page.plain(&format!("{line}\n"));
+    }
+}
+
+/// Lines below each other, each with what continues it further to the right.
+fn item(page: &mut Painted, text: &str, columns: usize) {
+    for (number, line) in wrap(text, columns.saturating_sub(4)).iter().enumerate() {
+        page.plain(&format!("{}{line}\n", if number == 0 { "  " } else { "    " }));
+    }
+}
+
+/// The whole page, in so many columns.
+pub fn page(comparison: &Comparison, columns: usize) -> Painted {
+    let mut page = Painted::default();
+    paragraph(&mut page, &answer(comparison), columns);
+    rules(&mut page, comparison, columns);
+    if comparison.went_on {
+        kinds(&mut page, comparison, columns);
+        anomalies(&mut page, comparison, columns);
+    }
+    page
+}
+
+fn mean_ns(runs: &[Run]) -> f64 {
+    runs.iter().map(|run| run.span_ns as f64).sum::<f64>() / runs.len().max(1) as f64
+}
+
+fn executions(count: usize) -> String {
+    if count == 1 { "1 execution".to_owned() } else { format!("{count} executions") }
+}
+
+/// Whether the sample is slower, by how much, in which state, and where that is the worst.
+fn answer(comparison: &Comparison) -> String {
+    let (normal, sample) = (&comparison.executions.normal, &comparison.executions.sample);
+    let name = match sample.first() {
+        Some(first) if sample.iter().all(|run| run.name == first.name) => {
+            format!("{}: ", clean(&first.name))
+        }
+        _ => String::new(),
+    };
+    let took = format!(
+        "{} took {} on average, {} normal {} {}",
+        executions(sample.len()),
+        duration(mean_ns(sample)),
+        normal.len(),
+        if normal.len() == 1 { "one" } else { "ones" },
+        duration(mean_ns(normal))
+    );
+    let Some(worst) = worst_state(comparison) else {
+        return format!("{name}{took}. No state is flagged: what is different may be chance.");
+    };
+    let too_long =
+        comparison.anomalies.iter().filter(|anomaly| anomaly.state == worst.state).count();
+    let more = format!(
+        "{name}{took}. What is longer is {}: {} instead of {}; too long in it are {too_long} of {}.",
+        time_in(worst.state),
+        duration(worst.sample_mean_ns),
+        duration(worst.normal_mean_ns),
+        sample.len()
+    );
+    let first = comparison
+        .anomalies
+        .iter()
+        .filter(|anomaly| anomaly.is_flagged)
+        .find_map(|anomaly| Some((anomaly, anomaly.places.first()?)));
+    match first {
+        None => more,
+        Some((anomaly, place)) => {
+            let (named, begin_ns) = named(comparison, anomaly.execution);
+            let beside = beside(comparison, anomaly.execution);
+            format!("{more} The worst is {named}: {}.", sentence(place, begin_ns, beside))
+        }
+    }
+}
+
+/// The flagged state that grew the most.
+fn worst_state(comparison: &Comparison) -> Option<&Times> {
+    let more_ns = |times: &Times| times.sample_mean_ns - times.normal_mean_ns;
+    let flagged = comparison.flagged.iter().map(|flag| &flag.times);
+    flagged.max_by(|one, other| more_ns(one).total_cmp(&more_ns(other)))
+}
+
+/// An execution of the sample, and when it begins.
+fn named(comparison: &Comparison, execution: usize) -> (String, u64) {
+    let run = comparison.executions.sample.get(execution);
+    let key = run.and_then(|run| run.key.as_ref());
+    let key = key.map_or_else(String::new, |key| format!(" (key {})", clean(key)));
+    (format!("execution {execution}{key}"), run.map_or(0, |run| run.from_ns))
+}
+
+/// Beside how many normal executions one stood.
+fn beside(comparison: &Comparison, execution: usize) -> usize {
+    let of = comparison.localised.iter().find(|localised| localised.execution == execution);
+    of.map_or(0, |localised| localised.beside.len())
+}
+
+fn rules(page: &mut Painted, comparison: &Comparison, columns: usize) {
+    page.plain(&format!(
+        "\n  {:<12} {:>12} {:>12} {:>12} {:>9} {:>9}\n",
+        "state, mean", "normal", "deviation", "sample", "normal", "sample"
+    ));
+    for times in &comparison.states {
+        page.plain(&format!(
+            "  {:<12} {:>12} {:>12} {:>12} {:>9} {:>9}\n",
+            times.state,
+            duration(times.normal_mean_ns),
+            duration(times.normal_deviation_ns),
+            duration(times.sample_mean_ns),
+            share(times.normal_share),
+            share(times.sample_share),
+        ));
+    }
+    page.plain("  the last two columns: how many are above the normal mean\n");
+    if !comparison.flagged.is_empty() {
+        page.plain("\nflagged\n");
+    }
+    for flag in &comparison.flagged {
+        item(page, &flag.reason, columns);
+    }
+    if !comparison.not_counted.is_empty() {
+        page.plain("\nrules that hold, and do not count\n");
+    }
+    for flag in comparison.not_counted.iter().take(SHOWN_RULES) {
+        item(page, &flag.reason, columns);
+    }
+    let more = comparison.not_counted.len().saturating_sub(SHOWN_RULES);
+    if more > 0 {
+        page.plain(&format!("  {more} more are in --json\n"));
+    }
+    let thresholds = &comparison.settings.thresholds;
+    let guard = match (comparison.is_too_few, thresholds.chance >= 1.0) {
+        (true, _) => {
+            "These are too few executions to tell from chance: rules count wherever they hold."
+                .to_owned()
+        }
+        (false, true) => "No account is taken of chance.".to_owned(),
+        (false, false) => format!(
+            "A rule counts where chance makes any of them hold in {} of comparisons at most (--chance), and the mean grew \
+             by {} of an execution (--least).",
+            share(thresholds.chance),
+            share(thresholds.least)
+        ),
+    };
+    page.plain("\n");
+    paragraph(page, &guard, columns);
+    if comparison.flagged.is_empty() && !comparison.went_on {
+        paragraph(page, "--force goes on all the same, to kinds and places.", columns);
+    }
+}
+
+fn kinds(page: &mut Painted, comparison: &Comparison, columns: usize) {
+    let clusters = &comparison.clusters;
+    page.plain("\nkinds of executions\n");
+    let settings = &comparison.settings.clustering;
+    let sizes = |kinds: &[usize]| {
+        let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
+        for kind in kinds {
+            *sizes.entry(*kind).or_default() += 1;
+        }
+        sizes
+    };
+    let (normal, sample) = (sizes(&clusters.kinds.normal), sizes(&clusters.kinds.sample));
+    let shown: Vec<String> = normal.values().map(ToString::to_string).collect();
+    let between = clusters.normal.iter().filter(|label| label.is_none()).count();
+    let how = match between {
+        0 => String::new(),
+        _ if normal.len() == 1 => String::new(),
+        between => format!("; {between} of them lie between clusters, and count with the nearest"),
+    };
+    item(
+        page,
+        &format!(
+            "{} normal, of so many executions: {}{how} (OPTICS of {}, at least {} points, xi {})",
+            normal.len(),
+            shown.join(", "),
+            clusters.standardised,
+            settings.min_points,
+            settings.xi
+        ),
+        columns,
+    );
+    for note in &clusters.notes {
+        item(page, note, columns);
+    }
+    for (of_sample, of_normal, silhouette) in &comparison.pairs {
+        let count = sample.get(of_sample).copied().unwrap_or(0);
+        let executions = executions(count);
+        let silhouette = silhouette.map_or_else(String::new, |it| format!(", silhouette {it:.2}"));
+        let text = match of_normal {
+            Some(kind) => {
+                let count = normal.get(kind).copied().unwrap_or(0);
+                format!(
+                    "kind {of_sample} of the sample ({executions}) is normal kind {kind} ({count}){silhouette}"
+                )
+            }
+            None => format!(
+                "kind {of_sample} of the sample ({executions}) has no pair{silhouette}: it is held against all normal \
+                 executions"
+            ),
+        };
+        item(page, &text, columns);
+    }
+    let alone = comparison.paired_alone.len();
+    if alone > 0 {
+        let of = comparison.executions.sample.len();
+        let text = format!(
+            "{alone} of {of} executions of the sample lie nearer to another normal kind than to that of their cluster, and are \
+             held against that one"
+        );
+        item(page, &text, columns);
+    }
+}
+
+fn anomalies(page: &mut Painted, comparison: &Comparison, columns: usize) {
+    page.plain("\nwhere time was lost, after the begin of each execution\n");
+    if comparison.anomalies.is_empty() {
+        page.plain("  nowhere: no execution is anomalous in any state\n");
+    }
+    for localised in comparison.localised.iter().take(SHOWN_EXECUTIONS) {
+        let (named, begin_ns) = named(comparison, localised.execution);
+        let own = comparison.anomalies.iter().filter(|it| it.execution == localised.execution);
+        let own: Vec<&Anomaly> = own.collect();
+        let states: Vec<String> = own
+            .iter()
+            .take(SHOWN_PLACES)
+            .map(|anomaly| {
+                format!(
+                    "{} {} instead of {}",
+                    anomaly.state,
+                    duration(anomaly.duration_ns as f64),
+                    duration(anomaly.expected_ns)
+                )
+            })
+            .collect();
+        item(
+            page,
+            &format!(
+                "{named}, beside {} of {} normal ones{}: {}",
+                localised.beside.len(),
+                localised.of,
+                match comparison.paired.get(localised.execution) {
+                    Some(Some(_)) => " of its kind",
+                    Some(None) | None => ", because its kind has no pair",
+                },
+                states.join(", ")
+            ),
+            columns,
+        );
+        if let Some(failed) = &localised.failed {
+            item(page, failed, columns);
+        }
+        let places: Vec<_> = own.iter().flat_map(|anomaly| &anomaly.places).collect();
+        for place in places.iter().take(SHOWN_PLACES) {
+            item(
+                page,
+                &format!("- {}", sentence(place, begin_ns, localised.beside.len())),
+                columns,
+            );
+        }
+        if places.len() > SHOWN_PLACES {
+            page.plain(&format!("    {} more places are in --json\n", places.len() - SHOWN_PLACES));
+        }
+    }
+    let more = comparison.localised.len().saturating_sub(SHOWN_EXECUTIONS);
+    if more > 0 {
+        let text = match more {
+            1 => "1 more execution is in --json".to_owned(),
+            more => format!("{more} more executions are in --json"),
+        };
+        page.plain(&format!("  {text}\n"));
+    }
+    if comparison.not_localised > 0 {
+        page.plain(&format!(
+            "  of {} with anomalies the paths were not put beside normal ones: others lost more\n",
+            executions(comparison.not_localised)
+        ));
+    }
+    if comparison.localised.iter().any(|localised| localised.of > MAX_PEERS) {
+        page.plain(&format!(
+            "  of a kind, {MAX_PEERS} normal ones are taken, evenly from the shortest to the longest\n"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Sketches for people: which tier is slow, all tiers, the answer to a question, and the slowest request as a tree.
+
+#[cfg(any(test, feature = "fixtures"))]
+pub mod made;
+pub mod tree;
+
+use noise_command::output::Painted;
+use noise_sketches::counts::Counts;
+use noise_sketches::document::{Answer, Document};
+use noise_sketches::marker::Marker;
+use noise_sketches::slices::{Ended, NONE, Slice, SliceId};
+use noise_sketches::tiers::{Share, Tier, is_life};
+use noise_text::clean::clean;
+
+use self::tree::milli;
+
+/// Tiers, and groups of an answer, that are shown.
+const SHOWN_TIERS: usize = 20;
+const SHOWN_GROUPS: usize = 30;
+
+fn percent(part: f64, all: f64) -> String {
+    format!("{:.1} %", 100.0 * part / all.max(1.0))
+}
+
+/// All of it, in so many columns.
+pub fn page(document: &Document<'_>, width: usize) -> Painted {
+    let mut page = Painted::default();
+    if let Some(answer) = &document.answer {
+        answered(&mut page, answer);
+        page.plain("\n");
+    }
+    page.plain(&slow(&document.tiers));
+    page.plain(&whole(document));
+    page.plain(&document.reach.line());
+    page.plain(&missing(&document.system.counts, document.discarded));
+    if document.tiers.is_empty() {
+        return page;
+    }
+    page.plain(&table(&document.tiers));
+    if let Some(slowest) = slowest(document) {
+        tree::tree(&mut page, document.system, slowest, width);
+    }
+    page
+}
+
+/// The answer to a question.
+fn answered(page: &mut Painted, answer: &Answer) {
+    let given = answer.given.as_ref().map_or_else(String::new, |given| format!(" | {given}"));
+    let probability = |share: &Share| match share.probability {
+        Some(probability) => format!("{probability:.4}"),
+        None => "-".to_owned(),
+    };
+    let Share { count, holds, .. } = answer.all;
+    page.plain(&format!(
+        "P({}{given}) = {}: {holds} of {count} slices\n",
+        answer.of,
+        probability(&answer.all)
+    ));
+    let Some(groups) = &answer.groups else { return };
+    page.plain(&format!("\n  {:<24} {:>9} {:>9} {:>12}\n", "", "slices", "of them", "probability"));
+    for share in groups.iter().take(SHOWN_GROUPS) {
+        page.plain(&format!(
+            "  {:<24} {:>9} {:>9} {:>12}\n",
+            clean(&share.group),
+            share.count,
+            share.holds,
+            probability(share)
+        ));
+    }
+    if groups.len() > SHOWN_GROUPS {
+        page.plain(&format!("  {} more are in --json\n", groups.len() - SHOWN_GROUPS));
+    }
+}
+
+/// Which tier has most of the time.
+fn slow(tiers: &[Tier]) -> String {
+    let is_work = |tier: &&Tier| !Marker::named(tier.marker).is_some_and(is_life);
+    let all: u64 = tiers.iter().filter(is_work).map(|tier| tier.true_latency_sum_ns).sum();
+    let Some(first) = tiers.iter().find(is_work).filter(|_| all > 0) else {
+        return "No slice is known that is more than a connection or a thread as a whole.\n"
+            .to_owned();
+    };
+    format!(
+        "{} ({}) has {} of all true latency: half of its {} slices take {} ms or more, {} ms of it themselves.\n",
+        clean(&first.process),
+        first.marker,
+        percent(first.true_latency_sum_ns as f64, all as f64),
+        first.count,
+        milli(first.latency_p50_ns as f64),
+        milli(first.true_latency_p50_ns as f64),
+    )
+}
+
+fn whole(document: &Document<'_>) -> String {
+    let (from_ns, to_ns) = document.system.span;
+    let sketch = |id: &SliceId| document.system.sketches.get(*id as usize).copied();
+    let mut sketches: Vec<_> = document.shown.iter().filter_map(sketch).collect();
+    sketches.sort_unstable();
+    sketches.dedup();
+    format!(
+        "{:.3} s, {} slices, {} sketches; all times in milliseconds.\n",
+        to_ns.saturating_sub(from_ns) as f64 / 1e9,
+        document.shown.len(),
+        sketches.len()
+    )
+}
+
+/// What may be missing, a line each.
+pub fn missing(counts: &Counts, discarded: u64) -> String {
+    let mut lines = String::new();
+    for (count, what) in [
+        (discarded, "events were lost while recording"),
+        (counts.lost, "slices are given up, since events were lost on their way"),
+        (
+            counts.left_out,
+            "slices more are left out; ask for a part of the time with --from and --to",
+        ),
+        (counts.unfinished, "slices have no end in the recording"),
+        (counts.overlapping, "requests on connections overlap with others, and are left out"),
+        (
+            counts.closed_elsewhere,
+            "connections are closed by another thread than the one that used them",
+        ),
+        (counts.ambiguous, "times one of several threads may be the cause: no edge"),
+        (counts.unmatched, "times nothing says who is the cause: no edge"),
+        (counts.outside, "causes or effects lie outside of slices, as after the answer"),
+    ] {
+        if count > 0 {
+            lines.push_str(&format!("{count} {what}\n"));
+        }
+    }
+    for (call, count) in &counts.not_followed {
+        lines.push_str(&format!(
+            "{count} calls of {}: what these do is not followed\n",
+            clean(call)
+        ));
+    }
+    lines
+}
+
+fn table(tiers: &[Tier]) -> String {
+    let mut table = format!(
+        "\n  {:<15} {:<14} {:>8} {:>9} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10}\n",
+        "process",
+        "marker",
+        "count",
+        "per s",
+        "p50",
+        "p99",
+        "true p50",
+        "true p99",
+        "all true",
+        "idle mean",
+        "idle sd"
+    );
+    for tier in tiers.iter().take(SHOWN_TIERS) {
+        table.push_str(&format!(
+            "  {:<15} {:<14} {:>8} {:>9.1} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10}\n",
+            clean(&tier.process),
+            tier.marker,
+            tier.count,
+            tier.rate,
+            milli(tier.latency_p50_ns as f64),
+            milli(tier.latency_p99_ns as f64),
+            milli(tier.true_latency_p50_ns as f64),
+            milli(tier.true_latency_p99_ns as f64),
+            milli(tier.true_latency_sum_ns as f64),
+            milli(tier.idle_mean_ns),
+            milli(tier.idle_variance.sqrt()),
+        ));
+    }
+    if tiers.len() > SHOWN_TIERS {
+        table.push_str(&format!("  {} more are in --json\n", tiers.len() - SHOWN_TIERS));
+    }
+    table
+}
+
+/// The slowest request that has its answer and that nothing else caused; else the slowest of all.
+fn slowest(document: &Document<'_>) -> Option<SliceId> {
+    let system = document.system;
+    let of = |id: &SliceId| system.slice(*id).map(|slice| (*id, slice));
+    let is_request = |slice: &Slice| {
+        matches!(slice.marker, Marker::Send(_) | Marker::Receive(_))
+            && slice.ended == Ended::Explicit
+    };
+    let longest = |accepts: &dyn Fn(&Slice) -> bool| {
+        let slices = document.shown.iter().filter_map(of).filter(|(_, slice)| accepts(slice));
+        slices
+            .max_by_key(|(id, slice)| (slice.latency_ns(), std::cmp::Reverse(*id)))
+            .map(|(id, _)| id)
+    };
+    longest(&|slice| {
+        let waits = slice.true_latency_ns < slice.latency_ns();
+        is_request(slice) && slice.cause == NONE && waits
+    })
+    .or_else(|| longest(&|slice| is_request(slice) && slice.cause == NONE))
+    .or_else(|| longest(&is_request))
+    .or_else(|| longest(&|slice| !is_life(slice.marker)))
+    .or_else(|| longest(&|_| true))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! The document and the page of sketches.
+
+use noise_sketches::cluster::cluster;
+use noise_sketches::query::Query;
+use noise_sketches::system::System;
+use noise_sketches::tiers::{self, probability, tiers};
+use noise_trace::reach::Reach;
+
+use super::made::system;
+use super::*;
+
+fn document(system: &System, given: &str, of: Option<&str>, by: tiers::By) -> Vec<String> {
+    let given: Option<Query> = (!given.is_empty()).then(|| given.parse().unwrap());
+    let keeps = |id: &SliceId| {
+        let slice = system.slice(*id).unwrap();
+        given.as_ref().is_none_or(|given| given.holds(system, slice))
+    };
+    let shown: Vec<SliceId> = (0..system.slices.len() as SliceId).filter(keeps).collect();
+    let answer = of.map(|of| {
+        let of: Query = of.parse().unwrap();
+        let (all, groups) = probability(system, &shown, &of, Some(by));
+        Answer { given: given.map(|given| given.to_string()), of: of.to_string(), all, groups }
+    });
+    let tiers = tiers(system, &shown);
+    let document = Document { system, shown, tiers, answer, discarded: 0, reach: Reach::default() };
+    vec![page(&document, 120).text(false), serde_json::to_string_pretty(&document).unwrap()]
+}
+
+#[test]
+fn tiers_and_the_slowest_request_are_shown_as_agreed() {
+    let mut system = system();
+    cluster(&mut system).unwrap();
+    let [page, json] = document(&system, "", None, tiers::By::Marker).try_into().unwrap();
+    insta::assert_snapshot!("page", page);
+    insta::assert_snapshot!("json", json);
+}
+
+#[test]
+fn questions_are_answered_as_agreed() {
+    let system = system();
+    let shown =
+        document(&system, "marker = tcp_receive", Some("latency > 5ms"), tiers::By::Process);
+    insta::assert_snapshot!("answer", shown[0]);
+}
+
+#[test]
+fn a_recording_without_system_calls_has_no_slice_and_that_is_said() {
+    let page = document(&System::default(), "", None, tiers::By::Marker).remove(0);
+    assert!(page.starts_with("No slice is known"), "{page}");
+}

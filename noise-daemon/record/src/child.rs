@@ -1,0 +1,95 @@
+//! The command whose run is recorded.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{self, Command, ExitCode, ExitStatus};
+
+use anyhow::Context as _;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use noise_command::CommandError;
+
+use crate::marks::MARKS_VARIABLE;
+
+/// What shells add to the number of the signal that ended a command.
+const BY_SIGNAL: i32 = 128;
+
+/// A command that runs.
+#[derive(Debug)]
+pub struct Child(process::Child);
+
+impl Child {
+    /// Starts it, and says in its environment where its marks go.
+    ///
+    /// # Errors
+    /// Where there is no such program, or it cannot be run.
+    pub fn start(
+        program: &OsString,
+        arguments: &[OsString],
+        marks: Option<PathBuf>,
+    ) -> Result<Self, CommandError> {
+        let mut command = Command::new(program);
+        command.args(arguments).envs(marks.map(|path| (MARKS_VARIABLE, path)));
+        let started = command.spawn();
+        started
+            .with_context(|| format!("cannot run {}", program.display()))
+            .map(Self)
+            .map_err(CommandError::usage)
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        // What cannot be asked is not there any more.
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// Waits for its end; what it exited with. One that runs on although the user ended the recording gets
+    /// SIGTERM.
+    ///
+    /// # Errors
+    /// Where it cannot be waited for.
+    pub fn wait(mut self, interrupted: bool) -> anyhow::Result<ExitCode> {
+        if interrupted
+            && !self.has_ended()
+            && let Ok(id) = i32::try_from(self.0.id())
+        {
+            // It may end by itself meanwhile.
+            let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
+        }
+        let status = self.0.wait().context("cannot wait for the command")?;
+        Ok(ExitCode::from(code(status)))
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let by_signal = || BY_SIGNAL + status.signal().unwrap_or(0);
+    u8::try_from(status.code().unwrap_or_else(by_signal)).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str) -> Child {
+        Child::start(&"sh".into(), &["-c".into(), script.into()], None).unwrap()
+    }
+
+    #[test]
+    fn codes_are_those_of_shells() {
+        let marks = ["-c".into(), "test \"$NOISED_MARKS\" = /x".into()];
+        let child = Child::start(&"sh".into(), &marks, Some("/x".into())).unwrap();
+        assert_eq!(child.wait(false).unwrap(), ExitCode::from(0));
+        for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
+            assert_eq!(run(script).wait(false).unwrap(), ExitCode::from(code), "{script}");
+        }
+        let begin = std::time::Instant::now();
+        assert_eq!(run("sleep 60").wait(true).unwrap(), ExitCode::from(143));
+        assert!(begin.elapsed().as_secs() < 30);
+        let error = Child::start(&"/nonexistent/x".into(), &[], None).unwrap_err();
+        assert!(
+            error.to_string().starts_with("cannot run /nonexistent/x: No such file"),
+            "{error}"
+        );
+    }
+}

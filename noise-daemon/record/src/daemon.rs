@@ -1,0 +1,304 @@
+//! Where events come from: the flight recorder of a daemon, over its local socket.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use noise_client::{Fault, Link, SocketLink};
+use noise_command::{CommandError, Exit};
+use noise_common::hooks::{HOOKS, Hook};
+use noise_common::store::event::USUAL_CLASSES;
+use noise_common::store::reading::Stretch;
+use noise_common::store::{Class, PARTS};
+use noise_host::kernel::monotonic_ns;
+use noise_trace::capture::Capture;
+use noise_wire::events::{EventsReader, Item, Place};
+
+use crate::marks::{beside, marked};
+use crate::supply::Supply;
+
+/// Longer than an answer takes on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Each request goes back so far behind the one before, ns: so late may a program write an event.
+const BACK_NS: u64 = 5_000_000;
+
+/// A flight recorder that is read again and again.
+struct Flight {
+    link: SocketLink,
+    cpus: u32,
+    begin_ns: u64,
+    asked_ns: u64,
+    adder: EventAdder,
+    /// Classes of the events that are wanted.
+    classes: Vec<Class>,
+    /// Where the daemon takes marks, and the number of the next one that is wanted.
+    marks: PathBuf,
+    next_mark: u64,
+}
+
+/// The flight recorder of a daemon; `None` where no daemon answers.
+///
+/// # Errors
+/// Where it may not be asked, or has none.
+pub fn flight(
+    socket: &Path,
+    wanted: Option<&[Class]>,
+) -> Result<Option<Box<dyn Supply>>, CommandError> {
+    let begin_ns = monotonic_ns();
+    let mut flight = Flight {
+        link: SocketLink::with_timeout(socket.to_owned(), TIMEOUT),
+        cpus: 0,
+        begin_ns,
+        asked_ns: begin_ns,
+        adder: EventAdder::default(),
+        classes: wanted.unwrap_or(&USUAL_CLASSES).to_vec(),
+        marks: beside(socket),
+        next_mark: 0,
+    };
+    match flight.ask(begin_ns) {
+        Ok(body) => {
+            let mut reader = EventsReader::new(body.as_slice()).map_err(anyhow::Error::from)?;
+            flight.cpus = reader.head().cpus;
+            ensure_kept(&mut reader, wanted.unwrap_or_default(), socket)?;
+            flight.adder.next = begins(reader)?;
+            Ok(Some(Box::new(flight)))
+        }
+        Err(Trouble::Fault(Fault::Absent { .. })) => Ok(None),
+        Err(Trouble::Off) => Ok(None),
+        Err(Trouble::Fault(fault @ Fault::Denied { .. })) => {
+            Err(CommandError { exit: Exit::Unsupported, source: fault.into() })
+        }
+        Err(Trouble::Fault(fault)) => {
+            Err(CommandError { exit: Exit::Failed, source: fault.into() })
+        }
+    }
+}
+
+/// Refuses classes of events that a daemon does not keep.
+fn ensure_kept(
+    reader: &mut EventsReader<&[u8]>,
+    wanted: &[Class],
+    socket: &Path,
+) -> Result<(), CommandError> {
+    let mut next = || reader.next_item().context("the daemon's answer");
+    let mut first = next()?;
+    // Marks come before the first part.
+    while let Some(Item::Mark(_)) = first {
+        first = next()?;
+    }
+    // 0 is what a daemon says that does not know of it.
+    let Some(Item::Part { classes: kept @ 1.., .. }) = first else { return Ok(()) };
+    match wanted.iter().find(|class| class.bit() & kept == 0) {
+        None => Ok(()),
+        Some(class) if !USUAL_CLASSES.contains(class) => Err(CommandError::misused(format!(
+            "the daemon at {} keeps no {} events, as no daemon does: record as root with --own",
+            socket.display(),
+            class.name()
+        ))),
+        Some(class) => Err(CommandError::misused(format!(
+            "the daemon at {} keeps no {} events: add the class to [recorder] classes there, or record as root \
+             with --own",
+            socket.display(),
+            class.name()
+        ))),
+    }
+}
+
+/// Numbers of the first events of an answer: what is overwritten before the next one comes is missing.
+fn begins(mut reader: EventsReader<&[u8]>) -> anyhow::Result<BTreeMap<Place, u64>> {
+    let mut first_of = BTreeMap::new();
+    while let Some(item) = reader.next_item().context("the daemon's answer")? {
+        if let Item::Events { place, first, .. } = item {
+            first_of.entry(place).or_insert(first);
+        }
+    }
+    Ok(first_of)
+}
+
+/// Why there is no answer.
+enum Trouble {
+    /// The daemon has no flight recorder.
+    Off,
+    Fault(Fault),
+}
+
+impl Flight {
+    fn ask(&mut self, since_ns: u64) -> Result<Vec<u8>, Trouble> {
+        let answer = self.link.ask(&format!("/api/v1/events?since={since_ns}"));
+        let answer = answer.map_err(Trouble::Fault)?;
+        match answer.status {
+            200 => Ok(answer.body),
+            404 => Err(Trouble::Off),
+            status => Err(Trouble::Fault(Fault::Status { place: self.link.place(), status })),
+        }
+    }
+}
+
+impl Supply for Flight {
+    fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    fn begin_ns(&self) -> u64 {
+        self.begin_ns
+    }
+
+    fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64> {
+        let since_ns = self.asked_ns.saturating_sub(BACK_NS).max(self.begin_ns);
+        self.asked_ns = now_ns;
+        let body = match self.ask(since_ns) {
+            Ok(body) => body,
+            Err(Trouble::Off) => bail!("the daemon has no flight recorder any more"),
+            Err(Trouble::Fault(fault)) => return Err(fault.into()),
+        };
+        let mut reader = EventsReader::new(body.as_slice())?;
+        let mut fullness: f64 = 0.0;
+        while let Some(item) = reader.next_item().context("the daemon's answer")? {
+            match item {
+                Item::Part { place, complete_from_ns, .. }
+                    if place.part == 0 && complete_from_ns > 0 =>
+                {
+                    // The part of what is held that is younger than what was asked for.
+                    let held_ns = now_ns.saturating_sub(complete_from_ns).max(1);
+                    fullness =
+                        fullness.max(now_ns.saturating_sub(since_ns) as f64 / held_ns as f64);
+                }
+                Item::Events { place, first, events } => {
+                    self.adder.add(capture, place, first, &events);
+                }
+                Item::Mark(mark) => {
+                    // Of those before the begin, too, the later ones are of its time.
+                    if mark.number >= self.next_mark && mark.time_ns >= self.begin_ns {
+                        capture.mark(marked(&mark));
+                    }
+                    self.next_mark = self.next_mark.max(mark.number.saturating_add(1));
+                }
+                Item::Missing { place, first, count } => {
+                    self.adder.missing(capture, place, first, count);
+                }
+                Item::Part { .. } | Item::End { .. } => {}
+            }
+        }
+        Ok(fullness)
+    }
+
+    fn marks(&self) -> Option<PathBuf> {
+        self.marks.exists().then(|| self.marks.clone())
+    }
+
+    fn lacks(&self) -> Vec<Hook> {
+        let is_wanted = |hook: &Hook| hook.class().is_some_and(|of| self.classes.contains(&of));
+        HOOKS.into_iter().filter(|hook| hook.is_on_demand() && is_wanted(hook)).collect()
+    }
+}
+
+/// Hands events of a flight recorder on, each once, whatever answers overlap.
+#[derive(Default)]
+pub struct EventAdder {
+    /// Number of the next event that is wanted of each part, from the first answer with one on.
+    next: BTreeMap<Place, u64>,
+}
+
+impl EventAdder {
+    /// So many events from that number on are missing, unless a later answer has them.
+    pub fn missing(&mut self, capture: &mut Capture, place: Place, first: u64, count: u64) {
+        let wanted = *self.next.entry(place).or_insert(first);
+        let missing = first.saturating_add(count).saturating_sub(wanted);
+        capture.missing(place.cpu, place.part.into(), missing);
+    }
+
+    /// Adds those that are new.
+    pub fn add(
+        &mut self,
+        capture: &mut Capture,
+        place: Place,
+        first: u64,
+        events: &[noise_common::store::Event],
+    ) {
+        let part = usize::from(place.part);
+        if part >= PARTS {
+            return;
+        }
+        let wanted = self.next.entry(place).or_insert(first);
+        let known = usize::try_from(wanted.saturating_sub(first)).unwrap_or(usize::MAX);
+        let Some(events) = events.get(known..).filter(|events| !events.is_empty()) else { return };
+        let first = first.max(*wanted);
+        let end = first.saturating_add(events.len() as u64);
+        // All of them were whole when they were sent.
+        let stretch = Stretch { wanted: *wanted, first, events, capacity: u64::MAX, next: end };
+        *wanted = capture.add(place.cpu, part, stretch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_common::store::Event;
+    use noise_wire::events::StretchHead;
+    use noise_wire::marks::Mark;
+
+    use super::*;
+    use crate::dump::Host;
+
+    fn events(numbers: std::ops::Range<u64>) -> Vec<Event> {
+        let event =
+            |number| Event { number: number as u32, time_ns: number, kind: 10, ..Event::default() };
+        numbers.map(event).collect()
+    }
+
+    #[test]
+    fn classes_that_a_daemon_does_not_keep_are_refused_beside_marks_too() {
+        let place = Place { cpu: 0, part: 0 };
+        for marks in 0..3 {
+            let mut answer = Vec::new();
+            StretchHead { cpus: 1, ..StretchHead::default() }.write(&mut answer);
+            (0..marks).for_each(|_| Item::Mark(Mark::default()).write(&mut answer));
+            let classes = Class::Sched.bit();
+            Item::Part { place, complete_from_ns: 0, classes }.write(&mut answer);
+            Item::End { events: 0, missing: 0 }.write(&mut answer);
+            let refused = |wanted: &[Class]| {
+                let mut reader = EventsReader::new(answer.as_slice()).unwrap();
+                ensure_kept(&mut reader, wanted, Path::new("x")).err()
+            };
+            assert!(refused(&[Class::Sched]).is_none());
+            let error = refused(&[Class::Io]).unwrap();
+            assert!(error.to_string().contains("keeps no io events"), "{error}");
+        }
+    }
+
+    /// Reading who is there takes as long as a busy CPU needs to fill the flight recorder.
+    #[test]
+    fn what_is_overwritten_before_the_first_reading_is_lost() {
+        let place = Place { cpu: 0, part: 0 };
+        let mut answer = Vec::new();
+        StretchHead { cpus: 1, ..StretchHead::default() }.write(&mut answer);
+        Item::Part { place, complete_from_ns: 0, classes: 3 }.write(&mut answer);
+        Item::Events { place, first: 100, events: events(100..103) }.write(&mut answer);
+        Item::End { events: 3, missing: 0 }.write(&mut answer);
+        let mut reader = EventsReader::new(answer.as_slice()).unwrap();
+        ensure_kept(&mut reader, &[], Path::new("x")).ok().unwrap();
+        let mut adder = EventAdder { next: begins(reader).unwrap() };
+        let mut capture =
+            Capture::new([0; 16], 1, 4096, 100, &noise_trace::capture::Dump::default());
+        adder.add(&mut capture, place, 150, &events(150..160));
+        capture.finish(200, &mut Host::default());
+        assert_eq!(capture.discarded(), 50);
+    }
+
+    #[test]
+    fn what_is_missing_at_the_end_of_the_last_answer_is_lost() {
+        let place = Place { cpu: 0, part: 0 };
+        let lost = |answers: &[(u64, u64)]| {
+            let mut adder = EventAdder::default();
+            let mut capture =
+                Capture::new([0; 16], 1, 4096, 100, &noise_trace::capture::Dump::default());
+            for (end, missing) in answers {
+                adder.add(&mut capture, place, 100, &events(100..*end));
+                adder.missing(&mut capture, place, *end, *missing);
+            }
+            capture.finish(200, &mut Host::default());
+            capture.discarded()
+        };
+        assert_eq!((lost(&[(110, 3)]), lost(&[(110, 3), (120, 0)])), (3, 0));
+    }
+}

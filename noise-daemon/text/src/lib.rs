@@ -1,0 +1,10 @@
+//! PURE: text for people. No crate of the project is below this one.
+
+pub mod clean;
+pub mod columns;
+pub mod cpulist;
+pub mod csv;
+pub mod joined;
+pub mod nearest;
+pub mod times;
+pub mod units;

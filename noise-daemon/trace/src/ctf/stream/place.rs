@@ -1,0 +1,134 @@
+//! Where an event lies, and what is read of it there.
+
+use crate::ctf::bits::aligned;
+use crate::ctf::class::EventClass;
+use crate::ctf::header::Head;
+use crate::ctf::layout::StreamClass;
+use crate::ctf::node::{SLOTS, Struct};
+use crate::ctf::walk::{Bytes, Cut, skip, walk_fields};
+use crate::event::Kind;
+use crate::record::{self, Stored};
+use crate::value::Visit;
+use crate::window::Window;
+
+/// Where an event lies in the window.
+pub struct Place<'t> {
+    class: &'t EventClass,
+    stream: &'t StreamClass,
+    /// Where its contexts begin, in bits.
+    context_at: u64,
+    /// Where its own fields begin, in bits.
+    fields_at: u64,
+    /// Nothing of it lies behind that, in bits.
+    end: u64,
+}
+
+/// An event, with the window that it lies in.
+#[derive(Clone, Copy)]
+pub struct Located<'r> {
+    place: &'r Place<'r>,
+    window: &'r Window<'r>,
+}
+
+impl<'r> Located<'r> {
+    /// Of what was located in that window.
+    #[inline(always)]
+    pub const fn new(place: &'r Place<'r>, window: &'r Window<'r>) -> Self {
+        Self { place, window }
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> Bytes<'r> {
+        Bytes { bytes: self.window.seen(), end: self.place.end }
+    }
+}
+
+/// A record of a trace in CTF.
+pub type Record<'t> = record::Record<Located<'t>>;
+
+impl<'t> Stored<'t> for Located<'t> {
+    fn name(&self) -> &'t str {
+        &self.place.class.name
+    }
+
+    fn number(&self) -> Option<usize> {
+        Some(self.place.class.number)
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind<'t> {
+        self.place.class.kind(self.bytes(), self.place.fields_at)
+    }
+
+    fn visit(&self, visit: &mut impl Visit) {
+        // It was skipped over before: all of it is there.
+        let _ = show(&self.place.class.fields, self.bytes(), self.place.fields_at, visit);
+    }
+
+    /// First the context of all events of its stream, then that of its kind.
+    #[inline]
+    fn visit_contexts<V: Visit>(&self, visit: &mut V, mut begin: impl FnMut(&mut V)) {
+        let Place { class, stream, context_at: mut at, .. } = *self.place;
+        for context in [&stream.event_context, &class.context].into_iter().flatten() {
+            begin(visit);
+            match show(context, self.bytes(), at, visit) {
+                Ok(behind) => at = behind,
+                Err(Cut) => return,
+            }
+        }
+    }
+}
+
+/// Shows fields. Of those that always have the same length none is kept for another one.
+fn show(fields: &Struct, bytes: Bytes<'_>, at: u64, visit: &mut impl Visit) -> Result<u64, Cut> {
+    match fields.fixed {
+        Some(_) => walk_fields(fields, bytes, at, &mut [], visit),
+        None => walk_fields(fields, bytes, at, &mut [0; SLOTS], visit),
+    }
+}
+
+/// Why there is no event.
+pub enum Missed {
+    Cut,
+    Kind,
+    Size,
+}
+
+impl From<Cut> for Missed {
+    fn from(_: Cut) -> Self {
+        Self::Cut
+    }
+}
+
+/// What the header of the event at that place says, where the event lies, and the place behind it.
+#[inline(always)]
+pub fn locate<'t>(
+    stream: &'t StreamClass,
+    bytes: Bytes<'_>,
+    at: u64,
+) -> Result<(Head, Place<'t>, u64), Missed> {
+    let (head, context_at) = stream.header.read(bytes, at)?;
+    let class = stream.class(head.kind).ok_or(Missed::Kind)?;
+    let mut fields_at = context_at;
+    if stream.event_context.is_some() || class.context.is_some() {
+        fields_at = skip_contexts([&stream.event_context, &class.context], bytes, context_at)?;
+    }
+    let behind = class.skip(bytes, fields_at)?;
+    Ok((head, Place { class, stream, context_at, fields_at, end: bytes.end }, behind))
+}
+
+#[inline(never)]
+fn skip_contexts(
+    contexts: [&Option<Struct>; 2],
+    bytes: Bytes<'_>,
+    mut at: u64,
+) -> Result<u64, Cut> {
+    for context in contexts.into_iter().flatten() {
+        let mut slots = [0; SLOTS];
+        at = aligned(at, context.align);
+        for (_, node) in &context.fields {
+            at = skip(node, bytes, at, &mut slots)?;
+        }
+    }
+    Ok(at)
+}

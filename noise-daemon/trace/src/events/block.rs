@@ -1,0 +1,57 @@
+//! Requests of block devices. LTTng does not say the same of all their steps.
+
+use super::What;
+use super::row::events;
+use crate::event::Request;
+use crate::task::Comm;
+
+events! {
+    BlockRqInsert = "block_rq_insert",
+    BlockRqIssue = "block_rq_issue" => (request: Request<'_>) {
+        ("dev",                   u32,  request.dev)
+        ("sector",                u64,  request.sector)
+        ("nr_sector",             u32,  request.sectors)
+        ("bytes",                 u32,  request.bytes)
+        ("tid",                   i32,  request.tid)
+        ("rwbs",                  u32,  request.rwbs)
+        ("comm",                  Comm, request.comm)
+        (read "error" | "errors", i32,  request.error)
+    }
+
+    BlockRqMerge = "block_rq_merge" => (request: Request<'_>) {
+        ("dev",                   u32,  request.dev)
+        ("sector",                u64,  request.sector)
+        ("nr_sector",             u32,  request.sectors)
+        ("rwbs",                  u32,  request.rwbs)
+        ("tid",                   i32,  request.tid)
+        ("comm",                  Comm, request.comm)
+        (read "bytes",            u32,  request.bytes)
+        (read "error" | "errors", i32,  request.error)
+    }
+
+    BlockRqRequeue = "block_rq_requeue",
+    BlockRqComplete = "block_rq_complete" => (request: Request<'_>) {
+        ("dev",              u32,  request.dev)
+        ("sector",           u64,  request.sector)
+        ("nr_sector",        u32,  request.sectors)
+        ("error" | "errors", i32,  request.error)
+        ("rwbs",             u32,  request.rwbs)
+        (read "bytes",       u32,  request.bytes)
+        (read "tid",         i32,  request.tid)
+        (read "comm",        Comm, request.comm)
+    }
+}
+
+impl What {
+    /// Whether it is a step of a block request.
+    pub const fn is_request(self) -> bool {
+        matches!(
+            self,
+            Self::BlockRqInsert
+                | Self::BlockRqIssue
+                | Self::BlockRqComplete
+                | Self::BlockRqRequeue
+                | Self::BlockRqMerge
+        )
+    }
+}

@@ -1,0 +1,278 @@
+//! The table of events: one file for each family, one row for each event. From it comes which event a name means, whatever
+//! tracer wrote it, which fields make it up, and how recordings of ours hold it.
+//!
+//! A new event is a variant of [`Kind`], a row in its family, and its place in the list below. Interrupt vectors and
+//! system calls have no rows: their names and numbers come from [`VECTOR_HOOKS`] and [`CALLS`].
+
+mod block;
+mod calls;
+mod dump;
+mod field;
+mod irq;
+mod marks;
+mod net;
+mod row;
+mod sched;
+
+use noise_common::hooks::{Edge, VECTOR_HOOKS, Vector};
+use noise_common::store::calls::{CALLS, CallInfo};
+
+use crate::event::Kind;
+use crate::ipc::read::edge;
+pub use field::{Declared, EventField, Fields};
+pub use marks::MARK_ACTIONS;
+use row::EventRow as _;
+
+macro_rules! is_dump {
+    (dump) => {
+        true
+    };
+    ($family:ident) => {
+        false
+    };
+}
+
+macro_rules! list {
+    (recorded { $($family:ident::$event:ident,)* } foreign { $($elsewhere:ident::$foreign:ident,)* }) => {
+        /// A kind, before its fields are read.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum What {
+            $($event,)*
+            $($foreign,)*
+            VectorEntry(Vector),
+            VectorExit(Vector),
+            SyscallEntry(&'static CallInfo),
+            SyscallExit(&'static CallInfo),
+            Other,
+        }
+
+        /// The places of recorded events in the list.
+        enum RecordedOrder {
+            $($event,)*
+        }
+
+        /// Their names and fields in recordings.
+        const RECORDED: &[(&str, &[EventField])] =
+            &[$(($family::$event::NAME, $family::$event::FIELDS),)*];
+
+        impl What {
+            /// The event of the list that has that name.
+            fn listed(name: &str) -> Option<Self> {
+                $(if $elsewhere::$foreign::is_named(name) {
+                    return Some(Self::$foreign);
+                })*
+                $(if $family::$event::is_named(name) {
+                    return Some(Self::$event);
+                })*
+                None
+            }
+
+            /// The fields that [`kind`] asks for, by their numbers.
+            pub const fn fields(self) -> &'static [EventField] {
+                match self {
+                    $(Self::$event => $family::$event::FIELDS,)*
+                    $(Self::$foreign => $elsewhere::$foreign::FIELDS,)*
+                    Self::VectorEntry(_) | Self::VectorExit(_) => irq::VECTOR,
+                    Self::SyscallEntry(_) => calls::ENTRY,
+                    Self::SyscallExit(_) => calls::EXIT,
+                    Self::Other => &[],
+                }
+            }
+        }
+
+        /// Reads what an event of a kind consists of.
+        #[inline]
+        pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t> {
+            match what {
+                What::CgroupAttach if dump::is_of_other_hierarchy(fields) => Kind::Other(name),
+                $(What::$event => $family::$event::read(fields),)*
+                $(What::$foreign => $elsewhere::$foreign::read(fields),)*
+                What::VectorEntry(which) => {
+                    Kind::VectorEntry { which, vector: fields.int(0) as u32 }
+                }
+                What::VectorExit(which) => Kind::VectorExit { which, vector: fields.int(0) as u32 },
+                What::SyscallEntry(info) => Kind::SyscallEntry(calls::read_entry(info, fields)),
+                What::SyscallExit(info) => Kind::SyscallExit(calls::read_exit(info, fields)),
+                What::Other => Kind::Other(name),
+            }
+        }
+
+        /// The number of an event in recordings; `None` of those that they do not have.
+        #[inline]
+        pub fn number(kind: &Kind<'_>) -> Option<u32> {
+            Some(match kind {
+                $(Kind::$event { .. } => const { numbered(RecordedOrder::$event as u32) },)*
+                Kind::VectorEntry { which, .. } => {
+                    VECTORS_AT + irq::vector_number(*which, Edge::Entry)
+                }
+                Kind::VectorExit { which, .. } => {
+                    VECTORS_AT + irq::vector_number(*which, Edge::Exit)
+                }
+                Kind::SyscallEntry(call) => CALLS_AT + calls::number(call.info)?,
+                Kind::SyscallExit(call) => CALLS_AT + calls::number(call.info)? + 1,
+                _ => return None,
+            })
+        }
+
+        /// Whether an event is part of a state dump.
+        #[inline]
+        pub const fn is_dumped(kind: &Kind<'_>) -> bool {
+            match kind {
+                $(Kind::$event { .. } => is_dump!($family),)*
+                _ => false,
+            }
+        }
+
+        /// Appends the fields of an event, as recordings have them.
+        #[inline]
+        pub fn write(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
+            match kind {
+                $(Kind::$event { .. } => $family::$event::write(kind, bytes),)*
+                Kind::VectorEntry { vector, .. } | Kind::VectorExit { vector, .. } => {
+                    irq::write_vector(*vector, bytes);
+                }
+                Kind::SyscallEntry(call) => calls::write_entry(call, bytes),
+                Kind::SyscallExit(call) => calls::write_exit(call, bytes),
+                // These are not recorded.
+                _ => {}
+            }
+        }
+    };
+}
+
+list! {
+    // In the order of their numbers in recordings, with those of vectors in front of [`AFTER_VECTORS`] and those of
+    // calls behind all. Numbers below 31 fit into the short head of an event: those are the frequent ones.
+    recorded {
+        sched::SchedSwitch,
+        sched::SchedWaking,
+        sched::SchedWakeupNew,
+        sched::SchedMigrateTask,
+        irq::IrqHandlerEntry,
+        irq::IrqHandlerExit,
+        irq::SoftirqRaise,
+        irq::SoftirqEntry,
+        irq::SoftirqExit,
+        block::BlockRqInsert,
+        block::BlockRqIssue,
+        block::BlockRqRequeue,
+        block::BlockRqComplete,
+        block::BlockRqMerge,
+        net::NetDevQueue,
+        net::NetDevStartXmit,
+        net::NetifReceiveSkb,
+        net::SkbKfree,
+        irq::HrtimerExpireEntry,
+        irq::HrtimerExpireExit,
+        irq::NmiHandler,
+        net::TcpRetransmitSkb,
+        sched::SchedProcessFork,
+        sched::SchedProcessExec,
+        sched::SchedProcessExit,
+        dump::StatedumpStart,
+        dump::StatedumpProcess,
+        dump::StatedumpInterrupt,
+        dump::StatedumpBlockDevice,
+        dump::StatedumpInterface,
+        dump::StatedumpEnd,
+        dump::CgroupAttach,
+        marks::Mark,
+        calls::CallOther,
+        calls::Connection,
+        calls::InetSockSetState,
+        calls::SockSendLength,
+        calls::SockRecvLength,
+        calls::SkDataReady,
+        calls::SignalGenerate,
+        calls::SignalDeliver,
+        dump::StatedumpFile,
+        dump::StatedumpSocket,
+        sched::Throttled,
+    }
+    // Other tracers alone have them.
+    foreign {
+        sched::SchedWakeup,
+        sched::SchedProcessFree,
+        net::NetDevXmit,
+        net::NetifRx,
+        net::NapiGroReceive,
+    }
+}
+
+/// The event that follows those of vectors.
+const AFTER_VECTORS: RecordedOrder = RecordedOrder::NmiHandler;
+const VECTORS_AT: u32 = AFTER_VECTORS as u32;
+/// The first number of calls: two of each, begin and end.
+const CALLS_AT: u32 = (RECORDED.len() + VECTOR_HOOKS.len()) as u32;
+
+const fn numbered(place: u32) -> u32 {
+    if place < VECTORS_AT { place } else { place + VECTOR_HOOKS.len() as u32 }
+}
+
+impl What {
+    /// The kind of an event of that name.
+    pub fn named(name: &str) -> Self {
+        // perf puts the subsystem in front: `sched:sched_switch`.
+        let name = name.rsplit(':').next().unwrap_or(name);
+        if let Some(what) = Self::listed(name).or_else(|| irq::vector_named(name)) {
+            return what;
+        }
+        match edge(name) {
+            Some((info, true)) => Self::SyscallEntry(info),
+            Some((info, false)) => Self::SyscallExit(info),
+            None => Self::Other,
+        }
+    }
+}
+
+/// The name of an event in recordings, and its fields with their types.
+pub type DeclaredEvent = (String, Vec<(&'static str, &'static str)>);
+
+/// All events, in order of their numbers; those of calls where a recording may have them.
+pub fn declarations(has_calls: bool) -> impl Iterator<Item = DeclaredEvent> {
+    let recorded = |fields: &[EventField]| fields.iter().filter_map(EventField::recorded).collect();
+    let listed =
+        move |(name, fields): &(&str, &[EventField])| ((*name).to_owned(), recorded(fields));
+    let (first, last) = RECORDED.split_at(VECTORS_AT as usize);
+    let vectors = irq::vector_names().map(move |name| (name, recorded(irq::VECTOR)));
+    let call = move |info: &CallInfo| {
+        let name = |edge: &str| format!("syscall_{edge}_{}", info.name);
+        [
+            (name("entry"), calls::entry_fields(info).collect()),
+            (name("exit"), recorded(calls::EXIT)),
+        ]
+    };
+    let calls = if has_calls { CALLS } else { &[] };
+    first
+        .iter()
+        .map(listed)
+        .chain(vectors)
+        .chain(last.iter().map(listed))
+        .chain(calls.iter().flat_map(call))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Vector, What};
+
+    #[test]
+    fn names_of_all_tracers_are_known() {
+        for (name, what) in [
+            ("sched_switch", What::SchedSwitch),
+            ("sched:sched_switch", What::SchedSwitch),
+            ("irq_softirq_entry", What::SoftirqEntry),
+            ("softirq_entry", What::SoftirqEntry),
+            ("timer_hrtimer_expire_entry", What::HrtimerExpireEntry),
+            ("hrtimer_expire_exit", What::HrtimerExpireExit),
+            ("local_timer_entry", What::VectorEntry(Vector::LocalTimer)),
+            ("x86_irq_vectors_reschedule_exit", What::VectorExit(Vector::Reschedule)),
+            ("irq_vectors:call_function_single_exit", What::VectorExit(Vector::CallFunctionSingle)),
+            ("nmi:nmi_handler", What::NmiHandler),
+            ("syscall_entry_openat", What::Other),
+            ("timer_start", What::Other),
+            ("", What::Other),
+        ] {
+            assert_eq!(What::named(name), what, "{name}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Commands that would hurt the victim or a bystander, or could not be taken back.
+
+use noise_common::remedy::Remedy;
+use noise_model::memory::LimitKind;
+use noise_model::pressure::Quota;
+use noise_model::setup::{CgroupSetup, Controller, DiskSetup, IrqSetup, Manager, Setup, TaskSetup};
+
+use super::super::advise;
+use super::{both, commands, disk, is_left_out, list, of, service};
+
+fn weighed() -> DiskSetup {
+    disk("bfq").unwrap()
+}
+
+#[test]
+fn what_slows_the_culprit_does_not_slow_the_victim_around_it() {
+    let around = Setup { is_around: true, siblings: None, disk: Some(weighed()), ..both() };
+    for remedy in [Remedy::CpuAffinity, Remedy::CpuQuota, Remedy::IoWeight, Remedy::IoMax] {
+        assert!(is_left_out(&around, remedy), "{remedy:?}");
+        assert!(
+            !commands(&Setup { disk: Some(weighed()), ..both() }, remedy).is_empty(),
+            "{remedy:?}"
+        );
+    }
+}
+
+#[test]
+fn a_culprit_is_not_moved_to_the_victims_cpus() {
+    let on = |mut one: CgroupSetup, cpus: &str| {
+        one.main = one.main.map(|main| TaskSetup { cpus: list(cpus), ..main });
+        one
+    };
+    let backup = || service("backup.service");
+    let victim_high = of(on(service("web.service"), "2-3"), backup());
+    let to = |cpus: &str| [format!("systemctl set-property backup.service AllowedCPUs={cpus}")];
+    assert_eq!(commands(&victim_high, Remedy::CpuAffinity), to("0,1"));
+    let victim_low = of(on(service("web.service"), "0-2"), backup());
+    assert_eq!(commands(&victim_low, Remedy::CpuAffinity), to("3"));
+    // Nowhere, where CPUs are left alone by the scheduler.
+    let apart = Setup {
+        isolated: list("2-3"),
+        idle: vec![(2, 0.99), (3, 0.99)],
+        ..of(on(service("web.service"), "0-1"), on(backup(), "0-1"))
+    };
+    assert_eq!(commands(&apart, Remedy::CpuAffinity), to("1"));
+    let first = advise(&[Remedy::CpuWeight, Remedy::CpuAffinity], &apart);
+    assert_eq!(first[0].remedy, Remedy::CpuWeight);
+    let irq = IrqSetup { irq: 36, cpus: list("0"), set: list("0-1") };
+    let interrupt = Setup { interrupt: Some("eth0".to_owned()), irqs: vec![irq], ..apart };
+    assert_eq!(commands(&interrupt, Remedy::IrqAffinity), [""; 0]);
+}
+
+#[test]
+fn threads_that_have_cpus_of_their_own_keep_them() {
+    let moved = |is_alike| {
+        let mut culprit = service("backup.service");
+        culprit.cpuset = Controller::Missing;
+        culprit.main = culprit.main.map(|main| TaskSetup { is_alike, ..main });
+        advise(&[Remedy::CpuAffinity], &of(service("web.service"), culprit)).remove(0)
+    };
+    assert_eq!(moved(true).commands, ["taskset --all-tasks --cpu-list --pid 2,3 42"]);
+    assert_eq!(moved(true).undo, ["taskset --all-tasks --cpu-list --pid 0-3 42"]);
+    assert_eq!((moved(false).commands, moved(false).undo), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_quota_is_given_back_as_it_was() {
+    let folder = "/x".to_owned();
+    let quota = |version, quota_us, period_us| {
+        let mut limited = service("web");
+        limited.manager = Manager::Files;
+        limited.cpu = Controller::On { folder: folder.clone(), version };
+        limited.quota = Some(Quota { quota_us: Some(quota_us), period_us });
+        let setup = Setup { limited: Some(limited), ..both() };
+        let mut advice = advise(&[Remedy::RaiseQuota], &setup).remove(0);
+        (advice.commands.remove(0), advice.undo.remove(0))
+    };
+    let old = |us: u64| format!("echo {us} > /x/cpu.cfs_quota_us");
+    assert_eq!(quota(1, 25_000, 50_000), (old(50_000), old(25_000)));
+    let new = |text: &str| format!("echo '{text}' > /x/cpu.max");
+    assert_eq!(quota(2, 12_500, 100_000).1, new("12500 100000"));
+    assert_eq!(quota(2, 5_000, 20_000), (new("10000 20000"), new("5000 20000")));
+    assert_eq!(quota(2, 100, 100_000).1, new("100 100000"));
+}
+
+#[test]
+fn what_no_controller_did_before_is_taken_back() {
+    let off = || Controller::Off { folder: "/x/b".to_owned(), parent: "/x".to_owned() };
+    let mut culprit = service("backup.service");
+    (culprit.cpu, culprit.quota, culprit.io, culprit.io_weight) = (off(), None, off(), None);
+    let setup = Setup { disk: Some(weighed()), ..of(service("web.service"), culprit) };
+    for (remedy, property) in [(Remedy::CpuQuota, "CPUQuota="), (Remedy::IoWeight, "IOWeight=")] {
+        let advice = advise(&[remedy], &setup).remove(0);
+        let undo = format!("systemctl set-property backup.service {property}");
+        assert_eq!(advice.undo, [undo], "{remedy:?}");
+    }
+}
+
+#[test]
+fn a_soft_limit_of_memory_stays_below_the_hard_one() {
+    let raised = |max: Option<u64>| {
+        let mut limited = service("web.service");
+        (limited.memory_high, limited.memory_max) = (Some(Some(800 << 20)), Some(max));
+        let setup = Setup { memory: Some((LimitKind::High, limited)), ..both() };
+        advise(&[Remedy::MemoryLimits], &setup).remove(0)
+    };
+    let below = raised(Some(1 << 30));
+    assert_eq!(below.commands, [""; 0]);
+    assert!(below.now.as_ref().is_some_and(|now| now.contains("memory.max is")), "{below:?}");
+    for above in [None, Some(4 << 30)] {
+        let command = format!("systemctl set-property web.service MemoryHigh={}", 1600_u64 << 20);
+        assert_eq!(raised(above).commands, [command]);
+    }
+}

@@ -1,0 +1,375 @@
+//! PURE: the accounts of a victim, and who had what it lacked, as a verdict is made of them.
+
+use std::collections::BTreeMap;
+
+use noise_analysis::Watched;
+use noise_common::charge::{CHARGE_CAUSES, Cause};
+use noise_common::signals::Signal;
+use noise_model::labels::ROOT;
+use noise_model::setup::Setup;
+use noise_text::clean::clean;
+use noise_verdict::{
+    Account, Accounts, Advice, Case, Culprit, CulpritKind, Evidence, Loss, Reply, judge,
+};
+
+use super::counted::Counted;
+use super::culprits::Blamed;
+use super::findings::{Advised, Ender, Findings, Whose};
+use super::grouped::grouped;
+use super::peers::Role;
+use super::stretch::is_little;
+
+/// The state that a victim was in, why, and who had what it waited for.
+type WaitGroup<'a> = (&'a str, Cause, Option<String>);
+
+pub fn cause_of(name: &str) -> Cause {
+    CHARGE_CAUSES.into_iter().find(|cause| cause.name() == name).unwrap_or(Cause::Untracked)
+}
+
+/// What the time of a victim's threads in a state is accounted to, until it is known who ended its sleeps.
+fn account_of_state(state: &str) -> Account {
+    match state {
+        "running" => Account::Running,
+        "waiting_cpu" => Account::Cpu,
+        "disk" => Account::Disk,
+        "network" => Account::Network,
+        "timer" => Account::Timer,
+        "asleep" => Account::Idle,
+        _ => Account::Unknown,
+    }
+}
+
+impl Findings {
+    /// Judges: what held it up, and what can be done about it as the host is set up.
+    pub fn judge(&mut self, victim: &str, setup: &Setup) {
+        self.name_by_ledger();
+        let case = match self.counted() {
+            Some(counted) => self.case_of_counters(counted, victim, setup),
+            None => self.case_of_events(victim, setup),
+        };
+        let (verdict, accounts) = (judge(&case), case.accounts);
+        let advised = |advice: &Advice| {
+            let words = advice.remedy.advice();
+            let advice = advice.clone();
+            Advised { setting: words.setting, effect: words.effect, cost: words.cost, advice }
+        };
+        self.remedies = verdict.remedies().into_iter().map(advised).collect();
+        (self.accounts_ns, self.verdict) = (accounts, Some(verdict));
+    }
+
+    fn case_of_events<'a>(&self, victim: &'a str, setup: &'a Setup) -> Case<'a> {
+        let accounts = self.accounts();
+        Case {
+            victim,
+            span_ns: self.span_ns,
+            work_ns: accounts.active_ns(),
+            seen_ns: None,
+            uninterruptible_ns: self.uninterruptible.sum_ns,
+            losses: self.losses(&accounts),
+            unclear: self.unclear(),
+            usual_ns: self.usual_ns(self.span_ns, |watched| self.count(watched)),
+            accounts,
+            setup,
+        }
+    }
+
+    /// What the daemon counted, with the sleeps of the part of which there are events: no counter says what they were for.
+    fn case_of_counters<'a>(
+        &self,
+        counted: &Counted,
+        victim: &'a str,
+        setup: &'a Setup,
+    ) -> Case<'a> {
+        let of_part = self.accounts();
+        let mut accounts = counted.accounts(self.threads.len());
+        for account in Account::ALL.into_iter().filter(|account| account.is_slept()) {
+            accounts.take(Account::Unknown, account, of_part.ns(account));
+        }
+        self.take_counted_memory(counted, &mut accounts);
+        let own = &self.around.labels;
+        let mut losses = counted.losses(&self.target.name, own);
+        let slept = self.of_sleeps(&of_part).into_iter();
+        losses.extend(slept.map(|loss| Loss { evidence: Evidence::Part, ..loss }));
+        let of_memory = self.of_memory(&accounts);
+        losses.extend(of_memory.map(|loss| Loss { evidence: Evidence::Counters, ..loss }));
+        Case {
+            victim,
+            span_ns: counted.span_ns,
+            work_ns: counted.span_ns,
+            seen_ns: Some(self.span_ns),
+            uninterruptible_ns: counted.uninterruptible_ns(),
+            losses,
+            unclear: Vec::new(),
+            usual_ns: self.usual_ns(counted.span_ns, |watched| counted.count(watched)),
+            accounts,
+            setup,
+        }
+    }
+
+    /// All time of its threads, by what it was spent on.
+    fn accounts(&self) -> Accounts {
+        let mut accounts = Accounts::default();
+        for (state, ns) in &self.totals_ns {
+            accounts.add(account_of_state(state), *ns);
+        }
+        for (cause, ns) in self.waits_by_cause() {
+            accounts.take(Account::Cpu, Account::of_cpu_wait(cause), ns);
+        }
+        accounts.take(Account::Running, Account::Interrupt, self.interrupted_ns());
+        // The time that it took counted as running; only what is more than that was waited.
+        let stolen_ns = self.stolen_ns();
+        let of_running_ns = stolen_ns.min(accounts.ns(Account::Running));
+        accounts.take(Account::Running, Account::Hypervisor, of_running_ns);
+        accounts.take(Account::Cpu, Account::Hypervisor, stolen_ns - of_running_ns);
+        for ender in &self.enders {
+            accounts.take(ender.account(), self.account_of_ender(ender), ender.ns);
+        }
+        accounts.take(Account::Unknown, Account::Lock, self.locks.ns);
+        let of_hosts = match self.peers.hosts.as_ref().map(|hosts| hosts.role) {
+            Some(Role::Asks) => Account::Network,
+            Some(Role::Serves) => Account::Idle,
+            None => Account::Unknown,
+        };
+        accounts.take(Account::Network, of_hosts, self.of_hosts_ns());
+        let held_back_ns = self.packets_held_back_ns().saturating_sub(self.delayed.own);
+        accounts.take(Account::Tier, Account::Network, held_back_ns);
+        self.take_held_back(&mut accounts);
+        self.take_memory(&mut accounts);
+        for silent in &self.silent {
+            accounts.take(Account::Timer, silent.account(), silent.waited.over_ns);
+            accounts.take(Account::Idle, silent.account(), silent.waited.open_ns);
+        }
+        accounts
+    }
+
+    /// Waits for a CPU by cause. What the daemon counted for the quota stands for what events do not say.
+    fn waits_by_cause(&self) -> BTreeMap<Cause, u64> {
+        let mut sums: BTreeMap<Cause, u64> = BTreeMap::new();
+        for one in self.culprits.iter().filter(|one| one.state == "waiting_cpu") {
+            let sum = sums.entry(cause_of(one.cause)).or_default();
+            *sum = sum.saturating_add(one.ns);
+        }
+        sums.insert(Cause::Throttle, self.throttled_ns());
+        sums
+    }
+
+    /// Who had what it lacked.
+    fn losses(&self, accounts: &Accounts) -> Vec<Loss> {
+        let mut losses = self.of_waits(accounts);
+        losses.extend(self.of_cpus_that_were_stopped(accounts));
+        losses.extend(self.of_interrupts());
+        losses.extend(self.of_storage(accounts));
+        losses.extend(self.of_memory(accounts));
+        losses.extend(self.of_sleeps(accounts));
+        losses
+    }
+
+    pub(super) fn evidence(&self) -> Evidence {
+        let is_whole = self.discarded == 0 && self.notes.is_empty() && !self.is_short();
+        if is_whole { Evidence::Whole } else { Evidence::Part }
+    }
+
+    /// For whom it waited: for CPUs, and for disks.
+    fn of_waits(&self, accounts: &Accounts) -> Vec<Loss> {
+        // A command is not worth it for what some milliseconds show.
+        let met = self.foreign().filter(|_| !is_little(self.span_ns, self.asked_ns));
+        let met = met.and_then(|one| one.path.clone());
+        let mut groups: BTreeMap<WaitGroup<'_>, Vec<Blamed>> = BTreeMap::new();
+        for one in &self.culprits {
+            let cause = cause_of(one.cause);
+            let is_cpu = one.state == "waiting_cpu" && Account::of_cpu_wait(cause) == Account::Cpu;
+            if is_cpu || one.state == "disk" {
+                // The root cgroup is no answer: it is named by process. Kernel threads are each for itself.
+                let whole = one.cgroup.clone().filter(|name| name != ROOT);
+                let name = match cause {
+                    Cause::Foreign => whole.or_else(|| {
+                        Some(match one.pid.unwrap_or(one.tid) {
+                            id if id > 0 => format!("{} {id}", one.program),
+                            _ => format!("processes called {}", one.comm),
+                        })
+                    }),
+                    Cause::Kthread => Some(format!("{} {}", one.comm, one.tid)),
+                    _ => None,
+                };
+                groups.entry((one.state, cause, name)).or_default().push(one.clone());
+            }
+        }
+        // Where events do not say for which waits the quota stood, those who had the CPUs are not to blame for all.
+        let cpu_ns = accounts.ns(Account::Cpu);
+        let names_any = !self.is_throttled();
+        let loss = |((state, cause, name), members): (WaitGroup<'_>, Vec<Blamed>)| {
+            let sum_ns = members.iter().fold(0_u64, |sum, one| sum.saturating_add(one.ns));
+            let first = members.first()?;
+            let cgroup = first.cgroup.clone().filter(|name| name != ROOT);
+            let kind = match (cause, &cgroup) {
+                (Cause::Foreign, Some(_)) => CulpritKind::Cgroup,
+                (Cause::Foreign, None) if first.pid.is_some() => CulpritKind::Process,
+                (Cause::Foreign, None) if first.tid < 0 => CulpritKind::None,
+                (Cause::Foreign | Cause::Kthread, _) => CulpritKind::Thread,
+                _ => CulpritKind::None,
+            };
+            let resource = if state == "disk" { Account::Disk } else { Account::Cpu };
+            let is_cpu = resource == Account::Cpu;
+            let capped = |ns: u64| if is_cpu { ns.min(cpu_ns) } else { ns };
+            let names = (names_any || !is_cpu) && !matches!(cause, Cause::Idle | Cause::Untracked);
+            let who = grouped(&members, state).into_iter().next().filter(|_| names);
+            let who = who.map(|group| (group.words(), capped(group.ns)));
+            let counted = members.iter().filter(|one| one.by_counters);
+            let counted_ns = counted.fold(0_u64, |sum, one| sum.saturating_add(one.ns));
+            // Where most of it is counted, it is of the cgroup as a whole.
+            let is_counted = counted_ns > sum_ns / 2;
+            let whole = cgroup.clone().filter(|_| is_counted && names);
+            let whole = whole.map(|name| (clean(&name).into_owned(), capped(sum_ns)));
+            Some(Loss {
+                resource,
+                culprit: Culprit {
+                    kind,
+                    name: match cause {
+                        Cause::Own => self.target.name.clone(),
+                        Cause::Idle => "no thread: the CPU was idle".to_owned(),
+                        Cause::Untracked => "not known".to_owned(),
+                        _ => clean(name.as_deref().unwrap_or_default()).into_owned(),
+                    },
+                    cgroup: cgroup.clone().filter(|_| cause == Cause::Foreign),
+                    pid: first.pid,
+                    tid: Some(first.tid).filter(|tid| *tid > 0),
+                    cause,
+                },
+                ns: capped(sum_ns),
+                who: whole.or(who),
+                evidence: match counted_ns {
+                    0 => self.evidence(),
+                    _ if is_counted => Evidence::Counters,
+                    _ => Evidence::Part,
+                },
+                works_with_victim: self.works_with(cgroup.as_deref(), &members),
+                is_set_up: is_cpu && names_any && met.is_some() && first.path == met,
+                reply: Reply::Comes,
+            })
+        };
+        groups.into_iter().filter_map(loss).collect()
+    }
+
+    /// What its own quota and the hypervisor took.
+    fn of_cpus_that_were_stopped(&self, accounts: &Accounts) -> Vec<Loss> {
+        let by_counters = self.culprits.iter().all(|one| one.cause != Cause::Throttle.name());
+        let quota = Culprit {
+            kind: CulpritKind::Limit,
+            name: "its own CPU quota".to_owned(),
+            cgroup: None,
+            pid: None,
+            tid: None,
+            cause: Cause::Throttle,
+        };
+        let hypervisor = Culprit {
+            kind: CulpritKind::None,
+            name: "the hypervisor".to_owned(),
+            cause: Cause::Steal,
+            ..quota.clone()
+        };
+        let loss = |resource, culprit, evidence| Loss {
+            resource,
+            culprit,
+            ns: accounts.ns(resource),
+            who: None,
+            evidence,
+            works_with_victim: false,
+            is_set_up: false,
+            reply: Reply::Comes,
+        };
+        let counted = if by_counters { Evidence::Counters } else { self.evidence() };
+        vec![
+            loss(Account::Quota, quota, counted),
+            loss(Account::Hypervisor, hypervisor, Evidence::Counters),
+        ]
+    }
+
+    /// What interrupts took while it ran, and while it waited.
+    fn of_interrupts(&self) -> Vec<Loss> {
+        let taken = self
+            .interrupted
+            .iter()
+            .map(|one| (cause_of(one.cause), one.source.as_str(), one.taken.sum_ns));
+        let waited = self
+            .culprits
+            .iter()
+            .filter(|one| one.state == "waiting_cpu")
+            .map(|one| (cause_of(one.cause), one.comm.as_str(), one.ns))
+            .filter(|(cause, ..)| Account::of_cpu_wait(*cause) == Account::Interrupt);
+        let mut sums: BTreeMap<(Cause, &str), u64> = BTreeMap::new();
+        for (cause, source, ns) in taken.chain(waited) {
+            let sum = sums.entry((cause, source)).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+        let loss = |((cause, source), ns): ((Cause, &str), u64)| Loss {
+            resource: Account::Interrupt,
+            culprit: Culprit {
+                kind: CulpritKind::Device,
+                name: clean(if source.is_empty() { cause.name() } else { source }).into_owned(),
+                cgroup: None,
+                pid: None,
+                tid: None,
+                cause,
+            },
+            ns,
+            who: None,
+            evidence: self.evidence(),
+            works_with_victim: false,
+            is_set_up: false,
+            reply: Reply::Comes,
+        };
+        sums.into_iter().map(loss).collect()
+    }
+
+    /// Whether one that had what the victim lacked works with it: one of them asks the other, or its threads end sleeps of
+    /// the victim that are worth a word. Processes of no cgroup are each for itself.
+    fn works_with(&self, cgroup: Option<&str>, members: &[Blamed]) -> bool {
+        let is_its = |ender: &&Ender| match cgroup {
+            Some(cgroup) => ender.cgroup.as_deref() == Some(cgroup),
+            None => members.iter().any(|one| one.tid == ender.tid || one.pid == Some(ender.pid)),
+        };
+        let mut its_ns = 0_u64;
+        for ender in self.enders.iter().filter(|ender| ender.whose == Whose::Other).filter(is_its) {
+            its_ns = its_ns.saturating_add(ender.ns);
+            if self.peers.processes.contains_key(&ender.pid) {
+                return true;
+            }
+        }
+        its_ns >= self.least_sleep_ns()
+    }
+
+    /// How many delays there are in the events.
+    fn count(&self, watched: Watched) -> Option<u64> {
+        let interrupts = self.interrupted.iter().fold(0_u64, |sum, one| sum + one.taken.count);
+        match watched {
+            Watched::Signal(Signal::CgroupRunqueueWait) => Some(self.waits.count),
+            Watched::Signal(Signal::UninterruptibleWait) => Some(self.uninterruptible.count),
+            Watched::Interruption => Some(interrupts),
+            Watched::Signal(_) => None,
+        }
+    }
+
+    /// What is usually lost in this time, or by as many delays as there were, whichever is less: a program that does one
+    /// thing after another waits all the time, and has fewer waits when they get longer. The daemon knows it of whole
+    /// cgroups, not of one of their processes.
+    fn usual_ns(
+        &self,
+        span_ns: u64,
+        count: impl Fn(Watched) -> Option<u64>,
+    ) -> BTreeMap<Account, u64> {
+        let kinds = [
+            (Account::Cpu, Signal::CgroupRunqueueWait.into()),
+            (Account::Interrupt, Watched::Interruption),
+            (Account::Disk, Signal::UninterruptibleWait.into()),
+        ];
+        let usual = |(account, watched): (Account, Watched)| {
+            let usual = self.around.usual_of(watched)?;
+            let lost = usual.lost.filter(|_| self.target.pid.is_none())?;
+            let in_time_ns = lost * span_ns as f64;
+            let of_as_many_ns =
+                usual.mean_ns.zip(count(watched)).map(|(mean_ns, count)| mean_ns * count as f64);
+            Some((account, in_time_ns.min(of_as_many_ns.unwrap_or(in_time_ns)) as u64))
+        };
+        kinds.into_iter().filter_map(usual).collect()
+    }
+}

@@ -1,0 +1,92 @@
+//! IO: looks for what no event says of a victim's sleeps, where they are worth it: whether threads wait for locks, who asks
+//! whom, and whether an answer does not come.
+
+use std::collections::BTreeSet;
+
+use noise_record::Host;
+
+use super::awaited;
+use super::findings::Findings;
+use super::locks::{self, Locks};
+use super::peers::{Open, Peers};
+use super::places::{MOST_THREADS, Places};
+use super::writeback;
+
+/// Looks, and notes it.
+pub fn look(found: &mut Findings, host: &Host) {
+    at_locks(found);
+    at_writeback(found);
+    let least_ns = found.least_sleep_ns();
+    at_answers(found, host, least_ns);
+    let others = found.others(least_ns);
+    let has_packets = found.ns("network") >= least_ns;
+    if others.is_empty() && !has_packets {
+        return;
+    }
+    let victims = found.processes();
+    let looked = victims.iter().chain(&others).copied().filter(|pid| *pid > 0).collect();
+    let open = Open {
+        sockets_of: &host.sockets_of(&looked),
+        pipes_of: &host.pipes_of(&looked),
+        internet: &host.sockets(),
+        unix: &host.unix_sockets(&looked),
+    };
+    found.peers = Peers::of(&victims, open);
+}
+
+/// The process of a thread; 0 where that is not known.
+fn pid(found: &Findings, tid: i32) -> i32 {
+    found.threads.iter().find(|one| one.tid == tid).map_or(0, |one| one.pid)
+}
+
+fn at_writeback(found: &mut Findings) {
+    let least_ns = found.least_sleep_ns();
+    let slept = found.held_back.iter().chain(&found.until_kernel);
+    let mut slept: Vec<_> = slept.filter(|(_, ns)| **ns >= least_ns).collect();
+    slept.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
+    let longest = slept.into_iter().take(MOST_THREADS);
+    let threads: BTreeSet<_> = longest.map(|(tid, _)| (*tid, pid(found, *tid))).collect();
+    if threads.is_empty() {
+        return;
+    }
+    found.writeback = writeback::look(&threads);
+    if found.writeback.is_denied {
+        let sentence = "whether its uninterruptible sleeps were for writeback is known to root alone: run this as root";
+        found.notes.push(sentence.to_owned());
+    }
+}
+
+fn at_locks(found: &mut Findings) {
+    let least_ns = found.least_sleep_ns();
+    let candidates = locks::candidates(&found.held, least_ns, |tid| pid(found, tid));
+    if candidates.is_empty() {
+        return;
+    }
+    let places = Places::look(&candidates);
+    if places.is_denied {
+        let sentence =
+            "whether its threads waited for locks is known to root alone: run this as root";
+        found.notes.push(sentence.to_owned());
+    }
+    found.locks = Locks::of(&found.held, &places);
+}
+
+fn at_answers(found: &mut Findings, host: &Host, least_ns: u64) {
+    let waited = found.unanswered.iter().filter(|(_, waited)| waited.ns() >= least_ns);
+    let mut tids: BTreeSet<i32> = waited.map(|(tid, _)| *tid).collect();
+    let throughout = awaited::asleep_throughout(&found.threads, found.span_ns);
+    if tids.is_empty() && throughout.is_empty() {
+        return;
+    }
+    let sockets = host.sockets();
+    let own = || host.sockets_of(&found.processes()).into_values().flatten().collect();
+    if !throughout.is_empty() && awaited::asks_names(&own(), &sockets) {
+        tids.extend(throughout.keys());
+    }
+    if tids.is_empty() {
+        return;
+    }
+    let threads = tids.into_iter().map(|tid| (tid, pid(found, tid))).collect();
+    let seen = awaited::look(&threads);
+    found.silent = awaited::silent((&found.unanswered, &throughout), &seen.of, &sockets);
+}

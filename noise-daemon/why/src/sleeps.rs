@@ -1,0 +1,309 @@
+//! PURE: what a victim slept for, as a verdict is made of it: who held its locks, whom it had asked, its own timers, and what
+//! is not known.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use noise_common::charge::Cause;
+use noise_text::clean::clean;
+use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Loss, Reply, Unclear};
+
+use super::awaited::Silent;
+use super::findings::{Ender, Findings, Whose};
+use super::peers::Role;
+
+/// Least part of the time that a sleep is looked at for.
+const LEAST_PART: f64 = 0.01;
+
+impl Silent {
+    /// What is waited for it counts as.
+    pub const fn account(&self) -> Account {
+        if self.is_here { Account::Tier } else { Account::Network }
+    }
+}
+
+impl Ender {
+    /// What the sleeps that it ended count as, before it is known who asked whom.
+    pub const fn account(&self) -> Account {
+        if self.is_packet { Account::Network } else { Account::Unknown }
+    }
+
+    /// Who it is, for people.
+    fn who(&self) -> String {
+        let of = self.cgroup.as_deref().filter(|name| *name != "/");
+        let of = of.map_or_else(String::new, |name| format!(" of {}", clean(name)));
+        let id = if self.pid > 0 { self.pid } else { self.tid };
+        format!("{} {id}{of}", clean(&self.comm))
+    }
+}
+
+/// Threads of another program that ended sleeps, as one: of its cgroup, or where that says nothing, of its process.
+struct WakerGroup<'e> {
+    /// The one that ended most.
+    first: &'e Ender,
+    threads: usize,
+    ns: u64,
+    /// What of that was waiting for packets that were held back, ns.
+    held_back_ns: u64,
+}
+
+/// What a holder did, as the sentence goes on.
+fn meanwhile(state: &str) -> &'static str {
+    match state {
+        "running" => "which ran meanwhile",
+        "waiting_cpu" => "which waited for a CPU meanwhile",
+        "disk" => "which waited for a disk meanwhile",
+        _ => "which slept on a timer meanwhile",
+    }
+}
+
+impl Findings {
+    /// From how long on sleeps are looked at, ns.
+    pub fn least_sleep_ns(&self) -> u64 {
+        ((self.span_ns as f64 * LEAST_PART) as u64).max(1)
+    }
+
+    /// Processes of others that ended its sleeps of so long.
+    pub fn others(&self, least_ns: u64) -> BTreeSet<i32> {
+        let mut sums: BTreeMap<i32, u64> = BTreeMap::new();
+        for ender in self.enders.iter().filter(|ender| ender.whose == Whose::Other) {
+            let sum = sums.entry(ender.pid).or_default();
+            *sum = sum.saturating_add(ender.ns);
+        }
+        sums.into_iter().filter(|(_, ns)| *ns >= least_ns).map(|(pid, _)| pid).collect()
+    }
+
+    /// Whose part it was to ask; `None` where that is not known.
+    fn role(&self, ender: &Ender) -> Option<Role> {
+        self.peers.processes.get(&ender.pid)?.role
+    }
+
+    /// Who it is, for people, with what links it to the victim.
+    fn who_by(&self, ender: &Ender) -> String {
+        let link = self.peers.processes.get(&ender.pid);
+        let link = link.map_or_else(String::new, |peer| format!(" ({})", peer.link));
+        format!("{}{link}", ender.who())
+    }
+
+    /// What the sleeps that somebody ended are accounted to. Those that its own threads ended are looked at apart.
+    pub fn account_of_ender(&self, ender: &Ender) -> Account {
+        match (ender.whose, self.role(ender)) {
+            (Whose::Kernel, _) if ender.is_journal() => Account::Disk,
+            (Whose::Kernel, _) => ender.account(),
+            (Whose::Other, Some(Role::Asks)) => Account::Tier,
+            (Whose::Other, Some(Role::Serves)) => Account::Idle,
+            (Whose::Own, _) | (Whose::Other, None) => Account::Unknown,
+        }
+    }
+
+    /// Sleeps until packets of unknown sender, ns.
+    pub fn of_hosts_ns(&self) -> u64 {
+        let known = self.enders.iter().filter(|one| one.is_packet && one.whose != Whose::Kernel);
+        let known_ns = known.fold(0_u64, |sum, ender| sum.saturating_add(ender.ns));
+        self.ns("network").saturating_sub(known_ns).saturating_sub(self.delayed.own)
+    }
+
+    /// What of the sleeps that one ended was waiting for packets that were held back, ns.
+    fn held_back_by(&self, ender: &Ender) -> u64 {
+        let delayed = self.delayed.by.get(&ender.tid).filter(|_| ender.is_packet);
+        delayed.map_or(0, |ns| (*ns).min(ender.ns))
+    }
+
+    /// What it waited for packets that were held back, ns: its own, and those of whom it had asked.
+    pub fn packets_held_back_ns(&self) -> u64 {
+        let asked =
+            self.enders.iter().filter(|ender| self.account_of_ender(ender) == Account::Tier);
+        asked.fold(self.delayed.own, |sum, ender| sum.saturating_add(self.held_back_by(ender)))
+    }
+
+    fn other<'e>(&self, threads: Vec<&'e Ender>) -> Option<WakerGroup<'e>> {
+        let first = threads.iter().copied().max_by_key(|ender| ender.ns)?;
+        let tids: BTreeSet<i32> = threads.iter().map(|ender| ender.tid).collect();
+        let sum = |of: &dyn Fn(&Ender) -> u64| {
+            threads.iter().fold(0_u64, |sum, ender| sum.saturating_add(of(ender)))
+        };
+        Some(WakerGroup {
+            first,
+            threads: tids.len(),
+            ns: sum(&|ender| ender.ns),
+            held_back_ns: sum(&|ender| self.held_back_by(ender)),
+        })
+    }
+
+    /// Others that ended its sleeps, by whose part it was to ask.
+    fn ended_by(&self, role: Option<Role>) -> Vec<WakerGroup<'_>> {
+        // A process may ask another one of its own cgroup.
+        let is_task = self.target.pid.is_some();
+        let mut others: BTreeMap<(Option<&str>, i32), Vec<&Ender>> = BTreeMap::new();
+        for ender in &self.enders {
+            if ender.whose == Whose::Other && self.role(ender) == role {
+                let cgroup = ender.cgroup.as_deref().filter(|name| *name != "/" && !is_task);
+                let key = (cgroup, if cgroup.is_some() { 0 } else { ender.pid });
+                others.entry(key).or_default().push(ender);
+            }
+        }
+        let mut others: Vec<_> =
+            others.into_values().filter_map(|threads| self.other(threads)).collect();
+        others.sort_by_key(|other| (std::cmp::Reverse(other.ns), other.first.tid));
+        others
+    }
+
+    fn loss(&self, resource: Account, culprit: Culprit, ns: u64, who: Option<String>) -> Loss {
+        Loss {
+            resource,
+            culprit,
+            ns,
+            who: who.map(|who| (who, ns)),
+            evidence: self.evidence(),
+            works_with_victim: true,
+            is_set_up: false,
+            reply: Reply::Comes,
+        }
+    }
+
+    /// What it lost while it slept, and its own timers.
+    pub fn of_sleeps(&self, accounts: &Accounts) -> Vec<Loss> {
+        let mut losses: Vec<Loss> = self.of_locks().into_iter().collect();
+        let asked = self.ended_by(Some(Role::Asks));
+        losses.extend(asked.iter().flat_map(|other| self.of_tier(other)));
+        let no_cgroup = |name: &str| Culprit {
+            kind: CulpritKind::None,
+            name: name.to_owned(),
+            cgroup: None,
+            pid: None,
+            tid: None,
+            cause: Cause::Untracked,
+        };
+        if let Some(hosts) = self.peers.hosts.as_ref().filter(|hosts| hosts.role == Role::Asks) {
+            let culprit = Culprit { kind: CulpritKind::Tier, ..no_cgroup(&hosts.name) };
+            let known_ns =
+                self.silent_ns(Account::Network).saturating_add(self.packets_held_back_ns());
+            let ns = accounts.ns(Account::Network).saturating_sub(known_ns);
+            losses.push(self.loss(Account::Network, culprit, ns, Some(hosts.name.clone())));
+        }
+        for silent in &self.silent {
+            let name = silent.address.to_string();
+            let culprit = Culprit { kind: CulpritKind::Tier, ..no_cgroup(&name) };
+            let loss = self.loss(silent.account(), culprit, silent.waited.ns(), Some(name));
+            losses.push(Loss { reply: Reply::Never, ..loss });
+        }
+        let loss = self.loss(
+            Account::Network,
+            no_cgroup("an acknowledgement that came late"),
+            self.delayed.own,
+            Some("to it".to_owned()),
+        );
+        losses.push(Loss { reply: Reply::HeldBack, ..loss });
+        let ns = accounts.ns(Account::Timer);
+        losses.push(self.loss(Account::Timer, no_cgroup("its own timers"), ns, None));
+        losses.retain(|loss| loss.ns > 0);
+        losses
+    }
+
+    /// What it waited for servers that do not answer, ns, as far as an account has it.
+    fn silent_ns(&self, account: Account) -> u64 {
+        let of = self.silent.iter().filter(|silent| silent.account() == account);
+        of.fold(0, |sum, silent| sum.saturating_add(silent.waited.ns()))
+    }
+
+    /// The thread of its own that held most of its locks; all of them, where none held half.
+    fn of_locks(&self) -> Option<Loss> {
+        let (tid, ns, state) = self.locks.longest()?;
+        let name = self.thread(tid);
+        let (did, all_ns) = (meanwhile(state), self.locks.ns);
+        let (who, name) = match ns > all_ns / 2 {
+            true => (format!("by {name}, {did}"), name),
+            false => (
+                format!("one after the other, longest by {name}, {did}"),
+                "its own threads, one after the other".to_owned(),
+            ),
+        };
+        let culprit = Culprit {
+            kind: CulpritKind::Thread,
+            name,
+            cgroup: None,
+            pid: self.threads.iter().find(|one| one.tid == tid).map(|one| one.pid),
+            tid: Some(tid),
+            cause: Cause::Own,
+        };
+        Some(self.loss(Account::Lock, culprit, all_ns, Some(who)))
+    }
+
+    /// A thread of its own, as a person reads it.
+    fn thread(&self, tid: i32) -> String {
+        let comm = self.threads.iter().find(|one| one.tid == tid).map(|one| one.comm.as_str());
+        format!("thread {tid} ({})", clean(comm.unwrap_or_default()))
+    }
+
+    /// How long it slept until threads of its own woke it, where that is no lock for certain: a thread that never waits
+    /// for the lock hands out work, or was quicker than those that wait each time.
+    fn until_own(&self) -> Unclear {
+        let rest = self.locks.rest(&self.held);
+        let until = "until threads of its own woke them";
+        match rest.longest().filter(|(_, ns, _)| *ns > rest.ns / 2) {
+            Some((tid, _, state)) => Unclear {
+                until: format!("{until}, mostly {}, {}", self.thread(tid), meanwhile(state)),
+                ns: rest.ns,
+                next: Some(format!("see what thread {tid} does: noised why {tid}")),
+            },
+            None => Unclear { until: until.to_owned(), ns: rest.ns, next: None },
+        }
+    }
+
+    /// Another process that it had asked: what that took, and what packets between the two took.
+    fn of_tier(&self, other: &WakerGroup<'_>) -> [Loss; 2] {
+        let cgroup = other.first.cgroup.as_deref().filter(|name| *name != "/");
+        let is_task = self.target.pid.is_some();
+        let name = match (cgroup.filter(|_| !is_task), other.threads) {
+            (Some(cgroup), _) => clean(cgroup).into_owned(),
+            (None, _) => format!("{} {}", clean(&other.first.comm), other.first.pid),
+        };
+        let who = match other.threads {
+            1 => self.who_by(other.first),
+            _ => match cgroup {
+                Some(cgroup) => format!("{} of {}", clean(&other.first.comm), clean(cgroup)),
+                None => name.clone(),
+            },
+        };
+        let culprit = Culprit {
+            kind: CulpritKind::Tier,
+            name,
+            cgroup: cgroup.filter(|_| !is_task).map(str::to_owned),
+            pid: Some(other.first.pid).filter(|pid| *pid > 0),
+            tid: Some(other.first.tid).filter(|tid| *tid > 0),
+            cause: Cause::Foreign,
+        };
+        let between = format!("between it and {who}");
+        let held_back =
+            self.loss(Account::Network, culprit.clone(), other.held_back_ns, Some(between));
+        let ns = other.ns.saturating_sub(other.held_back_ns);
+        [
+            self.loss(Account::Tier, culprit, ns, Some(who)),
+            Loss { reply: Reply::HeldBack, ..held_back },
+        ]
+    }
+
+    /// What it slept for, where it is not known whether there was work for it.
+    pub fn unclear(&self) -> Vec<Unclear> {
+        let mut unclear = vec![self.until_own()];
+        let others = self.ended_by(None);
+        if let Some(most) = others.first() {
+            let tid = most.first.tid;
+            let is_one = others.len() == 1 && most.threads == 1;
+            let and_others = if is_one { "" } else { " and others" };
+            let who = self.who_by(most.first);
+            unclear.push(Unclear {
+                until: format!("until {who}{and_others} woke them or sent them packets"),
+                ns: others.iter().fold(0_u64, |sum, other| sum.saturating_add(other.ns)),
+                next: Some(format!("see what it waits for: noised why {tid}")),
+            });
+        }
+        if self.peers.hosts.is_none() {
+            unclear.push(Unclear {
+                until: "until packets arrived".to_owned(),
+                ns: self.of_hosts_ns(),
+                next: None,
+            });
+        }
+        unclear
+    }
+}

@@ -1,0 +1,131 @@
+//! PURE: what a victim waited for disks for without a request of its own, as a verdict is made of it: the journal of a file
+//! system, and the kernel that held it back because it writes to files faster than a disk takes it.
+
+use std::collections::BTreeMap;
+
+use noise_common::charge::Cause;
+use noise_text::clean::clean;
+use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Evidence, Loss, Reply};
+
+use super::findings::{Ender, Findings, Whose};
+use super::journal::is_journal;
+
+/// Least part of a thread's sleeps for which its cgroup has to stall for disks, if that is what they were for.
+const LEAST_STALLED: f64 = 0.5;
+
+impl Ender {
+    /// Whether it is the kernel's, and writes a journal.
+    pub fn is_journal(&self) -> bool {
+        self.whose == Whose::Kernel && !self.is_packet && is_journal(&self.comm)
+    }
+}
+
+impl Findings {
+    /// How long the kernel held its threads back, ns.
+    fn held_back_ns(&self) -> u64 {
+        self.held_back.values().fold(0, |sum, ns| sum.saturating_add(*ns))
+    }
+
+    /// Accounts for it, and for what threads of the kernel ended. Both of what it is for make the cgroup stall, in the kernel's
+    /// own count: drivers that sleep do not.
+    pub fn take_held_back(&self, accounts: &mut Accounts) {
+        let all_ns = self.held_back_ns();
+        if self.short().is_some() {
+            accounts.take(Account::Timer, Account::Memory, all_ns);
+            return;
+        }
+        let by_disks_ns = self.held_back_by_disks_ns();
+        accounts.take(Account::Timer, Account::Disk, by_disks_ns);
+        accounts.take(Account::Timer, Account::Unknown, all_ns - by_disks_ns);
+        accounts.take(Account::Unknown, Account::Disk, self.seen_ns(&self.until_kernel));
+    }
+
+    /// How long it waited for writeback, ns.
+    fn by_writeback_ns(&self) -> u64 {
+        match self.short() {
+            Some(_) => 0,
+            None => self.held_back_by_disks_ns().saturating_add(self.seen_ns(&self.until_kernel)),
+        }
+    }
+
+    /// What of these sleeps, by their threads, is that of threads that were seen to wait for disks, ns.
+    fn seen_ns(&self, sleeps: &BTreeMap<i32, u64>) -> u64 {
+        let seen = sleeps.iter().filter(|(tid, _)| self.writeback.seen.contains(tid));
+        seen.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
+    }
+
+    /// How long it was held back by disks, ns: all where the cgroup stalled for disks meanwhile; else what threads slept that
+    /// were seen there.
+    fn held_back_by_disks_ns(&self) -> u64 {
+        match self.is_stalled_by_disks() {
+            true => self.held_back_ns(),
+            false => self.seen_ns(&self.held_back),
+        }
+    }
+
+    /// Whether the cgroup stalled for disks while it was held back.
+    fn is_stalled_by_disks(&self) -> bool {
+        let all_ns = self.held_back_ns();
+        let io = self.pressure.as_ref().and_then(|pressure| pressure.io.as_ref());
+        let stalled_ms = io.and_then(|io| io.some.stalled_ms).unwrap_or(0.0);
+        // Threads that are held back at a time stall the cgroup once.
+        let each_ns = all_ns.saturating_add(self.ns("disk")) / self.held_back.len().max(1) as u64;
+        stalled_ms > 0.0 && stalled_ms >= LEAST_STALLED * each_ns as f64 / 1e6
+    }
+
+    fn disk_loss(&self, ns: u64, culprit: Culprit, who: String) -> Loss {
+        Loss {
+            resource: Account::Disk,
+            culprit,
+            ns,
+            who: Some((who, ns)),
+            evidence: self.evidence(),
+            works_with_victim: false,
+            is_set_up: false,
+            reply: Reply::Comes,
+        }
+    }
+
+    /// What it lost to the journal, beside what that waited for others, and to writeback.
+    pub fn of_storage(&self, accounts: &Accounts) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        let back_ns = self.by_writeback_ns().min(accounts.ns(Account::Disk));
+        let named = self.culprits.iter().filter(|one| one.state == "disk");
+        let named_ns = named.fold(back_ns, |sum, one| sum.saturating_add(one.ns));
+        let mut rest_ns = accounts.ns(Account::Disk).saturating_sub(named_ns);
+        let journals = self.enders.iter().filter(|ender| ender.is_journal());
+        let mut journals: Vec<&Ender> = journals.collect();
+        journals.sort_by_key(|journal| std::cmp::Reverse(journal.ns));
+        for journal in journals {
+            let ns = journal.ns.min(rest_ns);
+            rest_ns -= ns;
+            let name = clean(&journal.comm).into_owned();
+            let culprit = Culprit {
+                kind: CulpritKind::Thread,
+                name: name.clone(),
+                cgroup: None,
+                pid: None,
+                tid: Some(journal.tid),
+                cause: Cause::Kthread,
+            };
+            losses.push(self.disk_loss(ns, culprit, format!("the journal ({name})")));
+        }
+        if back_ns > 0 {
+            let culprit = Culprit {
+                kind: CulpritKind::None,
+                name: "writeback".to_owned(),
+                cgroup: None,
+                pid: None,
+                tid: None,
+                cause: Cause::Untracked,
+            };
+            let who = "writeback (it is not known whose)".to_owned();
+            let loss = self.disk_loss(back_ns, culprit, who);
+            // What a thread is seen at while the page is made is known of that moment.
+            let evidence = if self.is_stalled_by_disks() { loss.evidence } else { Evidence::Part };
+            losses.push(Loss { evidence, ..loss });
+        }
+        losses.retain(|loss| loss.ns > 0);
+        losses
+    }
+}

@@ -1,0 +1,315 @@
+//! A stretch of events in memory: what the flight recorder of a daemon holds of the last seconds, or what comes
+//! from now on. It is kept as a recording is, and read by the same code.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use noise_client::{Fault, Link as _, SocketLink};
+use noise_host::kernel::monotonic_ns;
+use noise_trace::capture::{Capture, Dump};
+use noise_trace::ctf::write::{Origin, Packets, Uuid, metadata};
+use noise_trace::ctf::{Layout, Reader, StreamFile};
+use noise_wire::events::{EventsReader, Item};
+
+use noise_command::{CommandError, Exit};
+use noise_record::marks::marked;
+use noise_record::{EventAdder, Host, Supply, offset_ns, pause};
+
+/// Longer than an answer takes on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// So much before the time that is asked for is read as well: who does what at its begin is known from that, ns.
+const BEFORE_NS: u64 = 1_000_000_000;
+/// What is shorter than that says little of a service, ns.
+const LEAST_SPAN_NS: u64 = 500_000_000;
+/// Bytes of events that are kept in memory.
+const MOST_EVENT_BYTES: u64 = 1 << 30;
+const PACKET_BYTES: usize = 256 << 10;
+/// Events are put into the order of time once they are that old, ns.
+const SETTLED_NS: u64 = 1_000_000;
+/// The number that a recording has, for one that nothing else sees.
+const UUID: Uuid = [0x6e; 16];
+
+/// Events in memory, with the two times that they are asked for.
+pub struct Stretch {
+    layout: Layout,
+    streams: Vec<(String, Packets)>,
+    /// Where they come from: `flight_recorder` or `programs`.
+    pub source: &'static str,
+    /// By how much real time is ahead of the programs' clock, ns.
+    pub offset_ns: u64,
+    /// What is asked for, ns since 1970, as far as there are events of it.
+    pub from_ns: u64,
+    /// See `from_ns`.
+    pub to_ns: u64,
+    /// How long it would be if there were events of all that is asked for, ns.
+    pub asked_ns: u64,
+    /// What to know of it.
+    pub notes: Vec<String>,
+}
+
+impl Stretch {
+    /// Whether there are events of so little of what is asked for that this is the first thing to say.
+    pub const fn is_short(&self) -> bool {
+        is_short(self.to_ns.saturating_sub(self.from_ns), self.asked_ns)
+    }
+
+    /// Whether there is nothing of what is asked for.
+    pub const fn is_empty(&self) -> bool {
+        self.to_ns <= self.from_ns
+    }
+
+    /// From when on the daemon's counters are asked for, ns since 1970: of all that is asked for where there are few events.
+    pub const fn counted_from_ns(&self) -> u64 {
+        match self.is_short() {
+            true => self.to_ns.saturating_sub(self.asked_ns),
+            false => self.from_ns,
+        }
+    }
+
+    /// All events in the order of time.
+    pub fn reader(&self) -> Reader<'_> {
+        let files: Vec<_> = self
+            .streams
+            .iter()
+            .map(|(name, packets)| StreamFile::held(name, packets.bytes()))
+            .collect();
+        Reader::new(&self.layout, &files)
+    }
+
+    /// What its events look like.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn new(
+        streams: Vec<Packets>,
+        offset_ns: u64,
+        span_ns: (u64, u64),
+        has_calls: bool,
+    ) -> anyhow::Result<Self> {
+        let origin = Origin {
+            hostname: String::new(),
+            kernel_release: String::new(),
+            kernel_version: String::new(),
+            recorder: "noised".to_owned(),
+            offset_ns,
+            offset_at_end_ns: None,
+            has_calls,
+        };
+        let layout = Layout::parse(&metadata(UUID, &origin)).context("cannot read the events")?;
+        let named = |(cpu, packets)| (format!("channel0_{cpu}"), packets);
+        Ok(Self {
+            layout,
+            source: "flight_recorder",
+            streams: (0_u32..).zip(streams).map(named).collect(),
+            offset_ns,
+            from_ns: span_ns.0.saturating_add(offset_ns),
+            to_ns: span_ns.1.saturating_add(offset_ns),
+            asked_ns: span_ns.1.saturating_sub(span_ns.0),
+            notes: Vec::new(),
+        })
+    }
+}
+
+/// Whether a span is much shorter than the one that is asked for, ns.
+pub const fn is_short(span_ns: u64, asked_ns: u64) -> bool {
+    asked_ns.saturating_sub(span_ns) > asked_ns / 2 || is_little(span_ns, asked_ns)
+}
+
+/// Whether a span says little of a service, and more was asked for, ns.
+pub const fn is_little(span_ns: u64, asked_ns: u64) -> bool {
+    asked_ns.saturating_sub(span_ns) > asked_ns / 100 && span_ns < LEAST_SPAN_NS
+}
+
+fn failed(fault: Fault) -> CommandError {
+    let exit = match fault {
+        Fault::Denied { .. } => Exit::Unsupported,
+        _ => Exit::Failed,
+    };
+    CommandError { exit, source: fault.into() }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.3} s", ns as f64 / 1e9)
+}
+
+/// What the flight recorder at a socket holds from a time on, ns of the programs' clock, and whether the user asked
+/// for that time: then it is said where the recorder does not reach so far. Where it holds nothing of it, the stretch is
+/// empty. `dump` says who is who.
+///
+/// # Errors
+/// Where it may not be asked, or has no recorder.
+pub fn past(
+    socket: &Path,
+    (since_ns, is_asked): (u64, bool),
+    dump: &Dump,
+    host: &mut Host,
+) -> Result<Stretch, CommandError> {
+    let begin_ns = since_ns.saturating_sub(BEFORE_NS);
+    let mut link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
+    let answer = link.ask(&format!("/api/v1/events?since={begin_ns}")).map_err(failed)?;
+    match answer.status {
+        200 => {}
+        404 => {
+            return Err(CommandError::misused(format!(
+                "the daemon at {} has no flight recorder: turn it on with [recorder] enabled there, or watch \
+                 from now on with --next",
+                socket.display()
+            )));
+        }
+        status => return Err(failed(Fault::Status { place: link.place(), status })),
+    }
+    let mut reader = EventsReader::new(answer.body.as_slice()).map_err(anyhow::Error::from)?;
+    let head = reader.head();
+    // Up to when it answered: what it held when it was asked may be overwritten by then.
+    let to_ns = head.monotonic_ns;
+    let mut capture = Capture::new(UUID, head.cpus, PACKET_BYTES, begin_ns, dump);
+    let mut adder = EventAdder::default();
+    // From when on the events of all CPUs are there; where nothing was overwritten yet, from the first one on.
+    let (mut whole_ns, mut first_ns) = (0, u64::MAX);
+    while let Some(item) = reader.next_item().context("the daemon's answer")? {
+        match item {
+            Item::Part { place, complete_from_ns, .. } => {
+                if place.part == 0 {
+                    whole_ns = whole_ns.max(complete_from_ns);
+                }
+                capture.reaches_back_to(place.cpu, complete_from_ns, to_ns);
+            }
+            Item::Missing { place, first, count } => {
+                adder.missing(&mut capture, place, first, count);
+            }
+            Item::Events { place, first, events } => {
+                if let Some(event) = events.first() {
+                    first_ns = first_ns.min(event.time_ns);
+                }
+                adder.add(&mut capture, place, first, &events);
+            }
+            Item::Mark(mark) if mark.time_ns >= begin_ns => capture.mark(marked(&mark)),
+            Item::Mark(_) | Item::End { .. } => {}
+        }
+    }
+    let reach_ns = whole_ns.max(first_ns).min(to_ns);
+    capture.finish(to_ns, host);
+    let offset_ns = head.realtime_ns.saturating_sub(head.monotonic_ns);
+    let streams = (0..head.cpus).map(|cpu| capture.packets(cpu)).collect();
+    let mut stretch = Stretch::new(streams, offset_ns, (since_ns.max(reach_ns), to_ns), false)?;
+    stretch.asked_ns = to_ns.saturating_sub(since_ns);
+    // The first event may come a moment after the begin of a recorder that is younger, or of a quiet host.
+    let is_late = reach_ns > since_ns.saturating_add(BEFORE_NS / 100);
+    if is_asked && is_late && !stretch.is_short() {
+        stretch.notes.push(format!(
+            "the flight recorder holds the last {}: the {} that were asked for begin before that; \
+             a larger [recorder] seconds reaches further back",
+            seconds(to_ns.saturating_sub(reach_ns)),
+            seconds(to_ns.saturating_sub(since_ns))
+        ));
+    }
+    Ok(stretch)
+}
+
+/// What comes from a time on, for so long or until `is_over`, which is asked again and again with the time that has passed.
+///
+/// # Errors
+/// Where events cannot be had any more.
+pub fn next(
+    supply: &mut dyn Supply,
+    (dump, host): (&Dump, &mut Host),
+    begin_ns: u64,
+    length: Duration,
+    mut is_over: impl FnMut(Duration) -> bool,
+) -> anyhow::Result<Stretch> {
+    let cpus = supply.cpus();
+    let offset_ns = offset_ns();
+    let mut capture = Capture::new(UUID, cpus, PACKET_BYTES, begin_ns, dump);
+    let mut streams: Vec<Packets> = Vec::new();
+    streams.resize_with(cpus as usize, Packets::default);
+    let (began, mut bytes) = (Instant::now(), 0_u64);
+    let mut notes = Vec::new();
+    let end_ns = loop {
+        let turn = Instant::now();
+        let over =
+            is_over(began.elapsed()) || began.elapsed() >= length || bytes >= MOST_EVENT_BYTES;
+        let now_ns = monotonic_ns();
+        let fullness = supply.drain(now_ns, &mut capture)?;
+        match over {
+            true => capture.finish(now_ns, host),
+            false => capture.advance(now_ns.saturating_sub(SETTLED_NS), host),
+        }
+        for (cpu, stream) in (0..).zip(&mut streams) {
+            let packets = capture.packets(cpu);
+            bytes = bytes.saturating_add(packets.len() as u64);
+            stream.append(packets);
+        }
+        if over {
+            if bytes >= MOST_EVENT_BYTES && began.elapsed() < length {
+                let mib = MOST_EVENT_BYTES >> 20;
+                notes
+                    .push(format!("it ended early: {mib} MiB of events are the most that is kept"));
+            }
+            break now_ns;
+        }
+        let left = length.saturating_sub(began.elapsed());
+        thread::sleep(pause(fullness, turn.elapsed(), Some(left)));
+    };
+    let foreign = supply.foreign_calls();
+    if foreign > 0 {
+        notes.push(format!("{foreign} system calls of 32-bit programs were left out"));
+    }
+    let mut stretch = Stretch::new(streams, offset_ns, (begin_ns, end_ns), supply.has_calls())?;
+    stretch.notes = notes;
+    Ok(stretch)
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_client::fake::{Fake, Reply};
+    use noise_common::store::event::Body;
+    use noise_wire::events::{Place, StretchHead};
+
+    use super::*;
+
+    #[test]
+    fn a_stretch_ends_with_the_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        // The answer comes three seconds late, and all that the recorder holds is one second old by then.
+        let now_ns = monotonic_ns();
+        let at = |seconds: u64| now_ns + seconds * 1_000_000_000;
+        let (monotonic_ns, realtime_ns) = (at(3), at(3));
+        let head = StretchHead { cpus: 1, monotonic_ns, realtime_ns, ..StretchHead::default() };
+        let mut body = Vec::new();
+        head.write(&mut body);
+        let place = Place::default();
+        Item::Part { place, complete_from_ns: at(2), classes: 0 }.write(&mut body);
+        let mut words = [0; 4];
+        for (place, word) in Body::switch((7, 120), 0, true, (8, 120), at(2)).words(0) {
+            words[place] = word;
+        }
+        let events = vec![noise_common::store::Event::copy(|word| words[word])];
+        Item::Events { place, first: 0, events }.write(&mut body);
+        Item::End { events: 1, missing: 0 }.write(&mut body);
+        let _daemon = Fake::local(&socket, Reply::of(200, "application/octet-stream", &body));
+        let (dump, mut host) = (Dump::default(), Host::default());
+        let stretch = past(&socket, (now_ns, false), &dump, &mut host).unwrap();
+        assert_eq!((stretch.from_ns, stretch.to_ns), (at(2), at(3)));
+        assert_eq!((stretch.asked_ns, stretch.is_short()), (3_000_000_000, true));
+    }
+
+    #[test]
+    fn half_of_what_is_asked_for_is_not_short() {
+        const MS: u64 = 1_000_000;
+        for (span_ms, asked_ms, expected) in [
+            (2_000, 2_000, false),
+            (1_100, 2_000, false),
+            (900, 2_000, true),
+            (450, 800, true),
+            // All that is asked for is there.
+            (300, 300, false),
+            (0, 0, false),
+        ] {
+            assert_eq!(is_short(span_ms * MS, asked_ms * MS), expected, "{span_ms} of {asked_ms}");
+        }
+    }
+}
