@@ -52,8 +52,9 @@ pub fn net_tx_wait(events: &[Event]) -> Paired {
 pub fn net_rx_wait(events: &[Event], pollers: &BTreeSet<i32>) -> Paired {
     let mut stacks = Stacks::default();
     let mut received: HashMap<u32, (u64, Arc<str>)> = HashMap::new();
-    // CPUs whose latest switch is missing. The programs did not see it either, and may not know that a polling thread runs.
-    let mut unseen: BTreeSet<u32> = BTreeSet::new();
+    // Who runs by the switches. Where a thread runs to which none was seen, the programs did not see it either: they may
+    // not know that a polling thread runs.
+    let mut running: HashMap<u32, i32> = HashMap::new();
     let mut paired = Paired::default();
     let receives = |stacks: &Stacks, event: &Event| match stacks.innermost(event.cpu) {
         Some(Context::Softirq(vector)) => &**vector == "net_rx",
@@ -69,24 +70,21 @@ pub fn net_rx_wait(events: &[Event], pollers: &BTreeSet<i32>) -> Paired {
             Kind::Waking { pid } if receives(&stacks, event) && !pollers.contains(pid) => {
                 if let Some((start_ns, interface)) = received.remove(&event.cpu) {
                     let sample = Sample { pid: *pid, ..sample(event, &interface, start_ns) };
-                    let is_thread = stacks.innermost(event.cpu).is_none();
-                    match is_thread && unseen.contains(&event.cpu) {
-                        true => paired.orphans.push(sample),
-                        false => paired.samples.push(sample),
+                    let runs = running.get(&event.cpu).is_none_or(|pid| *pid == event.pid);
+                    match runs || stacks.innermost(event.cpu).is_some() {
+                        true => paired.samples.push(sample),
+                        false => paired.orphans.push(sample),
                     }
                 }
             }
             Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } => {
                 received.remove(&event.cpu);
             }
-            Kind::Switch { .. } | Kind::LostSwitch { .. }
-                if stacks.innermost(event.cpu).is_none() =>
-            {
-                received.remove(&event.cpu);
-                match event.kind {
-                    Kind::LostSwitch { .. } => unseen.insert(event.cpu),
-                    _ => unseen.remove(&event.cpu),
-                };
+            Kind::Switch { next, .. } => {
+                running.insert(event.cpu, *next);
+                if stacks.innermost(event.cpu).is_none() {
+                    received.remove(&event.cpu);
+                }
             }
             _ => {}
         }
@@ -206,6 +204,27 @@ mod tests {
         ];
         let found = net_rx_wait(&events, &BTreeSet::from([5, 8])).samples;
         assert_eq!(brief(&found), [("lo", "", 3, 0)]);
+    }
+
+    #[test]
+    fn what_a_thread_delivers_to_which_no_switch_was_seen_may_count() {
+        let by = |pid, event: Event| Event { pid, ..event };
+        let left = Left::Asleep;
+        let switch = |time, prev, next| at(time, 0, Kind::Switch { prev, left, next });
+        let events = [
+            switch(1, 5, 1),
+            // From 1 to 5: missing.
+            by(5, receive(10)),
+            by(5, waking(12)),
+            at(15, 0, Kind::LostSwitch { prev: 1, next: 5 }),
+            switch(15, 5, 0),
+            switch(16, 0, 5),
+            by(5, receive(20)),
+            by(5, waking(24)),
+        ];
+        let found = net_rx_wait(&events, &BTreeSet::from([5]));
+        assert_eq!(brief(&found.samples), [("lo", "", 4, 0)]);
+        assert_eq!(brief(&found.orphans), [("lo", "", 2, 0)]);
     }
 
     #[test]
