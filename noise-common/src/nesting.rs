@@ -122,9 +122,7 @@ pub struct Ended {
 impl Nesting {
     /// A handler of a device interrupt begins. One that nests deeper than [`IRQ_DEPTH`] counts as its
     /// outer handlers' time.
-    ///
-    /// # Errors
-    /// [`Loss::OutOfRange`] where it nests too deep.
+    /// Errors: [`Loss::OutOfRange`] where it nests too deep.
     #[inline(always)]
     pub fn enter_irq(&mut self, irq: u32, now_ns: u64) -> Result<(), Loss> {
         let depth = core::hint::black_box(self.irq_depth) as usize;
@@ -138,9 +136,7 @@ impl Nesting {
     }
 
     /// A handler of a device interrupt ends.
-    ///
-    /// # Errors
-    /// Where its begin was not seen, or lies in the future.
+    /// Errors: where its begin was not seen, or lies in the future.
     #[inline(always)]
     pub fn exit_irq(&mut self, irq: u32, now_ns: u64) -> Result<Ended, Loss> {
         let depth = core::hint::black_box(self.irq_depth.wrapping_sub(1)) as usize;
@@ -164,9 +160,7 @@ impl Nesting {
     }
 
     /// A vector ends.
-    ///
-    /// # Errors
-    /// Where its begin was not seen, or lies in the future.
+    /// Errors: where its begin was not seen, or lies in the future.
     #[inline(always)]
     pub fn exit_vector(&mut self, now_ns: u64) -> Result<Ended, Loss> {
         let frame = self.vector;
@@ -187,9 +181,7 @@ impl Nesting {
     }
 
     /// A softirq vector ends.
-    ///
-    /// # Errors
-    /// Where its begin was not seen, or lies in the future.
+    /// Errors: where its begin was not seen, or lies in the future.
     #[inline(always)]
     pub fn exit_softirq(&mut self, vector: u32, now_ns: u64) -> Result<Ended, Loss> {
         let running = self.softirq_running;

@@ -68,7 +68,7 @@ impl Header {
 /// A record that was read.
 #[cfg(feature = "user")]
 #[derive(Clone, Copy)]
-pub enum Record {
+pub enum RingRecord {
     Window(Cell),
     Outlier(Outlier),
     /// An old part of a wait.
@@ -76,11 +76,9 @@ pub enum Record {
 }
 
 #[cfg(feature = "user")]
-impl Record {
+impl RingRecord {
     /// Reads a record of the ring.
-    ///
-    /// # Errors
-    /// Where its kind is unknown, or its length is not that of its kind: with its header, which is empty
+    /// Errors: where its kind is unknown, or its length is not that of its kind: with its header, which is empty
     /// where there is none.
     pub fn read(bytes: &[u8]) -> Result<Self, Header> {
         let header = bytes.get(..size_of::<Header>()).unwrap_or_default();
@@ -121,11 +119,11 @@ mod tests {
         Header::new(kind, Signal::CgroupRunqueueWait as u32, 5)
     }
 
-    fn kind_of(record: &Record) -> RecordKind {
+    fn kind_of(record: &RingRecord) -> RecordKind {
         match record {
-            Record::Window(_) => RecordKind::Window,
-            Record::Outlier(_) => RecordKind::Outlier,
-            Record::OldPart(_) => RecordKind::OldPart,
+            RingRecord::Window(_) => RecordKind::Window,
+            RingRecord::Outlier(_) => RecordKind::Outlier,
+            RingRecord::OldPart(_) => RecordKind::OldPart,
         }
     }
 
@@ -133,14 +131,14 @@ mod tests {
     fn each_kind_is_read_as_what_it_is() {
         for one in [RecordKind::Window, RecordKind::Outlier, RecordKind::OldPart] {
             assert_eq!(RecordKind::from_number(one as u16), Some(one));
-            let Ok(read) = Record::read(&record(header(one), one.length().into())) else {
+            let Ok(read) = RingRecord::read(&record(header(one), one.length().into())) else {
                 panic!("{one:?} cannot be read");
             };
             assert_eq!(kind_of(&read), one);
             let header = match read {
-                Record::Window(cell) => cell.header,
-                Record::Outlier(outlier) => outlier.header,
-                Record::OldPart(old) => old.header,
+                RingRecord::Window(cell) => cell.header,
+                RingRecord::Outlier(outlier) => outlier.header,
+                RingRecord::OldPart(old) => old.header,
             };
             assert_eq!((header.signal(), header.cpu), (Some(Signal::CgroupRunqueueWait), 5));
         }
@@ -150,10 +148,10 @@ mod tests {
     fn a_record_of_another_kind_with_the_length_of_a_known_one_is_unknown() {
         let length = RecordKind::Window.length();
         let foreign = Header { kind: 4, length, ..header(RecordKind::Window) };
-        assert_eq!(Record::read(&record(foreign, length.into())).err(), Some(foreign));
-        let unwritten = Record::read(&[0; size_of::<Cell>()]);
+        assert_eq!(RingRecord::read(&record(foreign, length.into())).err(), Some(foreign));
+        let unwritten = RingRecord::read(&[0; size_of::<Cell>()]);
         assert_eq!(unwritten.err(), Some(Header::NONE));
-        assert_eq!(Record::read(&[]).err(), Some(Header::NONE));
+        assert_eq!(RingRecord::read(&[]).err(), Some(Header::NONE));
     }
 
     proptest! {
@@ -165,7 +163,7 @@ mod tests {
             let (kind, stated) = if is_kind { (kind % 5, length as u16) } else { (kind, stated) };
             let header = Header { kind, length: stated, signal, cpu };
             let bytes = &record(header, length)[..length];
-            match Record::read(bytes) {
+            match RingRecord::read(bytes) {
                 Ok(read) => {
                     let own = kind_of(&read);
                     prop_assert_eq!(own as u16, kind);

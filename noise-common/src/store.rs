@@ -1,7 +1,7 @@
 //! The event store: the latest kernel events of each CPU, in memory that the programs overwrite and the
 //! daemon maps.
 //!
-//! Each CPU has [`PARTS`] parts of one array. A part is a ring of a power of two of [`Event`]s; each
+//! Each CPU has [`PARTS`] parts of one array. A part is a ring of a power of two of [`StoredEvent`]s; each
 //! event carries the low bits of its number in its part, so a reader that copies a stretch knows what of
 //! it was overwritten meanwhile, and every gap is counted (see [`reading`]).
 //!
@@ -15,7 +15,7 @@ mod raw;
 pub mod reading;
 pub mod writing;
 
-pub use event::{Class, Event, EventKind};
+pub use event::{Class, EventKind, StoredEvent};
 
 /// Writers that may interrupt each other on one CPU: in a task, in a softirq, in an interrupt, in an
 /// NMI. Each writes to a part of its own.
@@ -90,7 +90,7 @@ impl Layout {
 
     /// Bytes of the array.
     pub const fn bytes(self) -> u64 {
-        self.entries() as u64 * size_of::<Event>() as u64
+        self.entries() as u64 * size_of::<StoredEvent>() as u64
     }
 
     /// A part of a CPU, empty.
@@ -105,7 +105,7 @@ impl Layout {
     }
 }
 
-const _: () = assert!(size_of::<Event>() == 32);
+const _: () = assert!(size_of::<StoredEvent>() == 32);
 const _: () = assert!(NESTED_EVENTS.is_power_of_two() && LEAST_EVENTS.is_power_of_two());
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::nesting::{Ended, Nesting};
 /// What a [`NoiseEvent`] was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
+pub enum NoiseKind {
     Nmi,
     /// A device interrupt's handler; `id` = the irq.
     Hardirq,
@@ -27,14 +27,14 @@ pub enum Kind {
 }
 
 /// All kinds, in order of their discriminants.
-pub const KINDS: [Kind; 7] = [
-    Kind::Nmi,
-    Kind::Hardirq,
-    Kind::Vector,
-    Kind::Softirq,
-    Kind::Thread,
-    Kind::EndlessThread,
-    Kind::PageFault,
+pub const KINDS: [NoiseKind; 7] = [
+    NoiseKind::Nmi,
+    NoiseKind::Hardirq,
+    NoiseKind::Vector,
+    NoiseKind::Softirq,
+    NoiseKind::Thread,
+    NoiseKind::EndlessThread,
+    NoiseKind::PageFault,
 ];
 
 /// One event that took time from the CPU. Also the record of the ring buffer.
@@ -51,7 +51,7 @@ pub struct NoiseEvent {
     /// The thread's name, else zeros.
     pub comm: [u64; 2],
     pub cpu: u32,
-    /// A [`Kind`].
+    /// A [`NoiseKind`].
     pub kind: u32,
     /// What it was, by kind.
     pub id: u32,
@@ -61,7 +61,7 @@ pub struct NoiseEvent {
 
 /// A thread and its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedThread {
     pub pid: u32,
     pub comm: [u64; 2],
 }
@@ -127,14 +127,14 @@ impl WatchedCpu {
     #[inline(always)]
     pub fn exit_irq(&mut self, irq: u32, now_ns: u64) -> bool {
         let ended = self.nesting.exit_irq(irq, now_ns);
-        self.main.put_ended(Kind::Hardirq, irq, ended, now_ns) && self.workload != 0
+        self.main.put_ended(NoiseKind::Hardirq, irq, ended, now_ns) && self.workload != 0
     }
 
     /// A vector ends. True where [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
     pub fn exit_vector(&mut self, vector: u32, number: u32, now_ns: u64) -> bool {
         let ended = self.nesting.exit_vector(now_ns);
-        if !self.main.put_ended(Kind::Vector, vector, ended, now_ns) {
+        if !self.main.put_ended(NoiseKind::Vector, vector, ended, now_ns) {
             return false;
         }
         self.main.event.number = number;
@@ -145,7 +145,7 @@ impl WatchedCpu {
     #[inline(always)]
     pub fn exit_softirq(&mut self, vector: u32, now_ns: u64) -> bool {
         let ended = self.nesting.exit_softirq(vector, now_ns);
-        self.softirqs.put_ended(Kind::Softirq, vector, ended, now_ns) && self.workload != 0
+        self.softirqs.put_ended(NoiseKind::Softirq, vector, ended, now_ns) && self.workload != 0
     }
 
     /// NMI handlers ran for `delta_ns`, by their own clock. True where [`WatchedCpu::nmis`] is to be
@@ -153,14 +153,14 @@ impl WatchedCpu {
     #[inline(always)]
     pub fn handled_nmi(&mut self, delta_ns: u64, now_ns: u64) -> bool {
         self.nesting.handled_nmi(delta_ns);
-        self.nmis.put(Kind::Nmi, 0, now_ns.saturating_sub(delta_ns), now_ns, delta_ns);
+        self.nmis.put(NoiseKind::Nmi, 0, now_ns.saturating_sub(delta_ns), now_ns, delta_ns);
         self.workload != 0
     }
 
     /// A page fault of the thread that measures. True where [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
     pub fn faulted(&mut self, now_ns: u64) -> bool {
-        self.main.put(Kind::PageFault, 0, now_ns, now_ns, 0);
+        self.main.put(NoiseKind::PageFault, 0, now_ns, now_ns, 0);
         self.workload != 0
     }
 
@@ -169,7 +169,7 @@ impl WatchedCpu {
     /// with, since it may have become another program while it ran. True where [`WatchedCpu::main`] is
     /// to be sent.
     #[inline(always)]
-    pub fn switch(&mut self, previous: Named, next: Named, now_ns: u64) -> bool {
+    pub fn switch(&mut self, previous: NamedThread, next: NamedThread, now_ns: u64) -> bool {
         let before = self.running;
         let taken = &self.nesting.taken;
         let taken_ns = taken.interrupts_ns().wrapping_add(taken.softirq_ns);
@@ -179,9 +179,9 @@ impl WatchedCpu {
             return false;
         }
         let (kind, comm) = if before.pid == previous.pid {
-            (Kind::Thread, previous.comm)
+            (NoiseKind::Thread, previous.comm)
         } else {
-            (Kind::EndlessThread, before.comm)
+            (NoiseKind::EndlessThread, before.comm)
         };
         let gross_ns = now_ns - before.start_ns;
         let net_ns = gross_ns.saturating_sub(taken_ns.wrapping_sub(before.taken_ns));
@@ -194,14 +194,20 @@ impl WatchedCpu {
 impl Outbox {
     /// An interrupt that ended, if its begin was seen. Whether it was.
     #[inline(always)]
-    fn put_ended(&mut self, kind: Kind, id: u32, ended: Result<Ended, Loss>, now_ns: u64) -> bool {
+    fn put_ended(
+        &mut self,
+        kind: NoiseKind,
+        id: u32,
+        ended: Result<Ended, Loss>,
+        now_ns: u64,
+    ) -> bool {
         let Ok(Ended { start_ns, net_ns }) = ended else { return false };
         self.put(kind, id, start_ns, now_ns, net_ns);
         true
     }
 
     #[inline(always)]
-    fn put(&mut self, kind: Kind, id: u32, start_ns: u64, end_ns: u64, net_ns: u64) {
+    fn put(&mut self, kind: NoiseKind, id: u32, start_ns: u64, end_ns: u64, net_ns: u64) {
         self.event.start_ns = start_ns;
         self.event.end_ns = end_ns;
         self.event.net_ns = net_ns;
@@ -230,8 +236,8 @@ mod tests {
     }
 
     /// A thread whose name is its pid twice.
-    fn thread(pid: u32) -> Named {
-        Named { pid, comm: [pid.into(); 2] }
+    fn thread(pid: u32) -> NamedThread {
+        NamedThread { pid, comm: [pid.into(); 2] }
     }
 
     fn last(outbox: &Outbox) -> (u32, u32, u64, u64, u64) {
@@ -255,13 +261,13 @@ mod tests {
         cpu.nesting.enter_softirq(3, 1_100);
         cpu.nesting.enter_irq(36, 1_200).unwrap();
         assert!(cpu.handled_nmi(20, 1_250));
-        assert_eq!(last(&cpu.nmis), (Kind::Nmi as u32, 0, 1_230, 1_250, 20));
+        assert_eq!(last(&cpu.nmis), (NoiseKind::Nmi as u32, 0, 1_230, 1_250, 20));
         assert!(cpu.exit_irq(36, 1_300));
-        assert_eq!(last(&cpu.main), (Kind::Hardirq as u32, 36, 1_200, 1_300, 80));
+        assert_eq!(last(&cpu.main), (NoiseKind::Hardirq as u32, 36, 1_200, 1_300, 80));
         assert!(cpu.exit_softirq(3, 1_400));
-        assert_eq!(last(&cpu.softirqs), (Kind::Softirq as u32, 3, 1_100, 1_400, 200));
+        assert_eq!(last(&cpu.softirqs), (NoiseKind::Softirq as u32, 3, 1_100, 1_400, 200));
         assert!(cpu.switch(thread(9), thread(7), 1_500));
-        assert_eq!(last(&cpu.main), (Kind::Thread as u32, 9, 1_000, 1_500, 200));
+        assert_eq!(last(&cpu.main), (NoiseKind::Thread as u32, 9, 1_000, 1_500, 200));
         assert_eq!(cpu.main.event.comm, [9, 9]);
         // 20 + 80 + 200 + 200 = 500, the whole time that the measuring thread was away.
     }
@@ -275,16 +281,16 @@ mod tests {
         cpu.nesting.enter_vector(Vector::LocalTimer, 210);
         assert!(cpu.handled_nmi(5, 218));
         assert!(cpu.exit_vector(0, 236, 220));
-        assert_eq!(last(&cpu.softirqs), (Kind::Softirq as u32, 3, 100, 200, 100));
-        assert_eq!(last(&cpu.main), (Kind::Vector as u32, 0, 210, 220, 5));
-        assert_eq!(last(&cpu.nmis), (Kind::Nmi as u32, 0, 213, 218, 5));
+        assert_eq!(last(&cpu.softirqs), (NoiseKind::Softirq as u32, 3, 100, 200, 100));
+        assert_eq!(last(&cpu.main), (NoiseKind::Vector as u32, 0, 210, 220, 5));
+        assert_eq!(last(&cpu.nmis), (NoiseKind::Nmi as u32, 0, 213, 218, 5));
     }
 
     #[test]
     fn a_thread_has_the_name_that_it_leaves_with() {
         let mut cpu = cpu();
-        assert!(!cpu.switch(thread(7), Named { pid: 9, comm: [1, 2] }, 10));
-        assert!(cpu.switch(Named { pid: 9, comm: [3, 4] }, thread(7), 20));
+        assert!(!cpu.switch(thread(7), NamedThread { pid: 9, comm: [1, 2] }, 10));
+        assert!(cpu.switch(NamedThread { pid: 9, comm: [3, 4] }, thread(7), 20));
         assert_eq!(cpu.main.event.comm, [3, 4]);
     }
 
@@ -302,7 +308,7 @@ mod tests {
         assert!(!cpu.switch(thread(7), thread(1), 10));
         // From thread 1 back to the measuring one: not seen.
         assert!(cpu.switch(thread(7), thread(0), 90));
-        assert_eq!(last(&cpu.main), (Kind::EndlessThread as u32, 1, 10, 90, 80));
+        assert_eq!(last(&cpu.main), (NoiseKind::EndlessThread as u32, 1, 10, 90, 80));
         assert_eq!(cpu.main.event.comm, [1, 1]);
     }
 

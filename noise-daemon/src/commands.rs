@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use noise_analysis::{Command, Name};
+use noise_analysis::{Name, StartCommand};
 use noise_host::setup::is_kernel;
 use noise_model::OutlierRecord;
 use noise_system::procfs;
@@ -38,12 +38,12 @@ type ThreadLookup = (u32, Name);
 #[derive(Debug)]
 struct ReaderLink {
     ask: SyncSender<ThreadLookup>,
-    found: Receiver<Command>,
+    found: Receiver<StartCommand>,
 }
 
 impl Commands {
     /// Has the threads of long waits looked up that were not of late; what is known by now of those before.
-    pub fn look_up(&mut self, waits: &[OutlierRecord]) -> Vec<Command> {
+    pub fn look_up(&mut self, waits: &[OutlierRecord]) -> Vec<StartCommand> {
         for wait in waits {
             self.ask(wait.pid, &wait.comm);
             wait.parts.iter().for_each(|part| self.ask(part.pid, &part.comm));
@@ -81,7 +81,7 @@ fn start() -> Option<ReaderLink> {
     Some(ReaderLink { ask, found })
 }
 
-fn work(asked: &Receiver<ThreadLookup>, found: &Sender<Command>) {
+fn work(asked: &Receiver<ThreadLookup>, found: &Sender<StartCommand>) {
     while let Ok((pid, comm)) = asked.recv() {
         let Some(command) = read(&Path::new("/proc").join(pid.to_string()), pid, comm) else {
             continue;
@@ -94,7 +94,7 @@ fn work(asked: &Receiver<ThreadLookup>, found: &Sender<Command>) {
 
 /// What a thread that still has that name was started as; `None` where it is gone, or where that cannot be read. A thread of
 /// the kernel has no command line.
-fn read(folder: &Path, pid: u32, comm: Name) -> Option<Command> {
+fn read(folder: &Path, pid: u32, comm: Name) -> Option<StartCommand> {
     let name = procfs::bytes(folder.join("comm")).ok()?;
     if as_text(name.strip_suffix(b"\n").unwrap_or(&name)) != *comm {
         return None;
@@ -111,7 +111,7 @@ fn read(folder: &Path, pid: u32, comm: Name) -> Option<Command> {
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
     let process = process.and_then(|id| id.trim().parse().ok());
     let command = excerpt(&text, MOST_CHARS).into();
-    Some(Command { pid, comm, command, process, is_kernel })
+    Some(StartCommand { pid, comm, command, process, is_kernel })
 }
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
             fs::write(root.path().join("status"), "Name:\ta\nTgid:\t7\nPid:\t9\n").unwrap();
             read(root.path(), 9, expected.into())
         };
-        let line = |found: Option<Command>| found.map(|found| found.command.to_string());
+        let line = |found: Option<StartCommand>| found.map(|found| found.command.to_string());
         let gzip = of(b"gzip\n", b"gzip\0-9\0/a b\0", 0x40_0000, "gzip").unwrap();
         assert_eq!(
             (&*gzip.command, gzip.process, gzip.is_kernel),

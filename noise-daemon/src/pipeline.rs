@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use noise_analysis::Stops;
-use noise_common::record::Record;
+use noise_common::record::RingRecord;
 use noise_host::collect::Collector;
 use noise_host::kernel::{HookStatus, Measured};
 use noise_model::{Builder, Longest, Sample, Step};
@@ -141,9 +141,7 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// Registers the ring with the runtime that it is called in.
-    ///
-    /// # Errors
-    /// Where the runtime cannot wait for the ring.
+    /// Errors: where the runtime cannot wait for the ring.
     pub fn new(collector: Collector, beat: Beat) -> anyhow::Result<Self> {
         let ring = collector.readiness()?;
         Ok(Self { collector, beat, ring, publisher: Publisher::default() })
@@ -155,15 +153,13 @@ impl Pipeline {
     }
 
     /// Raw records of the ring from now on; see [`Collector::records`].
-    pub fn records(&self) -> broadcast::Receiver<Arc<Record>> {
+    pub fn records(&self) -> broadcast::Receiver<Arc<RingRecord>> {
         self.collector.records()
     }
 
     /// Waits for the next beat, and publishes its sample; or for a ring that runs full, and drains it
     /// (`None`). Nothing is lost where the future is dropped before it is ready.
-    ///
-    /// # Errors
-    /// Where the ring or the timer fails.
+    /// Errors: where the ring or the timer fails.
     pub async fn turn(&mut self) -> anyhow::Result<Option<Arc<Published>>> {
         tokio::select! {
             beat = self.beat.next() => {

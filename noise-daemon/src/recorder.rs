@@ -6,10 +6,10 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use noise_common::store::reading::{Gap, Missing, Piece};
-use noise_common::store::{Event, EventKind, Layout, PARTS};
+use noise_common::store::{EventKind, Layout, PARTS, StoredEvent};
 use noise_host::kernel::{EventStore, RecorderSize, Sizes, monotonic_ns};
 use noise_serve::EventSource;
-use noise_wire::events::{Item, MOST_EVENTS, Place, StretchHead};
+use noise_wire::events::{AnswerItem, ItemPlace, MOST_EVENTS, StretchHead};
 
 use noise_keep::Latest;
 
@@ -19,7 +19,7 @@ pub fn shortened(sizes: Sizes, wanted: RecorderSize, layout: Layout) -> Option<S
     if found.events() >= wanted.events() {
         return None;
     }
-    let kib = |layout: Layout| u64::from(layout.events()) * size_of::<Event>() as u64 / 1024;
+    let kib = |layout: Layout| u64::from(layout.events()) * size_of::<StoredEvent>() as u64 / 1024;
     let what = match kib(found) {
         0 => "there is no flight recorder".to_owned(),
         kib_found => format!(
@@ -45,7 +45,7 @@ pub fn source(store: Arc<Mutex<EventStore>>) -> EventSource {
 /// What answers with the newest events of a source up to a time: all that the store has, or so many bytes of
 /// them.
 pub fn latest(store: Arc<Mutex<EventStore>>, source: EventSource, most_bytes: u64) -> Latest {
-    let most = most_bytes / size_of::<Event>() as u64;
+    let most = most_bytes / size_of::<StoredEvent>() as u64;
     Arc::new(move |until_ns| {
         let since_ns = since(|since_ns| count(&store, since_ns), until_ns, most);
         source(since_ns, until_ns)
@@ -132,7 +132,7 @@ impl StoreAnswer {
     /// Copies the next events of the part whose turn it is; goes on to the next part where there are none.
     fn copy(&mut self, end: u64, bytes: &mut Vec<u8>) -> std::io::Result<()> {
         let (cpu, part) = ((self.part / PARTS) as u32, self.part % PARTS);
-        let place = Place { cpu, part: part as u8 };
+        let place = ItemPlace { cpu, part: part as u8 };
         let store = Arc::clone(&self.store);
         let mut store = lock(&store);
         let from = match self.from {
@@ -140,7 +140,7 @@ impl StoreAnswer {
             None => {
                 let complete_from_ns = store.complete_from_ns(cpu, part)?;
                 let classes = store.classes();
-                Item::Part { place, complete_from_ns, classes }.write(bytes);
+                AnswerItem::Part { place, complete_from_ns, classes }.write(bytes);
                 store.first_since(cpu, part, self.since_ns)?
             }
         };
@@ -165,7 +165,7 @@ impl StoreAnswer {
                     // The newest of all may be on its way.
                     if missing == Missing::Overwritten || at != end {
                         self.missing += count;
-                        Item::Missing { place, first, count }.write(bytes);
+                        AnswerItem::Missing { place, first, count }.write(bytes);
                     }
                 }
             }
@@ -179,13 +179,13 @@ impl StoreAnswer {
         Ok(())
     }
 
-    fn is_wanted(&self, event: &Event) -> bool {
+    fn is_wanted(&self, event: &StoredEvent) -> bool {
         (self.since_ns..=self.until_ns).contains(&event.time_ns)
     }
 
     /// The event with another number in the place of an address, always the same one: where things lie in
     /// the kernel's memory is no concern of those who may use the socket.
-    fn veiled(&self, mut event: Event) -> Event {
+    fn veiled(&self, mut event: StoredEvent) -> StoredEvent {
         let has_address = matches!(
             event.kind(),
             Some(
@@ -206,13 +206,13 @@ impl StoreAnswer {
 
 /// Events of one part without a gap.
 struct EventRun {
-    place: Place,
+    place: ItemPlace,
     first: u64,
-    events: Vec<Event>,
+    events: Vec<StoredEvent>,
 }
 
 impl EventRun {
-    fn push(&mut self, number: u64, event: Event) {
+    fn push(&mut self, number: u64, event: StoredEvent) {
         if self.events.is_empty() {
             self.first = number;
         }
@@ -222,7 +222,8 @@ impl EventRun {
     fn flush(&mut self, bytes: &mut Vec<u8>) {
         if !self.events.is_empty() {
             let (place, first) = (self.place, self.first);
-            Item::Events { place, first, events: std::mem::take(&mut self.events) }.write(bytes);
+            AnswerItem::Events { place, first, events: std::mem::take(&mut self.events) }
+                .write(bytes);
         }
     }
 }
@@ -249,7 +250,7 @@ impl Iterator for StoreAnswer {
         }
         let Some(end) = self.ends.get(self.part).copied() else {
             self.is_done = true;
-            Item::End { events: self.sent, missing: self.missing }.write(&mut bytes);
+            AnswerItem::End { events: self.sent, missing: self.missing }.write(&mut bytes);
             return Some(bytes);
         };
         if let Err(error) = self.copy(end, &mut bytes) {

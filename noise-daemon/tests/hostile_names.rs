@@ -23,10 +23,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 
 use noise_analysis::{
-    Cause, Culprit, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
+    Cause, Culprit, Episode, Level, Overview, Remedy, Report, ReportedOutlier, Rule, Time,
 };
 use noise_measure::{
-    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
+    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourPart, DetourReport, GapSource,
 };
 use noise_model::{
     Count, CpuNoise, Histogram, Host, Interference, NoiseSource, OutlierPart, OutlierRecord,
@@ -210,7 +210,7 @@ fn frame(second: i64) -> Frame {
         sample.noise.push(CpuNoise { cpu: 0, runtime_ns: total, sources: vec![source] });
         overview.incidents.push(report(id, name));
         let time = Timestamp::from_second(second).unwrap();
-        overview.outliers.push(Arc::new(Outlier { time, wait: outlier(name) }));
+        overview.outliers.push(Arc::new(ReportedOutlier { time, wait: outlier(name) }));
     }
     sample.series.sort_by(|a, b| (a.signal, &a.labels).cmp(&(b.signal, &b.labels)));
     sample.interference.sort_by(Interference::order);
@@ -230,7 +230,7 @@ fn a_peer_that_measures() {
         // As they are: another program than ours may answer.
         let text = if path.ends_with("/outliers") {
             let outlier =
-                |name: &&str| Outlier { time: Timestamp::UNIX_EPOCH, wait: outlier(name) };
+                |name: &&str| ReportedOutlier { time: Timestamp::UNIX_EPOCH, wait: outlier(name) };
             let outliers = NAMES.iter().map(|name| Arc::new(outlier(name))).collect();
             serde_json::to_string(&OutliersDocument::new(outliers, Vec::new()))
         } else {
@@ -309,7 +309,7 @@ fn detours() -> DetourReport {
     let detour = |index: usize| Detour {
         start_ns: index as u64 * 1_000_000,
         duration_ns: 20_000,
-        parts: vec![Part {
+        parts: vec![DetourPart {
             source: index % NAMES.len(),
             start_ns: index as u64 * 1_000_000,
             duration_ns: 10_000,
@@ -364,7 +364,7 @@ fn files_of_others() {
     let incidents = (0..).zip(NAMES).map(|(id, name)| report(id, name)).collect();
     let outliers = NAMES
         .iter()
-        .map(|name| Arc::new(Outlier { time: Timestamp::UNIX_EPOCH, wait: outlier(name) }));
+        .map(|name| Arc::new(ReportedOutlier { time: Timestamp::UNIX_EPOCH, wait: outlier(name) }));
     let state =
         Document::new(incidents, outliers.collect(), Baselines::default(), Demand::default());
     fs::write(folder.path().join("incidents.json"), state.text().unwrap()).unwrap();

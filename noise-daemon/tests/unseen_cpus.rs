@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 use noise_trace::ctf::write::{Origin, StreamWriter, metadata};
-use noise_trace::event::{Comm, Kind, Task};
+use noise_trace::event::{Comm, Task, TraceKind};
 use noise_trace::state::LeftIn;
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ fn recording(end_ns: u64) -> TempDir {
         for at_ns in (MS..end_ns).step_by(MS as usize) {
             let (prev, next) = if (at_ns / MS).is_multiple_of(2) { (tid, 0) } else { (0, tid) };
             let (prev, next) = (task(prev), task(next));
-            writer.event(at_ns, &Kind::SchedSwitch { prev, prev_state: LeftIn::of(1), next });
+            writer.event(at_ns, &TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(1), next });
         }
         writer.end(end_ns);
         fs::write(folder.path().join(format!("channel0_{cpu}")), writer.take().bytes()).unwrap();

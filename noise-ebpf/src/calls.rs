@@ -7,11 +7,11 @@ use core::ptr;
 
 use noise_common::store::EventKind;
 use noise_common::store::calls::{CallSlot, ObjectKind};
-use noise_common::store::ipc::{Caller, Object};
+use noise_common::store::ipc::{Caller, StoredObject};
 
 use crate::kernel::file::{Found, look_up};
 use crate::kernel::sock::{End, Sock};
-use crate::kernel::{Access, CALLS_MASK, Raw, Task, Typed};
+use crate::kernel::{Access, CALLS_MASK, Raw, TaskStruct, Typed};
 use crate::maps::{NOISE_CALLS, cpu_state};
 use crate::store;
 
@@ -57,7 +57,7 @@ fn read(tid: u32, number: u32) -> Option<Found> {
         return None;
     }
     let kind = ObjectKind::from_bits((who >> CallSlot::KIND_SHIFT) as u8);
-    Some(Found { object: Object { kind, key }, sock })
+    Some(Found { object: StoredObject { kind, key }, sock })
 }
 
 /// Keeps what a call is about.
@@ -87,7 +87,7 @@ pub fn find<A: Access>(tid: u32, descriptor: u32) -> Found {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn noise_file(descriptor: u32, tid: u32) -> u32 {
-    let task = Task::current(Typed(ptr::null_mut()));
+    let task = TaskStruct::current(Typed(ptr::null_mut()));
     write(tid, LOOKING, look_up(task, descriptor));
     0
 }
@@ -96,7 +96,7 @@ extern "C" fn noise_file(descriptor: u32, tid: u32) -> u32 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn noise_file_raw(descriptor: u32, tid: u32) -> u32 {
-    let task = Task::current(Raw(ptr::null_mut()));
+    let task = TaskStruct::current(Raw(ptr::null_mut()));
     write(tid, LOOKING, look_up(task, descriptor));
     0
 }

@@ -231,12 +231,12 @@ pub fn signal_code(info: u64) -> i32 {
 
 /// A `task_struct`.
 #[derive(Clone, Copy)]
-pub struct Task<A> {
+pub struct TaskStruct<A> {
     access: A,
     at: Pointer,
 }
 
-impl<A: Access> Task<A> {
+impl<A: Access> TaskStruct<A> {
     /// The task that is the `index`th argument.
     #[inline(always)]
     pub fn argument(access: A, index: usize) -> Self {

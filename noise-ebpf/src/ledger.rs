@@ -17,7 +17,7 @@ use noise_common::store::Class;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
 use crate::charge::{charge, charge_here, charge_kind, spill};
-use crate::kernel::{Access, Task, WAITS_MASK, is_watching};
+use crate::kernel::{Access, TaskStruct, WAITS_MASK, is_watching};
 use crate::maps::{
     NOISE_CPUS, NOISE_WAITING, NOISE_WAITS, cpu_state, drop_event, send_old_part, send_outlier,
     this_cpu,
@@ -301,7 +301,7 @@ pub fn newest(state: *mut CpuState) -> *mut Turn {
 
 /// A task becomes runnable on a CPU, under the lock of that CPU's run queue.
 #[inline(always)]
-pub fn wait_begins<A: Access>(task: Task<A>, pid: u32, cpu: u32, now_ns: u64) {
+pub fn wait_begins<A: Access>(task: TaskStruct<A>, pid: u32, cpu: u32, now_ns: u64) {
     let Some(wait) = NOISE_WAITS.get_ptr_mut(pid & WAITS_MASK.load()) else { return };
     let Some(state) = NOISE_CPUS.get_ptr_mut(cpu) else { return };
     // SAFETY: the pointers are entries of the arrays. An entry is taken over from a task that no
@@ -331,7 +331,7 @@ fn waiting(pid: u32, start_ns: u64) -> Option<*mut Waiting> {
 
 /// How much of a wait that ends now the task's group was throttled; an event says so.
 #[inline(always)]
-fn throttled<A: Access>(task: Task<A>, wait: &Waiting, now_ns: u64) -> u64 {
+fn throttled<A: Access>(task: TaskStruct<A>, wait: &Waiting, now_ns: u64) -> u64 {
     let before_ns = wait.throttled_ns;
     let by_now_ns = task.throttled_ns();
     if before_ns == UNKNOWN || by_now_ns <= before_ns {
@@ -346,7 +346,7 @@ fn throttled<A: Access>(task: Task<A>, wait: &Waiting, now_ns: u64) -> u64 {
 #[inline(always)]
 pub fn migrate<A: Access>(
     state: *mut CpuState,
-    task: Task<A>,
+    task: TaskStruct<A>,
     pid: u32,
     start_ns: u64,
     to_cpu: u32,
@@ -392,7 +392,7 @@ pub struct Start {
 #[inline(always)]
 pub fn wait_ends<A: Access>(
     state: *mut CpuState,
-    task: Task<A>,
+    task: TaskStruct<A>,
     victim: u64,
     start: Start,
     is_measured: bool,
@@ -442,7 +442,7 @@ pub fn wait_ends<A: Access>(
 
 /// Sends a record of the wait that was divided last, unless there were too many of late.
 #[inline(always)]
-fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: u64) {
+fn report<A: Access>(state: *mut CpuState, task: TaskStruct<A>, start: Start, now_ns: u64) {
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {
         let window = now_ns / WINDOW_NS;
@@ -554,7 +554,7 @@ pub fn leaving(state: *mut CpuState) -> u64 {
 #[inline(always)]
 pub fn begin_turn<A: Access>(
     state: *mut CpuState,
-    task: Task<A>,
+    task: TaskStruct<A>,
     pid: u32,
     cgroup: u64,
     now_ns: u64,

@@ -21,7 +21,7 @@ use noise_common::loss::Loss;
 use noise_common::queue::{QUEUES, Served};
 use noise_common::record::{OldPart, RecordKind};
 use noise_common::signals::{ROTATING_CELLS, ROTATING_WAYS, Signal, keyed_slot, rotating_slot};
-use noise_common::store::Event;
+use noise_common::store::StoredEvent;
 use noise_common::store::calls::CallSlot;
 
 /// State of each CPU, memory-mapped by the daemon. Sized at load to the possible CPUs.
@@ -75,7 +75,7 @@ pub static NOISE_TASKS: HashMap<u64, u64> = HashMap::with_max_entries(TASKS as u
 
 /// The parts of the event store, see `noise_common::store`. Memory-mapped by the daemon; sized at load.
 #[map]
-pub static NOISE_EVENTS: Array<Event> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+pub static NOISE_EVENTS: Array<StoredEvent> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// What threads do that are in system calls, direct-mapped by pid. Sized at load, where calls are recorded.
 #[map]
@@ -105,9 +105,9 @@ pub fn clock_ns() -> u64 {
 }
 
 /// The time of an event, read when it is first asked for.
-pub struct Clock(u64);
+pub struct EventClock(u64);
 
-impl Clock {
+impl EventClock {
     #[inline(always)]
     pub fn unread() -> Self {
         Self(0)

@@ -10,14 +10,14 @@ use core::ptr;
 use noise_common::event::CpuState;
 use noise_common::hooks::Vector;
 use noise_common::store::event::Body;
-use noise_common::store::ipc::{Caller, Ends, Object, Signal};
+use noise_common::store::ipc::{Caller, StoredEnds, StoredObject, StoredSignal};
 use noise_common::store::writing::{self, Store};
-use noise_common::store::{Class, Event, EventKind, Part};
+use noise_common::store::{Class, EventKind, Part, StoredEvent};
 
 use crate::kernel::hrtimer::Hrtimer;
-use crate::kernel::request::Request;
+use crate::kernel::request::BlkRequest;
 use crate::kernel::sock::End;
-use crate::kernel::{Access, Interface, Skb, Task};
+use crate::kernel::{Access, Interface, Skb, TaskStruct};
 use crate::maps::NOISE_EVENTS;
 
 /// The parts of the CPU whose state it is.
@@ -69,7 +69,7 @@ impl Store for Own {
 
     #[inline(always)]
     fn slot(&mut self, index: u32) -> Option<*mut u64> {
-        NOISE_EVENTS.get_ptr_mut(index).map(<*mut Event>::cast::<u64>)
+        NOISE_EVENTS.get_ptr_mut(index).map(<*mut StoredEvent>::cast::<u64>)
     }
 
     #[inline(always)]
@@ -102,10 +102,10 @@ fn write(state: *mut CpuState, body: &Body) {
 #[inline(always)]
 pub fn switch<A: Access>(
     state: *mut CpuState,
-    previous: (Task<A>, u32),
+    previous: (TaskStruct<A>, u32),
     left_in: u64,
     preempted: bool,
-    next: (Task<A>, u32),
+    next: (TaskStruct<A>, u32),
     now_ns: u64,
 ) {
     if records(state, Class::Sched) {
@@ -117,13 +117,24 @@ pub fn switch<A: Access>(
 
 /// A task is woken up, created or moved; `to` is where it moves.
 #[inline(always)]
-pub fn task<A: Access>(state: *mut CpuState, kind: EventKind, task: Task<A>, to: u32, now_ns: u64) {
+pub fn task<A: Access>(
+    state: *mut CpuState,
+    kind: EventKind,
+    task: TaskStruct<A>,
+    to: u32,
+    now_ns: u64,
+) {
     write(state, &Body::task(kind, task.pid(), task.priority(), task.cpu(), to, now_ns));
 }
 
 /// A task creates another one.
 #[inline(always)]
-pub fn fork<A: Access>(state: *mut CpuState, parent: Task<A>, child: Task<A>, now_ns: u64) {
+pub fn fork<A: Access>(
+    state: *mut CpuState,
+    parent: TaskStruct<A>,
+    child: TaskStruct<A>,
+    now_ns: u64,
+) {
     if records(state, Class::Sched) {
         let ids = [parent.pid(), child.pid(), child.tgid()];
         write(state, &Body::process(EventKind::Fork, ids, now_ns));
@@ -132,7 +143,7 @@ pub fn fork<A: Access>(state: *mut CpuState, parent: Task<A>, child: Task<A>, no
 
 /// The task that runs becomes another program.
 #[inline(always)]
-pub fn exec<A: Access>(state: *mut CpuState, task: Task<A>, old_pid: u32, now_ns: u64) {
+pub fn exec<A: Access>(state: *mut CpuState, task: TaskStruct<A>, old_pid: u32, now_ns: u64) {
     if records(state, Class::Sched) {
         write(state, &Body::process(EventKind::Exec, [task.pid(), old_pid, 0], now_ns));
         write(state, &Body::name(task.comm(), now_ns));
@@ -140,7 +151,7 @@ pub fn exec<A: Access>(state: *mut CpuState, task: Task<A>, old_pid: u32, now_ns
 }
 
 #[inline(always)]
-pub fn exit<A: Access>(state: *mut CpuState, task: Task<A>, now_ns: u64) {
+pub fn exit<A: Access>(state: *mut CpuState, task: TaskStruct<A>, now_ns: u64) {
     if records(state, Class::Sched) {
         write(state, &Body::process(EventKind::Exit, [task.pid(), task.tgid(), 0], now_ns));
     }
@@ -202,7 +213,7 @@ pub fn throttled(state: *mut CpuState, pid: u32, throttled_ns: u64, now_ns: u64)
 pub fn block<A: Access>(
     state: *mut CpuState,
     kind: EventKind,
-    request: Request<A>,
+    request: BlkRequest<A>,
     bytes: u32,
     error: u8,
     now_ns: u64,
@@ -242,7 +253,7 @@ pub fn retransmit(state: *mut CpuState, skb: u64, at: Interface, now_ns: u64) {
 pub fn call(
     state: *mut CpuState,
     caller: Caller,
-    object: Object,
+    object: StoredObject,
     first: u32,
     extra: u8,
     now_ns: u64,
@@ -254,7 +265,7 @@ pub fn call(
 pub fn call_exit(
     state: *mut CpuState,
     caller: Caller,
-    object: Object,
+    object: StoredObject,
     result: u32,
     peeks: bool,
     now_ns: u64,
@@ -267,7 +278,7 @@ pub fn call_exit(
 pub fn call_other(
     state: *mut CpuState,
     caller: Caller,
-    object: Object,
+    object: StoredObject,
     first: u32,
     at_end: bool,
     now_ns: u64,
@@ -291,7 +302,7 @@ pub fn ends(
         write(state, &Body::address(local.host.words(), false, now_ns));
         write(state, &Body::address(remote.host.words(), true, now_ns));
     }
-    let ends = Ends {
+    let ends = StoredEnds {
         inode,
         local: four.unwrap_or(0).to_le_bytes(),
         remote: other_four.unwrap_or(0).to_le_bytes(),
@@ -307,7 +318,7 @@ pub fn ends(
 pub fn transfer(
     state: *mut CpuState,
     kind: EventKind,
-    object: Object,
+    object: StoredObject,
     result: u32,
     position: u32,
     now_ns: u64,
@@ -316,6 +327,6 @@ pub fn transfer(
 }
 
 #[inline(always)]
-pub fn signal(state: *mut CpuState, kind: EventKind, signal: &Signal, now_ns: u64) {
+pub fn signal(state: *mut CpuState, kind: EventKind, signal: &StoredSignal, now_ns: u64) {
     write(state, &Body::signal(kind, signal, now_ns));
 }

@@ -19,9 +19,9 @@ use aya_ebpf::maps::{Array, RingBuf};
 use noise_common::for_each_hook;
 use noise_common::hooks::{Edge, Hook, Vector};
 use noise_common::signals::SOFTIRQ_VECTORS;
-use noise_common::watch::{Named, NoiseEvent, Outbox, WatchedCpu};
+use noise_common::watch::{NamedThread, NoiseEvent, Outbox, WatchedCpu};
 
-use crate::kernel::{Access, Raw, Task, Typed};
+use crate::kernel::{Access, Raw, TaskStruct, Typed};
 use crate::programs::define_programs;
 
 /// State of each CPU. Sized at load to the possible CPUs.
@@ -121,8 +121,9 @@ fn send(is_due: bool, outbox: *mut Outbox) -> Option<()> {
 /// `sched_switch(preempt, prev, next[, prev_state])`.
 #[inline(always)]
 fn switch<A: Access>(access: A) -> Option<()> {
-    let named = |task: Task<A>| Named { pid: task.pid(), comm: task.comm() };
-    let (previous, next) = (named(Task::argument(access, 1)), named(Task::argument(access, 2)));
+    let named = |task: TaskStruct<A>| NamedThread { pid: task.pid(), comm: task.comm() };
+    let (previous, next) =
+        (named(TaskStruct::argument(access, 1)), named(TaskStruct::argument(access, 2)));
     let state = state()?;
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {

@@ -151,9 +151,7 @@ pub fn charged(first: &Scrape, last: &Scrape, victim: &str) -> Result<BTreeMap<B
 
 /// The part of the time between two scrapes for which others kept this victim from a CPU, or the
 /// hypervisor did. Who is its own noise is not among the others.
-///
-/// # Errors
-/// If a charge lacks a label.
+/// Errors: if a charge lacks a label.
 pub fn kept_by_others(
     (first, last): (&Scrape, &Scrape),
     time: Duration,
@@ -262,9 +260,7 @@ impl Account {
     }
 
     /// Requires that the daemon's worst culprit is one of the planted.
-    ///
-    /// # Errors
-    /// If it is another, and if it is another by ftrace too: then the machine was too busy to tell.
+    /// Errors: if it is another, and if it is another by ftrace too: then the machine was too busy to tell.
     pub fn ensure_first(&self, planted: &[String], resources: &[&str]) -> Result<()> {
         let found = rank(&self.found, resources);
         let middle = |bounds: &Bounds| f64::midpoint(bounds.least, bounds.most);
@@ -284,9 +280,7 @@ impl Account {
     }
 
     /// Prints both sides.
-    ///
-    /// # Errors
-    /// If a charge of these resources differs by more than `share` of it, next to what belongs to
+    /// Errors: if a charge of these resources differs by more than `share` of it, next to what belongs to
     /// none for certain.
     pub fn verdict(&self, resources: &[&str], share: f64) -> Result<()> {
         let mut text = format!(
@@ -358,9 +352,7 @@ impl Account {
 }
 
 /// Requires that the daemon counts the victim's preemptions as the referee does, by who took the CPU.
-///
-/// # Errors
-/// If one count differs by more than a hundredth, the switches that the recording lacks, and those by
+/// Errors: if one count differs by more than a hundredth, the switches that the recording lacks, and those by
 /// or from a process that had not entered its group yet.
 pub fn ensure_preemptions(seen: &Observation, victim: &Group, cast: &Cast) -> Result<()> {
     const METRIC: &str = "noised_preemptions_total";
@@ -431,9 +423,7 @@ pub fn rank(charged: &BTreeMap<Blame, f64>, resources: &[&str]) -> Vec<(String, 
 /// Requires that the charges for waiting sum to the waits, of a group that came and went during the
 /// observation. A wait of which the end was not seen is in no histogram, but what of it passed before the thread
 /// moved to its last CPU is charged, where the daemon still knew when and where the wait began.
-///
-/// # Errors
-/// If they do not.
+/// Errors: if they do not.
 pub fn ensure_sums(seen: &Observation, victim: &Group, cast: &Cast) -> Result<()> {
     let waits = seen.last.histograms("noised_cgroup_runqueue_wait_seconds")?;
     let label = victim.label();

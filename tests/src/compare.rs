@@ -453,9 +453,7 @@ impl Table<'_> {
     }
 
     /// Requires that the referee saw samples of each of these series (or of one that starts so).
-    ///
-    /// # Errors
-    /// If one did not occur: agreement on nothing proves nothing.
+    /// Errors: if one did not occur: agreement on nothing proves nothing.
     pub fn ensure_present(&self, series: &[&str]) -> Result<()> {
         for wanted in series {
             let present = |row: &Row| row.name.starts_with(wanted) && row.least > 0;
@@ -468,9 +466,7 @@ impl Table<'_> {
     }
 
     /// Prints the table.
-    ///
-    /// # Errors
-    /// If the daemon's figures are not the referee's.
+    /// Errors: if the daemon's figures are not the referee's.
     pub fn verdict(self) -> Result<()> {
         let observation = self.observation;
         let mut text = String::new();

@@ -38,9 +38,7 @@ pub const QUICK_INCIDENTS: &[u8] = b"[incidents]\nwarmup-windows = 20\nminimum-l
 pub const FIXED_RECORDER: [&str; 2] = ["--recorder.kibibytes-per-cpu", "1024"];
 
 /// The daemon's path: `NOISED_BIN`, or the workspace's release build.
-///
-/// # Errors
-/// If there is no such file.
+/// Errors: if there is no such file.
 pub fn binary() -> Result<PathBuf> {
     let path = env::var_os("NOISED_BIN").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/release/noised"),
@@ -164,9 +162,7 @@ pub struct Outcome {
 }
 
 /// Resident memory of a process, bytes.
-///
-/// # Errors
-/// If there is no such process.
+/// Errors: if there is no such process.
 pub fn resident_bytes(pid: u32) -> Result<u64> {
     status_bytes(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS")
 }
@@ -341,9 +337,7 @@ pub struct Socketed {
 
 impl Socketed {
     /// Starts one with further options.
-    ///
-    /// # Errors
-    /// As [`Daemon::start_with`].
+    /// Errors: those of [`Daemon::start_with`].
     pub fn start(options: &[&str]) -> Result<Self> {
         let folder = Folder::new("socket")?;
         let socket = folder.path().join("noised.sock");

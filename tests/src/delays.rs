@@ -108,9 +108,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Result<String> {
 }
 
 /// By how much the clock of a recording is ahead of CLOCK_MONOTONIC, ns, and how many events it lost.
-///
-/// # Errors
-/// If it cannot be read.
+/// Errors: if it cannot be read.
 pub fn clock_and_losses(folder: &Path) -> Result<(u64, u64)> {
     let summary: Value = serde_json::from_str(&run(folder, &["events", "--summary"])?)?;
     let clock = summary.get("clock").context("no clock")?;
@@ -121,9 +119,7 @@ pub fn clock_and_losses(folder: &Path) -> Result<(u64, u64)> {
 
 impl Delays {
     /// Those of a recording that ended in a span of its clock, ns.
-    ///
-    /// # Errors
-    /// If it cannot be read.
+    /// Errors: if it cannot be read.
     pub fn of(folder: &Path, span: &RangeInclusive<u64>) -> Result<Self> {
         let (from, to) = (span.start().to_string(), span.end().to_string());
         let document = run(folder, &["delays", "--from", &from, "--to", &to])?;
@@ -251,9 +247,7 @@ fn ns(seconds: f64) -> f64 {
 
 impl Table {
     /// All histograms.
-    ///
-    /// # Errors
-    /// If a metric is not as it should be.
+    /// Errors: if a metric is not as it should be.
     pub fn histograms(&mut self, seen: &Observation, bounds: &Bounds, apart: &Apart) -> Result<()> {
         let lists = LISTS.map(|(_, _, metric, label)| (metric, label));
         for (metric, label) in lists.into_iter().chain([(RUNQUEUE, "cause")]) {
@@ -290,9 +284,7 @@ impl Table {
     }
 
     /// Whom some waited for, by cause.
-    ///
-    /// # Errors
-    /// If the metric is not as it should be.
+    /// Errors: if the metric is not as it should be.
     pub fn interference(
         &mut self,
         seen: &Observation,
@@ -362,9 +354,7 @@ impl Table {
     }
 
     /// Requires that each of these occurred for certain.
-    ///
-    /// # Errors
-    /// If one did not: agreement on nothing proves nothing.
+    /// Errors: if one did not: agreement on nothing proves nothing.
     pub fn ensure_present(&self, names: &[&str]) -> Result<()> {
         for name in names {
             let is_there = |row: &Row| {
@@ -379,9 +369,7 @@ impl Table {
     }
 
     /// Prints it.
-    ///
-    /// # Errors
-    /// If what /metrics has is not within what the recording has.
+    /// Errors: if what /metrics has is not within what the recording has.
     pub fn verdict(self) -> Result<()> {
         let mut text = format!(
             "{:<52} {:>8} {:>17} {:>12} {:>27}\n",

@@ -97,9 +97,7 @@ fn interfaces() -> BTreeMap<u64, String> {
 }
 
 /// Asks the daemon's socket for a stretch.
-///
-/// # Errors
-/// If there is no answer, or it is not as documented.
+/// Errors: if there is no answer, or it is not as documented.
 pub fn fetch(socket: &Path, since_ns: u64) -> Result<Stretch> {
     let mut stream = UnixStream::connect(socket)
         .with_context(|| format!("connecting to {}", socket.display()))?;
@@ -320,9 +318,7 @@ fn pair(
 
 /// Requires that all events of ftrace within the window are in the recorder; `usual_ns` is how far two
 /// stamps of one event usually are apart. Prints a table.
-///
-/// # Errors
-/// Which events are missing, or too far off.
+/// Errors: which events are missing, or too far off.
 pub fn ensure_recorded(
     trace: &Trace,
     stretch: &Stretch,
@@ -409,9 +405,7 @@ pub fn ensure_recorded(
 }
 
 /// Requires that the window has events of these kinds.
-///
-/// # Errors
-/// Which it lacks.
+/// Errors: which it lacks.
 pub fn ensure_present(stretch: &Stretch, window: Window, kinds: &[&str]) -> Result<()> {
     for kind in kinds {
         let is_there = stretch.events.iter().any(|event| {

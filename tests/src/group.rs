@@ -128,9 +128,7 @@ pub struct Group {
 
 impl Group {
     /// Makes a group for work that is to be kept apart in these respects.
-    ///
-    /// # Errors
-    /// If this host has no hierarchy for one of them, or does not let us make cgroups.
+    /// Errors: if this host has no hierarchy for one of them, or does not let us make cgroups.
     pub fn new(name: &str, hierarchies: &[Hierarchy]) -> Result<Self> {
         let mounts = Mounts::of_host()?;
         let mut group = Self { name: format!("{}{name}", prefix()), directories: Vec::new() };
@@ -204,9 +202,7 @@ impl Group {
     }
 
     /// Takes in a process that runs already.
-    ///
-    /// # Errors
-    /// If there is no such process.
+    /// Errors: if there is no such process.
     pub fn adopt(&self, pid: u32) -> Result<()> {
         for path in self.directories.iter().map(|directory| directory.join("cgroup.procs")) {
             fs::write(&path, pid.to_string()).with_context(|| format!("moving process {pid}"))?;
@@ -310,9 +306,7 @@ impl Group {
 }
 
 /// Removes a cgroup. A process that has just ended may still be counted in it, for a moment or longer.
-///
-/// # Errors
-/// If it cannot be removed within a second or two.
+/// Errors: if it cannot be removed within a second or two.
 pub fn remove(directory: &Path) -> std::io::Result<()> {
     let mut pause = Duration::from_micros(100);
     while pause < Duration::from_secs(1) {

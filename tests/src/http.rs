@@ -33,9 +33,7 @@ impl Response {
 }
 
 /// Fetches `path`.
-///
-/// # Errors
-/// If there is no connection, no answer, or no well-formed one.
+/// Errors: if there is no connection, no answer, or no well-formed one.
 pub fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<Response> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)
         .with_context(|| format!("connecting to {address}"))?;
@@ -45,9 +43,7 @@ pub fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<
 }
 
 /// Fetches `path` over a connection to `address` that is made already, and ends with the answer.
-///
-/// # Errors
-/// As [`get`].
+/// Errors: those of [`get`].
 pub fn exchange(
     stream: &mut (impl Read + Write),
     address: SocketAddr,

@@ -40,9 +40,7 @@ pub struct Injector {
 
 impl Injector {
     /// Stops the first thread of a process.
-    ///
-    /// # Errors
-    /// Where the kernel refuses, or the process is not like one of this architecture.
+    /// Errors: where the kernel refuses, or the process is not like one of this architecture.
     pub fn attach(pid: u32) -> Result<Self> {
         let thread = i32::try_from(pid)?;
         let options = libc::PTRACE_O_TRACECLONE
@@ -85,9 +83,7 @@ impl Injector {
 
     /// Makes a system call. What comes back is what the kernel answers: a negative error, or else what the
     /// call returns. A process that the call started is ended before it does anything.
-    ///
-    /// # Errors
-    /// Where the thread does not come back.
+    /// Errors: where the thread does not come back.
     pub fn call(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64> {
         let [first, second, third, fourth, fifth, sixth] = arguments;
         let mut changed = libc::user_regs_struct { rip: self.instruction, ..self.saved };

@@ -342,9 +342,7 @@ pub fn deviation(found: u64, expected: u64) -> f64 {
 }
 
 /// Requires that a count is what was planted.
-///
-/// # Errors
-/// An inconclusive one where not even the referee counts that: then the machine was disturbed.
+/// Errors: an inconclusive one where not even the referee counts that: then the machine was disturbed.
 pub fn ensure_planted(found: u64, by_ftrace: u64, planted: u64) -> Result<()> {
     println!("planted {planted}, ftrace {by_ftrace}, noised {found}");
     ensure!(

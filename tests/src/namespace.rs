@@ -16,9 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::daemon::run;
 
 /// Runs a command that configures something.
-///
-/// # Errors
-/// If it fails, with what it says.
+/// Errors: if it fails, with what it says.
 pub fn configure(command: &str, arguments: &[&str]) -> Result<()> {
     let mut full = Command::new(command);
     full.args(arguments);
@@ -36,9 +34,7 @@ pub struct Namespace {
 
 impl Namespace {
     /// Makes one.
-    ///
-    /// # Errors
-    /// Without `ip`, or where this host forbids making namespaces.
+    /// Errors: without `ip`, or where this host forbids making namespaces.
     pub fn new(name: &str) -> Result<Self> {
         if FOUND.get().is_none() {
             let _ = FOUND.set(find_folder().context("looking for namespaces")?);
@@ -82,9 +78,7 @@ impl Drop for Namespace {
 }
 
 /// Does something in the network of a process, with a thread of its own for that.
-///
-/// # Errors
-/// If there is no such process, and those of the work.
+/// Errors: if there is no such process, and those of the work.
 pub fn in_network_of<T: Send>(pid: u32, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let door = door_of(pid, "net")?;
     let inside = || {
@@ -96,9 +90,7 @@ pub fn in_network_of<T: Send>(pid: u32, work: impl FnOnce() -> Result<T> + Send)
 }
 
 /// Does something of which the processes that it starts are those of another process's namespace.
-///
-/// # Errors
-/// If there is no such process, and those of the work.
+/// Errors: if there is no such process, and those of the work.
 pub fn in_processes_of<T>(pid: u32, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let own = door_of(process::id(), "pid")?;
     change(&door_of(pid, "pid")?, libc::CLONE_NEWPID)?;

@@ -35,9 +35,7 @@ const SYSTEM_CALLS: &str = "--system-call-filter=bpf landlock_create_ruleset lan
 const NEEDED: [&str; 4] = ["systemd-nspawn", "nsenter", "tar", "mmdebstrap"];
 
 /// What keeps this host from booting a machine, if anything does.
-///
-/// # Errors
-/// If the host cannot be asked.
+/// Errors: if the host cannot be asked.
 pub fn obstacle() -> Result<Option<String>> {
     if let Some(reason) = missing(&NEEDED) {
         return Ok(Some(reason));

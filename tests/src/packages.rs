@@ -28,9 +28,7 @@ fn folder() -> Result<PathBuf> {
 }
 
 /// The newest file whose name ends so; else, why there is none that is worth a look.
-///
-/// # Errors
-/// If the folder is there but cannot be read.
+/// Errors: if the folder is there but cannot be read.
 pub fn newest(ending: &str) -> Result<Result<PathBuf, String>> {
     let folder = folder()?;
     let none = || {

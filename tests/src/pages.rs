@@ -6,9 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 /// The texts of all pages, whatever their number.
-///
-/// # Errors
-/// If the folder or a page cannot be read.
+/// Errors: if the folder or a page cannot be read.
 pub fn texts() -> Result<Vec<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut paths = vec![root.join("README.md")];
@@ -21,9 +19,7 @@ pub fn texts() -> Result<Vec<String>> {
 }
 
 /// The blocks of code in one language that the pages show.
-///
-/// # Errors
-/// If a page cannot be read.
+/// Errors: if a page cannot be read.
 pub fn blocks(language: &str) -> Result<Vec<String>> {
     let fence = format!("```{language}\n");
     let texts = texts()?;

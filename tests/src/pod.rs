@@ -26,9 +26,7 @@ pub struct Pod {
 
 impl Pod {
     /// Makes one. Nothing runs in it.
-    ///
-    /// # Errors
-    /// If this host does not let us make cgroups.
+    /// Errors: if this host does not let us make cgroups.
     pub fn new() -> Result<Self> {
         let logs = Folder::new("logs")?;
         let [namespace, pod, container] = POD;
@@ -52,9 +50,7 @@ impl Pod {
     }
 
     /// A daemon that sees the names of its logs, with further options.
-    ///
-    /// # Errors
-    /// If it does not start.
+    /// Errors: if it does not start.
     pub fn start_daemon(&self, options: &[&str]) -> Result<Daemon> {
         let (daemon, address) = Daemon::command(options)?;
         let mut command = Command::new("unshare");

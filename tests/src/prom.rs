@@ -69,9 +69,7 @@ impl Histogram {
     }
 
     /// Observations above a bucket bound.
-    ///
-    /// # Errors
-    /// If there is no bucket with this bound.
+    /// Errors: if there is no bucket with this bound.
     pub fn above(&self, bound_ns: u64) -> Result<f64> {
         let (_, up_to) = self
             .buckets
@@ -89,9 +87,7 @@ pub fn label_set(pairs: &[(&str, &str)]) -> LabelSet {
 
 impl Scrape {
     /// Parses a page.
-    ///
-    /// # Errors
-    /// On lines that are no comment and no sample, samples before their `# TYPE`, series that occur
+    /// Errors: on lines that are no comment and no sample, samples before their `# TYPE`, series that occur
     /// twice, and values that are no numbers.
     pub fn parse(text: &str) -> Result<Self> {
         ensure!(text.ends_with('\n'), "the last line is not complete");
@@ -192,9 +188,7 @@ impl Scrape {
     }
 
     /// All histograms of a metric by their labels (less `le`).
-    ///
-    /// # Errors
-    /// If one lacks its `+Inf` bucket, sum or count, or its buckets run backwards.
+    /// Errors: if one lacks its `+Inf` bucket, sum or count, or its buckets run backwards.
     pub fn histograms(&self, name: &str) -> Result<BTreeMap<LabelSet, Histogram>> {
         let mut found: BTreeMap<LabelSet, (Histogram, Option<f64>)> = BTreeMap::new();
         for (mut labels, value) in self.series(&format!("{name}_bucket")) {

@@ -56,9 +56,7 @@ pub struct Recall {
 impl Recall {
     /// Takes the next page, in OpenMetrics, and says what is lower in it than it was. A decrease is reported once: what
     /// comes later is compared with the lower value.
-    ///
-    /// # Errors
-    /// If a counter does not say when it began, or a rest has begun anew.
+    /// Errors: if a counter does not say when it began, or a rest has begun anew.
     pub fn take(&mut self, scrape: &Scrape) -> Result<Vec<Decrease>> {
         self.pages += 1;
         let page = self.pages;
@@ -93,9 +91,7 @@ impl Recall {
     }
 
     /// Takes the next page, and requires that nothing is lower in it than it was.
-    ///
-    /// # Errors
-    /// If something is, with all of it.
+    /// Errors: if something is, with all of it.
     pub fn ensure_rising(&mut self, scrape: &Scrape) -> Result<()> {
         let decreases: Vec<String> = self.take(scrape)?.iter().map(ToString::to_string).collect();
         ensure!(decreases.is_empty(), "counters ran backwards: {}", decreases.join("; "));

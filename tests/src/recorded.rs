@@ -25,9 +25,7 @@ const SOFTIRQ: &str = "irq_softirq_";
 const VECTOR: &str = "x86_irq_vectors_";
 
 /// Starts `noised record` into a folder, and waits until all is attached.
-///
-/// # Errors
-/// If it ends, or does not begin in time.
+/// Errors: if it ends, or does not begin in time.
 pub fn start_recording(folder: &Path, options: &[&str]) -> Result<Process> {
     let mut command = Command::new(binary()?);
     command.args(["record", "-o"]).arg(folder).args(options);
@@ -45,9 +43,7 @@ pub fn start_recording(folder: &Path, options: &[&str]) -> Result<Process> {
 }
 
 /// Ends a recording by a signal.
-///
-/// # Errors
-/// If it did not go well.
+/// Errors: if it did not go well.
 pub fn stop_recording(process: &mut Process, signal: i32) -> Result<()> {
     process.signal(signal)?;
     let status = process.wait()?;
@@ -65,9 +61,7 @@ fn read(folder: &Path, options: &[&str]) -> Result<String> {
 }
 
 /// All events of a recording as they are.
-///
-/// # Errors
-/// If it cannot be read.
+/// Errors: if it cannot be read.
 pub fn lines(folder: &Path) -> Result<Vec<Value>> {
     read(folder, &[])?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
@@ -114,9 +108,7 @@ pub struct Recording {
 }
 
 /// How many events of each name there are, and how many are missing.
-///
-/// # Errors
-/// If it cannot be read, or not completely.
+/// Errors: if it cannot be read, or not completely.
 pub fn counted(folder: &Path) -> Result<(BTreeMap<String, u64>, u64)> {
     let summary: Value = serde_json::from_str(&read(folder, &["--summary"])?)?;
     let events = summary.get("events").cloned().context("no events")?;
@@ -124,9 +116,7 @@ pub fn counted(folder: &Path) -> Result<(BTreeMap<String, u64>, u64)> {
 }
 
 /// Reads a recording.
-///
-/// # Errors
-/// If it cannot be read, or not completely.
+/// Errors: if it cannot be read, or not completely.
 pub fn recorded(folder: &Path) -> Result<Recording> {
     let summary: Value = serde_json::from_str(&read(folder, &["--summary"])?)?;
     let offset_ns = number(summary.get("clock").context("no clock")?, "offset_ns")?;

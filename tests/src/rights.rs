@@ -328,9 +328,7 @@ pub fn set_switch(value: u8) -> Result<()> {
 }
 
 /// What a process of this level may do with what it made before.
-///
-/// # Errors
-/// If the caller is not root, or what is to be tried cannot be made.
+/// Errors: if the caller is not root, or what is to be tried cannot be made.
 pub fn allowed(level: Level) -> Result<Allowed> {
     // Before Linux 5.11 the memory of maps counted against this limit.
     let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

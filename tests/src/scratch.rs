@@ -13,9 +13,7 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     /// Makes an empty one; its name says whose it is and what for.
-    ///
-    /// # Errors
-    /// If it cannot be made.
+    /// Errors: if it cannot be made.
     pub fn new(name: &str) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -31,17 +29,13 @@ impl Folder {
     }
 
     /// The same for a command line.
-    ///
-    /// # Errors
-    /// If that is no text.
+    /// Errors: if that is no text.
     pub fn argument(&self) -> Result<&str> {
         argument(&self.0)
     }
 
     /// Writes a file in it, or another in its place: as operators should, whole or not at all.
-    ///
-    /// # Errors
-    /// If it cannot be written.
+    /// Errors: if it cannot be written.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let (new, path) = (self.0.join(format!("{name}.new")), self.0.join(name));
         fs::write(&new, text)?;
@@ -66,9 +60,7 @@ pub struct TextFile {
 
 impl TextFile {
     /// Writes it.
-    ///
-    /// # Errors
-    /// If it cannot be written.
+    /// Errors: if it cannot be written.
     pub fn new(name: &str, text: &str) -> Result<Self> {
         let folder = Folder::new(&format!("{name}.d"))?;
         let file = Self { path: folder.path().join(name), _folder: folder };
@@ -77,9 +69,7 @@ impl TextFile {
     }
 
     /// Writes something else into it.
-    ///
-    /// # Errors
-    /// If it cannot be written.
+    /// Errors: if it cannot be written.
     pub fn write(&self, text: &str) -> Result<()> {
         Ok(fs::write(&self.path, text)?)
     }
@@ -90,18 +80,14 @@ impl TextFile {
     }
 
     /// The same for a command line.
-    ///
-    /// # Errors
-    /// If that is no text.
+    /// Errors: if that is no text.
     pub fn argument(&self) -> Result<&str> {
         argument(&self.path)
     }
 }
 
 /// A path for a command line.
-///
-/// # Errors
-/// If it is no text.
+/// Errors: if it is no text.
 pub fn argument(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is no text", path.display()))
 }

@@ -121,9 +121,7 @@ impl Surroundings {
     }
 
     /// Compares with what there is now.
-    ///
-    /// # Errors
-    /// If something is there that was not, or the other way round.
+    /// Errors: if something is there that was not, or the other way round.
     pub fn ensure_unchanged(&self) -> Result<()> {
         let now = Self::look()?;
         let left: Vec<_> = now.found.difference(&self.found).collect();

@@ -17,9 +17,7 @@ const PROGRAM: &str = include_str!("talk.py");
 const FIRST_DESCRIPTOR: u64 = 100;
 
 /// Runs it; what it says of itself.
-///
-/// # Errors
-/// If it fails.
+/// Errors: if it fails.
 pub fn talk() -> Result<Value> {
     let output = Command::new("/usr/bin/python3").args(["-c", PROGRAM]).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -54,9 +52,7 @@ impl Call {
 }
 
 /// The calls of a recording, and its other events.
-///
-/// # Errors
-/// If it cannot be read.
+/// Errors: if it cannot be read.
 pub fn calls(folder: &Path) -> Result<(Vec<Call>, Vec<Value>)> {
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     for event in lines(folder)? {
@@ -203,9 +199,7 @@ fn steps_of(trace: &Trace, tids: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Step>> {
 
 /// Requires that a recording has all calls of these threads that ftrace has, with the same results, in the same order, and
 /// no others. How many begins and ends that were.
-///
-/// # Errors
-/// Which is missing, or was not made.
+/// Errors: which is missing, or was not made.
 pub fn ensure_same(trace: &Trace, calls: &[Call], tids: &BTreeSet<u64>) -> Result<usize> {
     let mut all = 0;
     for (tid, steps) in steps_of(trace, tids) {

@@ -156,9 +156,7 @@ pub struct ChosenChild(i32);
 
 impl ChosenChild {
     /// Forks a child whose process id is `pid`; it sleeps `nap` on `cpu`, `naps` times, and exits.
-    ///
-    /// # Errors
-    /// If the id is taken, or this process may not choose ids.
+    /// Errors: if the id is taken, or this process may not choose ids.
     pub fn start(pid: i32, cpu: usize, nap: Duration, naps: u32) -> Result<Self> {
         let wanted = [pid];
         let mut arguments = CloneArgs {
@@ -230,9 +228,7 @@ pub fn unused_pid() -> Result<i32> {
 }
 
 /// The number of bytes behind a name in `/proc/PID/status`.
-///
-/// # Errors
-/// If it is not there.
+/// Errors: if it is not there.
 pub fn status_bytes(status: &str, name: &str) -> Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let number = line.with_context(|| format!("no {name}"))?.trim().trim_end_matches(" kB");

@@ -123,9 +123,7 @@ impl Terminal {
     }
 
     /// Waits until the screen is as wanted, and returns it.
-    ///
-    /// # Errors
-    /// With the screen as it is, if it does not become so.
+    /// Errors: with the screen as it is, if it does not become so.
     pub fn wait_for(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
         let deadline = Instant::now() + TIMEOUT;
         loop {

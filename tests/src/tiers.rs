@@ -71,9 +71,7 @@ pub struct Joined {
 
 /// Whether no event of a thread is missing. Some kernels call no program while process 1 runs: then its switches are in no
 /// recording, and what a thread was in that comes next is given up.
-///
-/// # Errors
-/// If the document does not say.
+/// Errors: if the document does not say.
 pub fn is_whole(document: &Value) -> Result<bool> {
     let number =
         |path: &str| document.pointer(path).and_then(Value::as_u64).context(path.to_owned());
@@ -84,9 +82,7 @@ pub fn is_whole(document: &Value) -> Result<bool> {
 const ATTEMPTS: usize = 3;
 
 /// The first recording of some that misses no event of a thread, as [`is_whole`] has it; `None` where each does.
-///
-/// # Errors
-/// The first of a recording.
+/// Errors: the first of a recording.
 pub fn first_whole<T>(record: impl Fn() -> Result<Option<T>>) -> Result<Option<T>> {
     (0..ATTEMPTS).map(|_| record()).find_map(Result::transpose).transpose()
 }
@@ -97,9 +93,7 @@ fn median(mut values: Vec<u64>) -> u64 {
 }
 
 /// Holds a document against what tiers wrote into a folder. A thread's slices are its requests in their order.
-///
-/// # Errors
-/// Where a thread has not as many slices as requests.
+/// Errors: where a thread has not as many slices as requests.
 pub fn joined(document: &Value, folder: &Path, tiers: &Tiers) -> Result<Joined> {
     let logged = tiers.logged;
     let array = |name: &str| document.get(name).and_then(Value::as_array).context("no list");

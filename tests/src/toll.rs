@@ -28,9 +28,7 @@ pub struct Footprint {
 
 impl Footprint {
     /// Looks at a process.
-    ///
-    /// # Errors
-    /// If there is no such process.
+    /// Errors: if there is no such process.
     pub fn of(pid: u32) -> Result<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
@@ -52,9 +50,7 @@ impl Footprint {
 }
 
 /// Lets a process' peak memory begin anew.
-///
-/// # Errors
-/// If there is no such process, or it is not ours to ask.
+/// Errors: if there is no such process, or it is not ours to ask.
 pub fn forget_peak(pid: u32) -> Result<()> {
     Ok(fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
 }
@@ -130,9 +126,7 @@ impl Toll {
     }
 
     /// Looks again, and prints what was lost and what it cost.
-    ///
-    /// # Errors
-    /// If the daemon is not there or does not answer.
+    /// Errors: if the daemon is not there or does not answer.
     pub fn end(&self, daemon: &Daemon) -> Result<Bill> {
         let scrape = daemon.scrape().context("a scrape after the fault")?;
         let pid = daemon.process().pid();
@@ -170,9 +164,7 @@ impl Bill {
     }
 
     /// Requires that the daemon's memory never grew by more than that.
-    ///
-    /// # Errors
-    /// If it did.
+    /// Errors: if it did.
     pub fn ensure_bounded(&self, growth_bytes: u64) -> Result<()> {
         let [before, peak, _] = self.resident_bytes;
         let grown = peak.saturating_sub(before);

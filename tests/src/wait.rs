@@ -9,9 +9,7 @@ use anyhow::{Result, ensure};
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Looks again and again until it is so.
-///
-/// # Errors
-/// If it is not within that time, or one cannot look.
+/// Errors: if it is not within that time, or one cannot look.
 pub fn wait_until(
     what: &str,
     within: Duration,

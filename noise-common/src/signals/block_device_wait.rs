@@ -7,7 +7,7 @@ use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
 use crate::shown::{Shown, Stage, Way};
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -15,7 +15,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "block_device_wait",
     metric: "noised_block_device_wait_seconds",
     help: "Time of a block request from its issue to the driver to its last completion.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["device", "operation"],
     hooks: &[Hook::BlockIssue, Hook::BlockComplete],
     optional_hooks: &[Hook::BlockRequeue, Hook::BlockMerge],

@@ -8,7 +8,7 @@ use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
 use crate::shown::{Shown, Stage, Way};
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -16,7 +16,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "block_queue_wait",
     metric: "noised_block_queue_wait_seconds",
     help: "Time of a block request from its insertion into the queue to its issue to the driver.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["device", "operation"],
     hooks: &[Hook::BlockInsert, Hook::BlockIssue],
     optional_hooks: &[Hook::BlockRequeue, Hook::BlockMerge],

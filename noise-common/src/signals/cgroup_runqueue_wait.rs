@@ -6,7 +6,7 @@
 
 use crate::charge::Resource;
 use crate::hooks::Hook;
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage, runqueue_wait};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage, runqueue_wait};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -14,7 +14,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "cgroup_runqueue_wait",
     metric: "noised_cgroup_runqueue_wait_seconds",
     help: "Time from being runnable to running, by the cgroup that waited.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["cgroup"],
     hooks: &[Hook::SchedSwitch, Hook::SchedWakeup, Hook::SchedWakeupNew],
     optional_hooks: &[Hook::SchedMigrate],

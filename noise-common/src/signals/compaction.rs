@@ -3,7 +3,7 @@
 
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -11,7 +11,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "compaction",
     metric: "noised_compaction_seconds",
     help: "Time in which a task compacts a memory zone itself; kernel threads excepted.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &[],
     hooks: &[Hook::CompactionBegin, Hook::CompactionEnd],
     fields: &["TASK_PID", "TASK_FLAGS"],

@@ -4,7 +4,7 @@
 //! Switches away from the idle task are not counted: no task lost the CPU.
 
 use crate::hooks::Hook;
-use crate::signals::{Kind, Signal, SignalInfo, Storage};
+use crate::signals::{ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -12,7 +12,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "context_switch",
     metric: "noised_context_switches_total",
     help: "Switches away from a task that went to sleep (voluntary) or stayed runnable (involuntary).",
-    kind: Kind::Counter,
+    kind: ExportKind::Counter,
     labels: &["kind"],
     hooks: &[Hook::SchedSwitch],
     fields: &["TASK_PID"],

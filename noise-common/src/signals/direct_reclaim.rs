@@ -3,7 +3,7 @@
 
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -11,7 +11,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "direct_reclaim",
     metric: "noised_direct_reclaim_seconds",
     help: "Time in which a task reclaims memory itself, for the host or for its cgroup's limit.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &[],
     hooks: &[Hook::ReclaimBegin, Hook::ReclaimEnd],
     optional_hooks: &[Hook::MemcgBegin, Hook::MemcgEnd],

@@ -7,7 +7,7 @@ use crate::charge::Cause;
 use crate::hooks::Hook;
 use crate::remedy::against;
 use crate::shown::Shown;
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -15,7 +15,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "hardirq",
     metric: "noised_hardirq_seconds",
     help: "Time in the handler of a device interrupt, net of what interrupted it.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["irq", "name"],
     hooks: &[Hook::IrqHandlerEntry, Hook::IrqHandlerExit],
     fields: &[],

@@ -113,7 +113,7 @@ pub const fn rotating_slot(subject: u64) -> usize {
 
 /// What a signal is exported as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ExportKind {
     /// A histogram of seconds.
     Histogram(Buckets),
     Counter,
@@ -128,7 +128,7 @@ pub struct SignalInfo {
     pub metric: &'static str,
     /// One sentence: what is measured, from which event to which.
     pub help: &'static str,
-    pub kind: Kind,
+    pub kind: ExportKind,
     /// Labels of the metric.
     pub labels: &'static [&'static str],
     /// Hooks without which the signal cannot be measured.
@@ -180,7 +180,7 @@ impl SignalInfo {
         name: "",
         metric: "",
         help: "",
-        kind: Kind::Counter,
+        kind: ExportKind::Counter,
         labels: &[],
         hooks: &[],
         fields: &[],
@@ -205,7 +205,7 @@ impl SignalInfo {
 
     /// Whether it is measured as a histogram, not counted.
     pub const fn is_delay(&self) -> bool {
-        matches!(self.kind, Kind::Histogram(_))
+        matches!(self.kind, ExportKind::Histogram(_))
     }
 
     /// Whether its time is that of tasks which wait for a CPU, each wait once.

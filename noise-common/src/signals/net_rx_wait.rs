@@ -12,7 +12,7 @@ use crate::ledger::Waiting;
 use crate::nesting::Taken;
 use crate::remedy::Remedy;
 use crate::shown::{Shown, Stage, Way};
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -20,7 +20,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "net_rx_wait",
     metric: "noised_net_rx_wait_seconds",
     help: "Time from the arrival of a packet in the network stack to the wake-up of its receiver.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["interface"],
     hooks: &[Hook::NetReceive, Hook::SchedWaking, Hook::SoftirqEntry, Hook::SoftirqExit],
     fields: &["SKB_DEV", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],

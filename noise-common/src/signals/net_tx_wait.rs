@@ -8,7 +8,7 @@ use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
 use crate::shown::{Shown, Stage, Way};
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -16,7 +16,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "net_tx_wait",
     metric: "noised_net_tx_wait_seconds",
     help: "Time of a packet from queueing at the interface to the start of its transmission.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["interface"],
     hooks: &[Hook::NetQueue, Hook::NetXmit],
     optional_hooks: &[Hook::FreeSkb],

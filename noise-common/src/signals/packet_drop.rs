@@ -4,7 +4,7 @@
 
 use crate::hooks::Hook;
 use crate::shown::{Shown, Stage, Way};
-use crate::signals::{Kind, Signal, SignalInfo, Storage};
+use crate::signals::{ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -12,7 +12,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "packet_drop",
     metric: "noised_packet_drops_total",
     help: "Packets dropped by the kernel, by its reason.",
-    kind: Kind::Counter,
+    kind: ExportKind::Counter,
     labels: &["reason"],
     hooks: &[Hook::FreeSkb],
     fields: &[],

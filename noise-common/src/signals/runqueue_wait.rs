@@ -8,7 +8,7 @@
 use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::{Remedies, Remedy};
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -16,7 +16,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "runqueue_wait",
     metric: "noised_runqueue_wait_seconds",
     help: "Time from being runnable (woken up, created or preempted) to running, by what made the task runnable.",
-    kind: Kind::Histogram(Buckets::Fine),
+    kind: ExportKind::Histogram(Buckets::Fine),
     labels: &["cause"],
     hooks: &[Hook::SchedSwitch, Hook::SchedWakeup, Hook::SchedWakeupNew],
     fields: &["TASK_PID"],

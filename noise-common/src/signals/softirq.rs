@@ -5,7 +5,7 @@ use crate::charge::Cause;
 use crate::hooks::Hook;
 use crate::remedy::against;
 use crate::shown::Shown;
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -13,7 +13,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "softirq",
     metric: "noised_softirq_seconds",
     help: "Time in a softirq vector, net of the hardirqs and NMIs that interrupted it.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["vector"],
     hooks: &[Hook::SoftirqEntry, Hook::SoftirqExit],
     fields: &[],

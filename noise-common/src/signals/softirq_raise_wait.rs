@@ -8,7 +8,7 @@ use crate::charge::Cause;
 use crate::hooks::Hook;
 use crate::remedy::against;
 use crate::shown::Shown;
-use crate::signals::{Buckets, Kind, SOFTIRQ_VECTORS, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, SOFTIRQ_VECTORS, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -16,7 +16,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "softirq_raise_wait",
     metric: "noised_softirq_raise_wait_seconds",
     help: "Time from the first raise of a softirq vector to its entry on that CPU.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["vector"],
     hooks: &[Hook::SoftirqRaise, Hook::SoftirqEntry],
     fields: &[],

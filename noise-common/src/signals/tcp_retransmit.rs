@@ -2,7 +2,7 @@
 
 use crate::hooks::Hook;
 use crate::shown::{Shown, Stage, Way};
-use crate::signals::{Kind, Signal, SignalInfo, Storage};
+use crate::signals::{ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -10,7 +10,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "tcp_retransmit",
     metric: "noised_tcp_retransmits_total",
     help: "TCP segments sent again.",
-    kind: Kind::Counter,
+    kind: ExportKind::Counter,
     labels: &["interface"],
     hooks: &[Hook::TcpRetransmit],
     fields: &["SOCK_DST", "DST_DEV", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],

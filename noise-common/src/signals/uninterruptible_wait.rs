@@ -13,7 +13,7 @@
 use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -21,7 +21,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "uninterruptible_wait",
     metric: "noised_uninterruptible_wait_seconds",
     help: "Time from being switched away from in uninterruptible sleep to being woken, by the cgroup that slept.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["cgroup"],
     hooks: &[Hook::SchedSwitch, Hook::SchedWaking, Hook::SchedWakeup],
     fields: &["TASK_PID", "TASK_FLAGS", "TASK_CGROUPS", "CGROUP_KN", "KN_ID"],

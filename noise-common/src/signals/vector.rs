@@ -7,7 +7,7 @@ use crate::charge::Cause;
 use crate::hooks::{VECTOR_HOOKS, VECTORS};
 use crate::remedy::Remedy;
 use crate::shown::Shown;
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::signals::{Buckets, ExportKind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
@@ -15,7 +15,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     name: "vector",
     metric: "noised_vector_seconds",
     help: "Time in an interrupt vector that is no device interrupt (timer, inter-processor, APIC), net of NMIs.",
-    kind: Kind::Histogram(Buckets::Wide),
+    kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["vector"],
     hooks: VECTOR_HOOKS.split_at(2).0,
     optional_hooks: VECTOR_HOOKS.split_at(2).1,

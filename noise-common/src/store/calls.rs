@@ -114,7 +114,7 @@ impl ObjectKind {
 /// Where the object of a call comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
-pub enum Source {
+pub enum ObjectSource {
     None,
     /// The file whose descriptor is the first argument that is kept.
     File,
@@ -151,7 +151,7 @@ pub struct CallInfo {
     /// LTTng's name of it.
     pub name: &'static str,
     /// Where its object comes from.
-    pub source: Source,
+    pub source: ObjectSource,
     /// What it does with it.
     pub role: Role,
     /// The arguments that are kept: LTTng's names, and which they are. Of a call with an object, a second one is
@@ -169,7 +169,7 @@ pub const NUMBER_BITS: u32 = 16 - EXTRA_BITS;
 const fn call(
     number: u16,
     name: &'static str,
-    source: Source,
+    source: ObjectSource,
     role: Role,
     fields: &'static [(&'static str, u8)],
 ) -> CallInfo {
@@ -177,15 +177,15 @@ const fn call(
 }
 
 const fn file(number: u16, name: &'static str, role: Role) -> CallInfo {
-    call(number, name, Source::File, role, FD)
+    call(number, name, ObjectSource::File, role, FD)
 }
 
 const fn ipc_file(number: u16, name: &'static str, role: Role) -> CallInfo {
-    call(number, name, Source::IpcFile, role, FD)
+    call(number, name, ObjectSource::IpcFile, role, FD)
 }
 
 const fn plain(number: u16, name: &'static str, fields: &'static [(&'static str, u8)]) -> CallInfo {
-    call(number, name, Source::None, Role::Other, fields)
+    call(number, name, ObjectSource::None, Role::Other, fields)
 }
 
 const fn with_second(info: CallInfo, second: u8) -> CallInfo {
@@ -215,7 +215,7 @@ pub const CALLS: &[CallInfo] = &[
     plain(22, "pipe", &[]),
     plain(23, "select", &[("n", 0)]),
     plain(34, "pause", &[]),
-    with_second(call(40, "sendfile64", Source::IpcFile, Role::Sends, &[("out_fd", 0)]), 1),
+    with_second(call(40, "sendfile64", ObjectSource::IpcFile, Role::Sends, &[("out_fd", 0)]), 1),
     plain(41, "socket", PAIR),
     file(42, "connect", Role::Connects),
     file(43, "accept", Role::Accepts),
@@ -223,7 +223,7 @@ pub const CALLS: &[CallInfo] = &[
     file(45, "recvfrom", Role::Receives(3)),
     file(46, "sendmsg", Role::Sends),
     file(47, "recvmsg", Role::Receives(2)),
-    call(48, "shutdown", Source::File, ANY, &[("fd", 0), ("how", 1)]),
+    call(48, "shutdown", ObjectSource::File, ANY, &[("fd", 0), ("how", 1)]),
     file(49, "bind", ANY),
     file(50, "listen", ANY),
     plain(53, "socketpair", PAIR),
@@ -233,29 +233,29 @@ pub const CALLS: &[CallInfo] = &[
     plain(60, "exit", &[("error_code", 0)]),
     plain(61, "wait4", &[("upid", 0), ("options", 2)]),
     plain(62, "kill", TO_PROCESS),
-    call(65, "semop", Source::Sem, ANY, SEMID),
-    call(69, "msgsnd", Source::Msg, Role::Sends, MSQID),
-    call(70, "msgrcv", Source::Msg, READ, MSQID),
+    call(65, "semop", ObjectSource::Sem, ANY, SEMID),
+    call(69, "msgsnd", ObjectSource::Msg, Role::Sends, MSQID),
+    call(70, "msgrcv", ObjectSource::Msg, READ, MSQID),
     plain(128, "rt_sigtimedwait", &[]),
     plain(129, "rt_sigqueueinfo", TO_PROCESS),
     plain(130, "rt_sigsuspend", &[]),
     plain(200, "tkill", TO_PROCESS),
-    call(202, "futex", Source::Futex, ANY, &[("uaddr", 0), ("op", 1)]),
+    call(202, "futex", ObjectSource::Futex, ANY, &[("uaddr", 0), ("op", 1)]),
     plain(219, "restart_syscall", &[]),
-    call(220, "semtimedop", Source::Sem, ANY, SEMID),
+    call(220, "semtimedop", ObjectSource::Sem, ANY, SEMID),
     plain(231, "exit_group", &[("error_code", 0)]),
-    call(232, "epoll_wait", Source::File, ANY, EPFD),
-    with_second(call(233, "epoll_ctl", Source::File, ANY, &[("epfd", 0), ("op", 1)]), 2),
+    call(232, "epoll_wait", ObjectSource::File, ANY, EPFD),
+    with_second(call(233, "epoll_ctl", ObjectSource::File, ANY, &[("epfd", 0), ("op", 1)]), 2),
     plain(234, "tgkill", TO_THREAD),
-    call(242, "mq_timedsend", Source::File, Role::Sends, MQDES),
-    call(243, "mq_timedreceive", Source::File, READ, MQDES),
+    call(242, "mq_timedsend", ObjectSource::File, Role::Sends, MQDES),
+    call(243, "mq_timedreceive", ObjectSource::File, READ, MQDES),
     plain(247, "waitid", &[("upid", 1), ("options", 3)]),
     plain(270, "pselect6", &[("n", 0)]),
     plain(271, "ppoll", &[("nfds", 1)]),
-    with_second(call(275, "splice", Source::IpcFile, READ, &[("fd_in", 0)]), 2),
-    with_second(call(276, "tee", Source::IpcFile, ANY, &[("fdin", 0)]), 1),
+    with_second(call(275, "splice", ObjectSource::IpcFile, READ, &[("fd_in", 0)]), 2),
+    with_second(call(276, "tee", ObjectSource::IpcFile, ANY, &[("fdin", 0)]), 1),
     ipc_file(278, "vmsplice", ANY),
-    call(281, "epoll_pwait", Source::File, ANY, EPFD),
+    call(281, "epoll_pwait", ObjectSource::File, ANY, EPFD),
     plain(284, "eventfd", &[("count", 0)]),
     file(288, "accept4", Role::Accepts),
     plain(290, "eventfd2", &[("count", 0), ("flags", 1)]),
@@ -268,10 +268,10 @@ pub const CALLS: &[CallInfo] = &[
     plain(424, "pidfd_send_signal", &[("pidfd", 0), ("sig", 1)]),
     plain(426, "io_uring_enter", &[("fd", 0), ("to_submit", 1), ("min_complete", 2)]),
     plain(435, "clone3", &[]),
-    call(441, "epoll_pwait2", Source::File, ANY, EPFD),
+    call(441, "epoll_pwait2", ObjectSource::File, ANY, EPFD),
     plain(449, "futex_waitv", &[]),
-    call(454, "futex_wake", Source::Futex, ANY, UADDR),
-    call(455, "futex_wait", Source::Futex, ANY, UADDR),
+    call(454, "futex_wake", ObjectSource::Futex, ANY, UADDR),
+    call(455, "futex_wait", ObjectSource::Futex, ANY, UADDR),
     plain(456, "futex_requeue", &[]),
 ];
 
@@ -320,7 +320,7 @@ impl CallInfo {
 
 /// What the programs do with a call: [`CallInfo`] in one number. 0: the call is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule(pub u32);
+pub struct CallRule(pub u32);
 
 /// Numbers of calls are below this.
 pub const RULES: usize = 512;
@@ -336,7 +336,7 @@ pub const fn rules() -> [u32; RULES] {
     rules
 }
 
-impl Rule {
+impl CallRule {
     /// Whether the call is an event.
     #[inline(always)]
     pub const fn is_any(self) -> bool {
@@ -350,14 +350,14 @@ impl Rule {
 
     /// Whether its object comes from there.
     #[inline(always)]
-    pub const fn is_of(self, source: Source) -> bool {
+    pub const fn is_of(self, source: ObjectSource) -> bool {
         self.three(1) == source as u32
     }
 
     /// Whether its object is a file.
     #[inline(always)]
     pub const fn has_file(self) -> bool {
-        self.is_of(Source::File) || self.is_of(Source::IpcFile)
+        self.is_of(ObjectSource::File) || self.is_of(ObjectSource::IpcFile)
     }
 
     #[inline(always)]
@@ -442,7 +442,7 @@ mod tests {
         for info in CALLS {
             let number = usize::from(info.number);
             assert!(number < RULES, "{}", info.name);
-            let rule = Rule(rules[number]);
+            let rule = CallRule(rules[number]);
             assert!(rule.is_any() && rule.is_of(info.source), "{}", info.name);
             assert_eq!(rule.receives(), matches!(info.role, Role::Receives(_)));
             assert_eq!(rule.sends(), info.role == Role::Sends);
@@ -454,12 +454,12 @@ mod tests {
             }
             assert_eq!(rule.second(), info.second.map_or(7, u32::from), "{}", info.name);
             // An object takes the room of all arguments but one, and a small one.
-            assert!(info.source == Source::None || info.fields.len() <= 2, "{}", info.name);
+            assert!(info.source == ObjectSource::None || info.fields.len() <= 2, "{}", info.name);
             assert_eq!(CallInfo::of(info.number), Some(info));
             assert_eq!(CallInfo::named(info.name), Some(info));
         }
         assert_eq!(CallInfo::of(2), None);
-        assert!(!Rule(rules[2]).is_any());
+        assert!(!CallRule(rules[2]).is_any());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! One event, as it lies in the store.
 
-use super::ipc::{Call, Ends, Other, Return, Signal, Transfer};
+use super::ipc::{Other, StoredCall, StoredEnds, StoredReturn, StoredSignal, StoredTransfer};
 pub use super::kind::{CLASSES, Class, EventKind, KINDS, USUAL_CLASSES};
-pub use super::raw::{Body, Event};
+pub use super::raw::{Body, StoredEvent};
 use super::raw::{high, low, pair};
 use crate::hooks::{Edge, Hook, Vector};
 
@@ -32,7 +32,7 @@ const SHOWN_IDLE: u32 = 0x80;
 
 /// A thread that is woken, created or moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Woken {
+pub struct StoredWoken {
     pub tid: u32,
     /// Its priority as the kernel counts: 0 to 99 real time, 100 to 139 the others, -1 deadline.
     pub priority: i16,
@@ -46,7 +46,7 @@ pub const NO_SECTOR: u64 = u64::MAX;
 
 /// A step of a block request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct StoredRequest {
     /// Major and minor number, `major << 20 | minor`; 0 where it has no disk.
     pub device: u32,
     /// First sector, 512 bytes each; [`NO_SECTOR`] where it has none, as of a flush.
@@ -72,7 +72,7 @@ pub struct Request {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet {
+pub struct StoredPacket {
     /// Address of its `sk_buff`.
     pub skb: u64,
     /// Length, bytes.
@@ -97,11 +97,11 @@ pub enum Payload {
         next_prio: i16,
     },
     /// `sched_waking`; the CPU is the one that it ran on last.
-    Waking(Woken),
+    Waking(StoredWoken),
     /// `sched_wakeup_new`.
-    WakeupNew(Woken),
+    WakeupNew(StoredWoken),
     /// `sched_migrate_task`; the CPU is the one that it leaves.
-    Migrate { task: Woken, to: u32 },
+    Migrate { task: StoredWoken, to: u32 },
     /// `sched_process_fork`: threads, and the child's process.
     Fork { parent_tid: u32, child_tid: u32, child_pid: u32 },
     /// `sched_process_exec`; where a thread is not its process's first, it takes that one's id.
@@ -130,29 +130,29 @@ pub enum Payload {
     /// Of the thread's wait that the switch or migration just before ends, its quota took so much.
     Throttled { tid: u32, throttled_ns: u64 },
     /// `block_rq_*`; which of them, says the kind.
-    Block(Request),
+    Block(StoredRequest),
     /// `net_dev_queue`, `net_dev_start_xmit` or `netif_receive_skb`; which of them, says the kind.
-    Net(Packet),
+    Net(StoredPacket),
     /// `kfree_skb`; `u32::MAX` where the kernel gives no reason.
     NetDrop { skb: u64, reason: u32 },
     /// `tcp_retransmit_skb`, over that interface.
     TcpRetransmit { skb: u64, interface: u32, namespace: u16 },
     /// `sys_enter`, of a call of [`super::calls::CALLS`].
-    CallEntry(Call),
+    CallEntry(StoredCall),
     /// `sys_exit`.
-    CallExit(Return),
+    CallExit(StoredReturn),
     /// The second object of a call.
     CallOther(Other),
     /// The addresses of a socket, and its protocol.
-    Connection(Ends, u8),
+    Connection(StoredEnds, u8),
     /// An address of IPv6 of what follows.
     Address { address: [u8; 16], is_remote: bool },
     /// `sock_send_length`, `sock_recv_length` or `sk_data_ready`; which of them, says the kind.
-    Transfer(Transfer),
+    Transfer(StoredTransfer),
     /// `inet_sock_set_state`: from one of the kernel's `TCP_*` to another.
-    SockState { ends: Ends, from: u8, to: u8 },
+    SockState { ends: StoredEnds, from: u8, to: u8 },
     /// `signal_generate` or `signal_deliver`; which of them, says the kind.
-    Signal(Signal),
+    Signal(StoredSignal),
 }
 
 /// Priorities fit into eight bits: -1 is 255.
@@ -284,7 +284,7 @@ impl Body {
     }
 }
 
-impl Event {
+impl StoredEvent {
     /// Copies an event that may be written meanwhile, word by word: the number first, which is written
     /// last.
     #[inline(always)]
@@ -328,17 +328,17 @@ impl Event {
         })
     }
 
-    const fn woken(&self) -> Woken {
+    const fn woken(&self) -> StoredWoken {
         let [first, _] = self.words;
-        Woken { tid: low(first), priority: priority(self.small), cpu: high(first) }
+        StoredWoken { tid: low(first), priority: priority(self.small), cpu: high(first) }
     }
 
-    fn request(&self) -> Request {
+    fn request(&self) -> StoredRequest {
         let [place, size] = self.words;
         let operation = self.detail as u8;
         let flag = |bit: u32| self.detail >> (8 + bit) & 1 == 1;
         let sector = place & SECTOR_MASK;
-        Request {
+        StoredRequest {
             device: low(size),
             sector: if sector == SECTOR_MASK { NO_SECTOR } else { sector },
             bytes: high(size),
@@ -406,7 +406,7 @@ impl Event {
             | EventKind::BlockMerge
             | EventKind::BlockComplete => Payload::Block(self.request()),
             EventKind::NetQueue | EventKind::NetXmit | EventKind::NetReceive => {
-                Payload::Net(Packet {
+                Payload::Net(StoredPacket {
                     skb: first,
                     bytes: low(second),
                     interface: high(second),

@@ -2,7 +2,7 @@
 
 use super::calls::{EXTRA_BITS, NUMBER_BITS, ObjectKind};
 use super::kind::EventKind;
-use super::raw::{Body, Event, high, low, pair};
+use super::raw::{Body, StoredEvent, high, low, pair};
 
 /// What is received stays there: a bit above the object's kind.
 const PEEKS: u8 = 0x80;
@@ -17,13 +17,13 @@ pub struct Caller {
 
 /// What a call is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Object {
+pub struct StoredObject {
     pub kind: ObjectKind,
     /// Which one: see [`ObjectKind`].
     pub key: u64,
 }
 
-impl Object {
+impl StoredObject {
     /// The number by which it is known.
     pub const fn id(self) -> u64 {
         if self.kind.is_wide() { self.key } else { low(self.key) as u64 }
@@ -36,21 +36,21 @@ impl Object {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct StoredCall {
     pub caller: Caller,
     /// What it is about. Without an object, the arguments are kept instead: the second one in the low half of the
     /// key, the third in its high half.
-    pub object: Object,
+    pub object: StoredObject,
     /// The first argument that is kept; of a futex: what stands for its memory map.
     pub first: u32,
     pub extra: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Return {
+pub struct StoredReturn {
     pub caller: Caller,
     /// What it is about.
-    pub object: Object,
+    pub object: StoredObject,
     pub result: i32,
     /// What it received stays there.
     pub peeks: bool,
@@ -60,7 +60,7 @@ pub struct Return {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Other {
     pub caller: Caller,
-    pub object: Object,
+    pub object: StoredObject,
     /// Its descriptor, where it is a file; of a futex: what stands for its memory map.
     pub first: u32,
     /// Whether it is behind the call's end.
@@ -69,7 +69,7 @@ pub struct Other {
 
 /// The addresses of a socket. Those of IPv6 are in two events before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct StoredEnds {
     /// Low bits of its inode's number; 0 where it has none.
     pub inode: u32,
     /// Its address of IPv4, in the order of the network.
@@ -85,9 +85,9 @@ pub struct Ends {
 
 /// Something was sent or received by a socket, or can be received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transfer {
+pub struct StoredTransfer {
     /// The socket, with its ports or its peer.
-    pub object: Object,
+    pub object: StoredObject,
     /// How much, or what was wrong.
     pub result: i32,
     /// Of TCP: up to which byte of the stream.
@@ -95,7 +95,7 @@ pub struct Transfer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signal {
+pub struct StoredSignal {
     pub number: u8,
     /// Where it comes from, as `si_code` says.
     pub code: i32,
@@ -124,7 +124,7 @@ impl Body {
     const fn about(
         kind: EventKind,
         caller: Caller,
-        object: Object,
+        object: StoredObject,
         (flags, extra): (u8, u8),
         first: u32,
         time_ns: u64,
@@ -136,7 +136,13 @@ impl Body {
 
     /// `sys_enter`.
     #[inline(always)]
-    pub const fn call(caller: Caller, object: Object, first: u32, extra: u8, time_ns: u64) -> Self {
+    pub const fn call(
+        caller: Caller,
+        object: StoredObject,
+        first: u32,
+        extra: u8,
+        time_ns: u64,
+    ) -> Self {
         Self::about(EventKind::CallEntry, caller, object, (0, extra), first, time_ns)
     }
 
@@ -144,7 +150,7 @@ impl Body {
     #[inline(always)]
     pub const fn call_exit(
         caller: Caller,
-        object: Object,
+        object: StoredObject,
         result: u32,
         peeks: bool,
         time_ns: u64,
@@ -157,7 +163,7 @@ impl Body {
     #[inline(always)]
     pub const fn call_other(
         caller: Caller,
-        object: Object,
+        object: StoredObject,
         first: u32,
         at_end: bool,
         time_ns: u64,
@@ -169,7 +175,7 @@ impl Body {
 impl Body {
     /// `connection` or `inet_sock_set_state`; `small` is a protocol there, and the states here.
     #[inline(always)]
-    pub const fn ends(kind: EventKind, small: u8, ends: &Ends, time_ns: u64) -> Self {
+    pub const fn ends(kind: EventKind, small: u8, ends: &StoredEnds, time_ns: u64) -> Self {
         let (local, remote) = (u32::from_le_bytes(ends.local), u32::from_le_bytes(ends.remote));
         let ports = (ends.local_port as u32) << 16 | ends.remote_port as u32;
         let words = [pair(local, remote), pair(ends.inode, ports)];
@@ -186,7 +192,7 @@ impl Body {
     #[inline(always)]
     pub const fn transfer(
         kind: EventKind,
-        object: Object,
+        object: StoredObject,
         result: u32,
         position: u32,
         time_ns: u64,
@@ -196,17 +202,17 @@ impl Body {
 
     /// `signal_generate` or `signal_deliver`.
     #[inline(always)]
-    pub const fn signal(kind: EventKind, signal: &Signal, time_ns: u64) -> Self {
+    pub const fn signal(kind: EventKind, signal: &StoredSignal, time_ns: u64) -> Self {
         let detail = signal.to_group as u16 | (signal.result as u16) << 8;
         let words = [pair(signal.tid, signal.code as u32), signal.pid as u64];
         Self::new(kind, signal.number, detail, words, time_ns)
     }
 }
 
-impl Event {
-    pub(super) fn ends(&self) -> Ends {
+impl StoredEvent {
+    pub(super) fn ends(&self) -> StoredEnds {
         let [addresses, rest] = self.words;
-        Ends {
+        StoredEnds {
             inode: low(rest),
             local: low(addresses).to_le_bytes(),
             remote: high(addresses).to_le_bytes(),
@@ -224,15 +230,15 @@ impl Event {
         address
     }
 
-    pub(super) fn transfer(&self) -> Transfer {
+    pub(super) fn transfer(&self) -> StoredTransfer {
         let [first, _] = self.words;
         let (result, position) = (low(first).cast_signed(), high(first));
-        Transfer { object: self.object(), result, position }
+        StoredTransfer { object: self.object(), result, position }
     }
 
-    pub(super) fn signal(&self) -> Signal {
+    pub(super) fn signal(&self) -> StoredSignal {
         let [first, second] = self.words;
-        Signal {
+        StoredSignal {
             number: self.small,
             code: high(first).cast_signed(),
             tid: low(first),
@@ -247,21 +253,21 @@ impl Event {
         Caller { tid: high(first), number: self.detail & ((1 << NUMBER_BITS) - 1) }
     }
 
-    fn object(&self) -> Object {
+    fn object(&self) -> StoredObject {
         let [_, key] = self.words;
         let kind = ObjectKind::from_number(u64::from(self.small & KIND_MASK));
-        Object { kind: kind.unwrap_or(ObjectKind::Unknown), key }
+        StoredObject { kind: kind.unwrap_or(ObjectKind::Unknown), key }
     }
 
-    pub(super) fn call(&self) -> Call {
+    pub(super) fn call(&self) -> StoredCall {
         let [first, _] = self.words;
         let extra = (self.detail >> NUMBER_BITS) as u8;
-        Call { caller: self.caller(), object: self.object(), first: low(first), extra }
+        StoredCall { caller: self.caller(), object: self.object(), first: low(first), extra }
     }
 
-    pub(super) fn call_exit(&self) -> Return {
+    pub(super) fn call_exit(&self) -> StoredReturn {
         let [first, _] = self.words;
-        Return {
+        StoredReturn {
             caller: self.caller(),
             object: self.object(),
             result: low(first).cast_signed(),
@@ -286,12 +292,12 @@ mod tests {
     use super::super::event::Payload;
     use super::*;
 
-    fn made(body: &Body) -> Event {
+    fn made(body: &Body) -> StoredEvent {
         let mut words = [0; 4];
         for (place, word) in body.words(7) {
             words[place] = word;
         }
-        Event::copy(|word| words[word])
+        StoredEvent::copy(|word| words[word])
     }
 
     fn caller() -> impl Strategy<Value = Caller> {
@@ -299,9 +305,9 @@ mod tests {
         (any::<u32>(), number).prop_map(|(tid, number)| Caller { tid, number })
     }
 
-    fn object() -> impl Strategy<Value = Object> {
+    fn object() -> impl Strategy<Value = StoredObject> {
         let kind = prop::sample::select(OBJECT_KINDS.to_vec());
-        (kind, any::<u64>()).prop_map(|(kind, key)| Object { kind, key })
+        (kind, any::<u64>()).prop_map(|(kind, key)| StoredObject { kind, key })
     }
 
     proptest! {
@@ -312,9 +318,9 @@ mod tests {
         ) {
             let event = made(&Body::call(caller, object, first, extra, time_ns));
             prop_assert_eq!(event.time_ns, time_ns);
-            let call = Payload::CallEntry(Call { caller, object, first, extra });
+            let call = Payload::CallEntry(StoredCall { caller, object, first, extra });
             prop_assert_eq!(event.payload(), Some(call));
-            let exit = Return { caller, object, result: first.cast_signed(), peeks: flag };
+            let exit = StoredReturn { caller, object, result: first.cast_signed(), peeks: flag };
             let event = made(&Body::call_exit(caller, object, first, flag, time_ns));
             prop_assert_eq!(event.payload(), Some(Payload::CallExit(exit)));
             let other = Other { caller, object, first, at_end: flag };
@@ -329,7 +335,7 @@ mod tests {
         ) {
             let [one, two, three, four] = numbers;
             let [a, b, c, d, e, f, g, h] = bytes;
-            let ends = Ends {
+            let ends = StoredEnds {
                 inode: one, local: [a, b, c, d], remote: [e, f, g, h],
                 local_port: two as u16, remote_port: three as u16, namespace: four as u16,
             };
@@ -343,10 +349,10 @@ mod tests {
             address[8..].copy_from_slice(&words[1].to_le_bytes());
             let expected = Payload::Address { address, is_remote: flag };
             prop_assert_eq!(event.payload(), Some(expected));
-            let transfer = Transfer { object, result: one.cast_signed(), position: two };
+            let transfer = StoredTransfer { object, result: one.cast_signed(), position: two };
             let event = made(&Body::transfer(EventKind::DataReady, object, one, two, time_ns));
             prop_assert_eq!(event.payload(), Some(Payload::Transfer(transfer)));
-            let signal = Signal {
+            let signal = StoredSignal {
                 number: a, code: one.cast_signed(), tid: two, pid: three, to_group: flag, result: b,
             };
             let event = made(&Body::signal(EventKind::SignalGenerate, &signal, time_ns));
@@ -363,9 +369,9 @@ mod tests {
 
     #[test]
     fn an_object_is_known_by_its_number_and_what_is_beside() {
-        let tcp = Object { kind: ObjectKind::Tcp, key: 5 | 9 << 32 };
+        let tcp = StoredObject { kind: ObjectKind::Tcp, key: 5 | 9 << 32 };
         assert_eq!((tcp.id(), tcp.beside()), (5, 9));
-        let epoll = Object { kind: ObjectKind::Epoll, key: 0xffff_8880_0000_0040 };
+        let epoll = StoredObject { kind: ObjectKind::Epoll, key: 0xffff_8880_0000_0040 };
         assert_eq!((epoll.id(), epoll.beside()), (0xffff_8880_0000_0040, 0));
     }
 }

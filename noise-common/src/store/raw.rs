@@ -2,11 +2,11 @@
 
 use super::kind::EventKind;
 
-/// One event. The programs write it, see [`crate::store::writing`]; [`Event::payload`](super::event::Event::payload) says what it means.
+/// One event. The programs write it, see [`crate::store::writing`]; [`StoredEvent::payload`](super::event::StoredEvent::payload) says what it means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
-pub struct Event {
+pub struct StoredEvent {
     /// When, ns on CLOCK_MONOTONIC.
     pub time_ns: u64,
     /// Low bits of its number in its part.

@@ -2,7 +2,7 @@
 //!
 //! A part is copied while its CPU goes on writing, from the oldest event to the newest. A writer claims a
 //! number ([`Part::next`]) before it touches the slot, and writes the number into the slot last; the reader
-//! loads it first ([`Event::copy`]). So:
+//! loads it first ([`StoredEvent::copy`]). So:
 //!
 //! - an event whose slot was claimed again by the time the copy was done is not believed, whatever it says;
 //! - of the others, one is whole where it carries its own number. Where it does not, its writer had not
@@ -11,7 +11,7 @@
 //! Numbers that are missing are counted, with the reason. This needs stores and loads that others see in
 //! their order, as on x86: the programs have no barriers on the oldest kernels that they run on.
 
-use super::{Event, Part};
+use super::{Part, StoredEvent};
 
 /// Why an event is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,14 +35,14 @@ pub struct Gap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// An event that is whole.
-    Event(&'a Event),
+    Event(&'a StoredEvent),
     /// Events that are not.
     Gap(Gap),
 }
 
 /// Numbers of events that a part holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldNumbers {
     pub first: u64,
     /// The one behind the last.
     pub end: u64,
@@ -54,8 +54,8 @@ impl Part {
         self.mask as u64 + 1
     }
 
-    pub const fn held(&self) -> Held {
-        Held { first: self.next.saturating_sub(self.capacity()), end: self.next }
+    pub const fn held(&self) -> HeldNumbers {
+        HeldNumbers { first: self.next.saturating_sub(self.capacity()), end: self.next }
     }
 
     /// Index in the array of the event of that number.
@@ -66,19 +66,19 @@ impl Part {
 
 /// A copy of some of a part, in order of its numbers.
 #[derive(Clone, Copy, Debug)]
-pub struct Stretch<'a> {
+pub struct PartStretch<'a> {
     /// Number of the first event that was wanted. What lies before the copy is missing.
     pub wanted: u64,
     /// Number of the first event of the copy.
     pub first: u64,
-    pub events: &'a [Event],
+    pub events: &'a [StoredEvent],
     /// Events that the part holds at most.
     pub capacity: u64,
     /// The part's [`Part::next`] when the copy was done.
     pub next: u64,
 }
 
-impl<'a> Stretch<'a> {
+impl<'a> PartStretch<'a> {
     /// The events that are whole, in order of their numbers, and the gaps between them.
     ///
     /// That is nearly the order of time: a writer reads the clock before it takes a number, and one that
@@ -133,7 +133,7 @@ impl<'a> Stretch<'a> {
     }
 
     /// The event of that number, if it is whole.
-    fn event(self, number: u64) -> Option<&'a Event> {
+    fn event(self, number: u64) -> Option<&'a StoredEvent> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let event = self.events.get(index)?;
         (event.number == number as u32 && event.kind().is_some()).then_some(event)

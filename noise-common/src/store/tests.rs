@@ -7,10 +7,12 @@ use proptest::prelude::{
     Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
-use super::event::{Body, CLASSES, KINDS, NO_SECTOR, Payload, Woken, shown_state};
-use super::reading::{Gap, Held, Missing, Piece, Stretch};
+use super::event::{Body, CLASSES, KINDS, NO_SECTOR, Payload, StoredWoken, shown_state};
+use super::reading::{Gap, HeldNumbers, Missing, PartStretch, Piece};
 use super::writing::{Store, write};
-use super::{Class, CpuParts, Event, EventKind, LEAST_EVENTS, Layout, NESTED_EVENTS, PARTS, Part};
+use super::{
+    Class, CpuParts, EventKind, LEAST_EVENTS, Layout, NESTED_EVENTS, PARTS, Part, StoredEvent,
+};
 use crate::hooks::{Edge, Vector};
 
 /// Events of the parts that are written to here: few, so that they wrap around.
@@ -22,7 +24,7 @@ struct Copying {
     part: usize,
     wanted: u64,
     first: u64,
-    events: Vec<Event>,
+    events: Vec<StoredEvent>,
     /// The words of the event that is copied now, and how many have been.
     words: [u64; 4],
     done: usize,
@@ -99,7 +101,7 @@ impl Machine {
     /// One step of the reader.
     fn read(&mut self, part: usize) {
         let Some(copying) = &mut self.copying else {
-            let Held { first, end } = self.parts.parts[part].held();
+            let HeldNumbers { first, end } = self.parts.parts[part].held();
             let wanted = first.saturating_sub(self.clock % 3);
             self.copying = Some(Copying { part, wanted, first, end, ..Copying::default() });
             return;
@@ -112,7 +114,7 @@ impl Machine {
         }
         // The order in which `Event::copy` asks for them.
         let mut order = Vec::new();
-        Event::copy(|word| {
+        StoredEvent::copy(|word| {
             order.push(word);
             0
         });
@@ -127,8 +129,8 @@ impl Machine {
     }
 }
 
-fn event(words: &[u64]) -> Event {
-    Event::copy(|word| words[word])
+fn event(words: &[u64]) -> StoredEvent {
+    StoredEvent::copy(|word| words[word])
 }
 
 impl Store for Machine {
@@ -222,14 +224,14 @@ proptest! {
             let (copy, next) = machine.copies.last().unwrap();
             prop_assert_eq!((copy.part, copy.end), (part, *next));
             let events = &copy.events;
-            let stretch = Stretch { wanted: copy.first, first: copy.first, events, capacity: 8, next: *next };
+            let stretch = PartStretch { wanted: copy.first, first: copy.first, events, capacity: 8, next: *next };
             prop_assert!(stretch.pieces().all(|piece| matches!(piece, Piece::Event(_))));
             prop_assert_eq!(events.len() as u64, (*next).min(8));
             prop_assert_eq!(stretch.resume(), *next);
         }
         for (copy, next) in &machine.copies {
             let events = &copy.events;
-            let stretch = Stretch { wanted: copy.wanted, first: copy.first, events, capacity: 8, next: *next };
+            let stretch = PartStretch { wanted: copy.wanted, first: copy.first, events, capacity: 8, next: *next };
             let mut at = copy.wanted.min(copy.first);
             for piece in stretch.pieces() {
                 match piece {
@@ -262,11 +264,11 @@ proptest! {
         words in prop::collection::vec(any::<[u64; 4]>(), 0..20),
         numbers in any::<(u64, u64, u64, u32)>(), near in any::<bool>(),
     ) {
-        let events: Vec<Event> = words.iter().map(|words| event(words)).collect();
+        let events: Vec<StoredEvent> = words.iter().map(|words| event(words)).collect();
         let (wanted, first, next, mask) = numbers;
         let (wanted, next) = if near { (first.saturating_sub(wanted % 9), first.saturating_add(next % 99)) } else { (wanted, next) };
         let capacity = u64::from(mask) + 1;
-        let stretch = Stretch { wanted, first, events: &events, capacity, next };
+        let stretch = PartStretch { wanted, first, events: &events, capacity, next };
         let all = stretch.pieces().map(|piece| match piece {
             Piece::Event(_) => 1,
             Piece::Gap(gap) => gap.count,
@@ -301,14 +303,14 @@ proptest! {
 }
 
 /// The event that a body makes.
-fn made(body: &Body) -> Event {
+fn made(body: &Body) -> StoredEvent {
     let mut words = [0; 4];
     for (place, word) in body.words(u64::from(u32::MAX) + 6) {
         words[place] = word;
     }
     let event = event(&words);
     assert_eq!(event.number, 5);
-    assert_eq!(Event::from_bytes(&event.to_bytes()), event);
+    assert_eq!(StoredEvent::from_bytes(&event.to_bytes()), event);
     event
 }
 
@@ -330,15 +332,15 @@ fn more_writers_than_parts_are_counted() {
 fn a_reader_that_comes_late_is_shown_what_it_missed() {
     let part = Part { next: 21, first: 64, mask: 7 };
     assert_eq!((part.held().first, part.held().end, part.index(20)), (13, 21, 68));
-    let events: Vec<Event> =
-        (13..21).map(|number| Event { number, kind: 15, ..Event::default() }).collect();
-    let stretch = Stretch { wanted: 3, first: 13, events: &events, capacity: 8, next: 23 };
+    let events: Vec<StoredEvent> =
+        (13..21).map(|number| StoredEvent { number, kind: 15, ..StoredEvent::default() }).collect();
+    let stretch = PartStretch { wanted: 3, first: 13, events: &events, capacity: 8, next: 23 };
     let mut pieces = stretch.pieces();
     let gap = Gap { first: 3, count: 12, missing: Missing::Overwritten };
     assert_eq!(pieces.next(), Some(Piece::Gap(gap)));
     assert_eq!(pieces.count(), 6);
     // From the beginning of time: one gap, at once.
-    let late = Stretch { wanted: 0, first: u64::MAX - 8, next: u64::MAX, ..stretch };
+    let late = PartStretch { wanted: 0, first: u64::MAX - 8, next: u64::MAX, ..stretch };
     assert_eq!(
         late.pieces().next(),
         Some(Piece::Gap(Gap { first: 0, count: u64::MAX - 8, missing: Missing::Overwritten }))
@@ -351,7 +353,7 @@ fn kinds_have_numbers_and_classes() {
     for kind in KINDS {
         assert_eq!(EventKind::from_number(*kind as u8), Some(*kind));
         assert!(names.insert(kind.name()));
-        let event = Event { kind: *kind as u8, ..Event::default() };
+        let event = StoredEvent { kind: *kind as u8, ..StoredEvent::default() };
         assert!(event.payload().is_some(), "{kind:?}");
     }
     assert_eq!(EventKind::from_number(0), None);
@@ -373,7 +375,7 @@ fn events_say_what_was_put_in() {
     };
     assert_eq!((made(&body).payload(), made(&body).time_ns), (Some(switch), 99));
     let body = Body::task(EventKind::Migrate, 9, 139, 4, 5, 1);
-    let task = Woken { tid: 9, priority: 139, cpu: 4 };
+    let task = StoredWoken { tid: 9, priority: 139, cpu: 4 };
     assert_eq!(made(&body).payload(), Some(Payload::Migrate { task, to: 5 }));
     let comm = *b"a name\0\0\0\0\0\0\0\0\0\0";
     let words = [0, 8].map(|at| u64::from_le_bytes(comm[at..at + 8].try_into().unwrap()));

@@ -12,12 +12,12 @@ use noise_verdict::Account;
 use super::baseline::{self, Baseline};
 use super::beside::Beside;
 use super::feed::Feed;
-use super::group::{Event, Groups};
+use super::group::{GroupChange, Groups};
 use super::kept::KeptTrace;
 use super::name::Name;
-use super::process::Command;
+use super::process::StartCommand;
 use super::processes::Commands;
-use super::report::{Clock, Episode, Outlier, Report};
+use super::report::{Clock, Episode, Report, ReportedOutlier};
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;
 use super::usual::Usual;
@@ -36,7 +36,7 @@ pub struct Overview {
     /// Incidents, the oldest first; those that are open last.
     pub incidents: Vec<Arc<Report>>,
     /// Long waits, the oldest first.
-    pub outliers: Vec<Arc<Outlier>>,
+    pub outliers: Vec<Arc<ReportedOutlier>>,
     /// Incidents that opened since the start, by what is watched.
     pub opened: Vec<(Watched, u64)>,
     /// What is disturbed now, each signal of a subject once.
@@ -46,7 +46,7 @@ pub struct Overview {
     /// How long cgroups usually wait for a CPU, by their label.
     pub usual: Vec<Usual>,
     /// What the threads of the long waits were started as, where that is known.
-    pub commands: Vec<Command>,
+    pub commands: Vec<StartCommand>,
 }
 
 impl Overview {
@@ -89,7 +89,7 @@ pub struct Board {
     feed: Feed,
     groups: Groups,
     past: VecDeque<Arc<Report>>,
-    outliers: VecDeque<Arc<Outlier>>,
+    outliers: VecDeque<Arc<ReportedOutlier>>,
     opened: BTreeMap<Watched, u64>,
     commands: Commands,
     /// What is known beside incidents that are not over, by their number.
@@ -98,9 +98,7 @@ pub struct Board {
 
 impl Board {
     /// One that knows nothing yet.
-    ///
-    /// # Errors
-    /// Where the settings cannot work.
+    /// Errors: where the settings cannot work.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         Ok(Self {
             feed: Feed::new(settings.clone())?,
@@ -116,9 +114,7 @@ impl Board {
 
     /// Goes on with other settings; what was learnt stays. Where nothing is looked for any more, what is
     /// open is dropped.
-    ///
-    /// # Errors
-    /// Where the settings cannot work; nothing has changed then.
+    /// Errors: where the settings cannot work; nothing has changed then.
     pub fn set(&mut self, settings: Settings) -> Result<(), SettingsError> {
         self.feed.set(settings.clone())?;
         self.groups.set(&settings);
@@ -133,7 +129,7 @@ impl Board {
     }
 
     /// Takes over what an earlier one knew, the oldest first. Incidents of numbers that none can have are left out.
-    pub fn restore(&mut self, incidents: Vec<Report>, outliers: Vec<Outlier>) {
+    pub fn restore(&mut self, incidents: Vec<Report>, outliers: Vec<ReportedOutlier>) {
         for report in incidents.into_iter().filter(|report| report.id <= baseline::MOST) {
             self.groups.continue_after(report.id);
             keep(&mut self.past, Arc::new(report.unwatched()), self.settings.past_incidents);
@@ -158,6 +154,11 @@ impl Board {
         self.feed.baseline(watched, subject)
     }
 
+    /// Whether a baseline has learnt from so many windows that others are held against it.
+    pub fn is_warm(&self, baseline: &Baseline) -> bool {
+        baseline.learnt() >= self.settings.warmup_windows.max(LEAST_WINDOWS)
+    }
+
     /// Whether the host is calm, so that windows of a second are enough; see [`Feed::is_calm`]. It is where incidents are switched off.
     pub fn is_calm(&self) -> bool {
         !self.settings.enabled || self.feed.is_calm()
@@ -170,7 +171,7 @@ impl Board {
 
     /// Takes the next sample, about one window's length after the one before or, while it is calm, two, and the
     /// step that led to it, if from that one.
-    pub fn analyse(&mut self, sample: &Arc<Sample>, step: &Step, clock: Clock) -> Vec<Event> {
+    pub fn analyse(&mut self, sample: &Arc<Sample>, step: &Step, clock: Clock) -> Vec<GroupChange> {
         if !self.settings.enabled {
             return Vec::new();
         }
@@ -178,18 +179,18 @@ impl Board {
         let mut events = self.groups.take(changes, self.feed.active(), clock);
         let commands = self.known_commands(!events.is_empty());
         for event in &mut events {
-            if let Event::Opened(report) | Event::Closed(report) = event {
+            if let GroupChange::Opened(report) | GroupChange::Closed(report) = event {
                 name_processes(report, &self.outliers, &commands);
             }
         }
         for event in &events {
             match event {
-                Event::Opened(report) => {
+                GroupChange::Opened(report) => {
                     *self.opened.entry(report.main.signal).or_default() += 1;
                 }
-                Event::Joined { .. } => {}
-                Event::Merged { id, .. } => drop(self.beside.remove(id)),
-                Event::Closed(report) => {
+                GroupChange::Joined { .. } => {}
+                GroupChange::Merged { id, .. } => drop(self.beside.remove(id)),
+                GroupChange::Closed(report) => {
                     let mut report = Arc::clone(report);
                     if let Some(beside) = self.beside.remove(&report.id) {
                         Arc::make_mut(&mut report).set_beside(beside);
@@ -204,7 +205,7 @@ impl Board {
     /// Takes the long waits of a sample, whatever it was taken for. Returns whether there were any.
     pub fn keep_outliers(&mut self, sample: &Sample, clock: Clock) -> bool {
         for wait in &sample.outliers {
-            let outlier = Outlier { time: clock.wall(wait.at_ns), wait: wait.clone() };
+            let outlier = ReportedOutlier { time: clock.wall(wait.at_ns), wait: wait.clone() };
             keep(&mut self.outliers, Arc::new(outlier), PAST_OUTLIERS);
         }
         !sample.outliers.is_empty()
@@ -215,13 +216,14 @@ impl Board {
         self.groups.has(id) || self.past.iter().any(|report| report.id == id)
     }
 
-    /// What is open, as it stands, with what is known beside it.
+    /// What is open, as it stands, with what is known beside it and the threads behind it.
     pub fn open(&mut self, clock: Clock) -> Vec<Arc<Report>> {
         let mut open = self.groups.reports(self.feed.active(), clock);
         for report in &mut open {
             if let Some(beside) = self.beside.get(&report.id) {
                 Arc::make_mut(report).set_beside(beside.clone());
             }
+            name_processes(report, &self.outliers, &[]);
         }
         open
     }
@@ -266,12 +268,12 @@ impl Board {
     }
 
     /// Remembers what a thread was started as.
-    pub fn learn(&mut self, command: Command) {
+    pub fn learn(&mut self, command: StartCommand) {
         self.commands.learn(command);
     }
 
     /// Those of the threads of long waits, where they are needed.
-    fn known_commands(&self, is_needed: bool) -> Vec<Command> {
+    fn known_commands(&self, is_needed: bool) -> Vec<StartCommand> {
         if is_needed { self.commands.of(&self.outliers) } else { Vec::new() }
     }
 
@@ -294,8 +296,8 @@ impl Board {
 /// Has a report name the threads that are known to be behind it.
 fn name_processes(
     report: &mut Arc<Report>,
-    outliers: &VecDeque<Arc<Outlier>>,
-    commands: &[Command],
+    outliers: &VecDeque<Arc<ReportedOutlier>>,
+    commands: &[StartCommand],
 ) {
     let processes = report.processes_of(outliers, commands);
     Arc::make_mut(report).processes = processes;

@@ -3,13 +3,13 @@
 use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 
-use super::planted::{Host, WARM, around, board, clock, is_planted, live};
-use super::{Board, Event, Settings, Watched};
+use super::planted::{PlantedHost, WARM, around, board, clock, is_planted, live};
+use super::{Board, GroupChange, Settings, Watched};
 
 #[test]
 fn settings_change_while_baselines_stay() {
-    let (mut board, mut host) = (board(), Host::default());
-    let act = |host: &mut Host, number| {
+    let (mut board, mut host) = (board(), PlantedHost::default());
+    let act = |host: &mut PlantedHost, number| {
         let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
         host.wait("/a", "/hog", Cause::Foreign, mean_ns);
     };
@@ -25,7 +25,7 @@ fn settings_change_while_baselines_stay() {
     assert!(live(&mut board, &mut host, WARM..WARM + 15, act).is_empty());
     board.set(Settings::default()).unwrap();
     let events = live(&mut board, &mut host, WARM + 15..WARM + 30, act);
-    assert!(matches!(events[..], [Event::Opened(_)]), "{events:#?}");
+    assert!(matches!(events[..], [GroupChange::Opened(_)]), "{events:#?}");
     // What is open is dropped with the search for it.
     board.set(with(|settings| settings.enabled = false)).unwrap();
     let clock = clock(&host.sample());
@@ -34,9 +34,9 @@ fn settings_change_while_baselines_stay() {
 }
 
 /// What opens when both the waits of a cgroup and those of the whole host get long, after `change`.
-fn watched_after(change: impl FnOnce(&mut Board, &mut Host)) -> Vec<Watched> {
-    let (mut board, mut host) = (board(), Host::default());
-    let act = |host: &mut Host, number| {
+fn watched_after(change: impl FnOnce(&mut Board, &mut PlantedHost)) -> Vec<Watched> {
+    let (mut board, mut host) = (board(), PlantedHost::default());
+    let act = |host: &mut PlantedHost, number| {
         let mean_ns = around(if number >= 2 * WARM { 8_000_000 } else { 50_000 }, number);
         host.delay(Signal::RunqueueWait, &["preempt"], &[mean_ns; 10]);
         if host.absent.is_empty() {
@@ -47,7 +47,7 @@ fn watched_after(change: impl FnOnce(&mut Board, &mut Host)) -> Vec<Watched> {
     change(&mut board, &mut host);
     let events = live(&mut board, &mut host, 5..2 * WARM + 30, act);
     let opened = events.iter().filter_map(|event| match event {
-        Event::Opened(report) => Some(report.main.signal),
+        GroupChange::Opened(report) => Some(report.main.signal),
         _ => None,
     });
     opened.collect()
@@ -59,7 +59,7 @@ fn the_whole_host_is_watched_once_cgroups_are_not_any_more() {
         (Watched::Signal(Signal::RunqueueWait), Watched::Signal(Signal::CgroupRunqueueWait));
     assert_eq!(watched_after(|_, _| {}), [cgroup]);
     assert_eq!(watched_after(|_, host| host.absent.push(Signal::CgroupRunqueueWait)), [host]);
-    let unwatched = |board: &mut Board, _: &mut Host| {
+    let unwatched = |board: &mut Board, _: &mut PlantedHost| {
         let watch = vec![Signal::RunqueueWait.into()];
         board.set(Settings { watch, ..Settings::default() }).unwrap();
     };

@@ -4,7 +4,7 @@ use noise_common::charge::{Cause, Resource};
 use noise_common::signals::Signal;
 
 use super::planted::{WARM, around, closed, is_planted, planted};
-use super::{Event, Watched};
+use super::{GroupChange, Watched};
 
 #[test]
 fn a_busy_disk_is_one_incident_across_operations_and_stages() {
@@ -74,15 +74,15 @@ fn who_comes_back_to_a_disk_as_another_has_an_incident_of_his_own_whatever_else_
         host.delay(Signal::BlockQueueWait, &["vda", "read"], &[mean_ns; 10]);
         host.charge(Resource::BlockQueue, ["vda", "/db"], culprit, Cause::Foreign, 10 * mean_ns);
     });
-    let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
-    let opened = count(|event| matches!(event, Event::Opened(_)));
-    let joined = count(|event| matches!(event, Event::Joined { .. }));
+    let count = |is: fn(&GroupChange) -> bool| events.iter().filter(|event| is(event)).count();
+    let opened = count(|event| matches!(event, GroupChange::Opened(_)));
+    let joined = count(|event| matches!(event, GroupChange::Joined { .. }));
     assert_eq!((opened, joined), (2, 1), "{events:#?}");
 }
 
 /// A flooded disk, and the sleeps of a cgroup whose requests wait there, which some windows before
 /// become long as well; who ends those is given.
-fn flooded_disk_and_sleeps(culprit: &str, cause: Cause, earlier: u64) -> Vec<Event> {
+fn flooded_disk_and_sleeps(culprit: &str, cause: Cause, earlier: u64) -> Vec<GroupChange> {
     let (_, events) = planted(|host, number| {
         let slow = if is_planted(number) { 40 } else { 1 };
         let by = if is_planted(number) { "/grep" } else { "/" };

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use noise_common::signals::{SIGNAL_COUNT, SIGNALS, Signal};
 use noise_common::subject::SubjectKind;
-use noise_model::{Delays, Sample, Step};
+use noise_model::{Sample, Step, StepDelays};
 
 use super::baseline::Baseline;
 use super::charges::{Pool, StepCharges};
@@ -47,15 +47,13 @@ pub struct Feed {
 
 /// What came of a subject, and what its charges are looked for in.
 struct SubjectDelays<'a> {
-    delays: Delays<'a>,
+    delays: StepDelays<'a>,
     pool: Option<Pool>,
 }
 
 impl Feed {
     /// One that has learnt nothing.
-    ///
-    /// # Errors
-    /// Where the settings cannot work.
+    /// Errors: where the settings cannot work.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         let mut feed = Self {
             monitor: Monitor::new(settings.clone())?,
@@ -70,9 +68,7 @@ impl Feed {
     }
 
     /// Goes on with other settings. What is not watched any more is forgotten as what is silent is.
-    ///
-    /// # Errors
-    /// Where the settings cannot work; nothing has changed then.
+    /// Errors: where the settings cannot work; nothing has changed then.
     pub fn set(&mut self, settings: Settings) -> Result<(), SettingsError> {
         settings.check()?;
         let mut watched = [false; SIGNAL_COUNT];
@@ -219,11 +215,11 @@ impl Feed {
 }
 
 /// Whether these are uninterruptible sleeps in the root cgroup: on most hosts those of kernel threads.
-fn sleeps_in_root(delays: &Delays<'_>) -> bool {
+fn sleeps_in_root(delays: &StepDelays<'_>) -> bool {
     delays.signal == Signal::UninterruptibleWait && delays.labels.iter().eq([ROOT])
 }
 
-fn subject(delays: &Delays<'_>) -> Name {
+fn subject(delays: &StepDelays<'_>) -> Name {
     match (delays.signal.info().subject, &**delays.labels) {
         (_, []) => HOST.into(),
         (SubjectKind::Kinds(_), labels) => format!("{HOST} {}", labels.join(" ")).into(),

@@ -14,8 +14,8 @@
 //! A changed culprit is a new incident. What is back by others than before does not join, nor does
 //! what others do in the same queue, nor what has nothing to do with what opened the incident: what
 //! both disturb would be the only link. For that, the culprits of both must be known. What joined
-//! while they were not yet leaves when they are ([`Event::Opened`], late), and where two turn out to
-//! have one cause only after the second began, the second joins late ([`Event::Merged`]). What left
+//! while they were not yet leaves when they are ([`GroupChange::Opened`], late), and where two turn out to
+//! have one cause only after the second began, the second joins late ([`GroupChange::Merged`]). What left
 //! an incident does not join it again, so that numbers do not come and go.
 //!
 //! Otherwise it is an incident of its own: two at the same time are reported as two.
@@ -43,7 +43,7 @@ type WatchedKey = (Watched, Name);
 
 /// What became of an incident.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum GroupChange {
     Opened(Arc<Report>),
     /// A signal of a subject joined it, or came back.
     Joined {
@@ -262,7 +262,7 @@ impl Groups {
         mut changes: Vec<Change>,
         active: impl Iterator<Item = Incident>,
         clock: Clock,
-    ) -> Vec<Event> {
+    ) -> Vec<GroupChange> {
         let mut events = Vec::new();
         // Of those that open together, the root cgroup joins another.
         changes
@@ -303,7 +303,7 @@ impl Groups {
             if is_over {
                 let closed = group.report(clock);
                 let closed = closed.map(|report| Report { resting: false, ..report });
-                events.extend(closed.map(Arc::new).map(Event::Closed));
+                events.extend(closed.map(Arc::new).map(GroupChange::Closed));
             }
             !is_over
         });
@@ -352,12 +352,12 @@ impl Groups {
         fallback
     }
 
-    fn add(&mut self, incident: Incident, clock: Clock) -> Option<Event> {
+    fn add(&mut self, incident: Incident, clock: Clock) -> Option<GroupChange> {
         self.place(Member::new(incident), None, clock)
     }
 
     /// Has a member that begins, or left another incident, join one or be its own.
-    fn place(&mut self, member: Member, left: Option<u64>, clock: Clock) -> Option<Event> {
+    fn place(&mut self, member: Member, left: Option<u64>, clock: Clock) -> Option<GroupChange> {
         let incident = member.newest();
         let (signal, subject) = key(incident);
         if let Some(index) = self.group_of(incident, left) {
@@ -367,14 +367,14 @@ impl Groups {
             let mut listed = group.members.iter().take(LISTED + 1);
             let is_listed = listed.any(|one| one.is_of(&(signal, Arc::clone(&subject))));
             let into = group.report(clock).filter(|_| is_listed)?;
-            return Some(Event::Joined { signal, subject, into: Arc::new(into) });
+            return Some(GroupChange::Joined { signal, subject, into: Arc::new(into) });
         }
         self.last_id += 1;
         let mut group = GroupedIncident::new(self.last_id, member);
         group.apart.extend(left);
         let report = group.report(clock);
         self.open.push(group);
-        report.map(Arc::new).map(Event::Opened)
+        report.map(Arc::new).map(GroupChange::Opened)
     }
 
     fn end(&mut self, incident: Incident) {
@@ -390,7 +390,7 @@ impl Groups {
     }
 
     /// Lets an incident join an older one that explains it by now, if there are two such.
-    fn merge(&mut self, clock: Clock) -> Option<Event> {
+    fn merge(&mut self, clock: Clock) -> Option<GroupChange> {
         let linger = self.linger;
         let (older, newer) = self.open.iter().enumerate().find_map(|(index, older)| {
             let newer = self.open.iter().skip(index + 1);
@@ -407,7 +407,7 @@ impl Groups {
         // Numbers of what is over are used no more.
         let open: BTreeSet<u64> = self.open.iter().map(|group| group.id).collect();
         self.open.iter_mut().for_each(|group| group.apart.retain(|id| open.contains(id)));
-        Some(Event::Merged { id: newer.id, into })
+        Some(GroupChange::Merged { id: newer.id, into })
     }
 }
 

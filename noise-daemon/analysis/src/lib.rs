@@ -12,6 +12,16 @@
 //! not the mean, which is what both rules look at. And a level that wanders by itself for many
 //! windows looks like an incident: allowances for chance are those of independent windows.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::print_stdout,
+        clippy::print_stderr
+    )
+)]
+
 mod accused;
 mod baseline;
 mod beside;
@@ -69,24 +79,24 @@ pub use board::{Board, LEAST_WINDOWS, Overview};
 pub use charge::Charge;
 pub use culprits::{Culprit, Time};
 pub use feed::Feed;
-pub use group::Event;
+pub use group::GroupChange;
 pub use headline::{Figure, Headline};
 pub use incident::{Change, Ending, Incident};
 pub use kept::KeptTrace;
 pub use level::Level;
-pub use monitor::{Counts, Monitor};
+pub use monitor::{Monitor, UnanalysedCounts};
 pub use name::Name;
 pub use noise_common::charge::Cause;
 pub use noise_common::remedy::Remedy;
 pub use parties::{Parties, is_held_up};
 pub use pressed::{PRESSURE_HEADING, pressure_lines};
-pub use process::{Command, Process, Side};
+pub use process::{Process, Side, StartCommand};
 pub use processes::processes;
 pub use remedy::recommended;
-pub use report::{Clock, Episode, Outlier, Report};
+pub use report::{Clock, Episode, Report, ReportedOutlier};
 pub use rules::Rule;
 pub use settings::{Settings, SettingsError};
-pub use stopped::{Charged, Stopped, Stops};
+pub use stopped::{StopCharges, Stopped, Stops};
 pub use track::Memory;
 pub use usual::Usual;
 pub use watched::Watched;

@@ -24,7 +24,7 @@ const SEARCHES: u32 = 16;
 
 /// What was not analysed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct UnanalysedCounts {
     /// Windows that cannot have been measured: the clock went back, or the counters began anew.
     pub implausible: u64,
     /// Windows of subjects for which there was no room.
@@ -42,7 +42,7 @@ pub struct Monitor {
     tracks: BTreeMap<Key, Track>,
     /// Those that are short of memory.
     short: BTreeSet<Name>,
-    counts: Counts,
+    counts: UnanalysedCounts,
     searches: u32,
     /// Windows that must pass without an incident, or a loss as large as one, until it is calm.
     until_calm: u64,
@@ -50,9 +50,7 @@ pub struct Monitor {
 
 impl Monitor {
     /// One that has learnt nothing.
-    ///
-    /// # Errors
-    /// Where the settings cannot work.
+    /// Errors: where the settings cannot work.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         let until_calm = settings.first_judged();
@@ -60,7 +58,7 @@ impl Monitor {
             settings,
             tracks: BTreeMap::new(),
             short: BTreeSet::new(),
-            counts: Counts::default(),
+            counts: UnanalysedCounts::default(),
             searches: 0,
             until_calm,
         })
@@ -233,7 +231,7 @@ impl Monitor {
     }
 
     /// What was not analysed.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> UnanalysedCounts {
         self.counts
     }
 
@@ -283,9 +281,13 @@ mod tests {
         let mut monitor = monitor(1);
         monitor.observe(SIGNAL, &name(1), &window(5, &[1000]), &[]);
         monitor.observe(SIGNAL, &name(1), &window(3, &[]), &[]);
-        assert_eq!(monitor.counts(), Counts { implausible: 1, ..Counts::default() });
+        assert_eq!(
+            monitor.counts(),
+            UnanalysedCounts { implausible: 1, ..UnanalysedCounts::default() }
+        );
         monitor.observe(SIGNAL, &name(1), &window(5 + 1200, &[]), &[]);
-        let expected = Counts { implausible: 1, forgotten: 1, ..Counts::default() };
+        let expected =
+            UnanalysedCounts { implausible: 1, forgotten: 1, ..UnanalysedCounts::default() };
         assert_eq!((monitor.subjects(), monitor.counts()), (0, expected));
         // The subject was forgotten, and with it the window that this one would precede.
         monitor.observe(SIGNAL, &name(1), &window(3, &[]), &[]);

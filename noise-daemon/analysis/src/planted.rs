@@ -10,7 +10,7 @@ use noise_common::signals::Signal;
 use noise_model::{Histogram, Interference, Label, OutlierRecord, Sample, Series, Step};
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
-use super::{Board, Clock, Event, Name, Report, Settings, Watched};
+use super::{Board, Clock, GroupChange, Name, Report, Settings, Watched};
 use crate::chance::same_draws;
 
 const WINDOW_NS: u64 = 500_000_000;
@@ -21,7 +21,7 @@ type PlantedChargeKey = (Resource, Cause, Name, Name, Name);
 
 /// A host whose totals grow, sampled once per window.
 #[derive(Default)]
-pub(super) struct Host {
+pub(super) struct PlantedHost {
     at_ns: u64,
     series: BTreeMap<Label, Histogram>,
     charged: BTreeMap<PlantedChargeKey, Charged>,
@@ -31,7 +31,7 @@ pub(super) struct Host {
     pub absent: Vec<Signal>,
 }
 
-impl Host {
+impl PlantedHost {
     pub fn delay(&mut self, signal: Signal, labels: &[&str], values_ns: &[u64]) {
         let labels = labels.iter().map(ToString::to_string).collect();
         let totals = self.series.entry((signal, labels)).or_default();
@@ -113,10 +113,10 @@ pub(super) fn board() -> Board {
 /// Lets a host live through some windows; `act` says what happens in each.
 pub(super) fn live(
     board: &mut Board,
-    host: &mut Host,
+    host: &mut PlantedHost,
     windows: std::ops::Range<u64>,
-    mut act: impl FnMut(&mut Host, u64),
-) -> Vec<Event> {
+    mut act: impl FnMut(&mut PlantedHost, u64),
+) -> Vec<GroupChange> {
     windows
         .flat_map(|number| {
             act(host, number);
@@ -127,8 +127,8 @@ pub(super) fn live(
 }
 
 /// What came of a host with a disturbance in `WARM..WARM + 30` of `WARM + 80` windows.
-pub(super) fn planted(act: impl FnMut(&mut Host, u64)) -> (Board, Vec<Event>) {
-    let (mut board, mut host) = (board(), Host::default());
+pub(super) fn planted(act: impl FnMut(&mut PlantedHost, u64)) -> (Board, Vec<GroupChange>) {
+    let (mut board, mut host) = (board(), PlantedHost::default());
     let events = live(&mut board, &mut host, 0..WARM + 80, act);
     (board, events)
 }
@@ -142,9 +142,9 @@ pub(super) fn around(mean_ns: u64, number: u64) -> u64 {
     if number.is_multiple_of(2) { mean_ns * 9 / 10 } else { mean_ns * 11 / 10 }
 }
 
-pub(super) fn closed(events: &[Event]) -> Vec<&Report> {
+pub(super) fn closed(events: &[GroupChange]) -> Vec<&Report> {
     let closed = events.iter().filter_map(|event| match event {
-        Event::Closed(report) => Some(&**report),
+        GroupChange::Closed(report) => Some(&**report),
         _ => None,
     });
     closed.collect()
@@ -167,7 +167,7 @@ fn a_planted_hog_is_one_incident_that_names_it() {
             host.delay(Signal::RunqueueWait, &["preempt"], &[around(50_000, number); 40]);
         }
     });
-    let opened = events.iter().filter(|event| matches!(event, Event::Opened(_))).count();
+    let opened = events.iter().filter(|event| matches!(event, GroupChange::Opened(_))).count();
     assert_eq!(opened, 1, "{events:#?}");
     let [report] = closed(&events)[..] else { panic!("{events:#?}") };
     let first = &report.main.culprits[0];
@@ -196,7 +196,7 @@ fn a_planted_hog_is_one_incident_that_names_it() {
 #[test]
 fn who_queues_behind_himself_because_of_another_belongs_to_that() {
     let act = |own_ns: u64| {
-        move |host: &mut Host, number| {
+        move |host: &mut PlantedHost, number| {
             let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
             host.wait("/a", "/hog", Cause::Foreign, mean_ns);
             host.wait("/", "/hog", Cause::Foreign, mean_ns / 10);
@@ -227,11 +227,11 @@ fn who_turns_out_to_have_the_same_cause_joins_late() {
             }
         }
     });
-    let opened = events.iter().filter(|event| matches!(event, Event::Opened(_))).count();
+    let opened = events.iter().filter(|event| matches!(event, GroupChange::Opened(_))).count();
     let merged: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Merged { id, into } => Some((*id, into.id, into.also.len())),
+            GroupChange::Merged { id, into } => Some((*id, into.id, into.also.len())),
             _ => None,
         })
         .collect();
@@ -243,7 +243,7 @@ fn who_turns_out_to_have_the_same_cause_joins_late() {
 #[test]
 fn what_comes_back_shortly_after_is_the_same_incident() {
     for (rest, by, expected) in [(30, "/hog", 1), (60, "/hog", 2), (30, "/other", 2)] {
-        let (mut board, mut host) = (board(), Host::default());
+        let (mut board, mut host) = (board(), PlantedHost::default());
         let events = live(&mut board, &mut host, 0..WARM + 200, |host, number| {
             let again = WARM + 30 + rest..WARM + 60 + rest;
             let disturbed = is_planted(number) || again.contains(&number);
@@ -331,7 +331,7 @@ fn interrupts_join_what_they_delay() {
         watch: vec![Signal::CgroupRunqueueWait.into(), Signal::Softirq.into()],
         ..Settings::default()
     };
-    let (mut board, mut host) = (Board::new(settings).unwrap(), Host::default());
+    let (mut board, mut host) = (Board::new(settings).unwrap(), PlantedHost::default());
     let events = live(&mut board, &mut host, 0..WARM + 80, |host, number| {
         let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
         host.delay(Signal::Softirq, &["net_rx"], &[mean_ns; 10]);
@@ -357,7 +357,7 @@ fn the_whole_host_is_watched_where_cgroups_are_not_measured() {
 
 #[test]
 fn what_began_anew_or_is_folded_opens_nothing() {
-    let (mut board, mut host) = (board(), Host::default());
+    let (mut board, mut host) = (board(), PlantedHost::default());
     let events = live(&mut board, &mut host, 0..WARM + 200, |host, number| {
         if number == WARM {
             host.series.clear();
@@ -376,13 +376,13 @@ fn what_began_anew_or_is_folded_opens_nothing() {
 
 #[test]
 fn who_vanishes_with_an_incident_ends_it() {
-    let (mut board, mut host) = (board(), Host::default());
-    let hog = |host: &mut Host, number| {
+    let (mut board, mut host) = (board(), PlantedHost::default());
+    let hog = |host: &mut PlantedHost, number| {
         let mean_ns = around(if number >= WARM { 8_000_000 } else { 50_000 }, number);
         host.wait("/a", "/hog", Cause::Foreign, mean_ns);
     };
     let opened = live(&mut board, &mut host, 0..WARM + 20, hog);
-    assert!(matches!(&opened[..], [Event::Opened(_)]), "{opened:#?}");
+    assert!(matches!(&opened[..], [GroupChange::Opened(_)]), "{opened:#?}");
     let overview = board.overview(clock(&Sample { at_ns: host.at_ns, ..Sample::default() }));
     assert_eq!(overview.active, [(Signal::CgroupRunqueueWait.into(), "/a".into())]);
     host.series.clear();
@@ -399,7 +399,7 @@ fn nothing_is_looked_for_where_nothing_is_watched() {
         Settings { enabled: false, ..Settings::default() },
         Settings { watch: Vec::new(), ..Settings::default() },
     ] {
-        let (mut board, mut host) = (Board::new(settings).unwrap(), Host::default());
+        let (mut board, mut host) = (Board::new(settings).unwrap(), PlantedHost::default());
         let events = live(&mut board, &mut host, 0..WARM + 80, |host, number| {
             let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
             host.wait("/a", "/hog", Cause::Foreign, mean_ns);
@@ -411,11 +411,11 @@ fn nothing_is_looked_for_where_nothing_is_watched() {
 
 #[test]
 fn what_an_earlier_daemon_knew_is_kept_and_numbers_go_on() {
-    let act = |host: &mut Host, number| {
+    let act = |host: &mut PlantedHost, number| {
         let mean_ns = around(if number >= WARM { 8_000_000 } else { 50_000 }, number);
         host.wait("/a", "/hog", Cause::Foreign, mean_ns);
     };
-    let (mut first, mut host) = (board(), Host::default());
+    let (mut first, mut host) = (board(), PlantedHost::default());
     live(&mut first, &mut host, 0..WARM + 20, act);
     let left = first.overview(clock(&Sample { at_ns: host.at_ns, ..Sample::default() }));
     let [report] = &left.incidents[..] else { panic!("{left:#?}") };
@@ -429,19 +429,19 @@ fn what_an_earlier_daemon_knew_is_kept_and_numbers_go_on() {
     assert_eq!(kept.active, []);
     assert_eq!(kept.incidents.len(), 1);
     assert_eq!(kept.incidents[0].main.ending, Some(super::Ending::Unwatched));
-    let mut host = Host::default();
+    let mut host = PlantedHost::default();
     let events = live(&mut second, &mut host, 0..WARM + 20, act);
-    let [Event::Opened(opened)] = &events[..] else { panic!("{events:#?}") };
+    let [GroupChange::Opened(opened)] = &events[..] else { panic!("{events:#?}") };
     assert_eq!(opened.id, report.id + 1);
 }
 
 #[test]
 fn a_successor_goes_on_with_what_was_learnt() {
-    let act = |host: &mut Host, number| {
+    let act = |host: &mut PlantedHost, number| {
         let mean_ns = around(if number >= WARM + 40 { 8_000_000 } else { 50_000 }, number);
         host.wait("/a", "/hog", Cause::Foreign, mean_ns);
     };
-    let (mut first, mut host) = (board(), Host::default());
+    let (mut first, mut host) = (board(), PlantedHost::default());
     live(&mut first, &mut host, 0..WARM, act);
     let text = serde_json::to_string(&first.memories()).unwrap();
     for recalled in [true, false] {
@@ -450,7 +450,7 @@ fn a_successor_goes_on_with_what_was_learnt() {
             second.recall(serde_json::from_str(&text).unwrap());
             assert_eq!(second.memories(), first.memories());
         }
-        let mut host = Host { at_ns: host.at_ns, ..Host::default() };
+        let mut host = PlantedHost { at_ns: host.at_ns, ..PlantedHost::default() };
         let events = live(&mut second, &mut host, WARM..WARM + 80, act);
         assert_eq!(events.len(), usize::from(recalled), "{events:#?}");
     }
@@ -458,7 +458,7 @@ fn a_successor_goes_on_with_what_was_learnt() {
 
 #[test]
 fn what_was_learnt_of_what_is_not_watched_is_left_out() {
-    let (mut first, mut host) = (board(), Host::default());
+    let (mut first, mut host) = (board(), PlantedHost::default());
     live(&mut first, &mut host, 0..10, |host, number| {
         host.wait("/a", "/b", Cause::Foreign, around(50_000, number));
         host.delay(Signal::NetTxWait, &["eth0"], &[around(50_000, number)]);
@@ -503,7 +503,7 @@ proptest! {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             state >> 33
         };
-        let (mut board, mut host) = (board(), Host::default());
+        let (mut board, mut host) = (board(), PlantedHost::default());
         let events = live(&mut board, &mut host, 0..400, |host, _| {
             for subject in 0..subjects {
                 let delays: Vec<u64> = (0..random() % 20).map(|_| 1 + random() % 100_000).collect();

@@ -5,8 +5,8 @@ use noise_common::signals::Signal;
 use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 use proptest::test_runner::Config;
 
-use super::Event;
-use super::planted::{Host, WARM, around, closed, is_planted, planted};
+use super::GroupChange;
+use super::planted::{PlantedHost, WARM, around, closed, is_planted, planted};
 
 /// What one planter does.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ fn plots() -> impl Strategy<Value = Plot> {
 }
 
 impl Plot {
-    fn act(&self, host: &mut Host, number: u64, planter: &str) {
+    fn act(&self, host: &mut PlantedHost, number: u64, planter: &str) {
         let quiet_ns = around(50_000, number);
         for (victim, (own, late)) in self.own.iter().zip(&self.late).enumerate() {
             let victim = format!("{planter}-victim-{victim}");
@@ -62,10 +62,10 @@ impl Plot {
 }
 
 /// How many incidents were reported in the end, and how many are over.
-fn counted(events: &[Event]) -> (usize, usize) {
-    let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
-    let opened = count(|event| matches!(event, Event::Opened(_)));
-    let merged = count(|event| matches!(event, Event::Merged { .. }));
+fn counted(events: &[GroupChange]) -> (usize, usize) {
+    let count = |is: fn(&GroupChange) -> bool| events.iter().filter(|event| is(event)).count();
+    let opened = count(|event| matches!(event, GroupChange::Opened(_)));
+    let merged = count(|event| matches!(event, GroupChange::Merged { .. }));
     (opened - merged, closed(events).len())
 }
 
@@ -113,7 +113,7 @@ fn an_incident_is_about_a_cgroup_rather_than_about_the_root_cgroup() {
         assert_eq!(counted(&events), (1, 1), "{events:#?}");
         assert_eq!(&*closed(&events)[0].main.subject, "/web");
         let abouts = events.iter().filter_map(|event| match event {
-            Event::Opened(report) | Event::Joined { into: report, .. } => {
+            GroupChange::Opened(report) | GroupChange::Joined { into: report, .. } => {
                 Some(&*report.main.subject)
             }
             _ => None,

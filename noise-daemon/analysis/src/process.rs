@@ -4,7 +4,7 @@ use super::name::Name;
 
 /// What a thread was started as.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Command {
+pub struct StartCommand {
     pub pid: u32,
     pub comm: Name,
     /// Its command line; empty of a thread of the kernel.
@@ -17,7 +17,7 @@ pub struct Command {
     pub is_kernel: bool,
 }
 
-impl Command {
+impl StartCommand {
     /// What it was started as, for people.
     pub fn words(&self) -> &str {
         if self.is_kernel { "a thread of the kernel" } else { &self.command }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::name::{Name, ROOT};
-use super::process::{Command, Process, Side};
-use super::report::{Outlier, Report};
+use super::process::{Process, Side, StartCommand};
+use super::report::{Report, ReportedOutlier};
 
 /// Threads that are named of each victim, and of each culprit.
 const THREADS: usize = 5;
@@ -68,9 +68,9 @@ impl PartyThreads {
 
 /// The threads of a victim's long waits: of each culprit, those that had the CPU longest, then those that waited longest.
 pub fn processes<'a>(
-    outliers: impl IntoIterator<Item = &'a Outlier>,
+    outliers: impl IntoIterator<Item = &'a ReportedOutlier>,
     victim: &str,
-    commands: &[Command],
+    commands: &[StartCommand],
 ) -> Vec<Process> {
     let mut sums: BTreeMap<SideThreadKey<'_>, (u64, u64)> = BTreeMap::new();
     let mut add = |thread: SideThreadKey<'a>, ns: u64| {
@@ -78,8 +78,8 @@ pub fn processes<'a>(
         *waits += 1;
         *sum_ns = sum_ns.saturating_add(ns);
     };
-    let is_its_own = |one: &&Outlier| *one.wait.victim == *victim;
-    for Outlier { wait, .. } in outliers.into_iter().filter(is_its_own) {
+    let is_its_own = |one: &&ReportedOutlier| *one.wait.victim == *victim;
+    for ReportedOutlier { wait, .. } in outliers.into_iter().filter(is_its_own) {
         add((Side::Victim, &wait.victim, wait.pid, &wait.comm), wait.wait_ns);
         for part in wait.parts.iter().filter(|part| part.pid > 0) {
             add((Side::Culprit, &part.culprit, part.pid, &part.comm), part.ns);
@@ -119,7 +119,7 @@ pub fn processes<'a>(
 }
 
 /// What is known of a thread.
-fn command<'c>(commands: &'c [Command], pid: u32, comm: &str) -> Option<&'c Command> {
+fn command<'c>(commands: &'c [StartCommand], pid: u32, comm: &str) -> Option<&'c StartCommand> {
     commands.iter().find(|one| one.pid == pid && *one.comm == *comm)
 }
 
@@ -128,10 +128,10 @@ impl Report {
     /// because a thread that delayed one of them may not have delayed another.
     pub(super) fn processes_of(
         &self,
-        outliers: &VecDeque<Arc<Outlier>>,
-        commands: &[Command],
+        outliers: &VecDeque<Arc<ReportedOutlier>>,
+        commands: &[StartCommand],
     ) -> Vec<Process> {
-        let is_meanwhile = |one: &&Outlier| {
+        let is_meanwhile = |one: &&ReportedOutlier| {
             one.time >= self.main.start && (self.open || one.time <= self.main.end)
         };
         let meanwhile = outliers.iter().map(|one| &**one).filter(is_meanwhile);
@@ -157,11 +157,11 @@ impl Report {
 
 /// Commands of the latest threads.
 #[derive(Debug, Default)]
-pub(super) struct Commands(VecDeque<Command>);
+pub(super) struct Commands(VecDeque<StartCommand>);
 
 impl Commands {
     /// Remembers one, and forgets the oldest where there are too many.
-    pub fn learn(&mut self, command: Command) {
+    pub fn learn(&mut self, command: StartCommand) {
         self.0.retain(|one| one.pid != command.pid);
         self.0.push_back(command);
         let many = self.0.len().saturating_sub(MOST_COMMANDS);
@@ -169,7 +169,7 @@ impl Commands {
     }
 
     /// Those of threads in long waits.
-    pub fn of(&self, outliers: &VecDeque<Arc<Outlier>>) -> Vec<Command> {
+    pub fn of(&self, outliers: &VecDeque<Arc<ReportedOutlier>>) -> Vec<StartCommand> {
         if self.0.is_empty() {
             return Vec::new();
         }
@@ -179,7 +179,7 @@ impl Commands {
             pids.extend(one.wait.parts.iter().map(|part| part.pid));
         }
         pids.sort_unstable();
-        let is_one = |one: &&Command| pids.binary_search(&one.pid).is_ok();
+        let is_one = |one: &&StartCommand| pids.binary_search(&one.pid).is_ok();
         self.0.iter().filter(is_one).cloned().collect()
     }
 }
@@ -193,8 +193,8 @@ mod tests {
     use super::*;
     use crate::Episode;
 
-    fn command_of(pid: u32, comm: &str, command: &str) -> Command {
-        Command {
+    fn command_of(pid: u32, comm: &str, command: &str) -> StartCommand {
+        StartCommand {
             pid,
             comm: comm.into(),
             command: command.into(),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     /// `web 7` waited for these threads of `/hog`.
-    fn outlier(victim: &str, second: i64, parts: &[(&str, u32, u64)]) -> Outlier {
+    fn outlier(victim: &str, second: i64, parts: &[(&str, u32, u64)]) -> ReportedOutlier {
         let part = |(culprit, pid, ns): &(&str, u32, u64)| OutlierPart {
             culprit: (*culprit).into(),
             cause: Cause::Foreign,
@@ -212,7 +212,7 @@ mod tests {
             comm: format!("t{pid}").into(),
             ns: *ns,
         };
-        Outlier {
+        ReportedOutlier {
             time: jiff::Timestamp::from_second(second).unwrap(),
             wait: OutlierRecord {
                 at_ns: 0,
@@ -342,7 +342,7 @@ mod tests {
         fn threads_are_bounded_and_never_more_than_was_waited(
             waits in proptest::collection::vec((0_u32..40, 0_u8..9, 1_u64..1_000), 0..200),
         ) {
-            let outliers: Vec<Outlier> = waits
+            let outliers: Vec<ReportedOutlier> = waits
                 .iter()
                 .map(|(pid, culprit, ns)| outlier("/web", 0, &[(&format!("/{culprit}"), *pid, *ns)]))
                 .collect();

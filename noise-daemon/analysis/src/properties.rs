@@ -8,7 +8,7 @@ use proptest::test_runner::Config;
 use super::charge::Charge;
 use super::track::FORGET_NS;
 use super::window::Window;
-use super::{Change, Counts, Ending, Incident, Memory, Monitor, Name, Rule, Settings};
+use super::{Change, Ending, Incident, Memory, Monitor, Name, Rule, Settings, UnanalysedCounts};
 use crate::chance::same_draws;
 use noise_common::charge::Cause;
 
@@ -505,7 +505,7 @@ struct Silence {
 }
 
 /// Everything that a monitor reports of windows, in order, and what it keeps.
-type MonitorOutput = (Changes, Vec<Incident>, Vec<Memory>, Counts);
+type MonitorOutput = (Changes, Vec<Incident>, Vec<Memory>, UnanalysedCounts);
 
 fn answer(windows: &[Window], silence: Silence, settings: &Settings) -> MonitorOutput {
     let mut monitor = monitor(settings.clone());

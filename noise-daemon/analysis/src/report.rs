@@ -167,7 +167,7 @@ impl Report {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Outlier {
+pub struct ReportedOutlier {
     pub time: Timestamp,
     #[serde(flatten)]
     pub wait: OutlierRecord,

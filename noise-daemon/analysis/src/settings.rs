@@ -72,9 +72,7 @@ pub struct SettingsError {
 
 impl Settings {
     /// Whether the analysis can work with these.
-    ///
-    /// # Errors
-    /// Names the first setting that is out of its range.
+    /// Errors name the first setting that is out of its range.
     pub fn check(&self) -> Result<(), SettingsError> {
         let rules = [
             (

@@ -41,7 +41,7 @@ pub struct Stopped {
     pub host_reclaim_ns: Option<u64>,
     /// All that they were charged with, the longest first; none of a daemon that does not say.
     #[serde(default)]
-    pub charges: Vec<Charged>,
+    pub charges: Vec<StopCharges>,
     /// How many delays of a signal they had, of each that is counted; none of a daemon that does not say.
     #[serde(default)]
     pub delays: Vec<(Watched, u64)>,
@@ -64,7 +64,7 @@ impl Stopped {
 
 /// What one culprit is charged with.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Charged {
+pub struct StopCharges {
     pub resource: Resource,
     pub cause: Cause,
     pub culprit: Name,
@@ -76,7 +76,7 @@ pub struct Charged {
 #[derive(Debug)]
 struct CulpritCharge {
     victim: Name,
-    charged: Charged,
+    charged: StopCharges,
 }
 
 /// How many delays one cgroup had in a step, of each signal that is counted.
@@ -149,7 +149,7 @@ impl Stops {
             .filter(|one| is_kept(one.cause, one.charged.ns))
             .map(|one| CulpritCharge {
                 victim: Name::clone(&one.victim),
-                charged: Charged {
+                charged: StopCharges {
                     resource: one.resource,
                     cause: one.cause,
                     culprit: Name::clone(&one.culprit),
@@ -196,7 +196,7 @@ impl Stops {
                 }
             }
             let own = part.charges.iter().filter(|charge| cgroups.contains(&charge.victim));
-            for Charged { resource, cause, culprit, ns } in own.map(|charge| &charge.charged) {
+            for StopCharges { resource, cause, culprit, ns } in own.map(|charge| &charge.charged) {
                 let sum = sums.entry((*resource, *cause, culprit)).or_default();
                 *sum = sum.saturating_add(*ns);
                 match cause {
@@ -208,7 +208,7 @@ impl Stops {
                 }
             }
         }
-        let charged = |((resource, cause, culprit), ns): ((_, _, &Name), u64)| Charged {
+        let charged = |((resource, cause, culprit), ns): ((_, _, &Name), u64)| StopCharges {
             resource,
             cause,
             culprit: Name::clone(culprit),
@@ -268,7 +268,7 @@ mod tests {
     fn what_stopped_a_cgroup_in_the_asked_time_is_summed() {
         use Cause::{Foreign, Steal, Throttle};
         use Resource::{Cpu, Preemption, Running};
-        let charged = |resource, cause: Cause, ns| Charged {
+        let charged = |resource, cause: Cause, ns| StopCharges {
             resource,
             cause,
             culprit: cause.name().into(),

@@ -9,8 +9,8 @@ use noise_model::Step;
 use proptest::prelude::{Just, Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::test_runner::Config;
 
-use super::planted::{Host, WARM, around, board, clock, closed, live};
-use super::{Board, Episode, Event, Overview, Report, Settings};
+use super::planted::{PlantedHost, WARM, around, board, clock, closed, live};
+use super::{Board, Episode, GroupChange, Overview, Report, Settings};
 
 const SLOW_NS: u64 = 8_000_000;
 const USUAL_NS: u64 = 50_000;
@@ -31,7 +31,7 @@ enum PlannedCulprits {
 }
 
 /// The waits of a cgroup in one window.
-fn wait(host: &mut Host, number: u64, victim: &str, by: PlannedCulprits) {
+fn wait(host: &mut PlantedHost, number: u64, victim: &str, by: PlannedCulprits) {
     let mean_ns = around(if by == PlannedCulprits::None { USUAL_NS } else { SLOW_NS }, number);
     let culprits: Vec<String> = match by {
         PlannedCulprits::None => vec!["/".to_owned()],
@@ -67,8 +67,8 @@ fn length(stories: &[(&str, &Phases)]) -> u64 {
 }
 
 /// What comes of cgroups with such stories, with what there was to see after each window.
-fn play(stories: &[(&str, &Phases)], mut see: impl FnMut(u64, &Overview)) -> Vec<Event> {
-    let (mut board, mut host) = (board(), Host::default());
+fn play(stories: &[(&str, &Phases)], mut see: impl FnMut(u64, &Overview)) -> Vec<GroupChange> {
+    let (mut board, mut host) = (board(), PlantedHost::default());
     let mut events = Vec::new();
     for number in 0..WARM + length(stories) + REST {
         for (victim, phases) in stories {
@@ -81,8 +81,8 @@ fn play(stories: &[(&str, &Phases)], mut see: impl FnMut(u64, &Overview)) -> Vec
     events
 }
 
-fn opened(events: &[Event]) -> usize {
-    events.iter().filter(|event| matches!(event, Event::Opened(_))).count()
+fn opened(events: &[GroupChange]) -> usize {
+    events.iter().filter(|event| matches!(event, GroupChange::Opened(_))).count()
 }
 
 fn first(episode: &Episode) -> &str {
@@ -90,7 +90,7 @@ fn first(episode: &Episode) -> &str {
 }
 
 /// By subject, who did most, in the order of the incidents' numbers.
-fn blamed(events: &[Event]) -> Vec<Vec<(String, String)>> {
+fn blamed(events: &[GroupChange]) -> Vec<Vec<(String, String)>> {
     let mut reports = closed(events);
     reports.sort_by_key(|report| report.id);
     let of = |report: &&Report| -> Vec<(String, String)> {
@@ -245,7 +245,7 @@ fn who_is_not_clear_at_first_stays_or_leaves_once_it_is() {
 
 #[test]
 fn who_did_little_before_and_all_of_it_now_has_an_incident_of_his_own() {
-    let (mut board, mut host) = (board(), Host::default());
+    let (mut board, mut host) = (board(), PlantedHost::default());
     let events = live(&mut board, &mut host, 0..WARM + 200, |host, number| {
         let (slow, parts) = match number.saturating_sub(WARM) {
             // Too much to say that he had nothing to do with it, too little to blame him.
@@ -310,7 +310,7 @@ fn two_successive_floods_of_a_disk_are_two_incidents() {
             _ if (WARM + 40 + calm..WARM + 80 + calm).contains(&number) => Some("/find"),
             _ => None,
         };
-        let (mut board, mut host) = (board(), Host::default());
+        let (mut board, mut host) = (board(), PlantedHost::default());
         let events = live(&mut board, &mut host, 0..WARM + 240, |host, number| {
             let slow = if by(number).is_some() { 40 } else { 1 };
             for operation in ["read", "write"] {
@@ -336,7 +336,7 @@ fn two_successive_floods_of_a_disk_are_two_incidents() {
 #[test]
 fn interrupts_of_the_root_cgroup_do_not_take_in_what_befalls_a_service() {
     for (others, name) in [("/", Cause::Foreign), ("net_rx", Cause::Softirq)] {
-        let (mut board, mut host) = (board(), Host::default());
+        let (mut board, mut host) = (board(), PlantedHost::default());
         let events = live(&mut board, &mut host, 0..WARM + 180, |host, number| {
             let storm = if (WARM..WARM + 100).contains(&number) { 60 } else { 1 };
             let ns = around(2_000_000, number) * storm;
@@ -362,7 +362,7 @@ fn an_interrupt_is_kept_apart_from_others_of_its_kind() {
         ..Settings::default()
     };
     for (culprit, expected) in [("eth0-rx", 2), ("virtio1", 1), ("irq 36", 1)] {
-        let (mut board, mut host) = (Board::new(settings.clone()).unwrap(), Host::default());
+        let (mut board, mut host) = (Board::new(settings.clone()).unwrap(), PlantedHost::default());
         let events = live(&mut board, &mut host, 0..WARM + 100, |host, number| {
             let disturbed = (WARM..WARM + 40).contains(&number);
             let mean_ns = around(if disturbed { SLOW_NS } else { USUAL_NS }, number);
@@ -378,7 +378,7 @@ fn many_subjects_all_have_their_series() {
     let names: Vec<String> = (0..50).map(|index| format!("/{index:02}")).collect();
     // As long as the others, and so long that they are over and forgotten by then.
     for first in [40, 100] {
-        let (mut board, mut host) = (board(), Host::default());
+        let (mut board, mut host) = (board(), PlantedHost::default());
         let (mut most, mut untold) = (0, Vec::new());
         for number in 0..WARM + first + 60 {
             for name in &names {
@@ -433,7 +433,7 @@ proptest! {
             opened_before = opened;
         });
         prop_assert_eq!(failed, None);
-        let merged = events.iter().filter(|event| matches!(event, Event::Merged { .. })).count();
+        let merged = events.iter().filter(|event| matches!(event, GroupChange::Merged { .. })).count();
         let reports = closed(&events);
         prop_assert_eq!(opened(&events), merged + reports.len());
         prop_assert_eq!(opened_before as usize, opened(&events));

@@ -11,8 +11,8 @@ use noise_model::pressure::Pressure;
 use noise_text::times::{of_day, second};
 use noise_text::units;
 use noise_verdict::{
-    Account, Advice, Advised, Charged, Disturbed, Finding, Shortage, Thread, Verdict, called,
-    is_worth, judge_incident, lacking, only_completes, stalled_for,
+    Account, Advice, Advised, ChargedCulprit, Disturbed, Finding, Shortage, Thread, Verdict,
+    called, is_worth, judge_incident, lacking, only_completes, stalled_for,
 };
 
 use super::culprits::Culprit;
@@ -71,7 +71,7 @@ impl Episode {
             true => report.threads_of(side, (&self.subject, of)).map(Process::thread).collect(),
             false => Vec::new(),
         };
-        let charged = self.culprits.iter().map(|one| Charged {
+        let charged = self.culprits.iter().map(|one| ChargedCulprit {
             name: &one.culprit,
             cause: one.cause,
             ns: ns(one.time.seconds),

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use noise_common::signals::{Kind, SIGNALS, Signal};
+use noise_common::signals::{ExportKind, SIGNALS, Signal};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -50,7 +50,7 @@ impl Watched {
 
     /// Every signal that measures delays, and what no signal measures.
     pub fn all() -> impl Iterator<Item = Self> {
-        let delays = SIGNALS.iter().filter(|info| matches!(info.kind, Kind::Histogram(_)));
+        let delays = SIGNALS.iter().filter(|info| matches!(info.kind, ExportKind::Histogram(_)));
         delays.map(|info| Self::Signal(info.signal)).chain([Self::Interruption])
     }
 }

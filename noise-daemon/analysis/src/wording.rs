@@ -6,7 +6,7 @@ use noise_model::labels::spoken_briefly;
 use super::culprits::{Culprit, Time, nothing_beyond};
 use super::incident::Ending;
 use super::name::Name;
-use super::report::{Episode, Outlier, Report};
+use super::report::{Episode, Report, ReportedOutlier};
 
 /// Least shares, of what is beyond the usual or of all, of culprits that are listed by name.
 const LEAST_BEYOND: f64 = 0.01;
@@ -56,7 +56,7 @@ impl Episode {
     }
 }
 
-impl Outlier {
+impl ReportedOutlier {
     /// Who waited for how long, as it follows the time.
     pub fn sentence(&self, duration: impl Fn(u64) -> String) -> String {
         let wait = &self.wait;

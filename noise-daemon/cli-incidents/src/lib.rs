@@ -1,6 +1,11 @@
 //! `noised incidents`: what was unusual, by whom, and what can be done about it.
 //! Its arguments, where incidents are read from, and following them.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
+)]
+
 mod follow;
 mod show;
 mod source;
@@ -21,7 +26,7 @@ use noise_why::target::Target;
 use noise_wire::WebClient;
 
 use self::show::ShowArgs;
-use self::source::{IncidentSource, Place};
+use self::source::{DaemonPlace, IncidentSource};
 use self::subjects::Subjects;
 use noise_command::durations::bound;
 
@@ -84,15 +89,13 @@ enum IncidentsCommand {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Where there is no daemon and no state, or neither can be understood.
+/// Errors: where there is no daemon and no state, or neither can be understood.
 pub fn run(args: &IncidentsArgs) -> Result<(), CommandError> {
     let client = WebClient::read(args.http_config_file.as_deref())?;
     let place = match (&args.connect, &args.web_address) {
-        (Some(Connect::Socket(path)), _) => Some(Place::Socket(path.clone())),
-        (Some(Connect::Http(address)), _) => Some(Place::Web(address.clone())),
-        (None, Some(address)) => Some(Place::Web(address.clone())),
+        (Some(Connect::Socket(path)), _) => Some(DaemonPlace::Socket(path.clone())),
+        (Some(Connect::Http(address)), _) => Some(DaemonPlace::Web(address.clone())),
+        (None, Some(address)) => Some(DaemonPlace::Web(address.clone())),
         (None, None) => None,
     };
     let source = IncidentSource::new(place, args.state_directory.clone(), client);

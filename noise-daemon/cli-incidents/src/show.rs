@@ -31,9 +31,7 @@ pub struct ShowArgs {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Where there is no such incident, or nothing was kept of it.
+/// Errors: where there is no such incident, or nothing was kept of it.
 pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<(), CommandError> {
     let spot = args.export.as_deref().map(export::ensure_new).transpose()?;
     let mut listing = source.incidents()?;

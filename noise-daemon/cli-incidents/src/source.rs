@@ -31,12 +31,12 @@ const MOST_QUOTED: usize = 200;
 
 /// A daemon, by where it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DaemonPlace {
     Socket(PathBuf),
     Web(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DaemonPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(path) => path.display().fmt(f),
@@ -48,7 +48,7 @@ impl fmt::Display for Place {
 /// Where to look, in this order.
 #[derive(Debug)]
 pub struct IncidentSource {
-    place: Option<Place>,
+    place: Option<DaemonPlace>,
     directory: Option<PathBuf>,
     /// Nothing was said about where to look.
     is_default: bool,
@@ -74,10 +74,10 @@ pub fn address(text: &str) -> Result<String, String> {
 impl IncidentSource {
     /// A daemon, a directory, one after the other; or all defaults. Those have no address: any user may listen there
     /// while no daemon does, and root would read what he answers, and have it run by `--exec`.
-    pub fn new(place: Option<Place>, directory: Option<PathBuf>, client: WebClient) -> Self {
+    pub fn new(place: Option<DaemonPlace>, directory: Option<PathBuf>, client: WebClient) -> Self {
         match (place, directory) {
             (None, None) => Self {
-                place: Some(Place::Socket(host_socket())),
+                place: Some(DaemonPlace::Socket(host_socket())),
                 directory: Some(DEFAULT_DIRECTORY.into()),
                 is_default: true,
                 client,
@@ -98,9 +98,7 @@ impl IncidentSource {
     }
 
     /// Incidents, the oldest first, with what was kept of them.
-    ///
-    /// # Errors
-    /// Where there are none to be read.
+    /// Errors: where there are none to be read.
     pub fn incidents(&self) -> anyhow::Result<Listing> {
         let asked = |document: IncidentsDocument| {
             let IncidentsDocument { incidents, traces, trends, .. } = document;
@@ -125,12 +123,10 @@ impl IncidentSource {
 
     /// The file with the kernel events of an incident, from the daemon or where it keeps them; `None` where
     /// none are kept.
-    ///
-    /// # Errors
-    /// Where a daemon cannot answer, or the file cannot be read.
+    /// Errors: where a daemon cannot answer, or the file cannot be read.
     pub fn trace(&self, id: u64) -> anyhow::Result<Option<Vec<u8>>> {
         // Kernel events are served by the socket alone.
-        if let Some(Place::Socket(path)) = &self.place
+        if let Some(DaemonPlace::Socket(path)) = &self.place
             && let Ok(bytes) = ask(path, &format!("incidents/{id}/trace"))?
         {
             // The file went while the daemon ran, which its log says.
@@ -153,9 +149,7 @@ impl IncidentSource {
     }
 
     /// Long waits, the oldest first.
-    ///
-    /// # Errors
-    /// Where there are none to be read.
+    /// Errors: where there are none to be read.
     pub fn outliers(&self) -> anyhow::Result<OutliersDocument> {
         let left = |left: Document| OutliersDocument::new(left.outliers, Vec::new());
         self.get("outliers", |document: OutliersDocument| document, left)
@@ -170,8 +164,8 @@ impl IncidentSource {
         let mut unreachable = None;
         if let Some(place) = &self.place {
             let answer = match place {
-                Place::Socket(path) => asked_text(path, route)?,
-                Place::Web(address) => fetch(address, route, &self.client)?,
+                DaemonPlace::Socket(path) => asked_text(path, route)?,
+                DaemonPlace::Web(address) => fetch(address, route, &self.client)?,
             };
             match answer {
                 Ok(text) => return parse(place, &text).map(asked),
@@ -239,9 +233,7 @@ fn find(directory: &Path, unreachable: Option<&str>, is_default: bool) -> anyhow
 }
 
 /// What a daemon answers on its local socket, or why none does.
-///
-/// # Errors
-/// As [`fetch`].
+/// Errors: those of [`fetch`].
 fn asked_text(socket: &Path, route: &str) -> anyhow::Result<Result<String, Unreachable>> {
     let place = socket.display();
     let bytes = match ask(socket, route)? {
@@ -283,9 +275,7 @@ fn unknown(place: &dyn fmt::Display) -> String {
 }
 
 /// What a daemon answers, or why none does.
-///
-/// # Errors
-/// Where one answers, but not with the document.
+/// Errors: where one answers, but not with the document.
 fn fetch(
     address: &str,
     route: &str,
@@ -322,7 +312,7 @@ fn fetch(
     Ok(Ok(text.with_context(|| format!("reading the answer of {address}"))?))
 }
 
-fn parse<D: DeserializeOwned>(address: &Place, text: &str) -> anyhow::Result<D> {
+fn parse<D: DeserializeOwned>(address: &DaemonPlace, text: &str) -> anyhow::Result<D> {
     #[derive(serde::Deserialize)]
     struct Versioned {
         version: u64,
@@ -369,7 +359,7 @@ mod tests {
 
     fn error(address: &str, directory: Option<&Path>) -> String {
         let source = IncidentSource::new(
-            Some(Place::Web(address.to_owned())),
+            Some(DaemonPlace::Web(address.to_owned())),
             directory.map(Path::to_owned),
             WebClient::default(),
         );
@@ -379,7 +369,8 @@ mod tests {
     #[test]
     fn a_daemon_is_asked() {
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        let source = IncidentSource::new(Some(Place::Web(address)), None, WebClient::default());
+        let source =
+            IncidentSource::new(Some(DaemonPlace::Web(address)), None, WebClient::default());
         assert_eq!(source.incidents().unwrap(), Listing::default());
     }
 
@@ -408,7 +399,7 @@ mod tests {
         assert!(error(&closed, None).contains("noised run"));
         let folder = noise_keep::state::Folder::take(root.path()).unwrap();
         folder.write(&Document::default()).unwrap();
-        let place = Some(Place::Web(closed));
+        let place = Some(DaemonPlace::Web(closed));
         let source = IncidentSource::new(place, Some(root.path().to_owned()), WebClient::default());
         assert_eq!(source.outliers().unwrap().outliers, []);
         fs::write(root.path().join("incidents.json"), "garbage").unwrap();
@@ -434,7 +425,7 @@ mod tests {
     #[test]
     fn no_address_is_asked_that_was_not_named() {
         let source = IncidentSource::new(None, None, WebClient::default());
-        let expected = Some(Place::Socket(host_socket()));
+        let expected = Some(DaemonPlace::Socket(host_socket()));
         assert_eq!((&source.place, &source.live().place), (&expected, &expected));
     }
 
@@ -444,7 +435,7 @@ mod tests {
         let path = root.path().join("noised.sock");
         let daemon = Fake::local(&path, Reply::of(200, "application/json", NONE));
         let source = IncidentSource {
-            place: Some(Place::Socket(path)),
+            place: Some(DaemonPlace::Socket(path)),
             directory: None,
             is_default: true,
             client: WebClient::default(),
@@ -475,7 +466,7 @@ mod tests {
         let _daemon = Fake::local(&path, Reply::of(200, "application/json", NONE));
         fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
         let error = as_unprivileged(move || {
-            let (place, client) = (Some(Place::Socket(path)), WebClient::default());
+            let (place, client) = (Some(DaemonPlace::Socket(path)), WebClient::default());
             let source = IncidentSource { place, directory: None, is_default: true, client };
             format!("{:#}", source.incidents().unwrap_err())
         });
@@ -489,7 +480,7 @@ mod tests {
         let daemon =
             Fake::local(&path, Reply::of(200, "application/vnd.noised.trace", b"\xff\x00"));
         let source = |directory: Option<&Path>| IncidentSource {
-            place: Some(Place::Socket(path.clone())),
+            place: Some(DaemonPlace::Socket(path.clone())),
             directory: directory.map(Path::to_owned),
             is_default: false,
             client: WebClient::default(),

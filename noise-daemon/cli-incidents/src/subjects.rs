@@ -50,9 +50,7 @@ fn short(subject: &str) -> &str {
 impl Subjects {
     /// Whether each name is that of one of these subjects, of which the incidents or long waits are, or of something
     /// that `is_there`, of which there are none.
-    ///
-    /// # Errors
-    /// The first that is not.
+    /// Errors: the first that is not.
     pub fn ensure_known(
         &self,
         what: &'static str,
@@ -83,9 +81,7 @@ fn is_called(subject: &str, name: &str) -> bool {
 }
 
 /// A name on the command line.
-///
-/// # Errors
-/// Where it is none.
+/// Errors: where it is none.
 pub fn parse(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => {

@@ -7,7 +7,7 @@ use noise_paths::execution::Wanted;
 use noise_text::times::Moment;
 use noise_trace::select::Select;
 
-use super::part::Part;
+use super::part::RecordingOptions;
 
 /// Options of commands that look for critical paths.
 #[derive(Debug, clap::Args)]
@@ -18,15 +18,15 @@ pub struct Asking {
     /// event of a thread to another, each a name with conditions between slashes if need be
     /// (event:syscall_entry_read/fd=3/..syscall_exit_read); request:PORT and connection:PORT of a server, where the
     /// recording has headers of packets. May be given several times.
-    #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = Asked::parse)]
-    executions: Vec<Asked>,
+    #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = AskedExecution::parse)]
+    executions: Vec<AskedExecution>,
     /// What wake-ups of threads on their way to sleep, and LTTng's state dump, mean: what the events say, or what Trace
     /// Compass makes of them, so that paths agree with its own to the nanosecond (see docs/traces.md) [default:
     /// trace-compass for LTTng's traces, else events]
     #[arg(long, value_name = "READING")]
     pub reading: Option<Reading>,
     #[command(flatten)]
-    part: Part,
+    part: RecordingOptions,
 }
 
 /// How moments are read of which Trace Compass makes something else than what the events say.
@@ -52,14 +52,14 @@ impl Reading {
 
 /// An execution as it is asked for.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct AskedExecution {
     text: String,
     wanted: Wanted,
     from: Option<Moment>,
     to: Option<Moment>,
 }
 
-impl Asked {
+impl AskedExecution {
     fn parse(text: &str) -> Result<Self, String> {
         let (name, span) = match text.rsplit_once('@') {
             Some((name, span)) if text.starts_with("thread:") => (name, Some(span)),
@@ -104,12 +104,10 @@ pub struct Sought<'a> {
 
 impl Asking {
     /// Executions by their names, in all of a recording.
-    ///
-    /// # Errors
-    /// Says of which name nothing can be understood.
+    /// Errors say of which name nothing can be understood.
     pub fn of<'n>(names: impl Iterator<Item = &'n str>) -> Result<Self, String> {
-        let executions = names.map(Asked::parse).collect::<Result<_, _>>()?;
-        Ok(Self { executions, reading: None, part: Part::default() })
+        let executions = names.map(AskedExecution::parse).collect::<Result<_, _>>()?;
+        Ok(Self { executions, reading: None, part: RecordingOptions::default() })
     }
 
     /// The part of a recording that is asked for; see [`sought`](Self::sought).
@@ -123,12 +121,12 @@ impl Asking {
         select: &Select,
         begin_ns: impl FnOnce() -> u64,
     ) -> Vec<Sought<'a>> {
-        let needs_begin = self.executions.iter().any(Asked::needs_begin);
+        let needs_begin = self.executions.iter().any(AskedExecution::needs_begin);
         let begin_ns = if needs_begin { begin_ns() } else { 0 };
         let now = Zoned::now();
         let time_ns =
             |moment: &Option<Moment>| moment.as_ref().map(|it| it.in_recording(begin_ns, &now));
-        let one = |asked: &'a Asked| Sought {
+        let one = |asked: &'a AskedExecution| Sought {
             name: &asked.text,
             wanted: &asked.wanted,
             from_ns: time_ns(&asked.from).max(select.from_ns),
@@ -144,7 +142,7 @@ mod tests {
 
     #[test]
     fn executions_are_read_with_their_time() {
-        let asked = |text: &str| Asked::parse(text).unwrap();
+        let asked = |text: &str| AskedExecution::parse(text).unwrap();
         assert_eq!(asked("thread:7").wanted, Wanted::Thread(7));
         let part = asked("thread:7@+1s..+2.5s");
         assert_eq!(part.wanted, Wanted::Thread(7));
@@ -164,7 +162,7 @@ mod tests {
             ("thread:7@20..20", "ends before it begins"),
             ("thread", "names no execution"),
         ] {
-            let found = Asked::parse(text).unwrap_err();
+            let found = AskedExecution::parse(text).unwrap_err();
             assert!(found.contains(error), "{text}: {found}");
         }
     }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use noise_command::CommandError;
 use noise_command::output;
-use noise_command::progress::Line;
-use noise_compare::comparison::{Comparison, Progress, Settings, compare, fasta};
+use noise_command::progress::ProgressLine;
+use noise_compare::comparison::{CompareProgress, Comparison, Settings, compare, fasta};
 use noise_compare::kinds::Clustering;
 use noise_compare::picture::{alignment, clusters, reachability};
 use noise_compare::rules::Thresholds;
@@ -128,9 +128,6 @@ struct ExecutionComparison<'a> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     let sets = Sets::read(&args.asking, &args.normal, &split(args))?;
     if let Some(file) = &args.vectors {
@@ -199,18 +196,16 @@ fn draw(folder: &Path, comparison: &Comparison) -> anyhow::Result<()> {
 }
 
 /// Compares, and shows a person how far that is.
-///
-/// # Errors
-/// What cannot be compared.
+/// Errors: what cannot be compared.
 pub fn compared(
     normal: &[Traced],
     sample: &[Traced],
     settings: &Settings,
 ) -> anyhow::Result<Comparison> {
-    let mut line = Line::begin();
-    let mut progress = |progress: Progress| match progress {
-        Progress::Kinds => line.draw("looking for kinds of executions"),
-        Progress::Paths { done, of } => {
+    let mut line = ProgressLine::begin();
+    let mut progress = |progress: CompareProgress| match progress {
+        CompareProgress::Kinds => line.draw("looking for kinds of executions"),
+        CompareProgress::Paths { done, of } => {
             line.draw(&format!("putting paths side by side: {done} of {of}"));
         }
     };

@@ -8,7 +8,7 @@ use noise_command::CommandError;
 use noise_command::output::{self, Painted};
 use noise_pages::critical_path::{beside, page};
 use noise_pages::width::columns;
-use noise_paths::document::Document;
+use noise_paths::document::PathsDocument;
 use noise_trace::damage::Damage;
 use serde::Serialize;
 
@@ -45,13 +45,12 @@ pub struct CriticalPathArgs {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     let path = args.recording.as_path();
     let recording = Recording::open(path)?;
-    let one = |path: &Path, recording: &Recording| -> Result<(Document, Damage), CommandError> {
+    let one = |path: &Path,
+               recording: &Recording|
+     -> Result<(PathsDocument, Damage), CommandError> {
         let picture = args.perfetto.as_deref().map(|to| Picture::begin(path, to)).transpose()?;
         Ok(found(&args.asking, recording, &args.others, picture)?)
     };
@@ -67,7 +66,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     };
     let (document, damage) = one(path, &recording)?;
     let (against, other_damage) = one(other_path, &other)?;
-    let both = beside::Document::new(document, against);
+    let both = beside::BesideDocument::new(document, against);
     print(args, &both, || beside::page(&both, [path, other_path], columns()))?;
     report(path, &damage);
     report(other_path, &other_damage);

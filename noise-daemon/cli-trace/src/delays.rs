@@ -7,14 +7,14 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use noise_command::{CommandError, output};
-use noise_trace::ctf::Reader;
+use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
-use noise_trace::delays::document::{Document, Spread, ThreadDocument};
+use noise_trace::delays::document::{DelaysDocument, Spread, ThreadDocument};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
-use super::part::Part;
+use super::part::RecordingOptions;
 use super::recording::Recording;
 use super::{NO_CGROUPS, report, report_nothing};
 
@@ -33,20 +33,17 @@ pub struct DelaysArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    part: Part,
+    part: RecordingOptions,
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let (document, found) = match &recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
             let select = args.part.select(|| recording.first_ns());
-            let reader = Reader::new(&ctf.layout, &files);
+            let reader = CtfReader::new(&ctf.layout, &files);
             all(recording.shown(reader, false), Delays::new(ctf.begin()), select)?
         }
         Recording::Text(text) => {
@@ -87,7 +84,7 @@ fn all(
     mut source: impl Source,
     mut delays: Delays,
     mut select: Select,
-) -> anyhow::Result<(Document, DelayCoverage)> {
+) -> anyhow::Result<(DelaysDocument, DelayCoverage)> {
     let is_part = select.is_part();
     let mut is_empty = true;
     let mut wanted = BTreeSet::new();
@@ -147,7 +144,7 @@ fn thread(page: &mut String, thread: &ThreadDocument) {
     }
 }
 
-fn page(document: &Document) -> String {
+fn page(document: &DelaysDocument) -> String {
     let mut page = String::new();
     let seconds = document.to_ns.saturating_sub(document.from_ns) as f64 / 1e9;
     let _ = writeln!(page, "{seconds:.6} s; all times in microseconds");
@@ -230,7 +227,7 @@ mod tests {
         let folder = small();
         let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
         let (document, found) =
-            all(Reader::new(&ctf.layout, &ctf.streams()), Delays::default(), select).unwrap();
+            all(CtfReader::new(&ctf.layout, &ctf.streams()), Delays::default(), select).unwrap();
         assert!(found.damage.is_none(), "{}", found.damage);
         // The parts of these tests lie behind the end.
         assert_eq!(found.is_empty, found.is_part);

@@ -8,17 +8,17 @@ use anyhow::{Context as _, bail};
 use jiff::tz::TimeZone;
 use noise_command::{CommandError, output};
 use noise_text::times::zone_of_recording;
-use noise_trace::clock::Clock;
-use noise_trace::ctf::Reader;
+use noise_trace::clock::TraceClock;
+use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::json;
 use noise_trace::reach::Reach;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
-use noise_trace::summary::Summary;
+use noise_trace::summary::TraceSummary;
 use noise_trace::text::TextLines;
 
-use super::part::Part;
+use super::part::RecordingOptions;
 use super::recording::Recording;
 use super::{NO_CGROUPS, report, report_nothing};
 
@@ -39,13 +39,10 @@ pub struct EventsArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    part: Part,
+    part: RecordingOptions,
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let (damage, reach) = match &recording {
@@ -55,14 +52,14 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
             let select = args.part.select(begin_ns);
             // Threads are followed from the begin on.
             let from_ns = select.from_ns.filter(|_| !select.follows()).unwrap_or(0);
-            let reader = Reader::from(&ctf.layout, &files, from_ns);
-            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
-            let summary = Summary::new(&clock, ctf.layout.env.clone());
+            let reader = CtfReader::from(&ctf.layout, &files, from_ns);
+            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(TraceClock::epoch);
+            let summary = TraceSummary::new(&clock, ctf.layout.env.clone());
             go(args, recording.shown(reader, !args.summary), select, summary)?
         }
         Recording::Text(text) => {
             let begin_ns = || recording.first_ns();
-            let mut summary = Summary::new(&Clock::trace(), BTreeMap::new());
+            let mut summary = TraceSummary::new(&TraceClock::trace(), BTreeMap::new());
             summary.unread_lines = text.unread_lines();
             go(
                 args,
@@ -85,12 +82,12 @@ fn go(
     args: &EventsArgs,
     mut source: impl Source,
     mut select: Select,
-    mut summary: Summary,
+    mut summary: TraceSummary,
 ) -> anyhow::Result<(Damage, Reach)> {
     let selects = select.is_part();
     let (mut is_empty, mut reach) = (true, Reach::default());
     let mut text = None;
-    let lines = |summary: &Summary, begin_ns| {
+    let lines = |summary: &TraceSummary, begin_ns| {
         let host = summary.environment.get("hostname").map_or("", String::as_str);
         TextLines::new(host).in_zone(zone_of_recording(begin_ns, &TimeZone::system()))
     };
@@ -157,7 +154,7 @@ fn hand_on(args: &EventsArgs, piece: &mut String) -> anyhow::Result<bool> {
 }
 
 /// The summary for people.
-fn page(summary: &Summary) -> String {
+fn page(summary: &TraceSummary) -> String {
     let mut page = String::new();
     let seconds = summary.to_ns.saturating_sub(summary.from_ns) as f64 / 1e9;
     page.push_str(&format!(
@@ -200,10 +197,10 @@ mod tests {
     fn counts_are_shown_as_agreed() {
         let folder = small();
         let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
-        let mut summary = Summary::new(&ctf.layout.clocks[0], ctf.layout.env.clone());
+        let mut summary = TraceSummary::new(&ctf.layout.clocks[0], ctf.layout.env.clone());
         let mut lines = String::new();
         let mut text = TextLines::new("host");
-        let mut reader = Reader::new(&ctf.layout, &ctf.streams());
+        let mut reader = CtfReader::new(&ctf.layout, &ctf.streams());
         while let Some(record) = reader.read() {
             summary.add(&record);
             text.write(&record, &mut lines);

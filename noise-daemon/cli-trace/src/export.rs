@@ -10,9 +10,9 @@ use anyhow::{Context as _, anyhow, bail};
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{SFlag, fstat, fstatat, stat};
 use noise_command::{CommandError, interrupt, output};
-use noise_system::output::{FILE_MODE, OwnFolder, Place, Spot, Target};
-use noise_trace::clock::Clock;
-use noise_trace::ctf::Reader;
+use noise_system::output::{FILE_MODE, OutputPlace, OwnFolder, Spot, Target};
+use noise_trace::clock::TraceClock;
+use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::Begin;
 use noise_trace::export::Export;
@@ -21,7 +21,7 @@ use noise_trace::export::tables::Tables;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
-use super::part::Part;
+use super::part::RecordingOptions;
 use super::recording::Recording;
 use super::{NO_CGROUPS, report};
 
@@ -47,7 +47,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE", group = "form")]
     json_lines: Option<PathBuf>,
     #[command(flatten)]
-    part: Part,
+    part: RecordingOptions,
 }
 
 impl ExportArgs {
@@ -86,9 +86,6 @@ struct Targets {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
     args.ensure_files()?;
     let recording = Recording::open(&args.recording)?;
@@ -97,8 +94,8 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
             let select = args.part.select(|| recording.first_ns());
-            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
-            let reader = Reader::new(&ctf.layout, &files);
+            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(TraceClock::epoch);
+            let reader = CtfReader::new(&ctf.layout, &files);
             go(
                 args,
                 recording.shown(reader, args.prints()),
@@ -108,7 +105,8 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
         }
         Recording::Text(text) => {
             let select = args.part.select(|| recording.first_ns());
-            let export = export(args, select, Begin::Wakeup, &Clock::trace(), &BTreeMap::new());
+            let export =
+                export(args, select, Begin::Wakeup, &TraceClock::trace(), &BTreeMap::new());
             go(args, recording.shown(text.reader(), args.prints()), export, &interrupted)?
         }
     };
@@ -125,7 +123,7 @@ fn export(
     args: &ExportArgs,
     select: Select,
     begin: Begin,
-    clock: &Clock,
+    clock: &TraceClock,
     environment: &BTreeMap<String, String>,
 ) -> Export {
     let perfetto = args.perfetto.as_ref().map(|_| Perfetto::new(clock, environment));
@@ -240,9 +238,7 @@ impl Targets {
 }
 
 /// A folder for several files, which is made where there is none.
-///
-/// # Errors
-/// Where it cannot be made, or is not the caller's alone.
+/// Errors: where it cannot be made, or is not the caller's alone.
 pub fn folder(path: &Path) -> anyhow::Result<OwnFolder> {
     let found = Spot::find(path).map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => anyhow!(
@@ -256,19 +252,15 @@ pub fn folder(path: &Path) -> anyhow::Result<OwnFolder> {
 }
 
 /// Where one of several files is to be.
-///
-/// # Errors
-/// Where it cannot be there.
-pub fn place_in(folder: &OwnFolder, name: &str) -> anyhow::Result<Place> {
+/// Errors: where it cannot be there.
+pub fn place_in(folder: &OwnFolder, name: &str) -> anyhow::Result<OutputPlace> {
     folder
         .place(name)
         .with_context(|| format!("cannot write {}", folder.path().join(name).display()))
 }
 
 /// Refuses standard output for what is no text.
-///
-/// # Errors
-/// Where an option names it.
+/// Errors: where an option names it.
 pub fn refuse_stdout(option: &str, path: &Path) -> Result<(), CommandError> {
     if path.as_os_str() == STDOUT {
         let what = if option == "--csv" { "folder" } else { "file" };
@@ -280,9 +272,7 @@ pub fn refuse_stdout(option: &str, path: &Path) -> Result<(), CommandError> {
 }
 
 /// A file in the folder of a recording would be taken for one of its streams.
-///
-/// # Errors
-/// Where that is such a folder.
+/// Errors: where that is such a folder.
 pub fn refuse_inside(recording: &Path, opened: &impl AsFd, folder: &Path) -> anyhow::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let metadata = fstatat(opened, "metadata", AtFlags::AT_SYMLINK_NOFOLLOW);
@@ -388,9 +378,9 @@ mod tests {
             let args = Line::try_parse_from(words).unwrap().args;
             // The recording is longer than a piece, so that its reader goes in the middle.
             let text = TEXT.repeat(1_000);
-            let source = noise_trace::ftrace::Reader::new(text.as_bytes());
+            let source = noise_trace::ftrace::FtraceReader::new(text.as_bytes());
             let select = args.part.select(|| 0);
-            let clock = Clock::trace();
+            let clock = TraceClock::trace();
             let mut export = super::export(&args, select, Begin::Wakeup, &clock, &BTreeMap::new());
             let print = |_: &str| Err(ErrorKind::BrokenPipe.into());
             let targets = Targets { print, ..Targets::create(&args, &mut export).unwrap() };

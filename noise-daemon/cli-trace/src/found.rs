@@ -7,17 +7,17 @@ use anyhow::bail;
 use noise_paths::blame::Blame;
 use noise_paths::build::Builder;
 use noise_paths::calls::{Calls, begins_call};
-use noise_paths::document::{Delimiters, Document, traced};
+use noise_paths::document::{Delimiters, PathsDocument, traced};
 use noise_paths::execution::{Execution, Finder, find};
 use noise_paths::feed;
 use noise_paths::graph::{Graph, Who, Worker};
 use noise_paths::several::Merged;
 use noise_paths::walk::{Bounds, walk};
-use noise_trace::clock::Clock;
-use noise_trace::ctf::Reader;
+use noise_trace::clock::TraceClock;
+use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
-use noise_trace::event::Kind;
+use noise_trace::event::TraceKind;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
@@ -40,25 +40,23 @@ const MAX_PARTS: usize = if cfg!(test) { 1000 } else { 1 << 22 };
 
 /// The paths in a recording, with those of other machines beside it, and what of it could not be read. They are drawn
 /// where a picture was begun.
-///
-/// # Errors
-/// What was not found, or cannot be read or drawn.
+/// Errors: what was not found, or cannot be read or drawn.
 pub fn found(
     asking: &Asking,
     recording: &Recording,
     others: &[PathBuf],
     mut picture: Option<Picture>,
-) -> anyhow::Result<(Document, Damage)> {
+) -> anyhow::Result<(PathsDocument, Damage)> {
     let opened = several::open(recording, others)?;
     let begin_ns = || recording.first_ns();
     Ok(match recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
-            let reader = || Reader::new(&ctf.layout, &files);
+            let reader = || CtfReader::new(&ctf.layout, &files);
             let select = asking.select(begin_ns);
             let sought = asking.sought(&select, begin_ns);
             let shown = || recording.shown(reader(), false);
-            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
+            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(TraceClock::epoch);
             if let Some(picture) = &mut picture {
                 picture.of(&clock, &ctf.layout.env);
             }
@@ -90,7 +88,7 @@ fn builder(asking: &Asking, usual: Reading, builder: Builder) -> Builder {
 }
 
 /// The paths, what could not be read, and whether there are begins and ends of system calls.
-type FoundPaths = (Document, Damage, bool);
+type FoundPaths = (PathsDocument, Damage, bool);
 
 /// Goes over the events, and finds the paths.
 fn all<S: Source>(
@@ -103,7 +101,7 @@ fn all<S: Source>(
     let from_ns = sought.iter().map(|sought| sought.from_ns).min().flatten();
     let to_ns = sought.iter().map(|sought| sought.to_ns).collect::<Option<Vec<_>>>();
     let to_ns = to_ns.and_then(|all| all.into_iter().max());
-    let mut document = Document::default();
+    let mut document = PathsDocument::default();
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
     let (mut beyond, mut number, mut has_calls) = (0, 0u64, false);
     let (mut is_whole, mut parts) = (true, 0usize);
@@ -127,7 +125,7 @@ fn all<S: Source>(
         }
         number += 1;
         let event = record.event();
-        if let Kind::Lost(loss) = &event.kind {
+        if let TraceKind::Lost(loss) = &event.kind {
             document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
         }
         if machine == 0 {
@@ -243,7 +241,7 @@ fn delimited(
 fn blamed<S: Source>(
     mut source: Merged<S>,
     (mut document, damage, has_calls): FoundPaths,
-) -> (Document, Damage) {
+) -> (PathsDocument, Damage) {
     let blame = |machine| Blame::of(&document, machine, Delays::of_turns());
     let mut blames: Vec<Blame> = (0..source.machines()).map(blame).collect();
     let machines = if has_calls { source.machines() } else { 0 };
@@ -325,7 +323,7 @@ mod tests {
         let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
         let wanted = Wanted::Thread(4_000_000);
         let sought = Sought { name: "thread:4000000", wanted: &wanted, from_ns: None, to_ns: None };
-        let reader = Reader::new(&ctf.layout, &ctf.streams());
+        let reader = CtfReader::new(&ctf.layout, &ctf.streams());
         let error =
             all(Merged::one(reader), Builder::default(), Select::default(), &[sought]).unwrap_err();
         assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");

@@ -1,5 +1,10 @@
 //! `noised trace`: what each of its commands is asked, how it reads recordings of kernel events, and what it says of them.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
+)]
+
 pub mod asked;
 pub mod compare;
 pub mod critical_path;
@@ -49,9 +54,6 @@ pub enum TraceCommand {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     match &args.command {
         TraceCommand::Events(args) => events::run(args),

@@ -2,11 +2,11 @@
 
 use jiff::Zoned;
 use noise_text::times::Moment;
-use noise_trace::select::{Cgroup, Select, Who};
+use noise_trace::select::{Cgroup, Select, ThreadOrProcess};
 
 /// Options that all commands about recordings have.
 #[derive(Debug, Default, clap::Args)]
-pub struct Part {
+pub struct RecordingOptions {
     /// Only from then on: +1.5s after the first event, a time (17:46:22.79, 2016-03-04 17:46:22,
     /// 2016-03-04T17:46:22.79Z), how long ago (10m), or seconds or nanoseconds since the epoch.
     #[arg(long, value_name = "TIME", value_parser = Moment::of_recording)]
@@ -25,7 +25,7 @@ pub struct Part {
     cgroup: Option<String>,
 }
 
-impl Part {
+impl RecordingOptions {
     /// The same for a recording whose first event is at the time that `begin_ns` finds out.
     pub fn select(&self, begin_ns: impl FnOnce() -> u64) -> Select {
         let needs_begin = [&self.from, &self.to].into_iter().flatten().any(Moment::needs_begin);
@@ -33,7 +33,7 @@ impl Part {
         let now = Zoned::now();
         let time_ns =
             |moment: &Option<Moment>| moment.as_ref().map(|it| it.in_recording(begin_ns, &now));
-        let who = |text: &Option<String>| text.as_deref().map(Who::parse);
+        let who = |text: &Option<String>| text.as_deref().map(ThreadOrProcess::parse);
         Select {
             from_ns: time_ns(&self.from),
             to_ns: time_ns(&self.to),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use noise_command::progress::Line;
+use noise_command::progress::ProgressLine;
 use noise_command::terminal::Terminal;
 
 /// What is read in less time shows nothing.
@@ -11,7 +11,7 @@ const SHOWN_AFTER: Duration = Duration::from_secs(1);
 /// A line on standard error. Dropping it takes it away.
 #[derive(Debug)]
 pub struct Reading {
-    line: Option<Line>,
+    line: Option<ProgressLine>,
     began: Instant,
     /// What the line shows, in percent.
     shown: Option<u64>,
@@ -20,7 +20,7 @@ pub struct Reading {
 impl Reading {
     /// Begins now. A command that `prints` while it reads shows nothing on the terminal that it prints to.
     pub fn new(prints: bool) -> Self {
-        let line = Some(Line::begin()).filter(|line| line.is_seen());
+        let line = Some(ProgressLine::begin()).filter(|line| line.is_seen());
         let is_mixed = prints && Terminal::of_output().is_there;
         Self { line: line.filter(|_| !is_mixed), began: Instant::now(), shown: None }
     }

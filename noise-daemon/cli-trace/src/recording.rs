@@ -11,10 +11,10 @@ use noise_command::output::complain;
 use noise_paths::build::Waker;
 use noise_system::files::{open_regular, read, read_input_bytes};
 use noise_text::clean::quoted;
-use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
+use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout, metadata};
 use noise_trace::damage::Damage;
 use noise_trace::delays::Begin;
-use noise_trace::event::Kind;
+use noise_trace::event::TraceKind;
 use noise_trace::events::What;
 use noise_trace::ftrace::{self, Survey, UnreadLines};
 use noise_trace::record::{Record, Source};
@@ -46,7 +46,7 @@ pub enum Recording {
 /// A folder in CTF.
 pub struct Ctf {
     /// What its metadata says.
-    pub layout: Layout,
+    pub layout: TraceLayout,
     files: Vec<(String, Opened<File>)>,
 }
 
@@ -102,15 +102,15 @@ pub struct Text {
 
 impl Text {
     /// A reader of its events.
-    pub fn reader(&self) -> ftrace::Reader<'_> {
-        ftrace::Reader::of(self.printed.content(), &self.survey)
+    pub fn reader(&self) -> ftrace::FtraceReader<'_> {
+        ftrace::FtraceReader::of(self.printed.content(), &self.survey)
     }
 
     /// The event that says who wakes a thread.
     pub fn waker(&self) -> Waker {
         let mut reader = self.reader();
         while let Some(record) = reader.read() {
-            if matches!(record.kind(), Kind::SchedWaking(_)) {
+            if matches!(record.kind(), TraceKind::SchedWaking(_)) {
                 return Waker::Waking;
             }
         }
@@ -127,14 +127,14 @@ impl Text {
 const SHOWN_EVENTS: u32 = 1 << 18;
 
 /// A source that shows how far it is.
-pub struct Shown<'r, S> {
+pub struct ProgressSource<'r, S> {
     source: S,
     recording: &'r Recording,
     left: u32,
     reading: Reading,
 }
 
-impl<S: Source> Source for Shown<'_, S> {
+impl<S: Source> Source for ProgressSource<'_, S> {
     type Stored<'r>
         = S::Stored<'r>
     where
@@ -166,14 +166,19 @@ impl<S: Source> Source for Shown<'_, S> {
 
 impl Recording {
     /// A source that reads from this recording, for a command that `prints` what it reads or does not.
-    pub fn shown<S: Source>(&self, source: S, prints: bool) -> Shown<'_, S> {
-        Shown { source, recording: self, left: SHOWN_EVENTS, reading: Reading::new(prints) }
+    pub fn shown<S: Source>(&self, source: S, prints: bool) -> ProgressSource<'_, S> {
+        ProgressSource {
+            source,
+            recording: self,
+            left: SHOWN_EVENTS,
+            reading: Reading::new(prints),
+        }
     }
 
     /// The time of its first event, nanoseconds since the epoch; 0 where it has none.
     pub fn first_ns(&self) -> u64 {
         let first_ns = match self {
-            Self::Ctf(ctf) => Reader::new(&ctf.layout, &ctf.streams()).next_ns(),
+            Self::Ctf(ctf) => CtfReader::new(&ctf.layout, &ctf.streams()).next_ns(),
             Self::Text(text) => text.reader().next_ns(),
         };
         first_ns.unwrap_or(0)
@@ -188,14 +193,12 @@ impl Recording {
     }
 
     /// Opens one.
-    ///
-    /// # Errors
-    /// What it lacks.
+    /// Errors: what it lacks.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         if let Some(folder) = folder(path) {
             let ctf = ctf(&folder).with_context(|| format!("cannot read the recording {shown}"))?;
-            let damage = unreadable(Reader::new(&ctf.layout, &ctf.streams()));
+            let damage = unreadable(CtfReader::new(&ctf.layout, &ctf.streams()));
             if let Some(damage) = damage {
                 bail!("no event of the recording {shown} can be read: {damage}");
             }
@@ -244,7 +247,7 @@ fn opened(path: &Path) -> io::Result<Opened<File>> {
 
 fn ctf(folder: &Path) -> anyhow::Result<Ctf> {
     let bytes = read(&folder.join(METADATA), MAX_METADATA_BYTES).context(METADATA)?;
-    let mut layout = Layout::parse(&metadata::text(&bytes)?)?;
+    let mut layout = TraceLayout::parse(&metadata::text(&bytes)?)?;
     layout.is_chunk = is_chunk(folder);
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {

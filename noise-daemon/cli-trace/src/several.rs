@@ -4,20 +4,18 @@ use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 use noise_paths::build::{Builder, Waker};
-use noise_paths::clocks::Line;
+use noise_paths::clocks::ClockLine;
 use noise_paths::clocks::traffic::{Traffic, lines};
 use noise_paths::several::{Merged, traffic};
-use noise_trace::ctf::Reader;
+use noise_trace::ctf::CtfReader;
 
-use super::recording::{Ctf, Recording, Shown};
+use super::recording::{Ctf, ProgressSource, Recording};
 
 /// Recordings of machines beside the first one.
 const MAX_OTHERS: usize = 64;
 
 /// Opens the recordings beside the first one.
-///
-/// # Errors
-/// Which of them cannot be read, or has no headers of packets.
+/// Errors: which of them cannot be read, or has no headers of packets.
 pub fn open(first: &Recording, others: &[PathBuf]) -> anyhow::Result<Vec<Recording>> {
     if others.len() > MAX_OTHERS {
         bail!("--with can be given {MAX_OTHERS} times at most");
@@ -33,13 +31,13 @@ pub fn open(first: &Recording, others: &[PathBuf]) -> anyhow::Result<Vec<Recordi
 
 /// All recordings, with their clocks brought together.
 pub struct Together<'r> {
-    all: Vec<(&'r Recording, &'r Ctf, Line)>,
+    all: Vec<(&'r Recording, &'r Ctf, ClockLine)>,
 }
 
 /// What says how far clocks are apart.
 pub struct Common {
     /// Finds it in a recording.
-    pub of: fn(Shown<'_, Reader<'_>>) -> Traffic,
+    pub of: fn(ProgressSource<'_, CtfReader<'_>>) -> Traffic,
     /// What a recording lacks that has none.
     pub lacks: &'static str,
     /// How it is recorded.
@@ -54,9 +52,7 @@ const PACKETS: Common = Common {
 
 impl<'r> Together<'r> {
     /// The first one and others, by their packets.
-    ///
-    /// # Errors
-    /// Why their clocks cannot be brought together.
+    /// Errors: why their clocks cannot be brought together.
     pub fn new(
         recording: &'r Recording,
         first: &'r Ctf,
@@ -67,9 +63,7 @@ impl<'r> Together<'r> {
     }
 
     /// The first one and others.
-    ///
-    /// # Errors
-    /// Why their clocks cannot be brought together.
+    /// Errors: why their clocks cannot be brought together.
     pub fn by(
         common: &Common,
         recording: &'r Recording,
@@ -78,15 +72,15 @@ impl<'r> Together<'r> {
         paths: &[PathBuf],
     ) -> anyhow::Result<Self> {
         let Common { of, lacks, remedy } = common;
-        let mut all = vec![(recording, first, Line::SAME)];
+        let mut all = vec![(recording, first, ClockLine::SAME)];
         for other in others {
             if let Recording::Ctf(ctf) = other {
-                all.push((other, ctf, Line::SAME));
+                all.push((other, ctf, ClockLine::SAME));
             }
         }
         if all.len() > 1 {
-            let common = |(recording, ctf, _): &(&'r Recording, &'r Ctf, Line)| {
-                of(recording.shown(Reader::new(&ctf.layout, &ctf.streams()), false))
+            let common = |(recording, ctf, _): &(&'r Recording, &'r Ctf, ClockLine)| {
+                of(recording.shown(CtfReader::new(&ctf.layout, &ctf.streams()), false))
             };
             let traffic: Vec<Traffic> = all.iter().map(common).collect();
             if let Some(number) = traffic.iter().position(Traffic::is_empty) {
@@ -126,9 +120,9 @@ impl<'r> Together<'r> {
         those.map(|(machine, _)| machine)
     }
 
-    pub fn read(&self) -> Merged<Shown<'_, Reader<'_>>> {
+    pub fn read(&self) -> Merged<ProgressSource<'_, CtfReader<'_>>> {
         Merged::new(self.all.iter().map(|(recording, ctf, line)| {
-            (recording.shown(Reader::new(&ctf.layout, &ctf.streams()), false), *line)
+            (recording.shown(CtfReader::new(&ctf.layout, &ctf.streams()), false), *line)
         }))
     }
 }

@@ -11,20 +11,20 @@ use noise_paths::build::Waker;
 use noise_paths::clocks::traffic::Traffic;
 use noise_paths::several::Merged;
 use noise_sketches::cluster::cluster;
-use noise_sketches::document::{Answer, Document};
+use noise_sketches::document::{Answer, SketchesDocument};
 use noise_sketches::feed::Feed;
-use noise_sketches::feed::transfers::{Transfer, transfers};
+use noise_sketches::feed::transfers::{TransferSide, transfers};
 use noise_sketches::query::Query;
 use noise_sketches::slices::SliceId;
 use noise_sketches::system::System;
 use noise_sketches::tiers::{self, probability, tiers};
 use noise_trace::damage::Damage;
-use noise_trace::event::Kind;
+use noise_trace::event::TraceKind;
 use noise_trace::reach::Reach;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
-use super::part::Part;
+use super::part::RecordingOptions;
 use super::recording::Recording;
 use super::several::{self, Common, Together};
 use super::{NO_CGROUPS, report, report_nothing};
@@ -56,7 +56,7 @@ pub struct SketchArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    part: Part,
+    part: RecordingOptions,
 }
 
 /// What probabilities are apart by.
@@ -84,7 +84,7 @@ impl From<SketchGrouping> for tiers::By {
 const BYTES: Common = Common {
     of: |source| {
         let mut traffic = Traffic::default();
-        transfers(source, |Transfer { is_sent, key, time_ns }| match is_sent {
+        transfers(source, |TransferSide { is_sent, key, time_ns }| match is_sent {
             true => traffic.sent(key, time_ns),
             false => traffic.received(key, time_ns),
         });
@@ -113,9 +113,6 @@ struct SketchInput {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let others = several::open(&recording, &args.others)?;
@@ -167,7 +164,7 @@ fn all<S: Source>(
         }
         is_empty &= select.from_ns.is_some_and(|from_ns| record.time_ns < from_ns);
         let event = record.event();
-        if let Kind::Lost(loss) = &event.kind {
+        if let TraceKind::Lost(loss) = &event.kind {
             discarded = discarded.saturating_add(loss.events.max(loss.packets));
         }
         if machine == 0 {
@@ -199,7 +196,7 @@ fn shown(found: &SketchInput, keeps: impl Fn(SliceId) -> bool) -> Vec<SliceId> {
     (0..system.slices.len() as SliceId).filter(is_wanted).collect()
 }
 
-fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> Document<'f> {
+fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> SketchesDocument<'f> {
     let system = &found.system;
     let is_given = |id: SliceId| {
         let given = args.given.as_ref();
@@ -213,5 +210,5 @@ fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> Document<'f> {
     });
     let tiers = tiers(system, &shown);
     let reach = found.reach.clone();
-    Document { system, shown, tiers, answer, discarded: found.discarded, reach }
+    SketchesDocument { system, shown, tiers, answer, discarded: found.discarded, reach }
 }

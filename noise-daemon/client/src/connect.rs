@@ -66,9 +66,7 @@ impl FromStr for Connect {
 }
 
 /// Reads the path of a socket, for commands that need a daemon on this host.
-///
-/// # Errors
-/// Says what is expected.
+/// Errors say what is expected.
 pub fn socket(text: &str) -> Result<PathBuf, String> {
     path_of(text).ok_or_else(|| {
         "expected the path of a socket such as ./noised.sock: events are had of a daemon on this host alone".to_owned()

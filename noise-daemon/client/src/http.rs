@@ -9,9 +9,7 @@ use noise_wire::{MAX_FRAME_BYTES, WebClient, WireError, agent};
 use super::remote::{ANSWER_TIMEOUT, Answer, Fault, Link, MOST_QUOTED, Remote};
 
 /// Frames from a daemon's HTTP address, as it is written in front of a route.
-///
-/// # Errors
-/// Where there can be no thread. A daemon that is not there is trouble, and may come.
+/// Errors: where there can be no thread. A daemon that is not there is trouble, and may come.
 pub fn start(address: &str, interval: Duration, client: WebClient) -> io::Result<Remote> {
     let address = address.trim_end_matches('/').to_owned();
     Remote::start(address.clone(), interval, move || Box::new(HttpLink::new(address, client)))

@@ -1,6 +1,11 @@
 //! IO: how commands ask a daemon, over its local socket or over HTTP, and where the frames of a view come from: a daemon or
 //! a recording of frames. What a process measures itself is a source of its own, in the command line.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
+)]
+
 pub mod connect;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fake;
@@ -23,12 +28,10 @@ pub use self::mailbox::Mailbox;
 pub use self::remote::{Answer, Fault, Link, Remote};
 pub use self::replay::ReplaySource;
 pub use self::socket::{SocketLink, access_advice, start as over_socket};
-pub use self::source::{News, Position, Replay, Source};
+pub use self::source::{FrameSource, News, Position, Replay};
 
 /// Requests a route from a local socket once; waits for so long at most.
-///
-/// # Errors
-/// Why there is no answer.
+/// Errors: why there is no answer.
 pub fn ask_socket(socket: &Path, route: &str, timeout: Duration) -> Result<Answer, Fault> {
     SocketLink::with_timeout(socket.to_owned(), timeout).ask(route)
 }
@@ -38,17 +41,13 @@ pub fn ask_socket(socket: &Path, route: &str, timeout: Duration) -> Result<Answe
 pub const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Requests a frame from a local socket once.
-///
-/// # Errors
-/// Why there is no frame.
+/// Errors: why there is no frame.
 pub fn frame(socket: &Path) -> Result<Frame, Fault> {
     remote::ask(&mut SocketLink::with_timeout(socket.to_owned(), FRAME_TIMEOUT), 0)
 }
 
 /// Whether a local socket answers with a frame.
-///
-/// # Errors
-/// Why there is no frame.
+/// Errors: why there is no frame.
 pub fn probe(socket: &Path) -> Result<(), Fault> {
     remote::ask(&mut SocketLink::new(socket.to_owned()), 0).map(|_| ())
 }

@@ -9,7 +9,7 @@ use noise_model::SharedNames;
 use noise_wire::{self as wire, Frame, WireError};
 
 use super::mailbox::Mailbox;
-use crate::source::{News, Source};
+use crate::source::{FrameSource, News};
 
 /// How long an answer may take.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -62,18 +62,14 @@ pub struct Answer {
 /// A connection to a daemon.
 pub trait Link {
     /// Requests a route; waits for [`ANSWER_TIMEOUT`] at most.
-    ///
-    /// # Errors
-    /// Why there is no answer.
+    /// Errors: why there is no answer.
     fn ask(&mut self, route: &str) -> Result<Answer, Fault>;
     /// Where it leads, for sentences.
     fn place(&self) -> String;
 }
 
 /// Requests one frame with the longest delays since a time, ns on the clock of the samples.
-///
-/// # Errors
-/// Why there is no frame.
+/// Errors: why there is no frame.
 pub fn ask(link: &mut dyn Link, since_ns: u64) -> Result<Frame, Fault> {
     let place = link.place();
     let Answer { status, content_type, body } = link.ask(&format!("{ROUTE}?since={since_ns}"))?;
@@ -111,9 +107,7 @@ pub struct Remote {
 
 impl Remote {
     /// Starts the thread that requests frames.
-    ///
-    /// # Errors
-    /// Where there can be no thread.
+    /// Errors: where there can be no thread.
     pub fn start(
         name: String,
         interval: Duration,
@@ -171,7 +165,7 @@ fn ask_for_ever(
     }
 }
 
-impl Source for Remote {
+impl FrameSource for Remote {
     fn name(&self) -> String {
         self.name.clone()
     }

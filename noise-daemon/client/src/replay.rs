@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use noise_model::SharedNames;
 use noise_wire::{FileError, Frame, Recording};
 
-use crate::source::{News, Position, Replay, Source};
+use crate::source::{FrameSource, News, Position, Replay};
 
 /// How far back a move shows what came before.
 const BEFORE: SignedDuration = SignedDuration::from_secs(120);
@@ -34,9 +34,7 @@ pub struct ReplaySource {
 
 impl ReplaySource {
     /// Opens a recording.
-    ///
-    /// # Errors
-    /// Where it cannot be read, or has no frame.
+    /// Errors: where it cannot be read, or has no frame.
     pub fn open(path: &Path, interval: Duration) -> anyhow::Result<Self> {
         let recording = Recording::open(path)?;
         ensure!(!recording.is_empty(), "{} has no frames", path.display());
@@ -117,7 +115,7 @@ impl Replay for ReplaySource {
     }
 }
 
-impl Source for ReplaySource {
+impl FrameSource for ReplaySource {
     fn name(&self) -> String {
         self.name.clone()
     }

@@ -20,9 +20,7 @@ use tokio::runtime::Runtime;
 use super::remote::{ANSWER_TIMEOUT, Answer, Fault, Link, MOST_QUOTED, Remote};
 
 /// Frames from a daemon's local socket.
-///
-/// # Errors
-/// Where there can be no thread. A socket that is not there is trouble, and may come.
+/// Errors: where there can be no thread. A socket that is not there is trouble, and may come.
 pub fn start(path: &Path, interval: Duration) -> io::Result<Remote> {
     let path = path.to_owned();
     Remote::start(path.display().to_string(), interval, move || Box::new(SocketLink::new(path)))

@@ -15,7 +15,7 @@ pub enum News {
 }
 
 /// Where frames come from.
-pub trait Source: Send {
+pub trait FrameSource: Send {
     /// What it is, for the header.
     fn name(&self) -> String;
     /// Waits at most that long for news.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use noise_common::signals::Signal;
 use noise_serve::{
-    Costs, Listeners, LocalSocket, Refresh, Shown, SocketOptions, Viewer, Web, router, serve,
+    Costs, Listeners, LocalSocket, Refresh, ShownPages, SocketOptions, Viewer, Web, router, serve,
 };
 use noise_wire::{CONTENT_TYPE, WebClient, encode, sampled};
 use tokio::sync::{mpsc, oneshot};
@@ -17,13 +17,13 @@ use super::fake::{Fake, Reply, as_unprivileged};
 use super::remote::ANSWER_TIMEOUT;
 use super::socket::SocketLink;
 use super::{Fault, frame, over_http, over_socket, probe};
-use crate::{News, Source};
+use crate::{FrameSource, News};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The daemon of that name.
-fn open(name: &str) -> Box<dyn Source> {
+fn open(name: &str) -> Box<dyn FrameSource> {
     match name.starts_with("http") {
         true => Box::new(over_http(name, INTERVAL, WebClient::default()).unwrap()),
         false => Box::new(over_socket(name.as_ref(), INTERVAL).unwrap()),
@@ -45,7 +45,7 @@ fn a_frame_that_is_asked_for_once_may_be_late() {
 }
 
 /// The first frame's time, or trouble, of which this is true.
-fn until(source: &mut dyn Source, is_it: impl Fn(Result<i64, &str>) -> bool) {
+fn until(source: &mut dyn FrameSource, is_it: impl Fn(Result<i64, &str>) -> bool) {
     let deadline = Instant::now() + TEST_TIMEOUT;
     let mut seen = Vec::new();
     while Instant::now() < deadline {
@@ -63,11 +63,11 @@ fn until(source: &mut dyn Source, is_it: impl Fn(Result<i64, &str>) -> bool) {
     panic!("it did not come; there was {seen:#?}");
 }
 
-fn until_trouble(source: &mut dyn Source, words: &str) {
+fn until_trouble(source: &mut dyn FrameSource, words: &str) {
     until(source, |said| said.is_err_and(|trouble| trouble.contains(words)));
 }
 
-fn until_frame(source: &mut dyn Source, seconds: i64) {
+fn until_frame(source: &mut dyn FrameSource, seconds: i64) {
     until(source, |said| said == Ok(seconds));
 }
 
@@ -173,7 +173,7 @@ fn server(folder: &Path) -> Server {
 async fn collect(mut asked: mpsc::Receiver<Viewer>) {
     for at_ns in 1.. {
         let Some(Viewer { reply, since_ns }) = asked.recv().await else { return };
-        let mut shown = Shown::default();
+        let mut shown = ShownPages::default();
         let sample = Arc::make_mut(&mut shown.model.sample);
         sample.at_ns = at_ns;
         sample.waited = since_ns.map(|ns| (0, ns)).into_iter().collect();

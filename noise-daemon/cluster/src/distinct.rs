@@ -17,9 +17,7 @@ pub struct Distinct {
 
 impl Distinct {
     /// Finds them.
-    ///
-    /// # Errors
-    /// With more of them than [`MAX_DISTINCT`].
+    /// Errors: with more of them than [`MAX_DISTINCT`].
     pub fn new(points: &Points) -> Result<Self, ClusterError> {
         let mut members: Vec<usize> = (0..points.len()).collect();
         members.sort_unstable_by(|one, other| {

@@ -7,12 +7,12 @@
 use super::optics::Ordering;
 
 /// Per point, the number of its cluster; `None` where it is in none.
-pub type Labels = Vec<Option<usize>>;
+pub type ClusterLabels = Vec<Option<usize>>;
 
 /// The clusters that DBSCAN finds at this distance, but for points at their border that were passed before their core.
 ///
 /// All points are noise where the distance is not a number.
-pub fn dbscan_labels(ordering: &Ordering, distance: f64) -> Labels {
+pub fn dbscan_labels(ordering: &Ordering, distance: f64) -> ClusterLabels {
     let mut labels = vec![None; ordering.order.len()];
     let mut current = None;
     for point in &ordering.order {
@@ -45,7 +45,7 @@ pub fn xi_labels(
     xi: f64,
     min_points: usize,
     min_cluster_size: usize,
-) -> Labels {
+) -> ClusterLabels {
     let mut labels = vec![None; ordering.order.len()];
     if !(0.0..1.0).contains(&xi) {
         return labels;

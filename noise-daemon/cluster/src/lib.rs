@@ -1,5 +1,15 @@
 //! PURE: clusters of vectors: OPTICS, the silhouette of a labelling, principal components for pictures.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::print_stdout,
+        clippy::print_stderr
+    )
+)]
+
 mod blocks;
 mod components;
 mod distinct;
@@ -13,7 +23,7 @@ mod tree;
 
 pub use self::components::{Components, principal_components};
 pub use self::error::ClusterError;
-pub use self::extraction::{Labels, dbscan_labels, xi_labels};
+pub use self::extraction::{ClusterLabels, dbscan_labels, xi_labels};
 pub use self::limits::{MAX_DIMENSIONS, MAX_DISTINCT, MAX_MAGNITUDE, MAX_VALUES};
 pub use self::optics::{OpticsSettings, Ordering, optics};
 pub use self::points::Points;

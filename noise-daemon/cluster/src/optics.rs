@@ -53,10 +53,8 @@ fn rounded(distance: f64) -> f64 {
 }
 
 /// Finds the order of points, in a memory that grows with their number alone.
-///
-/// # Errors
-/// With fewer points than the minimum, none at all included, with more than [`MAX_DISTINCT`](super::MAX_DISTINCT)
-/// different ones, and with settings that make no sense.
+/// Errors: with fewer points than the minimum, none at all included, with more than
+/// [`MAX_DISTINCT`](super::MAX_DISTINCT) different ones, and with settings that make no sense.
 pub fn optics(points: &Points, settings: &OpticsSettings) -> Result<Ordering, ClusterError> {
     let OpticsSettings { min_points, max_distance } = *settings;
     if min_points < 2 {

@@ -12,10 +12,8 @@ pub struct Points {
 
 impl Points {
     /// From the numbers of all points, one point after the other.
-    ///
-    /// # Errors
-    /// Without dimensions, with more numbers than [`MAX_DIMENSIONS`] and [`MAX_VALUES`] allow, with a number that is
-    /// not finite or beyond [`MAX_MAGNITUDE`], and where the last point is incomplete.
+    /// Errors: without dimensions, with more numbers than [`MAX_DIMENSIONS`] and [`MAX_VALUES`] allow, with a number
+    /// that is not finite or beyond [`MAX_MAGNITUDE`], and where the last point is incomplete.
     pub fn new(dimensions: usize, mut values: Vec<f64>) -> Result<Self, ClusterError> {
         match dimensions {
             0 => return Err(ClusterError::NoDimensions),

@@ -19,9 +19,7 @@ pub struct Silhouette {
 }
 
 /// Judges a labelling. Points with equal labels are a cluster; noise has to be left out, or be labelled too.
-///
-/// # Errors
-/// Unless each point has one label, and there are at least 2 clusters and fewer clusters than points.
+/// Errors: unless each point has one label, and there are at least 2 clusters and fewer clusters than points.
 pub fn silhouette(points: &Points, labels: &[usize]) -> Result<Silhouette, ClusterError> {
     let pass = Pass::new(points, labels)?;
     let groups = MergedClusters::new((0..pass.sizes.len()).map(Some).collect(), &pass.sizes);
@@ -40,9 +38,7 @@ pub fn silhouette(points: &Points, labels: &[usize]) -> Result<Silhouette, Clust
 /// The mean silhouettes of several ways to merge the clusters of a labelling, in one pass over all pairs of points. A way
 /// has for each label the label that it gets; labels with `None`, and those beyond its end, are left out with
 /// their points. `None` where a silhouette is not defined: see [`silhouette`].
-///
-/// # Errors
-/// Unless each point has one label.
+/// Errors: unless each point has one label.
 pub fn merged_silhouettes(
     points: &Points,
     labels: &[usize],

@@ -34,9 +34,7 @@ impl Plain {
 }
 
 /// Parses a length of time within bounds, with a unit or without.
-///
-/// # Errors
-/// Says what is expected.
+/// Errors say what is expected.
 pub fn duration(
     text: &str,
     plain: Plain,
@@ -58,9 +56,7 @@ pub fn duration(
 }
 
 /// The moment that an option names.
-///
-/// # Errors
-/// Where no clock shows it.
+/// Errors: where no clock shows it.
 pub fn bound(option: &str, moment: &Moment, now: &Zoned) -> Result<Timestamp, CommandError> {
     let out_of_range =
         || CommandError::misused(format!("{option} goes too far back: give a later time"));

@@ -7,9 +7,7 @@ use anyhow::Context as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// A flag that SIGINT and SIGTERM raise; the second one of them ends the process at once.
-///
-/// # Errors
-/// Where the system refuses a handler.
+/// Errors: where the system refuses a handler.
 pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

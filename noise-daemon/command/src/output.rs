@@ -1,6 +1,8 @@
 //! Where results go: the one way from a command to standard output and standard error. Whatever names
 //! are in a text, nothing in it acts on the terminal that shows it.
 
+#![allow(clippy::disallowed_methods, reason = "what all others print goes through here")]
+
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -8,7 +10,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 use anyhow::Context as _;
-use noise_system::output::{PLAIN_MODE, Place, explained};
+use noise_system::output::{OutputPlace, PLAIN_MODE, explained};
 use noise_text::clean::{clean_json, clean_lines};
 use serde::Serialize;
 
@@ -16,9 +18,7 @@ use super::terminal::Terminal;
 
 /// What this process was given to write to, where a path names that: standard output, standard error, another
 /// descriptor, such as the pipe of a shell's `>(COMMAND)`; and what takes everything.
-///
-/// # Errors
-/// Where there is no such descriptor.
+/// Errors: where there is no such descriptor.
 pub fn stream(path: &Path) -> io::Result<Option<File>> {
     let name = |path: &Path| path.file_name().map(OsStr::to_owned).unwrap_or_default();
     let number = match path.parent().map(Path::as_os_str).and_then(OsStr::to_str) {
@@ -40,11 +40,9 @@ pub fn stream(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// Where a file that a person named is to be.
-///
-/// # Errors
-/// Where it cannot be there; see [`Place::find`].
-pub fn place(path: &Path) -> anyhow::Result<Place> {
-    Place::find(path).with_context(|| cannot_write(path))
+/// Errors: where it cannot be there; see [`OutputPlace::find`].
+pub fn place(path: &Path) -> anyhow::Result<OutputPlace> {
+    OutputPlace::find(path).with_context(|| cannot_write(path))
 }
 
 fn cannot_write(path: &Path) -> String {
@@ -52,9 +50,7 @@ fn cannot_write(path: &Path) -> String {
 }
 
 /// Writes a file whole, or to what this process was given to write to, such as `/dev/stdout`.
-///
-/// # Errors
-/// As the system has it; then an older file of that name is as it was.
+/// Errors: as the system has it; then an older file of that name is as it was.
 pub fn save(path: &Path, text: &str) -> anyhow::Result<()> {
     match stream(path).with_context(|| cannot_write(path))? {
         Some(mut given) => {
@@ -65,35 +61,27 @@ pub fn save(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes a file whole, where it is to be.
-///
-/// # Errors
-/// See [`save`].
-pub fn save_at(place: Place, text: &str) -> anyhow::Result<()> {
+/// Errors: those of [`save`].
+pub fn save_at(place: OutputPlace, text: &str) -> anyhow::Result<()> {
     let mut target = place.begin(PLAIN_MODE)?;
     target.write(text.as_bytes())?;
     Ok(target.keep()?)
 }
 
 /// Prints text for a person. A reader that has seen enough is no failure.
-///
-/// # Errors
-/// Where standard output cannot take it.
+/// Errors: where standard output cannot take it.
 pub fn print(text: &str) -> anyhow::Result<()> {
     settle(show(text))
 }
 
 /// Prints a JSON document.
-///
-/// # Errors
-/// As [`print`].
+/// Errors: those of [`print`].
 pub fn print_json(text: &str) -> anyhow::Result<()> {
     settle(show_json(text))
 }
 
 /// Prints a JSON document that may be larger than memory should hold.
-///
-/// # Errors
-/// As [`print`].
+/// Errors: those of [`print`].
 pub fn stream_json(document: &impl Serialize) -> anyhow::Result<()> {
     let mut output = BufWriter::with_capacity(1 << 16, CleanWriter::new(io::stdout().lock()));
     let written = serde_json::to_writer(&mut output, document).map_err(io::Error::from);
@@ -141,9 +129,7 @@ impl<W: Write> Write for CleanWriter<W> {
 }
 
 /// Prints what is made of nothing but this program's own definitions.
-///
-/// # Errors
-/// As [`print`].
+/// Errors: those of [`print`].
 pub fn print_own(text: &str) -> anyhow::Result<()> {
     settle(write(io::stdout().lock(), text))
 }
@@ -190,9 +176,7 @@ impl Painted {
 }
 
 /// Prints text for a person, with its colours where a terminal shows them and the user has nothing against it.
-///
-/// # Errors
-/// As [`print`].
+/// Errors: those of [`print`].
 pub fn print_painted(painted: &Painted) -> anyhow::Result<()> {
     let text = painted.text(Terminal::of_output().has_colours);
     settle(write(io::stdout().lock(), &text))
@@ -200,33 +184,25 @@ pub fn print_painted(painted: &Painted) -> anyhow::Result<()> {
 
 /// Draws text for a person in place of what was drawn before, from the upper left corner on, where
 /// the terminal [can redraw](Terminal::can_redraw).
-///
-/// # Errors
-/// As [`print`].
+/// Errors: those of [`print`].
 pub fn redraw(text: &str) -> anyhow::Result<()> {
     settle(show_again(text))
 }
 
 /// As [`print`], for callers that act on a closed standard output.
-///
-/// # Errors
-/// Also where the reader is gone.
+/// Errors: also where the reader is gone.
 pub fn show(text: &str) -> io::Result<()> {
     write(io::stdout().lock(), &clean_lines(text))
 }
 
 /// As [`print_json`]; see [`show`].
-///
-/// # Errors
-/// Also where the reader is gone.
+/// Errors: also where the reader is gone.
 pub fn show_json(text: &str) -> io::Result<()> {
     write(io::stdout().lock(), &clean_json(text))
 }
 
 /// As [`redraw`]; see [`show`].
-///
-/// # Errors
-/// Also where the reader is gone.
+/// Errors: also where the reader is gone.
 pub fn show_again(text: &str) -> io::Result<()> {
     write(io::stdout().lock(), &drawn(text))
 }
@@ -242,9 +218,7 @@ pub fn note(text: &str) {
 }
 
 /// Standard error, for what another process prints.
-///
-/// # Errors
-/// Where there is none.
+/// Errors: where there is none.
 pub fn standard_error() -> io::Result<OwnedFd> {
     io::stderr().as_fd().try_clone_to_owned()
 }

@@ -1,5 +1,7 @@
 //! A line on standard error that says how far a measurement is, where a person looks at it.
 
+#![allow(clippy::disallowed_methods, reason = "it draws in place, its own words alone")]
+
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -7,12 +9,12 @@ use super::terminal::Terminal;
 
 /// A line that is drawn in place. Dropping it takes it away.
 #[derive(Debug)]
-pub struct Line {
+pub struct ProgressLine {
     is_seen: bool,
     drawn: bool,
 }
 
-impl Line {
+impl ProgressLine {
     /// Nothing is shown where standard error is no terminal, or one that cannot redraw a line.
     pub fn begin() -> Self {
         Self { is_seen: Terminal::of_errors().can_redraw, drawn: false }
@@ -33,7 +35,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.drawn {
             let _ = std::io::stderr().write_all(b"\r\x1b[K");
@@ -47,13 +49,13 @@ pub struct Progress {
     what: &'static str,
     whole: Duration,
     shown: Option<u64>,
-    line: Line,
+    line: ProgressLine,
 }
 
 impl Progress {
-    /// Nothing is shown before the first second; see [`Line::new`].
+    /// Nothing is shown before the first second; see [`ProgressLine::new`].
     pub fn new(what: &'static str, whole: Duration) -> Self {
-        Self { what, whole, shown: None, line: Line::begin() }
+        Self { what, whole, shown: None, line: ProgressLine::begin() }
     }
 
     /// So much has passed.

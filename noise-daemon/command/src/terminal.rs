@@ -1,5 +1,7 @@
 //! IO: what the terminal behind a stream can do: the one place that decides where escape sequences may go.
 
+#![allow(clippy::disallowed_methods, reason = "it asks what they are, and writes nothing")]
+
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 

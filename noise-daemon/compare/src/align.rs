@@ -73,7 +73,7 @@ impl Default for AlignSettings {
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stage {
+pub enum AlignStage {
     /// Common words of each pair are counted.
     Distances,
     /// The first alignment is made, group by group.
@@ -86,9 +86,9 @@ pub enum Stage {
 
 /// How far an alignment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct AlignProgress {
     /// What is being done.
-    pub stage: Stage,
+    pub stage: AlignStage,
     /// Steps of it that are done.
     pub done: u64,
     /// Its steps. Refinement may end before all are done, where nothing is left to change, or at
@@ -155,13 +155,11 @@ pub enum AlignError {
 ///
 /// Memory: 20 bytes for each row and column of the result, at most 64 MiB for a table of dynamic programming, and
 /// what the sequences take; below half a gigabyte at the bounds of this module.
-///
-/// # Errors
-/// More than the bounds of this module, and a table of scores without one of the symbols.
+/// Errors: more than the bounds of this module, and a table of scores without one of the symbols.
 pub fn align(
     sequences: &[Vec<Symbol>],
     settings: &AlignSettings,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(AlignProgress),
 ) -> Result<Alignment, AlignError> {
     within_bounds(sequences)?;
     let derived;

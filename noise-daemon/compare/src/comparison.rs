@@ -9,11 +9,11 @@ use serde::{Serialize, Serializer};
 
 use crate::align::{AlignError, AlignSettings, Symbol, align};
 use crate::kinds::{Clustering, Kinds, MAX_EXECUTIONS, STANDARDISED, kinds, points};
-use crate::outliers::{Outlier, outliers};
+use crate::outliers::{SlowExecution, outliers};
 use crate::pairing::{Pairing, apartness, pair};
-use crate::places::{Beside, Place as Found, chosen};
-use crate::rules::{Flag, Thresholds, Times, Verdict, judge};
-use crate::stretches::{STATES, Stretch, state_name, stretches};
+use crate::places::{Beside, OddColumns, chosen};
+use crate::rules::{Flag, OutlierVerdict, Thresholds, Times, judge};
+use crate::stretches::{PathStretch, STATES, state_name, stretches};
 use crate::vectors::Vectors;
 
 /// Executions whose paths are put beside normal ones: those that lost the most.
@@ -205,7 +205,7 @@ pub struct Localised {
 /// An alignment with what it aligns: the execution, then the normal ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Aligned {
-    pub stretches: Vec<Vec<Stretch>>,
+    pub stretches: Vec<Vec<PathStretch>>,
     /// Which of them is in which column.
     pub alignment: crate::align::Alignment,
     /// The columns that places have.
@@ -217,7 +217,7 @@ pub struct Aligned {
 impl Aligned {
     /// The strings as symbols.
     pub fn symbols(&self) -> Vec<Vec<Symbol>> {
-        self.stretches.iter().map(|all| all.iter().map(Stretch::symbol).collect()).collect()
+        self.stretches.iter().map(|all| all.iter().map(PathStretch::symbol).collect()).collect()
     }
 }
 
@@ -254,7 +254,7 @@ pub struct Comparison {
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum CompareProgress {
     /// Kinds of executions are looked for.
     Kinds,
     /// Paths are put side by side.
@@ -262,14 +262,12 @@ pub enum Progress {
 }
 
 /// Compares a sample with normal executions.
-///
-/// # Errors
-/// Where there is nothing to compare, or too much.
+/// Errors: where there is nothing to compare, or too much.
 pub fn compare(
     normal: &[Traced],
     sample: &[Traced],
     settings: &Settings,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(CompareProgress),
 ) -> Result<Comparison, CompareError> {
     for (set, executions) in [("normal", normal), ("sample", sample)] {
         match executions.len() {
@@ -280,7 +278,7 @@ pub fn compare(
     }
     let vectors = |set: &[Traced]| set.iter().map(Vectors::of).collect::<Vec<_>>();
     let (of_normal, of_sample) = (vectors(normal), vectors(sample));
-    let Verdict { flagged, not_counted, times, is_too_few } =
+    let OutlierVerdict { flagged, not_counted, times, is_too_few } =
         judge((normal, &of_normal), &of_sample, &settings.thresholds);
     let mut found = Comparison {
         settings: *settings,
@@ -295,7 +293,7 @@ pub fn compare(
     if !found.went_on {
         return Ok(found);
     }
-    progress(Progress::Kinds);
+    progress(CompareProgress::Kinds);
     let (normal_points, sample_points) = (points(&of_normal)?, points(&of_sample)?);
     let mut normal_kinds = kinds(&normal_points, &settings.clustering, false)?;
     join_overlapping(&normal_points, &mut normal_kinds);
@@ -365,9 +363,9 @@ impl Comparison {
     fn localise(
         &mut self,
         (normal, sample): (&[Traced], &[Traced]),
-        outliers: &[Outlier],
+        outliers: &[SlowExecution],
         peers: &[&[usize]],
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(CompareProgress),
     ) {
         // Outliers come with what matters the most first, and so do their executions.
         let mut seen = BTreeSet::new();
@@ -377,7 +375,7 @@ impl Comparison {
         executions.truncate(MAX_LOCALISED);
         let count = executions.len();
         for (done, execution) in executions.into_iter().enumerate() {
-            progress(Progress::Paths { done, of: count });
+            progress(CompareProgress::Paths { done, of: count });
             let states: Vec<usize> = outliers
                 .iter()
                 .filter(|outlier| outlier.execution == execution)
@@ -460,7 +458,7 @@ fn failed(error: &AlignError) -> String {
 }
 
 /// A place as documents have it.
-fn shown(beside: &Beside<'_>, place: &Found, row: usize, normal_execution: usize) -> Place {
+fn shown(beside: &Beside<'_>, place: &OddColumns, row: usize, normal_execution: usize) -> Place {
     let mut culprits: Vec<Culprit> = Vec::new();
     let (mut main, mut main_ns) = ((0, ""), 0);
     let own = beside.stretches.first().map_or(&[][..], Vec::as_slice);

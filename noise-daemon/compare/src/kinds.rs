@@ -5,7 +5,9 @@
 //! where each state is divided by its standard deviation. OPTICS orders the executions, xi cuts clusters out of the
 //! order; those between clusters count with the cluster of the nearest execution that is in one.
 
-use noise_cluster::{ClusterError, Labels, OpticsSettings, Ordering, Points, optics, xi_labels};
+use noise_cluster::{
+    ClusterError, ClusterLabels, OpticsSettings, Ordering, Points, optics, xi_labels,
+};
 
 use crate::vectors::{LENGTH, Vectors};
 
@@ -36,7 +38,7 @@ impl Default for Clustering {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kinds {
     /// As the clusters have it; none between clusters, and of fewer executions than can be clustered.
-    pub labels: Labels,
+    pub labels: ClusterLabels,
     /// Where the order of OPTICS comes from; none where there are too few executions.
     pub ordering: Option<Ordering>,
     /// The kind that each counts with.
@@ -56,9 +58,7 @@ impl Kinds {
 }
 
 /// The points of executions: square roots of their counts.
-///
-/// # Errors
-/// Where there are more than can be clustered.
+/// Errors: where there are more than can be clustered.
 pub fn points(vectors: &[Vectors]) -> Result<Points, ClusterError> {
     let roots =
         vectors.iter().flat_map(|vectors| vectors.counts.map(|count| (count as f64).sqrt()));
@@ -66,9 +66,7 @@ pub fn points(vectors: &[Vectors]) -> Result<Points, ClusterError> {
 }
 
 /// The kinds among some executions. Where there are too few of them, each is a kind if `is_each`, else all are one.
-///
-/// # Errors
-/// Settings that no clusters can be found by.
+/// Errors: settings that no clusters can be found by.
 pub fn kinds(
     points: &Points,
     clustering: &Clustering,
@@ -106,7 +104,7 @@ pub fn kinds(
 }
 
 /// Each with the label that it has, or else with that of the nearest that has one.
-fn nearest(points: &Points, labels: &Labels) -> Vec<usize> {
+fn nearest(points: &Points, labels: &ClusterLabels) -> Vec<usize> {
     let labelled: Vec<(usize, usize)> =
         labels.iter().enumerate().filter_map(|(place, label)| Some((place, (*label)?))).collect();
     let of = |(place, label): (usize, &Option<usize>)| {

@@ -7,7 +7,7 @@ use crate::vectors::Vectors;
 
 /// An execution that is too long in a state.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outlier {
+pub struct SlowExecution {
     /// Its place in the sample.
     pub execution: usize,
     /// The state's place among all.
@@ -18,7 +18,7 @@ pub struct Outlier {
     pub normal: Moments,
 }
 
-impl Outlier {
+impl SlowExecution {
     /// How much longer it is than the mean, nanoseconds.
     pub fn lost_ns(&self) -> f64 {
         self.ns as f64 - self.normal.mean
@@ -32,7 +32,7 @@ pub fn outliers(
     sample: &[Vectors],
     peers: &[&[usize]],
     t1: f64,
-) -> Vec<Outlier> {
+) -> Vec<SlowExecution> {
     let mut all = Vec::new();
     for (execution, (vectors, peers)) in sample.iter().zip(peers).enumerate() {
         for state in 0..STATE_COUNT {
@@ -40,7 +40,7 @@ pub fn outliers(
             let moments = Moments::trimmed(times.map(|peer| peer.ns_of(state) as f64));
             let ns = vectors.ns_of(state);
             if ns as f64 > moments.mean + t1 * moments.deviation {
-                all.push(Outlier { execution, state, ns, normal: moments });
+                all.push(SlowExecution { execution, state, ns, normal: moments });
             }
         }
     }

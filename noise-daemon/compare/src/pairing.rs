@@ -37,9 +37,7 @@ pub struct Pairing {
 }
 
 /// Pairs the kinds of the sample with normal ones.
-///
-/// # Errors
-/// With more executions than can be clustered.
+/// Errors: with more executions than can be clustered.
 pub fn pair(
     (normal, of_normal): (&Points, &Kinds),
     (sample, of_sample): (&Points, &Kinds),

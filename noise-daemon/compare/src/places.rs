@@ -17,7 +17,7 @@ use noise_paths::document::Traced;
 use self::counted::{Row, counted};
 use crate::align::Alignment;
 use crate::rules::Moments;
-use crate::stretches::Stretch;
+use crate::stretches::PathStretch;
 
 /// Part of the normal executions up to which a state is improbable in a column.
 pub const IMPROBABLE: f64 = 0.1;
@@ -29,7 +29,7 @@ const LEAST: f64 = 0.05;
 
 /// An execution and normal ones side by side. The first row is that of the execution.
 pub struct Beside<'a> {
-    pub stretches: Vec<Vec<Stretch>>,
+    pub stretches: Vec<Vec<PathStretch>>,
     pub executions: Vec<&'a Traced>,
     /// Which stretch of each is in which column.
     pub alignment: Alignment,
@@ -52,7 +52,7 @@ pub struct Column {
 
 /// Odd columns of one state that belong together, all of the own thread or all of others.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct OddColumns {
     /// The columns, in order.
     pub columns: Vec<Column>,
     /// The state: its place among all.
@@ -74,7 +74,7 @@ pub struct Place {
     pub deviation_ns: f64,
 }
 
-impl Place {
+impl OddColumns {
     /// Time beyond the expected, nanoseconds.
     pub fn lost_ns(&self) -> f64 {
         self.duration_ns as f64 - self.expected_ns
@@ -87,7 +87,7 @@ fn ns_of(counted: &[Option<u64>], stretch: usize) -> Option<u64> {
 }
 
 /// A column's stretch of a row.
-fn stretch<'b>(beside: &'b Beside<'_>, row: usize, column: usize) -> Option<&'b Stretch> {
+fn stretch<'b>(beside: &'b Beside<'_>, row: usize, column: usize) -> Option<&'b PathStretch> {
     let place = (*beside.alignment.rows.get(row)?.get(column)?)?;
     beside.stretches.get(row)?.get(place)
 }
@@ -136,7 +136,7 @@ impl Beside<'_> {
     }
 
     /// The places where the execution lost time in a state, the most first. `columns` are all of its [`columns`](Self::columns).
-    pub fn places(&self, columns: &[Column], state: usize) -> Vec<Place> {
+    pub fn places(&self, columns: &[Column], state: usize) -> Vec<OddColumns> {
         let own = self.stretches.first().map_or(&[][..], Vec::as_slice);
         let is_in = |column: &&Column| {
             column.is_odd && own.get(column.stretch).is_some_and(|stretch| stretch.state == state)
@@ -158,7 +158,7 @@ impl Beside<'_> {
         let (own_time, others): (Vec<Column>, Vec<Column>) = odd
             .into_iter()
             .partition(|column| own.get(column.stretch).is_some_and(|stretch| stretch.is_own));
-        let mut places: Vec<Place> = [own_time, others]
+        let mut places: Vec<OddColumns> = [own_time, others]
             .iter()
             .flat_map(|odd| odd.chunk_by(are_one))
             .filter_map(place)
@@ -171,7 +171,7 @@ impl Beside<'_> {
 
     /// When a normal execution, by its row, was where a place is: from the end of what it has before these columns to the
     /// begin of what it has behind them.
-    pub fn normal_time(&self, place: &Place, row: usize) -> Option<(u64, u64)> {
+    pub fn normal_time(&self, place: &OddColumns, row: usize) -> Option<(u64, u64)> {
         let (first, last) = (place.columns.first()?.number, place.columns.last()?.number);
         let cells = self.alignment.rows.get(row)?;
         let before = (0..first).rev().find_map(|column| stretch(self, row, column));
@@ -185,20 +185,24 @@ impl Beside<'_> {
 }
 
 /// A place of columns in one state, of which there is one at least.
-fn place(own: &[Stretch], columns: &[Column], counted: &[Vec<Option<u64>>]) -> Option<Place> {
+fn place(
+    own: &[PathStretch],
+    columns: &[Column],
+    counted: &[Vec<Option<u64>>],
+) -> Option<OddColumns> {
     let stretch_of = |column: &Column| own.get(column.stretch);
     let (first, last) = (stretch_of(columns.first()?)?, stretch_of(columns.last()?)?);
-    let Stretch { state, is_own, .. } = *first;
+    let PathStretch { state, is_own, .. } = *first;
     let of = |normal: &[Option<u64>]| {
         columns.iter().filter_map(|column| ns_of(normal, column.stretch)).collect::<Vec<u64>>()
     };
     let normal = Moments::of(counted.iter().map(|normal| of(normal).iter().sum::<u64>() as f64));
-    Some(Place {
+    Some(OddColumns {
         state,
         is_own,
         from_ns: first.from_ns,
         to_ns: last.to_ns,
-        duration_ns: columns.iter().filter_map(stretch_of).map(Stretch::ns).sum(),
+        duration_ns: columns.iter().filter_map(stretch_of).map(PathStretch::ns).sum(),
         expected_ns: normal.mean,
         times: columns.len(),
         normal_with: counted.iter().filter(|normal| !of(normal).is_empty()).count(),

@@ -46,7 +46,7 @@ impl Default for Thresholds {
 /// A rule of Algorithm 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rule {
+pub enum OutlierRule {
     /// The mean of the sample is far above the normal one.
     Mean,
     /// Many more of the sample than of the normal executions are above the normal mean.
@@ -72,7 +72,7 @@ pub struct Times {
 /// A rule that holds for a state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Flag {
-    pub rule: Rule,
+    pub rule: OutlierRule,
     #[serde(flatten)]
     pub times: Times,
     /// How often chance gives as much; `None` where the executions are too few to say.
@@ -82,7 +82,7 @@ pub struct Flag {
 
 /// What Algorithm 1 says of two sets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct OutlierVerdict {
     /// Rules that hold, by state.
     pub flagged: Vec<Flag>,
     /// Rules that hold, but not beyond chance or not so that it matters.
@@ -132,7 +132,7 @@ pub fn judge(
     (normal, normal_vectors): (&[Traced], &[Vectors]),
     sample_vectors: &[Vectors],
     thresholds: &Thresholds,
-) -> Verdict {
+) -> OutlierVerdict {
     let occurs = |state: &usize| {
         normal_vectors.iter().chain(sample_vectors).any(|vectors| vectors.ns_of(*state) > 0)
     };
@@ -141,7 +141,7 @@ pub fn judge(
     let chance_of_each = thresholds.chance / (2 * states.len()).max(1) as f64;
     let is_too_few = thresholds.chance < 1.0
         && chance::least(normal_vectors.len(), sample_vectors.len()) > chance_of_each;
-    let mut verdict = Verdict { is_too_few, ..Verdict::default() };
+    let mut verdict = OutlierVerdict { is_too_few, ..OutlierVerdict::default() };
     let spans = normal.iter().map(|traced| traced.span_ns as f64);
     let least_ns = thresholds.least * Moments::of(spans).mean;
     for state in states {
@@ -159,7 +159,7 @@ pub fn judge(
         };
         verdict.times.push(times);
         let more_ns = times.sample_mean_ns - times.normal_mean_ns;
-        let mut note = |rule: Rule, chance: &dyn Fn() -> f64, reason: String| {
+        let mut note = |rule: OutlierRule, chance: &dyn Fn() -> f64, reason: String| {
             let chance = (!is_too_few).then(chance);
             let is_small = thresholds.least > 0.0 && more_ns < least_ns;
             let is_by_chance =
@@ -192,12 +192,16 @@ pub fn judge(
             }
         };
         if times.sample_mean_ns > moments.mean + thresholds.t1 * moments.deviation {
-            note(Rule::Mean, &|| chance::of_mean(&own, &these), mean_reason(&times, thresholds.t1));
+            note(
+                OutlierRule::Mean,
+                &|| chance::of_mean(&own, &these),
+                mean_reason(&times, thresholds.t1),
+            );
         }
         if times.sample_share > thresholds.t2 * times.normal_share {
             let chance = || chance::of_share((above_own, own.len()), (above_these, these.len()));
             let counts = [(above_own, own.len()), (above_these, these.len())];
-            note(Rule::Share, &chance, share_reason(&times, counts, thresholds.t2));
+            note(OutlierRule::Share, &chance, share_reason(&times, counts, thresholds.t2));
         }
     }
     verdict

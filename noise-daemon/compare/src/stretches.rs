@@ -35,7 +35,7 @@ pub fn state_place(name: &str) -> usize {
 
 /// A stretch of a path in one state, of the execution's own thread or of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct PathStretch {
     /// The state's place in [`STATES`].
     pub state: usize,
     /// Whether it is the time of the execution's own thread.
@@ -49,7 +49,7 @@ pub struct Stretch {
     pub to_ns: u64,
 }
 
-impl Stretch {
+impl PathStretch {
     /// How long it is, nanoseconds.
     pub const fn ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
@@ -62,8 +62,8 @@ impl Stretch {
 }
 
 /// The stretches of a path.
-pub fn stretches(traced: &Traced) -> Vec<Stretch> {
-    let mut all: Vec<Stretch> = Vec::new();
+pub fn stretches(traced: &Traced) -> Vec<PathStretch> {
+    let mut all: Vec<PathStretch> = Vec::new();
     for (number, part) in traced.path.iter().enumerate() {
         let (state, is_own) = (state_place(part.state), is_own(traced, part));
         match all.last_mut() {
@@ -71,7 +71,7 @@ pub fn stretches(traced: &Traced) -> Vec<Stretch> {
                 last.to_ns = part.to_ns;
                 last.end = number + 1;
             }
-            _ => all.push(Stretch {
+            _ => all.push(PathStretch {
                 state,
                 is_own,
                 first: number,
@@ -120,7 +120,7 @@ mod tests {
             found.iter().map(|one| (state_name(one.state), one.is_own, one.ns())).collect();
         assert_eq!(short, [("running", true, 11), ("running", false, 8), ("disk", true, 3)]);
         assert_eq!((found[1].first, found[1].end), (2, 4));
-        assert_eq!(found.iter().map(Stretch::symbol).collect::<Vec<_>>(), [0, 1, 4]);
+        assert_eq!(found.iter().map(PathStretch::symbol).collect::<Vec<_>>(), [0, 1, 4]);
         assert_eq!(stretches(&Traced::default()), []);
     }
 }

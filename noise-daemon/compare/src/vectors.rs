@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use noise_paths::document::Traced;
 use noise_text::csv::cell;
 
-use crate::stretches::{STATE_COUNT, STATES, Stretch, stretches};
+use crate::stretches::{PathStretch, STATE_COUNT, STATES, stretches};
 
-/// Numbers of a vector: by [`Stretch::symbol`].
+/// Numbers of a vector: by [`PathStretch::symbol`].
 pub const LENGTH: usize = 2 * STATE_COUNT;
 
 /// Both vectors of an execution.
@@ -31,7 +31,7 @@ impl Vectors {
         vectors
     }
 
-    fn add(&mut self, stretch: &Stretch) {
+    fn add(&mut self, stretch: &PathStretch) {
         let symbol = stretch.symbol() as usize;
         if let (Some(count), Some(ns)) = (self.counts.get_mut(symbol), self.ns.get_mut(symbol)) {
             *count += 1;

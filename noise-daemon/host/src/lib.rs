@@ -3,6 +3,11 @@
 //! `resolve` knows neither of the others; `kernel` asks it which hierarchies of cgroups there are; `collect`
 //! drains what the kernel holds and names it, into samples of the model; `setup` reads settings and pressure of cgroups.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
+)]
+
 pub mod collect;
 pub mod kernel;
 pub mod resolve;

@@ -1,7 +1,7 @@
 //! PURE: how large the flight recorder has to be, from how fast the busiest CPU fills its ring. All rings have one size:
 //! the programs find their places by arithmetic alone.
 
-use noise_common::store::Event;
+use noise_common::store::StoredEvent;
 
 /// Memory for each CPU that no host has less than where none is configured: calm ones become busy.
 pub const USUAL_BYTES: u64 = 1 << 20;
@@ -68,7 +68,7 @@ impl Meter {
     pub fn rate(&self, now_ns: u64, events: &[u64]) -> u64 {
         let grown =
             events.iter().zip(&self.events).map(|(now, before)| now.saturating_sub(*before));
-        let bytes = u128::from(grown.max().unwrap_or(0)) * size_of::<Event>() as u128;
+        let bytes = u128::from(grown.max().unwrap_or(0)) * size_of::<StoredEvent>() as u128;
         let ns = u128::from(now_ns.saturating_sub(self.began_ns).max(1));
         u64::try_from(bytes * 1_000_000_000 / ns).unwrap_or(u64::MAX)
     }

@@ -15,13 +15,11 @@ pub use noise_record::folder::ensure_new;
 use noise_record::uuid;
 
 /// Writes the recording of a file of kept events; what it has, in a line.
-///
-/// # Errors
-/// Where the file is damaged, or the recording cannot be written.
+/// Errors: where the file is damaged, or the recording cannot be written.
 pub fn export(file: &[u8], spot: Spot) -> anyhow::Result<String> {
     let mut span_ns: Option<(u64, u64)> = None;
     let (_, about) = read(file, |_, item| {
-        if let noise_wire::events::Item::Events { events, .. } = item {
+        if let noise_wire::events::AnswerItem::Events { events, .. } = item {
             for event in events {
                 let (from_ns, to_ns) = span_ns.unwrap_or((event.time_ns, event.time_ns));
                 span_ns = Some((from_ns.min(event.time_ns), to_ns.max(event.time_ns)));

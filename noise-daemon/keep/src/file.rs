@@ -7,12 +7,12 @@ use std::io::{self, Read, Write};
 
 use jiff::Timestamp;
 use noise_analysis::Watched;
-use noise_common::store::Event;
+use noise_common::store::StoredEvent;
 use noise_common::store::event::Payload;
 use noise_serve::EventPieces;
-use noise_wire::events::{EventsError, EventsReader, Item, StretchHead};
+use noise_wire::events::{AnswerItem, EventsError, EventsReader, StretchHead};
 
-pub use super::who::Who;
+pub use super::who::KeptNumbers;
 
 /// The fastest: it is done while the host is disturbed.
 const COMPRESSION: i32 = 1;
@@ -31,12 +31,12 @@ pub struct About {
     pub opened: Timestamp,
     pub signal: Watched,
     pub subject: String,
-    pub who: Who,
+    pub who: KeptNumbers,
 }
 
 /// What a stretch of events has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenEvents {
     /// What is said of all.
     pub head: StretchHead,
     /// Threads that events name.
@@ -84,8 +84,8 @@ impl KeptError {
     }
 }
 
-impl Seen {
-    fn note(&mut self, event: &Event) {
+impl SeenEvents {
+    fn note(&mut self, event: &StoredEvent) {
         let at_ns = event.time_ns;
         let (from_ns, to_ns) = self.span_ns.unwrap_or((at_ns, at_ns));
         self.span_ns = Some((from_ns.min(at_ns), to_ns.max(at_ns)));
@@ -138,14 +138,12 @@ impl<W: Write> Read for Tee<'_, W> {
 
 /// Writes a file: the pieces of an answer of the flight recorder, and what `about` says when all of them are
 /// there. Its memory does not grow with them.
-///
-/// # Errors
-/// Where the recorder cannot be read, or the file cannot be written.
+/// Errors: where the recorder cannot be read, or the file cannot be written.
 pub fn write(
     to: impl Write,
     pieces: EventPieces,
-    about: impl FnOnce(&Seen) -> About,
-) -> Result<(Seen, About), KeptError> {
+    about: impl FnOnce(&SeenEvents) -> About,
+) -> Result<(SeenEvents, About), KeptError> {
     let failure = Cell::new(None);
     let written = write_all(to, pieces, about, &failure);
     match failure.take() {
@@ -157,18 +155,18 @@ pub fn write(
 fn write_all(
     to: impl Write,
     pieces: EventPieces,
-    about: impl FnOnce(&Seen) -> About,
+    about: impl FnOnce(&SeenEvents) -> About,
     failure: &Cell<Option<io::Error>>,
-) -> Result<(Seen, About), KeptError> {
+) -> Result<(SeenEvents, About), KeptError> {
     let mut packer = zstd::Encoder::new(to, COMPRESSION)?;
     packer.include_checksum(true)?;
     let tee = Tee { pieces, piece: Vec::new(), at: 0, to: packer, failure };
     let mut reader = EventsReader::new(tee)?;
-    let mut seen = Seen { head: reader.head(), ..Seen::default() };
+    let mut seen = SeenEvents { head: reader.head(), ..SeenEvents::default() };
     while let Some(item) = reader.next_item()? {
         match item {
-            Item::Events { events, .. } => events.iter().for_each(|event| seen.note(event)),
-            Item::Missing { count, .. } => seen.missing += count,
+            AnswerItem::Events { events, .. } => events.iter().for_each(|event| seen.note(event)),
+            AnswerItem::Missing { count, .. } => seen.missing += count,
             _ => {}
         }
     }
@@ -180,12 +178,10 @@ fn write_all(
 }
 
 /// Reads a file, item by item.
-///
-/// # Errors
-/// Where it is damaged, or none.
+/// Errors: where it is damaged, or none.
 pub fn read(
     from: impl Read,
-    mut each: impl FnMut(&StretchHead, Item),
+    mut each: impl FnMut(&StretchHead, AnswerItem),
 ) -> Result<(StretchHead, About), KeptError> {
     let mut unpacker = zstd::Decoder::new(from)?.single_frame();
     unpacker.window_log_max(WINDOW_LOG)?;
@@ -207,17 +203,17 @@ pub mod made {
 
     use noise_common::store::EventKind;
     use noise_common::store::event::Body;
-    use noise_wire::events::Place;
+    use noise_wire::events::ItemPlace;
 
-    use super::{About, Event, EventPieces, Item, StretchHead, Who};
+    use super::{About, AnswerItem, EventPieces, KeptNumbers, StoredEvent, StretchHead};
 
     /// An event of that number.
-    pub fn event(body: &Body, number: u64) -> Event {
+    pub fn event(body: &Body, number: u64) -> StoredEvent {
         let mut words = [0; 4];
         for (place, word) in body.words(number) {
             words[place] = word;
         }
-        Event::copy(|word| words[word])
+        StoredEvent::copy(|word| words[word])
     }
 
     /// CPU 0, in milliseconds: thread 7 sleeps from 10 on, is woken at 20 while 9 runs, and runs from 50 to 60;
@@ -283,7 +279,7 @@ pub mod made {
     fn of(bodies: &[Body]) -> EventPieces {
         let ms = |at: u64| at * 1_000_000;
         let events: Vec<_> = (5..).zip(bodies).map(|(number, body)| event(body, number)).collect();
-        let place = Place { cpu: 0, part: 0 };
+        let place = ItemPlace { cpu: 0, part: 0 };
         let mut head = Vec::new();
         StretchHead {
             cpus: 1,
@@ -295,11 +291,11 @@ pub mod made {
         .write(&mut head);
         let mut rest = Vec::new();
         let complete_from_ns = events.first().map_or(0, |event| event.time_ns);
-        Item::Part { place, complete_from_ns, classes: 3 }.write(&mut rest);
-        Item::Missing { place, first: 3, count: 2 }.write(&mut rest);
+        AnswerItem::Part { place, complete_from_ns, classes: 3 }.write(&mut rest);
+        AnswerItem::Missing { place, first: 3, count: 2 }.write(&mut rest);
         let count = events.len() as u64;
-        Item::Events { place, first: 5, events }.write(&mut rest);
-        Item::End { events: count, missing: 2 }.write(&mut rest);
+        AnswerItem::Events { place, first: 5, events }.write(&mut rest);
+        AnswerItem::End { events: count, missing: 2 }.write(&mut rest);
         Box::new([head, rest].into_iter())
     }
 
@@ -315,7 +311,7 @@ pub mod made {
             opened: "2026-11-21T09:00:00Z".parse().unwrap(),
             signal: noise_common::signals::Signal::CgroupRunqueueWait.into(),
             subject: "web.service".to_owned(),
-            who: serde_json::from_str::<Who>(who).unwrap(),
+            who: serde_json::from_str::<KeptNumbers>(who).unwrap(),
         }
     }
 
@@ -329,7 +325,7 @@ pub mod made {
             signal: signal.into(),
             subject: "vda read".to_owned(),
             started: "1970-01-01T00:00:01Z".parse().unwrap(),
-            who: serde_json::from_str::<Who>(who).unwrap(),
+            who: serde_json::from_str::<KeptNumbers>(who).unwrap(),
             ..about()
         }
     }
@@ -364,7 +360,7 @@ mod tests {
         assert_eq!(seen.span_ns, Some((10_000_000, 66_000_000)));
         let mut events = 0;
         let (head, read) = read(bytes.as_slice(), |_, item| {
-            if let Item::Events { events: some, .. } = item {
+            if let AnswerItem::Events { events: some, .. } = item {
                 events += some.len();
             }
         })

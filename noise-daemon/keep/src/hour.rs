@@ -33,9 +33,7 @@ impl Hour {
     }
 
     /// An incident opened: which one gives way to it, if one has to. `severity` is that of each, 0 to 1.
-    ///
-    /// # Errors
-    /// Why nothing is kept of it.
+    /// Errors: why nothing is kept of it.
     pub fn admit(
         &mut self,
         now: Timestamp,

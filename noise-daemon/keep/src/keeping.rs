@@ -14,9 +14,9 @@ use noise_serve::{EventPieces, MOST_TRACES, PathSource, TraceSource};
 use noise_system::output::explained;
 use tokio::sync::mpsc;
 
-use super::file::{About, KeptError, Seen, Who, write};
+use super::file::{About, KeptError, KeptNumbers, SeenEvents, write};
 use super::hour::{BY_WORSE, Hour};
-use super::path::{Found, find};
+use super::path::{PathsFound, find};
 use super::shelf::{Kept, Shelf, open};
 use crate::state::Folder;
 
@@ -168,9 +168,7 @@ impl Keeping {
     }
 
     /// Which of those that wait gives way to another one, if one has to: the least, and of equal ones the last.
-    ///
-    /// # Errors
-    /// Why none does.
+    /// Errors: why none does.
     fn yields(&self, id: u64, severity: impl Fn(u64) -> f64) -> Result<Option<u64>, &'static str> {
         if self.waiting.len() < MOST_WAITING {
             return Ok(None);
@@ -370,14 +368,14 @@ fn unwritable(error: io::Error) -> String {
 }
 
 /// Copies the recorder to a file, with who is who.
-fn copy(shelf: &Shelf, job: &Job) -> Result<(Seen, u64), String> {
-    let about = |seen: &Seen| About {
+fn copy(shelf: &Shelf, job: &Job) -> Result<(SeenEvents, u64), String> {
+    let about = |seen: &SeenEvents| About {
         incident: job.incident,
         started: job.started,
         opened: job.opened.now,
         signal: job.signal,
         subject: job.subject.clone(),
-        who: Who::read(&seen.tids, &seen.irqs),
+        who: KeptNumbers::read(&seen.tids, &seen.irqs),
     };
     let written =
         shelf.write_trace(job.incident, |file| write(file, (job.latest)(job.opened.at_ns), about));
@@ -393,12 +391,12 @@ fn copy(shelf: &Shelf, job: &Job) -> Result<(Seen, u64), String> {
 }
 
 /// Finds the paths, and notes them.
-fn describe(shelf: &Shelf, job: &Job, seen: &Seen, bytes: u64) -> Result<Kept, String> {
+fn describe(shelf: &Shelf, job: &Job, seen: &SeenEvents, bytes: u64) -> Result<Kept, String> {
     let file = || open(shelf.folder(), job.incident);
     let read = || file().map(|file| Box::new(BufReader::new(file)) as Box<dyn Read>);
     let found = find(&read).unwrap_or_else(|error| {
         tracing::warn!(id = job.incident, %error, "no path is found for an incident");
-        Found::default()
+        PathsFound::default()
     });
     let mut document = serde_json::to_string(&found.document).map_err(|error| error.to_string())?;
     document.push('\n');

@@ -6,11 +6,11 @@ use std::io::{self, Read};
 
 use noise_analysis::{Name, Watched};
 use noise_common::charge::{CHARGE_CAUSES, Cause};
-use noise_common::store::Event;
+use noise_common::store::StoredEvent;
 use noise_common::subject::SubjectKind;
 use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
-use noise_paths::document::{Document, Traced, traced};
+use noise_paths::document::{PathsDocument, Traced, traced};
 use noise_paths::execution::Execution;
 use noise_paths::feed;
 use noise_paths::graph::Graph;
@@ -18,18 +18,18 @@ use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_text::clean::clean;
 use noise_text::units::duration;
-use noise_trace::ctf::{Layout, Reader, StreamFile};
+use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout};
 use noise_trace::delays::Delays;
 use noise_trace::record::Source as _;
-use noise_wire::events::{Item, StretchHead};
+use noise_wire::events::{AnswerItem, StretchHead};
 
 use super::file::{About, KeptError, read};
 use super::newest::Newest;
 use super::replay::{Replayed, offset_ns, replay};
-use super::requests::{Requests, Waited};
+use super::requests::{KeptRequests, Waited};
 use super::ties::Ties;
 use super::unseen::{Gaps, Unseen};
-use super::waits::{Wait, Waits, Wanted};
+use super::waits::{KeptWait, LongestWaits, Wanted};
 
 /// Waits whose paths are found.
 const MOST_WAITS: usize = 3;
@@ -46,9 +46,9 @@ pub type Open<'a> = &'a dyn Fn() -> io::Result<Box<dyn Read>>;
 
 /// Paths, with what each is about.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct PathsFound {
     /// One execution for each wait, the longest first, with a name that the exported recording understands.
-    pub document: Document,
+    pub document: PathsDocument,
     /// The same in sentences.
     pub sentences: Vec<Name>,
     /// Whom the victim works with, as far as the events before these waits say it.
@@ -67,12 +67,10 @@ pub enum PathError {
 }
 
 /// Finds them. Its memory is bounded, however many events there are.
-///
-/// # Errors
-/// Where the file is damaged.
-pub fn find(open: Open<'_>) -> Result<Found, PathError> {
+/// Errors: where the file is damaged.
+pub fn find(open: Open<'_>) -> Result<PathsFound, PathError> {
     let (head, about) = read(open().map_err(KeptError::from)?, |_, _| {})?;
-    let mut found = Found::default();
+    let mut found = PathsFound::default();
     let mut bytes = 0;
     let own = about.who.of_cgroup(&about.subject);
     let mut ties = Ties { of: about.subject.as_str().into(), with: BTreeSet::new() };
@@ -104,18 +102,19 @@ pub(super) fn longest(
     open: Open<'_>,
     head: &StretchHead,
     about: &About,
-) -> Result<Vec<Wait>, KeptError> {
+) -> Result<Vec<KeptWait>, KeptError> {
     let own = about.who.of_cgroup(&about.subject);
     if own.is_empty() && is_of_cgroup(about.signal) {
         return Ok(Vec::new());
     }
-    let mut waits = Waits::new(Some(&own).filter(|own| !own.is_empty()));
-    let mut requests = Requests::of(about.signal, &about.subject, |name| about.who.device(name));
+    let mut waits = LongestWaits::new(Some(&own).filter(|own| !own.is_empty()));
+    let mut requests =
+        KeptRequests::of(about.signal, &about.subject, |name| about.who.device(name));
     let (mut unseen, mut end_ns) = (Unseen::default(), 0);
     read(open()?, |_, item| {
         unseen.note(&item);
         match item {
-            Item::Events { place, events, .. } => {
+            AnswerItem::Events { place, events, .. } => {
                 for event in &events {
                     end_ns = end_ns.max(event.time_ns);
                     waits.note(event);
@@ -124,7 +123,7 @@ pub(super) fn longest(
                     }
                 }
             }
-            Item::Missing { place, .. } => {
+            AnswerItem::Missing { place, .. } => {
                 if let Some(requests) = &mut requests {
                     requests.missing(place);
                 }
@@ -146,18 +145,18 @@ pub(super) fn longest(
 
 /// The sleeps in which requests were waited for the longest: one's own, else any, else all sleeps that no signal ends.
 fn for_requests(
-    waits: Waits<'_>,
+    waits: LongestWaits<'_>,
     waited: &Waited,
     wanted: Wanted,
     span_ns: (u64, u64),
     gaps: &Gaps,
-) -> Vec<Wait> {
+) -> Vec<KeptWait> {
     // One that a signal may end is for something else where the request has a small part of it.
-    let own = |wait: &Wait, is_blocked: bool| {
+    let own = |wait: &KeptWait, is_blocked: bool| {
         let ns = waited.own_ns(wait.tid, wait.from_ns, wait.to_ns);
         if is_blocked || ns >= wait.ns() / 2 { ns } else { 0 }
     };
-    let any = |wait: &Wait, is_blocked: bool| match is_blocked {
+    let any = |wait: &KeptWait, is_blocked: bool| match is_blocked {
         true => waited.any_ns(wait.from_ns, wait.to_ns),
         false => 0,
     };
@@ -173,9 +172,9 @@ fn for_requests(
     waits.longest(wanted, span_ns, gaps, MOST_WAITS)
 }
 
-fn each_event(open: Open<'_>, mut each: impl FnMut(&Event)) -> Result<(), KeptError> {
+fn each_event(open: Open<'_>, mut each: impl FnMut(&StoredEvent)) -> Result<(), KeptError> {
     read(open()?, |_, item| {
-        if let Item::Events { events, .. } = item {
+        if let AnswerItem::Events { events, .. } = item {
             events.iter().for_each(&mut each);
         }
     })?;
@@ -183,7 +182,7 @@ fn each_event(open: Open<'_>, mut each: impl FnMut(&Event)) -> Result<(), KeptEr
 }
 
 /// From when on events are looked at for a wait: so far back, unless these are too many.
-fn lead_ns(open: Open<'_>, wait: Wait) -> Result<u64, KeptError> {
+fn lead_ns(open: Open<'_>, wait: KeptWait) -> Result<u64, KeptError> {
     let from_ns = wait.from_ns.saturating_sub(LEAD_NS);
     let mut latest = Newest::new(MOST_EVENTS, |at_ns: &u64| *at_ns);
     each_event(open, |event| {
@@ -200,7 +199,7 @@ fn path(
     open: Open<'_>,
     head: &StretchHead,
     about: &About,
-    wait: Wait,
+    wait: KeptWait,
     discarded: &mut u64,
     look: impl FnOnce(&Graph),
 ) -> Result<Option<Traced>, PathError> {
@@ -209,7 +208,7 @@ fn path(
     let Replayed { metadata, packets, lost } = replay(part, about, from_ns..=wait.to_ns, [0; 16])?;
     *discarded = discarded.saturating_add(lost);
     let layout =
-        Layout::parse(&metadata).map_err(|error| PathError::Replayed(error.to_string()))?;
+        TraceLayout::parse(&metadata).map_err(|error| PathError::Replayed(error.to_string()))?;
     let named = (0..).zip(&packets);
     let named: Vec<(String, &[u8])> =
         named.map(|(cpu, packets)| (format!("channel0_{cpu}"), packets.bytes())).collect();
@@ -218,7 +217,7 @@ fn path(
     let real_ns = |at_ns: u64| at_ns.saturating_add(offset_ns);
     let (from_ns, to_ns) = (real_ns(wait.from_ns), real_ns(wait.to_ns));
     let mut builder = Builder::new(Waker::Waking);
-    let mut reader = Reader::new(&layout, &files);
+    let mut reader = CtfReader::new(&layout, &files);
     while let Some(record) = reader.read() {
         feed::follow(&mut builder, 0, &record, &record.event());
     }
@@ -232,9 +231,9 @@ fn path(
     let traced = traced(builder.graph(), &name, &execution, &path);
     look(builder.graph());
     drop(builder);
-    let mut one = Document { executions: vec![traced], ..Document::default() };
+    let mut one = PathsDocument { executions: vec![traced], ..PathsDocument::default() };
     let mut blame = Blame::new(&one, Delays::of_turns());
-    let mut reader = Reader::new(&layout, &files);
+    let mut reader = CtfReader::new(&layout, &files);
     while let Some(record) = reader.read() {
         if blame.is_over() {
             break;
@@ -303,7 +302,7 @@ mod tests {
     use crate::file::made;
     use noise_common::signals::Signal;
 
-    fn found(file: Vec<u8>) -> Found {
+    fn found(file: Vec<u8>) -> PathsFound {
         find(&|| Ok(Box::new(io::Cursor::new(file.clone())) as Box<dyn Read>)).unwrap()
     }
 
@@ -402,7 +401,7 @@ mod tests {
         let head = StretchHead::default();
         let mut without_about = Vec::new();
         head.write(&mut without_about);
-        Item::End { events: 0, missing: 0 }.write(&mut without_about);
+        AnswerItem::End { events: 0, missing: 0 }.write(&mut without_about);
         let damaged = "is cut off, damaged or none of noised (";
         for (file, words) in [
             (Vec::new(), damaged),

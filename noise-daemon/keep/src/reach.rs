@@ -12,13 +12,13 @@ use noise_paths::graph::Who;
 use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::ctf::write::metadata;
-use noise_trace::ctf::{Layout, Reader, StreamFile};
-use noise_trace::delays::watch::{Delay, Run, Wait as Waited, Watch};
+use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout};
+use noise_trace::delays::watch::{Delay, Run, RunQueueWait as Waited, Watch};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::record::Source as _;
 use proptest::prelude::{ProptestConfig, TestCaseError, prop_assert, prop_assert_eq, proptest};
 
-use self::played::{Part, Played, Reach, What, acts, cut, hole, play, reaches};
+use self::played::{Played, PlayedPart, Reach, What, acts, cut, hole, play, reaches};
 use super::file::{About, made};
 use super::path::{find, longest};
 use super::replay::replay;
@@ -61,12 +61,12 @@ fn judge(
     packets: &[&[u8]],
 ) -> Result<(), TestCaseError> {
     let Some(kept) = played.kept(reach) else { return Ok(()) };
-    let layout = Layout::parse(metadata).unwrap();
+    let layout = TraceLayout::parse(metadata).unwrap();
     let files = packets.iter().zip(["channel0_0", "channel0_1", "channel0_2"]);
     let files: Vec<_> = files.map(|(bytes, name)| StreamFile::held(name, bytes)).collect();
     let mut delays = Delays::new(Begin::Waking);
     let (mut shown, mut builder) = (WaitCollector::default(), Builder::new(Waker::Waking));
-    let (mut reader, mut last_ns) = (Reader::new(&layout, &files), 0);
+    let (mut reader, mut last_ns) = (CtfReader::new(&layout, &files), 0);
     while let Some(record) = reader.read() {
         last_ns = record.time_ns;
         delays.follow_each(&record.event(), &mut shown);
@@ -153,7 +153,8 @@ fn judge_graph(
     }
     // Where all CPUs are seen, all is known.
     let (since_ns, until_ns) = reach.of_all();
-    let is_whole = |part: &&Part| since_ns < part.from_ns && part.to_ns <= until_ns.min(end_ns);
+    let is_whole =
+        |part: &&PlayedPart| since_ns < part.from_ns && part.to_ns <= until_ns.min(end_ns);
     for part in played.parts().filter(|_| !reach.has_holes()).filter(is_whole) {
         let own = known.iter().filter(|(tid, what, from_ns, to_ns)| {
             tid.cast_unsigned() == part.tid

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::RangeInclusive;
 
-use noise_common::store::Event;
-use noise_common::store::reading::Stretch;
+use noise_common::store::StoredEvent;
+use noise_common::store::reading::PartStretch;
 use noise_record::marks::marked;
 use noise_trace::capture::Capture;
 use noise_trace::ctf::write::{Packets, Uuid, metadata};
-use noise_wire::events::{Item, Place, StretchHead};
+use noise_wire::events::{AnswerItem, ItemPlace, StretchHead};
 
 use super::file::{About, KeptError, read};
 
@@ -36,9 +36,7 @@ pub fn offset_ns(head: &StretchHead) -> u64 {
 }
 
 /// Makes a recording of a file's events within a time (ns on CLOCK_MONOTONIC).
-///
-/// # Errors
-/// Where the file is damaged.
+/// Errors: where the file is damaged.
 pub fn replay(
     from: impl Read,
     about: &About,
@@ -60,12 +58,12 @@ pub fn replay(
             span_ns: span_ns.clone(),
         });
         match item {
-            Item::Part { place, complete_from_ns, .. } => {
+            AnswerItem::Part { place, complete_from_ns, .. } => {
                 replay.capture.reaches_back_to(place.cpu, complete_from_ns, end_ns);
             }
-            Item::Missing { place, count, .. } => replay.miss(place, count),
-            Item::Events { place, first, events } => replay.add(place, first, &events),
-            Item::Mark(mark) if replay.span_ns.contains(&mark.time_ns) => {
+            AnswerItem::Missing { place, count, .. } => replay.miss(place, count),
+            AnswerItem::Events { place, first, events } => replay.add(place, first, &events),
+            AnswerItem::Mark(mark) if replay.span_ns.contains(&mark.time_ns) => {
                 replay.capture.mark(marked(&mark));
             }
             _ => {}
@@ -83,7 +81,7 @@ pub fn replay(
 /// Events on their way.
 struct StoreReplay {
     capture: Capture,
-    parts: BTreeMap<Place, PartProgress>,
+    parts: BTreeMap<ItemPlace, PartProgress>,
     span_ns: RangeInclusive<u64>,
 }
 
@@ -98,7 +96,7 @@ struct PartProgress {
 
 impl StoreReplay {
     /// Events are missing that may be of the time: those that come next say whether they are, where any come.
-    fn miss(&mut self, place: Place, count: u64) {
+    fn miss(&mut self, place: ItemPlace, count: u64) {
         let part = self.parts.entry(place).or_default();
         if !part.is_over {
             part.missing = part.missing.saturating_add(count);
@@ -107,10 +105,10 @@ impl StoreReplay {
     }
 
     /// Adds those that are within the time. What is missing between them is missing in the recording, too.
-    fn add(&mut self, place: Place, first: u64, events: &[Event]) {
+    fn add(&mut self, place: ItemPlace, first: u64, events: &[StoredEvent]) {
         let part = self.parts.entry(place).or_default();
         let (mut missing, mut at) = (std::mem::take(&mut part.missing), first);
-        let side = |event: &Event| side(event, &self.span_ns);
+        let side = |event: &StoredEvent| side(event, &self.span_ns);
         for run in events.chunk_by(|one, other| side(one) == side(other)) {
             let next = at.saturating_add(run.len() as u64);
             let wanted = at.saturating_sub(std::mem::take(&mut missing));
@@ -122,7 +120,7 @@ impl StoreReplay {
                 Some(Ordering::Equal) => {
                     // All of them were whole when they were kept.
                     let stretch =
-                        Stretch { wanted, first: at, events: run, capacity: u64::MAX, next };
+                        PartStretch { wanted, first: at, events: run, capacity: u64::MAX, next };
                     self.capture.add(place.cpu, place.part.into(), stretch);
                 }
                 Some(Ordering::Greater) | None => {}
@@ -133,7 +131,7 @@ impl StoreReplay {
 }
 
 /// Whether an event is before a time, within it, or behind it.
-fn side(event: &Event, span_ns: &RangeInclusive<u64>) -> Ordering {
+fn side(event: &StoredEvent, span_ns: &RangeInclusive<u64>) -> Ordering {
     match event.time_ns {
         at_ns if at_ns < *span_ns.start() => Ordering::Less,
         at_ns if at_ns > *span_ns.end() => Ordering::Greater,
@@ -143,8 +141,8 @@ fn side(event: &Event, span_ns: &RangeInclusive<u64>) -> Ordering {
 
 #[cfg(test)]
 mod tests {
-    use noise_trace::ctf::{Layout, Reader, StreamFile};
-    use noise_trace::event::Kind;
+    use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout};
+    use noise_trace::event::TraceKind;
     use noise_trace::record::Source as _;
 
     use super::*;
@@ -153,14 +151,14 @@ mod tests {
     fn names(span_ns: RangeInclusive<u64>) -> Vec<(u64, String)> {
         let file = made::file();
         let replayed = replay(file.as_slice(), &made::about(), span_ns, [1; 16]).unwrap();
-        let layout = Layout::parse(&replayed.metadata).unwrap();
+        let layout = TraceLayout::parse(&replayed.metadata).unwrap();
         assert_eq!(replayed.packets.len(), 1);
         let bytes = replayed.packets[0].bytes();
-        let mut reader = Reader::new(&layout, &[StreamFile::held("channel0_0", bytes)]);
-        let named = |kind: &Kind<'_>| match kind {
-            Kind::SchedSwitch { next, .. } => Some(next.comm.to_string()),
-            Kind::SchedWaking(woken) => Some(woken.task.comm.to_string()),
-            Kind::IrqHandlerEntry { .. } => Some("irq".to_owned()),
+        let mut reader = CtfReader::new(&layout, &[StreamFile::held("channel0_0", bytes)]);
+        let named = |kind: &TraceKind<'_>| match kind {
+            TraceKind::SchedSwitch { next, .. } => Some(next.comm.to_string()),
+            TraceKind::SchedWaking(woken) => Some(woken.task.comm.to_string()),
+            TraceKind::IrqHandlerEntry { .. } => Some("irq".to_owned()),
             _ => None,
         };
         let mut all = Vec::new();
@@ -193,11 +191,11 @@ mod tests {
             let mut plain = zstd::decode_all(made::file().as_slice()).unwrap();
             if missing {
                 let mut end = Vec::new();
-                Item::End { events: 9, missing: 2 }.write(&mut end);
+                AnswerItem::End { events: 9, missing: 2 }.write(&mut end);
                 let at = plain.windows(end.len()).position(|at| at == end).unwrap();
                 let mut more = Vec::new();
-                let place = Place { cpu: 0, part: 0 };
-                Item::Missing { place, first: 14, count: 3 }.write(&mut more);
+                let place = ItemPlace { cpu: 0, part: 0 };
+                AnswerItem::Missing { place, first: 14, count: 3 }.write(&mut more);
                 plain.splice(at..at, more);
             }
             let file = zstd::encode_all(plain.as_slice(), 1).unwrap();

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 use noise_analysis::Watched;
 use noise_common::signals::{OPERATIONS, Signal, operation_of};
 use noise_common::store::event::Payload;
-use noise_common::store::{Event, EventKind};
+use noise_common::store::{EventKind, StoredEvent};
 use noise_trace::follow::Processor;
-use noise_wire::events::Place;
+use noise_wire::events::ItemPlace;
 
 use super::newest::Newest;
 use super::unseen::Gaps;
@@ -100,16 +100,16 @@ impl Waited {
     }
 }
 
-pub struct Requests {
+pub struct KeptRequests {
     device: u32,
     operation: usize,
     stage: RequestWaitStage,
     /// Who runs, by the events of each part.
-    running: BTreeMap<Place, Processor<u32>>,
+    running: BTreeMap<ItemPlace, Processor<u32>>,
     steps: Newest<RequestStep>,
 }
 
-impl Requests {
+impl KeptRequests {
     /// Those of an incident's subject, `DEVICE OPERATION`; `None` where an incident is about something else, or of a
     /// device that is not known. `device` says its number.
     pub fn of(
@@ -130,7 +130,7 @@ impl Requests {
     }
 
     /// Takes an event of a part of the store.
-    pub fn note(&mut self, place: Place, event: &Event) {
+    pub fn note(&mut self, place: ItemPlace, event: &StoredEvent) {
         match event.payload() {
             Some(Payload::Switch { next_tid, .. }) => {
                 self.running.entry(place).or_default().goes_to(Some(next_tid), event.time_ns);
@@ -155,7 +155,7 @@ impl Requests {
     }
 
     /// Events of a part are missing: who runs there is not known.
-    pub fn missing(&mut self, place: Place) {
+    pub fn missing(&mut self, place: ItemPlace) {
         self.running.entry(place).or_default().lose();
     }
 
@@ -228,7 +228,7 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use noise_common::store::event::Body;
-    use noise_wire::events::Item;
+    use noise_wire::events::AnswerItem;
 
     use super::*;
     use crate::file::made::event;
@@ -236,9 +236,9 @@ mod tests {
 
     const SDA: u32 = 8 << 20;
 
-    fn requests(signal: Signal, subject: &str) -> Option<Requests> {
+    fn requests(signal: Signal, subject: &str) -> Option<KeptRequests> {
         let device = |name: &str| (name == "sda").then_some(SDA);
-        Requests::of(signal.into(), subject, device)
+        KeptRequests::of(signal.into(), subject, device)
     }
 
     fn block(kind: EventKind, address: u64, bytes: u32, at_ns: u64) -> Body {
@@ -246,10 +246,10 @@ mod tests {
     }
 
     /// On CPU 0: 7 inserts one that 9 issues on CPU 1, which issues one of its own.
-    fn noted(signal: Signal) -> Requests {
+    fn noted(signal: Signal) -> KeptRequests {
         let mut requests = requests(signal, "sda read").unwrap();
         let (one, other) = (0x8d15_0000_1100, 0x8d15_0000_2200);
-        let place = |cpu| Place { cpu, part: 0 };
+        let place = |cpu| ItemPlace { cpu, part: 0 };
         let cpus = [
             vec![
                 Body::switch((0, 120), 0, false, (7, 120), 100),
@@ -288,7 +288,7 @@ mod tests {
         let steps = |kinds: &[(EventKind, u64)]| {
             let mut requests = requests(Signal::BlockQueueWait, "sda read").unwrap();
             for (kind, at_ns) in kinds {
-                requests.note(Place::default(), &event(&block(*kind, 0x1100, 512, *at_ns), 0));
+                requests.note(ItemPlace::default(), &event(&block(*kind, 0x1100, 512, *at_ns), 0));
             }
             requests.waited(1_000, &Gaps::default()).all
         };
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn who_runs_behind_missing_events_is_not_known() {
         let mut requests = requests(Signal::BlockDeviceWait, "sda read").unwrap();
-        let place = Place::default();
+        let place = ItemPlace::default();
         requests.note(place, &event(&Body::switch((0, 120), 0, false, (7, 120), 100), 0));
         requests.missing(place);
         requests.note(place, &event(&block(EventKind::BlockIssue, 0x1100, 512, 200), 0));
@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn a_request_under_way_where_a_cpu_is_not_seen_counts_for_nothing() {
         let mut unseen = Unseen::default();
-        let place = Place::default();
-        unseen.note(&Item::Part { place, complete_from_ns: 205, classes: 0 });
+        let place = ItemPlace::default();
+        unseen.note(&AnswerItem::Part { place, complete_from_ns: 205, classes: 0 });
         let waited = noted(Signal::BlockDeviceWait).waited(1_000, &unseen.finish());
         // That of 9 began behind the gap, and nothing is known of that of 7.
         assert_eq!(waited.own, [(9, Spans(vec![(210, 1_000)]))].into());
@@ -338,7 +338,7 @@ mod tests {
         let mut requests = requests(Signal::BlockDeviceWait, "sda read").unwrap();
         for at_ns in 0..4 * MOST_STEPS as u64 {
             let body = block(EventKind::BlockIssue, at_ns << 8, 512, at_ns);
-            requests.note(Place::default(), &event(&body, 0));
+            requests.note(ItemPlace::default(), &event(&body, 0));
         }
         let steps = requests.steps.finish();
         assert_eq!(steps.len(), MOST_STEPS);

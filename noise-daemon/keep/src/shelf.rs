@@ -90,9 +90,7 @@ fn path(folder: &Path, id: u64, ending: &str) -> PathBuf {
 }
 
 /// The events that are kept of an incident.
-///
-/// # Errors
-/// Where there are none, or they cannot be read.
+/// Errors: where there are none, or they cannot be read.
 pub fn open(folder: &Path, id: u64) -> io::Result<File> {
     open_regular(OpenOptions::new().read(true), &path(folder, id, TRACE), libc::O_NOFOLLOW)
 }
@@ -208,9 +206,7 @@ impl Shelf {
     }
 
     /// Writes a file of events under another name until it is whole; how long it is.
-    ///
-    /// # Errors
-    /// Where it cannot be written, or what writes it fails; no file is left then.
+    /// Errors: where it cannot be written, or what writes it fails; no file is left then.
     pub fn write_trace<T, E: From<io::Error>>(
         &self,
         id: u64,
@@ -220,9 +216,7 @@ impl Shelf {
     }
 
     /// Writes what was found in the events: with it they are kept.
-    ///
-    /// # Errors
-    /// Where it cannot be written; nothing is kept of that incident then.
+    /// Errors: where it cannot be written; nothing is kept of that incident then.
     pub fn write_path(&self, kept: &Kept) -> io::Result<()> {
         let id = kept.trace.incident;
         let written = self.write(id, PATH, |file| {

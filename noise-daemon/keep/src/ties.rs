@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use noise_analysis::Name;
 use noise_paths::graph::{self, Graph};
 
-use super::who::Who;
+use super::who::KeptNumbers;
 
 /// The cgroups that a victim works with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Ties {
 
 impl Ties {
     /// Adds those that a graph shows; `None` where one of them is not known.
-    pub fn add(&mut self, graph: &Graph, own: &BTreeSet<u32>, who: &Who) -> Option<()> {
+    pub fn add(&mut self, graph: &Graph, own: &BTreeSet<u32>, who: &KeptNumbers) -> Option<()> {
         let thread = |worker| match graph.get(worker)?.who {
             graph::Who::Thread { tid, .. } => Some(tid.cast_unsigned()),
             _ => None,
@@ -45,7 +45,7 @@ impl Ties {
 #[cfg(test)]
 mod tests {
     use noise_paths::build::Builder;
-    use noise_trace::event::{Event, Kind, Task, Woken};
+    use noise_trace::event::{Event, Task, TraceKind, Woken};
     use noise_trace::state::LeftIn;
 
     use super::*;
@@ -54,15 +54,15 @@ mod tests {
         Task { tid, ..Task::default() }
     }
 
-    fn switch(prev: i32, next: i32) -> Kind<'static> {
-        Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(1), next: task(next) }
+    fn switch(prev: i32, next: i32) -> TraceKind<'static> {
+        TraceKind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(1), next: task(next) }
     }
 
-    fn waking(tid: i32) -> Kind<'static> {
-        Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
+    fn waking(tid: i32) -> TraceKind<'static> {
+        TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
     }
 
-    fn ties(events: &[(u64, Kind<'static>)], cgroups: &str) -> Option<BTreeSet<String>> {
+    fn ties(events: &[(u64, TraceKind<'static>)], cgroups: &str) -> Option<BTreeSet<String>> {
         let mut builder = Builder::default();
         for (time_ns, kind) in events {
             builder.follow(&Event { time_ns: *time_ns, cpu: 0, kind: *kind });
@@ -72,7 +72,7 @@ mod tests {
                 "disks":[],"interfaces":[],"namespace":0}}"#
         );
         let mut ties = Ties { of: "web.service".into(), with: BTreeSet::new() };
-        let who: Who = serde_json::from_str(&who).unwrap();
+        let who: KeptNumbers = serde_json::from_str(&who).unwrap();
         ties.add(builder.graph(), &[7].into(), &who)?;
         Some(ties.with)
     }
@@ -91,9 +91,9 @@ mod tests {
             (6, waking(9)),
             (7, switch(7, 10)),
             // An interrupt while the hog runs.
-            (8, Kind::SoftirqEntry { vec: 3 }),
+            (8, TraceKind::SoftirqEntry { vec: 3 }),
             (9, waking(7)),
-            (10, Kind::SoftirqExit { vec: 3 }),
+            (10, TraceKind::SoftirqExit { vec: 3 }),
             (11, switch(10, 7)),
         ];
         let with = ["client.service".to_owned(), "db.service".to_owned()];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use noise_wire::events::{Item, Place};
+use noise_wire::events::{AnswerItem, ItemPlace};
 
 /// Times that are kept apart.
 const MOST_GAPS: usize = 4096;
@@ -12,7 +12,7 @@ const MOST_GAPS: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct Unseen {
     gaps: Vec<(u64, u64)>,
-    parts: BTreeMap<Place, RecorderPart>,
+    parts: BTreeMap<ItemPlace, RecorderPart>,
 }
 
 /// A part of the recorder's store.
@@ -26,13 +26,13 @@ struct RecorderPart {
 
 impl Unseen {
     /// Takes the next piece of the stretch.
-    pub fn note(&mut self, item: &Item) {
+    pub fn note(&mut self, item: &AnswerItem) {
         match item {
-            Item::Part { complete_from_ns, .. } => self.add(0, *complete_from_ns),
-            Item::Missing { place, .. } => {
+            AnswerItem::Part { complete_from_ns, .. } => self.add(0, *complete_from_ns),
+            AnswerItem::Missing { place, .. } => {
                 self.parts.entry(*place).or_default().is_missing = true;
             }
-            Item::Events { place, events, .. } => {
+            AnswerItem::Events { place, events, .. } => {
                 let (Some(first), Some(last)) = (events.first(), events.last()) else { return };
                 let part = self.parts.entry(*place).or_default();
                 let before = std::mem::replace(
@@ -43,7 +43,7 @@ impl Unseen {
                     self.add(before.last_ns, first.time_ns);
                 }
             }
-            Item::Mark(_) | Item::End { .. } => {}
+            AnswerItem::Mark(_) | AnswerItem::End { .. } => {}
         }
     }
 
@@ -99,25 +99,28 @@ impl Gaps {
 
 #[cfg(test)]
 mod tests {
-    use noise_common::store::Event;
+    use noise_common::store::StoredEvent;
 
     use super::*;
 
-    fn events(part: u8, times: &[u64]) -> Item {
-        let event = |time_ns: &u64| Event { time_ns: *time_ns, ..Event::default() };
-        let place = Place { cpu: 0, part };
-        Item::Events { place, first: 0, events: times.iter().map(event).collect() }
+    fn events(part: u8, times: &[u64]) -> AnswerItem {
+        let event = |time_ns: &u64| StoredEvent { time_ns: *time_ns, ..StoredEvent::default() };
+        let place = ItemPlace { cpu: 0, part };
+        AnswerItem::Events { place, first: 0, events: times.iter().map(event).collect() }
     }
 
-    fn missing(part: u8) -> Item {
-        Item::Missing { place: Place { cpu: 0, part }, first: 0, count: 1 }
+    fn missing(part: u8) -> AnswerItem {
+        AnswerItem::Missing { place: ItemPlace { cpu: 0, part }, first: 0, count: 1 }
     }
 
     #[test]
     fn what_lies_before_a_ring_and_within_it_is_unseen() {
         let mut unseen = Unseen::default();
-        let part =
-            |complete_from_ns| Item::Part { place: Place::default(), complete_from_ns, classes: 0 };
+        let part = |complete_from_ns| AnswerItem::Part {
+            place: ItemPlace::default(),
+            complete_from_ns,
+            classes: 0,
+        };
         [part(0), part(100), part(50)].iter().for_each(|item| unseen.note(item));
         [events(0, &[100, 200]), missing(0), events(1, &[150]), events(0, &[300, 400]), missing(1)]
             .iter()

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use noise_analysis::Watched;
 use noise_common::signals::Signal;
-use noise_common::store::Event;
+use noise_common::store::StoredEvent;
 use noise_common::store::event::Payload;
 
 use super::newest::Newest;
@@ -19,14 +19,14 @@ const UNINTERRUPTIBLE: u32 = 0x2;
 const NOLOAD: u32 = 0x400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Wait {
+pub struct KeptWait {
     pub tid: u32,
     /// From then on, ns on CLOCK_MONOTONIC.
     pub from_ns: u64,
     pub to_ns: u64,
 }
 
-impl Wait {
+impl KeptWait {
     /// How long, ns.
     pub const fn ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
@@ -91,13 +91,13 @@ enum SchedState {
 
 /// Finds the longest waits of threads, of events in any order.
 #[derive(Clone)]
-pub struct Waits<'a> {
+pub struct LongestWaits<'a> {
     /// Whose; `None`: anyone's.
     tids: Option<&'a BTreeSet<u32>>,
     steps: Newest<At>,
 }
 
-impl<'a> Waits<'a> {
+impl<'a> LongestWaits<'a> {
     /// Of those threads, or of all.
     pub fn new(tids: Option<&'a BTreeSet<u32>>) -> Self {
         Self { tids, steps: Newest::new(MOST_STEPS, |(time_ns, ..)| *time_ns) }
@@ -110,7 +110,7 @@ impl<'a> Waits<'a> {
         self.steps.add((time_ns, tid, step));
     }
 
-    pub fn note(&mut self, event: &Event) {
+    pub fn note(&mut self, event: &StoredEvent) {
         let at_ns = event.time_ns;
         match event.payload() {
             Some(Payload::Switch { prev_tid, prev_state, preempted, next_tid, .. }) => {
@@ -138,7 +138,7 @@ impl<'a> Waits<'a> {
         span_ns: (u64, u64),
         gaps: &Gaps,
         most: usize,
-    ) -> Vec<Wait> {
+    ) -> Vec<KeptWait> {
         self.heaviest(wanted, span_ns, gaps, most, |wait, _| wait.ns())
     }
 
@@ -150,8 +150,8 @@ impl<'a> Waits<'a> {
         (since_ns, end_ns): (u64, u64),
         gaps: &Gaps,
         most: usize,
-        weight: impl Fn(&Wait, bool) -> u64,
-    ) -> Vec<Wait> {
+        weight: impl Fn(&KeptWait, bool) -> u64,
+    ) -> Vec<KeptWait> {
         let mut steps = self.steps.finish();
         steps.sort_unstable();
         let mut threads: HashMap<u32, SchedStateSince> = HashMap::new();
@@ -165,7 +165,7 @@ impl<'a> Waits<'a> {
                 SchedState::Runs => false,
             };
             if is_wanted && from_ns < to_ns && to_ns > since_ns {
-                let wait = Wait { tid, from_ns, to_ns };
+                let wait = KeptWait { tid, from_ns, to_ns };
                 let weight = weight(&wait, state == SchedState::Blocked);
                 found.extend((weight > 0).then_some((weight, wait)));
             }
@@ -226,7 +226,7 @@ fn seen((state, from_ns): SchedStateSince, to_ns: u64, gaps: &Gaps) -> Option<Sc
     }
 }
 
-fn shorten(waits: &mut Vec<(u64, Wait)>, most: usize) {
+fn shorten(waits: &mut Vec<(u64, KeptWait)>, most: usize) {
     waits.sort_unstable_by_key(|(weight, wait)| (Reverse(*weight), *wait));
     waits.truncate(most);
 }
@@ -236,7 +236,7 @@ mod tests {
     use noise_common::store::EventKind;
     use noise_common::store::event::Body;
 
-    use noise_wire::events::{Item, Place};
+    use noise_wire::events::{AnswerItem, ItemPlace};
 
     use super::*;
     use crate::file::made::event;
@@ -246,15 +246,15 @@ mod tests {
     const BLOCKED: Wanted = Wanted { cpu: false, blocked: true, asleep: false };
     const ALL: Wanted = Wanted { cpu: true, blocked: true, asleep: true };
 
-    fn longest(bodies: &[Body], tids: Option<&BTreeSet<u32>>, wanted: Wanted) -> Vec<Wait> {
-        let mut waits = Waits::new(tids);
+    fn longest(bodies: &[Body], tids: Option<&BTreeSet<u32>>, wanted: Wanted) -> Vec<KeptWait> {
+        let mut waits = LongestWaits::new(tids);
         // By CPU, as files have them.
         bodies.iter().rev().for_each(|body| waits.note(&event(body, 0)));
         waits.longest(wanted, (0, 1_000), &Gaps::default(), 2)
     }
 
-    fn wait(tid: u32, from_ns: u64, to_ns: u64) -> Wait {
-        Wait { tid, from_ns, to_ns }
+    fn wait(tid: u32, from_ns: u64, to_ns: u64) -> KeptWait {
+        KeptWait { tid, from_ns, to_ns }
     }
 
     fn bodies() -> Vec<Body> {
@@ -287,12 +287,12 @@ mod tests {
     #[test]
     fn where_a_cpu_is_not_seen_what_goes_on_at_the_end_is_not_known() {
         let own = BTreeSet::from([7]);
-        let mut waits = Waits::new(Some(&own));
+        let mut waits = LongestWaits::new(Some(&own));
         bodies().iter().for_each(|body| waits.note(&event(body, 0)));
-        let place = Place { cpu: 1, part: 0 };
+        let place = ItemPlace { cpu: 1, part: 0 };
         let gap = |complete_from_ns| {
             let mut unseen = Unseen::default();
-            unseen.note(&Item::Part { place, complete_from_ns, classes: 0 });
+            unseen.note(&AnswerItem::Part { place, complete_from_ns, classes: 0 });
             unseen.finish()
         };
         let longest = |gap| waits.clone().longest(CPU, (0, 1_000), &gap, 2);
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn what_was_over_before_the_incident_began_does_not_count() {
         let own = BTreeSet::from([7]);
-        let mut waits = Waits::new(Some(&own));
+        let mut waits = LongestWaits::new(Some(&own));
         bodies().iter().for_each(|body| waits.note(&event(body, 0)));
         assert_eq!(waits.longest(CPU, (500, 950), &Gaps::default(), 2), [wait(7, 900, 950)]);
     }
@@ -319,10 +319,10 @@ mod tests {
 
     #[test]
     fn what_weighs_most_comes_first_and_what_weighs_nothing_is_left_out() {
-        let mut waits = Waits::new(None);
+        let mut waits = LongestWaits::new(None);
         bodies().iter().for_each(|body| waits.note(&event(body, 0)));
         // The end of a sleep that counts is that of another's begin.
-        let weight = |wait: &Wait, is_blocked| match is_blocked {
+        let weight = |wait: &KeptWait, is_blocked| match is_blocked {
             true => 1_000,
             false => {
                 if wait.tid == 7 {
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn the_latest_steps_are_looked_at_where_there_are_too_many() {
-        let mut waits = Waits::new(None);
+        let mut waits = LongestWaits::new(None);
         for at in 0..4 * MOST_STEPS as u64 {
             waits.note(&event(&Body::task(EventKind::Waking, 7, 120, 0, 0, at), 0));
         }

@@ -13,7 +13,7 @@ use noise_trace::capture::{Dump, Interrupt, Look};
 use noise_trace::ctf::write::Origin;
 use noise_trace::event::{Comm, Dumped};
 
-use noise_record::Host;
+use noise_record::DumpedHost;
 
 /// Most threads that are named.
 const MOST_THREADS: usize = 8192;
@@ -44,7 +44,7 @@ struct ThreadInfo {
 
 /// Threads, cgroups, interrupts, disks and interfaces by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Who {
+pub struct KeptNumbers {
     hostname: String,
     kernel: String,
     version: String,
@@ -60,11 +60,11 @@ pub struct Who {
     labels: Vec<(String, String)>,
 }
 
-impl Who {
+impl KeptNumbers {
     /// Those threads and interrupts that are still there, and all disks and interfaces.
     pub fn read(tids: &BTreeSet<u32>, irqs: &BTreeSet<u32>) -> Self {
         let some: BTreeSet<u32> = tids.iter().copied().take(MOST_THREADS).collect();
-        let dump = Host::default().dump_of(&some);
+        let dump = DumpedHost::default().dump_of(&some);
         let host = read_host(Path::new("/"));
         let version = procfs::text("/proc/sys/kernel/version").unwrap_or_default();
         let named = |&irq: &u32| (irq, irq_name(Path::new("/proc"), irq.into()));
@@ -214,9 +214,10 @@ mod tests {
             files: Vec::new(),
             sockets: Vec::new(),
         };
-        let who = Who { interrupts: vec![(36, "virtio1".to_owned())], ..Who::of(&dump) };
+        let who =
+            KeptNumbers { interrupts: vec![(36, "virtio1".to_owned())], ..KeptNumbers::of(&dump) };
         let written = serde_json::to_string(&who).unwrap();
-        let read: Who = serde_json::from_str(&written).unwrap();
+        let read: KeptNumbers = serde_json::from_str(&written).unwrap();
         assert_eq!(read, who);
         let again = read.dump();
         assert_eq!((&again.threads, &again.cgroups), (&dump.threads, &dump.cgroups));
@@ -234,7 +235,7 @@ mod tests {
     fn labels_of_cgroups_have_any_letters() {
         let paths = [("/bäcker", 3), ("/system.slice/日本.service", 4)];
         let own = paths.map(|(path, tid)| (path.as_bytes().to_vec(), vec![tid]));
-        let who = Who::of(&Dump { cgroups: own.into(), ..Dump::default() });
+        let who = KeptNumbers::of(&Dump { cgroups: own.into(), ..Dump::default() });
         for (path, tid) in paths {
             let label = Identity::of(path).label;
             assert_eq!(who.cgroup_of(tid.cast_unsigned()), Some(label.clone()));
@@ -252,7 +253,7 @@ mod tests {
             ("/docker/0123456789ab".to_owned(), vec![8]),
         ];
         let labels = vec![("/docker/0123456789ab".to_owned(), "docker:web".to_owned())];
-        let who = Who { cgroups, labels, ..Who::default() };
+        let who = KeptNumbers { cgroups, labels, ..KeptNumbers::default() };
         assert_eq!(who.of_cgroup("web.service"), BTreeSet::from([3, 4]));
         assert_eq!(who.of_cgroup("/"), BTreeSet::from([6]));
         for label in ["docker:web", "docker:0123456789ab"] {

@@ -34,9 +34,7 @@ pub enum CpuError {
 }
 
 /// The CPUs that are online.
-///
-/// # Errors
-/// Where sysfs cannot be read.
+/// Errors: where sysfs cannot be read.
 pub fn online() -> Result<CpuList, CpuError> {
     let path = Path::new("/sys/devices/system/cpu/online");
     let text = procfs::text(path)
@@ -45,9 +43,7 @@ pub fn online() -> Result<CpuList, CpuError> {
 }
 
 /// The CPUs on which this thread may run.
-///
-/// # Errors
-/// Where the kernel refuses to say.
+/// Errors: where the kernel refuses to say.
 pub fn allowed() -> Result<CpuList, CpuError> {
     let set = sched_getaffinity(Pid::from_raw(0))
         .map_err(|error| CpuError::Unknown(error.to_string()))?;
@@ -56,18 +52,14 @@ pub fn allowed() -> Result<CpuList, CpuError> {
 }
 
 /// The CPUs to measure: those that were given, or all on which this process may run.
-///
-/// # Errors
-/// Names the CPUs that are offline or out of reach; see [`CpuError`].
+/// Errors name the CPUs that are offline or out of reach; see [`CpuError`].
 pub fn choose(asked: Option<&CpuList>) -> Result<CpuList, CpuError> {
     among(asked, &online()?, &allowed()?)
 }
 
 /// The CPUs that kernel threads measure, which this process's cpuset does not bind: those that
 /// were given, or all that are online.
-///
-/// # Errors
-/// Names the CPUs that are offline; see [`CpuError`].
+/// Errors name the CPUs that are offline; see [`CpuError`].
 pub fn choose_online(asked: Option<&CpuList>) -> Result<CpuList, CpuError> {
     let online = online()?;
     among(asked, &online, &online)

@@ -5,15 +5,15 @@
 //! What is left over are the ways into the kernel and out of it, where there was an event; a gap
 //! without any is the hardware's or the hypervisor's.
 
-use noise_common::watch::{Kind, NoiseEvent};
+use noise_common::watch::{NoiseEvent, NoiseKind};
 
-use super::gaps::Gap;
+use super::gaps::LongGap;
 
 /// A gap, and what it was filled with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    pub gap: Gap,
-    /// Its events in the order in which they ended; no [`Kind::EndlessThread`] is left among them.
+    pub gap: LongGap,
+    /// Its events in the order in which they ended; no [`NoiseKind::EndlessThread`] is left among them.
     pub parts: Vec<NoiseEvent>,
     /// Events that it had besides, but of which nothing is known.
     pub unseen: u64,
@@ -34,11 +34,11 @@ impl Explained {
 
 /// Where an event lies on the time axis.
 pub(super) fn place_ns(event: &NoiseEvent) -> u64 {
-    if event.kind == Kind::EndlessThread as u32 { event.start_ns } else { event.end_ns }
+    if event.kind == NoiseKind::EndlessThread as u32 { event.start_ns } else { event.end_ns }
 }
 
 /// Explains gaps, which are in order of time, by the events of their CPU, which are put in order.
-pub fn explain(gaps: &[Gap], events: &mut [NoiseEvent]) -> Vec<Explained> {
+pub fn explain(gaps: &[LongGap], events: &mut [NoiseEvent]) -> Vec<Explained> {
     events.sort_by_key(place_ns);
     let mut events = &*events;
     let mut all = Vec::with_capacity(gaps.len());
@@ -59,7 +59,8 @@ fn settle(explained: &mut Explained) {
     let gap = explained.gap;
     let mut left_ns = gap.duration_ns;
     for part in &mut explained.parts {
-        if part.kind == Kind::EndlessThread as u32 || part.kind == Kind::PageFault as u32 {
+        if part.kind == NoiseKind::EndlessThread as u32 || part.kind == NoiseKind::PageFault as u32
+        {
             part.net_ns = 0;
             continue;
         }
@@ -68,15 +69,15 @@ fn settle(explained: &mut Explained) {
         part.net_ns = part.net_ns.min(inside_ns).min(left_ns);
         left_ns -= part.net_ns;
     }
-    let endless = Kind::EndlessThread as u32;
+    let endless = NoiseKind::EndlessThread as u32;
     if let Some(thread) = explained.parts.iter_mut().find(|part| part.kind == endless) {
-        thread.kind = Kind::Thread as u32;
+        thread.kind = NoiseKind::Thread as u32;
         thread.end_ns = gap.end_ns();
         thread.net_ns = left_ns.min(gap.end_ns().saturating_sub(thread.start_ns));
         left_ns -= thread.net_ns;
     }
     explained.parts.retain(|part| part.kind != endless);
-    let fault = Kind::PageFault as u32;
+    let fault = NoiseKind::PageFault as u32;
     let faults = explained.parts.iter().filter(|part| part.kind == fault).count() as u64;
     for part in explained.parts.iter_mut().filter(|part| part.kind == fault) {
         // Its end is not reported: behind it there may be less than its share.
@@ -93,21 +94,21 @@ mod tests {
 
     use super::*;
 
-    fn event(kind: Kind, start_ns: u64, end_ns: u64, net_ns: u64) -> NoiseEvent {
+    fn event(kind: NoiseKind, start_ns: u64, end_ns: u64, net_ns: u64) -> NoiseEvent {
         NoiseEvent { start_ns, end_ns, net_ns, kind: kind as u32, ..NoiseEvent::default() }
     }
 
-    const GAP: Gap = Gap { start_ns: 1_000, duration_ns: 500 };
+    const GAP: LongGap = LongGap { start_ns: 1_000, duration_ns: 500 };
 
     #[test]
     fn an_event_belongs_to_the_gap_in_which_it_ended() {
-        let second = Gap { start_ns: 2_000, duration_ns: 100 };
+        let second = LongGap { start_ns: 2_000, duration_ns: 100 };
         let mut events = [
-            event(Kind::Softirq, 2_010, 2_090, 70),
-            event(Kind::Vector, 900, 990, 90),
-            event(Kind::Hardirq, 1_100, 1_400, 300),
-            event(Kind::Vector, 1_600, 1_700, 100),
-            event(Kind::Vector, 2_500, 2_510, 10),
+            event(NoiseKind::Softirq, 2_010, 2_090, 70),
+            event(NoiseKind::Vector, 900, 990, 90),
+            event(NoiseKind::Hardirq, 1_100, 1_400, 300),
+            event(NoiseKind::Vector, 1_600, 1_700, 100),
+            event(NoiseKind::Vector, 2_500, 2_510, 10),
         ];
         let explained = explain(&[GAP, second], &mut events);
         let lengths: Vec<Vec<u64>> = explained
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_gap_without_events_is_the_hardwares() {
-        let explained = explain(&[GAP], &mut [event(Kind::Vector, 10, 20, 10)]);
+        let explained = explain(&[GAP], &mut [event(NoiseKind::Vector, 10, 20, 10)]);
         assert!(explained[0].is_hardware());
         assert_eq!(explained[0].rest_ns(), 500);
     }
@@ -128,12 +129,12 @@ mod tests {
     #[test]
     fn a_thread_without_end_gets_what_is_left() {
         let mut events = [
-            event(Kind::EndlessThread, 1_100, 9_999, 8_899),
-            event(Kind::Vector, 1_200, 1_250, 50),
+            event(NoiseKind::EndlessThread, 1_100, 9_999, 8_899),
+            event(NoiseKind::Vector, 1_200, 1_250, 50),
         ];
         let explained = explain(&[GAP], &mut events);
         // It ended last.
-        assert_eq!(explained[0].parts[1].kind, Kind::Thread as u32);
+        assert_eq!(explained[0].parts[1].kind, NoiseKind::Thread as u32);
         assert_eq!(explained[0].parts[1].net_ns, 400);
         assert_eq!(explained[0].rest_ns(), 50);
     }
@@ -141,9 +142,9 @@ mod tests {
     #[test]
     fn page_faults_share_what_is_left() {
         let mut events = [
-            event(Kind::PageFault, 1_010, 1_010, 0),
-            event(Kind::PageFault, 1_200, 1_200, 0),
-            event(Kind::Vector, 1_200, 1_300, 100),
+            event(NoiseKind::PageFault, 1_010, 1_010, 0),
+            event(NoiseKind::PageFault, 1_200, 1_200, 0),
+            event(NoiseKind::Vector, 1_200, 1_300, 100),
         ];
         let explained = explain(&[GAP], &mut events);
         let lengths: Vec<u64> = explained[0].parts.iter().map(|part| part.net_ns).collect();
@@ -152,8 +153,10 @@ mod tests {
 
     #[test]
     fn a_page_fault_ends_with_its_gap_at_the_latest() {
-        let mut events =
-            [event(Kind::PageFault, 1_010, 1_010, 0), event(Kind::PageFault, 1_450, 1_450, 0)];
+        let mut events = [
+            event(NoiseKind::PageFault, 1_010, 1_010, 0),
+            event(NoiseKind::PageFault, 1_450, 1_450, 0),
+        ];
         let explained = explain(&[GAP], &mut events);
         let parts = explained[0].parts.iter();
         let parts: Vec<_> = parts.map(|part| (part.net_ns, part.end_ns)).collect();
@@ -164,7 +167,7 @@ mod tests {
         (0u32..7, 0u64..3_000, 0u64..800, 0u64..1_000).prop_map(|(kind, start, gross, net)| {
             let kind = noise_common::watch::KINDS[kind as usize];
             // A page fault is reported as a moment.
-            let gross = if kind == Kind::PageFault { 0 } else { gross };
+            let gross = if kind == NoiseKind::PageFault { 0 } else { gross };
             event(kind, start, start + gross, net)
         })
     }
@@ -180,7 +183,7 @@ mod tests {
             let mut gaps = Vec::new();
             for (pause_ns, duration_ns) in steps {
                 at_ns += pause_ns;
-                gaps.push(Gap { start_ns: at_ns, duration_ns });
+                gaps.push(LongGap { start_ns: at_ns, duration_ns });
                 at_ns += duration_ns;
             }
             let explained = explain(&gaps, &mut events);

@@ -116,9 +116,7 @@ impl<'a> Fleet<'a> {
     /// `prepare` is called before on each CPU, and allocates and touches what will be needed. All
     /// begin at the same time, which `measure` is given with the CPU, and may be called a little
     /// before. `progress` gets how much time has passed.
-    ///
-    /// # Errors
-    /// Where a thread cannot be started, or cannot be placed.
+    /// Errors: where a thread cannot be started, or cannot be placed.
     pub fn run<P, T: Send>(
         &self,
         prepare: impl Fn() -> P + Sync,

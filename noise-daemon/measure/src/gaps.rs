@@ -6,14 +6,14 @@ use super::clock::now_ns;
 
 /// A gap that was as long as the threshold, or longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gap {
+pub struct LongGap {
     /// The last reading before it, CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
     /// Up to the first reading behind it, ns: one undisturbed pass of the loop included.
     pub duration_ns: u64,
 }
 
-impl Gap {
+impl LongGap {
     /// The first reading behind it, ns.
     pub const fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
@@ -38,9 +38,9 @@ pub struct Plan<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// By a single gap.
-    Single(Gap),
+    Single(LongGap),
     /// By the sum of all gaps, ns, with the last gap.
-    Total(u64, Gap),
+    Total(u64, LongGap),
     Asked,
 }
 
@@ -53,7 +53,7 @@ pub struct Gaps {
     /// Readings behind the first one.
     pub passes: u64,
     /// The gaps, in order of time.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<LongGap>,
     /// Gaps for which there was no room.
     pub lost: u64,
     /// Time of all gaps, those without room included, ns.
@@ -67,7 +67,7 @@ pub struct Gaps {
 impl Gaps {
     /// Room for that many gaps, of which every page has been written to.
     pub fn with_room(gaps: usize) -> Self {
-        let mut room = vec![Gap { start_ns: 1, duration_ns: 1 }; gaps];
+        let mut room = vec![LongGap { start_ns: 1, duration_ns: 1 }; gaps];
         room.clear();
         Self { gaps: room, ..Self::default() }
     }
@@ -87,7 +87,7 @@ impl Gaps {
             passes += 1;
             let duration_ns = reading_ns.saturating_sub(last_ns);
             if duration_ns >= plan.threshold_ns {
-                let gap = Gap { start_ns: last_ns, duration_ns };
+                let gap = LongGap { start_ns: last_ns, duration_ns };
                 noise_ns += duration_ns;
                 longest_ns = duration_ns.max(longest_ns);
                 if self.gaps.len() < room {

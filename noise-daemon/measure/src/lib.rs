@@ -1,6 +1,11 @@
 //! Measuring a machine from the inside: loops that watch the clock for gaps, and what filled each
 //! gap by the kernel's own events.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
+)]
+
 #[cfg(test)]
 #[path = "../../../tests/src/chance.rs"]
 mod chance;
@@ -35,7 +40,7 @@ mod work;
 
 pub use plot::PlotError;
 pub use report::{
-    CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, ReportError,
+    CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourPart, DetourReport, ReportError,
 };
-pub use shares::{Share, Shares, SourceKey};
+pub use shares::{DetourShare, Shares, SourceKey};
 pub use source::{CLASSES, Class, GapSource};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use noise_common::signals::{SOFTIRQ_VECTORS, VECTORS};
-use noise_common::watch::{KINDS, Kind, NoiseEvent};
+use noise_common::watch::{KINDS, NoiseEvent, NoiseKind};
 use noise_host::resolve::irq_name;
 use noise_text::clean::as_text;
 use noise_text::clean::clean;
@@ -39,8 +39,8 @@ impl Naming {
         };
         let kind = KINDS.get(event.kind as usize).copied();
         let (class, name, id) = match kind {
-            Some(Kind::Nmi) => (Class::Nmi, String::new(), 0),
-            Some(Kind::Hardirq) => {
+            Some(NoiseKind::Nmi) => (Class::Nmi, String::new(), 0),
+            Some(NoiseKind::Hardirq) => {
                 let procfs = &self.procfs;
                 let name = self
                     .irqs
@@ -48,10 +48,12 @@ impl Naming {
                     .or_insert_with(|| irq_name(procfs, u64::from(event.id)));
                 (Class::Irq, name.clone(), event.id)
             }
-            Some(Kind::Vector) => (Class::Irq, of(&VECTORS), event.number),
-            Some(Kind::Softirq) => (Class::Softirq, of(&SOFTIRQ_VECTORS), event.id),
-            Some(Kind::Thread | Kind::EndlessThread) => (Class::Thread, comm(event), event.id),
-            Some(Kind::PageFault) => (Class::PageFault, String::new(), 0),
+            Some(NoiseKind::Vector) => (Class::Irq, of(&VECTORS), event.number),
+            Some(NoiseKind::Softirq) => (Class::Softirq, of(&SOFTIRQ_VECTORS), event.id),
+            Some(NoiseKind::Thread | NoiseKind::EndlessThread) => {
+                (Class::Thread, comm(event), event.id)
+            }
+            Some(NoiseKind::PageFault) => (Class::PageFault, String::new(), 0),
             None => (Class::Hardware, String::new(), 0),
         };
         GapSource { class, name: clean(&name).into_owned(), id }
@@ -76,19 +78,19 @@ mod tests {
             "      CPU0   CPU1\n 36:  0  12  PCI-MSIX-0000:00:02.0  1-edge  virtio1-req.0\n";
         std::fs::write(root.path().join("interrupts"), interrupts).unwrap();
         let mut naming = Naming::new(root.path());
-        let mut name = |kind: Kind, id, number| {
+        let mut name = |kind: NoiseKind, id, number| {
             let comm = [u64::from_le_bytes(*b"kworker/"), u64::from_le_bytes(*b"1:1\0\0\0\0\0")];
             let kind = kind as u32;
             naming
                 .source(&NoiseEvent { kind, id, number, comm, ..NoiseEvent::default() })
                 .to_string()
         };
-        assert_eq!(name(Kind::Hardirq, 36, 0), "irq virtio1-req.0:36");
-        assert_eq!(name(Kind::Hardirq, 99, 0), "irq unknown:99");
-        assert_eq!(name(Kind::Vector, 0, 236), "irq local_timer:236");
-        assert_eq!(name(Kind::Softirq, 3, 0), "softirq net_rx:3");
-        assert_eq!(name(Kind::Thread, 12, 0), "thread kworker/1:1:12");
-        assert_eq!(name(Kind::Nmi, 0, 0), "nmi");
-        assert_eq!(name(Kind::PageFault, 0, 0), "page_fault");
+        assert_eq!(name(NoiseKind::Hardirq, 36, 0), "irq virtio1-req.0:36");
+        assert_eq!(name(NoiseKind::Hardirq, 99, 0), "irq unknown:99");
+        assert_eq!(name(NoiseKind::Vector, 0, 236), "irq local_timer:236");
+        assert_eq!(name(NoiseKind::Softirq, 3, 0), "softirq net_rx:3");
+        assert_eq!(name(NoiseKind::Thread, 12, 0), "thread kworker/1:1:12");
+        assert_eq!(name(NoiseKind::Nmi, 0, 0), "nmi");
+        assert_eq!(name(NoiseKind::PageFault, 0, 0), "page_fault");
     }
 }

@@ -85,9 +85,7 @@ impl fmt::Display for Priority {
 
 impl Priority {
     /// Gives it to a thread, for good.
-    ///
-    /// # Errors
-    /// Where the kernel refuses it.
+    /// Errors: where the kernel refuses it.
     pub fn give(self, thread: u32) -> Result<(), PlacementError> {
         match Attributes::of(self) {
             Some(attributes) => attributes.set(thread).map_err(|reason| refusal(self, reason)),
@@ -204,17 +202,13 @@ impl fmt::Debug for AttributesBefore {
 
 impl Placement {
     /// Moves the calling thread to one CPU.
-    ///
-    /// # Errors
-    /// Where the kernel refuses the CPU or the priority; the thread is then as it was.
+    /// Errors: where the kernel refuses the CPU or the priority; the thread is then as it was.
     pub fn take(cpu: u32, priority: Priority) -> Result<Self, PlacementError> {
         Self::among(&CpuList::from_iter([cpu]), priority)
     }
 
     /// Moves the calling thread to any of some CPUs.
-    ///
-    /// # Errors
-    /// As [`Placement::take`].
+    /// Errors: those of [`Placement::take`].
     pub fn among(cpus: &CpuList, priority: Priority) -> Result<Self, PlacementError> {
         let refused = |reason| PlacementError::Affinity { cpu: cpus.clone(), reason };
         let affinity = sched_getaffinity(Pid::from_raw(0)).map_err(refused)?;

@@ -22,7 +22,7 @@ pub struct DetourReport {
     pub kernel: String,
     /// When it was measured.
     pub started: jiff::Timestamp,
-    /// Sources that [`Part`]s refer to by their place here.
+    /// Sources that [`DetourPart`]s refer to by their place here.
     pub sources: Vec<GapSource>,
     /// The CPUs, in order of their numbers.
     pub cpus: Vec<CpuDetours>,
@@ -62,12 +62,12 @@ pub struct Detour {
     pub duration_ns: u64,
     /// What filled it, net, in order of time. None = no event of the kernel: the hardware or the
     /// hypervisor. Their sum never exceeds the length: what is left is kernel entry/exit overhead.
-    pub parts: Vec<Part>,
+    pub parts: Vec<DetourPart>,
 }
 
 /// One event inside a detour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Part {
+pub struct DetourPart {
     /// Place in [`DetourReport::sources`].
     pub source: usize,
     /// Begin, from [`CpuDetours::start_ns`], ns.
@@ -99,9 +99,7 @@ pub enum ReportError {
 impl DetourReport {
     /// Reads a report, and checks that its parts belong to sources, that they fit into their
     /// detours, and that detours come in order and do not overlap.
-    ///
-    /// # Errors
-    /// See [`ReportError`].
+    /// Errors: those of [`ReportError`].
     pub fn parse(text: &str) -> Result<Self, ReportError> {
         let not = |error: serde_json::Error| ReportError::NotAReport(error.to_string());
         let value: serde_json::Value = from_json(text.as_bytes()).map_err(not)?;

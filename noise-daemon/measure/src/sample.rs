@@ -4,7 +4,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::{
-    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
+    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourPart, DetourReport, GapSource,
 };
 
 /// Noise of one source that comes at random.
@@ -83,7 +83,7 @@ fn detours(duration_ns: u64, noise: &[Random], random: &mut Xoshiro256PlusPlus) 
         if free_ns > duration_ns {
             break;
         }
-        let part = Part { source, start_ns: start_ns + 250, duration_ns: *length_ns };
+        let part = DetourPart { source, start_ns: start_ns + 250, duration_ns: *length_ns };
         let parts = if *class == Class::Hardware { Vec::new() } else { vec![part] };
         detours.push(Detour { start_ns, duration_ns: duration_ns_of, parts });
     }

@@ -20,7 +20,9 @@ use super::fleet::Fleet;
 use super::gaps::{Calibration, Gaps, Plan};
 use super::naming::Naming;
 use super::placement::Priority;
-use super::report::{CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part};
+use super::report::{
+    CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourPart, DetourReport,
+};
 use super::source::GapSource;
 use super::watcher::{Watcher, Workload};
 
@@ -77,9 +79,7 @@ struct DetourMeasurement {
 ///
 /// `stop` ends it early: what was seen by then is reported. `progress` gets how much of the time
 /// has passed.
-///
-/// # Errors
-/// See [`MeasureError`]; no thread is left pinned, and nothing is left attached.
+/// Errors: those of [`MeasureError`]; no thread is left pinned, and nothing is left attached.
 pub fn measure(
     options: &DetourOptions,
     stop: &AtomicBool,
@@ -117,7 +117,7 @@ pub fn measure(
         let lost = watcher.lost(cpu) - before + events.unkept(cpu) + events.missing(cpu, &seen);
         let explained = explain(&seen.watched.gaps, events.of(cpu));
         let start_ns = seen.watched.start_ns;
-        let mut part = |event: &NoiseEvent| Part {
+        let mut part = |event: &NoiseEvent| DetourPart {
             source: sources.place(naming.source(event)),
             start_ns: event.start_ns.saturating_sub(start_ns),
             duration_ns: event.net_ns,

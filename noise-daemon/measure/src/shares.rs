@@ -21,7 +21,7 @@ pub struct SourceKey {
 
 /// One source's share of a detour.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share {
+pub struct DetourShare {
     /// Place in [`Shares::keys`].
     pub key: usize,
     /// Its part of the detour's length, 0..=1.
@@ -86,9 +86,9 @@ impl Shares {
 
     /// The shares of a detour, one for each source that it has; they sum to 1. Parts of no length
     /// at all share the detour evenly.
-    pub fn shares(&self, detour: &Detour) -> Vec<Share> {
+    pub fn shares(&self, detour: &Detour) -> Vec<DetourShare> {
         if detour.parts.is_empty() {
-            return vec![Share { key: self.hardware, of_detour: 1.0, events: 1 }];
+            return vec![DetourShare { key: self.hardware, of_detour: 1.0, events: 1 }];
         }
         let mut sums: Vec<(usize, u64, u64)> = Vec::with_capacity(detour.parts.len());
         for part in &detour.parts {
@@ -106,7 +106,7 @@ impl Shares {
         let share = |(key, ns, events): (usize, u64, u64)| {
             let of_detour =
                 if whole_ns > 0 { ns as f64 / whole_ns as f64 } else { events as f64 / parts };
-            Share { key, of_detour, events }
+            DetourShare { key, of_detour, events }
         };
         sums.into_iter().map(share).collect()
     }
@@ -115,14 +115,14 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Part;
+    use crate::DetourPart;
 
     fn source(class: Class, name: &str, id: u32) -> GapSource {
         GapSource { class, name: name.to_owned(), id }
     }
 
     fn detour(parts: &[(usize, u64)]) -> Detour {
-        let part = |&(source, duration_ns)| Part { source, start_ns: 0, duration_ns };
+        let part = |&(source, duration_ns)| DetourPart { source, start_ns: 0, duration_ns };
         Detour { start_ns: 0, duration_ns: 1_000, parts: parts.iter().map(part).collect() }
     }
 

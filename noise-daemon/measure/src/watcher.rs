@@ -124,9 +124,7 @@ fn refused(engine: &Engine) -> impl Iterator<Item = (Hook, String)> {
 
 impl Watcher {
     /// Loads and attaches the programs.
-    ///
-    /// # Errors
-    /// See [`WatchError`]; nothing is left attached.
+    /// Errors: those of [`WatchError`]; nothing is left attached.
     pub fn start() -> Result<Self, WatchError> {
         if Sight::of(Path::new("/proc")) == Sight::OwnPids {
             return Err(WatchError::OwnPids);

@@ -1,6 +1,16 @@
 //! PURE: from samples to what consumers show. No clock, no file, no kernel: a recorded stream of
 //! samples gives the same answer as the live one.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::print_stdout,
+        clippy::print_stderr
+    )
+)]
+
 mod amount;
 mod begins;
 mod blame;
@@ -29,7 +39,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use noise_common::charge::Charged;
-use noise_common::signals::{Kind, SIGNALS, Signal};
+use noise_common::signals::{ExportKind, SIGNALS, Signal};
 
 pub use amount::{Amount, total};
 use begins::Begins;
@@ -43,7 +53,7 @@ pub use host::Host;
 pub use longest::Longest;
 pub use names::SharedNames;
 pub use outlier::{OutlierPart, OutlierRecord};
-pub use step::{Cpu, Delays, Names, Step, TAKERS, Taker, by_labels, run};
+pub use step::{Cpu, SeriesNames, Step, StepDelays, TAKERS, Taker, by_labels, run};
 use sums::Sums;
 pub use trends::{HeldUp, MOST_TREND_BYTES, SignalPoint, TRENDS_NS, Trends, VictimTrend};
 
@@ -214,7 +224,7 @@ impl Builder {
         };
         let Some(sum) = now.signal(signal) else { return summary };
         let earlier = before.and_then(|before| before.signal(signal));
-        if matches!(signal.info().kind, Kind::Counter) {
+        if matches!(signal.info().kind, ExportKind::Counter) {
             summary.total = sum.count;
             let delta = sum.count.saturating_sub(earlier.map_or(0, |earlier| earlier.count));
             summary.rate = per_second(delta as f64);

@@ -21,9 +21,7 @@ impl Visitor<'_> for NameVisitor {
 }
 
 /// Reads a name into memory that is taken once; serde's own way takes it twice, for thousands of them.
-///
-/// # Errors
-/// Where it is no text.
+/// Errors: where it is no text.
 pub fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
     deserializer.deserialize_str(NameVisitor)
 }

@@ -186,6 +186,8 @@ pub struct Setup {
     pub siblings: Option<(CgroupSetup, CgroupSetup)>,
     /// Whether the culprit's cgroup is the victim's own, or around it: what slows or moves that does so to the victim.
     pub is_around: bool,
+    /// Whether the culprit's main thread is the one that had what the victim waited for, and not just its first process.
+    pub is_culprit_named: bool,
     /// The nearest cgroup around the victim, it included, that has a CPU quota.
     pub limited: Option<CgroupSetup>,
     /// The limit of memory that was hit, and the cgroup that has it: the victim, or one around it.

@@ -3,7 +3,7 @@
 //!
 //! Histograms count since the programs were attached, so a step is the difference of two readings. What
 //! was not there before began at 0, and so did what has less than before: a device that was created
-//! again under its name, or a daemon that was restarted. All of it came since, and [`Delays::began`]
+//! again under its name, or a daemon that was restarted. All of it came since, and [`StepDelays::began`]
 //! says so. What counts since boot (steal, page faults) says nothing of what came there.
 
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ mod tests;
 
 pub use cpus::{Cpu, TAKERS, Taker};
 use names::{Listed, by_known_name, key, listed};
-pub use names::{Names, by_labels};
+pub use names::{SeriesNames, by_labels};
 
 /// What came between two samples, each kind in order in one piece: a screen goes through a hundred
 /// of them. What did not change is missing.
@@ -75,7 +75,7 @@ struct Whole {
 
 /// Delays that came in a step.
 #[derive(Clone, Copy, Debug)]
-pub struct Delays<'a> {
+pub struct StepDelays<'a> {
     pub signal: Signal,
     /// Values of its labels.
     pub labels: &'a Labels,
@@ -93,7 +93,7 @@ impl Step {
 
     /// The same with the names of both samples, which can be those of other steps: so each is in memory
     /// once, and read once for both.
-    pub fn named(earlier: (&Sample, &Names), later: (&Sample, &Names)) -> Self {
+    pub fn named(earlier: (&Sample, &SeriesNames), later: (&Sample, &SeriesNames)) -> Self {
         Self::made(earlier.0, later.0, [Some(earlier.1), Some(later.1)])
     }
 
@@ -106,7 +106,7 @@ impl Step {
         }
     }
 
-    fn made(earlier: &Sample, later: &Sample, names: [Option<&Names>; 2]) -> Self {
+    fn made(earlier: &Sample, later: &Sample, names: [Option<&SeriesNames>; 2]) -> Self {
         let mut step = Self { start_ns: earlier.at_ns, end_ns: later.at_ns, ..Self::default() };
         let [before, now] = names.map(|names| names.map(|names| &*names.series));
         step.put_delays(listed(&earlier.series, before), listed(&later.series, now));
@@ -193,8 +193,8 @@ impl Step {
     }
 
     /// All delays, by signal and label values.
-    pub fn delays(&self) -> impl Iterator<Item = Delays<'_>> {
-        self.delays.iter().map(|Delayed { key: (signal, labels), began, histogram }| Delays {
+    pub fn delays(&self) -> impl Iterator<Item = StepDelays<'_>> {
+        self.delays.iter().map(|Delayed { key: (signal, labels), began, histogram }| StepDelays {
             signal: *signal,
             labels,
             began: *began,

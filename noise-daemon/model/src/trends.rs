@@ -14,7 +14,7 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use noise_common::charge::{Cause, Resource};
-use noise_common::signals::{Kind, SIGNALS, Signal};
+use noise_common::signals::{ExportKind, SIGNALS, Signal};
 
 use super::amount::total;
 use super::histogram::Histogram;
@@ -22,7 +22,7 @@ use super::name::name;
 use super::sample::is_held_up;
 use super::step::Step;
 
-use self::names::{Id, Names};
+use self::names::{Id, TrendNames};
 use self::written::Written;
 
 /// How far back, ns.
@@ -156,7 +156,7 @@ impl<'a> VictimLoss<'a> {
         Some(Self { name, lost: sum(charges), culprit })
     }
 
-    fn point(&self, names: &mut Names) -> Option<VictimPoint> {
+    fn point(&self, names: &mut TrendNames) -> Option<VictimPoint> {
         let victim = names.take(self.name)?;
         let (culprit, cause, culprit_ns) = match self.culprit {
             Some((culprit, cause, ns)) => (names.take(culprit), cause, ns),
@@ -178,7 +178,7 @@ impl<'a> VictimLoss<'a> {
 #[serde(try_from = "Written", into = "Written")]
 pub struct Trends {
     points: VecDeque<TrendPoint>,
-    names: Names,
+    names: TrendNames,
     open: PendingPoint,
     /// What the points take.
     bytes: usize,
@@ -245,7 +245,7 @@ impl Trends {
 
     /// Seconds that a signal lost in a second; events in a second, of one that is only counted.
     pub fn signal(&self, signal: Signal) -> Vec<f64> {
-        let is_counted = matches!(signal.info().kind, Kind::Counter);
+        let is_counted = matches!(signal.info().kind, ExportKind::Counter);
         self.curve(|point| {
             let own = point.signals.iter().find(|one| one.signal == signal);
             own.map_or(0.0, |one| match is_counted {
@@ -341,7 +341,7 @@ impl PendingPoint {
         }
     }
 
-    fn point(self, names: &mut Names) -> TrendPoint {
+    fn point(self, names: &mut TrendNames) -> TrendPoint {
         let signal = |(index, (count, delays)): (u8, (u64, Histogram))| {
             Some(SignalPoint {
                 signal: SIGNALS.get(usize::from(index))?.signal,

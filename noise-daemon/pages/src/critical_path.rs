@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use noise_command::output::Painted;
-use noise_paths::document::{Document, Segment, Traced};
+use noise_paths::document::{PathsDocument, Segment, Traced};
 use noise_text::clean::clean;
 use noise_trace::delays::document::Culprit;
 
@@ -64,7 +64,7 @@ pub fn named(culprit: &Culprit) -> String {
 }
 
 /// All executions, in so many columns.
-pub fn page(document: &Document, width: usize) -> Painted {
+pub fn page(document: &PathsDocument, width: usize) -> Painted {
     let mut page = Painted::default();
     page.plain(&document.reach.line());
     if document.discarded > 0 {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use noise_analysis::{
-    Command, Episode, KeptTrace, Level, Outlier, PRESSURE_HEADING, Process, Report, Side, Time,
-    Watched,
+    Episode, KeptTrace, Level, PRESSURE_HEADING, Process, Report, ReportedOutlier, Side,
+    StartCommand, Time, Watched,
 };
 use noise_model::labels::spoken_briefly;
 use noise_model::words::why;
@@ -216,7 +216,7 @@ fn remedies(text: &mut String, verdict: &Verdict) {
     }
 }
 
-fn wait(outlier: &Outlier, commands: &[Command], zone: &TimeZone) -> String {
+fn wait(outlier: &ReportedOutlier, commands: &[StartCommand], zone: &TimeZone) -> String {
     let time = |ns: u64| duration(ns as f64);
     let mut text = format!("{}  {}\n", moment(outlier.time, zone), clean(&outlier.sentence(time)));
     for part in outlier.parts(time) {
@@ -518,7 +518,7 @@ mod tests {
             comm: comm.into(),
             ns,
         };
-        let outlier = Outlier {
+        let outlier = ReportedOutlier {
             time: "2026-11-21T09:41:02.123Z".parse().unwrap(),
             wait: OutlierRecord {
                 at_ns: 1,
@@ -537,7 +537,7 @@ mod tests {
         };
         let document = |outliers| OutliersDocument::new(outliers, Vec::new());
         insta::assert_snapshot!(long(&document(vec![Arc::new(outlier.clone())])));
-        let command = Command {
+        let command = StartCommand {
             pid: 777,
             comm: "gzip".into(),
             command: "gzip -9 /a\u{1b}".into(),

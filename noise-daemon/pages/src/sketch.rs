@@ -5,11 +5,11 @@ pub mod made;
 pub mod tree;
 
 use noise_command::output::Painted;
-use noise_sketches::counts::Counts;
-use noise_sketches::document::{Answer, Document};
+use noise_sketches::counts::SketchCounts;
+use noise_sketches::document::{Answer, SketchesDocument};
 use noise_sketches::marker::Marker;
 use noise_sketches::slices::{Ended, NONE, Slice, SliceId};
-use noise_sketches::tiers::{Share, Tier, is_life};
+use noise_sketches::tiers::{SliceShare, Tier, is_life};
 use noise_text::clean::clean;
 
 use self::tree::milli;
@@ -23,7 +23,7 @@ fn percent(part: f64, all: f64) -> String {
 }
 
 /// All of it, in so many columns.
-pub fn page(document: &Document<'_>, width: usize) -> Painted {
+pub fn page(document: &SketchesDocument<'_>, width: usize) -> Painted {
     let mut page = Painted::default();
     if let Some(answer) = &document.answer {
         answered(&mut page, answer);
@@ -46,11 +46,11 @@ pub fn page(document: &Document<'_>, width: usize) -> Painted {
 /// The answer to a question.
 fn answered(page: &mut Painted, answer: &Answer) {
     let given = answer.given.as_ref().map_or_else(String::new, |given| format!(" | {given}"));
-    let probability = |share: &Share| match share.probability {
+    let probability = |share: &SliceShare| match share.probability {
         Some(probability) => format!("{probability:.4}"),
         None => "-".to_owned(),
     };
-    let Share { count, holds, .. } = answer.all;
+    let SliceShare { count, holds, .. } = answer.all;
     page.plain(&format!(
         "P({}{given}) = {}: {holds} of {count} slices\n",
         answer.of,
@@ -91,7 +91,7 @@ fn slow(tiers: &[Tier]) -> String {
     )
 }
 
-fn whole(document: &Document<'_>) -> String {
+fn whole(document: &SketchesDocument<'_>) -> String {
     let (from_ns, to_ns) = document.system.span;
     let sketch = |id: &SliceId| document.system.sketches.get(*id as usize).copied();
     let mut sketches: Vec<_> = document.shown.iter().filter_map(sketch).collect();
@@ -106,7 +106,7 @@ fn whole(document: &Document<'_>) -> String {
 }
 
 /// What may be missing, a line each.
-pub fn missing(counts: &Counts, discarded: u64) -> String {
+pub fn missing(counts: &SketchCounts, discarded: u64) -> String {
     let mut lines = String::new();
     for (count, what) in [
         (discarded, "events were lost while recording"),
@@ -176,7 +176,7 @@ fn table(tiers: &[Tier]) -> String {
 }
 
 /// The slowest request that has its answer and that nothing else caused; else the slowest of all.
-fn slowest(document: &Document<'_>) -> Option<SliceId> {
+fn slowest(document: &SketchesDocument<'_>) -> Option<SliceId> {
     let system = document.system;
     let of = |id: &SliceId| system.slice(*id).map(|slice| (*id, slice));
     let is_request = |slice: &Slice| {

@@ -13,7 +13,7 @@ use noise_command::output::Painted;
 use noise_common::signals::Signal;
 use noise_measure::columns::Columns;
 use noise_model::words::why_named;
-use noise_paths::document::Document;
+use noise_paths::document::PathsDocument;
 use noise_text::clean::clean;
 use noise_text::columns::{shorten, wrap};
 use noise_text::times;
@@ -546,7 +546,7 @@ fn paths(page: &mut Painted, found: &Findings, width: usize) {
         let after = traced.from_ns.saturating_sub(found.from_ns) as f64 / 1e9;
         traced.name = format!("after {after:.6} s");
     }
-    let document = Document { executions, ..Document::default() };
+    let document = PathsDocument { executions, ..PathsDocument::default() };
     page.append(paths_page(&document, width));
 }
 

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use noise_common::charge::Cause;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::Spread;
-use noise_trace::delays::watch::{Delay, Run, Signal, Wait, Watch};
-use noise_trace::event::{Event, Kind};
+use noise_trace::delays::watch::{Delay, DelaySignal, Run, RunQueueWait, Watch};
+use noise_trace::event::{Event, TraceKind};
 use noise_trace::select::Select;
 use noise_trace::threads::Threads;
 
@@ -87,7 +87,7 @@ pub struct Pause {
 }
 
 #[derive(Debug)]
-pub struct Account {
+pub struct PathAccount {
     /// The graph that it was read from.
     pub graph: Graph,
     /// Who is who, at the end.
@@ -109,7 +109,7 @@ pub struct Account {
     ids: BTreeSet<i32>,
 }
 
-impl Account {
+impl PathAccount {
     /// Waits for disks of threads that ended sleeps, while these lasted: who was ahead of them was in the way of who slept.
     /// One execution for each sleep.
     pub fn disk_waits_of(&self, is_one: impl Fn(i32) -> bool) -> Vec<Traced> {
@@ -177,12 +177,12 @@ impl Watch for InterruptTime {
 
     fn ran(&mut self, _: &Run) {}
 
-    fn waited(&mut self, _: &Wait<'_>) {}
+    fn waited(&mut self, _: &RunQueueWait<'_>) {}
 
     fn delayed(&mut self, delay: &Delay<'_>) {
         let cause = match delay.signal {
-            Signal::Hardirq | Signal::Vector => Cause::Hardirq,
-            Signal::Softirq => Cause::Softirq,
+            DelaySignal::Hardirq | DelaySignal::Vector => Cause::Hardirq,
+            DelaySignal::Softirq => Cause::Softirq,
             _ => return,
         };
         let whole_ns = delay.to_ns.saturating_sub(delay.from_ns);
@@ -270,11 +270,11 @@ impl Accountant {
         self.delays.follow_each(event, &mut self.taken);
         self.select.note(event, &mut self.wanted);
         match &event.kind {
-            Kind::NmiHandler { delta_ns, .. } => {
+            TraceKind::NmiHandler { delta_ns, .. } => {
                 let ns = u64::try_from(*delta_ns).unwrap_or(0);
                 self.taken.add(Cause::Nmi, String::new(), event.time_ns, ns);
             }
-            Kind::SchedSwitch { prev, prev_state, next } => {
+            TraceKind::SchedSwitch { prev, prev_state, next } => {
                 let is_sleep = prev_state.waits_uninterruptibly();
                 if is_sleep && self.wanted.contains(&prev.tid) {
                     let sleeps = self.sleeps.entry(prev.tid).or_default();
@@ -285,12 +285,12 @@ impl Accountant {
                 self.first(prev.tid, Before::Ran);
                 self.first(next.tid, Before::Other);
             }
-            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) => {
+            TraceKind::SchedWaking(woken) | TraceKind::SchedWakeup(woken) => {
                 self.wake(woken.task.tid, event.time_ns);
                 self.first(woken.task.tid, Before::Slept);
             }
-            Kind::SchedProcessFork { child, .. } => self.first(child.tid, Before::Other),
-            Kind::Lost(loss) => {
+            TraceKind::SchedProcessFork { child, .. } => self.first(child.tid, Before::Other),
+            TraceKind::Lost(loss) => {
                 self.seen_since_ns = self.seen_since_ns.max(loss.to_ns);
                 if loss.to_ns > self.from_ns || event.time_ns >= self.from_ns {
                     self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
@@ -319,7 +319,7 @@ impl Accountant {
 
     /// What came out, with what workers of executions that are looked at do at the end. Of a thread without a single
     /// event `runs` says whether it runs all the time; else it sleeps.
-    pub fn finish(mut self, others: &[WorkerId], runs: impl Fn(i32) -> bool) -> Account {
+    pub fn finish(mut self, others: &[WorkerId], runs: impl Fn(i32) -> bool) -> PathAccount {
         for id in others {
             let last_ns = self.builder.graph().get(*id).and_then(Worker::span).map(|(_, ns)| ns);
             if last_ns.is_some_and(|last_ns| last_ns < self.to_ns) {
@@ -392,7 +392,7 @@ impl Accountant {
         let between = (self.from_ns, self.to_ns);
         enders.delayed = self.acks.finish(&graph, &enders.sent, own, between);
         let held = held(&graph, enders.sleeps.iter().copied(), own);
-        Account {
+        PathAccount {
             graph,
             held,
             threads: self.select.threads,
@@ -487,6 +487,10 @@ impl WorkerTime<'_> {
             // Nothing ended it: it is what the time that is asked for ends with.
             let is_open = number == last && point.time_ns >= self.to_ns && point.link.is_none();
             let name = match state {
+                // What it waits for is not known, but that it waits is.
+                State::Blocked | State::Futex if is_open && is_uninterruptible => {
+                    State::Unknown.name()
+                }
                 State::Blocked | State::Futex if is_open => ASLEEP,
                 // A task ended it.
                 State::Blocked if point.link.is_some() => State::Task.name(),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::document::{Document, Segment, Traced};
+use crate::document::{PathsDocument, Segment, Traced};
 
 /// The cause of time in which a CPU was idle.
 const IDLE: &str = "idle";
@@ -83,7 +83,7 @@ struct ComparedTime {
 
 /// The executions of a document beside those of another one: of each name that both have, in the order in which the
 /// first one has them.
-pub fn beside(document: &Document, against: &Document) -> Vec<Beside> {
+pub fn beside(document: &PathsDocument, against: &PathsDocument) -> Vec<Beside> {
     let mut names: Vec<&str> = Vec::new();
     for traced in &document.executions {
         if !names.contains(&traced.name.as_str()) {
@@ -96,13 +96,13 @@ pub fn beside(document: &Document, against: &Document) -> Vec<Beside> {
 }
 
 /// The executions of a name, if there are any.
-fn of<'d>(document: &'d Document, name: &str) -> Option<Vec<&'d Traced>> {
+fn of<'d>(document: &'d PathsDocument, name: &str) -> Option<Vec<&'d Traced>> {
     let all: Vec<_> = document.executions.iter().filter(|traced| traced.name == name).collect();
     (!all.is_empty()).then_some(all)
 }
 
 /// Of several executions that with the span in the middle, and of two such the shorter one.
-pub fn median<'d>(document: &'d Document, name: &str) -> Option<&'d Traced> {
+pub fn median<'d>(document: &'d PathsDocument, name: &str) -> Option<&'d Traced> {
     let mut all = of(document, name)?;
     all.sort_by_key(|traced| (traced.span_ns, traced.from_ns));
     all.get((all.len() - 1) / 2).copied()
@@ -204,8 +204,8 @@ mod tests {
         }
     }
 
-    fn document(executions: Vec<Traced>) -> Document {
-        Document { executions, ..Document::default() }
+    fn document(executions: Vec<Traced>) -> PathsDocument {
+        PathsDocument { executions, ..PathsDocument::default() }
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
             let those = document(all.split_off(all.len() / 2));
             let these = document(all);
             for found in beside(&these, &those) {
-                let of = |document: &Document| document.executions.iter().map(|it| it.span_ns).sum::<u64>();
+                let of = |document: &PathsDocument| document.executions.iter().map(|it| it.span_ns).sum::<u64>();
                 prop_assert_eq!(found.span, Both { ns: of(&these), against_ns: of(&those) });
                 let sum = |times: Vec<Both>| times.iter().fold((0, 0), |sum, time| (sum.0 + time.ns, sum.1 + time.against_ns));
                 let spans = (found.span.ns, found.span.against_ns);

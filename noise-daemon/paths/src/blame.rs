@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use noise_trace::delays::document::Culprit;
 use noise_trace::delays::{Delays, Portion};
-use noise_trace::event::{Event, Kind, Task};
+use noise_trace::event::{Event, Task, TraceKind};
 use noise_trace::state::LeftIn;
 
-use crate::document::{Document, Segment};
+use crate::document::{PathsDocument, Segment};
 use crate::state::State;
 
 /// The number of an execution, and of a segment of its path.
@@ -78,12 +78,12 @@ const BEYOND_EVENTS: u64 = 1 << 20;
 
 impl Blame {
     /// For all waits of a document in its only recording. [`Delays::of_turns`] are enough, and the fastest.
-    pub fn new(document: &Document, delays: Delays) -> Self {
+    pub fn new(document: &PathsDocument, delays: Delays) -> Self {
         Self::of(document, 0, delays)
     }
 
     /// For those in one of several recordings, whose events alone it takes.
-    pub fn of(document: &Document, recording: u16, mut delays: Delays) -> Self {
+    pub fn of(document: &PathsDocument, recording: u16, mut delays: Delays) -> Self {
         let mut waits = Vec::new();
         let mut waiters: HashMap<i32, Waiter> = HashMap::new();
         let mut sleepers: HashMap<i32, Sleeper> = HashMap::new();
@@ -127,7 +127,7 @@ impl Blame {
     }
 
     /// Takes the next event.
-    pub fn follow(&mut self, event: &Event<'_>, document: &mut Document) {
+    pub fn follow(&mut self, event: &Event<'_>, document: &mut PathsDocument) {
         // All events at the begin and at the end of a wait have come.
         self.begin(event.time_ns);
         self.divide(event.time_ns, document);
@@ -139,14 +139,14 @@ impl Blame {
                 self.left = self.left.saturating_sub(1);
             }
             match &event.kind {
-                Kind::SchedSwitch { prev, prev_state, next } => {
+                TraceKind::SchedSwitch { prev, prev_state, next } => {
                     self.sleep(prev, *prev_state, event.time_ns);
                     if let Some(sleeper) = self.sleepers.get_mut(&next.tid) {
                         sleeper.since_ns = None;
                     }
                 }
                 // Where there are both, the first of them ends the sleep.
-                Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) => {
+                TraceKind::SchedWaking(woken) | TraceKind::SchedWakeup(woken) => {
                     self.wake(woken.task.tid, event, document);
                 }
                 _ => {}
@@ -156,7 +156,7 @@ impl Blame {
     }
 
     /// No event comes any more.
-    pub fn finish(mut self, document: &mut Document) {
+    pub fn finish(mut self, document: &mut PathsDocument) {
         self.begin(u64::MAX);
         self.divide(u64::MAX, document);
         // What ended them is not in the recording.
@@ -184,19 +184,23 @@ impl Blame {
     fn queue(&mut self, event: &Event<'_>) {
         let now_ns = event.time_ns;
         let (tid, cpu, since_ns) = match &event.kind {
-            Kind::SchedSwitch { prev, prev_state, next } => {
+            TraceKind::SchedSwitch { prev, prev_state, next } => {
                 if let Some(waiter) = self.waiters.get_mut(&next.tid) {
                     waiter.since_ns = None;
                 }
                 (prev.tid, event.cpu, prev_state.stays_runnable().then_some(now_ns))
             }
-            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+            TraceKind::SchedWaking(woken)
+            | TraceKind::SchedWakeup(woken)
+            | TraceKind::SchedWakeupNew(woken) => {
                 let tid = woken.task.tid;
                 let known = self.waiters.get(&tid).and_then(|waiter| waiter.since_ns);
                 (tid, woken.target_cpu, known.or(Some(now_ns)))
             }
-            Kind::SchedMigrateTask { task, dest_cpu, .. } => (task.tid, *dest_cpu, Some(now_ns)),
-            Kind::Throttled { task, throttled_ns } => {
+            TraceKind::SchedMigrateTask { task, dest_cpu, .. } => {
+                (task.tid, *dest_cpu, Some(now_ns))
+            }
+            TraceKind::Throttled { task, throttled_ns } => {
                 let Some(waiter) = self.waiters.get(&task.tid) else { return };
                 let Some(since_ns) = waiter.since_ns else { return };
                 for place in &waiter.open {
@@ -221,7 +225,7 @@ impl Blame {
     }
 
     /// Waits that ended before an event are divided.
-    fn divide(&mut self, now_ns: u64, document: &mut Document) {
+    fn divide(&mut self, now_ns: u64, document: &mut PathsDocument) {
         while let Some(entry) = self.open.first_entry().filter(|open| open.key().0 < now_ns) {
             let (key, (tid, portion)) = entry.remove_entry();
             if let Some(waiter) = self.waiters.get_mut(&tid) {
@@ -247,7 +251,7 @@ impl Blame {
         }
     }
 
-    fn wake(&mut self, tid: i32, event: &Event<'_>, document: &mut Document) {
+    fn wake(&mut self, tid: i32, event: &Event<'_>, document: &mut PathsDocument) {
         let Some(sleeper) = self.sleepers.get_mut(&tid) else { return };
         let Some(since_ns) = sleeper.since_ns.take() else { return };
         while let Some(sleep) = sleeper.sleeps.pop_if(|sleep| sleep.to_ns <= event.time_ns) {
@@ -269,7 +273,10 @@ impl Blame {
     }
 }
 
-fn segment(document: &mut Document, (execution, number): PathSegmentIndex) -> Option<&mut Segment> {
+fn segment(
+    document: &mut PathsDocument,
+    (execution, number): PathSegmentIndex,
+) -> Option<&mut Segment> {
     document.executions.get_mut(execution)?.path.get_mut(number)
 }
 

@@ -6,11 +6,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use noise_trace::event::{Event, Kind};
+use noise_trace::event::{Event, TraceKind};
 use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::sight::Sight;
 
-use crate::document::{Document, Segment};
+use crate::document::{PathsDocument, Segment};
 
 /// A part of a path in which a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +97,7 @@ pub struct Calls {
 
 impl Calls {
     /// For the running parts of these paths that are of that recording.
-    pub fn of(document: &Document, machine: u16) -> Self {
+    pub fn of(document: &PathsDocument, machine: u16) -> Self {
         let mut threads: HashMap<i32, PathThread> = HashMap::new();
         let mut last_ns = 0;
         let is_wanted =
@@ -129,7 +129,7 @@ impl Calls {
         let Some(cpu) = self.cpus.of(event.cpu) else { return };
         let current = cpu.follow(event);
         match &event.kind {
-            Kind::SchedSwitch { prev, next, .. } => {
+            TraceKind::SchedSwitch { prev, next, .. } => {
                 if let Some(thread) = self.threads.get_mut(&prev.tid) {
                     thread.ran_until(time_ns, &mut self.found);
                     thread.since_ns = None;
@@ -141,20 +141,20 @@ impl Calls {
                     thread.since_ns = Some(time_ns);
                 }
             }
-            Kind::SyscallEntry(_) | Kind::SyscallExit(_) | Kind::Other(_) => {
+            TraceKind::SyscallEntry(_) | TraceKind::SyscallExit(_) | TraceKind::Other(_) => {
                 let Some(in_call) = begins_call(&event.kind) else { return };
                 if let Some(thread) = current.and_then(|tid| self.threads.get_mut(&tid)) {
                     thread.turn(time_ns, in_call, &mut self.found);
                 }
             }
             // Its calls before that came under another id.
-            Kind::SchedProcessExec { tid, old_tid, .. } if *old_tid > 0 && old_tid != tid => {
+            TraceKind::SchedProcessExec { tid, old_tid, .. } if *old_tid > 0 && old_tid != tid => {
                 if let Some(thread) = self.threads.get_mut(tid) {
                     self.unclear.extend(thread.parts_at(time_ns));
                     (thread.since_ns, thread.in_call) = (None, None);
                 }
             }
-            Kind::Lost(_) => {
+            TraceKind::Lost(_) => {
                 if let Some(thread) = current.and_then(|tid| self.threads.get_mut(&tid)) {
                     self.unclear.extend(thread.parts_at(time_ns));
                     (thread.since_ns, thread.in_call) = (None, None);
@@ -167,7 +167,7 @@ impl Calls {
     }
 
     /// Puts what was found into the paths.
-    pub fn finish(mut self, document: &mut Document) {
+    pub fn finish(mut self, document: &mut PathsDocument) {
         for thread in self.threads.values_mut() {
             if thread.in_call.is_some() && thread.since_ns.is_some_and(|ns| ns < self.last_ns) {
                 thread.ran_until(self.last_ns, &mut self.found);
@@ -188,11 +188,11 @@ impl Calls {
 
 /// Whether an event is the begin of a system call (`true`) or its end, by the names that LTTng and ftrace have for
 /// them; `None` of another.
-pub fn begins_call(kind: &Kind<'_>) -> Option<bool> {
+pub fn begins_call(kind: &TraceKind<'_>) -> Option<bool> {
     let name = match kind {
-        Kind::SyscallEntry(_) => return Some(true),
-        Kind::SyscallExit(_) => return Some(false),
-        Kind::Other(name) => name,
+        TraceKind::SyscallEntry(_) => return Some(true),
+        TraceKind::SyscallExit(_) => return Some(false),
+        TraceKind::Other(name) => name,
         _ => return None,
     };
     let name = name.strip_prefix("compat_").unwrap_or(name);
@@ -207,7 +207,7 @@ pub fn begins_call(kind: &Kind<'_>) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use noise_common::store::calls::CALLS;
-    use noise_trace::event::Loss;
+    use noise_trace::event::LostEvents;
     use noise_trace::ipc::{Call, Object, Return};
 
     use super::*;
@@ -219,9 +219,9 @@ mod tests {
     }
 
     /// What is found of these parts of one path.
-    fn found(parts: &[Segment], events: &[(u64, u32, Kind<'static>)]) -> Vec<Option<u64>> {
+    fn found(parts: &[Segment], events: &[(u64, u32, TraceKind<'static>)]) -> Vec<Option<u64>> {
         let traced = Traced { path: parts.to_vec(), ..Traced::default() };
-        let mut document = Document { executions: vec![traced], ..Document::default() };
+        let mut document = PathsDocument { executions: vec![traced], ..PathsDocument::default() };
         let mut calls = Calls::of(&document, 0);
         for (time_ns, cpu, kind) in events {
             calls.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
@@ -230,8 +230,8 @@ mod tests {
         document.executions[0].path.iter().map(|part| part.in_calls_ns).collect()
     }
 
-    const ENTRY: Kind<'static> = Kind::Other("syscall_entry_read");
-    const EXIT: Kind<'static> = Kind::Other("syscall_exit_read");
+    const ENTRY: TraceKind<'static> = TraceKind::Other("syscall_entry_read");
+    const EXIT: TraceKind<'static> = TraceKind::Other("syscall_exit_read");
 
     #[test]
     fn running_time_is_divided_by_the_begins_and_ends_of_calls() {
@@ -262,18 +262,19 @@ mod tests {
             (60, 1, switch(0, 0, 9)),
             (200, 0, switch(7, 0, 0)),
             (300, 0, switch(0, 0, 7)),
-            (310, 0, Kind::Other("exit_syscall")),
+            (310, 0, TraceKind::Other("exit_syscall")),
             (500, 0, switch(7, 0, 0)),
         ];
         // Of 9 there is none.
         assert_eq!(found(&parts, &events), [Some(100), Some(10), None]);
-        let user = [(50, 0, switch(0, 0, 7)), (180, 0, Kind::Other("compat_syscall_entry_futex"))];
+        let user =
+            [(50, 0, switch(0, 0, 7)), (180, 0, TraceKind::Other("compat_syscall_entry_futex"))];
         assert_eq!(found(&parts[..1], &user), [Some(20)]);
     }
 
     #[test]
     fn after_a_loss_it_is_not_known() {
-        let lost = Kind::Lost(Loss { events: 3, packets: 0, from_ns: 120, to_ns: 130 });
+        let lost = TraceKind::Lost(LostEvents { events: 3, packets: 0, from_ns: 120, to_ns: 130 });
         let events =
             [(100, 0, switch(0, 0, 7)), (110, 0, ENTRY), (130, 0, lost), (200, 0, switch(7, 0, 0))];
         assert_eq!(found(&[part(7, 100, 200), part(7, 200, 300)], &events), [None, None]);
@@ -282,7 +283,7 @@ mod tests {
     #[test]
     fn calls_before_an_exec_that_changed_the_id_are_not_known() {
         // 9 takes the id of its process's first thread; its path has that id throughout.
-        let exec = Kind::SchedProcessExec { filename: b"x", tid: 7, old_tid: 9 };
+        let exec = TraceKind::SchedProcessExec { filename: b"x", tid: 7, old_tid: 9 };
         let events = [
             (100, 0, switch(0, 0, 9)),
             (110, 0, ENTRY),
@@ -299,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_thread_without_a_cpu_may_leave_its_call_where_events_are_lost() {
-        let lost = Kind::Lost(Loss { events: 0, packets: 0, from_ns: 130, to_ns: 180 });
+        let lost = TraceKind::Lost(LostEvents { events: 0, packets: 0, from_ns: 130, to_ns: 180 });
         let events = [
             (100, 0, switch(0, 0, 7)),
             (110, 0, ENTRY),
@@ -320,17 +321,17 @@ mod tests {
             "compat_sys_open",
             "sys_enter_read",
         ] {
-            assert_eq!(begins_call(&Kind::Other(begin)), Some(true), "{begin}");
+            assert_eq!(begins_call(&TraceKind::Other(begin)), Some(true), "{begin}");
         }
         for end in ["exit_syscall", "syscall_exit_read", "compat_syscall_exit_read", "sys_exit"] {
-            assert_eq!(begins_call(&Kind::Other(end)), Some(false), "{end}");
+            assert_eq!(begins_call(&TraceKind::Other(end)), Some(false), "{end}");
         }
-        assert_eq!(begins_call(&Kind::Other("sched_switch")), None);
+        assert_eq!(begins_call(&TraceKind::Other("sched_switch")), None);
         // Those that are known better.
         let (info, object) = (&CALLS[0], Object::default());
         let call = Call { info, tid: 7, arguments: [0; 3], object };
-        assert_eq!(begins_call(&Kind::SyscallEntry(call)), Some(true));
+        assert_eq!(begins_call(&TraceKind::SyscallEntry(call)), Some(true));
         let end = Return { info, tid: 7, ret: 0, object, peeks: false };
-        assert_eq!(begins_call(&Kind::SyscallExit(end)), Some(false));
+        assert_eq!(begins_call(&TraceKind::SyscallExit(end)), Some(false));
     }
 }

@@ -34,7 +34,7 @@ pub enum ClocksError {
 
 /// How times of one clock become those of a reference clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct ClockLine {
     /// A time of that clock, nanoseconds.
     base_ns: u64,
     /// What is added at that time, nanoseconds.
@@ -45,7 +45,7 @@ pub struct Line {
     pub error_ns: u64,
 }
 
-impl Line {
+impl ClockLine {
     pub const SAME: Self = Self { base_ns: 0, offset_ns: 0, drift: 0.0, error_ns: 0 };
 
     /// The same where that reference clock's times become another one's by `next`.
@@ -116,10 +116,8 @@ impl Exchange {
     }
 
     /// The line between the bounds.
-    ///
-    /// # Errors
-    /// See [`ClocksError`].
-    pub fn line(&self) -> Result<Line, ClocksError> {
+    /// Errors: those of [`ClocksError`].
+    pub fn line(&self) -> Result<ClockLine, ClocksError> {
         let (base_ns, base_offset) = self.base.ok_or(ClocksError::NoPackets)?;
         if self.lower.is_empty() || self.upper.is_empty() {
             return Err(ClocksError::OneWay);
@@ -166,7 +164,7 @@ impl Exchange {
         let (from, to) = free(drift);
         let offset = base_offset.saturating_add(f64::midpoint(from, to).round() as i64);
         let error_ns = ((to - from) / 2.0).ceil() as u64;
-        Ok(Line { base_ns, offset_ns: offset, drift, error_ns })
+        Ok(ClockLine { base_ns, offset_ns: offset, drift, error_ns })
     }
 }
 
@@ -261,6 +259,6 @@ mod tests {
         exchange.sent(5_100, 10_300);
         let line = exchange.line().unwrap();
         assert_eq!((line.to_reference(5_100), line.error_ns), (10_150, 150));
-        assert_eq!(Line::SAME.to_reference(77), 77);
+        assert_eq!(ClockLine::SAME.to_reference(77), 77);
     }
 }

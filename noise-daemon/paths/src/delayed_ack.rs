@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noise_trace::contexts::{Context, Contexts};
-use noise_trace::event::{Event, Kind};
+use noise_trace::contexts::{Contexts, CpuContext};
+use noise_trace::event::{Event, TraceKind};
 use noise_trace::follow::PerCpu;
 
 use crate::graph::{Graph, Who, Worker};
@@ -59,14 +59,14 @@ impl DelayedAcks {
         let Some(cpu) = self.cpus.of(event.cpu) else { return };
         let context = cpu.contexts.running();
         match &event.kind {
-            Kind::NetDevQueue(packet) => {
+            TraceKind::NetDevQueue(packet) => {
                 let sent = match (context, cpu.handled) {
-                    (Context::Softirq(TIMER), _) => Some(Sent::ByTimer),
+                    (CpuContext::Softirq(TIMER), _) => Some(Sent::ByTimer),
                     // It is passed on.
-                    (Context::Softirq(NET_RX), Some((skb, sent))) if skb == packet.skb => {
+                    (CpuContext::Softirq(NET_RX), Some((skb, sent))) if skb == packet.skb => {
                         Some(sent)
                     }
-                    (Context::Softirq(NET_RX), Some(_)) => Some(Sent::OnArrival),
+                    (CpuContext::Softirq(NET_RX), Some(_)) => Some(Sent::OnArrival),
                     _ => None,
                 };
                 match sent {
@@ -78,18 +78,18 @@ impl DelayedAcks {
                     }
                 }
             }
-            Kind::NetifReceiveSkb(packet) => {
+            TraceKind::NetifReceiveSkb(packet) => {
                 let sent = self.packets.remove(&packet.skb);
                 cpu.handled = sent.map(|sent| (packet.skb, sent));
             }
-            Kind::SchedWaking(woken) => {
+            TraceKind::SchedWaking(woken) => {
                 let is_late = matches!(cpu.handled, Some((_, Sent::OnArrival)));
-                let is_received = context == Context::Softirq(NET_RX);
+                let is_received = context == CpuContext::Softirq(NET_RX);
                 if is_late && is_received && self.woken.len() < MOST {
                     self.woken.insert((woken.task.tid, event.time_ns));
                 }
             }
-            Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } | Kind::Lost(_) => {
+            TraceKind::SoftirqEntry { .. } | TraceKind::SoftirqExit { .. } | TraceKind::Lost(_) => {
                 cpu.handled = None;
             }
             _ => {}
@@ -153,15 +153,15 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn queue(skb: u64) -> Kind<'static> {
-        Kind::NetDevQueue(Packet { skb, len: 66, name: b"lo" })
+    fn queue(skb: u64) -> TraceKind<'static> {
+        TraceKind::NetDevQueue(Packet { skb, len: 66, name: b"lo" })
     }
 
-    fn receive(skb: u64) -> Kind<'static> {
-        Kind::NetifReceiveSkb(Packet { skb, len: 52, name: b"lo" })
+    fn receive(skb: u64) -> TraceKind<'static> {
+        TraceKind::NetifReceiveSkb(Packet { skb, len: 52, name: b"lo" })
     }
 
-    fn delayed(events: &[(u64, Kind<'static>)], own: i32, sleeps: &[(u64, u64)]) -> DelayedNs {
+    fn delayed(events: &[(u64, TraceKind<'static>)], own: i32, sleeps: &[(u64, u64)]) -> DelayedNs {
         let (mut builder, mut acks) = (Builder::default(), DelayedAcks::default());
         for (time_ns, kind) in events {
             let event = Event { time_ns: *time_ns, cpu: 0, kind: *kind };
@@ -177,20 +177,20 @@ mod tests {
     }
 
     /// 1 has sent one half, and the server 2 waits for the other, which leaves after 40 ms.
-    fn nagle() -> Vec<(u64, Kind<'static>)> {
+    fn nagle() -> Vec<(u64, TraceKind<'static>)> {
         vec![
             (MS, switch(0, ASLEEP, 2)),
             (2 * MS, switch(2, ASLEEP, 1)),
             (3 * MS, switch(1, ASLEEP, 0)),
-            (43 * MS, Kind::SoftirqEntry { vec: TIMER }),
+            (43 * MS, TraceKind::SoftirqEntry { vec: TIMER }),
             (43 * MS, queue(7)),
-            (43 * MS, Kind::SoftirqExit { vec: TIMER }),
-            (43 * MS, Kind::SoftirqEntry { vec: NET_RX }),
+            (43 * MS, TraceKind::SoftirqExit { vec: TIMER }),
+            (43 * MS, TraceKind::SoftirqEntry { vec: NET_RX }),
             (43 * MS, receive(7)),
             (43 * MS, queue(8)),
             (43 * MS, receive(8)),
             (44 * MS, waking(2)),
-            (44 * MS, Kind::SoftirqExit { vec: NET_RX }),
+            (44 * MS, TraceKind::SoftirqExit { vec: NET_RX }),
             (45 * MS, switch(0, ASLEEP, 2)),
             (46 * MS, switch(2, ASLEEP, 0)),
         ]
@@ -215,7 +215,9 @@ mod tests {
         let mut passed_on = nagle();
         for (_, kind) in &mut passed_on {
             match kind {
-                Kind::NetDevQueue(packet) | Kind::NetifReceiveSkb(packet) => packet.skb = 7,
+                TraceKind::NetDevQueue(packet) | TraceKind::NetifReceiveSkb(packet) => {
+                    packet.skb = 7
+                }
                 _ => {}
             }
         }

@@ -6,13 +6,13 @@ use noise_trace::delays::document::Culprit;
 use noise_trace::reach::Reach;
 use serde::Serialize;
 
-use crate::execution::{Execution, Tally};
+use crate::execution::{DelimiterTally, Execution};
 use crate::graph::{Graph, NO_CPU, Who, WorkerId};
 use crate::path::{Path, Step, Why};
 use crate::state::{Action, State};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Document {
+pub struct PathsDocument {
     /// Each with its path.
     pub executions: Vec<Traced>,
     /// Executions whose paths are left out, because all together have more parts than can be held.
@@ -34,7 +34,7 @@ pub struct Delimiters {
     pub name: String,
     /// How many of each kind.
     #[serde(flatten)]
-    pub tally: Tally,
+    pub tally: DelimiterTally,
 }
 
 /// An execution and its path.

@@ -9,10 +9,10 @@ mod server;
 
 use std::str::FromStr;
 
-use noise_trace::select::Who as Asked;
+use noise_trace::select::ThreadOrProcess;
 use thiserror::Error;
 
-pub use self::finder::{Delimited, Finder, Tally};
+pub use self::finder::{Delimited, DelimiterTally, Finder};
 pub use self::grammar::{Condition, Pattern};
 use crate::graph::{Graph, Who, Worker, WorkerId};
 
@@ -22,7 +22,7 @@ pub enum Wanted {
     /// All of a thread.
     Thread(i32),
     /// Each process of that name or id, from its creation, or from when it became that program, to its end.
-    Process(Asked),
+    Process(ThreadOrProcess),
     /// From a begin to an end that a program stated itself.
     Mark {
         /// The name that it gave.
@@ -75,7 +75,7 @@ impl FromStr for Wanted {
                 Ok(tid) if tid > 0 => Ok(Self::Thread(tid)),
                 _ => Err(WantedError::NoId(name.to_owned())),
             },
-            "process" => Ok(Self::Process(Asked::parse(name))),
+            "process" => Ok(Self::Process(ThreadOrProcess::parse(name))),
             "mark" => {
                 let (name, key) = match name.split_once('=') {
                     Some((name, key)) => (name, Some(key.to_owned())),
@@ -139,8 +139,8 @@ fn is_wanted(worker: &Worker, wanted: &Wanted) -> bool {
         Wanted::Thread(id) => tid == *id,
         // A process is its first thread.
         Wanted::Process(_) if worker.pid != 0 && worker.pid != tid => false,
-        Wanted::Process(Asked::Id(id)) => tid == *id,
-        Wanted::Process(Asked::Named(name)) => {
+        Wanted::Process(ThreadOrProcess::Id(id)) => tid == *id,
+        Wanted::Process(ThreadOrProcess::Named(name)) => {
             let name = &name.as_bytes()[..name.len().min(15)];
             worker.comm.bytes() == name
         }
@@ -158,8 +158,8 @@ mod tests {
     fn executions_are_named_in_one_grammar() {
         assert_eq!("thread:7".parse(), Ok(Wanted::Thread(7)));
         let process = |who| Ok(Wanted::Process(who));
-        assert_eq!("process:7".parse(), process(Asked::Id(7)));
-        assert_eq!("process:a:b".parse(), process(Asked::Named("a:b".to_owned())));
+        assert_eq!("process:7".parse(), process(ThreadOrProcess::Id(7)));
+        assert_eq!("process:a:b".parse(), process(ThreadOrProcess::Named("a:b".to_owned())));
         let mark = |name: &str, key: Option<&str>| {
             Ok(Wanted::Mark { name: name.to_owned(), key: key.map(str::to_owned) })
         };

@@ -1,6 +1,6 @@
 //! Records of a reader into a graph: with the fields that the model of events does not have.
 
-use noise_trace::event::{Event, Kind};
+use noise_trace::event::{Event, TraceKind};
 use noise_trace::record::{Record, Stored};
 use noise_trace::value::{Shape, Value, Visit};
 
@@ -15,8 +15,8 @@ pub fn follow<'t>(
     event: &Event<'_>,
 ) {
     let segment = match event.kind {
-        Kind::NetDevQueue(_) | Kind::NetifReceiveSkb(_) => headers::segment(record),
-        Kind::Other(name) if name.ends_with(SENT) => {
+        TraceKind::NetDevQueue(_) | TraceKind::NetifReceiveSkb(_) => headers::segment(record),
+        TraceKind::Other(name) if name.ends_with(SENT) => {
             let mut target = TargetCpu::default();
             record.visit(&mut target);
             if let Some(cpu) = target.cpu {

@@ -50,7 +50,7 @@ pub struct WorkerId(pub(crate) u32);
 
 /// The place of a point in its graph. It stays the same while older points are forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct PointPlace {
     /// Whose point it is.
     pub worker: WorkerId,
     /// Its number among that worker's, from 0 on.
@@ -59,8 +59,8 @@ pub struct Place {
 
 /// Where a link comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    pub from: Place,
+pub struct LinkOrigin {
+    pub from: PointPlace,
     /// Its time, in nanoseconds.
     pub time_ns: u64,
     /// What the one does to the other.
@@ -80,7 +80,7 @@ pub struct Point {
     /// The CPU of that: where it ran, or where it got the CPU that it waited for; else [`NO_CPU`].
     pub cpu: u32,
     /// Who acted on it.
-    pub link: Option<Link>,
+    pub link: Option<LinkOrigin>,
     /// The worker whose handling of an interrupt ended that state, where one did.
     pub through: Option<WorkerId>,
 }
@@ -219,32 +219,38 @@ impl Graph {
     }
 
     /// A point, where it is still there.
-    pub fn point(&self, place: Place) -> Option<&Point> {
+    pub fn point(&self, place: PointPlace) -> Option<&Point> {
         self.get(place.worker)?.point(place.number)
     }
 
     /// Adds a point behind a worker's last one, with the state since that. A time before it counts as its
     /// own; the first point has no state.
-    pub fn append(&mut self, id: WorkerId, time_ns: u64, state: Option<State>, cpu: u32) -> Place {
+    pub fn append(
+        &mut self,
+        id: WorkerId,
+        time_ns: u64,
+        state: Option<State>,
+        cpu: u32,
+    ) -> PointPlace {
         let Some(worker) = self.get_mut(id) else {
-            return Place { worker: id, number: u32::MAX };
+            return PointPlace { worker: id, number: u32::MAX };
         };
         let last = worker.points.back();
         let time_ns = last.map_or(time_ns, |last| time_ns.max(last.time_ns));
         let state = last.and(state);
         let number = worker.end();
         worker.points.push_back(Point { time_ns, state, cpu, link: None, through: None });
-        Place { worker: id, number }
+        PointPlace { worker: id, number }
     }
 
     /// Notes that one point acts on a later one. A link backward in time is none.
-    pub fn link(&mut self, from: Place, to: Place, action: Action) {
+    pub fn link(&mut self, from: PointPlace, to: PointPlace, action: Action) {
         let Some(time_ns) = self.point(from).map(|point| point.time_ns) else { return };
-        self.link_at(Link { from, time_ns, action }, to);
+        self.link_at(LinkOrigin { from, time_ns, action }, to);
     }
 
     /// The same, from a point that may be forgotten.
-    pub fn link_at(&mut self, link: Link, to: Place) {
+    pub fn link_at(&mut self, link: LinkOrigin, to: PointPlace) {
         if let Some(point) = self.point_mut(to)
             && link.time_ns <= point.time_ns
         {
@@ -253,7 +259,7 @@ impl Graph {
     }
 
     /// Notes what a sleep before a point was.
-    pub fn explain(&mut self, to: Place, state: State) {
+    pub fn explain(&mut self, to: PointPlace, state: State) {
         if let Some(point) = self.point_mut(to)
             && matches!(point.state, Some(State::Blocked | State::Futex))
         {
@@ -262,13 +268,13 @@ impl Graph {
     }
 
     /// Notes through whom the state before a point ended.
-    pub fn through(&mut self, to: Place, through: WorkerId) {
+    pub fn through(&mut self, to: PointPlace, through: WorkerId) {
         if let Some(point) = self.point_mut(to) {
             point.through = Some(through);
         }
     }
 
-    fn point_mut(&mut self, place: Place) -> Option<&mut Point> {
+    fn point_mut(&mut self, place: PointPlace) -> Option<&mut Point> {
         let worker = self.get_mut(place.worker)?;
         let inside = place.number.checked_sub(worker.first)?;
         worker.points.get_mut(inside as usize)

@@ -93,24 +93,24 @@ const fn is_its_own_doing(state: State) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use noise_trace::event::{Event, Kind};
+    use noise_trace::event::{Event, TraceKind};
 
     use super::*;
     use crate::build::Builder;
     use crate::fixtures::{ASLEEP, switch, waking};
 
     /// A timer wakes a thread, which runs at once.
-    fn timer(at_ns: u64, tid: i32) -> [(u64, Kind<'static>); 4] {
+    fn timer(at_ns: u64, tid: i32) -> [(u64, TraceKind<'static>); 4] {
         [
-            (at_ns, Kind::SoftirqEntry { vec: 1 }),
+            (at_ns, TraceKind::SoftirqEntry { vec: 1 }),
             (at_ns, waking(tid)),
-            (at_ns, Kind::SoftirqExit { vec: 1 }),
+            (at_ns, TraceKind::SoftirqExit { vec: 1 }),
             (at_ns, switch(0, 0, tid)),
         ]
     }
 
     fn found(
-        events: &[(u64, Kind<'static>)],
+        events: &[(u64, TraceKind<'static>)],
         sleeps: &[(i32, u64, u64, i32)],
     ) -> BTreeMap<i32, Held> {
         let mut builder = Builder::default();

@@ -10,6 +10,16 @@
 //! [`packets`] are matched where they are sent and where they arrive, and [`clocks`] of several machines are brought
 //! together by them.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::print_stdout,
+        clippy::print_stderr
+    )
+)]
+
 pub mod account;
 pub mod beside;
 pub mod blame;

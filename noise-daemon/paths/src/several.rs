@@ -1,16 +1,16 @@
 //! Recordings of several machines, read as one: in the order of time by the clock of the first one.
 
 use noise_trace::damage::Damage;
-use noise_trace::event::Kind;
+use noise_trace::event::TraceKind;
 use noise_trace::record::{Record, Source};
 
-use crate::clocks::Line;
+use crate::clocks::ClockLine;
 use crate::clocks::traffic::Traffic;
 use crate::packets::headers;
 
 struct One<S> {
     source: S,
-    line: Line,
+    line: ClockLine,
 }
 
 pub struct Merged<S> {
@@ -19,11 +19,11 @@ pub struct Merged<S> {
 
 impl<S: Source> Merged<S> {
     pub fn one(source: S) -> Self {
-        Self::new([(source, Line::SAME)])
+        Self::new([(source, ClockLine::SAME)])
     }
 
     /// Each with how its clock's times become those of the first one.
-    pub fn new(all: impl IntoIterator<Item = (S, Line)>) -> Self {
+    pub fn new(all: impl IntoIterator<Item = (S, ClockLine)>) -> Self {
         let one = |(source, line)| One { source, line };
         Self { all: all.into_iter().map(one).collect() }
     }
@@ -92,12 +92,12 @@ pub fn traffic(mut source: impl Source) -> Traffic {
     let mut traffic = Traffic::default();
     while let Some(record) = source.read() {
         match record.kind() {
-            Kind::NetDevQueue(_) => {
+            TraceKind::NetDevQueue(_) => {
                 if let Some(segment) = headers::segment(&record) {
                     traffic.sent(segment.key(), record.time_ns);
                 }
             }
-            Kind::NetifReceiveSkb(_) => {
+            TraceKind::NetifReceiveSkb(_) => {
                 if let Some(segment) = headers::segment(&record) {
                     traffic.received(segment.key(), record.time_ns);
                 }

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use crate::graph::{Graph, Link, NO_CPU, Place, Point, WorkerId};
+use crate::graph::{Graph, LinkOrigin, NO_CPU, Point, PointPlace, WorkerId};
 use crate::path::{Path, Step, Why};
 use crate::state::State;
 
@@ -50,7 +50,7 @@ pub fn walk(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64, bounds: Bound
             break;
         }
         let begin_ns = before.time_ns.max(from_ns);
-        let place = Place { worker: id, number };
+        let place = PointPlace { worker: id, number };
         let mut search =
             SleepReplacement { graph, left: bounds.points, depth: bounds.depth, cut: 0 };
         let steps = match point.state.is_some_and(State::is_replaced) {
@@ -134,7 +134,13 @@ struct SleepReplacement<'g> {
 impl SleepReplacement<'_> {
     /// What the waker of a sleep did from `bound_ns` on until it woke the sleeper, the latest first. Nothing
     /// where no waker is known, or a bound is reached.
-    fn resolve(&mut self, place: Place, point: &Point, bound_ns: u64, depth: u32) -> Vec<Step> {
+    fn resolve(
+        &mut self,
+        place: PointPlace,
+        point: &Point,
+        bound_ns: u64,
+        depth: u32,
+    ) -> Vec<Step> {
         let Some(link) = point.link else { return Vec::new() };
         if link.from.worker == place.worker {
             // Its own doing: what it is says what the sleep was.
@@ -148,7 +154,7 @@ impl SleepReplacement<'_> {
         }
         let mut steps = vec![go(link, place, point.time_ns, bound_ns)];
         // Where a link could be followed instead, with the number of steps up to there.
-        let mut turns: Vec<(Link, Place, u64, usize)> = Vec::new();
+        let mut turns: Vec<(LinkOrigin, PointPlace, u64, usize)> = Vec::new();
         // Up to which point of a worker all that could be followed instead led nowhere.
         let mut dead: HashMap<WorkerId, u32> = HashMap::new();
         let mut here = link.from;
@@ -172,7 +178,7 @@ impl SleepReplacement<'_> {
             }
             let now = self.graph.point(here);
             let before = here.number.checked_sub(1);
-            let before = before.map(|number| Place { worker: here.worker, number });
+            let before = before.map(|number| PointPlace { worker: here.worker, number });
             let since = before.and_then(|place| Some((place, self.graph.point(place)?)));
             let is_sleep = now.and_then(|now| now.state).is_some_and(State::is_replaced);
             if let Some(link) = now.and_then(|now| now.link).filter(|_| !is_sleep && !is_dead) {
@@ -219,13 +225,13 @@ impl SleepReplacement<'_> {
 }
 
 /// Nothing leads on from a worker up to that point.
-fn bury(dead: &mut HashMap<WorkerId, u32>, entry: Place) {
+fn bury(dead: &mut HashMap<WorkerId, u32>, entry: PointPlace) {
     let until = dead.entry(entry.worker).or_default();
     *until = entry.number.max(*until);
 }
 
 /// A link as a step, not before the bound.
-fn go(link: Link, to: Place, to_ns: u64, bound_ns: u64) -> Step {
+fn go(link: LinkOrigin, to: PointPlace, to_ns: u64, bound_ns: u64) -> Step {
     let from_ns = link.time_ns.max(bound_ns);
     Step::Go { from: link.from.worker, to: to.worker, from_ns, to_ns, action: Some(link.action) }
 }
@@ -246,7 +252,7 @@ mod tests {
         const TURNS: u64 = 100;
         graph.append(sleeper, 0, None, NO_CPU);
         // Of both nothing is known but who woke them, each time the other one.
-        let mut place: Option<Place> = None;
+        let mut place: Option<PointPlace> = None;
         for turn in 1..=2 * TURNS {
             let worker = if turn % 2 == 0 { one } else { other };
             let next = graph.append(worker, 10 * turn, Some(State::Unknown), NO_CPU);

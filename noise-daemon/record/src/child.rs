@@ -21,9 +21,7 @@ pub struct Child(process::Child);
 
 impl Child {
     /// Starts it, and says in its environment where its marks go.
-    ///
-    /// # Errors
-    /// Where there is no such program, or it cannot be run.
+    /// Errors: where there is no such program, or it cannot be run.
     pub fn start(
         program: &OsString,
         arguments: &[OsString],
@@ -46,9 +44,7 @@ impl Child {
 
     /// Waits for its end; what it exited with. One that runs on although the user ended the recording gets
     /// SIGTERM.
-    ///
-    /// # Errors
-    /// Where it cannot be waited for.
+    /// Errors: where it cannot be waited for.
     pub fn wait(mut self, interrupted: bool) -> anyhow::Result<ExitCode> {
         if interrupted
             && !self.has_ended()

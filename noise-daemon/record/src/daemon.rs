@@ -9,11 +9,11 @@ use noise_client::{Fault, Link, SocketLink};
 use noise_command::{CommandError, Exit};
 use noise_common::hooks::{HOOKS, Hook};
 use noise_common::store::event::USUAL_CLASSES;
-use noise_common::store::reading::Stretch;
+use noise_common::store::reading::PartStretch;
 use noise_common::store::{Class, PARTS};
 use noise_host::kernel::monotonic_ns;
 use noise_trace::capture::Capture;
-use noise_wire::events::{EventsReader, Item, Place};
+use noise_wire::events::{AnswerItem, EventsReader, ItemPlace};
 
 use crate::marks::{beside, marked};
 use crate::supply::Supply;
@@ -38,9 +38,7 @@ struct Flight {
 }
 
 /// The flight recorder of a daemon; `None` where no daemon answers.
-///
-/// # Errors
-/// Where it may not be asked, or has none.
+/// Errors: where it may not be asked, or has none.
 pub fn flight(
     socket: &Path,
     wanted: Option<&[Class]>,
@@ -84,11 +82,11 @@ fn ensure_kept(
     let mut next = || reader.next_item().context("the daemon's answer");
     let mut first = next()?;
     // Marks come before the first part.
-    while let Some(Item::Mark(_)) = first {
+    while let Some(AnswerItem::Mark(_)) = first {
         first = next()?;
     }
     // 0 is what a daemon says that does not know of it.
-    let Some(Item::Part { classes: kept @ 1.., .. }) = first else { return Ok(()) };
+    let Some(AnswerItem::Part { classes: kept @ 1.., .. }) = first else { return Ok(()) };
     match wanted.iter().find(|class| class.bit() & kept == 0) {
         None => Ok(()),
         Some(class) if !USUAL_CLASSES.contains(class) => Err(CommandError::misused(format!(
@@ -106,10 +104,10 @@ fn ensure_kept(
 }
 
 /// Numbers of the first events of an answer: what is overwritten before the next one comes is missing.
-fn begins(mut reader: EventsReader<&[u8]>) -> anyhow::Result<BTreeMap<Place, u64>> {
+fn begins(mut reader: EventsReader<&[u8]>) -> anyhow::Result<BTreeMap<ItemPlace, u64>> {
     let mut first_of = BTreeMap::new();
     while let Some(item) = reader.next_item().context("the daemon's answer")? {
-        if let Item::Events { place, first, .. } = item {
+        if let AnswerItem::Events { place, first, .. } = item {
             first_of.entry(place).or_insert(first);
         }
     }
@@ -156,7 +154,7 @@ impl Supply for Flight {
         let mut fullness: f64 = 0.0;
         while let Some(item) = reader.next_item().context("the daemon's answer")? {
             match item {
-                Item::Part { place, complete_from_ns, .. }
+                AnswerItem::Part { place, complete_from_ns, .. }
                     if place.part == 0 && complete_from_ns > 0 =>
                 {
                     // The part of what is held that is younger than what was asked for.
@@ -164,20 +162,20 @@ impl Supply for Flight {
                     fullness =
                         fullness.max(now_ns.saturating_sub(since_ns) as f64 / held_ns as f64);
                 }
-                Item::Events { place, first, events } => {
+                AnswerItem::Events { place, first, events } => {
                     self.adder.add(capture, place, first, &events);
                 }
-                Item::Mark(mark) => {
+                AnswerItem::Mark(mark) => {
                     // Of those before the begin, too, the later ones are of its time.
                     if mark.number >= self.next_mark && mark.time_ns >= self.begin_ns {
                         capture.mark(marked(&mark));
                     }
                     self.next_mark = self.next_mark.max(mark.number.saturating_add(1));
                 }
-                Item::Missing { place, first, count } => {
+                AnswerItem::Missing { place, first, count } => {
                     self.adder.missing(capture, place, first, count);
                 }
-                Item::Part { .. } | Item::End { .. } => {}
+                AnswerItem::Part { .. } | AnswerItem::End { .. } => {}
             }
         }
         Ok(fullness)
@@ -197,12 +195,12 @@ impl Supply for Flight {
 #[derive(Default)]
 pub struct EventAdder {
     /// Number of the next event that is wanted of each part, from the first answer with one on.
-    next: BTreeMap<Place, u64>,
+    next: BTreeMap<ItemPlace, u64>,
 }
 
 impl EventAdder {
     /// So many events from that number on are missing, unless a later answer has them.
-    pub fn missing(&mut self, capture: &mut Capture, place: Place, first: u64, count: u64) {
+    pub fn missing(&mut self, capture: &mut Capture, place: ItemPlace, first: u64, count: u64) {
         let wanted = *self.next.entry(place).or_insert(first);
         let missing = first.saturating_add(count).saturating_sub(wanted);
         capture.missing(place.cpu, place.part.into(), missing);
@@ -212,9 +210,9 @@ impl EventAdder {
     pub fn add(
         &mut self,
         capture: &mut Capture,
-        place: Place,
+        place: ItemPlace,
         first: u64,
-        events: &[noise_common::store::Event],
+        events: &[noise_common::store::StoredEvent],
     ) {
         let part = usize::from(place.part);
         if part >= PARTS {
@@ -226,36 +224,40 @@ impl EventAdder {
         let first = first.max(*wanted);
         let end = first.saturating_add(events.len() as u64);
         // All of them were whole when they were sent.
-        let stretch = Stretch { wanted: *wanted, first, events, capacity: u64::MAX, next: end };
+        let stretch = PartStretch { wanted: *wanted, first, events, capacity: u64::MAX, next: end };
         *wanted = capture.add(place.cpu, part, stretch);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use noise_common::store::Event;
+    use noise_common::store::StoredEvent;
     use noise_wire::events::StretchHead;
     use noise_wire::marks::Mark;
 
     use super::*;
-    use crate::dump::Host;
+    use crate::dump::DumpedHost;
 
-    fn events(numbers: std::ops::Range<u64>) -> Vec<Event> {
-        let event =
-            |number| Event { number: number as u32, time_ns: number, kind: 10, ..Event::default() };
+    fn events(numbers: std::ops::Range<u64>) -> Vec<StoredEvent> {
+        let event = |number| StoredEvent {
+            number: number as u32,
+            time_ns: number,
+            kind: 10,
+            ..StoredEvent::default()
+        };
         numbers.map(event).collect()
     }
 
     #[test]
     fn classes_that_a_daemon_does_not_keep_are_refused_beside_marks_too() {
-        let place = Place { cpu: 0, part: 0 };
+        let place = ItemPlace { cpu: 0, part: 0 };
         for marks in 0..3 {
             let mut answer = Vec::new();
             StretchHead { cpus: 1, ..StretchHead::default() }.write(&mut answer);
-            (0..marks).for_each(|_| Item::Mark(Mark::default()).write(&mut answer));
+            (0..marks).for_each(|_| AnswerItem::Mark(Mark::default()).write(&mut answer));
             let classes = Class::Sched.bit();
-            Item::Part { place, complete_from_ns: 0, classes }.write(&mut answer);
-            Item::End { events: 0, missing: 0 }.write(&mut answer);
+            AnswerItem::Part { place, complete_from_ns: 0, classes }.write(&mut answer);
+            AnswerItem::End { events: 0, missing: 0 }.write(&mut answer);
             let refused = |wanted: &[Class]| {
                 let mut reader = EventsReader::new(answer.as_slice()).unwrap();
                 ensure_kept(&mut reader, wanted, Path::new("x")).err()
@@ -269,25 +271,25 @@ mod tests {
     /// Reading who is there takes as long as a busy CPU needs to fill the flight recorder.
     #[test]
     fn what_is_overwritten_before_the_first_reading_is_lost() {
-        let place = Place { cpu: 0, part: 0 };
+        let place = ItemPlace { cpu: 0, part: 0 };
         let mut answer = Vec::new();
         StretchHead { cpus: 1, ..StretchHead::default() }.write(&mut answer);
-        Item::Part { place, complete_from_ns: 0, classes: 3 }.write(&mut answer);
-        Item::Events { place, first: 100, events: events(100..103) }.write(&mut answer);
-        Item::End { events: 3, missing: 0 }.write(&mut answer);
+        AnswerItem::Part { place, complete_from_ns: 0, classes: 3 }.write(&mut answer);
+        AnswerItem::Events { place, first: 100, events: events(100..103) }.write(&mut answer);
+        AnswerItem::End { events: 3, missing: 0 }.write(&mut answer);
         let mut reader = EventsReader::new(answer.as_slice()).unwrap();
         ensure_kept(&mut reader, &[], Path::new("x")).ok().unwrap();
         let mut adder = EventAdder { next: begins(reader).unwrap() };
         let mut capture =
             Capture::new([0; 16], 1, 4096, 100, &noise_trace::capture::Dump::default());
         adder.add(&mut capture, place, 150, &events(150..160));
-        capture.finish(200, &mut Host::default());
+        capture.finish(200, &mut DumpedHost::default());
         assert_eq!(capture.discarded(), 50);
     }
 
     #[test]
     fn what_is_missing_at_the_end_of_the_last_answer_is_lost() {
-        let place = Place { cpu: 0, part: 0 };
+        let place = ItemPlace { cpu: 0, part: 0 };
         let lost = |answers: &[(u64, u64)]| {
             let mut adder = EventAdder::default();
             let mut capture =
@@ -296,7 +298,7 @@ mod tests {
                 adder.add(&mut capture, place, 100, &events(100..*end));
                 adder.missing(&mut capture, place, *end, *missing);
             }
-            capture.finish(200, &mut Host::default());
+            capture.finish(200, &mut DumpedHost::default());
             capture.discarded()
         };
         assert_eq!((lost(&[(110, 3)]), lost(&[(110, 3), (120, 0)])), (3, 0));

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use noise_host::resolve::disks;
-use noise_system::procfs::{self, Status};
+use noise_system::procfs::{self, ThreadStatus};
 use noise_system::unix_sockets::{self, UnixSocket};
 use noise_trace::capture::{Dump, Interrupt, Look};
 use noise_trace::event::{Comm, Dumped};
@@ -20,7 +20,7 @@ use crate::files;
 const GONE: &[u8] = b" (deleted)";
 
 /// The host, below roots of procfs and sysfs.
-pub struct Host {
+pub struct DumpedHost {
     procfs: PathBuf,
     sysfs: PathBuf,
 }
@@ -64,13 +64,13 @@ pub fn cgroup(thread: &Path) -> Option<Vec<u8>> {
     Some(below_root.or_else(|| path(&is_cpu)).or(unified)?.to_vec())
 }
 
-impl Default for Host {
+impl Default for DumpedHost {
     fn default() -> Self {
         Self { procfs: "/proc".into(), sysfs: "/sys".into() }
     }
 }
 
-impl Host {
+impl DumpedHost {
     /// What is there now.
     pub fn dump(&self) -> Dump {
         let mut dump = Dump {
@@ -182,7 +182,7 @@ impl Host {
         // Threads are there by their ids, too, though no list of the folder shows them.
         let folder = self.procfs.join(tid.to_string());
         let comm = line(&folder.join("comm"))?;
-        let Status { process: pid, parent: ppid, .. } = Status::read(&folder).ok()?;
+        let ThreadStatus { process: pid, parent: ppid, .. } = ThreadStatus::read(&folder).ok()?;
         let of = tid.cast_signed();
         dump.threads.push(Dumped { tid: of, pid, ppid, comm: Comm::new(&comm) });
         if let Some(path) = cgroup(&folder) {
@@ -223,7 +223,7 @@ impl Host {
     }
 }
 
-impl Look for Host {
+impl Look for DumpedHost {
     fn thread(&mut self, tid: u32) -> Option<Comm> {
         // Threads are there by their ids, too, though no list of the folder shows them.
         let comm = line(&self.procfs.join(format!("{tid}/comm")))?;
@@ -269,7 +269,7 @@ mod tests {
         let disk = root.path().join("sys/dev/block/8:16");
         std::os::unix::fs::symlink("../../block/sdb", disk).unwrap();
         let [procfs, sysfs] = ["proc", "sys"].map(|name| root.path().join(name));
-        let mut host = Host { procfs, sysfs };
+        let mut host = DumpedHost { procfs, sysfs };
         let mut dump = host.dump();
         write("proc/12/task/14/comm", b"new\n");
         host.add_threads(&mut dump);

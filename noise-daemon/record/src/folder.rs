@@ -22,9 +22,7 @@ const RESERVE_BYTES: u64 = 4096;
 const RESERVE_BYTES_PER_CPU: u64 = 1024;
 
 /// Where a recording is to be: a folder that can be made, or that is empty, the caller's, and nobody else's to write to.
-///
-/// # Errors
-/// What to do about another one.
+/// Errors: what to do about another one.
 pub fn ensure_new(path: &Path) -> Result<Spot, CommandError> {
     let refuse = |what: &str| {
         let shown = path.display();
@@ -127,9 +125,7 @@ impl Kernel {
 
 impl Folder {
     /// Makes it, with what says how the streams are laid out, for so many CPUs.
-    ///
-    /// # Errors
-    /// Where it cannot be made, or written to.
+    /// Errors: where it cannot be made, or written to.
     pub fn create(
         spot: Spot,
         metadata: &str,
@@ -179,23 +175,25 @@ impl Folder {
     }
 
     /// Makes room for more, where the oldest files may go.
-    ///
-    /// # Errors
-    /// Where these cannot be removed.
+    /// Errors: where these cannot be removed.
     pub fn make_room(&mut self, bytes: u64) -> anyhow::Result<Room> {
         let Some(most) = self.most else { return Ok(Room::Enough) };
-        loop {
-            if self.bytes.saturating_add(bytes) <= most.bytes.saturating_sub(self.others) {
-                return Ok(Room::Enough);
-            }
-            if most.files.is_none() {
-                return Ok(Room::Full);
-            }
-            if self.generations.len() < 2 {
-                return Ok(Room::Scarce);
-            }
+        let room = most.bytes.saturating_sub(self.others);
+        if self.bytes.saturating_add(bytes) <= room {
+            return Ok(Room::Enough);
+        }
+        if most.files.is_none() {
+            return Ok(Room::Full);
+        }
+        // Where it would not do to remove all others, none is removed.
+        let latest = self.generations.back().map_or(0, |latest| latest.bytes);
+        if latest.saturating_add(bytes) > room {
+            return Ok(Room::Scarce);
+        }
+        while self.bytes.saturating_add(bytes) > room {
             self.remove_oldest()?;
         }
+        Ok(Room::Enough)
     }
 
     fn remove_oldest(&mut self) -> anyhow::Result<()> {
@@ -213,9 +211,7 @@ impl Folder {
     }
 
     /// Goes on with other files.
-    ///
-    /// # Errors
-    /// Where the oldest cannot be removed.
+    /// Errors: where the oldest cannot be removed.
     pub fn rotate(&mut self) -> anyhow::Result<()> {
         let most = self.most.and_then(|most| most.files).unwrap_or(u32::MAX);
         if let Some(last) = self.generations.back_mut() {
@@ -230,9 +226,7 @@ impl Folder {
     }
 
     /// Appends whole packets to the stream of a CPU.
-    ///
-    /// # Errors
-    /// Where they cannot be written; the stream then ends with the packet before.
+    /// Errors: where they cannot be written; the stream then ends with the packet before.
     pub fn append(&mut self, cpu: u32, packets: &Packets) -> anyhow::Result<()> {
         if packets.is_empty() {
             return Ok(());
@@ -303,9 +297,7 @@ impl Folder {
     }
 
     /// Waits until all is on the disk.
-    ///
-    /// # Errors
-    /// Where some of it cannot be written there.
+    /// Errors: where some of it cannot be written there.
     pub fn sync(&self) -> anyhow::Result<()> {
         let streams = self.generations.iter().flat_map(|generation| &generation.streams);
         for CpuStreamFile { name, .. } in streams.flatten() {
@@ -316,9 +308,7 @@ impl Folder {
     }
 
     /// Replaces what says how the streams are laid out.
-    ///
-    /// # Errors
-    /// Where that cannot be written; the one before is in its place then.
+    /// Errors: where that cannot be written; the one before is in its place then.
     pub fn replace_metadata(&self, metadata: &str) -> anyhow::Result<()> {
         let replaced = self.kernel.write_new(NEW_METADATA, metadata.as_bytes()).and_then(|()| {
             let renamed = self.kernel.0.rename(NEW_METADATA, METADATA);
@@ -339,7 +329,7 @@ mod tests {
     use std::path::PathBuf;
 
     use noise_trace::ctf::write::StreamWriter;
-    use noise_trace::event::Kind;
+    use noise_trace::event::TraceKind;
 
     use super::*;
 
@@ -347,7 +337,7 @@ mod tests {
     fn packets(count: u64, events: u64) -> Packets {
         let mut writer = StreamWriter::new([1; 16], 0, 1 << 16, 0);
         for time_ns in 0..count * events {
-            writer.event(time_ns, &Kind::SoftirqRaise { vec: 3 });
+            writer.event(time_ns, &TraceKind::SoftirqRaise { vec: 3 });
             if time_ns % events == events - 1 {
                 writer.flush();
             }

@@ -1,6 +1,11 @@
 //! IO: recordings of kernel events: where events come from, a daemon's flight recorder or programs of our own, who is who in
 //! them, and the folder that they go to; and the socket that marks come through.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
+)]
+
 mod child;
 mod daemon;
 mod dump;
@@ -15,8 +20,8 @@ mod supply;
 
 pub use self::child::Child;
 pub use self::daemon::{EventAdder, flight};
-pub use self::dump::{Host, cgroup as cgroup_of};
-pub use self::line::Progress;
+pub use self::dump::{DumpedHost, cgroup as cgroup_of};
+pub use self::line::RecordingLine;
 pub use self::session::{Session, offset_ns, pause, uuid};
 pub use self::summary::Limits;
 pub use self::supply::{Supply, SupplyResult, own};

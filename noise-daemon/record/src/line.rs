@@ -2,29 +2,29 @@
 
 use std::time::{Duration, Instant};
 
-use noise_command::progress::Line;
+use noise_command::progress::ProgressLine;
 use noise_text::units;
 
-use crate::summary::{Limits, Summary, megabytes};
+use crate::summary::{Limits, RecordSummary, megabytes};
 
 /// How often it is drawn.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The line. Dropping it takes it away.
-pub struct Progress {
+pub struct RecordingLine {
     limits: Limits,
-    drawn: Option<(Instant, Summary)>,
-    line: Line,
+    drawn: Option<(Instant, RecordSummary)>,
+    line: ProgressLine,
 }
 
-impl Progress {
+impl RecordingLine {
     /// Nothing is shown before the first second.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, drawn: None, line: Line::begin() }
+        Self { limits, drawn: None, line: ProgressLine::begin() }
     }
 
     /// So much is recorded.
-    pub fn at(&mut self, summary: Summary) {
+    pub fn at(&mut self, summary: RecordSummary) {
         if !self.line.is_seen() {
             return;
         }
@@ -41,7 +41,7 @@ impl Progress {
     }
 }
 
-fn text(limits: Limits, before: Summary, now: Summary, passed: Duration) -> String {
+fn text(limits: Limits, before: RecordSummary, now: RecordSummary, passed: Duration) -> String {
     let seconds = passed.as_secs_f64().max(1e-9);
     let events = now.events.saturating_sub(before.events) as f64 / seconds;
     let growth = now.bytes.saturating_sub(before.bytes) as f64 / seconds;
@@ -70,12 +70,12 @@ mod tests {
 
     #[test]
     fn the_line_says_how_far_and_how_fast() {
-        let summary = |seconds, events, bytes, lost| Summary {
+        let summary = |seconds, events, bytes, lost| RecordSummary {
             length: Duration::from_secs(seconds),
             events,
             bytes,
             lost,
-            ..Summary::default()
+            ..RecordSummary::default()
         };
         let (before, now) = (summary(4, 1_000, 1_000_000, 0), summary(5, 801_000, 34_100_000, 7));
         let limits = Limits { bytes: Some(1_000_000_000), ..Limits::default() };

@@ -26,9 +26,9 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeSpec, TimeValLike as _};
 use noise_host::kernel::monotonic_ns;
 use noise_serve::{EventSource, LocalSocket, MarkCounts, SocketOptions};
-use noise_system::procfs::Status;
+use noise_system::procfs::ThreadStatus;
 use noise_trace::capture::Marked;
-use noise_wire::events::Item;
+use noise_wire::events::AnswerItem;
 use noise_wire::marks::{MOST_DATAGRAM_BYTES, Mark, Message};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
@@ -66,7 +66,7 @@ pub fn beside(socket: &Path) -> PathBuf {
 
 /// How many datagrams became what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DatagramCounts {
     pub taken: u64,
     /// Nothing: they are no marks, or their sender is not known.
     pub refused: u64,
@@ -74,7 +74,7 @@ pub struct Counts {
     pub dropped: u64,
 }
 
-impl Counts {
+impl DatagramCounts {
     /// What to say of those that became nothing, beyond what was said before.
     pub fn left_out(self, said: Self) -> Option<String> {
         let refused = self.refused.saturating_sub(said.refused);
@@ -111,11 +111,11 @@ struct LatestMarks {
     marks: BTreeMap<u32, OfUser>,
     bytes: usize,
     next: u64,
-    counts: Counts,
+    counts: DatagramCounts,
     shares: Shares,
     /// When it was last said that some were refused, and what was counted then.
     said_ns: u64,
-    said: Counts,
+    said: DatagramCounts,
 }
 
 /// A mark socket, and what came there.
@@ -140,8 +140,8 @@ const fn bytes(mark: &Mark) -> usize {
     size_of::<Mark>() + mark.name.len() + mark.key.len()
 }
 
-fn status(tid: i32) -> Option<Status> {
-    Status::read(Path::new(&format!("/proc/{tid}"))).ok()
+fn status(tid: i32) -> Option<ThreadStatus> {
+    ThreadStatus::read(Path::new(&format!("/proc/{tid}"))).ok()
 }
 
 /// The number of the pid namespace that this process is in; `None` where that cannot be read.
@@ -158,7 +158,7 @@ fn named(
     tid: i32,
     is_here: Option<bool>,
     sender: DatagramSender,
-    status: impl Fn(i32) -> Option<Status>,
+    status: impl Fn(i32) -> Option<ThreadStatus>,
 ) -> Option<i32> {
     if is_here != Some(true) {
         let own = status(sender.pid).filter(|own| own.ids.len() > 1);
@@ -178,15 +178,15 @@ fn named(
 /// The daemon's id of a thread that has another one where its sender is; 0 where that is not known.
 fn inside(
     tid: i32,
-    own: &Status,
+    own: &ThreadStatus,
     sender: DatagramSender,
-    status: impl Fn(i32) -> Option<Status>,
+    status: impl Fn(i32) -> Option<ThreadStatus>,
 ) -> i32 {
-    let is_it = |one: &Status| one.ids.len() == own.ids.len() && one.ids.last() == Some(&tid);
+    let is_it = |one: &ThreadStatus| one.ids.len() == own.ids.len() && one.ids.last() == Some(&tid);
     if is_it(own) {
         return sender.pid;
     }
-    let is_its = |parent: &Status| is_it(parent) && parent.uid == Some(sender.uid);
+    let is_its = |parent: &ThreadStatus| is_it(parent) && parent.uid == Some(sender.uid);
     status(own.parent).filter(is_its).map_or(0, |_| own.parent)
 }
 
@@ -262,9 +262,7 @@ impl LatestMarks {
 
 impl Marks {
     /// Makes the socket. What comes from then on is kept once it is [drained](Self::drain).
-    ///
-    /// # Errors
-    /// Where it cannot be made.
+    /// Errors: where it cannot be made.
     pub fn bind(options: &SocketOptions) -> io::Result<Self> {
         let (place, socket) = LocalSocket::bind_datagrams(options)?;
         socket.set_nonblocking(true)?;
@@ -283,7 +281,7 @@ impl Marks {
     pub fn drain(&mut self) -> bool {
         let is_flood = self.read();
         if let Some(shown) = &self.shown {
-            let Counts { taken, refused, dropped } = self.kept.counts;
+            let DatagramCounts { taken, refused, dropped } = self.kept.counts;
             shown.taken.store(taken, Ordering::Relaxed);
             shown.refused.store(refused, Ordering::Relaxed);
             shown.dropped.store(dropped, Ordering::Relaxed);
@@ -346,14 +344,12 @@ impl Marks {
     }
 
     /// What became of datagrams.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> DatagramCounts {
         self.kept.counts
     }
 
     /// The socket to wait for, known to the runtime that this is called in.
-    ///
-    /// # Errors
-    /// Where that cannot be.
+    /// Errors: where that cannot be.
     pub fn readiness(&self) -> io::Result<UnixDatagram> {
         UnixDatagram::from_std(self.socket.try_clone()?)
     }
@@ -430,9 +426,7 @@ pub fn marked(mark: &Mark) -> Marked {
 }
 
 /// Takes what comes, for ever, whenever the socket is [ready](Marks::readiness).
-///
-/// # Errors
-/// Where the runtime cannot wait for it.
+/// Errors: where the runtime cannot wait for it.
 pub async fn take(marks: &SharedMarks, readiness: &UnixDatagram) -> io::Result<()> {
     loop {
         readiness.readable().await?;
@@ -457,7 +451,7 @@ pub fn with_marks(source: EventSource, marks: Option<SharedMarks>) -> EventSourc
             // What was sent before the request came, as much as a socket may have.
             let _ = (0..TURNS).all(|_| marks.drain());
             for mark in marks.between(since_ns, until_ns) {
-                Item::Mark(mark.clone()).write(&mut bytes);
+                AnswerItem::Mark(mark.clone()).write(&mut bytes);
             }
         }
         let mut pieces = source(since_ns, until_ns);

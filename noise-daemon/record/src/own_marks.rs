@@ -11,7 +11,7 @@ use noise_serve::SocketOptions;
 use noise_system::output::OwnFolder;
 use noise_trace::capture::Capture;
 
-use crate::marks::{Counts, Marks, marked};
+use crate::marks::{DatagramCounts, Marks, marked};
 
 /// The name of the socket.
 const NAME: &str = "noised.marks";
@@ -76,7 +76,7 @@ impl Socket {
 
     /// What to say of datagrams that became nothing.
     pub fn left_out(&self) -> Option<String> {
-        self.marks.counts().left_out(Counts::default())
+        self.marks.counts().left_out(DatagramCounts::default())
     }
 }
 

@@ -17,11 +17,11 @@ use noise_system::procfs;
 use noise_trace::capture::Capture;
 use noise_trace::ctf::write::{HEAD_BYTES, Origin, Packets, Uuid, metadata};
 
-use crate::dump::Host;
+use crate::dump::DumpedHost;
 use crate::folder::{Folder, Most, Room};
-use crate::line::Progress;
+use crate::line::RecordingLine;
 use crate::own_marks;
-use crate::summary::{End, Limits, Summary};
+use crate::summary::{Limits, RecordSummary, RecordingEnd};
 use crate::supply::{Supply, SupplyResult};
 
 /// A small recording has room for so many packets of each CPU.
@@ -48,7 +48,7 @@ pub struct Session {
     folder: Folder,
     /// Marks of programs, where they do not come with the events.
     marks: Option<own_marks::Socket>,
-    host: Host,
+    host: DumpedHost,
     uuid: Uuid,
     origin: Origin,
     begin_ns: u64,
@@ -90,9 +90,7 @@ fn packet_bytes(most: Option<u64>, cpus: u32) -> usize {
 }
 
 /// A number that no other recording has.
-///
-/// # Errors
-/// Where the kernel has none.
+/// Errors: where the kernel has none.
 pub fn uuid() -> anyhow::Result<Uuid> {
     Ok(procfs::uuid().context("the kernel has no number for this recording")?.to_be_bytes())
 }
@@ -113,16 +111,14 @@ fn origin() -> Origin {
 
 impl Session {
     /// Reads who and what there is, makes the files, and begins.
-    ///
-    /// # Errors
-    /// See [`CommandError`]; nothing is left attached.
+    /// Nothing is left attached.
     pub fn start(
         spot: Spot,
         limits: Limits,
         classes: Option<&[Class]>,
         supply: impl FnOnce() -> SupplyResult,
     ) -> Result<Self, CommandError> {
-        let host = Host::default();
+        let host = DumpedHost::default();
         let mut dump = host.dump();
         let supply = supply()?;
         // What was created until events were recorded.
@@ -164,15 +160,13 @@ impl Session {
     }
 
     /// Records until a limit is reached or `is_over`.
-    ///
-    /// # Errors
-    /// Where the store cannot be read, or a file cannot be written.
+    /// Errors: where the store cannot be read, or a file cannot be written.
     pub fn record(
         &mut self,
         limits: Limits,
-        progress: &mut Progress,
+        progress: &mut RecordingLine,
         mut is_over: impl FnMut() -> bool,
-    ) -> anyhow::Result<End> {
+    ) -> anyhow::Result<RecordingEnd> {
         let ended = self.record_until(limits, progress, &mut is_over);
         if ended.is_err() {
             self.count_unwritten();
@@ -183,9 +177,9 @@ impl Session {
     fn record_until(
         &mut self,
         limits: Limits,
-        progress: &mut Progress,
+        progress: &mut RecordingLine,
         is_over: &mut impl FnMut() -> bool,
-    ) -> anyhow::Result<End> {
+    ) -> anyhow::Result<RecordingEnd> {
         loop {
             let begin = Instant::now();
             // Asked before the last turn, which has all that happened until then.
@@ -193,12 +187,16 @@ impl Session {
             let fullness = self.drain()?;
             let settled_ns = self.drained_ns.saturating_sub(SETTLED_NS);
             if self.advance(settled_ns)? == Room::Full {
-                return Ok(End::Full);
+                return Ok(RecordingEnd::Full);
             }
             if over {
                 self.capture.finish(self.drained_ns, &mut self.host);
                 let room = self.write(self.drained_ns)?;
-                return Ok(if room == Room::Full { End::Full } else { End::Over });
+                return Ok(if room == Room::Full {
+                    RecordingEnd::Full
+                } else {
+                    RecordingEnd::Over
+                });
             }
             progress.at(self.summary());
             self.pause(fullness, begin, limits);
@@ -213,8 +211,16 @@ impl Session {
             false => u64::MAX,
         };
         while self.advanced_ns < settled_ns {
-            let until_ns = self.advanced_ns.saturating_add(step_ns).min(settled_ns);
+            let mut until_ns = self.advanced_ns.saturating_add(step_ns).min(settled_ns);
             self.capture.advance(until_ns, &mut self.host);
+            // A packet with lost events ends with the time in which they were lost: what comes until then belongs into it.
+            while let Some(loss_ns) = self.capture.loss_until_ns()
+                && loss_ns > until_ns
+                && until_ns < settled_ns
+            {
+                until_ns = loss_ns.min(settled_ns);
+                self.capture.advance(until_ns, &mut self.host);
+            }
             self.advanced_ns = until_ns;
             let is_due = until_ns.saturating_sub(self.flushed_ns) >= PACKET_NS;
             if is_due || self.capture.whole_bytes() > 0 {
@@ -303,6 +309,10 @@ impl Session {
     fn count_unwritten(&mut self) {
         self.folder.free_reserve();
         self.capture.finish(self.drained_ns, &mut self.host);
+        // It was not the disk that failed, or there is room for it now.
+        if self.unwritten.is_empty() && self.write(self.drained_ns).is_ok() {
+            return;
+        }
         let mut unwritten: Vec<Packets> = Vec::new();
         unwritten.resize_with(self.supply.cpus() as usize, Packets::default);
         for (cpu, packets) in std::mem::take(&mut self.unwritten) {
@@ -320,9 +330,9 @@ impl Session {
     }
 
     /// What was recorded so far.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> RecordSummary {
         let (removed, kept) = self.folder.events();
-        Summary {
+        RecordSummary {
             length: self.length,
             events: removed + kept,
             removed,
@@ -358,9 +368,7 @@ impl Session {
     }
 
     /// Detaches the programs, notes how real time is at the end, and waits until all is on the disk.
-    ///
-    /// # Errors
-    /// Where that cannot be written.
+    /// Errors: where that cannot be written.
     pub fn finish(self, is_whole: bool) -> anyhow::Result<()> {
         drop(self.supply);
         self.folder.free_reserve();

@@ -27,9 +27,7 @@ pub struct Limits {
 
 impl Limits {
     /// Refuses what leaves a file no room.
-    ///
-    /// # Errors
-    /// What to change.
+    /// Errors: what to change.
     pub fn ensure_sensible(&self) -> Result<(), CommandError> {
         let (Some(bytes), Some(files)) = (self.bytes, self.files) else { return Ok(()) };
         let least = LEAST_SHARE * u64::from(files);
@@ -45,7 +43,7 @@ impl Limits {
 
 /// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RecordingEnd {
     /// The time is over, the command has ended, or the user wants no more.
     Over,
     /// The files have the size that was given.
@@ -54,7 +52,7 @@ pub enum End {
 
 /// What was recorded so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Summary {
+pub struct RecordSummary {
     pub length: Duration,
     /// Events that were written.
     pub events: u64,
@@ -70,7 +68,7 @@ pub struct Summary {
     pub late: u64,
 }
 
-impl Summary {
+impl RecordSummary {
     pub fn figures(&self) -> String {
         let Self { length, events, lost, uncounted, removed, .. } = self;
         let lost = match lost {
@@ -96,10 +94,10 @@ impl Summary {
     }
 
     /// In a sentence, with the hooks whose events only programs of its own would have brought.
-    pub fn sentence(&self, path: &Path, end: End, lacks: &[Hook]) -> String {
+    pub fn sentence(&self, path: &Path, end: RecordingEnd, lacks: &[Hook]) -> String {
         let why = match end {
-            End::Over => "",
-            End::Full => "; it ended by --max-size",
+            RecordingEnd::Over => "",
+            RecordingEnd::Full => "; it ended by --max-size",
         };
         let names: Vec<_> = lacks.iter().map(|hook| hook.tracepoint()).collect();
         let without = match names.join(", ") {
@@ -116,22 +114,23 @@ mod tests {
 
     #[test]
     fn what_a_recording_lacks_is_named() {
-        let summary = Summary { length: Duration::from_secs(2), events: 7, ..Summary::default() };
+        let summary =
+            RecordSummary { length: Duration::from_secs(2), events: 7, ..RecordSummary::default() };
         let (path, lacks) = (Path::new("x"), [Hook::HrtimerEntry, Hook::HrtimerExit]);
         assert_eq!(
-            summary.sentence(path, End::Full, &lacks),
+            summary.sentence(path, RecordingEnd::Full, &lacks),
             "recorded x: 7 events in 2.000 s, none lost, 0.0 MB; it ended by --max-size; without \
              hrtimer_expire_entry, hrtimer_expire_exit, which a daemon does not keep: --own records them"
         );
         let whole = "recorded x: 7 events in 2.000 s, none lost, 0.0 MB";
-        assert_eq!(summary.sentence(path, End::Over, &[]), whole);
+        assert_eq!(summary.sentence(path, RecordingEnd::Over, &[]), whole);
     }
 
     #[test]
     fn times_that_were_moved_are_said() {
-        let summary = Summary { events: 10, ..Summary::default() };
+        let summary = RecordSummary { events: 10, ..RecordSummary::default() };
         assert_eq!(summary.moved(), None);
-        let moved = Summary { late: 3, ..summary }.moved().unwrap();
+        let moved = RecordSummary { late: 3, ..summary }.moved().unwrap();
         assert!(moved.starts_with("3 events arrived after later ones"), "{moved}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use noise_common::hooks::Hook;
 use noise_common::signals::SIGNALS;
-use noise_common::store::{Class, Event, Layout, PARTS};
+use noise_common::store::{Class, Layout, PARTS, StoredEvent};
 use noise_host::kernel::{
     Engine, EventStore, HookSet, HookState, HookStatus, LoadOptions, Measured, RecorderSize,
     monotonic_ns, other_daemon_runs,
@@ -25,9 +25,7 @@ pub trait Supply {
     fn begin_ns(&self) -> u64;
 
     /// Hands over what is new at a time; how full the fullest part of the store was with that.
-    ///
-    /// # Errors
-    /// Where there is nothing more to be had.
+    /// Errors: where there is nothing more to be had.
     fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64>;
 
     /// Where marks go that come with the events; `None` where none do.
@@ -85,13 +83,11 @@ fn absent(hooks: &[HookStatus]) -> Option<String> {
 
 /// Memory for the events of each CPU.
 fn kib(layout: Layout) -> u64 {
-    u64::from(layout.events()) * size_of::<Event>() as u64 / 1024
+    u64::from(layout.events()) * size_of::<StoredEvent>() as u64 / 1024
 }
 
 /// Loads and attaches programs that write events of some classes. What will be missing is complained of.
-///
-/// # Errors
-/// See [`CommandError`]; nothing is left attached.
+/// Nothing is left attached.
 pub fn own(classes: &[Class], complain: &mut dyn FnMut(&str)) -> SupplyResult {
     if other_daemon_runs() == Some(true) {
         complain("warning: another noised is attached on this host: overhead doubles");

@@ -29,13 +29,13 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// What is requested, where the answer is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
-    pub document: Document,
+    pub document: SharedDocument,
     pub is_packed: bool,
 }
 
 /// What all of an audience see alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Document {
+pub enum SharedDocument {
     /// Metrics, in a format.
     Metrics(Format),
     Page(Audience),
@@ -108,9 +108,7 @@ impl Answers {
 
     /// The answer to a request, made by `write` from what is measured after it came; once for all
     /// that come before `write` begins. `hangup` ends the connection that is to be sent it.
-    ///
-    /// # Errors
-    /// Those of `write`.
+    /// Errors: those of `write`.
     pub async fn shared<W>(
         self: &Arc<Self>,
         question: Question,
@@ -165,9 +163,7 @@ impl Answers {
     }
 
     /// Waits for room for an answer for one client.
-    ///
-    /// # Errors
-    /// Never, as long as this exists.
+    /// Errors: never, as long as this exists.
     pub async fn room(&self) -> Result<Room, StatusCode> {
         self.own.room().await
     }
@@ -238,7 +234,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     const METRICS: Question =
-        Question { document: Document::Metrics(Format::Text), is_packed: false };
+        Question { document: SharedDocument::Metrics(Format::Text), is_packed: false };
 
     #[tokio::test]
     async fn who_asks_at_the_same_time_shares_an_answer() {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{
-    Beside, Command, Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Process, Remedy,
-    Report, Rule, Time, Watched,
+    Beside, Culprit, Ending, Episode, KeptTrace, Level, Name, Process, Remedy, Report,
+    ReportedOutlier, Rule, StartCommand, Time, Watched,
 };
 use noise_model::{HeldUp, Trends};
 use noise_verdict::{Account, Verdict};
@@ -45,10 +45,10 @@ pub struct IncidentsDocument {
 pub struct OutliersDocument {
     version: u64,
     /// Long waits, the oldest first.
-    pub outliers: Vec<Arc<Outlier>>,
+    pub outliers: Vec<Arc<ReportedOutlier>>,
     /// What their threads were started as, where that is known.
     #[serde(default)]
-    pub commands: Vec<Command>,
+    pub commands: Vec<StartCommand>,
 }
 
 impl IncidentsDocument {
@@ -68,7 +68,7 @@ impl IncidentsDocument {
 
 impl OutliersDocument {
     /// One of this version.
-    pub fn new(outliers: Vec<Arc<Outlier>>, commands: Vec<Command>) -> Self {
+    pub fn new(outliers: Vec<Arc<ReportedOutlier>>, commands: Vec<StartCommand>) -> Self {
         Self { version: API_VERSION, outliers, commands }
     }
 }

@@ -7,7 +7,7 @@ use axum::Router;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
-use noise_analysis::{Command, Culprit, Overview, Process, Side, Time};
+use noise_analysis::{Culprit, Overview, Process, Side, StartCommand, Time};
 use noise_common::charge::Cause;
 use noise_model::{Builder, Host, Sample};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
-use super::http::{Refresh, Shown, Viewer, router};
+use super::http::{Refresh, ShownPages, Viewer, router};
 use super::made;
 use super::web::{Costs, Listeners, Web, serve};
 
@@ -38,7 +38,7 @@ const ROUTES: [&str; 7] = [
 ];
 
 /// An open incident of which a thread's command line is known.
-fn shown() -> Shown {
+fn shown() -> ShownPages {
     let mut report = Arc::unwrap_or_clone(made::report(true));
     let time = Time { seconds: 1.0, share: 1.0 };
     report.main.culprits.push(Culprit {
@@ -58,7 +58,7 @@ fn shown() -> Shown {
         waits: 1,
         ns: 5,
     });
-    let command = Command {
+    let command = StartCommand {
         pid: 7,
         comm: COMM.into(),
         command: COMMAND.into(),
@@ -67,7 +67,7 @@ fn shown() -> Shown {
     };
     let overview =
         Overview { incidents: vec![report.into()], commands: vec![command], ..Overview::default() };
-    Shown { model: Builder::default().model_after(Sample::default()), overview }
+    ShownPages { model: Builder::default().model_after(Sample::default()), overview }
 }
 
 /// The routes of a daemon that always shows the same.

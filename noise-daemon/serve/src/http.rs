@@ -15,7 +15,7 @@ use noise_text::clean::clean_json;
 use noise_wire::{CONTENT_TYPE, Frame, encode};
 use tokio::sync::{mpsc, oneshot};
 
-use super::answers::{Answers, Document, Question};
+use super::answers::{Answers, Question, SharedDocument};
 use super::encoding::takes_gzip;
 use super::status::{SCRIPT, STYLE};
 use super::web::{Audience, Costs, Hangup, Web};
@@ -30,7 +30,7 @@ pub type PathSource = Arc<dyn Fn(u64) -> Option<Arc<str>> + Send + Sync>;
 
 /// What there is to show at one time.
 #[derive(Clone, Debug, Default)]
-pub struct Shown {
+pub struct ShownPages {
     pub model: Model,
     /// What is unusual among them.
     pub overview: Overview,
@@ -40,7 +40,7 @@ pub struct Shown {
 #[derive(Debug)]
 pub struct Viewer {
     /// Where the answer goes.
-    pub reply: oneshot::Sender<Arc<Shown>>,
+    pub reply: oneshot::Sender<Arc<ShownPages>>,
     /// When this viewer looked last, ns on the clock of the samples: the longest delays shall be
     /// those since then. `None` where it does not look at them.
     pub since_ns: Option<u64>,
@@ -51,11 +51,11 @@ pub struct Viewer {
 pub struct Refresh(pub mpsc::Sender<Viewer>);
 
 impl Refresh {
-    async fn shown(&self) -> Result<Arc<Shown>, StatusCode> {
+    async fn shown(&self) -> Result<Arc<ShownPages>, StatusCode> {
         self.shown_since(None).await
     }
 
-    async fn shown_since(&self, since_ns: Option<u64>) -> Result<Arc<Shown>, StatusCode> {
+    async fn shown_since(&self, since_ns: Option<u64>) -> Result<Arc<ShownPages>, StatusCode> {
         let (reply, shown) = oneshot::channel();
         let viewer = Viewer { reply, since_ns };
         self.0.send(viewer).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
@@ -97,7 +97,7 @@ impl AppState {
     /// A document, once for all requests of the same time.
     async fn document(
         self: Arc<Self>,
-        document: Document,
+        document: SharedDocument,
         headers: &HeaderMap,
         asker: Asker,
     ) -> Result<Response, StatusCode> {
@@ -106,12 +106,12 @@ impl AppState {
         let write = move || async move { app.write(document).await };
         let bytes = self.answers.shared(question, hangup(asker), write).await?;
         let kind = match document {
-            Document::Metrics(format) => format.content_type(),
-            Document::Page(_) => "text/html; charset=utf-8",
-            Document::Incidents(_) | Document::Outliers(_) => "application/json",
+            SharedDocument::Metrics(format) => format.content_type(),
+            SharedDocument::Page(_) => "text/html; charset=utf-8",
+            SharedDocument::Incidents(_) | SharedDocument::Outliers(_) => "application/json",
         };
         let depends_on = match document {
-            Document::Metrics(_) => "accept, accept-encoding",
+            SharedDocument::Metrics(_) => "accept, accept-encoding",
             _ => "accept-encoding",
         };
         let head = [(header::CONTENT_TYPE, kind), (header::VARY, depends_on)];
@@ -123,22 +123,22 @@ impl AppState {
         Ok(response)
     }
 
-    async fn write(&self, document: Document) -> Result<Vec<u8>, StatusCode> {
+    async fn write(&self, document: SharedDocument) -> Result<Vec<u8>, StatusCode> {
         let shown = self.refresh.shown().await?;
         match document {
-            Document::Metrics(format) => {
+            SharedDocument::Metrics(format) => {
                 Ok(render(format, &shown.model, &shown.overview, Some(&self.process)))
             }
-            Document::Page(audience) => {
+            SharedDocument::Page(audience) => {
                 let overview = visible(&shown.overview, audience);
                 Ok(page(&self.host, &shown.model, &overview).into_bytes())
             }
-            Document::Incidents(audience) => {
+            SharedDocument::Incidents(audience) => {
                 let Overview { incidents, traces, .. } = visible(&shown.overview, audience);
                 let document = IncidentsDocument::new(incidents, traces);
                 json(&document.with_trends(&shown.model.trends))
             }
-            Document::Outliers(audience) => {
+            SharedDocument::Outliers(audience) => {
                 let Overview { outliers, commands, .. } = visible(&shown.overview, audience);
                 json(&OutliersDocument::new(outliers, commands))
             }
@@ -147,7 +147,7 @@ impl AppState {
 }
 
 /// Answers with what all of an audience see alike.
-fn shared(document: fn(Audience) -> Document) -> MethodRouter<Arc<AppState>> {
+fn shared(document: fn(Audience) -> SharedDocument) -> MethodRouter<Arc<AppState>> {
     get(
         move |State(app): State<Arc<AppState>>, asker: Asker, of: For, headers: HeaderMap| async move {
             app.document(document(audience(of)), &headers, asker).await
@@ -161,7 +161,7 @@ async fn metrics(
     asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, StatusCode> {
-    app.document(Document::Metrics(Format::wanted(&headers)), &headers, asker).await
+    app.document(SharedDocument::Metrics(Format::wanted(&headers)), &headers, asker).await
 }
 
 /// Answers with what is the same as long as this program is: a client that has it need not get it
@@ -276,14 +276,14 @@ pub fn router(
         process: Process::of_self(web, costs, clock_ns),
     });
     Router::new()
-        .route("/", shared(Document::Page))
+        .route("/", shared(SharedDocument::Page))
         .route("/status.css", fixed("text/css; charset=utf-8", STYLE))
         .route("/status.js", fixed("text/javascript; charset=utf-8", SCRIPT))
         .route("/metrics", get(metrics))
         .route("/api/v1/frame", get(frame))
-        .route("/api/v1/incidents", shared(Document::Incidents))
+        .route("/api/v1/incidents", shared(SharedDocument::Incidents))
         .route("/api/v1/incidents/{id}/path", get(path))
-        .route("/api/v1/outliers", shared(Document::Outliers))
+        .route("/api/v1/outliers", shared(SharedDocument::Outliers))
         .route("/-/healthy", get(healthy))
         .route("/-/ready", get(ready))
         .fallback(not_found)

@@ -1,6 +1,11 @@
 //! What the daemon shows to others: Prometheus metrics, a status page, incidents as JSON and in the
 //! log, frames, and the server of them.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
+)]
+
 mod accept;
 mod answers;
 mod api;
@@ -26,7 +31,7 @@ mod recall_tests;
 
 pub use api::{API_VERSION, IncidentEvent, IncidentsDocument, OutliersDocument};
 pub use events::{EventPieces, EventSource, with_events};
-pub use http::{PathSource, Refresh, Shown, Viewer, router};
+pub use http::{PathSource, Refresh, ShownPages, Viewer, router};
 pub use kept::{MOST_TRACES, TraceSource, with_traces};
 pub use log::log_event;
 pub use metrics::{Format, Process, render};

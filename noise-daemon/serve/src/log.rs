@@ -1,7 +1,7 @@
 //! Incidents as log lines: one when they open, one when they close.
 
 use jiff::tz::TimeZone;
-use noise_analysis::{Event, Level, Report};
+use noise_analysis::{GroupChange, Level, Report};
 use noise_text::units::known_duration;
 use noise_verdict::called;
 
@@ -30,17 +30,17 @@ macro_rules! log_incident {
 }
 
 /// Logs what became of an incident.
-pub fn log_event(event: &Event) {
+pub fn log_event(event: &GroupChange) {
     match event {
-        Event::Opened(report) => log_incident!(warn, report, "incident opened"),
-        Event::Joined { signal, subject, into } => {
+        GroupChange::Opened(report) => log_incident!(warn, report, "incident opened"),
+        GroupChange::Joined { signal, subject, into } => {
             let (signal, subject) = (signal.name(), &**subject);
             tracing::debug!(id = into.id, signal, subject, "belongs to the same incident");
         }
-        Event::Merged { id, into } => {
+        GroupChange::Merged { id, into } => {
             tracing::info!(id, into = into.id, "merged into another incident");
         }
-        Event::Closed(report) => log_incident!(
+        GroupChange::Closed(report) => log_incident!(
             info,
             report,
             "incident closed",

@@ -19,13 +19,13 @@ mod text;
 use std::borrow::Cow;
 
 use noise_analysis::Overview;
-use noise_common::signals::{Kind, SIGNALS, SignalInfo};
+use noise_common::signals::{ExportKind, SIGNALS, SignalInfo};
 use noise_common::subject::SubjectKind;
 use noise_model::{Count, Exported, INTERFERENCE_METRIC, Model, PREEMPTIONS_METRIC, Series};
 use noise_protobuf::Message;
 
 use self::exposition::Syntax;
-use self::family::{Delays, Family, Metrics, OF_CGROUP, Origin, Point, seconds};
+use self::family::{Family, FamilyDelays, Metrics, OF_CGROUP, Origin, Point, seconds};
 use self::text::Text;
 
 pub use self::format::Format;
@@ -49,17 +49,17 @@ fn signal_family<'a>(
     let is_of_cgroup = matches!(info.subject, SubjectKind::Cgroup);
     let labels = if is_of_cgroup { OF_CGROUP } else { info.labels };
     let metrics = match info.kind {
-        Kind::Histogram(buckets) => {
+        ExportKind::Histogram(buckets) => {
             let from = if info.is_folded() { folded } else { series };
             let own = from.iter().copied().filter(|(series, _)| series.signal == info.signal);
-            let delays = |(series, from_ns): Counting<'a>| Delays {
+            let delays = |(series, from_ns): Counting<'a>| FamilyDelays {
                 series,
                 from_ns,
                 pod: is_of_cgroup.then(|| cgroups::pod(model, &series.labels)).flatten(),
             };
             Metrics::Histograms(buckets, own.map(delays).collect())
         }
-        Kind::Counter => {
+        ExportKind::Counter => {
             let own = counts.iter().filter(|count| count.series.signal == info.signal);
             let point = |one: &'a Exported<Cow<'a, Count>>| {
                 Point::new(one.series.labels.iter(), one.series.total as f64).since(one.from_ns)

@@ -37,9 +37,7 @@ pub struct LocalSocket {
 impl LocalSocket {
     /// Makes the socket, in a folder that is made if it is missing. The file of a daemon that is
     /// gone is replaced.
-    ///
-    /// # Errors
-    /// Where it cannot be made, or what is there must not be replaced.
+    /// Errors: where it cannot be made, or what is there must not be replaced.
     pub async fn bind(options: &SocketOptions) -> io::Result<(Self, UnixListener)> {
         let path = options.path.as_path();
         if is_taken(path)? {
@@ -50,9 +48,7 @@ impl LocalSocket {
     }
 
     /// The same for datagrams.
-    ///
-    /// # Errors
-    /// See [`LocalSocket::bind`].
+    /// Errors: those of [`LocalSocket::bind`].
     pub fn bind_datagrams(options: &SocketOptions) -> io::Result<(Self, UnixDatagram)> {
         if is_taken(&options.path)? {
             // At once: a connection of datagrams waits for no one to accept it.

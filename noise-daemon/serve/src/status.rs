@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::tz::TimeZone;
 use noise_analysis::{Overview, Process, Report, Side, processes};
-use noise_common::signals::Kind;
+use noise_common::signals::ExportKind;
 use noise_model::labels::{ROOT, spoken_briefly};
 use noise_model::words::{culprit_briefly, why};
 use noise_model::{Host, Model, Summary, Victim};
@@ -56,8 +56,8 @@ fn row(page: &mut String, summary: &Summary) {
         )
     } else {
         let lost = match info.kind {
-            Kind::Histogram(_) => units::duration(summary.lost * 1e9),
-            Kind::Counter => "–".to_owned(),
+            ExportKind::Histogram(_) => units::duration(summary.lost * 1e9),
+            ExportKind::Counter => "–".to_owned(),
         };
         write!(
             page,
@@ -260,7 +260,7 @@ pub fn page(host: &Host, model: &Model, overview: &Overview) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use noise_analysis::{Culprit, KeptTrace, Outlier, Remedy, Time};
+    use noise_analysis::{Culprit, KeptTrace, Remedy, ReportedOutlier, Time};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::signals::{SIGNALS, Signal};
     use noise_model::{Builder, Interference, OutlierRecord, Sample};
@@ -453,7 +453,7 @@ mod tests {
             parts: Vec::new(),
             rest_ns: 1,
         };
-        let outliers = vec![Outlier { time: jiff::Timestamp::UNIX_EPOCH, wait }.into()];
+        let outliers = vec![ReportedOutlier { time: jiff::Timestamp::UNIX_EPOCH, wait }.into()];
         let model = Builder::default().model_after(Sample { interference, ..Sample::default() });
         let overview = Overview { outliers, ..Overview::default() };
         let page = page(&Host::default(), &model, &overview);

@@ -37,9 +37,7 @@ impl Turns {
     }
 
     /// Waits for the turn of a client.
-    ///
-    /// # Errors
-    /// Where others take too long.
+    /// Errors: where others take too long.
     pub async fn next(&self, client: Peer) -> Result<Turn, StatusCode> {
         let own = self.own(client);
         let both = async {

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use noise_cluster::{ClusterError, Labels, OpticsSettings, Points, dbscan_labels, optics};
+use noise_cluster::{ClusterError, ClusterLabels, OpticsSettings, Points, dbscan_labels, optics};
 
 use crate::marker::{ALL, Marker};
 use crate::slices::{NONE, Slice, SliceId};
@@ -61,9 +61,7 @@ fn vector(system: &System, columns: &HashMap<u16, usize>, steps: Steps) -> Vec<f
 }
 
 /// Puts slices into clusters, and says how many there are.
-///
-/// # Errors
-/// Where there are more different system calls than vectors may have dimensions.
+/// Errors: where there are more different system calls than vectors may have dimensions.
 pub fn cluster(system: &mut System) -> Result<u32, ClusterError> {
     let mut by_marker: HashMap<Marker, Vec<SliceId>> = HashMap::new();
     for (id, slice) in (0..).zip(&system.slices) {
@@ -107,7 +105,7 @@ fn of_marker(system: &System, slices: &[SliceId]) -> Result<Vec<Option<u32>>, Cl
     let points = Points::new(columns.len() + 2, values)?;
     let settings = OpticsSettings { min_points: MIN_POINTS, ..OpticsSettings::default() };
     let ordering = optics(&points, &settings)?;
-    let labels: Labels = dbscan_labels(&ordering, REACHABILITY);
+    let labels: ClusterLabels = dbscan_labels(&ordering, REACHABILITY);
     let mut known: HashMap<Steps, Option<u32>> = HashMap::new();
     let of = |steps: &Steps| {
         if let Some(label) = known.get(steps) {

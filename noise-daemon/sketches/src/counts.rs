@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// What was left open or left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct SketchCounts {
     /// Slices without an end in the recording.
     pub unfinished: u64,
     /// Slices given up because events were lost on the way.

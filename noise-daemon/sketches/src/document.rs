@@ -8,10 +8,10 @@ use serde::{Serialize, Serializer};
 
 use crate::slices::{Edge, Ended, NONE, Slice, SliceId};
 use crate::system::System;
-use crate::tiers::{Share, Tier};
+use crate::tiers::{SliceShare, Tier};
 
 #[derive(Clone, Debug)]
-pub struct Document<'s> {
+pub struct SketchesDocument<'s> {
     /// All that was found.
     pub system: &'s System,
     /// The slices that are shown, in the order of their numbers.
@@ -33,18 +33,18 @@ pub struct Answer {
     /// The probability of what.
     pub of: String,
     #[serde(flatten)]
-    pub all: Share,
+    pub all: SliceShare,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub groups: Option<Vec<Share>>,
+    pub groups: Option<Vec<SliceShare>>,
 }
 
-impl Document<'_> {
+impl SketchesDocument<'_> {
     fn is_shown(&self, id: SliceId) -> bool {
         self.shown.len() == self.system.slices.len() || self.shown.binary_search(&id).is_ok()
     }
 }
 
-impl Serialize for Document<'_> {
+impl Serialize for SketchesDocument<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (from_ns, to_ns) = self.system.span;
         let mut all = serializer.serialize_struct("Document", 11)?;
@@ -66,7 +66,7 @@ impl Serialize for Document<'_> {
     }
 }
 
-struct Slices<'d>(&'d Document<'d>);
+struct Slices<'d>(&'d SketchesDocument<'d>);
 
 impl Serialize for Slices<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -144,7 +144,7 @@ impl<'s> SliceDocument<'s> {
     }
 }
 
-struct Edges<'d>(&'d Document<'d>);
+struct Edges<'d>(&'d SketchesDocument<'d>);
 
 #[derive(Serialize)]
 struct EdgeEvidence {
@@ -180,7 +180,7 @@ impl Serialize for Edges<'_> {
     }
 }
 
-struct Sketches<'d>(&'d Document<'d>);
+struct Sketches<'d>(&'d SketchesDocument<'d>);
 
 impl Serialize for Sketches<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

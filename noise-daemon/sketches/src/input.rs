@@ -50,7 +50,7 @@ pub enum What<'a> {
         /// What it is for.
         purpose: Purpose,
         /// What it is about, where that is known.
-        object: Option<Object>,
+        object: Option<ChannelObject>,
     },
     /// The thread's system call ends.
     Leaves,
@@ -121,7 +121,7 @@ impl Protocol {
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct Endpoint {
     pub protocol: Protocol,
     /// Its number, on its machine.
     pub id: u64,
@@ -137,8 +137,8 @@ pub struct End {
 
 /// What communication goes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Object {
-    End(End),
+pub enum ChannelObject {
+    End(Endpoint),
     /// Something of one machine.
     Local(Local),
 }
@@ -180,19 +180,19 @@ pub struct Bytes {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Act {
     /// It connected a socket.
-    Connected(End),
+    Connected(Endpoint),
     /// It accepted a connection.
-    Accepted(End),
-    Sent(End, Bytes),
-    Received(End, Bytes),
+    Accepted(Endpoint),
+    Sent(Endpoint, Bytes),
+    Received(Endpoint, Bytes),
     /// It closed a socket, or shut it down.
-    Closed(End),
+    Closed(Endpoint),
     /// A pipe is new: nothing is in it.
     Made(Local),
     /// A socket is new: nothing was sent from it yet.
-    Opened(End),
+    Opened(Endpoint),
     /// Both ends of a pair of sockets are new.
-    Paired(End, End),
+    Paired(Endpoint, Endpoint),
     /// It wrote so many bytes to a pipe.
     Put(Local, u64),
     /// It read so many bytes from a pipe.

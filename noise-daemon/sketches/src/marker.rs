@@ -130,7 +130,7 @@ impl From<Local> for Marker {
 
 /// How it is known that one slice caused another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Rule {
+pub enum MarkerRule {
     /// The same thread sent while it worked on the first one.
     Thread,
     /// Bytes of a connection, by their places in it.
@@ -157,7 +157,7 @@ pub enum Rule {
     Waking,
 }
 
-impl Rule {
+impl MarkerRule {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Thread => "thread",
@@ -177,7 +177,7 @@ impl Rule {
     }
 }
 
-impl From<Local> for Rule {
+impl From<Local> for MarkerRule {
     fn from(object: Local) -> Self {
         match object {
             Local::Pipe { .. } => Self::Pipe,

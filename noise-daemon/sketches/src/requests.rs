@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use noise_trace::event::Comm;
 use serde::{Serialize, Serializer};
 
-use crate::marker::{Marker, Rule};
+use crate::marker::{Marker, MarkerRule};
 use crate::slices::{Edge, Ended, Key, NONE, Slice, SliceId};
 use crate::system::System;
 use crate::tiers::{Tier, is_life, percentile, tier};
@@ -66,7 +66,7 @@ impl Serialize for Service {
 /// What a part of a request's time is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum PartKind {
     /// The service works on it, or waits for something else than another service.
     Own,
     /// It was sent, and the service has not come to it.
@@ -79,9 +79,9 @@ pub enum Kind {
 
 /// A part of a request's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Part {
+pub struct RequestPart {
     pub slice: SliceId,
-    pub kind: Kind,
+    pub kind: PartKind,
     /// Whose time it is.
     pub service: Service,
     /// Its thread, by its place.
@@ -92,7 +92,7 @@ pub struct Part {
     pub to_ns: u64,
 }
 
-impl Part {
+impl RequestPart {
     /// How long, nanoseconds.
     pub const fn ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
@@ -101,7 +101,7 @@ impl Part {
 
 /// Requests of one service to another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Link {
+pub struct RequestLink {
     /// Who asks; `null` where that is in no recording, and where links of all who ask are one.
     pub caller: Option<Service>,
     pub service: Service,
@@ -164,10 +164,9 @@ impl<'s> Requests<'s> {
         let is_cause = |slice: SliceId, cause: SliceId| {
             system.slice(slice).is_some_and(|slice| slice.cause == cause)
         };
-        let opening = system
-            .edges
-            .iter()
-            .filter(|edge| edge.opens && edge.rule != Rule::Thread && is_cause(edge.to, edge.from));
+        let opening = system.edges.iter().filter(|edge| {
+            edge.opens && edge.rule != MarkerRule::Thread && is_cause(edge.to, edge.from)
+        });
         // A call that sends may end after its bytes were received.
         let sent = |edge: &Edge| match system.slice(edge.from).filter(|slice| sends(slice)) {
             Some(asks) => asks.from_ns,
@@ -242,10 +241,10 @@ impl<'s> Requests<'s> {
     }
 
     /// The parts of a request's time, whose services are known.
-    pub fn parts(&self, root: SliceId) -> Vec<Part> {
+    pub fn parts(&self, root: SliceId) -> Vec<RequestPart> {
         let mut parts = Vec::new();
         if let (Some(slice), Some(sent_ns)) = (self.system.slice(root), self.sent_ns.get(&root)) {
-            self.part(&mut parts, root, Kind::Reach, (*sent_ns, slice.from_ns));
+            self.part(&mut parts, root, PartKind::Reach, (*sent_ns, slice.from_ns));
         }
         for id in self.all_below(root) {
             let Some(slice) = self.system.slice(id) else { continue };
@@ -260,7 +259,7 @@ impl<'s> Requests<'s> {
             if !sends(slice) {
                 let waits = times(self.waits.get(&id)).into_iter().map(|(_, time)| time);
                 for gap in gaps(whole, waits.collect()) {
-                    self.part(&mut parts, id, Kind::Own, gap);
+                    self.part(&mut parts, id, PartKind::Own, gap);
                 }
                 continue;
             }
@@ -268,32 +267,42 @@ impl<'s> Requests<'s> {
             if below.is_empty() {
                 let service = self.away(slice);
                 let (from_ns, to_ns) = whole;
-                let (kind, thread) = (Kind::Away, slice.thread);
-                parts.push(Part { slice: id, kind, service, thread, from_ns, to_ns });
+                let (kind, thread) = (PartKind::Away, slice.thread);
+                parts.push(RequestPart { slice: id, kind, service, thread, from_ns, to_ns });
                 continue;
             }
             for gap in gaps(whole, below.iter().map(|(_, time)| *time).collect()) {
                 match below.iter().find(|(_, (from_ns, _))| *from_ns == gap.1) {
-                    Some((reached, _)) => self.part(&mut parts, *reached, Kind::Reach, gap),
-                    None => self.part(&mut parts, id, Kind::Back, gap),
+                    Some((reached, _)) => self.part(&mut parts, *reached, PartKind::Reach, gap),
+                    None => self.part(&mut parts, id, PartKind::Back, gap),
                 }
             }
         }
         parts
     }
 
-    fn part(&self, parts: &mut Vec<Part>, id: SliceId, kind: Kind, (from_ns, to_ns): (u64, u64)) {
+    fn part(
+        &self,
+        parts: &mut Vec<RequestPart>,
+        id: SliceId,
+        kind: PartKind,
+        (from_ns, to_ns): (u64, u64),
+    ) {
         if let (Some(slice), Some(service)) = (self.system.slice(id), self.service(id))
             && from_ns < to_ns
         {
             let thread = slice.thread;
-            parts.push(Part { slice: id, kind, service, thread, from_ns, to_ns });
+            parts.push(RequestPart { slice: id, kind, service, thread, from_ns, to_ns });
         }
     }
 
     /// Which service asks which, of some slices; the links of all who ask are one where they are not told apart. Those with
     /// most true latency come first.
-    pub fn links(&self, ids: impl IntoIterator<Item = SliceId>, by_caller: bool) -> Vec<Link> {
+    pub fn links(
+        &self,
+        ids: impl IntoIterator<Item = SliceId>,
+        by_caller: bool,
+    ) -> Vec<RequestLink> {
         let mut groups: BTreeMap<(Option<Service>, Service), Vec<SliceId>> = BTreeMap::new();
         for id in ids {
             let Some(slice) = self.system.slice(id).filter(|slice| !is_life(slice.marker)) else {
@@ -315,7 +324,7 @@ impl<'s> Requests<'s> {
             reaches.sort_unstable();
             let first = ids.first().and_then(|id| self.system.slice(*id))?;
             let process = service.process;
-            Some(Link {
+            Some(RequestLink {
                 caller,
                 service,
                 reach_p50_ns: percentile(&reaches, 50),
@@ -323,7 +332,7 @@ impl<'s> Requests<'s> {
                 tier: tier(self.system, process, first.marker, &ids),
             })
         };
-        let mut links: Vec<Link> = groups.into_iter().filter_map(link).collect();
+        let mut links: Vec<RequestLink> = groups.into_iter().filter_map(link).collect();
         links.sort_by_key(|link| std::cmp::Reverse(link.tier.true_latency_sum_ns));
         links
     }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::input::{End, Local, Protocol};
-use crate::marker::{Family, Marker, Rule};
+use crate::input::{Endpoint, Local, Protocol};
+use crate::marker::{Family, Marker, MarkerRule};
 use crate::tallies::{Idle, Profiles};
 
 /// The number of a slice.
@@ -149,7 +149,7 @@ pub struct Edge {
     pub from: SliceId,
     pub to: SliceId,
     /// How that is known.
-    pub rule: Rule,
+    pub rule: MarkerRule,
     /// The other one began with it.
     pub opens: bool,
     /// It also woke the other one's thread.
@@ -173,7 +173,7 @@ impl Edge {
         Self {
             from,
             to,
-            rule: Rule::Thread,
+            rule: MarkerRule::Thread,
             opens: true,
             woke: false,
             joins: false,
@@ -188,7 +188,7 @@ impl Edge {
 /// What a slice is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Key {
-    End(End),
+    End(Endpoint),
     /// Something of one machine.
     Local(Local),
     Thread(i32),
@@ -209,7 +209,7 @@ impl Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::End(End { protocol, id, local, remote, .. }) => {
+            Self::End(Endpoint { protocol, id, local, remote, .. }) => {
                 let family = match Family::from(*protocol) {
                     Family::Tcp => "tcp",
                     Family::Udp => "udp",
@@ -240,8 +240,8 @@ impl fmt::Display for Key {
 }
 
 /// Whether a socket's messages stay whole, for the rule that joins them.
-pub const fn rule_of(protocol: Protocol) -> Rule {
-    if protocol.has_messages() { Rule::Message } else { Rule::Bytes }
+pub const fn rule_of(protocol: Protocol) -> MarkerRule {
+    if protocol.has_messages() { MarkerRule::Message } else { MarkerRule::Bytes }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -382,7 +382,7 @@ impl Store {
     }
 
     /// A socket's place among keys. One that is no more has its place to the end, since slices have it.
-    pub fn end(&mut self, end: &End) -> u32 {
+    pub fn end(&mut self, end: &Endpoint) -> u32 {
         self.key(Key::End(*end))
     }
 

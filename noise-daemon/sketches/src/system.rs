@@ -9,9 +9,9 @@
 //! what two of them did at the same time counts once, and what a dependent did after S counts for nothing. The same holds
 //! for each of the dependents with its own, so that in a tree of nested requests all true latencies sum up to the whole.
 
-use crate::counts::Counts;
-use crate::follow::Named;
-use crate::marker::{Marker, Rule};
+use crate::counts::SketchCounts;
+use crate::follow::NamedOwner;
+use crate::marker::{Marker, MarkerRule};
 use crate::slices::{Edge, Ended, Key, Long, NONE, Slice, SliceId, State, Store};
 use crate::tallies::Profiles;
 
@@ -30,8 +30,8 @@ pub struct System {
     /// What slices are about.
     pub keys: Vec<Key>,
     pub profiles: Profiles,
-    pub threads: Vec<Named>,
-    pub counts: Counts,
+    pub threads: Vec<NamedOwner>,
+    pub counts: SketchCounts,
     /// The time of the first and of the last event, nanoseconds since the epoch.
     pub span: (u64, u64),
 }
@@ -40,8 +40,8 @@ impl System {
     /// Makes it of all that was followed.
     pub(crate) fn new(
         store: Store,
-        threads: Vec<Named>,
-        mut counts: Counts,
+        threads: Vec<NamedOwner>,
+        mut counts: SketchCounts,
         span: Option<(u64, u64)>,
     ) -> Self {
         let Store { slices, edges, keys, profiles, .. } = store;
@@ -66,7 +66,7 @@ impl System {
         self.slices.get(id as usize)
     }
 
-    pub fn thread(&self, slice: &Slice) -> Option<&Named> {
+    pub fn thread(&self, slice: &Slice) -> Option<&NamedOwner> {
         self.threads.get(slice.thread as usize)
     }
 
@@ -123,7 +123,7 @@ fn valid(
     edges: Long<Edge>,
     places: &[SliceId],
     slices: &[Slice],
-    counts: &mut Counts,
+    counts: &mut SketchCounts,
 ) -> Vec<Edge> {
     let place = |id: SliceId| places.get(id as usize).copied().filter(|place| *place != NONE);
     let holds = |id: SliceId, at_ns: u64| {
@@ -136,7 +136,7 @@ fn valid(
             continue;
         }
         // A connection that was handed on begins later for who uses it.
-        let is_within = edge.rule == Rule::Connection
+        let is_within = edge.rule == MarkerRule::Connection
             || (holds(from, edge.sent_ns) && holds(to, edge.received_ns));
         match is_within {
             true => all.push(Edge { from, to, ..edge }),
@@ -171,7 +171,7 @@ fn dependents<'e>(
             let asks = |slice: &Slice| {
                 slice.ended == Ended::Explicit && matches!(slice.marker, Marker::Send(_))
             };
-            if edge.rule == Rule::Thread && slices.get(edge.to as usize).is_some_and(asks) {
+            if edge.rule == MarkerRule::Thread && slices.get(edge.to as usize).is_some_and(asks) {
                 pairs.push((edge.from, edge.to));
             }
             continue;
@@ -283,7 +283,7 @@ mod tests {
             let edge = |(from, to): &(u32, u32)| Edge {
                 from: *from,
                 to: *to,
-                rule: Rule::Bytes,
+                rule: MarkerRule::Bytes,
                 opens: false,
                 woke: false,
                 joins: true,

@@ -37,7 +37,7 @@ impl Idle {
 
 /// A moment of a thread, and what it had done by then.
 #[derive(Clone, Debug, Default)]
-pub struct Mark {
+pub struct TallyMark {
     /// When, nanoseconds since the epoch.
     pub at_ns: u64,
     pub idle: Idle,
@@ -77,7 +77,7 @@ impl Calls {
     }
 
     /// What came between two moments, by the numbers of the calls' names.
-    pub fn between(&self, from: &Mark, to: &Mark) -> Vec<(u16, u32)> {
+    pub fn between(&self, from: &TallyMark, to: &TallyMark) -> Vec<(u16, u32)> {
         let mut found: Vec<(u16, u32)> = Vec::new();
         for (place, (name, count)) in self.names.iter().zip(&*to.calls).enumerate() {
             let before = from.calls.get(place).copied().unwrap_or(0);
@@ -173,10 +173,10 @@ mod tests {
     fn what_lies_between_two_moments_counts() {
         let mut calls = Calls::default();
         calls.add(7);
-        let from = Mark { calls: calls.counts(Some(0)), ..Mark::default() };
+        let from = TallyMark { calls: calls.counts(Some(0)), ..TallyMark::default() };
         calls.add(9);
         calls.add(7);
-        let to = Mark { calls: calls.counts(None), ..Mark::default() };
+        let to = TallyMark { calls: calls.counts(None), ..TallyMark::default() };
         assert_eq!(calls.between(&from, &to), [(7, 2), (9, 1)]);
         assert_eq!(calls.between(&to, &to), []);
         let mut idle = Idle::default();

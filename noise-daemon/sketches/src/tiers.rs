@@ -113,7 +113,7 @@ pub enum By {
 
 /// Of some slices, how many fulfil a condition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Share {
+pub struct SliceShare {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// How many they are.
@@ -124,7 +124,7 @@ pub struct Share {
     pub probability: Option<f64>,
 }
 
-impl Share {
+impl SliceShare {
     fn add(&mut self, holds: bool) {
         self.count += 1;
         self.holds += u64::from(holds);
@@ -138,9 +138,9 @@ pub fn probability(
     slices: &[SliceId],
     of: &Query,
     by: Option<By>,
-) -> (Share, Option<Vec<Share>>) {
-    let mut all = Share::default();
-    let mut groups: BTreeMap<String, Share> = BTreeMap::new();
+) -> (SliceShare, Option<Vec<SliceShare>>) {
+    let mut all = SliceShare::default();
+    let mut groups: BTreeMap<String, SliceShare> = BTreeMap::new();
     for slice in slices.iter().filter_map(|id| system.slice(*id)) {
         let holds = of.holds(system, slice);
         all.add(holds);
@@ -155,10 +155,10 @@ pub fn probability(
         };
         groups.entry(group).or_default().add(holds);
     }
-    let named = |(group, share)| Share { group, ..share };
-    let mut groups: Vec<Share> = groups.into_iter().map(named).collect();
+    let named = |(group, share)| SliceShare { group, ..share };
+    let mut groups: Vec<SliceShare> = groups.into_iter().map(named).collect();
     groups.sort_by(|one, other| {
-        let key = |share: &Share| share.probability.unwrap_or(0.0);
+        let key = |share: &SliceShare| share.probability.unwrap_or(0.0);
         key(other).total_cmp(&key(one)).then_with(|| one.group.cmp(&other.group))
     });
     (all, by.map(|_| groups))

@@ -17,7 +17,7 @@ use noise_host::kernel::{
     Engine, HookSet, HookState, HookStatus, KernelBtf, LoadOptions, Lockdown, Sight, SignalState,
     Sizes, has_own_users, lockdown, missing_capabilities, signal_state,
 };
-use noise_host::resolve::cgroup::{Hierarchies, Layout, Mounts};
+use noise_host::resolve::cgroup::{CgroupLayout, Hierarchies, Mounts};
 use noise_keep::state::{DEFAULT_DIRECTORY, demand};
 use noise_model::{MOST_TREND_BYTES, TRENDS_NS};
 use noise_system::procfs;
@@ -50,9 +50,7 @@ fn hook_line(status: &HookStatus) -> Value {
 }
 
 /// Runs the command; `Ok(())` where noised can work here.
-///
-/// # Errors
-/// Why it cannot.
+/// Errors: why it cannot.
 pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     // Before programs of our own fill rings.
     let asked = frame(&args.connect.clone().unwrap_or_else(host_socket));
@@ -71,7 +69,7 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     report.insert("missing_capabilities".into(), json!(missing));
     report.insert("user_namespace".into(), json!(has_own_users(Path::new("/proc"))));
     report.insert("lockdown".into(), json!(mode));
-    report.insert("cgroup".into(), json!(mounts.layout().map_or("none", Layout::name)));
+    report.insert("cgroup".into(), json!(mounts.layout().map_or("none", CgroupLayout::name)));
     let hierarchies = Hierarchies::of(&mounts);
     report.insert("cgroup_hierarchies".into(), json!(hierarchies.explained()));
     report.insert("missing_cgroup_hierarchies".into(), json!(hierarchies.missing()));

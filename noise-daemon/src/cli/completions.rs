@@ -14,9 +14,7 @@ pub struct CompletionsArgs {
 }
 
 /// Prints the script.
-///
-/// # Errors
-/// Where standard output cannot take it.
+/// Errors: where standard output cannot take it.
 pub fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     output::print_own(&String::from_utf8_lossy(&script(args.shell)))
 }

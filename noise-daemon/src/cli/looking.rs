@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use noise_analysis::{Beside, IncidentPressure, Name, Parties, Remedy, Report, is_held_up};
+use noise_analysis::{Beside, IncidentPressure, Name, Parties, Remedy, Report, Side, is_held_up};
 use noise_host::setup::{CpuTimes, Meeting, SetupReader};
 use noise_model::memory::LimitHits;
 use noise_model::pressure::{Pressure, PressureReading};
@@ -169,9 +169,14 @@ fn advice(
     if limit.is_some() && !remedies.contains(&Remedy::MemoryLimits) {
         remedies.push(Remedy::MemoryLimits);
     }
+    let thread_of = |culprit: &Name| {
+        let mut threads = report.threads_of(Side::Culprit, (&report.main.subject, culprit));
+        threads.find(|one| one.pid > 0).map(|one| one.pid)
+    };
     let meeting = Meeting {
         victim,
         culprit,
+        culprit_tid: parties.culprit.as_ref().and_then(thread_of),
         interrupt: parties.interrupt.as_deref(),
         memory: limit.map(|limit| (limit.kind, &*limit.of)),
         disk: parties.disk.as_deref(),
@@ -184,7 +189,7 @@ fn advice(
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use noise_analysis::{Culprit, Episode, Level, Rule, Time};
+    use noise_analysis::{Culprit, Episode, Level, Process, Rule, Time};
     use noise_common::charge::Cause;
     use noise_common::signals::Signal;
     use noise_host::resolve::cgroup::Mounts;
@@ -277,6 +282,57 @@ mod tests {
         assert_eq!(look(&[&operator], 7), (None, true), "it is too soon to look again");
         assert_eq!(look(&[&operator, &by_hog], 8).0, Some(None));
         assert_eq!(look(&[&operator, &by_hog], 9), (None, false), "there is nothing to take back");
+    }
+
+    #[test]
+    fn a_culprit_is_judged_by_the_thread_that_the_incident_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let write = |file: &str, text: &str| {
+            let file = path.join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write("shop/cgroup.procs", "42\n");
+        write("shop/cgroup.threads", "42\n43\n");
+        write("operator/cgroup.procs", "");
+        for (tid, scheduled) in [(42, "50 1"), (43, "0 0"), (44, "50 1")] {
+            let begin = "R 1 1 1 0 -1 4194304 0 0 0 0 1 1 0 0 20 0 1 0 5 0 0 1";
+            let stat = format!("{tid} (a) {begin} 0 0 0 0 0 0 0 0 0 0 0 0 17 0 {scheduled} 0");
+            write(&format!("{tid}/stat"), &stat);
+            write(&format!("{tid}/status"), "Cpus_allowed_list:\t0\n");
+        }
+        let mut mounts = Mounts::default();
+        mounts.unified = Some(path.to_owned());
+        let reader = SetupReader::new(mounts, path, path);
+        let commands = |tids: &[u32]| {
+            let mut report = report(1, "/operator", "/shop");
+            report.processes = tids.iter().map(|tid| named(*tid)).collect();
+            let parties = report.main.parties();
+            let paths = (Some(Path::new("/operator")), Some(Path::new("/shop")));
+            let advice = advice(&reader, &report, &parties, paths, (None, Vec::new()));
+            advice.into_iter().flat_map(|one| one.commands).collect::<Vec<_>>()
+        };
+        assert_eq!(commands(&[0, 42]), ["chrt --other --pid 0 42"]);
+        // The first process is none that is named, nor is one of another cgroup.
+        for tids in [&[43, 42][..], &[44], &[]] {
+            assert_eq!(commands(tids), [""; 0], "{tids:?}");
+        }
+    }
+
+    /// A thread of /shop that is named as a culprit.
+    fn named(pid: u32) -> Process {
+        Process {
+            side: Side::Culprit,
+            of: "/shop".into(),
+            victim: Some("/operator".into()),
+            pid,
+            comm: "gzip".into(),
+            process: None,
+            command: None,
+            waits: 1,
+            ns: 1,
+        }
     }
 
     #[test]

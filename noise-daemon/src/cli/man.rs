@@ -29,9 +29,7 @@ const FILES: [(&str, &str); 3] = [
 ];
 
 /// Prints a page or writes all.
-///
-/// # Errors
-/// Where there is no such directory, or it or standard output cannot take it.
+/// Errors: where there is no such directory, or it or standard output cannot take it.
 pub fn run(args: &ManArgs) -> anyhow::Result<()> {
     let Some(directory) = &args.directory else {
         let page = render(whole(), "noised")?;

@@ -50,9 +50,6 @@ enum EdgeAction {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &MarkArgs) -> Result<(), CommandError> {
     let message = Message {
         begins: args.action == EdgeAction::Begin,

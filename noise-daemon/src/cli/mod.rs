@@ -61,9 +61,7 @@ pub enum Command {
 
 impl Command {
     /// Runs it; what the process exits with.
-    ///
-    /// # Errors
-    /// What the command failed with.
+    /// Errors: what the command failed with.
     pub fn run(&self) -> Result<ExitCode, CommandError> {
         match self {
             Self::Run(args) => run::run(args)?,

@@ -10,9 +10,7 @@ use noise_command::CommandError;
 const NEEDED: u64 = 2 << 20;
 
 /// Raises the limit where it is too low. The kernel looks at it whenever the stack grows.
-///
-/// # Errors
-/// Where it may not be raised.
+/// Errors: where it may not be raised.
 pub fn ensure() -> Result<(), CommandError> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_STACK)
         .context("cannot read the limit of the stack (ulimit -s)")?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use noise_analysis::{Board, Clock, Event, Name, Overview, Report, Settings, Usual, Watched};
+use noise_analysis::{Board, Clock, GroupChange, Name, Overview, Report, Settings, Usual, Watched};
 use noise_host::kernel::{EventStore, monotonic_ns};
 use noise_host::setup::SetupReader;
 use noise_keep::demand::{Demand, Meter};
@@ -54,9 +54,7 @@ fn clock() -> Clock {
 
 impl Watching {
     /// Begins with what an earlier daemon left in the directory; an empty path keeps nothing.
-    ///
-    /// # Errors
-    /// Where the settings cannot work.
+    /// Errors: where the settings cannot work.
     pub fn start(settings: Settings, directory: &Path) -> anyhow::Result<Self> {
         let mut board = Board::new(settings).context("incidents")?;
         let beginning = |board, keeper, boot, demand| Self {
@@ -120,9 +118,7 @@ impl Watching {
     }
 
     /// Goes on with other settings.
-    ///
-    /// # Errors
-    /// Where the settings cannot work; nothing has changed then.
+    /// Errors: where the settings cannot work; nothing has changed then.
     pub fn set(&mut self, settings: Settings) -> anyhow::Result<()> {
         self.board.set(settings).context("incidents")?;
         // There may be fewer of the past now.
@@ -142,13 +138,13 @@ impl Watching {
         self.board.note_short(self.pressing.short(clock.at_ns));
         let events = self.board.analyse(sample, step, clock);
         events.iter().for_each(log_event);
-        self.is_fresh |= events.iter().any(|event| matches!(event, Event::Opened(_)));
+        self.is_fresh |= events.iter().any(|event| matches!(event, GroupChange::Opened(_)));
         self.closed.extend(events.iter().filter_map(|event| match event {
-            Event::Closed(report) => Some(report.id),
+            GroupChange::Closed(report) => Some(report.id),
             _ => None,
         }));
         // What joins changes what is open, which a crash may lose.
-        let lasting = |event: &Event| !matches!(event, Event::Joined { .. });
+        let lasting = |event: &GroupChange| !matches!(event, GroupChange::Joined { .. });
         let changed = events.iter().any(lasting);
         self.keep_events(&events, clock);
         let waited = self.board.keep_outliers(sample, clock);
@@ -166,11 +162,11 @@ impl Watching {
     }
 
     /// Keeps the kernel events of what opened, and no longer those of what is forgotten.
-    fn keep_events(&mut self, events: &[Event], clock: Clock) {
+    fn keep_events(&mut self, events: &[GroupChange], clock: Clock) {
         let Some(keeping) = &mut self.keeping else { return };
         let opened = || {
             events.iter().filter_map(|event| match event {
-                Event::Opened(report) => Some(report),
+                GroupChange::Opened(report) => Some(report),
                 _ => None,
             })
         };
@@ -180,7 +176,7 @@ impl Watching {
             opened().for_each(|report| keeping.opened(report, clock, severity));
         }
         // It may have joined another one at once.
-        if events.iter().any(|event| !matches!(event, Event::Joined { .. })) {
+        if events.iter().any(|event| !matches!(event, GroupChange::Joined { .. })) {
             keeping.forget(|id| self.board.has(id));
         }
         keeping.tick();
@@ -230,6 +226,10 @@ impl Watching {
         let of = |subject: &Name| {
             let usual = |signal| {
                 let baseline = self.board.baseline(signal, subject)?;
+                // What came with a disturbance that is there from the begin would pass for usual.
+                if !self.board.is_warm(baseline) {
+                    return None;
+                }
                 let (windows, level) = (baseline.learnt(), baseline.level());
                 Some(Usual { signal, subject: Name::clone(subject), windows, level })
             };

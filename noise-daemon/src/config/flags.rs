@@ -4,7 +4,7 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command};
 use toml::{Table, Value};
 
-use super::keys::{KEYS, Key, Kind, REMOVED, put};
+use super::keys::{FlagKind, KEYS, Key, REMOVED, put};
 use super::parse::{single, usual};
 
 /// The keys that were given as flags, as a file would have them.
@@ -16,14 +16,16 @@ pub struct Flags {
 }
 
 /// The value that a flag's text stands for.
-fn value(kind: Kind, text: &str) -> Result<Value, String> {
+fn value(kind: FlagKind, text: &str) -> Result<Value, String> {
     let expected = |what: &str| format!("`{text}` is not {what}");
     match kind {
-        Kind::Text => Ok(Value::String(text.to_owned())),
-        Kind::Integer => text.parse().map(Value::Integer).map_err(|_| expected("a whole number")),
-        Kind::Number => text.parse().map(Value::Float).map_err(|_| expected("a number")),
-        Kind::Switch => text.parse().map(Value::Boolean).map_err(|_| expected("true or false")),
-        Kind::List => {
+        FlagKind::Text => Ok(Value::String(text.to_owned())),
+        FlagKind::Integer => {
+            text.parse().map(Value::Integer).map_err(|_| expected("a whole number"))
+        }
+        FlagKind::Number => text.parse().map(Value::Float).map_err(|_| expected("a number")),
+        FlagKind::Switch => text.parse().map(Value::Boolean).map_err(|_| expected("true or false")),
+        FlagKind::List => {
             let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
             Ok(Value::Array(names.map(|name| Value::String(name.to_owned())).collect()))
         }
@@ -54,7 +56,7 @@ fn argument(key: &'static Key) -> Arg {
         .long(key.path())
         .value_name(key.value)
         .value_parser(parser(key))
-        .allow_hyphen_values(matches!(key.kind, Kind::Integer | Kind::Number))
+        .allow_hyphen_values(matches!(key.kind, FlagKind::Integer | FlagKind::Number))
         .help_heading(format!("[{}]", key.section))
         .help(format!("{} [default: {usual}]", key.help))
 }

@@ -6,7 +6,7 @@ use Applies::{AtStart, Live};
 
 /// How a value is written as a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FlagKind {
     Text,
     /// Without a decimal point.
     Integer,
@@ -34,7 +34,7 @@ pub struct Key {
     /// The key in it; behind a dot, one in a table of the section.
     pub name: &'static str,
     /// How it is written as a flag.
-    pub kind: Kind,
+    pub kind: FlagKind,
     /// What stands for the value in the help.
     pub value: &'static str,
     /// What a reload does with it.
@@ -63,31 +63,31 @@ impl Key {
 const fn key(
     section: &'static str,
     name: &'static str,
-    (kind, value): (Kind, &'static str),
+    (kind, value): (FlagKind, &'static str),
     applies: Applies,
     help: &'static str,
 ) -> Key {
     Key { section, name, kind, value, applies, help }
 }
 
-const MILLISECONDS: (Kind, &str) = (Kind::Integer, "MS");
-const MICROSECONDS: (Kind, &str) = (Kind::Integer, "US");
-const COUNT: (Kind, &str) = (Kind::Integer, "N");
-const NUMBER: (Kind, &str) = (Kind::Number, "X");
+const MILLISECONDS: (FlagKind, &str) = (FlagKind::Integer, "MS");
+const MICROSECONDS: (FlagKind, &str) = (FlagKind::Integer, "US");
+const COUNT: (FlagKind, &str) = (FlagKind::Integer, "N");
+const NUMBER: (FlagKind, &str) = (FlagKind::Number, "X");
 
 /// Everything that can be configured, in order.
 pub const KEYS: &[Key] = &[
     key(
         "web",
         "listen-address",
-        (Kind::Text, "ADDRESS:PORT"),
+        (FlagKind::Text, "ADDRESS:PORT"),
         AtStart,
         "Address, or name, and port of metrics and status page; :PORT = all addresses",
     ),
     key(
         "web",
         "config.file",
-        (Kind::Text, "FILE"),
+        (FlagKind::Text, "FILE"),
         AtStart,
         "File of TLS, users and headers, as Prometheus' exporters take it; empty = none of them. What is \
          in the file is read again whenever it changes",
@@ -95,7 +95,7 @@ pub const KEYS: &[Key] = &[
     key(
         "web",
         "allowed-hosts",
-        (Kind::List, "NAMES"),
+        (FlagKind::List, "NAMES"),
         Live,
         "Host names that requests may name (in `Host`), besides addresses and localhost, where the daemon \
          listens on loopback without users or TLS",
@@ -103,28 +103,28 @@ pub const KEYS: &[Key] = &[
     key(
         "socket",
         "path",
-        (Kind::Text, "PATH"),
+        (FlagKind::Text, "PATH"),
         AtStart,
         "Path of the local query socket; empty = none",
     ),
     key(
         "socket",
         "mode",
-        (Kind::Text, "MODE"),
+        (FlagKind::Text, "MODE"),
         AtStart,
         "Who may use the socket, as chmod takes it",
     ),
     key(
         "socket",
         "group",
-        (Kind::Text, "GROUP"),
+        (FlagKind::Text, "GROUP"),
         AtStart,
         "Group of the socket; where there is no such group, the daemon's own",
     ),
     key(
         "socket",
         "marks",
-        (Kind::Switch, "BOOL"),
+        (FlagKind::Switch, "BOOL"),
         AtStart,
         "Take marks of programs (noised mark) at a socket beside that one, with the same mode and group: \
          noised.marks beside noised.sock. The flight recorder keeps them",
@@ -132,7 +132,7 @@ pub const KEYS: &[Key] = &[
     key(
         "log",
         "level",
-        (Kind::Text, "LEVEL"),
+        (FlagKind::Text, "LEVEL"),
         Live,
         "Least severe level that is logged: error, warn, info, debug or trace; RUST_LOG overrides it. The \
          BPF programs log what they could not count if the daemon starts with debug or trace",
@@ -140,7 +140,7 @@ pub const KEYS: &[Key] = &[
     key(
         "signals",
         "off",
-        (Kind::List, "SIGNALS"),
+        (FlagKind::List, "SIGNALS"),
         Live,
         "Signals that are not measured, by the names that `noised check` shows; empty = all are",
     ),
@@ -171,7 +171,7 @@ pub const KEYS: &[Key] = &[
     key(
         "names",
         "labels",
-        (Kind::Switch, "BOOL"),
+        (FlagKind::Switch, "BOOL"),
         Live,
         "Give series of a pod's cgroup the labels namespace, pod and container beside cgroup, and export \
          noised_cgroup_info, which says so, and the systemd unit and container engine, of each victim and culprit",
@@ -179,7 +179,7 @@ pub const KEYS: &[Key] = &[
     key(
         "osnoise",
         "cpus",
-        (Kind::Text, "LIST"),
+        (FlagKind::Text, "LIST"),
         AtStart,
         "CPUs on which a thread measures the noise from the inside (0-3,8); empty = none",
     ),
@@ -201,7 +201,7 @@ pub const KEYS: &[Key] = &[
     key(
         "recorder",
         "enabled",
-        (Kind::Switch, "BOOL"),
+        (FlagKind::Switch, "BOOL"),
         AtStart,
         "Keep the latest kernel events of each CPU in memory (the flight recorder)",
     ),
@@ -216,7 +216,7 @@ pub const KEYS: &[Key] = &[
     key(
         "recorder",
         "kibibytes-per-cpu",
-        (Kind::Integer, "KIB"),
+        (FlagKind::Integer, "KIB"),
         AtStart,
         "Its memory for each possible CPU, rounded down to a power of two, whatever the seconds; 1024 hold 32,768 \
          events; 0 = what the seconds need",
@@ -224,21 +224,21 @@ pub const KEYS: &[Key] = &[
     key(
         "recorder",
         "kibibytes-in-all",
-        (Kind::Integer, "KIB"),
+        (FlagKind::Integer, "KIB"),
         AtStart,
         "Its memory for all CPUs together, at most",
     ),
     key(
         "recorder",
         "classes",
-        (Kind::List, "CLASSES"),
+        (FlagKind::List, "CLASSES"),
         Live,
         "What it keeps: sched (scheduler and interrupts), io (block devices and network); empty = nothing",
     ),
     key(
         "state",
         "directory",
-        (Kind::Text, "DIRECTORY"),
+        (FlagKind::Text, "DIRECTORY"),
         AtStart,
         "Where past incidents are kept, so that they survive a restart; empty = nowhere",
     ),
@@ -252,20 +252,20 @@ pub const KEYS: &[Key] = &[
     key(
         "state",
         "trace-kibibytes",
-        (Kind::Integer, "KIB"),
+        (FlagKind::Integer, "KIB"),
         AtStart,
         "Events that are kept of one, the latest, as the flight recorder has them; files are smaller",
     ),
     key(
         "privileges",
         "drop",
-        (Kind::Switch, "BOOL"),
+        (FlagKind::Switch, "BOOL"),
         AtStart,
         "Give up every privilege once the programs are attached: capabilities, other files, other system \
          calls",
     ),
-    key("incidents", "enabled", (Kind::Switch, "BOOL"), Live, "Look for incidents"),
-    key("incidents", "watch", (Kind::List, "SIGNALS"), Live, "What they are looked for in"),
+    key("incidents", "enabled", (FlagKind::Switch, "BOOL"), Live, "Look for incidents"),
+    key("incidents", "watch", (FlagKind::List, "SIGNALS"), Live, "What they are looked for in"),
     key(
         "incidents",
         "minimum-lost",

@@ -32,9 +32,7 @@ impl Configured {
 
 /// The configuration: the usual values, the file over them, the flags over that. `None` reads
 /// [`DEFAULT_FILE`] if there is one; an empty path reads none.
-///
-/// # Errors
-/// Names the file, line, key and what was expected.
+/// Errors name the file, line, key and what was expected.
 pub fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Configured> {
     let Content { mut table, removed } = match file {
         Some(path) if path.as_os_str().is_empty() => Content::default(),

@@ -47,9 +47,7 @@ impl Mistakes {
     }
 
     /// An error that has each on a line of its own, in the order of the file; if there is any.
-    ///
-    /// # Errors
-    /// That one.
+    /// Errors: that one.
     pub fn end(mut self, text: &str, name: &Path) -> anyhow::Result<()> {
         self.0.sort();
         self.0.dedup();

@@ -15,7 +15,7 @@ mod sections;
 mod values;
 
 pub use flags::Flags;
-pub use keys::{Applies, KEYS, Key, Kind};
+pub use keys::{Applies, FlagKind, KEYS, Key};
 pub use load::{Configured, load};
 pub use parse::parse;
 pub use reload::{applied, changes};

@@ -7,7 +7,7 @@ use serde::Deserialize as _;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
-use super::keys::{KEYS, Key, Kind, REMOVED, get, put};
+use super::keys::{FlagKind, KEYS, Key, REMOVED, get, put};
 use super::mistakes::Mistakes;
 use super::sections::Config;
 
@@ -18,9 +18,7 @@ const ADVISED: usize = 200;
 const LONGEST_PATH: usize = 4095;
 
 /// The configuration that the text of a file stands for; `name` is for messages.
-///
-/// # Errors
-/// Names the file, line, key and what was expected.
+/// Errors name the file, line, key and what was expected.
 pub fn parse(text: &str, name: &Path) -> anyhow::Result<Config> {
     Ok(content(text, name)?.table.try_into()?)
 }
@@ -62,7 +60,7 @@ fn values(document: &DeTable<'_>, found: &mut Mistakes) -> Table {
     for key in KEYS {
         let Some((at, value)) = written(document, key) else { continue };
         let items: Vec<&Spanned<DeValue<'_>>> = match value.get_ref() {
-            DeValue::Array(items) if key.kind == Kind::List => items.iter().collect(),
+            DeValue::Array(items) if key.kind == FlagKind::List => items.iter().collect(),
             _ => Vec::new(),
         };
         let right = read_value(value).and_then(|value| judged(key, value));
@@ -96,19 +94,19 @@ fn read_value(value: &Spanned<DeValue<'_>>) -> Result<Value, String> {
 /// A value that its key can have.
 fn judged(key: &Key, value: Value) -> Result<Value, String> {
     let expected = match (key.kind, &value) {
-        (Kind::Text, Value::String(_))
-        | (Kind::Integer, Value::Integer(_))
-        | (Kind::Number, Value::Integer(_) | Value::Float(_))
-        | (Kind::Switch, Value::Boolean(_)) => None,
-        (Kind::List, Value::Array(items)) => {
+        (FlagKind::Text, Value::String(_))
+        | (FlagKind::Integer, Value::Integer(_))
+        | (FlagKind::Number, Value::Integer(_) | Value::Float(_))
+        | (FlagKind::Switch, Value::Boolean(_)) => None,
+        (FlagKind::List, Value::Array(items)) => {
             let other = items.iter().find(|item| !item.is_str());
             other.map(|item| ("names in quotes", item))
         }
-        (Kind::Text, other) => Some(("a text in quotes", other)),
-        (Kind::Integer, other) => Some(("a whole number", other)),
-        (Kind::Number, other) => Some(("a number", other)),
-        (Kind::Switch, other) => Some(("true or false, without quotes", other)),
-        (Kind::List, other) => Some(("a list, as in [\"a\", \"b\"]", other)),
+        (FlagKind::Text, other) => Some(("a text in quotes", other)),
+        (FlagKind::Integer, other) => Some(("a whole number", other)),
+        (FlagKind::Number, other) => Some(("a number", other)),
+        (FlagKind::Switch, other) => Some(("true or false, without quotes", other)),
+        (FlagKind::List, other) => Some(("a list, as in [\"a\", \"b\"]", other)),
     };
     if let Some((expected, value)) = expected {
         return Err(format!("`{}`: expected {expected}, found {}", key.name, described(value)));

@@ -7,18 +7,14 @@ use super::keys::{KEYS, Key, get, put};
 use super::sections::Config;
 
 /// The keys whose values differ, in the order of the table.
-///
-/// # Errors
-/// Where a configuration cannot be written as one.
+/// Errors: where a configuration cannot be written as one.
 pub fn changes(before: &Config, after: &Config) -> anyhow::Result<Vec<&'static Key>> {
     let (before, after) = (Table::try_from(before)?, Table::try_from(after)?);
     Ok(KEYS.iter().filter(|key| get(&before, key) != get(&after, key)).collect())
 }
 
 /// What runs once a reload is done: what is wanted, but for the keys that need a restart.
-///
-/// # Errors
-/// See [`changes`].
+/// Errors: those of [`changes`].
 pub fn applied(running: &Config, wanted: &Config) -> anyhow::Result<Config> {
     let (running, mut table) = (Table::try_from(running)?, Table::try_from(wanted)?);
     for key in KEYS.iter().filter(|key| !key.is_live()) {

@@ -30,9 +30,7 @@ pub fn drop_all(kept: Option<Capability>) -> anyhow::Result<()> {
 }
 
 /// What a thread finds that has no capability; `None` where it cannot get rid of them.
-///
-/// # Errors
-/// Where there can be no further thread.
+/// Errors: where there can be no further thread.
 pub fn without<T: Send>(find: impl FnOnce() -> T + Send) -> io::Result<Option<T>> {
     let finding = move || drop_all(None).ok().map(|()| find());
     thread::scope(|scope| {
@@ -42,9 +40,7 @@ pub fn without<T: Send>(find: impl FnOnce() -> T + Send) -> io::Result<Option<T>
 }
 
 /// The threads of this process that have another capability than the one that is kept, or may have it.
-///
-/// # Errors
-/// Where `/proc` cannot be read.
+/// Errors: where `/proc` cannot be read.
 pub fn threads_with_capabilities(kept: Option<Capability>) -> io::Result<Vec<u32>> {
     let mut with = Vec::new();
     for entry in fs::read_dir("/proc/self/task")? {

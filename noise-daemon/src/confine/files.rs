@@ -23,9 +23,7 @@ const NEWEST: ABI = ABI::V6;
 const VERSION: u32 = 1;
 
 /// The version of Landlock that this kernel offers; 0 = none.
-///
-/// # Errors
-/// Where something between the kernel and this process refuses to say.
+/// Errors: where something between the kernel and this process refuses to say.
 pub fn landlock_abi() -> io::Result<u32> {
     // SAFETY: with this flag the call takes no memory.
     let version = unsafe {

@@ -74,9 +74,7 @@ impl fmt::Display for Extent {
 ///
 /// What the kernel cannot do is reported and left out, and so is Landlock where an outer sandbox refuses it; what the
 /// kernel can do but refuses is an error.
-///
-/// # Errors
-/// Where a thread keeps what was to be given up.
+/// Errors: where a thread keeps what was to be given up.
 pub fn confine(rest: &Rest) -> anyhow::Result<Confined> {
     nix::sys::prctl::set_no_new_privs().context("cannot set no_new_privs")?;
     // Another process of the same user could attach, and take the maps and sockets over.

@@ -62,9 +62,7 @@ pub struct Beat {
 
 impl Beat {
     /// Beats at this interval; the first comes after one interval.
-    ///
-    /// # Errors
-    /// Where the kernel has no room for a timer.
+    /// Errors: where the kernel has no room for a timer.
     pub fn every(length: Duration) -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
@@ -87,9 +85,7 @@ impl Beat {
     }
 
     /// Waits for the next beat. All that were missed count as one.
-    ///
-    /// # Errors
-    /// Where the timer cannot be read.
+    /// Errors: where the timer cannot be read.
     pub async fn next(&mut self) -> io::Result<()> {
         let mut count = [0; size_of::<u64>()];
         let read = |timer: &OwnedFd| Ok(nix::unistd::read(timer, &mut count)?);

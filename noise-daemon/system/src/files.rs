@@ -5,6 +5,8 @@
 //! is opened. What is in a file reaches messages only as
 //! [`noise_text::clean::quoted`] or [`noise_text::clean::brief`].
 
+#![allow(clippy::disallowed_methods, reason = "all others read by this module")]
+
 pub mod pem;
 pub mod yaml;
 
@@ -18,9 +20,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Opens a regular file, without waiting for what may never come. The flags come on top of the
 /// options' own.
-///
-/// # Errors
-/// Where it is none, or the options' access is refused.
+/// Errors: where it is none, or the options' access is refused.
 pub fn open_regular(options: &OpenOptions, path: &Path, flags: i32) -> io::Result<File> {
     let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = options.clone().custom_flags(flags).open(path)?;
@@ -29,9 +29,7 @@ pub fn open_regular(options: &OpenOptions, path: &Path, flags: i32) -> io::Resul
 }
 
 /// The bytes of a regular file that is at most so long.
-///
-/// # Errors
-/// One sentence: it cannot be read, is no regular file, or is longer.
+/// Errors: one sentence: it cannot be read, is no regular file, or is longer.
 pub fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
     // Looking comes first: opening is enough to start some devices, and a socket cannot be opened at
     // all. What counts is what was opened in the end.
@@ -40,34 +38,26 @@ pub fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The text of a regular file that is at most so long.
-///
-/// # Errors
-/// See [`read`]; also where it is not UTF-8.
+/// Errors: those of [`read`]; also where it is not UTF-8.
 pub fn read_text(path: &Path, most_bytes: u64) -> io::Result<String> {
     text(read(path, most_bytes)?)
 }
 
 /// The text of whatever a command is to read, see [`read_input_bytes`].
-///
-/// # Errors
-/// See [`read_text`].
+/// Errors: those of [`read_text`].
 pub fn read_input(path: &Path, most_bytes: u64) -> io::Result<String> {
     text(read_input_bytes(path, most_bytes)?)
 }
 
 /// The bytes of whatever a command is to read, such as a pipe from another command (`<(zcat ...)`),
 /// which is waited for; at most so long.
-///
-/// # Errors
-/// Where it cannot be read, or is longer.
+/// Errors: where it cannot be read, or is longer.
 pub fn read_input_bytes(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
     rest(File::open(path)?, most_bytes)
 }
 
 /// What is left of an open file.
-///
-/// # Errors
-/// Where it cannot be read, or is longer.
+/// Errors: where it cannot be read, or is longer.
 pub fn rest(file: File, most_bytes: u64) -> io::Result<Vec<u8>> {
     let too_long = || {
         let sentence = format!("it is longer than {most_bytes} bytes");

@@ -1,5 +1,10 @@
 //! How this program uses the system: files of people and of the kernel, threads, and the heap.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
+)]
+
 pub mod files;
 pub mod memory;
 pub mod output;

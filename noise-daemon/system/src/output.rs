@@ -4,14 +4,14 @@
 //! that was opened, whatever is called by its name meanwhile. Links are followed that root or the caller made.
 //!
 //! What has several files goes into an [`OwnFolder`], which nobody else may write to. A single file may go anywhere
-//! ([`Place`]): it has a name that nobody can guess until it is whole, and is renamed in its folder then.
+//! ([`OutputPlace`]): it has a name that nobody can guess until it is whole, and is renamed in its folder then.
 
 mod file;
 mod folder;
 mod limit;
 mod way;
 
-pub use file::{Place, Target};
+pub use file::{OutputPlace, Target};
 pub use folder::{OwnFolder, Spot};
 pub use limit::{explained, outlive_limit};
 
@@ -48,9 +48,7 @@ fn is_shared(folder: &Metadata) -> bool {
 
 /// What comes behind a name that only the time makes, in a folder: nothing, or, where others may write to it and could
 /// take the name before, digits that they cannot guess.
-///
-/// # Errors
-/// Where the kernel has none.
+/// Errors: where the kernel has none.
 pub fn suffix_in(folder: &Path) -> io::Result<String> {
     // A folder that cannot be looked at is refused when it is written to.
     match folder.metadata() {

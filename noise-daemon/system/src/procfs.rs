@@ -4,6 +4,8 @@
 //! bytes, and one that is not UTF-8 must not hide the rest of the file: each byte of it that makes no
 //! text becomes `\xNN`, as it does in the names of cgroups.
 
+#![allow(clippy::disallowed_methods, reason = "all others read by this module")]
+
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -15,17 +17,13 @@ use noise_text::clean::as_text;
 const USUAL_BYTES: usize = 8 << 10;
 
 /// The bytes of a file, for what is to be used as they are.
-///
-/// # Errors
-/// Where there is no such file, or it cannot be read.
+/// Errors: where there is no such file, or it cannot be read.
 pub fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
 /// The first bytes of a file.
-///
-/// # Errors
-/// See [`bytes`].
+/// Errors: those of [`bytes`].
 pub fn first_bytes(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most).read_to_end(&mut bytes)?;
@@ -33,9 +31,7 @@ pub fn first_bytes(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// A number that nobody has had, and nobody can guess.
-///
-/// # Errors
-/// Where the kernel has none.
+/// Errors: where the kernel has none.
 pub fn uuid() -> io::Result<u128> {
     let path = "/proc/sys/kernel/random/uuid";
     let digits: String = text(path)?.chars().filter(char::is_ascii_hexdigit).collect();
@@ -43,18 +39,14 @@ pub fn uuid() -> io::Result<u128> {
 }
 
 /// The text of a file.
-///
-/// # Errors
-/// See [`bytes`].
+/// Errors: those of [`bytes`].
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     let bytes = bytes(path)?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| as_text(error.as_bytes()).into_owned()))
 }
 
 /// The first bytes of a file that may be very long.
-///
-/// # Errors
-/// See [`bytes`].
+/// Errors: those of [`bytes`].
 pub fn begin(path: impl AsRef<Path>, most_bytes: u64) -> io::Result<Vec<u8>> {
     let mut begin = Vec::new();
     File::open(path)?.take(most_bytes).read_to_end(&mut begin)?;
@@ -63,7 +55,7 @@ pub fn begin(path: impl AsRef<Path>, most_bytes: u64) -> io::Result<Vec<u8>> {
 
 /// What `status` says of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct ThreadStatus {
     /// The process that it is of.
     pub process: i32,
     /// The parent of that process; 0 of one that has none here.
@@ -74,11 +66,9 @@ pub struct Status {
     pub ids: Vec<i32>,
 }
 
-impl Status {
+impl ThreadStatus {
     /// That in the folder of a thread.
-    ///
-    /// # Errors
-    /// See [`bytes`].
+    /// Errors: those of [`bytes`].
     pub fn read(folder: &Path) -> io::Result<Self> {
         text(folder.join("status")).map(|text| Self::parse(&text))
     }
@@ -145,16 +135,16 @@ mod tests {
 
     #[test]
     fn a_status_has_ids_whatever_the_name_is() {
-        let own = Status::read(Path::new("/proc/self")).unwrap();
+        let own = ThreadStatus::read(Path::new("/proc/self")).unwrap();
         let pid = std::process::id() as i32;
         assert_eq!((own.process, own.ids.first()), (pid, Some(&pid)));
         assert!(own.parent > 0 && own.uid.is_some());
         let folder = tempfile::tempdir().unwrap();
         let status = b"Name:\tx\xff Tgid: 5\nTgid:\t7\nPPid:\t1\nUid:\t3\t4\t5\t6\nNSpid:\t7\t2\n";
         fs::write(folder.path().join("status"), status).unwrap();
-        let expected = Status { process: 7, parent: 1, uid: Some(3), ids: vec![7, 2] };
-        assert_eq!(Status::read(folder.path()).unwrap(), expected);
-        assert_eq!(Status::parse(""), Status::default());
+        let expected = ThreadStatus { process: 7, parent: 1, uid: Some(3), ids: vec![7, 2] };
+        assert_eq!(ThreadStatus::read(folder.path()).unwrap(), expected);
+        assert_eq!(ThreadStatus::parse(""), ThreadStatus::default());
     }
 
     #[test]

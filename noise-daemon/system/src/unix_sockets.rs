@@ -53,9 +53,7 @@ pub struct UnixSocket {
 }
 
 /// All of them.
-///
-/// # Errors
-/// Where the kernel has no such diagnosis (`CONFIG_UNIX_DIAG`), or does not answer.
+/// Errors: where the kernel has no such diagnosis (`CONFIG_UNIX_DIAG`), or does not answer.
 pub fn read() -> io::Result<Vec<UnixSocket>> {
     let protocol = SockProtocol::NetlinkSockDiag;
     let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
@@ -73,9 +71,7 @@ pub fn read() -> io::Result<Vec<UnixSocket>> {
 }
 
 /// Those of another network namespace, by a file such as `/proc/PID/ns/net`.
-///
-/// # Errors
-/// As [`read`], and where this program may not enter it.
+/// Errors: those of [`read`], and where this program may not enter it.
 pub fn read_in(namespace: &Path) -> io::Result<Vec<UnixSocket>> {
     let file = open(namespace, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     // Who enters is a thread that ends with this: all others stay where they are.

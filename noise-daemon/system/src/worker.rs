@@ -21,9 +21,7 @@ pub struct Worker<T> {
 
 impl<T: Send + 'static> Worker<T> {
     /// Starts it. Work that panics is over; the next one is done.
-    ///
-    /// # Errors
-    /// Where there can be no further thread.
+    /// Errors: where there can be no further thread.
     pub fn start(name: &str, mut each: impl FnMut(T) + Send + 'static) -> anyhow::Result<Self> {
         let (work, receiver) = sync_channel(1);
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -37,9 +35,7 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     /// Hands work over; gives it back where as much as there is room for waits already.
-    ///
-    /// # Errors
-    /// The work that was not taken.
+    /// Errors: the work that was not taken.
     pub fn give(&self, work: T) -> Result<(), T> {
         self.work.try_send(work).map_err(|error| match error {
             TrySendError::Full(work) | TrySendError::Disconnected(work) => work,
@@ -56,9 +52,7 @@ impl<T: Send + 'static> Worker<T> {
 }
 
 /// Requires that this process can have so many more threads at once.
-///
-/// # Errors
-/// One sentence where it cannot.
+/// Errors: one sentence where it cannot.
 pub fn ensure_threads(count: usize) -> anyhow::Result<()> {
     let make = |_| -> io::Result<(SyncSender<()>, JoinHandle<()>)> {
         let (end, ended) = sync_channel::<()>(0);

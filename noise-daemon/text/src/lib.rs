@@ -1,5 +1,15 @@
 //! PURE: text for people. No crate of the project is below this one.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::print_stdout,
+        clippy::print_stderr
+    )
+)]
+
 pub mod clean;
 pub mod columns;
 pub mod cpulist;

@@ -70,9 +70,7 @@ pub enum Moment {
 
 impl Moment {
     /// Reads a moment of the past.
-    ///
-    /// # Errors
-    /// Says what would do.
+    /// Errors say what would do.
     pub fn of_past(text: &str) -> Result<Self, String> {
         Self::read(text).filter(|moment| !matches!(moment, Self::After(_))).ok_or_else(|| {
             "expected a time such as 14:03, 2026-11-21 09:00:00 or 2026-11-21T09:00:00Z, or how long ago, such as 90s, \
@@ -82,9 +80,7 @@ impl Moment {
     }
 
     /// Reads a moment of a recording.
-    ///
-    /// # Errors
-    /// Says what would do.
+    /// Errors say what would do.
     pub fn of_recording(text: &str) -> Result<Self, String> {
         Self::read(text).ok_or_else(|| {
             "expected a distance from the first event such as +1.5s, a time such as 17:46:22.79, 2016-03-04 17:46:22 or \

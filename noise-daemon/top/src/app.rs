@@ -10,13 +10,13 @@ use noise_wire::Frame;
 use ratatui::crossterm::event::KeyEvent;
 
 use super::arrange::Sort;
-use super::input::{Command, Motion, command};
+use super::input::{KeyCommand, Motion, command};
 use super::screens::overview;
 use super::services::Services;
 use super::table::Tone;
-use super::typing::{Purpose, Typed, Typing, time_of};
-use super::view::{Shown, View, moved};
-use super::{Block, History, Look, Page, SCREENS, Screen, Table, columns};
+use super::typing::{Purpose, TypedKey, Typing, time_of};
+use super::view::{ShownTable, View, moved};
+use super::{Block, History, Page, SCREENS, Screen, ScreenLook, Table, columns};
 
 /// Intervals to choose from, ms.
 const INTERVALS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
@@ -52,9 +52,9 @@ pub enum Action {
 #[derive(Clone, Copy)]
 pub struct Makers {
     /// The table of a screen.
-    pub table: fn(Screen, &History, &Look) -> Table,
+    pub table: fn(Screen, &History, &ScreenLook) -> Table,
     /// What a row of it opens.
-    pub open: fn(Screen, &History, &Look, &str) -> Option<Page>,
+    pub open: fn(Screen, &History, &ScreenLook, &str) -> Option<Page>,
 }
 
 impl Default for Makers {
@@ -65,7 +65,7 @@ impl Default for Makers {
 
 /// What is known of where the frames come from and go to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct ConnectionStatus {
     /// What the source is called.
     pub source: String,
     /// Why no frames come.
@@ -92,7 +92,7 @@ pub struct Opened {
 
 /// What of the last drawing matters to the next key: how much could be seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenRows {
     /// Rows of the table, or lines of a page.
     pub height: usize,
     /// Lines that a page or the help has.
@@ -104,12 +104,12 @@ pub struct App {
     makers: Makers,
     screen: Screen,
     views: [View; SCREENS.len()],
-    look: Look,
+    look: ScreenLook,
     history: History,
     /// What is shown while it is held.
     held: Option<Box<History>>,
     paused: bool,
-    pub(super) shown: Shown,
+    pub(super) shown: ShownTable,
     pub(super) page: Option<Opened>,
     pub(super) typing: Option<Typing>,
     /// First line of the help that is seen, if it is open.
@@ -117,19 +117,19 @@ pub struct App {
     interval: Duration,
     pub(super) message: Option<(String, Tone)>,
     /// What is known of the source and the recorder.
-    pub status: Status,
+    pub status: ConnectionStatus,
     dropped: u64,
-    pub(super) seen: Seen,
+    pub(super) seen: SeenRows,
 }
 
 impl App {
     /// Nothing to show yet.
-    pub fn new(screen: Screen, look: Look, interval: Duration) -> Self {
+    pub fn new(screen: Screen, look: ScreenLook, interval: Duration) -> Self {
         Self::with(Makers::default(), screen, look, interval)
     }
 
     /// The same, with other tables and pages than those of the screens.
-    pub fn with(makers: Makers, screen: Screen, look: Look, interval: Duration) -> Self {
+    pub fn with(makers: Makers, screen: Screen, look: ScreenLook, interval: Duration) -> Self {
         let mut app = Self {
             makers,
             screen,
@@ -138,15 +138,15 @@ impl App {
             history: History::default(),
             held: None,
             paused: false,
-            shown: Shown::default(),
+            shown: ShownTable::default(),
             page: None,
             typing: None,
             help: None,
             interval,
             message: None,
-            status: Status::default(),
+            status: ConnectionStatus::default(),
             dropped: 0,
-            seen: Seen::default(),
+            seen: SeenRows::default(),
         };
         app.refresh();
         app
@@ -163,7 +163,7 @@ impl App {
     }
 
     /// What rates and sums cover.
-    pub fn look(&self) -> &Look {
+    pub fn look(&self) -> &ScreenLook {
         &self.look
     }
 
@@ -198,9 +198,7 @@ impl App {
     }
 
     /// Sorts the screen by the column of that name; see [`columns::find`].
-    ///
-    /// # Errors
-    /// Says which columns there are.
+    /// Errors say which columns there are.
     pub fn sort_by(&mut self, name: &str) -> Result<(), String> {
         let column = columns::find(&self.shown.table.columns, name)?;
         self.view_mut().sort = Some(Sort { column, reversed: false });
@@ -302,13 +300,13 @@ impl App {
     }
 
     /// What the help itself does with a command; the others close it.
-    fn in_help(&mut self, command: Command) -> bool {
+    fn in_help(&mut self, command: KeyCommand) -> bool {
         match command {
-            Command::Move(motion) => {
+            KeyCommand::Move(motion) => {
                 let last = self.seen.lines.saturating_sub(self.seen.height);
                 self.help = self.help.map(|at| moved(at, motion, self.seen.height, last));
             }
-            Command::Help | Command::Back | Command::Open => self.help = None,
+            KeyCommand::Help | KeyCommand::Back | KeyCommand::Open => self.help = None,
             _ => {
                 self.help = None;
                 return false;
@@ -317,51 +315,54 @@ impl App {
         true
     }
 
-    fn obey(&mut self, command: Command) -> Action {
+    fn obey(&mut self, command: KeyCommand) -> Action {
         match command {
-            Command::Quit => return Action::Quit,
-            Command::Export => return Action::Export,
-            Command::Record => return Action::Record,
-            Command::Redraw => return Action::Redraw,
-            Command::Suspend => return Action::Suspend,
-            Command::Slower => return self.other_interval(true),
-            Command::Faster => return self.other_interval(false),
-            Command::Back => self.back(),
-            Command::Help => self.help = Some(0),
-            Command::Next => self.go_to(self.screen.further(1)),
-            Command::Previous => self.go_to(self.screen.further(SCREENS.len() - 1)),
-            Command::Show(screen) => self.go_to(screen),
-            Command::Move(motion) => self.go(motion),
-            Command::Pan(columns) => self.pan(columns),
-            Command::Open => return self.open(),
-            Command::Pause => self.pause(),
-            Command::Span => self.other_span(),
-            Command::Reset => self.reset(),
-            Command::Time => {
+            KeyCommand::Quit => return Action::Quit,
+            KeyCommand::Export => return Action::Export,
+            KeyCommand::Record => return Action::Record,
+            KeyCommand::Redraw => return Action::Redraw,
+            KeyCommand::Suspend => return Action::Suspend,
+            KeyCommand::Slower => return self.other_interval(true),
+            KeyCommand::Faster => return self.other_interval(false),
+            KeyCommand::Back => self.back(),
+            KeyCommand::Help => self.help = Some(0),
+            KeyCommand::Next => self.go_to(self.screen.further(1)),
+            KeyCommand::Previous => self.go_to(self.screen.further(SCREENS.len() - 1)),
+            KeyCommand::Show(screen) => self.go_to(screen),
+            KeyCommand::Move(motion) => self.go(motion),
+            KeyCommand::Pan(columns) => self.pan(columns),
+            KeyCommand::Open => return self.open(),
+            KeyCommand::Pause => self.pause(),
+            KeyCommand::Span => self.other_span(),
+            KeyCommand::Reset => self.reset(),
+            KeyCommand::Time => {
                 let frame = self.history.latest();
                 let near = frame.map_or(Timestamp::UNIX_EPOCH, |frame| frame.time);
                 self.typing = Some(Typing::new(Purpose::Time { near }, ""));
             }
-            Command::Filter | Command::SortNext | Command::SortPrevious | Command::SortReverse => {
+            KeyCommand::Filter
+            | KeyCommand::SortNext
+            | KeyCommand::SortPrevious
+            | KeyCommand::SortReverse => {
                 self.order(command);
             }
             // Handled above.
-            Command::Step(_) | Command::Begin | Command::End => {}
+            KeyCommand::Step(_) | KeyCommand::Begin | KeyCommand::End => {}
         }
         Action::None
     }
 
     /// What concerns tables only: it leads back to the table.
-    fn order(&mut self, command: Command) {
+    fn order(&mut self, command: KeyCommand) {
         if self.page.take().is_some() {
             self.refresh();
         }
         let index = self.screen.index();
         let view = &mut self.views[index];
         match command {
-            Command::SortNext => view.sort_further(1, &self.shown),
-            Command::SortPrevious => view.sort_further(-1, &self.shown),
-            Command::SortReverse => view.sort_reversed(&self.shown),
+            KeyCommand::SortNext => view.sort_further(1, &self.shown),
+            KeyCommand::SortPrevious => view.sort_further(-1, &self.shown),
+            KeyCommand::SortReverse => view.sort_reversed(&self.shown),
             _ => self.typing = Some(Typing::new(Purpose::Filter, &view.filter)),
         }
         self.rearrange();
@@ -475,7 +476,7 @@ impl App {
         let next = SPANS.into_iter().find(|span| *span > self.look.seconds);
         self.look.seconds = match self.look.since_ns {
             0 => next.unwrap_or(SPANS[0]),
-            _ => Look::default().seconds,
+            _ => ScreenLook::default().seconds,
         };
         self.look.since_ns = 0;
         self.refresh();
@@ -495,8 +496,9 @@ impl App {
         let typed = typing.take(key);
         let (purpose, text) = (typing.purpose, typing.text.clone());
         match (typed, purpose) {
-            (Typed::Quit, _) => return Action::Quit,
-            (Typed::Kept, Purpose::Time { near }) => match time_of(&text, near, &self.look.zone) {
+            (TypedKey::Quit, _) => return Action::Quit,
+            (TypedKey::Kept, Purpose::Time { near }) => match time_of(&text, near, &self.look.zone)
+            {
                 Some(time) => return Action::SeekTo(time),
                 None if text.is_empty() => {}
                 None => self.say(
@@ -504,11 +506,11 @@ impl App {
                     Tone::Alarm,
                 ),
             },
-            (Typed::Kept | Typed::More, Purpose::Filter) => self.narrow(text),
-            (Typed::Dropped, Purpose::Filter) => self.narrow(String::new()),
-            (Typed::More | Typed::Dropped, Purpose::Time { .. }) => {}
+            (TypedKey::Kept | TypedKey::More, Purpose::Filter) => self.narrow(text),
+            (TypedKey::Dropped, Purpose::Filter) => self.narrow(String::new()),
+            (TypedKey::More | TypedKey::Dropped, Purpose::Time { .. }) => {}
         }
-        if typed == Typed::More {
+        if typed == TypedKey::More {
             self.typing = Some(typing);
         }
         Action::None

@@ -17,10 +17,10 @@ use super::app::{Action, App};
 use super::draw::draw;
 use super::draw::theme::Theme;
 use super::sampled::{MAKERS, frame, frames};
-use super::{Block, Look, SCREENS, Screen};
+use super::{Block, SCREENS, Screen, ScreenLook};
 
 fn app(seconds: u64, cgroups: u64) -> App {
-    let mut app = App::with(MAKERS, Screen::Victims, Look::default(), Duration::from_secs(1));
+    let mut app = App::with(MAKERS, Screen::Victims, ScreenLook::default(), Duration::from_secs(1));
     frames(seconds, cgroups).for_each(|frame| app.take(frame));
     app
 }
@@ -90,7 +90,7 @@ fn at_the_limit(seconds: u64, limit: u64) -> Arc<Frame> {
 
 #[test]
 fn figures_of_any_size_are_drawn() {
-    let look = Look { seconds: 60.0, ..Look::default() };
+    let look = ScreenLook { seconds: 60.0, ..ScreenLook::default() };
     let mut app = App::new(Screen::Victims, look, Duration::from_secs(1));
     let mut terminal = Terminal::new(TestBackend::new(160, 50)).unwrap();
     for number in 0..8 {
@@ -174,7 +174,7 @@ fn a_reset_counts_from_the_newest_frame_on() {
     app.take(frame(11, 2));
     assert_eq!(app.history().steps_since(app.look().from_ns(app.history())).count(), 2);
     press(&mut app, "t");
-    assert_eq!(*app.look(), Look::default());
+    assert_eq!(*app.look(), ScreenLook::default());
     // A clock that begins anew ends a reset.
     press(&mut app, "r");
     app.take(frame(0, 2));
@@ -334,7 +334,7 @@ proptest! {
 
 #[test]
 fn why_a_victim_is_slow_is_asked_on_its_page_and_shown_until_one_goes_back() {
-    let mut app = App::new(Screen::Who, Look::default(), Duration::from_secs(1));
+    let mut app = App::new(Screen::Who, ScreenLook::default(), Duration::from_secs(1));
     frames(10, 4).for_each(|frame| app.take(frame));
     // A row of a pair, whichever is there.
     let Some(victim) = (0..20).find_map(|_| {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::table::{Cell, Column, Row, Table, Tone};
+use super::table::{Cell, Column, Table, TableRow, Tone};
 
 /// By which column, and whether the other way round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Filter {
     }
 
     /// Whether it shows a row of a table with these columns.
-    pub fn keeps(&self, columns: &[Column], row: &Row) -> bool {
+    pub fn keeps(&self, columns: &[Column], row: &TableRow) -> bool {
         if self.wanted.is_empty() && self.unwanted.is_empty() {
             return true;
         }
@@ -74,7 +74,7 @@ enum Rank<'a> {
     Nothing,
 }
 
-fn rank(row: &Row, column: usize) -> Rank<'_> {
+fn rank(row: &TableRow, column: usize) -> Rank<'_> {
     let number = |value: f64| if value.is_nan() { Rank::Nothing } else { Rank::Number(value) };
     match row.cells.get(column) {
         Some(Cell::Number { value: Some(value), .. } | Cell::Share(value)) => number(*value),
@@ -134,7 +134,7 @@ fn digits(text: &str) -> (&str, &str) {
 pub fn arrange(table: &Table, filter: &Filter, sort: Sort) -> Vec<usize> {
     let kept = table.rows.iter().enumerate().filter(|(_, row)| filter.keeps(&table.columns, row));
     let is_own = sort.column == table.sorted_by && !sort.reversed;
-    let is_later = |row: &Row| is_own && row.tone != Tone::Alarm;
+    let is_later = |row: &TableRow| is_own && row.tone != Tone::Alarm;
     let mut ranked: Vec<_> =
         kept.map(|(index, row)| (row, rank(row, sort.column), index)).collect();
     ranked.sort_by(|(one, a, _), (other, b, _)| {
@@ -152,7 +152,7 @@ mod tests {
     use crate::Tone;
 
     fn table(rows: &[(&str, Option<f64>)]) -> Table {
-        let row = |(name, value): &(&str, Option<f64>)| Row {
+        let row = |(name, value): &(&str, Option<f64>)| TableRow {
             key: (*name).to_owned(),
             cells: vec![
                 Cell::Text((*name).to_owned()),
@@ -212,7 +212,7 @@ mod tests {
             grows: false,
             help: "",
         };
-        let row = |victim: &str, culprit: &str| Row {
+        let row = |victim: &str, culprit: &str| TableRow {
             key: format!("{victim} {culprit}"),
             cells: vec![
                 Cell::Text(victim.to_owned()),

@@ -13,9 +13,7 @@ fn words(name: &str) -> String {
 }
 
 /// The index of the column that is meant.
-///
-/// # Errors
-/// Says which one may have been meant, and which there are.
+/// Errors say which one may have been meant, and which there are.
 pub fn find(columns: &[Column], wanted: &str) -> Result<usize, String> {
     let name = words(wanted);
     let position = |is_it: &dyn Fn(&Column) -> bool| columns.iter().position(is_it);
@@ -44,12 +42,12 @@ pub fn find(columns: &[Column], wanted: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::find;
-    use crate::{History, Look, SCREENS};
+    use crate::{History, SCREENS, ScreenLook};
 
     #[test]
     fn every_column_of_every_screen_is_found_as_it_is_called() {
         for screen in SCREENS {
-            let columns = screen.table(&History::default(), &Look::default()).columns;
+            let columns = screen.table(&History::default(), &ScreenLook::default()).columns;
             for (index, column) in columns.iter().enumerate() {
                 for name in [column.title, column.key] {
                     for name in [name.to_owned(), name.to_uppercase(), name.replace(' ', "-")] {
@@ -62,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_column_that_does_not_exist_is_answered_with_those_that_do() {
-        let columns = SCREENS[3].table(&History::default(), &Look::default()).columns;
+        let columns = SCREENS[3].table(&History::default(), &ScreenLook::default()).columns;
         assert_eq!(find(&columns, "vict"), Ok(0));
         for (wrong, meant) in [("maen", "mean"), ("culprits", "culprit"), ("lost_second", "lost")] {
             let error = find(&columns, wrong).unwrap_err();

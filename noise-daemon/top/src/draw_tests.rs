@@ -21,10 +21,10 @@ use super::arrange::Filter;
 use super::draw::draw;
 use super::draw::theme::Theme;
 use super::sampled::{MAKERS, frame, frames};
-use super::{Look, Screen, text};
+use super::{Screen, ScreenLook, text};
 
 fn app(seconds: u64, cgroups: u64) -> App {
-    let mut app = App::with(MAKERS, Screen::Victims, Look::default(), Duration::from_secs(1));
+    let mut app = App::with(MAKERS, Screen::Victims, ScreenLook::default(), Duration::from_secs(1));
     app.status.source = "/run/noised/noised.sock".to_owned();
     frames(seconds, cgroups).for_each(|frame| app.take(frame));
     app
@@ -185,7 +185,7 @@ fn own_work() -> Arc<Frame> {
 #[test]
 fn own_work_is_reported_in_whole_words_in_any_width() {
     for columns in [60, 80, 120] {
-        let mut app = App::new(Screen::Victims, Look::default(), Duration::from_secs(1));
+        let mut app = App::new(Screen::Victims, ScreenLook::default(), Duration::from_secs(1));
         app.take(own_work());
         insta::assert_snapshot!(format!("own_work_{columns}"), screen(&mut app, columns, 16));
         press(&mut app, "7");
@@ -277,7 +277,7 @@ fn incidents_of_other_days_say_when_they_began_in_any_width() {
     ];
     let own = Arc::new(own);
     for columns in 60..=200 {
-        let mut app = App::new(Screen::Incidents, Look::default(), Duration::from_secs(1));
+        let mut app = App::new(Screen::Incidents, ScreenLook::default(), Duration::from_secs(1));
         app.take(Arc::clone(&own));
         let shown = screen(&mut app, columns, 16);
         for text in &expected {

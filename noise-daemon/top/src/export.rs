@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::app::App;
 use super::page::{Block, Heatmap, Page};
 use super::screens::victims;
-use super::table::{Cell, Row, Table};
-use super::{History, Look, Screen};
+use super::table::{Cell, Table, TableRow};
+use super::{History, Screen, ScreenLook};
 
 /// Of the form of what is written.
 const VERSION: u32 = 1;
@@ -24,12 +24,12 @@ fn cell(cell: &Cell) -> Value {
     }
 }
 
-fn row(table: &Table, row: &Row) -> Value {
+fn row(table: &Table, row: &TableRow) -> Value {
     let cells = table.columns.iter().zip(&row.cells);
     Value::Object(cells.map(|(column, one)| (column.key.to_owned(), cell(one))).collect())
 }
 
-fn rows<'a>(table: &Table, shown: impl Iterator<Item = &'a Row>) -> Value {
+fn rows<'a>(table: &Table, shown: impl Iterator<Item = &'a TableRow>) -> Value {
     shown.map(|one| row(table, one)).collect()
 }
 
@@ -60,7 +60,7 @@ fn block(block: &Block) -> Value {
 }
 
 /// What is said of every export.
-fn head(screen: Screen, history: &History, look: &Look) -> Map<String, Value> {
+fn head(screen: Screen, history: &History, look: &ScreenLook) -> Map<String, Value> {
     let frame = history.latest();
     let since_ns = look.since_ns;
     let newest_ns = frame.map_or(0, |frame| frame.sample.at_ns);
@@ -82,12 +82,12 @@ fn head(screen: Screen, history: &History, look: &Look) -> Map<String, Value> {
 pub fn table<'a>(
     screen: Screen,
     history: &History,
-    look: &Look,
+    look: &ScreenLook,
     table: &Table,
-    shown: impl Iterator<Item = &'a Row>,
+    shown: impl Iterator<Item = &'a TableRow>,
 ) -> Value {
     let mut document = head(screen, history, look);
-    let shown: Vec<&Row> = shown.collect();
+    let shown: Vec<&TableRow> = shown.collect();
     let mut written = rows(table, shown.iter().copied());
     match screen {
         Screen::Incidents => verdicts(history, look, &shown, &mut written),
@@ -99,7 +99,7 @@ pub fn table<'a>(
 }
 
 /// Adds to the rows of incidents what each is, as `noised incidents --json` has it.
-fn verdicts(history: &History, look: &Look, shown: &[&Row], written: &mut Value) {
+fn verdicts(history: &History, look: &ScreenLook, shown: &[&TableRow], written: &mut Value) {
     let Some(frame) = history.latest() else { return };
     let rows = written.as_array_mut().into_iter().flatten();
     for (row, value) in shown.iter().zip(rows.filter_map(Value::as_object_mut)) {
@@ -111,7 +111,7 @@ fn verdicts(history: &History, look: &Look, shown: &[&Row], written: &mut Value)
 }
 
 /// Adds to the rows of victims what each suffers from, and has its label in the place of words for it.
-fn findings(history: &History, look: &Look, shown: &[&Row], written: &mut Value) {
+fn findings(history: &History, look: &ScreenLook, shown: &[&TableRow], written: &mut Value) {
     let rows = written.as_array_mut().into_iter().flatten();
     for (row, value) in shown.iter().zip(rows.filter_map(Value::as_object_mut)) {
         value.insert("victim".to_owned(), json!(row.key));
@@ -121,7 +121,7 @@ fn findings(history: &History, look: &Look, shown: &[&Row], written: &mut Value)
 }
 
 /// A page of a screen.
-pub fn page(screen: Screen, history: &History, look: &Look, page: &Page) -> Value {
+pub fn page(screen: Screen, history: &History, look: &ScreenLook, page: &Page) -> Value {
     let mut document = head(screen, history, look);
     document.insert("title".to_owned(), json!(page.title));
     document.insert("blocks".to_owned(), page.blocks.iter().map(block).collect());

@@ -8,7 +8,7 @@ use noise_common::signals::Signal;
 use noise_model::{Count, Histogram, Host, Interference, Labels, Sample, Series};
 use noise_wire::Frame;
 
-use super::{Cell, History, Row, Table};
+use super::{Cell, History, Table, TableRow};
 
 /// A frame that is being made. Delays and counters are those since attach.
 #[derive(Clone, Debug, Default)]
@@ -92,12 +92,12 @@ pub fn history(made: impl IntoIterator<Item = Made>) -> History {
 }
 
 /// The row with that key.
-pub fn row(table: &Table, key: &str) -> Row {
+pub fn row(table: &Table, key: &str) -> TableRow {
     table.rows.iter().find(|row| row.key == key).unwrap().clone()
 }
 
 /// The cells of a row as they are shown; shares and trends with their values.
-pub fn read(row: &Row) -> Vec<String> {
+pub fn read(row: &TableRow) -> Vec<String> {
     let read = |cell: &Cell| match cell {
         Cell::Text(text) | Cell::Number { text, .. } => text.clone(),
         Cell::Named { name, notes } => Cell::words(name, notes),

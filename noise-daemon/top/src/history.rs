@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 
 use noise_common::signals::Signal;
-use noise_model::{Labels, Names, Step, Trends, run};
+use noise_model::{Labels, SeriesNames, Step, Trends, run};
 use noise_wire::Frame;
 
 use super::pairs::Pairs;
@@ -27,7 +27,7 @@ pub struct History {
     trends: Trends,
     pairs: Pairs,
     /// The series and counters of the newest frame.
-    names: Names,
+    names: SeriesNames,
     /// Which service waits for which, as it was watched last.
     services: Services,
 }

@@ -19,7 +19,7 @@ pub enum Motion {
 
 /// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum KeyCommand {
     Quit,
     /// To go back to where one came from.
     Back,
@@ -70,7 +70,7 @@ pub enum Command {
 /// More frames than a recording has.
 const ALL: i64 = 1 << 40;
 
-impl Command {
+impl KeyCommand {
     /// How many frames of a replay it goes, if it does.
     pub fn steps(self) -> Option<i64> {
         match self {
@@ -83,53 +83,53 @@ impl Command {
 }
 
 /// What a key means where nothing is typed.
-pub fn command(key: &KeyEvent, replay: bool) -> Option<Command> {
+pub fn command(key: &KeyEvent, replay: bool) -> Option<KeyCommand> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('c') => Some(Command::Quit),
-            KeyCode::Char('l') => Some(Command::Redraw),
-            KeyCode::Char('z') => Some(Command::Suspend),
-            KeyCode::Char('f') => Some(Command::Move(Motion::PageDown)),
-            KeyCode::Char('b') => Some(Command::Move(Motion::PageUp)),
+            KeyCode::Char('c') => Some(KeyCommand::Quit),
+            KeyCode::Char('l') => Some(KeyCommand::Redraw),
+            KeyCode::Char('z') => Some(KeyCommand::Suspend),
+            KeyCode::Char('f') => Some(KeyCommand::Move(Motion::PageDown)),
+            KeyCode::Char('b') => Some(KeyCommand::Move(Motion::PageUp)),
             _ => None,
         };
     }
     let far = if key.modifiers.contains(KeyModifiers::SHIFT) { 10 } else { 1 };
     Some(match key.code {
-        KeyCode::Char('q') => Command::Quit,
-        KeyCode::Esc | KeyCode::Backspace => Command::Back,
-        KeyCode::Char('?' | 'h') | KeyCode::F(1) => Command::Help,
-        KeyCode::Tab => Command::Next,
-        KeyCode::BackTab => Command::Previous,
+        KeyCode::Char('q') => KeyCommand::Quit,
+        KeyCode::Esc | KeyCode::Backspace => KeyCommand::Back,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => KeyCommand::Help,
+        KeyCode::Tab => KeyCommand::Next,
+        KeyCode::BackTab => KeyCommand::Previous,
         KeyCode::Char(digit @ '1'..='8') => {
             let index = (digit as usize).checked_sub('1' as usize)?;
-            Command::Show(SCREENS.get(index).copied()?)
+            KeyCommand::Show(SCREENS.get(index).copied()?)
         }
-        KeyCode::Left if replay => Command::Step(-far),
-        KeyCode::Right if replay => Command::Step(far),
-        KeyCode::Home if replay => Command::Begin,
-        KeyCode::End if replay => Command::End,
-        KeyCode::Char('@') if replay => Command::Time,
-        KeyCode::Left | KeyCode::Char('<') => Command::Pan(-1),
-        KeyCode::Right | KeyCode::Char('>') => Command::Pan(1),
-        KeyCode::Up | KeyCode::Char('k') => Command::Move(Motion::Up),
-        KeyCode::Down | KeyCode::Char('j') => Command::Move(Motion::Down),
-        KeyCode::PageUp => Command::Move(Motion::PageUp),
-        KeyCode::PageDown => Command::Move(Motion::PageDown),
-        KeyCode::Home | KeyCode::Char('g') => Command::Move(Motion::First),
-        KeyCode::End | KeyCode::Char('G') => Command::Move(Motion::Last),
-        KeyCode::Enter => Command::Open,
-        KeyCode::Char('/') => Command::Filter,
-        KeyCode::Char('s') => Command::SortNext,
-        KeyCode::Char('a') => Command::SortPrevious,
-        KeyCode::Char('S') => Command::SortReverse,
-        KeyCode::Char(' ' | 'p') => Command::Pause,
-        KeyCode::Char('+' | '=') => Command::Slower,
-        KeyCode::Char('-') => Command::Faster,
-        KeyCode::Char('t') => Command::Span,
-        KeyCode::Char('r') => Command::Reset,
-        KeyCode::Char('e') => Command::Export,
-        KeyCode::Char('w') => Command::Record,
+        KeyCode::Left if replay => KeyCommand::Step(-far),
+        KeyCode::Right if replay => KeyCommand::Step(far),
+        KeyCode::Home if replay => KeyCommand::Begin,
+        KeyCode::End if replay => KeyCommand::End,
+        KeyCode::Char('@') if replay => KeyCommand::Time,
+        KeyCode::Left | KeyCode::Char('<') => KeyCommand::Pan(-1),
+        KeyCode::Right | KeyCode::Char('>') => KeyCommand::Pan(1),
+        KeyCode::Up | KeyCode::Char('k') => KeyCommand::Move(Motion::Up),
+        KeyCode::Down | KeyCode::Char('j') => KeyCommand::Move(Motion::Down),
+        KeyCode::PageUp => KeyCommand::Move(Motion::PageUp),
+        KeyCode::PageDown => KeyCommand::Move(Motion::PageDown),
+        KeyCode::Home | KeyCode::Char('g') => KeyCommand::Move(Motion::First),
+        KeyCode::End | KeyCode::Char('G') => KeyCommand::Move(Motion::Last),
+        KeyCode::Enter => KeyCommand::Open,
+        KeyCode::Char('/') => KeyCommand::Filter,
+        KeyCode::Char('s') => KeyCommand::SortNext,
+        KeyCode::Char('a') => KeyCommand::SortPrevious,
+        KeyCode::Char('S') => KeyCommand::SortReverse,
+        KeyCode::Char(' ' | 'p') => KeyCommand::Pause,
+        KeyCode::Char('+' | '=') => KeyCommand::Slower,
+        KeyCode::Char('-') => KeyCommand::Faster,
+        KeyCode::Char('t') => KeyCommand::Span,
+        KeyCode::Char('r') => KeyCommand::Reset,
+        KeyCode::Char('e') => KeyCommand::Export,
+        KeyCode::Char('w') => KeyCommand::Record,
         _ => return None,
     })
 }
@@ -171,16 +171,16 @@ mod tests {
     #[test]
     fn arrows_seek_in_a_replay_and_pan_elsewhere() {
         let right = KeyEvent::new(KeyCode::Right, KeyModifiers::SHIFT);
-        assert_eq!(command(&right, true), Some(Command::Step(10)));
-        assert_eq!(command(&right, false), Some(Command::Pan(1)));
+        assert_eq!(command(&right, true), Some(KeyCommand::Step(10)));
+        assert_eq!(command(&right, false), Some(KeyCommand::Pan(1)));
         let home = KeyEvent::from(KeyCode::Home);
-        assert_eq!(command(&home, false), Some(Command::Move(Motion::First)));
-        assert_eq!(command(&home, true), Some(Command::Begin));
+        assert_eq!(command(&home, false), Some(KeyCommand::Move(Motion::First)));
+        assert_eq!(command(&home, true), Some(KeyCommand::Begin));
     }
 
     #[test]
     fn control_c_quits_as_in_raw_mode_it_is_no_signal() {
         let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(command(&key, false), Some(Command::Quit));
+        assert_eq!(command(&key, false), Some(KeyCommand::Quit));
     }
 }

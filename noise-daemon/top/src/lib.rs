@@ -4,6 +4,11 @@
 //! them and of the keys that were pressed. Each screen makes a [`Table`] or blocks of a [`Page`];
 //! the application sorts, filters, exports and draws them all alike.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
+)]
+
 pub mod app;
 pub mod arrange;
 pub mod columns;
@@ -37,7 +42,7 @@ mod recorded_tests;
 mod sampled;
 
 pub use history::History;
-pub use look::Look;
+pub use look::ScreenLook;
 pub use page::{Block, Heatmap, Page};
 pub use screens::{SCREENS, Screen};
-pub use table::{Align, Cell, Column, Row, Table, Tone};
+pub use table::{Align, Cell, Column, Table, TableRow, Tone};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
-use noise_client::{News, Source};
-use noise_system::output::{PLAIN_MODE, Place, explained};
+use noise_client::{FrameSource, News};
+use noise_system::output::{OutputPlace, PLAIN_MODE, explained};
 use noise_text::clean::clean_json;
 use noise_wire::Frame;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -20,7 +20,7 @@ use super::services::Services;
 use super::table::Tone;
 use super::term::{self, Waited};
 use super::watching::{ELSEWHERE, Watch, Watching};
-use super::{Look, Screen};
+use super::{Screen, ScreenLook};
 
 /// How long keys are waited for before frames are looked at. Keys are answered at once.
 const KEY_TIMEOUT: Duration = Duration::from_millis(50);
@@ -32,16 +32,12 @@ const AT_ONCE: usize = 16;
 /// Where frames are recorded.
 pub trait Tape {
     /// Begins, or ends: where frames are recorded from now on, if they are.
-    ///
-    /// # Errors
-    /// Where nothing can be written.
+    /// Errors: where nothing can be written.
     fn toggle(&mut self) -> anyhow::Result<Option<String>>;
     /// Where frames are recorded, if they are.
     fn target(&self) -> Option<String>;
     /// Takes a frame; does nothing unless it records.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
+    /// Errors: where it cannot be written.
     fn take(&mut self, frame: &Frame) -> anyhow::Result<()>;
 }
 
@@ -75,7 +71,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(1),
-            seconds: Look::default().seconds,
+            seconds: ScreenLook::default().seconds,
             screen: Screen::default(),
             filter: String::new(),
             sort: None,
@@ -89,13 +85,11 @@ impl Default for Options {
 }
 
 /// The view, until the person or a signal ends it.
-///
-/// # Errors
-/// Where there is no terminal, or none any more; where there is no such column.
-pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
+/// Errors: where there is no terminal, or none any more; where there is no such column.
+pub fn run(source: &mut dyn FrameSource, options: Options) -> anyhow::Result<()> {
     let Options { interval, seconds, screen, filter, colour, zone, tape, sort, why, watch } =
         options;
-    let mut app = App::new(screen, Look { seconds, since_ns: 0, zone }, interval);
+    let mut app = App::new(screen, ScreenLook { seconds, since_ns: 0, zone }, interval);
     app.set_filter(filter);
     if let Some(column) = sort {
         app.sort_by(&column).map_err(anyhow::Error::msg)?;
@@ -104,7 +98,7 @@ pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
     live.source.set_interval(interval);
     live.note();
     let theme = Theme { colour };
-    let mut screen = term::Screen::take()?;
+    let mut screen = term::TerminalScreen::take()?;
     let mut changed = true;
     while !screen.is_stopped() {
         if changed {
@@ -138,7 +132,7 @@ pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
 
 struct Live<'a> {
     app: App,
-    source: &'a mut dyn Source,
+    source: &'a mut dyn FrameSource,
     tape: Option<Box<dyn Tape>>,
     why: Option<Explain>,
     /// The victim that is asked about, and what comes of it.
@@ -306,7 +300,7 @@ fn export(app: &App) -> anyhow::Result<String> {
     let text = serde_json::to_string_pretty(&app.export())?;
     let mut text = clean_json(&text).into_owned();
     text.push('\n');
-    let file = Place::find(&path).and_then(|place| place.create_new(PLAIN_MODE));
+    let file = OutputPlace::find(&path).and_then(|place| place.create_new(PLAIN_MODE));
     let write = file.and_then(|mut file| file.write_all(text.as_bytes()).map_err(explained));
     write.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path.display().to_string())

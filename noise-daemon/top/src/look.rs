@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 
 /// What a screen takes into account besides the frames.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Look {
+pub struct ScreenLook {
     /// Sums and rates cover that many seconds, back from the newest frame.
     pub seconds: f64,
     /// They begin no earlier than this time of the samples' clock, ns: a reset.
@@ -13,7 +13,7 @@ pub struct Look {
     pub zone: TimeZone,
 }
 
-impl Look {
+impl ScreenLook {
     /// The time after which steps are taken into account, ns on the clock of the samples; the
     /// newest step is in any case.
     pub fn from_ns(&self, history: &super::History) -> u64 {
@@ -22,7 +22,7 @@ impl Look {
     }
 }
 
-impl Default for Look {
+impl Default for ScreenLook {
     fn default() -> Self {
         Self { seconds: 5.0, since_ns: 0, zone: TimeZone::UTC }
     }

@@ -12,13 +12,13 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use super::app::App;
 use super::draw::draw;
 use super::draw::theme::Theme;
-use super::{Look, SCREENS, Screen};
+use super::{SCREENS, Screen, ScreenLook};
 
 fn app(screen: Screen) -> App {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fixtures/backup.frames");
     let recording = Recording::open(&path).unwrap();
     assert!(recording.len() > 4, "{} frames", recording.len());
-    let mut app = App::new(screen, Look::default(), Duration::from_secs(1));
+    let mut app = App::new(screen, ScreenLook::default(), Duration::from_secs(1));
     app.status.source = "backup.frames".to_owned();
     for index in 0..recording.len() {
         app.take(Arc::new(recording.frame(index).unwrap()));

@@ -12,7 +12,9 @@ use noise_model::{Histogram, Host, Interference, Labels, Sample, Series, Step};
 use noise_wire::Frame;
 
 use super::app::Makers;
-use super::{Align, Block, Cell, Column, Heatmap, History, Look, Page, Row, Screen, Table, Tone};
+use super::{
+    Align, Block, Cell, Column, Heatmap, History, Page, Screen, ScreenLook, Table, TableRow, Tone,
+};
 
 /// When the first frame was taken.
 const BEGIN: &str = "2026-03-04T12:00:00Z";
@@ -155,10 +157,10 @@ fn number(value: f64, unit: &str) -> Cell {
     Cell::Number { text: format!("{value:.1} {unit}"), value: Some(value) }
 }
 
-fn row(history: &History, labels: &Labels, delays: &Histogram, seconds: f64) -> Option<Row> {
+fn row(history: &History, labels: &Labels, delays: &Histogram, seconds: f64) -> Option<TableRow> {
     let name = labels.first()?;
     let lost = delays.sum_ns as f64 / 1e9 / seconds;
-    Some(Row {
+    Some(TableRow {
         key: name.clone(),
         cells: vec![
             Cell::Text(name.clone()),
@@ -188,7 +190,7 @@ fn of(step: &Step, wanted: &[String]) -> Histogram {
 }
 
 /// A table of cgroups, on every screen but the one of incidents, which is empty.
-fn table(screen: Screen, history: &History, look: &Look) -> Table {
+fn table(screen: Screen, history: &History, look: &ScreenLook) -> Table {
     let steps: Vec<&Step> = history.steps_since(look.from_ns(history)).collect();
     let seconds = steps.iter().map(|step| step.seconds()).sum();
     let mut sums: BTreeMap<&Labels, Histogram> = BTreeMap::new();
@@ -222,7 +224,7 @@ fn heatmap(history: &History, key: &str) -> Heatmap {
     }
 }
 
-fn open(screen: Screen, history: &History, look: &Look, key: &str) -> Option<Page> {
+fn open(screen: Screen, history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let inner = table(screen, history, look);
     let values = inner.rows.iter().find(|row| row.key == key)?.cells.get(5).cloned();
     let Some(Cell::Spark(values)) = values else { return None };

@@ -3,7 +3,7 @@
 
 /// Requests of one service to another.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Link {
+pub struct ServiceLink {
     /// Who asks; empty where that is not on this host.
     pub caller: String,
     /// Who is asked: a process with its port or what else requests come by, or an address elsewhere.
@@ -33,7 +33,7 @@ pub struct Watched {
     /// Events that were lost.
     pub lost: u64,
     /// Which service waits for which.
-    pub links: Vec<Link>,
+    pub links: Vec<ServiceLink>,
 }
 
 /// What is known of services.

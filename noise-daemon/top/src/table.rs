@@ -69,7 +69,7 @@ pub struct Column {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct TableRow {
     /// What it is about, the same from one frame to the next: the selection stays with it.
     pub key: String,
     /// A cell for each column.
@@ -83,7 +83,7 @@ pub struct Table {
     pub title: String,
     pub columns: Vec<Column>,
     /// The rows, in no particular order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
     /// The column by which it is sorted by default; numbers the largest first,
     /// names in order.
     pub sorted_by: usize,

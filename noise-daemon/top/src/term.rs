@@ -1,5 +1,7 @@
 //! IO: the terminal: taken, drawn on, and given back however the view ends.
 
+#![allow(clippy::disallowed_methods, reason = "the view has the terminal for itself")]
+
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -111,16 +113,14 @@ fn restore() {
 }
 
 /// The terminal while the view has it.
-pub struct Screen {
+pub struct TerminalScreen {
     terminal: Terminal<CrosstermBackend<io::Stdout>>,
     _handlers: Handlers,
 }
 
-impl Screen {
+impl TerminalScreen {
     /// Takes it. Whether it can be drawn on is for the caller to know.
-    ///
-    /// # Errors
-    /// Where there is no terminal.
+    /// Errors: where there is no terminal.
     pub fn take() -> anyhow::Result<Self> {
         const ELSEWHERE: &str = "cannot draw on this terminal; --once and --batch print plain text";
         let handlers = Handlers::set();
@@ -141,9 +141,7 @@ impl Screen {
     }
 
     /// Draws, so that the terminal shows all of it at once.
-    ///
-    /// # Errors
-    /// Where the terminal is gone.
+    /// Errors: where the terminal is gone.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         execute!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.terminal.draw(draw)?;
@@ -151,17 +149,13 @@ impl Screen {
     }
 
     /// Forgets what is drawn: something else wrote to the terminal.
-    ///
-    /// # Errors
-    /// Where the terminal is gone.
+    /// Errors: where the terminal is gone.
     pub fn clear(&mut self) -> io::Result<()> {
         self.terminal.clear()
     }
 
     /// Leaves the terminal to the shell until it lets this process go on.
-    ///
-    /// # Errors
-    /// Where the terminal is gone.
+    /// Errors: where the terminal is gone.
     pub fn suspend(&mut self) -> io::Result<()> {
         restore();
         // SAFETY: it stops this process as the terminal itself would outside raw mode.
@@ -171,7 +165,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TerminalScreen {
     fn drop(&mut self) {
         restore();
     }

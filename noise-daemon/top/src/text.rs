@@ -10,7 +10,7 @@ use super::arrange::{Filter, Sort, arrange};
 use super::draw::grid::Grid;
 use super::draw::theme::Theme;
 use super::draw::{header, page};
-use super::{Page, Row, Screen, Table};
+use super::{Page, Screen, Table, TableRow};
 
 const PLAIN: Theme = Theme { colour: false };
 
@@ -19,7 +19,7 @@ const PLAIN: Theme = Theme { colour: false };
 pub fn table(table: &Table, filter: &Filter, sort: Option<Sort>, columns: usize) -> String {
     let sort = sort.unwrap_or(Sort { column: table.sorted_by, reversed: false });
     let order = arrange(table, filter, sort);
-    let rows: Vec<&Row> = order.iter().filter_map(|index| table.rows.get(*index)).collect();
+    let rows: Vec<&TableRow> = order.iter().filter_map(|index| table.rows.get(*index)).collect();
     let mut text = String::new();
     let mut put = |line: &dyn std::fmt::Display| {
         // Writing to a string does not fail.

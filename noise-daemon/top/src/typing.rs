@@ -22,7 +22,7 @@ pub enum Purpose {
 
 /// What a key made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Typed {
+pub enum TypedKey {
     More,
     /// It is as it shall be.
     Kept,
@@ -45,10 +45,10 @@ impl Typing {
         Self { purpose, text: text.to_owned() }
     }
 
-    pub fn take(&mut self, key: &KeyEvent) -> Typed {
+    pub fn take(&mut self, key: &KeyEvent) -> TypedKey {
         if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
             match key.code {
-                KeyCode::Char('c') => return Typed::Quit,
+                KeyCode::Char('c') => return TypedKey::Quit,
                 KeyCode::Char('u') => self.text.clear(),
                 KeyCode::Char('w') => {
                     let kept = self.text.trim_end().rfind(' ').map_or(0, |space| space + 1);
@@ -57,18 +57,18 @@ impl Typing {
                 KeyCode::Char('h') => drop(self.text.pop()),
                 _ => {}
             }
-            return Typed::More;
+            return TypedKey::More;
         }
         match key.code {
-            KeyCode::Enter => return Typed::Kept,
-            KeyCode::Esc => return Typed::Dropped,
+            KeyCode::Enter => return TypedKey::Kept,
+            KeyCode::Esc => return TypedKey::Dropped,
             KeyCode::Backspace => drop(self.text.pop()),
             KeyCode::Char(c) if !c.is_control() && self.text.chars().count() < LONGEST => {
                 self.text.push(c);
             }
             _ => {}
         }
-        Typed::More
+        TypedKey::More
     }
 }
 
@@ -111,13 +111,13 @@ mod tests {
     fn words_and_lines_can_be_taken_back() {
         let mut typing = Typing::new(Purpose::Filter, "web slice");
         let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
-        assert_eq!(typing.take(&control('w')), Typed::More);
+        assert_eq!(typing.take(&control('w')), TypedKey::More);
         assert_eq!(typing.text, "web ");
         typing.take(&KeyEvent::from(KeyCode::Char('ä')));
         typing.take(&KeyEvent::from(KeyCode::Backspace));
         assert_eq!(typing.text, "web ");
         typing.take(&control('u'));
         assert_eq!(typing.text, "");
-        assert_eq!(typing.take(&KeyEvent::from(KeyCode::Esc)), Typed::Dropped);
+        assert_eq!(typing.take(&KeyEvent::from(KeyCode::Esc)), TypedKey::Dropped);
     }
 }

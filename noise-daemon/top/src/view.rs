@@ -2,7 +2,7 @@
 
 use super::arrange::{Filter, Sort, arrange};
 use super::input::Motion;
-use super::table::{Row, Table};
+use super::table::{Table, TableRow};
 
 /// One screen as it was left.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,7 +23,7 @@ pub struct View {
 
 /// A table as it is looked at: its rows in order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shown {
+pub struct ShownTable {
     /// What the screen made.
     pub table: Table,
     /// Indices of its rows that are shown, in order.
@@ -31,33 +31,33 @@ pub struct Shown {
     pub sort: Sort,
 }
 
-impl Shown {
+impl ShownTable {
     /// The rows that are shown, in order.
-    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+    pub fn rows(&self) -> impl Iterator<Item = &TableRow> {
         self.order.iter().filter_map(|index| self.table.rows.get(*index))
     }
 
     /// The row at a place.
-    pub fn row(&self, at: usize) -> Option<&Row> {
+    pub fn row(&self, at: usize) -> Option<&TableRow> {
         self.order.get(at).and_then(|index| self.table.rows.get(*index))
     }
 }
 
 impl View {
     /// Puts a table into the order of this view.
-    pub fn arrange(&mut self, table: Table) -> Shown {
+    pub fn arrange(&mut self, table: Table) -> ShownTable {
         let own = Sort { column: table.sorted_by, reversed: false };
         let known = |sort: &Sort| sort.column < table.columns.len();
         let sort = self.sort.filter(known).unwrap_or(own);
         let order = arrange(&table, &Filter::new(&self.filter), sort);
-        let shown = Shown { table, order, sort };
+        let shown = ShownTable { table, order, sort };
         self.offset = self.offset.min(shown.order.len());
         self.find(&shown);
         shown
     }
 
     /// Keeps the selection on its row, or in its place where the row is gone.
-    fn find(&mut self, shown: &Shown) {
+    fn find(&mut self, shown: &ShownTable) {
         let Some(key) = &self.selected else {
             self.at = 0;
             return;
@@ -68,19 +68,19 @@ impl View {
         }
     }
 
-    fn select(&mut self, at: usize, shown: &Shown) {
+    fn select(&mut self, at: usize, shown: &ShownTable) {
         self.at = at;
         self.selected = shown.row(at).map(|row| row.key.clone());
     }
 
     /// Where the selection is, if there is any row.
-    pub fn selected(&self, shown: &Shown) -> Option<usize> {
+    pub fn selected(&self, shown: &ShownTable) -> Option<usize> {
         let last = shown.order.len().checked_sub(1)?;
         Some(self.at.min(last))
     }
 
     /// Moves the selection; a page is so many rows.
-    pub fn go(&mut self, motion: Motion, page: usize, shown: &Shown) {
+    pub fn go(&mut self, motion: Motion, page: usize, shown: &ShownTable) {
         let Some(last) = shown.order.len().checked_sub(1) else { return };
         let at = moved(self.at.min(last), motion, page, last);
         self.select(at, shown);
@@ -91,7 +91,7 @@ impl View {
     }
 
     /// Sorts by the column so many further, round.
-    pub fn sort_further(&mut self, columns: isize, shown: &Shown) {
+    pub fn sort_further(&mut self, columns: isize, shown: &ShownTable) {
         let count = shown.table.columns.len();
         if let Some(column) = shown.sort.column.checked_add_signed(columns + count as isize)
             && count > 0
@@ -101,12 +101,12 @@ impl View {
     }
 
     /// Sorts the other way round.
-    pub fn sort_reversed(&mut self, shown: &Shown) {
+    pub fn sort_reversed(&mut self, shown: &ShownTable) {
         self.sort = Some(Sort { reversed: !shown.sort.reversed, ..shown.sort });
     }
 
     /// Sees to it that the selection is among the rows that are seen.
-    pub fn scroll(&mut self, height: usize, shown: &Shown) {
+    pub fn scroll(&mut self, height: usize, shown: &ShownTable) {
         let at = self.selected(shown).unwrap_or(0);
         let most = shown.order.len().saturating_sub(height);
         let least = (at + 1).saturating_sub(height);

@@ -22,9 +22,7 @@ pub struct Watching {
 
 impl Watching {
     /// Begins.
-    ///
-    /// # Errors
-    /// Where there is no thread for it.
+    /// Errors: where there is no thread for it.
     pub fn start(watch: Watch) -> std::io::Result<Self> {
         let (sender, seen) = mpsc::channel();
         let is_over = Arc::new(AtomicBool::new(false));

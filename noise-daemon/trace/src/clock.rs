@@ -4,7 +4,7 @@
 const SECOND_NS: i128 = 1_000_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Clock {
+pub struct TraceClock {
     /// Its name, such as `monotonic`.
     pub name: String,
     /// What it is, in words.
@@ -17,7 +17,7 @@ pub struct Clock {
     pub offset_cycles: i64,
 }
 
-impl Clock {
+impl TraceClock {
     /// One that counts nanoseconds since the epoch.
     pub fn epoch() -> Self {
         Self::plain("epoch")
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn readings_become_times_of_the_epoch() {
-        let mut clock = Clock { offset_s: 2, offset_cycles: 3, ..Clock::epoch() };
+        let mut clock = TraceClock { offset_s: 2, offset_cycles: 3, ..TraceClock::epoch() };
         assert_eq!((clock.time_ns(4), clock.offset_ns()), (2_000_000_007, 2_000_000_003));
         clock.frequency_hz = 3;
         assert_eq!(clock.time_ns(1), 3_333_333_333);

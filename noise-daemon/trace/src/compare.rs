@@ -42,9 +42,7 @@ impl Compare {
     }
 
     /// Reads one.
-    ///
-    /// # Errors
-    /// If there is none.
+    /// Errors: if there is none.
     pub fn parse(input: &mut &str) -> Result<Self, ErrMode<ContextError>> {
         // The longer one of two that begin alike comes first.
         alt((

@@ -8,30 +8,32 @@ use noise_common::hooks::{Hook, VECTOR_HOOKS, Vector};
 use noise_common::nesting::{Ended, MAX_NMI_NS, Nesting};
 use noise_common::signals::SOFTIRQ_VECTORS;
 
-use crate::event::{Event, Kind};
+use crate::event::{Event, TraceKind};
 
 /// Follows an interrupt's begin or end on the CPU that has this nesting. What ended, where that is an end whose
 /// begin was seen.
 pub fn nest(nesting: &mut Nesting, event: &Event<'_>) -> Option<Ended> {
     let now_ns = event.time_ns;
     match &event.kind {
-        Kind::IrqHandlerEntry { irq, .. } => {
+        TraceKind::IrqHandlerEntry { irq, .. } => {
             // One that nests too deep counts as its outer handlers' time.
             let _ = nesting.enter_irq(*irq, now_ns);
             None
         }
-        Kind::IrqHandlerExit { irq, .. } => nesting.exit_irq(*irq, now_ns).ok(),
-        Kind::VectorEntry { which, .. } => {
+        TraceKind::IrqHandlerExit { irq, .. } => nesting.exit_irq(*irq, now_ns).ok(),
+        TraceKind::VectorEntry { which, .. } => {
             nesting.enter_vector(*which, now_ns);
             None
         }
-        Kind::VectorExit { .. } => nesting.exit_vector(now_ns).ok(),
-        Kind::SoftirqEntry { vec } if is_softirq(*vec) => {
+        TraceKind::VectorExit { .. } => nesting.exit_vector(now_ns).ok(),
+        TraceKind::SoftirqEntry { vec } if is_softirq(*vec) => {
             nesting.enter_softirq(*vec, now_ns);
             None
         }
-        Kind::SoftirqExit { vec } if is_softirq(*vec) => nesting.exit_softirq(*vec, now_ns).ok(),
-        Kind::NmiHandler { delta_ns, .. } => {
+        TraceKind::SoftirqExit { vec } if is_softirq(*vec) => {
+            nesting.exit_softirq(*vec, now_ns).ok()
+        }
+        TraceKind::NmiHandler { delta_ns, .. } => {
             nesting.handled_nmi(u64::try_from(*delta_ns).unwrap_or(0).min(MAX_NMI_NS));
             None
         }
@@ -45,7 +47,7 @@ const fn is_softirq(vec: u32) -> bool {
 
 /// What a CPU does, the innermost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Context {
+pub enum CpuContext {
     /// It runs its thread.
     Task,
     /// It handles a device interrupt of that number.
@@ -73,14 +75,14 @@ impl Contexts {
     /// Follows an event of this CPU.
     pub fn follow(&mut self, event: &Event<'_>) {
         match &event.kind {
-            Kind::HrtimerExpireEntry { .. } => self.hrtimer = Some(self.nesting.running()),
-            Kind::HrtimerExpireExit { .. } => self.hrtimer = None,
-            Kind::SchedSwitch { .. } | Kind::Lost(_) => self.reset(),
-            Kind::SoftirqEntry { .. } => {
+            TraceKind::HrtimerExpireEntry { .. } => self.hrtimer = Some(self.nesting.running()),
+            TraceKind::HrtimerExpireExit { .. } => self.hrtimer = None,
+            TraceKind::SchedSwitch { .. } | TraceKind::Lost(_) => self.reset(),
+            TraceKind::SoftirqEntry { .. } => {
                 self.softirq_since_ns = event.time_ns;
                 nest(&mut self.nesting, event);
             }
-            Kind::Other(name) if name.starts_with("do_IRQ_") => {
+            TraceKind::Other(name) if name.starts_with("do_IRQ_") => {
                 self.in_entry = name.ends_with("_entry");
             }
             _ => {
@@ -99,19 +101,21 @@ impl Contexts {
     }
 
     /// What the CPU does.
-    pub fn running(&self) -> Context {
+    pub fn running(&self) -> CpuContext {
         let running = self.nesting.running();
         if self.hrtimer == Some(running) {
-            return Context::Hrtimer;
+            return CpuContext::Hrtimer;
         }
         match running {
-            None if self.in_entry => Context::Irq(u32::MAX),
-            None => Context::Task,
-            Some((Cause::Softirq, vec)) => Context::Softirq(u32::try_from(vec).unwrap_or(u32::MAX)),
-            Some((_, source)) if source & VECTOR_SOURCE != 0 => {
-                vector(source & !VECTOR_SOURCE).map_or(Context::Task, Context::Vector)
+            None if self.in_entry => CpuContext::Irq(u32::MAX),
+            None => CpuContext::Task,
+            Some((Cause::Softirq, vec)) => {
+                CpuContext::Softirq(u32::try_from(vec).unwrap_or(u32::MAX))
             }
-            Some((_, irq)) => Context::Irq(u32::try_from(irq).unwrap_or(u32::MAX)),
+            Some((_, source)) if source & VECTOR_SOURCE != 0 => {
+                vector(source & !VECTOR_SOURCE).map_or(CpuContext::Task, CpuContext::Vector)
+            }
+            Some((_, irq)) => CpuContext::Irq(u32::try_from(irq).unwrap_or(u32::MAX)),
         }
     }
 

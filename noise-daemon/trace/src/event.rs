@@ -16,7 +16,7 @@ pub struct Event<'t> {
     /// When, in nanoseconds since the epoch of the trace's clock.
     pub time_ns: u64,
     pub cpu: u32,
-    pub kind: Kind<'t>,
+    pub kind: TraceKind<'t>,
 }
 
 /// A thread that wakes up, or moves.
@@ -65,7 +65,7 @@ pub struct Dumped {
 
 /// A begin or an end that a program stated itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark<'t> {
+pub struct ProgramMark<'t> {
     /// Whether it is a begin.
     pub begins: bool,
     /// What begins or ends.
@@ -85,7 +85,7 @@ pub struct Mark<'t> {
 /// Events that were not recorded. Where both numbers are 0, it is not known how many: what a CPU did before the oldest
 /// events of it that were kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Loss {
+pub struct LostEvents {
     /// How many, as far as that is known.
     pub events: u64,
     /// Whole packets that are missing; how many events they held is unknown.
@@ -96,7 +96,7 @@ pub struct Loss {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind<'t> {
+pub enum TraceKind<'t> {
     /// A CPU goes from one thread to another.
     SchedSwitch {
         prev: Task,
@@ -293,9 +293,9 @@ pub enum Kind<'t> {
         throttled_ns: u64,
     },
     /// A program began or ended something.
-    Mark(Mark<'t>),
+    Mark(ProgramMark<'t>),
     /// Events are missing here.
-    Lost(Loss),
+    Lost(LostEvents),
     /// Any other event, by its name.
     Other(&'t str),
 }

@@ -5,7 +5,7 @@
 //! [`Processor::latest`] is that thread. Where a switch takes a CPU from another thread than the one that had got it, a switch
 //! in between is missing: see [`Processor::unseen`].
 
-use crate::event::{Event, Kind};
+use crate::event::{Event, TraceKind};
 
 /// CPUs that are followed; the kernel's own limit.
 pub const MAX_CPUS: usize = 8192;
@@ -95,14 +95,14 @@ impl Processor {
     pub fn follow(&mut self, event: &Event<'_>) -> Option<i32> {
         let current = self.current();
         match &event.kind {
-            Kind::SchedSwitch { next, .. } => self.goes_to(Some(next.tid), event.time_ns),
+            TraceKind::SchedSwitch { next, .. } => self.goes_to(Some(next.tid), event.time_ns),
             // After an exec, a thread has the id of its process's first thread.
-            Kind::SchedProcessExec { tid, old_tid, .. }
+            TraceKind::SchedProcessExec { tid, old_tid, .. }
                 if *old_tid > 0 && self.latest == Some(*old_tid) =>
             {
                 self.latest = Some(*tid);
             }
-            Kind::Lost(_) => {
+            TraceKind::Lost(_) => {
                 self.lose();
             }
             _ => {}
@@ -114,23 +114,23 @@ impl Processor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Loss, Task};
+    use crate::event::{LostEvents, Task};
     use crate::state::LeftIn;
 
     fn task(tid: i32) -> Task {
         Task { tid, ..Task::default() }
     }
 
-    fn follow(processor: &mut Processor, time_ns: u64, kind: Kind<'_>) -> Option<i32> {
+    fn follow(processor: &mut Processor, time_ns: u64, kind: TraceKind<'_>) -> Option<i32> {
         processor.follow(&Event { time_ns, cpu: 0, kind })
     }
 
-    fn switch(prev: i32, next: i32) -> Kind<'static> {
-        Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) }
+    fn switch(prev: i32, next: i32) -> TraceKind<'static> {
+        TraceKind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) }
     }
 
-    fn exec(tid: i32, old_tid: i32) -> Kind<'static> {
-        Kind::SchedProcessExec { filename: b"/bin/true", tid, old_tid }
+    fn exec(tid: i32, old_tid: i32) -> TraceKind<'static> {
+        TraceKind::SchedProcessExec { filename: b"/bin/true", tid, old_tid }
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         let mut processor = Processor::default();
         assert_eq!((processor.current(), processor.since_ns()), (None, 0));
         assert_eq!(follow(&mut processor, 10, switch(7, 8)), None);
-        assert_eq!(follow(&mut processor, 20, Kind::Other("sys_read")), Some(8));
+        assert_eq!(follow(&mut processor, 20, TraceKind::Other("sys_read")), Some(8));
         assert_eq!(follow(&mut processor, 30, switch(8, 0)), Some(8));
         assert_eq!((processor.current(), processor.since_ns()), (Some(0), 30));
         // Its switch to 9 is missing.
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn lost_events_are_a_fact_until_the_next_switch() {
-        let lost = Kind::Lost(Loss { events: 1, packets: 0, from_ns: 15, to_ns: 16 });
+        let lost = TraceKind::Lost(LostEvents { events: 1, packets: 0, from_ns: 15, to_ns: 16 });
         let mut processor = Processor::default();
         follow(&mut processor, 10, switch(7, 8));
         assert_eq!(follow(&mut processor, 15, lost), Some(8));

@@ -3,7 +3,7 @@
 
 use core::net::{Ipv4Addr, SocketAddr};
 
-use noise_common::store::calls::{CallInfo, ObjectKind, Source};
+use noise_common::store::calls::{CallInfo, ObjectKind, ObjectSource};
 
 use crate::task::Task;
 
@@ -42,13 +42,13 @@ impl Call {
     /// The descriptor of the file that it is about, where it is about one.
     pub fn descriptor(&self) -> Option<i32> {
         let [first, ..] = self.arguments;
-        matches!(self.info.source, Source::File | Source::IpcFile).then_some(first)
+        matches!(self.info.source, ObjectSource::File | ObjectSource::IpcFile).then_some(first)
     }
 
     /// The operation of a futex, its command with its flags; 0 of other calls.
     pub fn operation(&self) -> u32 {
         let [_, operation, _] = self.arguments;
-        if self.info.source == Source::Futex { operation.cast_unsigned() } else { 0 }
+        if self.info.source == ObjectSource::Futex { operation.cast_unsigned() } else { 0 }
     }
 }
 

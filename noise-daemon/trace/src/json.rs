@@ -7,7 +7,7 @@ use serde_json::{Number, Value as Json};
 
 use crate::bounded::Bounded;
 use crate::decimal;
-use crate::event::Loss;
+use crate::event::LostEvents;
 use crate::record::{Record, Stored};
 use crate::value::{Shape, Value, Visit};
 
@@ -58,8 +58,8 @@ pub fn context<'t>(record: &Record<impl Stored<'t>>, before: &str, into: &mut St
     }
 }
 
-fn lost(loss: &Loss, into: &mut String) {
-    let Loss { events, packets, from_ns, to_ns } = loss;
+fn lost(loss: &LostEvents, into: &mut String) {
+    let LostEvents { events, packets, from_ns, to_ns } = loss;
     // Writing into a text cannot fail.
     let _ = write!(
         into,
@@ -138,7 +138,7 @@ fn text(text: &str, into: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Kind;
+    use crate::event::TraceKind;
 
     /// Fields of all shapes, and one that must be escaped.
     #[derive(Clone, Copy)]
@@ -149,8 +149,8 @@ mod tests {
             "a\"b"
         }
 
-        fn kind(&self) -> Kind<'static> {
-            Kind::Other("a")
+        fn kind(&self) -> TraceKind<'static> {
+            TraceKind::Other("a")
         }
 
         fn visit(&self, visit: &mut impl Visit) {

@@ -5,6 +5,16 @@
 //! [`ctf`] and [`ftrace`] read the formats, and hold nothing but the events at hand. [`export`] writes the
 //! formats of other programs.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::print_stdout,
+        clippy::print_stderr
+    )
+)]
+
 mod bounded;
 pub mod capture;
 pub mod clock;

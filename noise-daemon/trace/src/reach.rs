@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::event::Loss;
+use crate::event::LostEvents;
 use crate::follow::MAX_CPUS;
 
 /// Tracers close the buffers of all CPUs one after the other, while others may still have events: on any snapshot some CPUs
@@ -36,7 +36,7 @@ pub struct Reach {
 impl Reach {
     /// Takes what was lost, or else an event.
     #[inline]
-    pub fn follow(&mut self, time_ns: u64, cpu: u32, loss: Option<&Loss>) {
+    pub fn follow(&mut self, time_ns: u64, cpu: u32, loss: Option<&LostEvents>) {
         match loss {
             Some(loss) => self.note(time_ns, cpu, loss),
             None if self.has_begun && self.to_ns.is_empty() => {}
@@ -49,7 +49,7 @@ impl Reach {
     }
 
     #[cold]
-    fn note(&mut self, time_ns: u64, cpu: u32, loss: &Loss) {
+    fn note(&mut self, time_ns: u64, cpu: u32, loss: &LostEvents) {
         self.first_ns.get_or_insert(time_ns);
         // What was counted was lost on the way.
         let is_counted = loss.events > 0 || loss.packets > 0;
@@ -138,12 +138,12 @@ impl fmt::Display for Reach {
 mod tests {
     use super::*;
 
-    fn loss(from_ns: u64, to_ns: u64) -> Loss {
-        Loss { events: 0, packets: 0, from_ns, to_ns }
+    fn loss(from_ns: u64, to_ns: u64) -> LostEvents {
+        LostEvents { events: 0, packets: 0, from_ns, to_ns }
     }
 
     /// Takes losses at their begin.
-    fn follow(reach: &mut Reach, losses: &[(u32, Loss)]) {
+    fn follow(reach: &mut Reach, losses: &[(u32, LostEvents)]) {
         for (cpu, loss) in losses {
             reach.follow(loss.from_ns, *cpu, Some(loss));
         }
@@ -159,7 +159,10 @@ mod tests {
         let one = "CPU 1 is known from +0.300000s on: its older events were overwritten or are in another file";
         assert_eq!(reach.to_string(), one);
         let begin = loss(1_000_000_000, 6_000_000_000);
-        follow(&mut reach, &[(2, begin), (4, Loss { events: 1, to_ns: 7_000_000_000, ..begin })]);
+        follow(
+            &mut reach,
+            &[(2, begin), (4, LostEvents { events: 1, to_ns: 7_000_000_000, ..begin })],
+        );
         let two = "2 CPUs are known later than the recording begins, the last one (CPU 2) from +5.000000s on: their \
                    older events were overwritten or are in other files";
         assert_eq!(reach.to_string(), two);
@@ -175,7 +178,7 @@ mod tests {
         reach.follow(1_000_000_000, 0, None);
         // Counted, so lost on the way; and one that another event of its CPU comes behind.
         let lost = loss(2_000_000_000, 9_000_000_000);
-        follow(&mut reach, &[(2, Loss { events: 1, ..lost }), (0, lost)]);
+        follow(&mut reach, &[(2, LostEvents { events: 1, ..lost }), (0, lost)]);
         assert!(!reach.is_whole());
         reach.follow(2_500_000_000, 0, None);
         assert_eq!(

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::damage::Damage;
-use crate::event::{Event, Kind, Loss};
+use crate::event::{Event, LostEvents, TraceKind};
 use crate::value::Visit;
 
 /// An event as its format stores it.
@@ -15,7 +15,7 @@ pub trait Stored<'t>: Copy {
     fn number(&self) -> Option<usize> {
         None
     }
-    fn kind(&self) -> Kind<'t>;
+    fn kind(&self) -> TraceKind<'t>;
     fn visit(&self, visit: &mut impl Visit);
     /// Shows the fields of each context that it has, after a call of `begin`.
     fn visit_contexts<V: Visit>(&self, visit: &mut V, begin: impl FnMut(&mut V));
@@ -34,7 +34,7 @@ pub struct Record<S> {
 #[derive(Clone, Copy)]
 enum EventOrLoss<S> {
     Event(S),
-    Lost(Loss),
+    Lost(LostEvents),
 }
 
 impl<S> Record<S> {
@@ -43,7 +43,7 @@ impl<S> Record<S> {
         Self { time_ns, cpu, body: EventOrLoss::Event(stored) }
     }
 
-    pub const fn lost(time_ns: u64, cpu: u32, loss: Loss) -> Self {
+    pub const fn lost(time_ns: u64, cpu: u32, loss: LostEvents) -> Self {
         Self { time_ns, cpu, body: EventOrLoss::Lost(loss) }
     }
 
@@ -67,7 +67,7 @@ impl<S> Record<S> {
 
     /// What was lost, where it is lost events; no field is read for that.
     #[inline]
-    pub const fn loss(&self) -> Option<Loss> {
+    pub const fn loss(&self) -> Option<LostEvents> {
         match self.body {
             EventOrLoss::Event(_) => None,
             EventOrLoss::Lost(loss) => Some(loss),
@@ -93,10 +93,10 @@ impl<'t, S: Stored<'t>> Record<S> {
     }
 
     #[inline]
-    pub fn kind(&self) -> Kind<'t> {
+    pub fn kind(&self) -> TraceKind<'t> {
         match &self.body {
             EventOrLoss::Event(stored) => stored.kind(),
-            EventOrLoss::Lost(loss) => Kind::Lost(*loss),
+            EventOrLoss::Lost(loss) => TraceKind::Lost(*loss),
         }
     }
 

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::event::{Event, Kind};
+use crate::event::{Event, TraceKind};
 use crate::threads::Threads;
 
 /// A thread or a process, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum ThreadOrProcess {
     Id(i32),
     Named(String),
 }
 
-impl Who {
+impl ThreadOrProcess {
     /// An id where it is a number, else a name.
     pub fn parse(text: &str) -> Self {
         text.parse().map_or_else(|_| Self::Named(text.to_owned()), Self::Id)
@@ -74,9 +74,9 @@ pub struct Select {
     pub from_ns: Option<u64>,
     pub to_ns: Option<u64>,
     /// Of this thread only.
-    pub thread: Option<Who>,
+    pub thread: Option<ThreadOrProcess>,
     /// Of threads of this process only.
-    pub process: Option<Who>,
+    pub process: Option<ThreadOrProcess>,
     /// Of threads of this cgroup only.
     pub cgroup: Option<Cgroup>,
     /// What is known of threads so far.
@@ -138,7 +138,7 @@ impl Select {
     }
 
     fn is_of(&self, event: &Event<'_>, current: Option<i32>) -> bool {
-        if matches!(event.kind, Kind::Lost(_)) {
+        if matches!(event.kind, TraceKind::Lost(_)) {
             return true;
         }
         about(event, current).into_iter().flatten().any(|tid| self.wants_thread(tid))
@@ -152,30 +152,30 @@ fn about(event: &Event<'_>, current: Option<i32>) -> [Option<i32>; 3] {
 }
 
 /// The threads that an event names.
-fn named_by(kind: &Kind<'_>) -> [Option<i32>; 2] {
+fn named_by(kind: &TraceKind<'_>) -> [Option<i32>; 2] {
     match kind {
-        Kind::SchedSwitch { prev, next, .. } => [Some(prev.tid), Some(next.tid)],
-        Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
-            [Some(woken.task.tid), None]
-        }
-        Kind::SchedMigrateTask { task, .. }
-        | Kind::Throttled { task, .. }
-        | Kind::SchedProcessExit(task)
-        | Kind::SchedProcessFree(task) => [Some(task.tid), None],
-        Kind::SchedProcessFork { parent, child, .. } => [Some(parent.tid), Some(child.tid)],
-        Kind::SchedProcessExec { tid, .. } => [Some(*tid).filter(|tid| *tid != 0), None],
-        Kind::StatedumpProcess(dumped) => [Some(dumped.tid), None],
-        Kind::CgroupAttach { tid, .. } => [Some(*tid), None],
-        Kind::Mark(mark) => [Some(mark.tid).filter(|tid| *tid != 0), None],
-        Kind::SignalGenerate(signal) | Kind::SignalDeliver(signal) => {
+        TraceKind::SchedSwitch { prev, next, .. } => [Some(prev.tid), Some(next.tid)],
+        TraceKind::SchedWaking(woken)
+        | TraceKind::SchedWakeup(woken)
+        | TraceKind::SchedWakeupNew(woken) => [Some(woken.task.tid), None],
+        TraceKind::SchedMigrateTask { task, .. }
+        | TraceKind::Throttled { task, .. }
+        | TraceKind::SchedProcessExit(task)
+        | TraceKind::SchedProcessFree(task) => [Some(task.tid), None],
+        TraceKind::SchedProcessFork { parent, child, .. } => [Some(parent.tid), Some(child.tid)],
+        TraceKind::SchedProcessExec { tid, .. } => [Some(*tid).filter(|tid| *tid != 0), None],
+        TraceKind::StatedumpProcess(dumped) => [Some(dumped.tid), None],
+        TraceKind::CgroupAttach { tid, .. } => [Some(*tid), None],
+        TraceKind::Mark(mark) => [Some(mark.tid).filter(|tid| *tid != 0), None],
+        TraceKind::SignalGenerate(signal) | TraceKind::SignalDeliver(signal) => {
             [Some(signal.task.tid).filter(|tid| *tid != 0), None]
         }
-        Kind::StatedumpFile { pid, .. } => [Some(*pid), None],
-        Kind::SyscallEntry(call) => [Some(call.tid).filter(|tid| *tid != 0), None],
-        Kind::SyscallExit(call) => [Some(call.tid).filter(|tid| *tid != 0), None],
-        Kind::BlockRqInsert(request)
-        | Kind::BlockRqIssue(request)
-        | Kind::BlockRqRequeue(request) => [Some(request.tid).filter(|tid| *tid != 0), None],
+        TraceKind::StatedumpFile { pid, .. } => [Some(*pid), None],
+        TraceKind::SyscallEntry(call) => [Some(call.tid).filter(|tid| *tid != 0), None],
+        TraceKind::SyscallExit(call) => [Some(call.tid).filter(|tid| *tid != 0), None],
+        TraceKind::BlockRqInsert(request)
+        | TraceKind::BlockRqIssue(request)
+        | TraceKind::BlockRqRequeue(request) => [Some(request.tid).filter(|tid| *tid != 0), None],
         _ => [None, None],
     }
 }
@@ -195,17 +195,22 @@ mod tests {
     fn wanted(select: Select) -> Vec<u64> {
         let mut select = select;
         let dumped = |tid, pid, name: &str| {
-            Kind::StatedumpProcess(Dumped { tid, pid, ppid: 1, comm: Comm::new(name.as_bytes()) })
+            TraceKind::StatedumpProcess(Dumped {
+                tid,
+                pid,
+                ppid: 1,
+                comm: Comm::new(name.as_bytes()),
+            })
         };
-        let switch = |prev, next| Kind::SchedSwitch { prev, prev_state: LeftIn::of(0), next };
+        let switch = |prev, next| TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(0), next };
         let kinds = [
             dumped(4, 4, "main"),
             dumped(5, 4, "worker"),
             switch(task("idle", 0), task("worker", 5)),
-            Kind::SchedWaking(Woken { task: task("other", 6), target_cpu: 1 }),
-            Kind::Other("syscall_entry_read"),
+            TraceKind::SchedWaking(Woken { task: task("other", 6), target_cpu: 1 }),
+            TraceKind::Other("syscall_entry_read"),
             switch(task("worker", 5), task("other", 6)),
-            Kind::Other("syscall_entry_write"),
+            TraceKind::Other("syscall_entry_write"),
         ];
         let events = (0..).zip(kinds).map(|(time_ns, kind)| Event { time_ns, cpu: 0, kind });
         events.filter(|event| select.wants(event)).map(|event| event.time_ns).collect()
@@ -213,12 +218,16 @@ mod tests {
 
     #[test]
     fn events_are_of_who_runs_and_of_who_is_named() {
-        let thread = |text: &str| Select { thread: Some(Who::parse(text)), ..Select::default() };
+        let thread =
+            |text: &str| Select { thread: Some(ThreadOrProcess::parse(text)), ..Select::default() };
         assert_eq!(wanted(thread("5")), [1, 2, 3, 4, 5]);
         assert_eq!(wanted(thread("worker")), [1, 2, 3, 4, 5]);
         assert_eq!(wanted(thread("other")), [3, 5, 6]);
         assert_eq!(wanted(thread("7")), [0; 0]);
-        let process = |text: &str| Select { process: Some(Who::parse(text)), ..Select::default() };
+        let process = |text: &str| Select {
+            process: Some(ThreadOrProcess::parse(text)),
+            ..Select::default()
+        };
         assert_eq!(wanted(process("4")), [0, 1, 2, 3, 4, 5]);
         assert_eq!(wanted(process("main")), [0, 1, 2, 3, 4, 5]);
         let both = Select { from_ns: Some(4), to_ns: Some(5), ..thread("5") };
@@ -228,14 +237,15 @@ mod tests {
 
     #[test]
     fn cgroups_are_wanted_with_all_below_them() {
-        let attach = |tid, path: &'static str| Kind::CgroupAttach { tid, path: path.as_bytes() };
-        let fork = Kind::SchedProcessFork {
+        let attach =
+            |tid, path: &'static str| TraceKind::CgroupAttach { tid, path: path.as_bytes() };
+        let fork = TraceKind::SchedProcessFork {
             parent: task("a", 5),
             parent_pid: 5,
             child: task("b", 6),
             child_pid: 6,
         };
-        let wake = |tid| Kind::SchedWaking(Woken { task: task("x", tid), target_cpu: 1 });
+        let wake = |tid| TraceKind::SchedWaking(Woken { task: task("x", tid), target_cpu: 1 });
         let kinds = [
             attach(4, "/system.slice/nginx.service"),
             attach(5, "/system.slice/nginx.service/workers"),
@@ -259,10 +269,10 @@ mod tests {
         assert_eq!(wanted("/"), [0, 1, 2, 3, 4, 5, 6]);
         // A thread without one of its own is where its process's first thread is, as is what it creates.
         let thread =
-            Kind::StatedumpProcess(Dumped { tid: 5, pid: 4, ppid: 1, comm: Comm::new(b"a") });
+            TraceKind::StatedumpProcess(Dumped { tid: 5, pid: 4, ppid: 1, comm: Comm::new(b"a") });
         let cgroup = Some(Cgroup::parse("nginx.service"));
         let mut select = Select { cgroup, ..Select::default() };
-        let fork = Kind::SchedProcessFork {
+        let fork = TraceKind::SchedProcessFork {
             parent: task("a", 5),
             parent_pid: 4,
             child: task("b", 6),

@@ -7,14 +7,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::event::{Event, Kind};
+use crate::event::{Event, TraceKind};
 use crate::follow::MAX_CPUS;
 
 /// Gaps that are kept apart; older ones are joined.
 const MAX_GAPS: usize = 4096;
 
 /// A time in which events of some CPU are lost, ns: from the first on, before the second.
-pub type Gap = (u64, u64);
+pub type UnseenGap = (u64, u64);
 
 /// Follows which CPUs are seen.
 #[derive(Clone, Debug, Default)]
@@ -24,17 +24,17 @@ pub struct Sight {
     /// Since when that is so.
     since_ns: u64,
     /// Gaps that are over, the oldest first.
-    gaps: VecDeque<Gap>,
+    gaps: VecDeque<UnseenGap>,
 }
 
 impl Sight {
     /// Takes the next event. A gap that is over by then.
-    pub fn follow(&mut self, event: &Event<'_>) -> Option<Gap> {
+    pub fn follow(&mut self, event: &Event<'_>) -> Option<UnseenGap> {
         let over = match self.lost.is_empty() {
             true => None,
             false => self.regain(event),
         };
-        if let Kind::Lost(loss) = &event.kind
+        if let TraceKind::Lost(loss) = &event.kind
             && loss.to_ns > event.time_ns
             && (event.cpu as usize) < MAX_CPUS
         {
@@ -53,17 +53,17 @@ impl Sight {
     }
 
     /// The gaps that a time has a part of, the oldest first; the one that is not over lasts until its end.
-    pub fn gaps(&self, from_ns: u64, to_ns: u64) -> Vec<Gap> {
+    pub fn gaps(&self, from_ns: u64, to_ns: u64) -> Vec<UnseenGap> {
         let first = self.gaps.partition_point(|(_, end_ns)| *end_ns <= from_ns);
         let over = self.gaps.range(first..).copied();
         let open = (!self.is_whole()).then_some((self.since_ns, to_ns.max(self.since_ns)));
         over.chain(open).filter(|(begin_ns, _)| *begin_ns < to_ns).collect()
     }
 
-    fn regain(&mut self, event: &Event<'_>) -> Option<Gap> {
+    fn regain(&mut self, event: &Event<'_>) -> Option<UnseenGap> {
         let now_ns = event.time_ns;
         let mut end_ns = 0;
-        if matches!(event.kind, Kind::SchedSwitch { .. })
+        if matches!(event.kind, TraceKind::SchedSwitch { .. })
             && let Some(until_ns) = self.lost.remove(&event.cpu)
         {
             end_ns = until_ns.min(now_ns);
@@ -91,17 +91,21 @@ impl Sight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Loss, Task};
+    use crate::event::{LostEvents, Task};
     use crate::state::LeftIn;
 
     fn lost(time_ns: u64, cpu: u32, to_ns: u64) -> Event<'static> {
-        let loss = Loss { events: 1, packets: 0, from_ns: time_ns, to_ns };
-        Event { time_ns, cpu, kind: Kind::Lost(loss) }
+        let loss = LostEvents { events: 1, packets: 0, from_ns: time_ns, to_ns };
+        Event { time_ns, cpu, kind: TraceKind::Lost(loss) }
     }
 
     fn switch(time_ns: u64, cpu: u32) -> Event<'static> {
         let (prev, next) = (Task::default(), Task::default());
-        Event { time_ns, cpu, kind: Kind::SchedSwitch { prev, prev_state: LeftIn::of(0), next } }
+        Event {
+            time_ns,
+            cpu,
+            kind: TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(0), next },
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::clock::Clock;
+use crate::clock::TraceClock;
 use crate::damage::Damage;
 use crate::follow::MAX_CPUS;
 use crate::ftrace::UnreadLines;
@@ -21,8 +21,8 @@ pub struct ClockDocument {
     pub offset_ns: u64,
 }
 
-impl From<&Clock> for ClockDocument {
-    fn from(clock: &Clock) -> Self {
+impl From<&TraceClock> for ClockDocument {
+    fn from(clock: &TraceClock) -> Self {
         let name = clock.name.clone();
         Self { name, frequency_hz: clock.frequency_hz, offset_ns: clock.offset_ns() }
     }
@@ -59,7 +59,7 @@ impl From<&Damage> for UnreadDocument {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Summary {
+pub struct TraceSummary {
     pub clock: ClockDocument,
     /// Where and by what it was recorded, as the trace says.
     pub environment: BTreeMap<String, String>,
@@ -95,8 +95,8 @@ pub struct Summary {
 /// Different names, and CPUs, that are counted each; more than any kernel has.
 const MAX_NAMES: usize = 100_000;
 
-impl Summary {
-    pub fn new(clock: &Clock, environment: BTreeMap<String, String>) -> Self {
+impl TraceSummary {
+    pub fn new(clock: &TraceClock, environment: BTreeMap<String, String>) -> Self {
         Self {
             clock: clock.into(),
             environment,
@@ -191,7 +191,7 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ftrace::Reader;
+    use crate::ftrace::FtraceReader;
     use crate::record::Source as _;
 
     #[test]
@@ -201,8 +201,8 @@ mod tests {
             format!("a-1 [{cpu:03}] d..2. 1.000001: irq_handler_exit: irq=1 ret=handled\n")
         };
         let text: String = cpus.iter().map(line).collect();
-        let mut reader = Reader::new(text.as_bytes());
-        let mut summary = Summary::new(&Clock::trace(), BTreeMap::new());
+        let mut reader = FtraceReader::new(text.as_bytes());
+        let mut summary = TraceSummary::new(&TraceClock::trace(), BTreeMap::new());
         while let Some(record) = reader.read() {
             summary.add(&record);
         }

@@ -8,7 +8,7 @@ use noise_text::clean::as_text;
 
 use crate::bounded::Bounded;
 use crate::decimal;
-use crate::event::Loss;
+use crate::event::LostEvents;
 use crate::record::{Record, Stored};
 use crate::value::{Shape, Value, Visit};
 
@@ -100,8 +100,8 @@ fn begin(second: u64, zone: &TimeZone) -> String {
     format!("[{:02}:{:02}:{:02}.", second / 3600, second / 60 % 60, second % 60)
 }
 
-fn lost(loss: &Loss, line: &mut String) {
-    let Loss { events, packets, from_ns, to_ns } = loss;
+fn lost(loss: &LostEvents, line: &mut String) {
+    let LostEvents { events, packets, from_ns, to_ns } = loss;
     let _ = writeln!(
         line,
         ", {{ events = {events}, packets = {packets}, from_ns = {from_ns}, to_ns = {to_ns} }}"

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Comm, Event, Kind, Task};
+use crate::event::{Comm, Event, Task, TraceKind};
 use crate::follow::{PerCpu, Processor};
 
 /// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
@@ -113,21 +113,23 @@ impl Threads {
 
     pub fn follow(&mut self, event: &Event<'_>) {
         match &event.kind {
-            Kind::SchedSwitch { prev, next, .. } => {
+            TraceKind::SchedSwitch { prev, next, .. } => {
                 self.named(prev);
                 self.named(next);
                 self.runs(event);
             }
-            Kind::Lost(_) => self.runs(event),
-            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) => self.named(&woken.task),
-            Kind::SchedWakeupNew(woken) => {
+            TraceKind::Lost(_) => self.runs(event),
+            TraceKind::SchedWaking(woken) | TraceKind::SchedWakeup(woken) => {
+                self.named(&woken.task)
+            }
+            TraceKind::SchedWakeupNew(woken) => {
                 self.named(&woken.task);
                 // The fork that gave the id again may be lost.
                 if let Some(thread) = self.thread(woken.task.tid) {
                     thread.has_ended = false;
                 }
             }
-            Kind::SchedProcessFork { parent, parent_pid, child, child_pid } => {
+            TraceKind::SchedProcessFork { parent, parent_pid, child, child_pid } => {
                 self.named(parent);
                 if let Some(parent) = self.thread(parent.tid)
                     && *parent_pid != 0
@@ -141,7 +143,7 @@ impl Threads {
                     *thread = Thread { comm, pid, has_ended: false, cgroup };
                 }
             }
-            Kind::StatedumpProcess(dumped) => {
+            TraceKind::StatedumpProcess(dumped) => {
                 if let Some(thread) = self.thread(dumped.tid) {
                     thread.pid = dumped.pid;
                     // The dump reads names while threads run on; what a switch said is as new.
@@ -150,11 +152,11 @@ impl Threads {
                     }
                 }
             }
-            Kind::SchedProcessFree(task) => {
+            TraceKind::SchedProcessFree(task) => {
                 self.known.remove(&task.tid);
             }
             // One that was not its process's first thread has that one's id from then on.
-            Kind::SchedProcessExec { tid, old_tid, .. } if *old_tid > 0 && old_tid != tid => {
+            TraceKind::SchedProcessExec { tid, old_tid, .. } if *old_tid > 0 && old_tid != tid => {
                 if let Some(thread) = self.known.remove(old_tid)
                     && (1..MAX_TID).contains(tid)
                 {
@@ -162,13 +164,13 @@ impl Threads {
                 }
                 self.runs(event);
             }
-            Kind::SchedProcessExit(task) => {
+            TraceKind::SchedProcessExit(task) => {
                 self.named(task);
                 if let Some(thread) = self.thread(task.tid) {
                     thread.has_ended = true;
                 }
             }
-            Kind::CgroupAttach { tid, path } => self.attach(*tid, path),
+            TraceKind::CgroupAttach { tid, path } => self.attach(*tid, path),
             _ => {}
         }
     }

@@ -29,9 +29,7 @@ pub trait ReadAt {
     /// Its length in bytes, when it was opened.
     fn length(&self) -> u64;
     /// Reads what lies at that byte; how many bytes, none at its end.
-    ///
-    /// # Errors
-    /// Where it cannot be read.
+    /// Errors: where it cannot be read.
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
 }
 

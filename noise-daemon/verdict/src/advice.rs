@@ -17,9 +17,9 @@ mod disk;
 mod outcome;
 
 pub use command::argument;
-use command::{Change, Made, Value, echo, taskset};
+use command::{Change, Made, SettingValue, echo, taskset};
 use disk::{io_max, io_scheduler, io_weight};
-use outcome::{Files, Outcome, USUAL_WEIGHT, is_lower, lower};
+use outcome::{Files, Outcome, USUAL_WEIGHT, is_lower, lower, victim_is_lower};
 
 /// By what a limit is multiplied that is to be raised.
 const RAISED: u64 = 2;
@@ -150,25 +150,26 @@ fn verdict(remedy: Remedy, setup: &Setup) -> Outcome {
         Remedy::IrqAffinity => irq_affinity(setup),
         _ => None,
     };
-    found.unwrap_or(Outcome::Open)
+    match (found.unwrap_or(Outcome::Open), victim_is_lower(remedy, setup)) {
+        (Outcome::Applies { now, .. }, Some(why)) => {
+            Outcome::Applies { now: format!("{now}; but {why}"), made: Made::default() }
+        }
+        (outcome, _) => outcome,
+    }
 }
 
 fn cpu_weight(setup: &Setup) -> Option<Outcome> {
     let culprit = setup.culprit.as_ref()?;
-    if let Some(main) = &culprit.main
+    // How the first process is scheduled says nothing of the one that has the CPU.
+    let named = culprit.main.as_ref().filter(|_| setup.is_culprit_named);
+    if let Some(main) = named
         && let Some(policy) = main.real_time()
     {
         let now = format!(
             "thread {} of {} runs under {policy}, which no weight holds back",
             main.pid, culprit.label
         );
-        return Some(Outcome::Applies {
-            now,
-            made: Made {
-                commands: vec![format!("chrt --other --pid 0 {}", main.pid)],
-                undo: back_to_real_time(main),
-            },
-        });
+        return Some(Outcome::Applies { now, made: out_of_real_time(main) });
     }
     setup.victim.as_ref()?;
     // One of them lies in the other.
@@ -186,23 +187,22 @@ fn cpu_weight(setup: &Setup) -> Option<Outcome> {
     }
     let weight = lower(victim.weight, culprit.weight);
     let words = "lower its resources.requests.cpu, which is its weight";
-    let value = |weight: u64, property: u64, shares: u64| Value {
+    let value = |weight: u64, property: u64, shares: u64| SettingValue {
         property: format!("CPUWeight={property}"),
         flag: Some(format!("--cpu-shares {shares}")),
         file: weight.to_string(),
     };
     Some(match &culprit.cpu {
         Controller::Missing => Outcome::Out,
-        Controller::Off { folder, parent } => {
+        Controller::Off { .. } => {
             let change = Change {
                 to: value(weight, weight, shares(weight)),
-                back: Some(Value {
+                back: Some(SettingValue {
                     property: "CPUWeight=".to_owned(),
                     ..value(USUAL_WEIGHT, USUAL_WEIGHT, shares(USUAL_WEIGHT))
                 }),
                 words,
-                file: Some((folder, "cpu.weight")),
-                hand_down: Some((parent, "cpu")),
+                file: None,
             };
             let now = format!(
                 "the cpu controller is off for {} and {}, so that no weight holds between them",
@@ -222,7 +222,6 @@ fn cpu_weight(setup: &Setup) -> Option<Outcome> {
                 back: culprit.weight.map(of),
                 words,
                 file: Some((folder, file)),
-                hand_down: None,
             };
             let known = |weight: Option<u64>| {
                 weight.map_or_else(|| "not known".to_owned(), |w| w.to_string())
@@ -239,14 +238,17 @@ fn cpu_weight(setup: &Setup) -> Option<Outcome> {
     })
 }
 
-/// What gives a thread its real-time policy back. A deadline takes more than a priority.
-fn back_to_real_time(main: &TaskSetup) -> Vec<String> {
+/// What takes a thread's real-time policy away, and gives it back; a deadline takes more than a priority for that.
+fn out_of_real_time(main: &TaskSetup) -> Made {
     let option = match main.policy {
         1 => "--fifo",
         2 => "--rr",
-        _ => return Vec::new(),
+        _ => return Made::default(),
     };
-    vec![format!("chrt {option} --pid {} {}", main.priority, main.pid)]
+    Made {
+        commands: vec![format!("chrt --other --pid 0 {}", main.pid)],
+        undo: vec![format!("chrt {option} --pid {} {}", main.priority, main.pid)],
+    }
 }
 
 /// The shares that container engines make that weight of.
@@ -340,28 +342,27 @@ fn move_to(culprit: &CgroupSetup, to: &CpuList, online: &CpuList) -> Made {
         return by_threads();
     }
     let before = culprit.cpus.as_ref().filter(|cpus| !cpus.is_empty());
-    let change = |folder, hand_down| {
+    let change = |folder: Option<&String>| {
         Change {
-            to: Value {
+            to: SettingValue {
                 property: format!("AllowedCPUs={to}"),
                 flag: Some(format!("--cpuset-cpus {to}")),
                 file: to.to_string(),
             },
             // An empty one stands for what the cgroup around it has.
-            back: Some(Value {
+            back: Some(SettingValue {
                 property: format!("AllowedCPUs={}", culprit.cpus_set),
                 flag: before.map(|cpus| format!("--cpuset-cpus {cpus}")),
                 file: culprit.cpus_set.to_string(),
             }),
             words: "give the victim whole CPUs of its own (static CPU manager, Guaranteed QoS)",
-            file: Some((folder, "cpuset.cpus")),
-            hand_down,
+            file: folder.map(|folder| (folder, "cpuset.cpus")),
         }
         .made(culprit)
     };
     match &culprit.cpuset {
-        Controller::On { folder, version: 2 } => change(folder, None),
-        Controller::Off { folder, parent } => change(folder, Some((parent, "cpuset"))),
+        Controller::On { folder, version: 2 } => change(Some(folder)),
+        Controller::Off { .. } => change(None),
         // systemd knows AllowedCPUs= of version 2 alone.
         Controller::On { folder, .. } => Made {
             commands: vec![echo(&to.to_string(), folder, "cpuset.cpus")],
@@ -374,16 +375,22 @@ fn move_to(culprit: &CgroupSetup, to: &CpuList, online: &CpuList) -> Made {
     }
 }
 
-/// A quota of so many hundredths of a CPU; none lifts it. Docker takes no quota back: one of as many CPUs as are online does.
-fn quota_value(hundredths: Option<u64>, version: u8, period_us: u64, online: usize) -> Value {
+/// A quota of so many hundredths of a CPU; none lifts it. Docker takes no quota back, and refuses more CPUs than are online:
+/// it gets as many as are online instead.
+fn quota_value(
+    hundredths: Option<u64>,
+    version: u8,
+    period_us: u64,
+    online: usize,
+) -> SettingValue {
     let quota_us = hundredths.map(|hundredths| hundredths.saturating_mul(period_us) / 100);
     let property = hundredths.map_or_else(String::new, |hundredths| format!("{hundredths}%"));
-    Value {
+    let most = online as f64;
+    let cpus = hundredths.map(|hundredths| hundredths as f64 / 100.0);
+    let cpus = cpus.filter(|cpus| online == 0 || *cpus <= most).unwrap_or(most);
+    SettingValue {
         property: format!("CPUQuota={property}"),
-        flag: Some(format!(
-            "--cpus {}",
-            hundredths.map_or(online as f64, |hundredths| hundredths as f64 / 100.0)
-        )),
+        flag: Some(format!("--cpus {cpus}")),
         file: quota_file(Quota { quota_us, period_us }, version),
     }
 }
@@ -403,12 +410,12 @@ fn quota_change<'a>(
     of: &'a CgroupSetup,
     online: usize,
 ) -> Option<Change<'a>> {
-    let Files { folder, version, hand_down } = Files::of(&of.cpu, "cpu")?;
+    let Files { folder, version } = Files::of(&of.cpu)?;
     let file = if version == 1 { "cpu.cfs_quota_us" } else { "cpu.max" };
     let period_us = of.quota.map_or(USUAL_PERIOD_US, |quota| quota.period_us);
     let hundredths_of =
         |quota: Quota| quota.cpus().map(|cpus| ((cpus * 100.0).round() as u64).max(1));
-    let as_it_was = |quota: Quota| Value {
+    let as_it_was = |quota: Quota| SettingValue {
         file: quota_file(quota, version),
         ..quota_value(hundredths_of(quota), version, period_us, online)
     };
@@ -418,8 +425,7 @@ fn quota_change<'a>(
         to: quota_value(Some(hundredths), version, period_us, online),
         back: of.quota.map(as_it_was).or_else(|| is_off.then(none)),
         words,
-        file: Some((folder, file)),
-        hand_down,
+        file: folder.map(|folder| (folder, file)),
     })
 }
 
@@ -455,9 +461,13 @@ fn raise_quota(setup: &Setup) -> Option<Outcome> {
         return matches!(victim.cpu, Controller::On { .. }).then_some(Outcome::Out);
     };
     let cpus = limited.quota.and_then(|quota| quota.cpus())?;
+    let online = setup.online.len();
+    if online > 0 && cpus >= online as f64 {
+        return Some(Outcome::Out);
+    }
     let hundredths = ((cpus * 100.0).round() as u64).max(1) * RAISED;
     let words = "raise its resources.limits.cpu, or leave that out";
-    let change = quota_change(hundredths, words, limited, setup.online.len())?;
+    let change = quota_change(hundredths, words, limited, online)?;
     let now = format!("the quota of {} is {cpus:.2} CPUs", limited.label);
     Some(Outcome::Applies { now, made: change.made(limited) })
 }
@@ -501,7 +511,7 @@ fn memory_limits(setup: &Setup) -> Option<Outcome> {
             format!(" --memory-swap {}", bytes.saturating_add(swap))
         })
     };
-    let value = |bytes: u64| Value {
+    let value = |bytes: u64| SettingValue {
         property: format!("{property}={bytes}"),
         flag: (*kind != LimitKind::High).then(|| format!("--memory {bytes}{}", with_swap(bytes))),
         file: bytes.to_string(),
@@ -511,9 +521,17 @@ fn memory_limits(setup: &Setup) -> Option<Outcome> {
         back: Some(value(bytes)),
         words: "raise its resources.limits.memory",
         file: Some((folder, kind.file())),
-        hand_down: None,
     };
     let mut made = change.made(limited);
+    let used = match kind {
+        LimitKind::High => None,
+        LimitKind::Max => Some("memory.current"),
+        LimitKind::Old => Some("memory.usage_in_bytes"),
+    };
+    if let (Some(used), Some(undo)) = (used, made.undo.first_mut()) {
+        // Below what is used by then, the kernel takes memory away, or kills.
+        undo.push_str(&format!(" # only while {used} is below {}", size(bytes)));
+    }
     if let (LimitKind::Old, Manager::Files, Some(swap)) = (kind, &limited.manager, swap) {
         // So does version 1: what is above has to be raised first, and lowered last.
         let both = |bytes: u64| {

@@ -23,7 +23,7 @@ pub enum Reply {
 
 /// What was lost to one culprit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
+pub struct CulpritLoss {
     pub resource: Account,
     pub culprit: Culprit,
     /// For how long, ns.
@@ -53,6 +53,32 @@ pub struct Unclear {
     pub next: Option<String>,
 }
 
+/// Threads of the victim that nothing has woken yet, as they are when the verdict is made. Of a time that is long over nothing is
+/// known of it, and nothing is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standstill {
+    /// Its threads that are there.
+    pub threads: usize,
+    /// Those that a signal or a debugger has stopped.
+    pub stopped: usize,
+    /// Those whose cgroup is frozen.
+    pub frozen: usize,
+    /// Where those sleep that slept uninterruptibly all the time: each place with how many threads, as far as known.
+    pub uninterruptible_at: Vec<(String, usize)>,
+    /// Where its threads sleep, where all of them slept all the time: each place with how many, as far as known. `None` where
+    /// one did something.
+    pub asleep_at: Option<Vec<(String, usize)>>,
+    /// What to look at, a sentence; `None` where there is nothing.
+    pub next: Option<String>,
+}
+
+impl Standstill {
+    /// Whether none of its threads goes on before somebody lets it.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.threads > 0 && self.stopped.saturating_add(self.frozen) >= self.threads
+    }
+}
+
 /// All that a verdict is made of.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
@@ -71,9 +97,11 @@ pub struct Case<'a> {
     /// Uninterruptible sleeps, whatever ended them, ns.
     pub uninterruptible_ns: u64,
     /// Who had what was lacking.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<CulpritLoss>,
     /// What it slept for, where it is not known whether there was work for it.
     pub unclear: Vec<Unclear>,
+    /// Threads that nothing has woken yet.
+    pub standstill: Standstill,
     /// What is usually lost in such a time, ns, by resource; none where that is not known. That of [`Account::Cpu`] is
     /// what waits for a CPU take, whatever they are for, quotas included; that of [`Account::Interrupt`] has in it what
     /// the hypervisor takes, and that of [`Account::Disk`] is what uninterruptible sleeps take, those for memory included.

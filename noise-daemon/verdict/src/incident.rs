@@ -52,7 +52,7 @@ impl Thread<'_> {
 
 /// One who is charged with a part of a disturbance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Charged<'a> {
+pub struct ChargedCulprit<'a> {
     pub name: &'a str,
     pub cause: Cause,
     /// How long was waited for it, ns.
@@ -106,7 +106,7 @@ pub struct Disturbed<'a> {
     /// Delay that is usual in so long a time, ns.
     pub usual_ns: u64,
     /// Who is charged, who did most beyond the usual first.
-    pub charged: Vec<Charged<'a>>,
+    pub charged: Vec<ChargedCulprit<'a>>,
     /// The part of the delays of which a culprit is known, 0 to 1.
     pub known_share: f64,
     /// What the victim's cgroup stalled for meanwhile, where that is known; see [`stalled_for`](crate::stalled_for).
@@ -212,7 +212,7 @@ impl Disturbed<'_> {
             return vec![ChargedFinding { beyond_ns: self.lost_ns, charged: None, finding }];
         }
         let none_beyond = self.charged.iter().all(|one| one.beyond_ns == 0);
-        let is_worth = |one: &&Charged<'_>| is_worth(one.part, one.ns);
+        let is_worth = |one: &&ChargedCulprit<'_>| is_worth(one.part, one.ns);
         let findings = self.charged.iter().filter(is_worth).map(|one| {
             let unusual = none_beyond || one.beyond_ns > 0;
             let resource = self.resource(one.cause, one.name);
@@ -245,7 +245,7 @@ impl Disturbed<'_> {
         findings
     }
 
-    fn culprit(&self, one: &Charged<'_>) -> Culprit {
+    fn culprit(&self, one: &ChargedCulprit<'_>) -> Culprit {
         match only_completes(self.signal, one.cause, one.name) {
             true => Culprit { cause: one.cause, ..unknown() },
             false => culprit(one),
@@ -276,7 +276,7 @@ impl Disturbed<'_> {
 
     /// The remedies against one culprit: those that give more of what is lacking, with commands where they rest on its
     /// settings.
-    fn advice(&self, one: &Charged<'_>, resource: Account) -> Vec<Advice> {
+    fn advice(&self, one: &ChargedCulprit<'_>, resource: Account) -> Vec<Advice> {
         let helps = self.signal.map_or(against(one.cause), |signal| signal.remedies(one.cause));
         let belongs = |advice: &&Advice| {
             helps.contains(&advice.remedy) && gives(advice.remedy).contains(&resource)
@@ -294,7 +294,7 @@ impl Disturbed<'_> {
     }
 
     /// Whether the commands of a remedy are about this culprit.
-    fn rests_on(&self, remedy: Remedy, one: &Charged<'_>) -> bool {
+    fn rests_on(&self, remedy: Remedy, one: &ChargedCulprit<'_>) -> bool {
         let is_cgroup = matches!(one.cause, Cause::Foreign | Cause::Own);
         if is_cgroup && !is_one(one.name) {
             return false;
@@ -317,7 +317,7 @@ impl Disturbed<'_> {
 struct ChargedFinding<'d> {
     /// How much of it is beyond what is usual, ns.
     beyond_ns: u64,
-    charged: Option<&'d Charged<'d>>,
+    charged: Option<&'d ChargedCulprit<'d>>,
     finding: Finding,
 }
 
@@ -358,7 +358,7 @@ fn by_process(threads: &[Thread<'_>]) -> Option<String> {
     }
 }
 
-fn culprit(one: &Charged<'_>) -> Culprit {
+fn culprit(one: &ChargedCulprit<'_>) -> Culprit {
     let first = one.threads.first();
     let is_cgroup = matches!(one.cause, Cause::Foreign | Cause::Own);
     let by_process = by_process(&one.threads).filter(|_| is_cgroup && one.name == ROOT);
@@ -383,7 +383,7 @@ fn culprit(one: &Charged<'_>) -> Culprit {
 }
 
 /// Where there is no command: what to look at.
-fn next(one: &Charged<'_>) -> Option<String> {
+fn next(one: &ChargedCulprit<'_>) -> Option<String> {
     let is_cgroup = one.cause == Cause::Foreign && is_one(one.name);
     is_cgroup.then(|| format!("see what {} does: noised why {}", one.name, argument(one.name)))
 }
@@ -413,10 +413,10 @@ pub fn judge_incident(first: &Disturbed<'_>, more: &[Disturbed<'_>], others: &[&
 /// What held a victim up in a time of so many ns, by counters alone: whom it waited for, the longest first. Whether that
 /// is more than usual is not known.
 pub fn held_up<'a>(
-    charged: impl IntoIterator<Item = (Resource, Charged<'a>)>,
+    charged: impl IntoIterator<Item = (Resource, ChargedCulprit<'a>)>,
     span_ns: u64,
 ) -> Vec<Finding> {
-    let finding = |(resource, one): (Resource, Charged<'_>)| Finding {
+    let finding = |(resource, one): (Resource, ChargedCulprit<'_>)| Finding {
         resource: Account::of_charge(resource, one.cause, one.name),
         culprit: culprit(&one),
         ns: one.ns,

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::account::Account;
 use crate::advice::{Advice, advise, argument};
-use crate::case::{Case, Loss, Reply};
+use crate::case::{Case, CulpritLoss, Reply};
 use crate::finding::{Culprit, CulpritKind, Evidence, Finding};
 use crate::kind::Kind;
 use crate::words;
@@ -100,7 +100,7 @@ fn unusual(case: &Case<'_>, resource: Account) -> Option<bool> {
 
 /// A loss with what it is ranked by.
 struct RankedLoss<'c> {
-    loss: &'c Loss,
+    loss: &'c CulpritLoss,
     /// How much is usual of the whole resource, ns.
     usual_ns: Option<u64>,
     /// How much of the whole resource is beyond that, ns.
@@ -114,7 +114,7 @@ struct RankedLoss<'c> {
 }
 
 impl<'c> RankedLoss<'c> {
-    fn of(case: &Case<'_>, loss: &'c Loss) -> Self {
+    fn of(case: &Case<'_>, loss: &'c CulpritLoss) -> Self {
         let (whole_ns, usual_ns) = case.against_usual(loss.resource);
         let whole_beyond_ns = whole_ns.saturating_sub(usual_ns.unwrap_or(0));
         let beyond = whole_beyond_ns as f64 / whole_ns.max(1) as f64 * loss.ns as f64;
@@ -177,7 +177,7 @@ impl<'c> RankedLoss<'c> {
 /// The losses that are findings, the first of them first.
 fn rank<'c>(case: &'c Case<'_>, held: &[(Account, u64)]) -> Vec<RankedLoss<'c>> {
     let least_ns = case.least_ns();
-    let is_held = |loss: &&Loss| held.iter().any(|(account, _)| *account == loss.resource);
+    let is_held = |loss: &&CulpritLoss| held.iter().any(|(account, _)| *account == loss.resource);
     let losses = case.losses.iter().filter(|loss| loss.ns >= least_ns);
     let mut ranked: Vec<RankedLoss<'_>> =
         losses.clone().filter(is_held).map(|loss| RankedLoss::of(case, loss)).collect();
@@ -224,7 +224,9 @@ pub fn judge(case: &Case<'_>) -> Verdict {
     let total_ns = case.accounts.total_ns().max(1);
     let unknown_ns = case.accounts.ns(Account::Unknown);
     let comes = ranked.first().is_none_or(|one| one.loss.reply == Reply::Comes);
+    let is_halted = case.standstill.is_whole();
     let kind = match held.first() {
+        _ if is_halted => Kind::HeldUp,
         // Counters do not say what it slept for.
         None if unknown_ns >= least_ns
             || case.seen_ns.is_some()
@@ -241,9 +243,11 @@ pub fn judge(case: &Case<'_>) -> Verdict {
             None => Kind::HeldUp,
         },
     };
-    let finding = |one: &RankedLoss<'_>| one.finding(case, kind == Kind::HeldUp);
+    // No command against others makes one go on that is stopped.
+    let has_commands = kind == Kind::HeldUp && !is_halted;
+    let finding = |one: &RankedLoss<'_>| one.finding(case, has_commands);
     let findings: Vec<Finding> = ranked.iter().map(finding).collect();
-    let losses: Vec<&Loss> = ranked.iter().map(|one| one.loss).collect();
+    let losses: Vec<&CulpritLoss> = ranked.iter().map(|one| one.loss).collect();
     let first_next = findings.first().and_then(|first| first.next.clone());
     let longest_held_ns = held.iter().map(|(_, ns)| *ns).max().unwrap_or(0);
     Verdict {
@@ -251,8 +255,9 @@ pub fn judge(case: &Case<'_>) -> Verdict {
         is_unclear: !case.unclear_beyond(longest_held_ns).is_empty(),
         sentence: words::sentence(case, &held, &losses, kind),
         next: match kind {
+            _ if is_halted => case.standstill.next.clone(),
             Kind::HeldUp => first_next,
-            Kind::Unknown => first_next.or_else(|| {
+            Kind::Unknown => first_next.or_else(|| case.standstill.next.clone()).or_else(|| {
                 let longest = case.unclear.iter().max_by_key(|unclear| unclear.ns);
                 longest.and_then(|unclear| unclear.next.clone())
             }),
@@ -267,7 +272,7 @@ pub fn judge(case: &Case<'_>) -> Verdict {
 }
 
 /// The remedies against one loss, as they apply here.
-fn remedies_of(case: &Case<'_>, loss: &Loss, deserves_command: bool) -> Vec<Advice> {
+fn remedies_of(case: &Case<'_>, loss: &CulpritLoss, deserves_command: bool) -> Vec<Advice> {
     let remedies = remedies(loss.resource, &loss.culprit);
     // What is known of another culprit says nothing of this one.
     let mut setup = case.setup.clone();
@@ -287,7 +292,7 @@ fn remedies_of(case: &Case<'_>, loss: &Loss, deserves_command: bool) -> Vec<Advi
 }
 
 /// Where nothing is to be done here: what to look at.
-fn next(loss: &Loss, remedies: &[Advice]) -> Option<String> {
+fn next(loss: &CulpritLoss, remedies: &[Advice]) -> Option<String> {
     if remedies.iter().any(|one| !one.commands.is_empty()) {
         return None;
     }
@@ -334,7 +339,7 @@ fn next(loss: &Loss, remedies: &[Advice]) -> Option<String> {
 }
 
 /// Whom to ask about a tier that was slow.
-fn asked(loss: &Loss) -> Option<String> {
+fn asked(loss: &CulpritLoss) -> Option<String> {
     let Culprit { cgroup, name, pid, tid, .. } = &loss.culprit;
     match (cgroup, pid.or(*tid)) {
         (Some(cgroup), _) => Some(format!("ask {cgroup}: noised why {}", argument(cgroup))),

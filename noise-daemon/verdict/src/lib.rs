@@ -5,6 +5,16 @@
 //! decides which of them deserves a command. [`advise`] says which remedies apply to this host, and how they are taken
 //! back. Of an incident, counters alone are known: [`judge_incident`].
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::print_stdout,
+        clippy::print_stderr
+    )
+)]
+
 mod account;
 mod advice;
 mod case;
@@ -17,10 +27,10 @@ mod words;
 
 pub use account::{Account, Accounts, completes_requests, mostly};
 pub use advice::{Advice, advise, argument};
-pub use case::{Case, Loss, Reply, Unclear};
+pub use case::{Case, CulpritLoss, Reply, Standstill, Unclear};
 pub use finding::{Culprit, CulpritKind, Evidence, Finding};
 pub use incident::{
-    Advised, Charged, Disturbed, Thread, called, held_up, is_worth, judge_incident, lacking,
+    Advised, ChargedCulprit, Disturbed, Thread, called, held_up, is_worth, judge_incident, lacking,
     only_completes,
 };
 pub use judge::{Verdict, judge};

@@ -4,32 +4,36 @@ use noise_common::charge::Cause;
 use noise_text::units::duration;
 
 use crate::account::Account;
-use crate::case::{Case, Loss, Reply};
+use crate::case::{Case, CulpritLoss, Reply, Standstill};
 use crate::kind::Kind;
 
+/// Places at which threads sleep that the sentence names.
+const MOST_PLACES: usize = 4;
+
 /// What became of packets that wait for a late acknowledgement.
-const HELD_BACK: &str = "TCP held back until an acknowledgement came, late (Nagle's algorithm)";
+const HELD_BACK: &str =
+    "TCP held back until a late acknowledgement (Nagle's algorithm), or sent again";
 
 fn time(ns: u64) -> String {
     duration(ns as f64)
 }
 
 /// The loss of a resource whose culprit is named: the first that a finding names.
-fn first_named<'c>(losses: &[&'c Loss], resource: Account) -> Option<&'c Loss> {
+fn first_named<'c>(losses: &[&'c CulpritLoss], resource: Account) -> Option<&'c CulpritLoss> {
     losses.iter().copied().find(|loss| loss.resource == resource && loss.who.is_some())
 }
 
 /// Who that is, and for how long, ns.
-fn named<'c>(losses: &[&'c Loss], resource: Account) -> Option<&'c (String, u64)> {
+fn named<'c>(losses: &[&'c CulpritLoss], resource: Account) -> Option<&'c (String, u64)> {
     first_named(losses, resource)?.who.as_ref()
 }
 
 /// The same of so much time in all, as the phrase goes on. Where others are named, and more of it was for its own threads, that
 /// is said as well.
-fn of_whom(losses: &[&Loss], resource: Account, all_ns: u64) -> String {
+fn of_whom(losses: &[&CulpritLoss], resource: Account, all_ns: u64) -> String {
     let Some(first) = first_named(losses, resource) else { return String::new() };
     let Some((who, ns)) = &first.who else { return String::new() };
-    let is_own = |loss: &&&Loss| {
+    let is_own = |loss: &&&CulpritLoss| {
         loss.resource == resource && loss.culprit.cause == Cause::Own && loss.ns > *ns
     };
     let own = losses.iter().find(is_own).filter(|_| first.culprit.cause != Cause::Own);
@@ -42,7 +46,7 @@ fn of_whom(losses: &[&Loss], resource: Account, all_ns: u64) -> String {
 }
 
 /// What interrupted most of so much time in all, as the phrase goes on.
-fn by_what(losses: &[&Loss], all_ns: u64) -> String {
+fn by_what(losses: &[&CulpritLoss], all_ns: u64) -> String {
     let Some(first) = losses.iter().find(|loss| loss.resource == Account::Interrupt) else {
         return String::new();
     };
@@ -59,7 +63,13 @@ fn by_what(losses: &[&Loss], all_ns: u64) -> String {
 }
 
 /// Waited for who was asked.
-fn for_answers(losses: &[&Loss], resource: Account, t: &str, ns: u64, several: &str) -> String {
+fn for_answers(
+    losses: &[&CulpritLoss],
+    resource: Account,
+    t: &str,
+    ns: u64,
+    several: &str,
+) -> String {
     let reply = first_named(losses, resource).map_or(Reply::Comes, |loss| loss.reply);
     match named(losses, resource) {
         Some((who, most_ns)) if *most_ns >= ns / 10 * 9 => match reply {
@@ -89,7 +99,7 @@ fn time_of(case: &Case<'_>, resource: Account, ns: u64) -> String {
 }
 
 /// What the lack of a resource did to the victim; `None` of what is never lacking, and of what is a sentence of its own.
-fn lacked(case: &Case<'_>, losses: &[&Loss], resource: Account, ns: u64) -> Option<String> {
+fn lacked(case: &Case<'_>, losses: &[&CulpritLoss], resource: Account, ns: u64) -> Option<String> {
     let t = time_of(case, resource, ns);
     Some(match resource {
         Account::Cpu => format!("waited {t} for a CPU{}", of_whom(losses, resource, ns)),
@@ -108,7 +118,7 @@ fn lacked(case: &Case<'_>, losses: &[&Loss], resource: Account, ns: u64) -> Opti
 }
 
 /// That its threads waited for each other.
-fn locked(case: &Case<'_>, losses: &[&Loss], also: &str, ns: u64) -> String {
+fn locked(case: &Case<'_>, losses: &[&CulpritLoss], also: &str, ns: u64) -> String {
     let held = named(losses, Account::Lock);
     let held = held.map_or_else(String::new, |(who, _)| format!("; held {who}"));
     let t = time_of(case, Account::Lock, ns);
@@ -130,6 +140,47 @@ fn slept(case: &Case<'_>, longest_held_ns: u64) -> Option<String> {
     ))
 }
 
+/// Where threads sleep, each place with how many, as the phrase goes on.
+fn at(places: &[(String, usize)]) -> String {
+    let shown = places.iter().take(MOST_PLACES);
+    let shown: Vec<String> = shown.map(|(place, threads)| format!("{place} ({threads})")).collect();
+    let others = if places.len() > MOST_PLACES { ", and elsewhere" } else { "" };
+    match shown.is_empty() {
+        true => String::new(),
+        false => format!(", in {}{others}", shown.join(", ")),
+    }
+}
+
+/// That its threads are stopped or frozen, all or a part of them.
+fn halted(standstill: &Standstill) -> Vec<String> {
+    let Standstill { threads, stopped, frozen, .. } = standstill;
+    let how = [
+        (*frozen, "frozen (docker pause or cgroup.freeze)"),
+        (*stopped, "stopped (SIGSTOP or a debugger)"),
+    ];
+    let phrase = |(halted, how): (usize, &str)| match halted >= *threads {
+        true => format!("is {how}"),
+        false => format!("has {halted} of its {threads} threads {how}"),
+    };
+    how.into_iter().filter(|(halted, _)| *halted > 0).map(phrase).collect()
+}
+
+/// That nothing is seen to have held it up, with what is known beside that.
+fn nothing(case: &Case<'_>, kind: Kind) -> String {
+    let Standstill { threads, asleep_at, .. } = &case.standstill;
+    let who = match threads {
+        0 | 1 => "it".to_owned(),
+        many => format!("its {many} threads"),
+    };
+    let asleep = asleep_at.as_ref().map(|places| format!("{who} slept all the time{}", at(places)));
+    match (asleep, kind) {
+        (Some(asleep), Kind::Unknown) => format!("nothing held it up that events show: {asleep}"),
+        (Some(asleep), _) => format!("nothing held it up: {asleep}"),
+        (None, Kind::Unknown) => "no CPU, quota, interrupt or disk held it up".to_owned(),
+        (None, _) => "nothing held it up".to_owned(),
+    }
+}
+
 fn begun(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string());
@@ -146,7 +197,12 @@ fn several(phrases: &[String]) -> String {
 
 /// What held the victim up, if anything is known: the resources in the order of the findings, each with its time, ns, and
 /// the losses that are findings.
-pub fn sentence(case: &Case<'_>, held: &[(Account, u64)], losses: &[&Loss], kind: Kind) -> String {
+pub fn sentence(
+    case: &Case<'_>,
+    held: &[(Account, u64)],
+    losses: &[&CulpritLoss],
+    kind: Kind,
+) -> String {
     let victim = case.victim;
     let longest = held.iter().map(|(_, ns)| *ns).max().unwrap_or(0);
     let mut phrases: Vec<String> =
@@ -163,11 +219,14 @@ pub fn sentence(case: &Case<'_>, held: &[(Account, u64)], losses: &[&Loss], kind
     // What it waited for disks and memory is part of that, and said already.
     let rest_ns = asleep_ns.saturating_sub(on_disk_ns);
     if rest_ns >= case.least_ns() {
-        let phrase = format!("slept {} uninterruptibly", time(rest_ns));
+        let places = at(&case.standstill.uninterruptible_at);
+        let phrase = format!("slept {} uninterruptibly{places}", time(rest_ns));
         // It stands first where nothing of which a culprit is known took so long.
-        let at = if rest_ns > longest && said.is_empty() { 0 } else { phrases.len() };
-        phrases.insert(at, phrase);
+        let place = if rest_ns > longest && said.is_empty() { 0 } else { phrases.len() };
+        phrases.insert(place, phrase);
     }
+    let place = if case.standstill.is_whole() { 0 } else { phrases.len() };
+    phrases.splice(place..place, halted(&case.standstill));
     let lock = held.iter().position(|(resource, _)| *resource == Account::Lock);
     let lock_ns = case.accounts.ns(Account::Lock);
     let mut sentence = match (lock, phrases.as_slice()) {
@@ -178,10 +237,7 @@ pub fn sentence(case: &Case<'_>, held: &[(Account, u64)], losses: &[&Loss], kind
                 rest => format!("{first}. It also {}", several(rest)),
             }
         }
-        (_, []) if kind == Kind::Unknown => {
-            format!("{victim}: no CPU, quota, interrupt or disk held it up")
-        }
-        (_, []) => format!("{victim}: nothing held it up"),
+        (_, []) => format!("{victim}: {}", nothing(case, kind)),
         (_, [only]) => format!("{victim} {only}{said}"),
         (_, [first, rest @ ..]) if !said.is_empty() => {
             format!("{victim} {first}{said}. It also {}", several(rest))

@@ -62,7 +62,7 @@ pub struct Stops {
 
 /// What was charged to the victim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Charged {
+pub struct ChargedToVictim {
     pub resource: &'static str,
     pub cause: &'static str,
     pub culprit: String,
@@ -78,7 +78,7 @@ pub struct LedgerExtract {
     pub waits: u64,
     pub waited_ns: u64,
     /// Who was charged with what, the longest first.
-    pub charges: Vec<Charged>,
+    pub charges: Vec<ChargedToVictim>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -252,7 +252,7 @@ fn ledger(labels: &BTreeSet<String>, first: &Frame, last: &Frame) -> LedgerExtra
             *sum = sum.saturating_add(one.charged.ns);
         }
     }
-    let charged = |((resource, cause, culprit), ns): ((_, Cause, &str), u64)| Charged {
+    let charged = |((resource, cause, culprit), ns): ((_, Cause, &str), u64)| ChargedToVictim {
         resource,
         cause: cause.name(),
         culprit: culprit.to_owned(),

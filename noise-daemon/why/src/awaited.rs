@@ -129,16 +129,19 @@ fn inode(tid: i32, descriptor: i32) -> Option<u32> {
     name.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
+/// The sockets that a thread waits to receive from, by its file `syscall`; none where it waits for another file as well, or
+/// does something else.
+pub fn waits_at(text: &str, (tid, pid): (i32, i32)) -> Vec<u32> {
+    let descriptors = received(text, |address, count| polled(pid, address, count));
+    let inodes = descriptors.unwrap_or_default().into_iter().map(|one| inode(tid, one));
+    inodes.collect::<Option<Vec<u32>>>().unwrap_or_default()
+}
+
 /// The sockets that each of these threads, which come with their processes, waits to receive from; of a thread that mostly
 /// does something else, none.
 pub fn look(threads: &BTreeSet<(i32, i32)>) -> Seen<Vec<u32>> {
-    let mut seen = see("syscall", threads, |text, (tid, pid)| {
-        if text.starts_with("running") {
-            return None;
-        }
-        let descriptors = received(text, |address, count| polled(pid, address, count));
-        let inodes = descriptors.unwrap_or_default().into_iter().map(|one| inode(tid, one));
-        Some(inodes.collect::<Option<Vec<u32>>>().unwrap_or_default())
+    let mut seen = see("syscall", threads, |text, who| {
+        (!text.starts_with("running")).then(|| waits_at(text, who))
     });
     seen.of.retain(|_, inodes| !inodes.is_empty());
     seen

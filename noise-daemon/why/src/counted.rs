@@ -6,18 +6,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noise_analysis::{Charged, Stopped, Watched};
+use noise_analysis::{StopCharges, Stopped, Watched};
 use noise_common::charge::{Cause, Resource};
 use noise_model::labels::is_one;
 use noise_text::clean::clean;
-use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Evidence, Loss, Reply, called};
+use noise_verdict::{
+    Account, Accounts, Culprit, CulpritKind, CulpritLoss, Evidence, Reply, called,
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// How long, ns: whole steps of the daemon's counters.
     pub span_ns: u64,
     /// Who was charged with what.
-    pub charges: Vec<Charged>,
+    pub charges: Vec<StopCharges>,
     /// How many delays of a signal there were; none where the daemon does not say.
     pub delays: Vec<(Watched, u64)>,
 }
@@ -60,9 +62,9 @@ impl Counted {
     }
 
     /// Who had what was lacking, of a victim with this name, whose own cgroups are these.
-    pub fn losses(&self, victim: &str, own: &BTreeSet<String>) -> Vec<Loss> {
+    pub fn losses(&self, victim: &str, own: &BTreeSet<String>) -> Vec<CulpritLoss> {
         let mut sums: BTreeMap<ShortageKey, u64> = BTreeMap::new();
-        let mut add = |account, charged: &Charged, ns: u64| {
+        let mut add = |account, charged: &StopCharges, ns: u64| {
             let is_own = charged.cause == Cause::Foreign && own.contains(&*charged.culprit);
             let cause = if is_own { Cause::Own } else { charged.cause };
             let name = match cause {
@@ -82,8 +84,9 @@ impl Counted {
         let disk_ns = self.charges.iter().filter_map(held_up);
         let disk_ns = disk_ns.filter(|(account, _)| *account == Account::Disk);
         let disk_ns = disk_ns.fold(0_u64, |sum, (_, ns)| sum.saturating_add(ns));
-        let is_request =
-            |one: &&Charged| matches!(one.resource, Resource::BlockQueue | Resource::BlockDevice);
+        let is_request = |one: &&StopCharges| {
+            matches!(one.resource, Resource::BlockQueue | Resource::BlockDevice)
+        };
         let requests = self.charges.iter().filter(is_request);
         let all_ns = requests.clone().fold(0_u64, |sum, one| sum.saturating_add(one.ns));
         for one in requests {
@@ -95,7 +98,7 @@ impl Counted {
 }
 
 /// What time of threads a charge is, ns; `None` of what is not theirs, or of which it is not known what it was for.
-fn held_up(one: &Charged) -> Option<(Account, u64)> {
+fn held_up(one: &StopCharges) -> Option<(Account, u64)> {
     match one.resource {
         Resource::Cpu | Resource::Running | Resource::Uninterruptible => {
             let account = Account::of_charge(one.resource, one.cause, &one.culprit);
@@ -110,7 +113,7 @@ fn held_up(one: &Charged) -> Option<(Account, u64)> {
     }
 }
 
-fn loss((resource, cause, name): ShortageKey, ns: u64) -> Loss {
+fn loss((resource, cause, name): ShortageKey, ns: u64) -> CulpritLoss {
     let kind = match cause {
         Cause::Foreign if is_one(&name) => CulpritKind::Cgroup,
         Cause::Kthread => CulpritKind::Thread,
@@ -125,7 +128,7 @@ fn loss((resource, cause, name): ShortageKey, ns: u64) -> Loss {
         (Account::Cpu | Account::Disk, Cause::Foreign | Cause::Kthread) => Some(words.clone()),
         _ => None,
     };
-    Loss {
+    CulpritLoss {
         resource,
         culprit: Culprit {
             kind,
@@ -151,8 +154,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn charged(resource: Resource, cause: Cause, culprit: &str, ms: u64) -> Charged {
-        Charged { resource, cause, culprit: culprit.into(), ns: ms * MS }
+    fn charged(resource: Resource, cause: Cause, culprit: &str, ms: u64) -> StopCharges {
+        StopCharges { resource, cause, culprit: culprit.into(), ns: ms * MS }
     }
 
     fn counted() -> Counted {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use noise_common::charge::Cause;
 use noise_compare::comparison::Comparison;
 use noise_model::pressure::Pressure;
-use noise_paths::account::{Account, Accountant, Enders, Interruption, Member, Pause};
+use noise_paths::account::{Accountant, Enders, Interruption, Member, PathAccount, Pause};
 use noise_paths::blame::Blame;
 use noise_paths::build::Waker;
 use noise_paths::delayed_ack::DelayedNs;
-use noise_paths::document::{Document, Segment, Traced, traced};
+use noise_paths::document::{PathsDocument, Segment, Traced, traced};
 use noise_paths::execution::{Execution, Finder, Wanted, find};
 use noise_paths::graph::{Graph, Who};
 use noise_paths::held::Held;
@@ -33,9 +33,11 @@ use super::journal::is_journal;
 use super::locks::Locks;
 use super::peers::Peers;
 use super::processes::{Process, by_process};
+use super::pushed::{Pushed, pushed};
 use super::sends::Sends;
-use super::stretch::{Stretch, is_short};
+use super::stretch::{EventStretch, is_short};
 use super::target::Target;
+use super::unwoken::{OpenSleep, Unwoken, open_sleeps};
 use super::writeback::Writeback;
 
 /// Waits whose paths are shown where no execution is named.
@@ -186,17 +188,24 @@ pub struct Findings {
     /// Servers that they waited for then; empty until it is looked where they sleep.
     #[serde(skip)]
     pub silent: Vec<Silent>,
+    /// How long they slept until packets came that they had not asked for.
+    #[serde(skip)]
+    pub pushed: Pushed,
+    /// Their sleeps that nothing has ended yet.
+    #[serde(skip)]
+    pub open: BTreeMap<i32, OpenSleep>,
+    /// What they do at the moment; empty until it is looked.
+    #[serde(skip)]
+    pub unwoken: Unwoken,
     /// How much of the time each CPU was idle.
     #[serde(skip)]
     pub idle: Vec<(u32, f64)>,
 }
 
 /// Goes over a stretch: once for the account and the graph, once for who had the CPUs.
-///
-/// # Errors
-/// Where an execution that is asked for did not run.
+/// Errors: where an execution that is asked for did not run.
 pub fn find_out(
-    stretch: &Stretch,
+    stretch: &EventStretch,
     target: &Target,
     wanted: &[(String, Wanted)],
     known: &Known<'_>,
@@ -240,11 +249,12 @@ pub fn find_out(
     };
     waits.extend(account.disk_waits_of(is_journal));
     let count = waits.len();
-    let mut document = Document { executions: waits, ..Document::default() };
+    let mut document = PathsDocument { executions: waits, ..PathsDocument::default() };
     document.executions.extend(paths);
     blame(stretch, &mut document);
     let paths = document.executions.split_off(count);
     let is_own = |tid| account.is_member(tid);
+    let pushed = pushed(&account.graph, &sends, is_own, (from_ns, to_ns));
     let culprits = culprits(&document.executions, &is_own, &account.threads, known);
     let enders = enders(&account.enders, &is_own, &account.threads, known);
     Ok(Findings {
@@ -276,6 +286,9 @@ pub fn find_out(
         peers: Peers::default(),
         unanswered: unanswered(&account.enders.alone, |tid, ns| sends.are_before(tid, ns)),
         silent: Vec::new(),
+        pushed,
+        open: open_sleeps(&account.enders.alone, &account.members),
+        unwoken: Unwoken::default(),
         waits: account.spread(|member| &member.waits),
         uninterruptible: account.spread(|member| &member.uninterruptible),
         interrupted: account.interrupted,
@@ -296,7 +309,7 @@ pub fn find_out(
 }
 
 /// Who had what was waited for: the events once more, up to the last of these waits.
-pub fn blame(stretch: &Stretch, document: &mut Document) {
+pub fn blame(stretch: &EventStretch, document: &mut PathsDocument) {
     let mut blame = Blame::new(document, Delays::of_turns());
     let mut reader = stretch.reader();
     while let Some(record) = reader.read() {
@@ -310,7 +323,7 @@ pub fn blame(stretch: &Stretch, document: &mut Document) {
 
 /// The paths of the longest times that a thread did not run. One that another's path has already, because that one
 /// waited for it, is left out.
-fn longest(account: &Account) -> Vec<Traced> {
+fn longest(account: &PathAccount) -> Vec<Traced> {
     let mut paths: Vec<Traced> = Vec::new();
     for pause in account.longest(LOOKED_AT) {
         let Some(traced) = path(account, &pause) else { continue };
@@ -332,7 +345,7 @@ fn longest(account: &Account) -> Vec<Traced> {
 }
 
 /// The path of a time that a thread did not run.
-fn path(account: &Account, pause: &Pause) -> Option<Traced> {
+fn path(account: &PathAccount, pause: &Pause) -> Option<Traced> {
     let (from_ns, to_ns) = (pause.from_ns, pause.to_ns);
     let worker = account.graph.get(pause.worker)?;
     let Who::Thread { tid, .. } = worker.who else { return None };
@@ -389,7 +402,7 @@ impl<'a> KeyedExecutions<'a> {
         Ok(Self { name, executions })
     }
 
-    fn paths(&self, account: &Account) -> Vec<Traced> {
+    fn paths(&self, account: &PathAccount) -> Vec<Traced> {
         let path = |(execution, key): &(Execution, Option<String>)| {
             let Execution { worker, from_ns, to_ns, .. } = *execution;
             let path = walk(&account.graph, worker, from_ns, to_ns, Bounds::default())?;

@@ -19,7 +19,7 @@ use noise_host::setup::{Meeting, SetupReader};
 use noise_model::pressure::{Pressure, PressureReading};
 use noise_paths::account::Member;
 use noise_paths::execution::Wanted;
-use noise_record::{Host, flight, own};
+use noise_record::{DumpedHost, flight, own};
 use noise_text::clean::clean;
 use noise_trace::capture::Dump;
 use noise_verdict::Shortage;
@@ -28,7 +28,7 @@ use noise_wire::Frame;
 use super::around::Around;
 use super::beside::Known;
 use super::findings::{Findings, find_out};
-use super::stretch::{self, Stretch};
+use super::stretch::{self, EventStretch};
 use super::target::Target;
 use super::who::{Cgroups, kernel_threads, runs};
 use super::{known, memory, sleeping};
@@ -48,7 +48,7 @@ pub enum When {
 
 /// What is asked of a victim.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct VictimQuestion<'a> {
     pub when: When,
     /// The executions whose critical paths are shown, by the words that name them; none: those of the longest waits.
     pub executions: &'a [(String, Wanted)],
@@ -76,9 +76,7 @@ struct Frames {
 }
 
 /// Checks that thread ids here are those of the kernel's events.
-///
-/// # Errors
-/// In a PID namespace of its own, where they differ.
+/// Errors: in a PID namespace of its own, where they differ.
 pub fn ensure_threads(sight: Sight) -> Result<(), CommandError> {
     if sight != Sight::OwnPids {
         return Ok(());
@@ -108,10 +106,10 @@ pub fn sight() -> Sight {
 fn watched(
     daemon: Option<&Daemon<'_>>,
     length: Duration,
-    (host, dump): (&mut Host, &mut Dump),
+    (host, dump): (&mut DumpedHost, &mut Dump),
     pressure: &dyn Fn() -> Option<PressureReading>,
     frames: &mut Frames,
-) -> Result<Stretch, CommandError> {
+) -> Result<EventStretch, CommandError> {
     let stop = interrupt::flag()?;
     let flight = match daemon {
         Some(daemon) => flight(daemon.socket, None)?,
@@ -142,11 +140,11 @@ fn watched(
 
 /// What the stretch says, with what the daemon knows; the stretch, and what the user ended it with, if it was watched.
 pub fn gather(
-    asked: &Asked<'_>,
+    asked: &VictimQuestion<'_>,
     target: &Target,
     daemon: Option<&Daemon<'_>>,
-) -> Result<(Findings, Stretch, Option<Arc<AtomicBool>>), CommandError> {
-    let mut host = Host::default();
+) -> Result<(Findings, EventStretch, Option<Arc<AtomicBool>>), CommandError> {
+    let mut host = DumpedHost::default();
     let mut dump = host.dump();
     let mut frames = Frames::default();
     let reader = SetupReader::of_host();

@@ -1,9 +1,10 @@
 //! PURE: how idle each CPU was in a stretch of events, by its switches.
 
-use noise_trace::event::{Event, Kind};
+use noise_trace::event::{Event, TraceKind};
 use noise_trace::follow::{PerCpu, Processor};
 
-/// Adds up how long CPUs were idle. One without a switch is not known.
+/// Adds up how long CPUs were idle, as far as that is certain: not between lost events and the next switch. One
+/// without a switch is not known.
 #[derive(Debug)]
 pub struct Idle {
     from_ns: u64,
@@ -20,9 +21,16 @@ impl Idle {
 
     /// Follows the events in their order.
     pub fn follow(&mut self, event: &Event<'_>) {
-        let Kind::SchedSwitch { prev, .. } = event.kind else { return };
         let Some((cpu, idle_ns)) = self.cpus.of(event.cpu) else { return };
-        if prev.tid == 0 {
+        let was_idle = match &event.kind {
+            // The first switch says who ran before it; the first one after a loss does not say since when.
+            TraceKind::SchedSwitch { prev, .. } if cpu.latest().is_none() && cpu.losses() == 0 => {
+                prev.tid == 0
+            }
+            TraceKind::SchedSwitch { .. } | TraceKind::Lost(_) => cpu.current() == Some(0),
+            _ => return,
+        };
+        if was_idle {
             let begin_ns = cpu.since_ns().max(self.from_ns);
             *idle_ns += event.time_ns.min(self.to_ns).saturating_sub(begin_ns);
         }
@@ -34,7 +42,8 @@ impl Idle {
         let span_ns = self.to_ns.saturating_sub(self.from_ns).max(1);
         let part = |(number, (cpu, idle_ns)): (u32, &(Processor, u64))| {
             let begin_ns = cpu.since_ns().max(self.from_ns);
-            let is_idle = cpu.latest()? == 0;
+            cpu.latest()?;
+            let is_idle = cpu.current() == Some(0);
             let rest_ns = if is_idle { self.to_ns.saturating_sub(begin_ns) } else { 0 };
             Some((number, (idle_ns + rest_ns) as f64 / span_ns as f64))
         };
@@ -44,27 +53,46 @@ impl Idle {
 
 #[cfg(test)]
 mod tests {
-    use noise_trace::event::Task;
+    use noise_trace::event::{LostEvents, Task};
     use noise_trace::state::LeftIn;
 
     use super::*;
 
+    fn task(tid: i32) -> Task {
+        Task { tid, ..Task::default() }
+    }
+
+    fn switch(prev: i32, next: i32) -> TraceKind<'static> {
+        TraceKind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) }
+    }
+
+    #[test]
+    fn a_cpu_that_lost_events_is_not_idle_up_to_the_next_switch() {
+        let mut idle = Idle::new(1_000, 2_000);
+        let lost = || TraceKind::Lost(LostEvents { events: 1, packets: 0, from_ns: 0, to_ns: 0 });
+        for (time_ns, kind) in [
+            (1_000, switch(7, 0)),
+            (1_100, lost()),
+            (1_400, switch(0, 9)),
+            (1_500, switch(9, 0)),
+            (1_600, lost()),
+        ] {
+            idle.follow(&Event { time_ns, cpu: 0, kind });
+        }
+        assert_eq!(idle.parts(), [(0, 0.2)]);
+    }
+
     #[test]
     fn idle_time_lies_between_switches_and_inside_the_stretch() {
         let mut idle = Idle::new(1_000, 2_000);
-        let task = |tid| Task { tid, ..Task::default() };
-        let mut switch = |time_ns, cpu, prev, next| {
-            let kind =
-                Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) };
-            idle.follow(&Event { time_ns, cpu, kind });
-        };
+        let mut at = |time_ns, cpu, kind| idle.follow(&Event { time_ns, cpu, kind });
         // Idle before the begin and until 1,100; busy until 1,500; idle to the end.
-        switch(500, 0, 7, 0);
-        switch(1_100, 0, 0, 7);
-        switch(1_500, 0, 7, 0);
+        at(500, 0, switch(7, 0));
+        at(1_100, 0, switch(0, 7));
+        at(1_500, 0, switch(7, 0));
         // The first switch says who ran before it.
-        switch(1_250, 1, 0, 7);
-        switch(900, 2, 7, 8);
+        at(1_250, 1, switch(0, 7));
+        at(900, 2, switch(7, 8));
         assert_eq!(idle.parts(), [(0, 0.6), (1, 0.25), (2, 0.0)]);
     }
 }

@@ -9,7 +9,8 @@ use noise_model::labels::ROOT;
 use noise_model::setup::Setup;
 use noise_text::clean::clean;
 use noise_verdict::{
-    Account, Accounts, Advice, Case, Culprit, CulpritKind, Evidence, Loss, Reply, judge,
+    Account, Accounts, Advice, Case, Culprit, CulpritKind, CulpritLoss, Evidence, Reply,
+    Standstill, judge,
 };
 
 use super::counted::Counted;
@@ -67,6 +68,7 @@ impl Findings {
             uninterruptible_ns: self.uninterruptible.sum_ns,
             losses: self.losses(&accounts),
             unclear: self.unclear(),
+            standstill: self.standstill(),
             usual_ns: self.usual_ns(self.span_ns, |watched| self.count(watched)),
             accounts,
             setup,
@@ -89,9 +91,9 @@ impl Findings {
         let own = &self.around.labels;
         let mut losses = counted.losses(&self.target.name, own);
         let slept = self.of_sleeps(&of_part).into_iter();
-        losses.extend(slept.map(|loss| Loss { evidence: Evidence::Part, ..loss }));
+        losses.extend(slept.map(|loss| CulpritLoss { evidence: Evidence::Part, ..loss }));
         let of_memory = self.of_memory(&accounts);
-        losses.extend(of_memory.map(|loss| Loss { evidence: Evidence::Counters, ..loss }));
+        losses.extend(of_memory.map(|loss| CulpritLoss { evidence: Evidence::Counters, ..loss }));
         Case {
             victim,
             span_ns: counted.span_ns,
@@ -100,6 +102,8 @@ impl Findings {
             uninterruptible_ns: counted.uninterruptible_ns(),
             losses,
             unclear: Vec::new(),
+            // What threads did all the time is known of the part alone.
+            standstill: Standstill { asleep_at: None, ..self.standstill() },
             usual_ns: self.usual_ns(counted.span_ns, |watched| counted.count(watched)),
             accounts,
             setup,
@@ -122,7 +126,9 @@ impl Findings {
         accounts.take(Account::Running, Account::Hypervisor, of_running_ns);
         accounts.take(Account::Cpu, Account::Hypervisor, stolen_ns - of_running_ns);
         for ender in &self.enders {
-            accounts.take(ender.account(), self.account_of_ender(ender), ender.ns);
+            let pushed_ns = self.pushed_by(ender);
+            accounts.take(ender.account(), Account::Unknown, pushed_ns);
+            accounts.take(ender.account(), self.account_of_ender(ender), ender.ns - pushed_ns);
         }
         accounts.take(Account::Unknown, Account::Lock, self.locks.ns);
         let of_hosts = match self.peers.hosts.as_ref().map(|hosts| hosts.role) {
@@ -130,7 +136,9 @@ impl Findings {
             Some(Role::Serves) => Account::Idle,
             None => Account::Unknown,
         };
-        accounts.take(Account::Network, of_hosts, self.of_hosts_ns());
+        let pushed_ns = self.pushed_by_hosts_ns();
+        accounts.take(Account::Network, Account::Unknown, pushed_ns);
+        accounts.take(Account::Network, of_hosts, self.of_hosts_ns() - pushed_ns);
         let held_back_ns = self.packets_held_back_ns().saturating_sub(self.delayed.own);
         accounts.take(Account::Tier, Account::Network, held_back_ns);
         self.take_held_back(&mut accounts);
@@ -139,6 +147,7 @@ impl Findings {
             accounts.take(Account::Timer, silent.account(), silent.waited.over_ns);
             accounts.take(Account::Idle, silent.account(), silent.waited.open_ns);
         }
+        self.take_unwoken(&mut accounts);
         accounts
     }
 
@@ -154,7 +163,7 @@ impl Findings {
     }
 
     /// Who had what it lacked.
-    fn losses(&self, accounts: &Accounts) -> Vec<Loss> {
+    fn losses(&self, accounts: &Accounts) -> Vec<CulpritLoss> {
         let mut losses = self.of_waits(accounts);
         losses.extend(self.of_cpus_that_were_stopped(accounts));
         losses.extend(self.of_interrupts());
@@ -170,7 +179,7 @@ impl Findings {
     }
 
     /// For whom it waited: for CPUs, and for disks.
-    fn of_waits(&self, accounts: &Accounts) -> Vec<Loss> {
+    fn of_waits(&self, accounts: &Accounts) -> Vec<CulpritLoss> {
         // A command is not worth it for what some milliseconds show.
         let met = self.foreign().filter(|_| !is_little(self.span_ns, self.asked_ns));
         let met = met.and_then(|one| one.path.clone());
@@ -220,7 +229,7 @@ impl Findings {
             let is_counted = counted_ns > sum_ns / 2;
             let whole = cgroup.clone().filter(|_| is_counted && names);
             let whole = whole.map(|name| (clean(&name).into_owned(), capped(sum_ns)));
-            Some(Loss {
+            Some(CulpritLoss {
                 resource,
                 culprit: Culprit {
                     kind,
@@ -251,7 +260,7 @@ impl Findings {
     }
 
     /// What its own quota and the hypervisor took.
-    fn of_cpus_that_were_stopped(&self, accounts: &Accounts) -> Vec<Loss> {
+    fn of_cpus_that_were_stopped(&self, accounts: &Accounts) -> Vec<CulpritLoss> {
         let by_counters = self.culprits.iter().all(|one| one.cause != Cause::Throttle.name());
         let quota = Culprit {
             kind: CulpritKind::Limit,
@@ -267,7 +276,7 @@ impl Findings {
             cause: Cause::Steal,
             ..quota.clone()
         };
-        let loss = |resource, culprit, evidence| Loss {
+        let loss = |resource, culprit, evidence| CulpritLoss {
             resource,
             culprit,
             ns: accounts.ns(resource),
@@ -285,7 +294,7 @@ impl Findings {
     }
 
     /// What interrupts took while it ran, and while it waited.
-    fn of_interrupts(&self) -> Vec<Loss> {
+    fn of_interrupts(&self) -> Vec<CulpritLoss> {
         let taken = self
             .interrupted
             .iter()
@@ -301,7 +310,7 @@ impl Findings {
             let sum = sums.entry((cause, source)).or_default();
             *sum = sum.saturating_add(ns);
         }
-        let loss = |((cause, source), ns): ((Cause, &str), u64)| Loss {
+        let loss = |((cause, source), ns): ((Cause, &str), u64)| CulpritLoss {
             resource: Account::Interrupt,
             culprit: Culprit {
                 kind: CulpritKind::Device,

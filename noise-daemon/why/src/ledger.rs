@@ -142,7 +142,7 @@ impl Findings {
 
 #[cfg(test)]
 mod tests {
-    use noise_analysis::Charged;
+    use noise_analysis::StopCharges;
     use noise_verdict::{Account, Evidence};
 
     use super::*;
@@ -153,7 +153,7 @@ mod tests {
     fn stormed(culprits: Vec<Blamed>, charges: &[(Cause, &str, u64)]) -> Findings {
         let mut found = found();
         (found.culprits, found.around.usual) = (culprits, Vec::new());
-        let charged = |(cause, culprit, ms): &(Cause, &str, u64)| Charged {
+        let charged = |(cause, culprit, ms): &(Cause, &str, u64)| StopCharges {
             resource: Resource::Cpu,
             cause: *cause,
             culprit: (*culprit).into(),

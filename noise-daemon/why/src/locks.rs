@@ -107,7 +107,7 @@ pub fn candidates(
 
 #[cfg(test)]
 mod tests {
-    use super::super::places::Place;
+    use super::super::places::SleepPlace;
     use super::*;
 
     /// A sleeper, how long it slept, and who was on the path, doing what, for how long.
@@ -123,7 +123,7 @@ mod tests {
 
     fn places(rows: &[(i32, bool, u64)]) -> Places {
         let row = |(tid, is_lock, key): &(i32, bool, u64)| {
-            (*tid, Place { is_lock: *is_lock, key: (1, *key) })
+            (*tid, SleepPlace { is_lock: *is_lock, key: (1, *key) })
         };
         Places { of: rows.iter().map(row).collect(), is_denied: false }
     }

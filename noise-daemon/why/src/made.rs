@@ -20,7 +20,9 @@ use super::around::{Around, Kept, Usual};
 use super::culprits::Blamed;
 use super::findings::{Ender, Findings, Victim, Whose};
 use super::locks::Locks;
-use super::peers::{Link, Peer, Peers, Role};
+use super::peers::{Peer, PeerLink, Peers, Role};
+use super::pushed::Pushed;
+use super::unwoken::Unwoken;
 use super::writeback::Writeback;
 
 pub const MS: u64 = 1_000_000;
@@ -240,6 +242,9 @@ pub fn found() -> Findings {
         has_ended: false,
         unanswered: BTreeMap::new(),
         silent: Vec::new(),
+        pushed: Pushed::default(),
+        open: BTreeMap::new(),
+        unwoken: Unwoken::default(),
         idle: Vec::new(),
     }
 }
@@ -268,6 +273,6 @@ pub fn asleep(task_ms: u64, network_ms: u64) -> Findings {
     found
 }
 
-pub fn peer(role: impl Into<Option<Role>>, link: Link) -> Peer {
+pub fn peer(role: impl Into<Option<Role>>, link: PeerLink) -> Peer {
     Peer { role: role.into(), link }
 }

@@ -2,7 +2,7 @@
 //! were hit meanwhile.
 
 use noise_model::pressure::Pressure;
-use noise_verdict::{Account, Accounts, Evidence, Loss, Reply, Shortage};
+use noise_verdict::{Account, Accounts, CulpritLoss, Evidence, Reply, Shortage};
 
 use super::counted::Counted;
 use super::findings::Findings;
@@ -40,12 +40,12 @@ impl Findings {
     }
 
     /// What it lost to that.
-    pub fn of_memory(&self, accounts: &Accounts) -> Option<Loss> {
+    pub fn of_memory(&self, accounts: &Accounts) -> Option<CulpritLoss> {
         let (short, ns) = (self.short()?, accounts.ns(Account::Memory));
         let span_ns = self.pressure.as_ref().and_then(|pressure| pressure.span_ns);
         // What was read of a part of the time says nothing of the rest.
         let is_whole = span_ns.is_some_and(|span_ns| span_ns >= self.span_ns);
-        (ns > 0).then(|| Loss {
+        (ns > 0).then(|| CulpritLoss {
             resource: Account::Memory,
             culprit: short.culprit(),
             ns,

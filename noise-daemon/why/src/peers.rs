@@ -40,7 +40,7 @@ pub enum Role {
 
 /// What links two processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum PeerLink {
     /// Connections to this port.
     Tcp(u16),
     /// Datagrams to this port.
@@ -50,7 +50,7 @@ pub enum Link {
     Pipe,
 }
 
-impl fmt::Display for Link {
+impl fmt::Display for PeerLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(port) => write!(f, "port {port}"),
@@ -70,7 +70,7 @@ const EPHEMERAL: u16 = 32_768;
 pub struct Peer {
     /// Whose part it is to ask; `None` where nothing says so, and of two that ask each other.
     pub role: Option<Role>,
-    pub link: Link,
+    pub link: PeerLink,
 }
 
 /// Other hosts that a victim has connections with.
@@ -141,7 +141,7 @@ struct FoundPeers {
 }
 
 impl FoundPeers {
-    fn note(&mut self, pid: i32, role: Option<Role>, link: Link) {
+    fn note(&mut self, pid: i32, role: Option<Role>, link: PeerLink) {
         let known = self.processes.entry(pid).or_insert_with(|| Peer { role, link });
         if known.role != role {
             known.role = None;
@@ -149,7 +149,7 @@ impl FoundPeers {
     }
 
     /// A pipe or a pair says nothing against what a connection says.
-    fn note_link(&mut self, pid: i32, link: Link) {
+    fn note_link(&mut self, pid: i32, link: PeerLink) {
         self.processes.entry(pid).or_insert(Peer { role: None, link });
     }
 
@@ -187,7 +187,7 @@ impl FoundPeers {
             let asked = if role == Some(Role::Serves) { own.local } else { own.remote };
             match (other, role) {
                 (Some(other), _) => {
-                    let link = || Link::Tcp(asked.port());
+                    let link = || PeerLink::Tcp(asked.port());
                     owners.others(other.inode).for_each(|pid| self.note(pid, role, link()));
                 }
                 (None, Some(role)) => self.note_host(role, own.remote),
@@ -228,7 +228,7 @@ impl FoundPeers {
         for asks in udp().filter(|one| one.remote.port() != 0) {
             let remote = asks.remote;
             for asked in bound.get(&remote.port()).into_iter().flatten() {
-                let (at, link) = (asked.local.ip(), || Link::Udp(remote.port()));
+                let (at, link) = (asked.local.ip(), || PeerLink::Udp(remote.port()));
                 let is_its = at.is_unspecified() || at == remote.ip();
                 if !is_its || is_elsewhere(asks, asked) {
                     continue;
@@ -255,7 +255,8 @@ impl FoundPeers {
         for one in sockets {
             let Some(other) = by_inode.get(&one.peer).copied() else { continue };
             let asked = asked(one, other, &listening);
-            let link = || Link::Unix(asked.map_or_else(String::new, |asked| asked.name.clone()));
+            let link =
+                || PeerLink::Unix(asked.map_or_else(String::new, |asked| asked.name.clone()));
             let (own, peer) = match (owners.is_victims(one.inode), owners.is_victims(other.inode)) {
                 (true, false) => (one, other),
                 (false, true) => (other, one),
@@ -317,7 +318,7 @@ impl Peers {
         found.unix(&owners, open.unix);
         let pipes = Owners::new(victims, open.pipes_of);
         for inode in pipes.of.keys().filter(|inode| pipes.is_victims(**inode)) {
-            pipes.others(*inode).for_each(|pid| found.note_link(pid, Link::Pipe));
+            pipes.others(*inode).for_each(|pid| found.note_link(pid, PeerLink::Pipe));
         }
         let hosts = found.hosts.flatten().map(|role| Hosts {
             role,

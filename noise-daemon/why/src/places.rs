@@ -25,30 +25,37 @@ const FUTEX_COMMAND: u64 = 0x7f;
 /// What a lock's word holds while it is taken and others wait for it: of glibc, Go and all that follow Drepper's *Futexes Are
 /// Tricky*, mutex2. Rust's has it as well, but waits with a bitset, as glibc's conditions do.
 const CONTENDED: u64 = 2;
+/// A word so near above the stack pointer is on the stack of the thread that waits: no lock, but what another thread wakes it
+/// by. A condition of musl has 2 in such a word.
+const STACK_BYTES: u64 = 64 << 10;
 
 /// What a thread sleeps at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SleepPlace {
     /// Whether it is a lock for certain. Else it may be a lock, a semaphore, or the condition of a queue.
     pub is_lock: bool,
     /// Which one: the process, and the address there or the file.
     pub key: (i32, u64),
 }
 
-impl Place {
+impl SleepPlace {
     /// From a thread's file `syscall`: the number of the call and its arguments. `None` of what is neither a lock nor can
     /// be one, and of a thread that runs.
-    fn parse(text: &str, pid: i32) -> Option<Self> {
+    pub(super) fn parse(text: &str, pid: i32) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         let call: i64 = words.next()?.parse().ok()?;
         let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
         let (first, second, third) = (argument()?, argument()?, argument()?);
+        let is_on_own_stack = argument().and(argument()).and(argument()).and(argument());
+        let is_on_own_stack = is_on_own_stack
+            .is_some_and(|stack| (stack..stack.saturating_add(STACK_BYTES)).contains(&first));
         let place = |is_lock| Some(Self { is_lock, key: (pid, first) });
         match call {
             libc::SYS_futex => match second & FUTEX_COMMAND {
                 FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => place(true),
                 FUTEX_WAIT | FUTEX_WAIT_BITSET => {
-                    place(second & FUTEX_COMMAND == FUTEX_WAIT && third == CONTENDED)
+                    let is_contended = second & FUTEX_COMMAND == FUTEX_WAIT && third == CONTENDED;
+                    place(is_contended && !is_on_own_stack)
                 }
                 FUTEX_WAIT_REQUEUE_PI => place(false),
                 _ => None,
@@ -70,7 +77,7 @@ impl Place {
 /// Where threads slept mostly, as far as that can be a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    pub of: BTreeMap<i32, Place>,
+    pub of: BTreeMap<i32, SleepPlace>,
     /// Whether the kernel does not say it to this user.
     pub is_denied: bool,
 }
@@ -119,7 +126,7 @@ pub fn see<T: Ord>(
 impl Places {
     /// Looks at these threads, each with its process.
     pub fn look(threads: &BTreeSet<(i32, i32)>) -> Self {
-        let seen = see("syscall", threads, |text, (_, pid)| Place::parse(text, pid));
+        let seen = see("syscall", threads, |text, (_, pid)| SleepPlace::parse(text, pid));
         Self { of: seen.of, is_denied: seen.is_denied }
     }
 }
@@ -140,7 +147,7 @@ mod tests {
     #[test]
     fn calls_say_what_a_thread_sleeps_at() {
         let futex = libc::SYS_futex;
-        let of = |text: String| Place::parse(&text, 7).map(|place| (place.is_lock, place.key));
+        let of = |text: String| SleepPlace::parse(&text, 7).map(|place| (place.is_lock, place.key));
         // A mutex of glibc, a condition, a lock with priority inheritance.
         assert_eq!(
             of(format!("{futex} 0x7f10 0x80 0x2 0x0 0x0 0x0 0x7ffc 0x7f")),
@@ -153,6 +160,11 @@ mod tests {
         assert_eq!(
             of(format!("{futex} 0x7f10 0x86 0x0 0x0 0x0 0x0 0x7ffc 0x7f")),
             Some((true, (7, 0x7f10)))
+        );
+        // A condition of musl: the word lies on the stack of the one that waits.
+        assert_eq!(
+            of(format!("{futex} 0x7ffc80 0x80 0x2 0x0 0x0 0x0 0x7ffc00 0x7f")),
+            Some((false, (7, 0x7ffc80)))
         );
         // One that wakes, sleeps in a file's lock, on a timer, runs, or is outside of a call.
         assert_eq!(of(format!("{futex} 0x7f10 0x81 0x1 0x0 0x0 0x0 0x7ffc 0x7f")), None);
@@ -171,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_where_it_is_seen_most_often() {
-        let place = |is_lock, key| Place { is_lock, key: (7, key) };
+        let place = |is_lock, key| SleepPlace { is_lock, key: (7, key) };
         let seen = [(8, [(place(true, 1), 2), (place(false, 2), 9)].into()), (9, BTreeMap::new())];
         assert_eq!(mostly(seen.into()), [(8, place(false, 2))].into());
     }

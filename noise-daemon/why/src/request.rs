@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use noise_paths::build::{Builder, Waker};
-use noise_paths::document::{Document, Traced, traced};
+use noise_paths::document::{PathsDocument, Traced, traced};
 use noise_paths::execution::Execution;
 use noise_paths::feed;
 use noise_paths::graph::{Graph, Worker};
 use noise_paths::walk::{Bounds, walk};
-use noise_sketches::document::Document as Sketch;
+use noise_sketches::document::SketchesDocument as Sketch;
 use noise_sketches::feed::Feed;
 use noise_sketches::marker::Marker;
-use noise_sketches::requests::{Kind, Link, Part, Requests, Service};
+use noise_sketches::requests::{PartKind, RequestLink, RequestPart, Requests, Service};
 use noise_sketches::slices::SliceId;
 use noise_sketches::system::System;
 use noise_sketches::tiers::percentile;
 use noise_text::clean::{as_text, clean};
-use noise_trace::event::Kind as Event;
+use noise_trace::event::TraceKind;
 use noise_trace::reach::Reach;
 use noise_trace::record::Source as _;
 use noise_trace::threads::Threads;
@@ -27,7 +27,7 @@ use super::beside::Known;
 use super::culprits::Blamed;
 use super::culprits::culprits;
 use super::findings::blame;
-use super::stretch::Stretch;
+use super::stretch::EventStretch;
 
 /// Requests whose time is divided: the last ones.
 const MOST_REQUESTS: usize = 1000;
@@ -47,13 +47,13 @@ pub struct Heard {
 
 impl Heard {
     /// Goes over the events once.
-    pub fn of(stretch: &Stretch) -> Self {
+    pub fn of(stretch: &EventStretch) -> Self {
         let (mut feed, mut graph) = (Feed::default(), Builder::new(Waker::Waking));
         let (mut threads, mut discarded) = (Threads::default(), 0_u64);
         let mut reader = stretch.reader();
         while let Some(record) = reader.read() {
             let event = record.event();
-            if let Event::Lost(loss) = &event.kind {
+            if let TraceKind::Lost(loss) = &event.kind {
                 discarded = discarded.saturating_add(loss.events.max(loss.packets));
             }
             threads.follow(&event);
@@ -126,9 +126,9 @@ pub struct Spent {
 }
 
 impl Spent {
-    fn add(&mut self, part: &Part, states: &BTreeMap<&'static str, u64>) {
+    fn add(&mut self, part: &RequestPart, states: &BTreeMap<&'static str, u64>) {
         self.spent_ns = self.spent_ns.saturating_add(part.ns());
-        if part.kind == Kind::Reach {
+        if part.kind == PartKind::Reach {
             self.reach_ns = self.reach_ns.saturating_add(part.ns());
         }
         for (state, ns) in states {
@@ -148,7 +148,7 @@ impl Spent {
 pub struct Tier {
     /// Its slices, of all requests.
     #[serde(flatten)]
-    pub link: Link,
+    pub link: RequestLink,
     /// Its share of the time of the requests whose time is divided.
     pub share: f64,
     /// Its time in these.
@@ -171,7 +171,7 @@ pub struct Slowest<'s> {
     pub latency_ns: u64,
     /// Where its time went, the service with most of it first.
     pub tiers: Vec<Own>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<RequestPart>,
     /// All that it caused.
     pub sketch: Sketch<'s>,
 }
@@ -211,7 +211,7 @@ pub struct Looked<'h> {
 
 /// Parts of some requests, and what each was spent on.
 struct Divided {
-    parts: Vec<(SliceId, Part)>,
+    parts: Vec<(SliceId, RequestPart)>,
     states: Vec<BTreeMap<&'static str, u64>>,
     /// Of each part that has one.
     paths: Vec<(usize, Traced)>,
@@ -244,7 +244,7 @@ impl<'h> Looked<'h> {
     pub fn find_out(
         &'h self,
         (port, whose): (u16, Whose<'_>),
-        stretch: &Stretch,
+        stretch: &EventStretch,
         known: &Known<'_>,
     ) -> Option<RequestFindings<'h>> {
         let ids = self.answered(port, whose);
@@ -317,8 +317,8 @@ impl<'h> Looked<'h> {
     }
 
     /// Divides the time of requests, of the first ones where all have too many parts.
-    fn divide(&self, ids: &[SliceId], stretch: &Stretch) -> Divided {
-        let mut parts: Vec<(SliceId, Part)> = Vec::new();
+    fn divide(&self, ids: &[SliceId], stretch: &EventStretch) -> Divided {
+        let mut parts: Vec<(SliceId, RequestPart)> = Vec::new();
         // The slowest one comes last, and is looked at in any case.
         let (rest, last) = ids.split_at(ids.len().saturating_sub(1));
         for id in last.iter().chain(rest) {
@@ -327,7 +327,7 @@ impl<'h> Looked<'h> {
             }
             parts.extend(self.requests.parts(*id).into_iter().map(|part| (*id, part)));
         }
-        let mut document = Document::default();
+        let mut document = PathsDocument::default();
         let mut numbers: Vec<usize> = Vec::new();
         for (number, (_, part)) in parts.iter().enumerate() {
             if let Some(traced) = self.path(part) {
@@ -346,7 +346,7 @@ impl<'h> Looked<'h> {
             for segment in &traced.path {
                 let state = match segment.state {
                     "running" if segment.tid != tid => "task",
-                    "running" if part.kind == Kind::Reach => "busy",
+                    "running" if part.kind == PartKind::Reach => "busy",
                     state => state,
                 };
                 let sum = states.entry(state).or_default();
@@ -356,7 +356,7 @@ impl<'h> Looked<'h> {
         for ((_, part), states) in parts.iter().zip(&mut states) {
             let rest = part.ns().saturating_sub(states.values().sum());
             if rest > 0 {
-                let state = if part.kind == Kind::Away { "network" } else { "unknown" };
+                let state = if part.kind == PartKind::Away { "network" } else { "unknown" };
                 let sum = states.entry(state).or_default();
                 *sum = sum.saturating_add(rest);
             }
@@ -365,13 +365,13 @@ impl<'h> Looked<'h> {
         Divided { parts, states, paths }
     }
 
-    fn tid(&self, part: &Part) -> i32 {
+    fn tid(&self, part: &RequestPart) -> i32 {
         self.heard.system.threads.get(part.thread as usize).map_or(0, |thread| thread.tid)
     }
 
     /// What the thread of a part did in it, and in its sleeps those who woke it.
-    fn path(&self, part: &Part) -> Option<Traced> {
-        if part.kind == Kind::Away {
+    fn path(&self, part: &RequestPart) -> Option<Traced> {
+        if part.kind == PartKind::Away {
             return None;
         }
         let graph: &Graph = self.heard.graph.graph();
@@ -399,7 +399,7 @@ impl<'h> Looked<'h> {
             spent.add(part, states);
             // What is spent in no recording is spent by no thread that is seen.
             let thread = self.heard.system.threads.get(part.thread as usize);
-            if let Some(thread) = thread.filter(|_| part.kind != Kind::Away) {
+            if let Some(thread) = thread.filter(|_| part.kind != PartKind::Away) {
                 spent.pids.insert(thread.pid);
             }
         }

@@ -1,19 +1,22 @@
-//! IO: looks for what no event says of a victim's sleeps, where they are worth it: whether threads wait for locks, who asks
-//! whom, and whether an answer does not come.
+//! IO: looks for what no event says of a victim's sleeps, where they are worth it: whether threads are stopped, what those sleep at
+//! that nothing wakes, whether threads wait for locks, who asks whom, and whether an answer does not come.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use noise_record::Host;
+use noise_record::DumpedHost;
 
 use super::awaited;
 use super::findings::Findings;
 use super::locks::{self, Locks};
+use super::moment::{self, Freezers};
 use super::peers::{Open, Peers};
 use super::places::{MOST_THREADS, Places};
+use super::unwoken::{OpenSleep, Unwoken, slept_all_along};
 use super::writeback;
 
 /// Looks, and notes it.
-pub fn look(found: &mut Findings, host: &Host) {
+pub fn look(found: &mut Findings, host: &DumpedHost) {
+    at_unwoken(found, host);
     at_locks(found);
     at_writeback(found);
     let least_ns = found.least_sleep_ns();
@@ -37,6 +40,33 @@ pub fn look(found: &mut Findings, host: &Host) {
 /// The process of a thread; 0 where that is not known.
 fn pid(found: &Findings, tid: i32) -> i32 {
     found.threads.iter().find(|one| one.tid == tid).map_or(0, |one| one.pid)
+}
+
+/// Of all threads of a host, nothing is said.
+fn at_unwoken(found: &mut Findings, host: &DumpedHost) {
+    let is_host = found.target.pid.is_none() && found.target.cgroup.as_deref() == Some("/");
+    let least_ns = found.least_sleep_ns();
+    let open = found.open.iter().filter(|(_, sleep)| sleep.ns >= least_ns);
+    let open: BTreeMap<i32, OpenSleep> = open.map(|(tid, sleep)| (*tid, *sleep)).collect();
+    if is_host || open.is_empty() {
+        return;
+    }
+    let states = moment::states(found.threads.iter().map(|one| one.tid));
+    let mut freezers = Freezers::of_host();
+    let mut unwoken = Unwoken::of(&states, &open, |tid| freezers.hold(tid));
+    let asleep = found.threads.iter().filter(|one| slept_all_along(one));
+    let asleep = asleep.filter(|one| !unwoken.is_halted(one.tid));
+    let threads: BTreeSet<_> = asleep.map(|one| (one.tid, one.pid)).collect();
+    let mut is_denied = false;
+    if !threads.is_empty() {
+        let places = moment::places(&threads, host);
+        (unwoken.at, is_denied) = (places.of, places.is_denied);
+    }
+    found.note_unwoken(unwoken);
+    if is_denied && found.has_slept_all_along() {
+        let sentence = "what its threads sleep at is known to root alone: run this as root";
+        found.notes.push(sentence.to_owned());
+    }
 }
 
 fn at_writeback(found: &mut Findings) {
@@ -71,7 +101,7 @@ fn at_locks(found: &mut Findings) {
     found.locks = Locks::of(&found.held, &places);
 }
 
-fn at_answers(found: &mut Findings, host: &Host, least_ns: u64) {
+fn at_answers(found: &mut Findings, host: &DumpedHost, least_ns: u64) {
     let waited = found.unanswered.iter().filter(|(_, waited)| waited.ns() >= least_ns);
     let mut tids: BTreeSet<i32> = waited.map(|(tid, _)| *tid).collect();
     let throughout = awaited::asleep_throughout(&found.threads, found.span_ns);

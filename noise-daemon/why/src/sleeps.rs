@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use noise_common::charge::Cause;
 use noise_text::clean::clean;
-use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Loss, Reply, Unclear};
+use noise_verdict::{Account, Accounts, Culprit, CulpritKind, CulpritLoss, Reply, Unclear};
 
 use super::awaited::Silent;
 use super::findings::{Ender, Findings, Whose};
-use super::peers::Role;
+use super::peers::{PeerLink, Role};
 
 /// Least part of the time that a sleep is looked at for.
 const LEAST_PART: f64 = 0.01;
@@ -95,6 +95,41 @@ impl Findings {
         }
     }
 
+    /// What of the sleeps that one ended ended with something that the victim had not asked for, ns. Only of TCP it is known
+    /// what was sent: over other links a request leaves no trace where the other one is awake.
+    pub fn pushed_by(&self, ender: &Ender) -> u64 {
+        let peer = self.peers.processes.get(&ender.pid);
+        let is_asked = peer.is_some_and(|peer| {
+            peer.role == Some(Role::Asks) && matches!(peer.link, PeerLink::Tcp(_))
+        });
+        let is_known = is_asked && ender.is_packet && ender.whose == Whose::Other;
+        let pushed = self.pushed.by.get(&ender.tid).filter(|_| is_known);
+        pushed.map_or(0, |ns| (*ns).min(ender.ns))
+    }
+
+    /// The same of other hosts that it asks, ns.
+    pub fn pushed_by_hosts_ns(&self) -> u64 {
+        let asks = self.peers.hosts.as_ref().is_some_and(|hosts| hosts.role == Role::Asks);
+        if asks { self.pushed.of_hosts_ns.min(self.of_hosts_ns()) } else { 0 }
+    }
+
+    /// How long it slept until one that it had asked ended that, ns.
+    fn asked_ns(&self, ender: &Ender) -> u64 {
+        match self.role(ender) {
+            Some(Role::Asks) => ender.ns - self.pushed_by(ender),
+            _ => 0,
+        }
+    }
+
+    /// How long it slept until one ended that, where it is not known whether it had asked, ns.
+    fn unclear_ns(&self, ender: &Ender) -> u64 {
+        match self.role(ender) {
+            Some(Role::Asks) => self.pushed_by(ender),
+            Some(Role::Serves) => 0,
+            None => ender.ns,
+        }
+    }
+
     /// Sleeps until packets of unknown sender, ns.
     pub fn of_hosts_ns(&self) -> u64 {
         let known = self.enders.iter().filter(|one| one.is_packet && one.whose != Whose::Kernel);
@@ -105,7 +140,7 @@ impl Findings {
     /// What of the sleeps that one ended was waiting for packets that were held back, ns.
     fn held_back_by(&self, ender: &Ender) -> u64 {
         let delayed = self.delayed.by.get(&ender.tid).filter(|_| ender.is_packet);
-        delayed.map_or(0, |ns| (*ns).min(ender.ns))
+        delayed.map_or(0, |ns| (*ns).min(ender.ns - self.pushed_by(ender)))
     }
 
     /// What it waited for packets that were held back, ns: its own, and those of whom it had asked.
@@ -115,30 +150,31 @@ impl Findings {
         asked.fold(self.delayed.own, |sum, ender| sum.saturating_add(self.held_back_by(ender)))
     }
 
-    fn other<'e>(&self, threads: Vec<&'e Ender>) -> Option<WakerGroup<'e>> {
-        let first = threads.iter().copied().max_by_key(|ender| ender.ns)?;
-        let tids: BTreeSet<i32> = threads.iter().map(|ender| ender.tid).collect();
-        let sum = |of: &dyn Fn(&Ender) -> u64| {
-            threads.iter().fold(0_u64, |sum, ender| sum.saturating_add(of(ender)))
+    fn other<'e>(&self, threads: Vec<(&'e Ender, u64)>) -> Option<WakerGroup<'e>> {
+        let (first, _) = threads.iter().copied().max_by_key(|(_, ns)| *ns)?;
+        let tids: BTreeSet<i32> = threads.iter().map(|(ender, _)| ender.tid).collect();
+        let sum = |of: &dyn Fn(&Ender, u64) -> u64| {
+            threads.iter().fold(0_u64, |sum, (ender, ns)| sum.saturating_add(of(ender, *ns)))
         };
         Some(WakerGroup {
             first,
             threads: tids.len(),
-            ns: sum(&|ender| ender.ns),
-            held_back_ns: sum(&|ender| self.held_back_by(ender)),
+            ns: sum(&|_, ns| ns),
+            held_back_ns: sum(&|ender, _| self.held_back_by(ender)),
         })
     }
 
-    /// Others that ended its sleeps, by whose part it was to ask.
-    fn ended_by(&self, role: Option<Role>) -> Vec<WakerGroup<'_>> {
+    /// Others that ended its sleeps, by how much of what one ended counts, ns.
+    fn ended_by(&self, counts: impl Fn(&Ender) -> u64) -> Vec<WakerGroup<'_>> {
         // A process may ask another one of its own cgroup.
         let is_task = self.target.pid.is_some();
-        let mut others: BTreeMap<(Option<&str>, i32), Vec<&Ender>> = BTreeMap::new();
-        for ender in &self.enders {
-            if ender.whose == Whose::Other && self.role(ender) == role {
+        let mut others: BTreeMap<_, Vec<(&Ender, u64)>> = BTreeMap::new();
+        for ender in self.enders.iter().filter(|ender| ender.whose == Whose::Other) {
+            let ns = counts(ender);
+            if ns > 0 {
                 let cgroup = ender.cgroup.as_deref().filter(|name| *name != "/" && !is_task);
                 let key = (cgroup, if cgroup.is_some() { 0 } else { ender.pid });
-                others.entry(key).or_default().push(ender);
+                others.entry(key).or_default().push((ender, ns));
             }
         }
         let mut others: Vec<_> =
@@ -147,8 +183,14 @@ impl Findings {
         others
     }
 
-    fn loss(&self, resource: Account, culprit: Culprit, ns: u64, who: Option<String>) -> Loss {
-        Loss {
+    fn loss(
+        &self,
+        resource: Account,
+        culprit: Culprit,
+        ns: u64,
+        who: Option<String>,
+    ) -> CulpritLoss {
+        CulpritLoss {
             resource,
             culprit,
             ns,
@@ -161,9 +203,10 @@ impl Findings {
     }
 
     /// What it lost while it slept, and its own timers.
-    pub fn of_sleeps(&self, accounts: &Accounts) -> Vec<Loss> {
-        let mut losses: Vec<Loss> = self.of_locks().into_iter().collect();
-        let asked = self.ended_by(Some(Role::Asks));
+    pub fn of_sleeps(&self, accounts: &Accounts) -> Vec<CulpritLoss> {
+        let mut losses: Vec<CulpritLoss> = self.of_locks().into_iter().collect();
+        losses.extend(self.of_kept_lock());
+        let asked = self.ended_by(|ender| self.asked_ns(ender));
         losses.extend(asked.iter().flat_map(|other| self.of_tier(other)));
         let no_cgroup = |name: &str| Culprit {
             kind: CulpritKind::None,
@@ -184,7 +227,7 @@ impl Findings {
             let name = silent.address.to_string();
             let culprit = Culprit { kind: CulpritKind::Tier, ..no_cgroup(&name) };
             let loss = self.loss(silent.account(), culprit, silent.waited.ns(), Some(name));
-            losses.push(Loss { reply: Reply::Never, ..loss });
+            losses.push(CulpritLoss { reply: Reply::Never, ..loss });
         }
         let loss = self.loss(
             Account::Network,
@@ -192,7 +235,7 @@ impl Findings {
             self.delayed.own,
             Some("to it".to_owned()),
         );
-        losses.push(Loss { reply: Reply::HeldBack, ..loss });
+        losses.push(CulpritLoss { reply: Reply::HeldBack, ..loss });
         let ns = accounts.ns(Account::Timer);
         losses.push(self.loss(Account::Timer, no_cgroup("its own timers"), ns, None));
         losses.retain(|loss| loss.ns > 0);
@@ -206,7 +249,7 @@ impl Findings {
     }
 
     /// The thread of its own that held most of its locks; all of them, where none held half.
-    fn of_locks(&self) -> Option<Loss> {
+    fn of_locks(&self) -> Option<CulpritLoss> {
         let (tid, ns, state) = self.locks.longest()?;
         let name = self.thread(tid);
         let (did, all_ns) = (meanwhile(state), self.locks.ns);
@@ -250,7 +293,7 @@ impl Findings {
     }
 
     /// Another process that it had asked: what that took, and what packets between the two took.
-    fn of_tier(&self, other: &WakerGroup<'_>) -> [Loss; 2] {
+    fn of_tier(&self, other: &WakerGroup<'_>) -> [CulpritLoss; 2] {
         let cgroup = other.first.cgroup.as_deref().filter(|name| *name != "/");
         let is_task = self.target.pid.is_some();
         let name = match (cgroup.filter(|_| !is_task), other.threads) {
@@ -278,14 +321,14 @@ impl Findings {
         let ns = other.ns.saturating_sub(other.held_back_ns);
         [
             self.loss(Account::Tier, culprit, ns, Some(who)),
-            Loss { reply: Reply::HeldBack, ..held_back },
+            CulpritLoss { reply: Reply::HeldBack, ..held_back },
         ]
     }
 
     /// What it slept for, where it is not known whether there was work for it.
     pub fn unclear(&self) -> Vec<Unclear> {
         let mut unclear = vec![self.until_own()];
-        let others = self.ended_by(None);
+        let others = self.ended_by(|ender| self.unclear_ns(ender));
         if let Some(most) = others.first() {
             let tid = most.first.tid;
             let is_one = others.len() == 1 && most.threads == 1;
@@ -297,13 +340,70 @@ impl Findings {
                 next: Some(format!("see what it waits for: noised why {tid}")),
             });
         }
-        if self.peers.hosts.is_none() {
-            unclear.push(Unclear {
-                until: "until packets arrived".to_owned(),
-                ns: self.of_hosts_ns(),
-                next: None,
-            });
-        }
+        let (until, ns) = match &self.peers.hosts {
+            None => ("until packets arrived".to_owned(), self.of_hosts_ns()),
+            Some(hosts) => {
+                (format!("until packets of {} arrived", hosts.name), self.pushed_by_hosts_ns())
+            }
+        };
+        unclear.push(Unclear { until, ns, next: None });
         unclear
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_verdict::{Kind, Verdict};
+
+    use super::*;
+    use crate::made::{MS, asleep, ender, peer, setup};
+    use crate::peers::{Hosts, Peers};
+
+    fn judged(mut found: Findings) -> Verdict {
+        found.judge("worker", &setup());
+        let all_ns: u64 = found.totals_ns.values().sum();
+        assert_eq!(found.accounts_ns.total_ns(), all_ns);
+        found.verdict.unwrap()
+    }
+
+    /// A worker that has connected to a queue, which sent it something that it had not asked for after so long, ms.
+    fn worker(pushed_ms: u64, link: PeerLink) -> Verdict {
+        let mut found = asleep(0, 1_980);
+        found.enders = vec![ender(9, "redis-server", "redis.service", true, 1_980)];
+        let processes = [(9, peer(Role::Asks, link))].into();
+        found.peers = Peers { processes, hosts: None };
+        found.pushed.by = [(9, pushed_ms * MS)].into();
+        judged(found)
+    }
+
+    #[test]
+    fn who_waits_for_what_it_has_not_asked_for_waits_for_no_answer() {
+        let verdict = worker(1_980, PeerLink::Tcp(6379));
+        let expected = "worker: no CPU, quota, interrupt or disk held it up. Its threads slept 1.98 s until redis-server 9 of \
+                        redis.service (port 6379) woke them or sent them packets; whether there was work for them is not known";
+        assert_eq!((verdict.kind, &*verdict.sentence), (Kind::Unknown, expected));
+        assert!(verdict.findings.is_empty() && verdict.is_unclear, "{verdict:?}");
+        // What it had asked for stays.
+        let verdict = worker(900, PeerLink::Tcp(6379));
+        let expected = "worker waited 1.08 s for redis-server 9 of redis.service (port 6379) to answer; whether that is usual \
+                        is not known";
+        assert_eq!((verdict.kind, &*verdict.sentence), (Kind::Unknown, expected));
+        assert_eq!(verdict.findings[0].ns, 1_080 * MS);
+        // What is sent over a unix socket is no packet.
+        let verdict = worker(1_980, PeerLink::Unix("/run/redis.sock".to_owned()));
+        let first = &verdict.findings[0];
+        assert_eq!((first.resource, first.ns), (Account::Tier, 1_980 * MS));
+    }
+
+    #[test]
+    fn what_another_host_sends_unasked_is_no_answer() {
+        let mut found = asleep(0, 1_700);
+        found.peers.hosts = Some(Hosts { role: Role::Asks, name: "192.0.2.7:5672".to_owned() });
+        found.pushed.of_hosts_ns = 1_700 * MS;
+        let verdict = judged(found);
+        let expected = "worker: no CPU, quota, interrupt or disk held it up. Its threads slept 1.70 s until packets of \
+                        192.0.2.7:5672 arrived; whether there was work for them is not known";
+        assert_eq!((verdict.kind, &*verdict.sentence), (Kind::Unknown, expected));
+        assert!(verdict.findings.is_empty(), "{verdict:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use noise_common::charge::Cause;
 use noise_text::clean::clean;
-use noise_verdict::{Account, Accounts, Culprit, CulpritKind, Evidence, Loss, Reply};
+use noise_verdict::{Account, Accounts, Culprit, CulpritKind, CulpritLoss, Evidence, Reply};
 
 use super::findings::{Ender, Findings, Whose};
 use super::journal::is_journal;
@@ -73,8 +73,8 @@ impl Findings {
         stalled_ms > 0.0 && stalled_ms >= LEAST_STALLED * each_ns as f64 / 1e6
     }
 
-    fn disk_loss(&self, ns: u64, culprit: Culprit, who: String) -> Loss {
-        Loss {
+    fn disk_loss(&self, ns: u64, culprit: Culprit, who: String) -> CulpritLoss {
+        CulpritLoss {
             resource: Account::Disk,
             culprit,
             ns,
@@ -87,7 +87,7 @@ impl Findings {
     }
 
     /// What it lost to the journal, beside what that waited for others, and to writeback.
-    pub fn of_storage(&self, accounts: &Accounts) -> Vec<Loss> {
+    pub fn of_storage(&self, accounts: &Accounts) -> Vec<CulpritLoss> {
         let mut losses = Vec::new();
         let back_ns = self.by_writeback_ns().min(accounts.ns(Account::Disk));
         let named = self.culprits.iter().filter(|one| one.state == "disk");
@@ -123,7 +123,7 @@ impl Findings {
             let loss = self.disk_loss(back_ns, culprit, who);
             // What a thread is seen at while the page is made is known of that moment.
             let evidence = if self.is_stalled_by_disks() { loss.evidence } else { Evidence::Part };
-            losses.push(Loss { evidence, ..loss });
+            losses.push(CulpritLoss { evidence, ..loss });
         }
         losses.retain(|loss| loss.ns > 0);
         losses

@@ -10,12 +10,12 @@ use noise_client::{Fault, Link as _, SocketLink};
 use noise_host::kernel::monotonic_ns;
 use noise_trace::capture::{Capture, Dump};
 use noise_trace::ctf::write::{Origin, Packets, Uuid, metadata};
-use noise_trace::ctf::{Layout, Reader, StreamFile};
-use noise_wire::events::{EventsReader, Item};
+use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout};
+use noise_wire::events::{AnswerItem, EventsReader};
 
 use noise_command::{CommandError, Exit};
 use noise_record::marks::marked;
-use noise_record::{EventAdder, Host, Supply, offset_ns, pause};
+use noise_record::{DumpedHost, EventAdder, Supply, offset_ns, pause};
 
 /// Longer than an answer takes on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -32,8 +32,8 @@ const SETTLED_NS: u64 = 1_000_000;
 const UUID: Uuid = [0x6e; 16];
 
 /// Events in memory, with the two times that they are asked for.
-pub struct Stretch {
-    layout: Layout,
+pub struct EventStretch {
+    layout: TraceLayout,
     streams: Vec<(String, Packets)>,
     /// Where they come from: `flight_recorder` or `programs`.
     pub source: &'static str,
@@ -49,7 +49,7 @@ pub struct Stretch {
     pub notes: Vec<String>,
 }
 
-impl Stretch {
+impl EventStretch {
     /// Whether there are events of so little of what is asked for that this is the first thing to say.
     pub const fn is_short(&self) -> bool {
         is_short(self.to_ns.saturating_sub(self.from_ns), self.asked_ns)
@@ -69,17 +69,17 @@ impl Stretch {
     }
 
     /// All events in the order of time.
-    pub fn reader(&self) -> Reader<'_> {
+    pub fn reader(&self) -> CtfReader<'_> {
         let files: Vec<_> = self
             .streams
             .iter()
             .map(|(name, packets)| StreamFile::held(name, packets.bytes()))
             .collect();
-        Reader::new(&self.layout, &files)
+        CtfReader::new(&self.layout, &files)
     }
 
     /// What its events look like.
-    pub const fn layout(&self) -> &Layout {
+    pub const fn layout(&self) -> &TraceLayout {
         &self.layout
     }
 
@@ -98,7 +98,8 @@ impl Stretch {
             offset_at_end_ns: None,
             has_calls,
         };
-        let layout = Layout::parse(&metadata(UUID, &origin)).context("cannot read the events")?;
+        let layout =
+            TraceLayout::parse(&metadata(UUID, &origin)).context("cannot read the events")?;
         let named = |(cpu, packets)| (format!("channel0_{cpu}"), packets);
         Ok(Self {
             layout,
@@ -138,15 +139,13 @@ fn seconds(ns: u64) -> String {
 /// What the flight recorder at a socket holds from a time on, ns of the programs' clock, and whether the user asked
 /// for that time: then it is said where the recorder does not reach so far. Where it holds nothing of it, the stretch is
 /// empty. `dump` says who is who.
-///
-/// # Errors
-/// Where it may not be asked, or has no recorder.
+/// Errors: where it may not be asked, or has no recorder.
 pub fn past(
     socket: &Path,
     (since_ns, is_asked): (u64, bool),
     dump: &Dump,
-    host: &mut Host,
-) -> Result<Stretch, CommandError> {
+    host: &mut DumpedHost,
+) -> Result<EventStretch, CommandError> {
     let begin_ns = since_ns.saturating_sub(BEFORE_NS);
     let mut link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
     let answer = link.ask(&format!("/api/v1/events?since={begin_ns}")).map_err(failed)?;
@@ -171,30 +170,31 @@ pub fn past(
     let (mut whole_ns, mut first_ns) = (0, u64::MAX);
     while let Some(item) = reader.next_item().context("the daemon's answer")? {
         match item {
-            Item::Part { place, complete_from_ns, .. } => {
+            AnswerItem::Part { place, complete_from_ns, .. } => {
                 if place.part == 0 {
                     whole_ns = whole_ns.max(complete_from_ns);
                 }
                 capture.reaches_back_to(place.cpu, complete_from_ns, to_ns);
             }
-            Item::Missing { place, first, count } => {
+            AnswerItem::Missing { place, first, count } => {
                 adder.missing(&mut capture, place, first, count);
             }
-            Item::Events { place, first, events } => {
+            AnswerItem::Events { place, first, events } => {
                 if let Some(event) = events.first() {
                     first_ns = first_ns.min(event.time_ns);
                 }
                 adder.add(&mut capture, place, first, &events);
             }
-            Item::Mark(mark) if mark.time_ns >= begin_ns => capture.mark(marked(&mark)),
-            Item::Mark(_) | Item::End { .. } => {}
+            AnswerItem::Mark(mark) if mark.time_ns >= begin_ns => capture.mark(marked(&mark)),
+            AnswerItem::Mark(_) | AnswerItem::End { .. } => {}
         }
     }
     let reach_ns = whole_ns.max(first_ns).min(to_ns);
     capture.finish(to_ns, host);
     let offset_ns = head.realtime_ns.saturating_sub(head.monotonic_ns);
     let streams = (0..head.cpus).map(|cpu| capture.packets(cpu)).collect();
-    let mut stretch = Stretch::new(streams, offset_ns, (since_ns.max(reach_ns), to_ns), false)?;
+    let mut stretch =
+        EventStretch::new(streams, offset_ns, (since_ns.max(reach_ns), to_ns), false)?;
     stretch.asked_ns = to_ns.saturating_sub(since_ns);
     // The first event may come a moment after the begin of a recorder that is younger, or of a quiet host.
     let is_late = reach_ns > since_ns.saturating_add(BEFORE_NS / 100);
@@ -210,16 +210,14 @@ pub fn past(
 }
 
 /// What comes from a time on, for so long or until `is_over`, which is asked again and again with the time that has passed.
-///
-/// # Errors
-/// Where events cannot be had any more.
+/// Errors: where events cannot be had any more.
 pub fn next(
     supply: &mut dyn Supply,
-    (dump, host): (&Dump, &mut Host),
+    (dump, host): (&Dump, &mut DumpedHost),
     begin_ns: u64,
     length: Duration,
     mut is_over: impl FnMut(Duration) -> bool,
-) -> anyhow::Result<Stretch> {
+) -> anyhow::Result<EventStretch> {
     let cpus = supply.cpus();
     let offset_ns = offset_ns();
     let mut capture = Capture::new(UUID, cpus, PACKET_BYTES, begin_ns, dump);
@@ -257,7 +255,8 @@ pub fn next(
     if foreign > 0 {
         notes.push(format!("{foreign} system calls of 32-bit programs were left out"));
     }
-    let mut stretch = Stretch::new(streams, offset_ns, (begin_ns, end_ns), supply.has_calls())?;
+    let mut stretch =
+        EventStretch::new(streams, offset_ns, (begin_ns, end_ns), supply.has_calls())?;
     stretch.notes = notes;
     Ok(stretch)
 }
@@ -266,7 +265,7 @@ pub fn next(
 mod tests {
     use noise_client::fake::{Fake, Reply};
     use noise_common::store::event::Body;
-    use noise_wire::events::{Place, StretchHead};
+    use noise_wire::events::{ItemPlace, StretchHead};
 
     use super::*;
 
@@ -281,17 +280,17 @@ mod tests {
         let head = StretchHead { cpus: 1, monotonic_ns, realtime_ns, ..StretchHead::default() };
         let mut body = Vec::new();
         head.write(&mut body);
-        let place = Place::default();
-        Item::Part { place, complete_from_ns: at(2), classes: 0 }.write(&mut body);
+        let place = ItemPlace::default();
+        AnswerItem::Part { place, complete_from_ns: at(2), classes: 0 }.write(&mut body);
         let mut words = [0; 4];
         for (place, word) in Body::switch((7, 120), 0, true, (8, 120), at(2)).words(0) {
             words[place] = word;
         }
-        let events = vec![noise_common::store::Event::copy(|word| words[word])];
-        Item::Events { place, first: 0, events }.write(&mut body);
-        Item::End { events: 1, missing: 0 }.write(&mut body);
+        let events = vec![noise_common::store::StoredEvent::copy(|word| words[word])];
+        AnswerItem::Events { place, first: 0, events }.write(&mut body);
+        AnswerItem::End { events: 1, missing: 0 }.write(&mut body);
         let _daemon = Fake::local(&socket, Reply::of(200, "application/octet-stream", &body));
-        let (dump, mut host) = (Dump::default(), Host::default());
+        let (dump, mut host) = (Dump::default(), DumpedHost::default());
         let stretch = past(&socket, (now_ns, false), &dump, &mut host).unwrap();
         assert_eq!((stretch.from_ns, stretch.to_ns), (at(2), at(3)));
         assert_eq!((stretch.asked_ns, stretch.is_short()), (3_000_000_000, true));

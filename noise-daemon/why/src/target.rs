@@ -10,7 +10,7 @@ use noise_host::resolve::cgroup::{Hierarchies, Identity, NodeNames};
 use noise_measure::tenant::Subject;
 use noise_system::procfs;
 use noise_text::clean::clean;
-use noise_trace::select::{Cgroup, Select, Who};
+use noise_trace::select::{Cgroup, Select, ThreadOrProcess};
 
 use noise_command::CommandError;
 use noise_record::cgroup_of;
@@ -57,9 +57,7 @@ impl Target {
     }
 
     /// Finds it on this host.
-    ///
-    /// # Errors
-    /// Where nothing has that name, or several have.
+    /// Errors: where nothing has that name, or several have.
     pub fn find(text: &str) -> Result<Self, CommandError> {
         let roots: Vec<PathBuf> = Hierarchies::of_host().of_tasks().cloned().collect();
         if text.trim().is_empty() {
@@ -101,7 +99,7 @@ impl Target {
             line.map(|line| line.trim().to_owned()).unwrap_or_default()
         };
         let is_thread = field("Tgid:") != id.to_string();
-        let who = Some(Who::Id(i32::try_from(id).unwrap_or(0)));
+        let who = Some(ThreadOrProcess::Id(i32::try_from(id).unwrap_or(0)));
         let select = match is_thread {
             true => Select { thread: who, ..Select::default() },
             false => Select { process: who, ..Select::default() },

@@ -7,42 +7,38 @@ use std::time::{Duration, Instant};
 use noise_command::CommandError;
 use noise_common::store::kind::CLASSES;
 use noise_host::resolve::cgroup::NodeNames;
-use noise_record::{Host, Supply, own};
+use noise_record::{DumpedHost, Supply, own};
 use noise_trace::capture::Dump;
 
 use super::beside::Known;
 use super::request::{Looked, RequestFindings, Whose};
-use super::stretch::{self, Stretch};
+use super::stretch::{self, EventStretch};
 use super::who::{Cgroups, kernel_threads, runs};
 
 /// Watches system calls with programs of our own: no daemon keeps them. Dropping it detaches them.
 pub struct Watching {
     supply: Box<dyn Supply>,
-    host: Host,
+    host: DumpedHost,
     /// Up to then all was handed on.
     at_ns: u64,
 }
 
 impl Watching {
     /// Attaches the programs. What will be missing is complained of.
-    ///
-    /// # Errors
-    /// See [`CommandError`]; nothing is left attached.
+    /// Nothing is left attached.
     pub fn start(complain: &mut dyn FnMut(&str)) -> Result<Self, CommandError> {
         let supply = own(&CLASSES, complain)?;
         let at_ns = supply.begin_ns();
-        Ok(Self { supply, host: Host::default(), at_ns })
+        Ok(Self { supply, host: DumpedHost::default(), at_ns })
     }
 
     /// The events of that length of time, or until `is_over`, with the threads and files at its begin.
-    ///
-    /// # Errors
-    /// Where events cannot be had any more.
+    /// Errors: where events cannot be had any more.
     pub fn next(
         &mut self,
         length: Duration,
         is_over: impl FnMut(Duration) -> bool,
-    ) -> anyhow::Result<(Stretch, Dump)> {
+    ) -> anyhow::Result<(EventStretch, Dump)> {
         let mut dump = self.host.dump();
         let cut = self.host.add_files(&mut dump);
         let about = (&dump, &mut self.host);
@@ -57,7 +53,7 @@ impl Watching {
 /// Calls `tell` with the findings of each of these ports that had requests.
 pub fn on_ports(
     looked: &Looked<'_>,
-    (stretch, dump): (&Stretch, &Dump),
+    (stretch, dump): (&EventStretch, &Dump),
     ports: &[u16],
     whose: Whose<'_>,
     mut tell: impl FnMut(&RequestFindings<'_>),

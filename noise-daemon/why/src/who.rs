@@ -36,11 +36,16 @@ impl<'d> Cgroups<'d> {
     }
 }
 
+/// The state of a thread at the moment, by the letter that `/proc` has for it; `None` of one that is not there.
+pub fn state(tid: i32) -> Option<u8> {
+    let stat = procfs::bytes(format!("/proc/{tid}/stat")).ok()?;
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    stat.get(end + 1..)?.trim_ascii_start().first().copied()
+}
+
 /// Whether a thread runs, or wants to, at the moment.
 pub fn runs(tid: i32) -> bool {
-    let stat = procfs::bytes(format!("/proc/{tid}/stat")).unwrap_or_default();
-    let end = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);
-    stat.get(end + 1..).is_some_and(|rest| rest.trim_ascii_start().starts_with(b"R"))
+    state(tid) == Some(b'R')
 }
 
 #[cfg(test)]
@@ -64,6 +69,6 @@ mod tests {
     #[test]
     fn this_thread_runs() {
         assert!(runs(nix::unistd::gettid().as_raw()));
-        assert!(!runs(0));
+        assert_eq!((runs(0), state(0)), (false, None));
     }
 }

@@ -11,7 +11,7 @@ use super::places::see;
 /// Functions of the kernel in which a thread waits until data are written back: until a disk takes what is written, for pages
 /// on their way to it, for a journal. What is called inside of them is part of them. None is one in which it waits for what
 /// is read.
-const OF_WRITEBACK: [&str; 7] = [
+const OF_WRITEBACK: [&str; 10] = [
     "balance_dirty_pages",
     "folio_wait_writeback",
     "folio_wait_stable",
@@ -19,6 +19,10 @@ const OF_WRITEBACK: [&str; 7] = [
     "wait_transaction_locked",
     "add_transaction_credits",
     "start_this_handle",
+    // Of XFS: the log is on its way to the disk, or has no room until it was there.
+    "xlog_wait",
+    "xlog_force_lsn",
+    "xlog_grant_head_wait",
 ];
 
 /// What is seen of writeback.
@@ -62,7 +66,9 @@ mod tests {
 
     #[test]
     fn functions_of_the_kernel_say_what_is_waited_for() {
-        for text in ["balance_dirty_pages", "balance_dirty_pages_ratelimited_flags"] {
+        for text in
+            ["balance_dirty_pages", "balance_dirty_pages_ratelimited_flags", "xlog_wait_on_iclog"]
+        {
             assert!(of_writeback(text), "{text}");
         }
         for text in ["0", "", "do_epoll_wait", "folio_wait_bit_common", "blk_mq_get_tag"] {

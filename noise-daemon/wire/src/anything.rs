@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_analysis::{
-    Beside, Cause, Culprit, Ending, Episode, KeptTrace, Level, Outlier, Overview, Remedy, Report,
-    Rule, Time, Watched,
+    Beside, Cause, Culprit, Ending, Episode, KeptTrace, Level, Overview, Remedy, Report,
+    ReportedOutlier, Rule, Time, Watched,
 };
 use noise_common::charge::{Charged, Resource};
 use noise_common::hist::BUCKETS;
@@ -125,7 +125,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
             sample.folded.push(("metric".into(), number));
             overview.incidents.push(Arc::new(report(number)));
             let time = Timestamp::from_second(i64::from(seconds)).unwrap();
-            overview.outliers.push(Arc::new(Outlier { time, wait: outlier(number) }));
+            overview.outliers.push(Arc::new(ReportedOutlier { time, wait: outlier(number) }));
             let waits = vec![text.as_str().into(); pick(number, 3)];
             let trouble = number.is_multiple_of(2).then(|| text.as_str().into());
             overview.traces.push(Arc::new(KeptTrace {

@@ -56,9 +56,7 @@ pub enum WireError {
 }
 
 /// The frame as bytes.
-///
-/// # Errors
-/// [`WireError::TooLarge`] where [`decode`] would refuse it.
+/// Errors: [`WireError::TooLarge`] where [`decode`] would refuse it.
 pub fn encode(frame: &Frame) -> Result<Vec<u8>, WireError> {
     let unwritable = |error: &dyn std::error::Error| WireError::Unwritable(error.to_string());
     let plain = rmp_serde::to_vec_named(frame).map_err(|error| unwritable(&error))?;
@@ -79,9 +77,7 @@ pub fn encode(frame: &Frame) -> Result<Vec<u8>, WireError> {
 }
 
 /// The frame that the bytes are.
-///
-/// # Errors
-/// Says why they are none; see [`WireError`].
+/// Errors say why they are none; see [`WireError`].
 pub fn decode(bytes: &[u8]) -> Result<Frame, WireError> {
     let packed = body(bytes)?;
     let damaged = |error: io::Error| WireError::Damaged(error.to_string());

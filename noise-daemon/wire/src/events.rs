@@ -1,6 +1,6 @@
 //! A stretch of the flight recorder as bytes: what `/api/v1/events` of the local socket answers.
 //!
-//! A head, then items, the last of which is [`Item::End`]: an answer without it was cut off. All numbers
+//! A head, then items, the last of which is [`AnswerItem::End`]: an answer without it was cut off. All numbers
 //! are little-endian.
 //!
 //! | bytes of the head | |
@@ -11,14 +11,14 @@
 //! | 8, 8 | begin and end of the stretch as requested, ns on CLOCK_MONOTONIC |
 //!
 //! Each item begins with 24 bytes: its kind, the number of the part, 2 bytes that are 0, the CPU (4), and
-//! two numbers (8 each) whose meaning is the kind's. Behind [`Item::Events`] follow its events of 32 bytes
-//! each, as [`Event::to_bytes`] has them; behind [`Item::Mark`], whose "part" is 1 for a begin and 0 for an end and whose
+//! two numbers (8 each) whose meaning is the kind's. Behind [`AnswerItem::Events`] follow its events of 32 bytes
+//! each, as [`StoredEvent::to_bytes`] has them; behind [`AnswerItem::Mark`], whose "part" is 1 for a begin and 0 for an end and whose
 //! numbers are its own and its time: when it was sent (8), process, thread and user (4 each), name and key, each with its
 //! length (1) before it.
 
 use std::io::{self, Read};
 
-use noise_common::store::Event;
+use noise_common::store::StoredEvent;
 
 use crate::marks::Mark;
 
@@ -32,7 +32,7 @@ pub const MOST_EVENTS: usize = 2048;
 const MAGIC: &[u8; 8] = b"NOISEDev";
 const HEAD_BYTES: usize = 48;
 const ITEM_BYTES: usize = 24;
-const EVENT_BYTES: usize = size_of::<Event>();
+const EVENT_BYTES: usize = size_of::<StoredEvent>();
 
 /// What is said of all that follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct StretchHead {
 
 /// Where an item belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ItemPlace {
     pub cpu: u32,
     /// Its part of the store.
     pub part: u8,
@@ -57,10 +57,10 @@ pub struct Place {
 
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum AnswerItem {
     /// The events of a part follow. It holds all from that time on; 0 = all there ever were.
     Part {
-        place: Place,
+        place: ItemPlace,
         /// The time, ns on CLOCK_MONOTONIC.
         complete_from_ns: u64,
         /// Bits of the classes of events that are kept now; 0 where that is not said.
@@ -68,15 +68,15 @@ pub enum Item {
     },
     /// Events in order of their numbers, which is nearly the order of time.
     Events {
-        place: Place,
+        place: ItemPlace,
         /// Number of the first; the others follow without a gap.
         first: u64,
         /// At most [`MOST_EVENTS`] of them.
-        events: Vec<Event>,
+        events: Vec<StoredEvent>,
     },
     /// Events that were overwritten or unfinished when their turn came.
     Missing {
-        place: Place,
+        place: ItemPlace,
         /// Number of the first.
         first: u64,
         count: u64,
@@ -120,7 +120,7 @@ impl StretchHead {
     }
 }
 
-impl Item {
+impl AnswerItem {
     pub fn write(&self, bytes: &mut Vec<u8>) {
         let (kind, place, numbers) = match self {
             Self::Part { place, complete_from_ns, classes } => {
@@ -128,9 +128,9 @@ impl Item {
             }
             Self::Events { place, first, events } => (2, *place, [*first, events.len() as u64]),
             Self::Missing { place, first, count } => (3, *place, [*first, *count]),
-            Self::End { events, missing } => (4, Place::default(), [*events, *missing]),
+            Self::End { events, missing } => (4, ItemPlace::default(), [*events, *missing]),
             Self::Mark(mark) => {
-                let place = Place { cpu: 0, part: mark.begins.into() };
+                let place = ItemPlace { cpu: 0, part: mark.begins.into() };
                 (5, place, [mark.number, mark.time_ns])
             }
         };
@@ -169,9 +169,7 @@ fn short(bytes: &[u8], at: usize) -> u32 {
 
 impl<R: Read> EventsReader<R> {
     /// Reads the head.
-    ///
-    /// # Errors
-    /// Where it is none of this version.
+    /// Errors: where it is none of this version.
     pub fn new(mut from: R) -> Result<Self, EventsError> {
         let mut bytes = [0; HEAD_BYTES];
         from.read_exact(&mut bytes)?;
@@ -203,31 +201,29 @@ impl<R: Read> EventsReader<R> {
     }
 
     /// The next item; `None` behind the last.
-    ///
-    /// # Errors
-    /// Where it is damaged, or the stretch ends early.
-    pub fn next_item(&mut self) -> Result<Option<Item>, EventsError> {
+    /// Errors: where it is damaged, or the stretch ends early.
+    pub fn next_item(&mut self) -> Result<Option<AnswerItem>, EventsError> {
         if self.ended {
             return Ok(None);
         }
         let mut bytes = [0; ITEM_BYTES];
         self.from.read_exact(&mut bytes)?;
         let [kind, part, ..] = bytes;
-        let place = Place { cpu: short(&bytes, 4), part };
+        let place = ItemPlace { cpu: short(&bytes, 4), part };
         let (first, second) = (number(&bytes, 8), number(&bytes, 16));
         Ok(Some(match kind {
-            1 => Item::Part { place, complete_from_ns: first, classes: second as u32 },
+            1 => AnswerItem::Part { place, complete_from_ns: first, classes: second as u32 },
             2 => {
                 let count = usize::try_from(second).ok().filter(|count| *count <= MOST_EVENTS);
                 let count = count.ok_or(EventsError::Damaged("too many events in one piece"))?;
-                Item::Events { place, first, events: self.events(count)? }
+                AnswerItem::Events { place, first, events: self.events(count)? }
             }
-            3 => Item::Missing { place, first, count: second },
+            3 => AnswerItem::Missing { place, first, count: second },
             4 => {
                 self.ended = true;
-                Item::End { events: first, missing: second }
+                AnswerItem::End { events: first, missing: second }
             }
-            5 => Item::Mark(self.mark(part == 1, first, second)?),
+            5 => AnswerItem::Mark(self.mark(part == 1, first, second)?),
             _ => return Err(EventsError::Damaged("a piece of an unknown kind")),
         }))
     }
@@ -258,11 +254,11 @@ impl<R: Read> EventsReader<R> {
         Ok(text.map_err(|_| EventsError::Damaged("a mark that is no text"))?.into())
     }
 
-    fn events(&mut self, count: usize) -> Result<Vec<Event>, EventsError> {
+    fn events(&mut self, count: usize) -> Result<Vec<StoredEvent>, EventsError> {
         let mut bytes = vec![0; count * EVENT_BYTES];
         self.from.read_exact(&mut bytes)?;
         let (events, _) = bytes.as_chunks();
-        Ok(events.iter().map(Event::from_bytes).collect())
+        Ok(events.iter().map(StoredEvent::from_bytes).collect())
     }
 }
 
@@ -271,13 +267,13 @@ mod tests {
     use super::*;
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
-    fn items() -> Vec<Item> {
-        let place = Place { cpu: 3, part: 1 };
-        let event = |number| Event { number, time_ns: 5, kind: 1, ..Event::default() };
+    fn items() -> Vec<AnswerItem> {
+        let place = ItemPlace { cpu: 3, part: 1 };
+        let event = |number| StoredEvent { number, time_ns: 5, kind: 1, ..StoredEvent::default() };
         vec![
-            Item::Part { place, complete_from_ns: 7, classes: 3 },
-            Item::Missing { place, first: 9, count: 2 },
-            Item::Mark(Mark {
+            AnswerItem::Part { place, complete_from_ns: 7, classes: 3 },
+            AnswerItem::Missing { place, first: 9, count: 2 },
+            AnswerItem::Mark(Mark {
                 number: 3,
                 sent_ns: 8,
                 time_ns: 7,
@@ -288,8 +284,8 @@ mod tests {
                 name: "query".into(),
                 key: "\u{e4}".into(),
             }),
-            Item::Events { place, first: 11, events: (11..15).map(event).collect() },
-            Item::End { events: 4, missing: 2 },
+            AnswerItem::Events { place, first: 11, events: (11..15).map(event).collect() },
+            AnswerItem::End { events: 4, missing: 2 },
         ]
     }
 
@@ -301,7 +297,7 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Result<Vec<Item>, EventsError> {
+    fn read(bytes: &[u8]) -> Result<Vec<AnswerItem>, EventsError> {
         let mut reader = EventsReader::new(bytes)?;
         let mut items = Vec::new();
         while let Some(item) = reader.next_item()? {

@@ -1,5 +1,10 @@
 //! Frames: what the daemon sends to the terminal view, and what the view records.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
+)]
+
 mod client;
 mod codec;
 pub mod events;

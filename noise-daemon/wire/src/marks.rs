@@ -55,9 +55,7 @@ pub enum MessageError {
 
 impl<'m> Message<'m> {
     /// Reads a datagram.
-    ///
-    /// # Errors
-    /// What is wrong with it.
+    /// Errors: what is wrong with it.
     pub fn parse(bytes: &'m [u8]) -> Result<Self, MessageError> {
         let text = str::from_utf8(bytes).map_err(|_| MessageError::Text)?;
         let is_wrong = |c: char| is_harmful(c) || (c.is_whitespace() && c != ' ');
@@ -88,9 +86,7 @@ impl<'m> Message<'m> {
     }
 
     /// Whether its name and key can be sent.
-    ///
-    /// # Errors
-    /// Which cannot.
+    /// Errors: which cannot.
     pub fn check(&self) -> Result<(), MessageError> {
         let is_wrong = |c: char| is_harmful(c) || c.is_whitespace();
         let Self { name, key, .. } = self;
@@ -144,7 +140,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Appends what stands behind the head of its item: see [`super::events::Item`].
+    /// Appends what stands behind the head of its item: see [`super::events::AnswerItem`].
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.sent_ns.to_le_bytes());
         for number in [self.pid.cast_unsigned(), self.tid.cast_unsigned(), self.uid] {

@@ -5,8 +5,8 @@ use noise_common::signals::{Signal, block_subject, operation_of};
 use noise_common::store::{Class, EventKind};
 
 use crate::kernel::Access;
-use crate::kernel::request::Request;
-use crate::maps::{Clock, NOISE_REQUESTS, cpu_state, measures, trusts};
+use crate::kernel::request::BlkRequest;
+use crate::maps::{EventClock, NOISE_REQUESTS, cpu_state, measures, trusts};
 use crate::queue::{self, AT_DEVICE, Ticket};
 use crate::signals::{block_device_wait, block_queue_wait};
 use crate::store::{self, records};
@@ -22,27 +22,27 @@ fn sectors(bytes: u32) -> u64 {
 
 /// The request as the subject of a signal; `None` where it has no disk.
 #[inline(always)]
-fn subject<A: Access>(request: Request<A>) -> Option<u64> {
+fn subject<A: Access>(request: BlkRequest<A>) -> Option<u64> {
     let (major, minor) = request.device();
     (major != 0).then(|| block_subject(major, minor, operation_of(request.cmd_flags())))
 }
 
 /// The entry of a request that is under way.
 #[inline(always)]
-fn times<A: Access>(request: Request<A>) -> Option<*mut RequestTimes> {
+fn times<A: Access>(request: BlkRequest<A>) -> Option<*mut RequestTimes> {
     NOISE_REQUESTS.get_ptr_mut(request.address())
 }
 
 /// The device of a request, as keys of queues and places of charges have it.
 #[inline(always)]
-fn disk<A: Access>(request: Request<A>) -> u64 {
+fn disk<A: Access>(request: BlkRequest<A>) -> u64 {
     u64::from(request.disk())
 }
 
 /// Writes a step of a request to the store, and returns its time.
 #[inline(always)]
-fn note<A: Access>(state: *mut CpuState, kind: EventKind, request: Request<A>) -> Clock {
-    let mut clock = Clock::unread();
+fn note<A: Access>(state: *mut CpuState, kind: EventKind, request: BlkRequest<A>) -> EventClock {
+    let mut clock = EventClock::unread();
     if records(state, Class::Io) {
         store::block(state, kind, request, request.remaining_bytes(), 0, clock.now_ns());
     }
@@ -52,7 +52,7 @@ fn note<A: Access>(state: *mut CpuState, kind: EventKind, request: Request<A>) -
 /// `block_rq_insert(request)`.
 #[inline(always)]
 pub fn insert<A: Access>(access: A) -> Option<()> {
-    let request = Request::argument(access);
+    let request = BlkRequest::argument(access);
     let state = cpu_state()?;
     let mut clock = note(state, EventKind::BlockInsert, request);
     if !measures(state, Signal::BlockQueueWait) {
@@ -67,7 +67,7 @@ pub fn insert<A: Access>(access: A) -> Option<()> {
 /// `block_rq_issue(request)`.
 #[inline(always)]
 pub fn issue<A: Access>(access: A) -> Option<()> {
-    let request = Request::argument(access);
+    let request = BlkRequest::argument(access);
     let state = cpu_state()?;
     let mut clock = note(state, EventKind::BlockIssue, request);
     let at_device = measures(state, Signal::BlockDeviceWait);
@@ -92,7 +92,7 @@ pub fn issue<A: Access>(access: A) -> Option<()> {
 /// `block_rq_requeue(request)`: the driver gave it back.
 #[inline(always)]
 pub fn requeue<A: Access>(access: A) -> Option<()> {
-    let request = Request::argument(access);
+    let request = BlkRequest::argument(access);
     let now_ns = note(cpu_state()?, EventKind::BlockRequeue, request).now_ns();
     block_queue_wait::requeue(times(request)?, queue::mark(disk(request), now_ns), now_ns);
     Some(())
@@ -101,7 +101,7 @@ pub fn requeue<A: Access>(access: A) -> Option<()> {
 /// `block_rq_merge(request)`: it became part of another.
 #[inline(always)]
 pub fn merge<A: Access>(access: A) -> Option<()> {
-    let request = Request::argument(access);
+    let request = BlkRequest::argument(access);
     note(cpu_state()?, EventKind::BlockMerge, request);
     block_queue_wait::forget(times(request)?);
     Some(())
@@ -110,9 +110,9 @@ pub fn merge<A: Access>(access: A) -> Option<()> {
 /// `block_rq_complete(request, error, bytes)`.
 #[inline(always)]
 pub fn complete<A: Access>(access: A) -> Option<()> {
-    let request = Request::first_argument(access);
+    let request = BlkRequest::first_argument(access);
     let bytes = access.argument(2) as u32;
-    let (state, mut clock) = (cpu_state()?, Clock::unread());
+    let (state, mut clock) = (cpu_state()?, EventClock::unread());
     if records(state, Class::Io) {
         let (kind, error) = (EventKind::BlockComplete, access.argument(1) as u32);
         let error = if error > 255 { u8::MAX } else { error as u8 };

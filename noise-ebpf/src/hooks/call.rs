@@ -9,14 +9,14 @@ use core::ptr;
 
 use noise_common::event::CpuState;
 use noise_common::store::Class;
-use noise_common::store::calls::{ObjectKind, PEEK, RULES, Rule, Source, rules};
-use noise_common::store::ipc::{Caller, Object, futex_extra};
+use noise_common::store::calls::{CallRule, ObjectKind, ObjectSource, PEEK, RULES, rules};
+use noise_common::store::ipc::{Caller, StoredObject, futex_extra};
 
 use crate::calls;
 use crate::kernel::file::Found;
 use crate::kernel::regs::Regs;
 use crate::kernel::sock::Sock;
-use crate::kernel::{Access, Task, probe_user};
+use crate::kernel::{Access, TaskStruct, probe_user};
 use crate::maps::{clock_ns, cpu_state};
 use crate::store::{self, records};
 
@@ -35,14 +35,14 @@ const SMALL: u64 = 0x3f;
 
 /// What is done with a call; `None` where it is no event.
 #[inline(always)]
-fn rule(number: u32) -> Option<Rule> {
+fn rule(number: u32) -> Option<CallRule> {
     let number = black_box(number) as usize;
     if number >= RULES {
         return None;
     }
     // SAFETY: the number is below that of the rules.
     let rule =
-        Rule(unsafe { ptr::read_volatile((&raw const NOISE_RULES).cast::<u32>().add(number)) });
+        CallRule(unsafe { ptr::read_volatile((&raw const NOISE_RULES).cast::<u32>().add(number)) });
     rule.is_any().then_some(rule)
 }
 
@@ -53,7 +53,7 @@ pub fn enter<A: Access>(access: A) -> Option<()> {
     if !records(state, Class::Ipc) {
         return None;
     }
-    let (number, task) = (access.argument(1) as u32, Task::current(access));
+    let (number, task) = (access.argument(1) as u32, TaskStruct::current(access));
     if task.is_in_foreign_call() {
         // SAFETY: the state is this CPU's, and no other hook writes this count.
         unsafe { (*state).foreign_calls += 1 };
@@ -68,7 +68,7 @@ pub fn enter<A: Access>(access: A) -> Option<()> {
         let found = calls::find::<A>(caller.tid, first as u32);
         let (second, other) = second(caller.tid, regs, rule);
         calls::keep(caller, found);
-        if rule.is_of(Source::IpcFile) && !found.is_ipc() && !other.is_ipc() {
+        if rule.is_of(ObjectSource::IpcFile) && !found.is_ipc() && !other.is_ipc() {
             return None;
         }
         let now_ns = clock_ns();
@@ -76,11 +76,11 @@ pub fn enter<A: Access>(access: A) -> Option<()> {
         if other.is_ipc() {
             store::call_other(state, caller, other.object, second, false, now_ns);
         }
-    } else if rule.is_of(Source::Futex) {
+    } else if rule.is_of(ObjectSource::Futex) {
         futex(task, state, caller, regs, first);
-    } else if rule.is_of(Source::None) {
+    } else if rule.is_of(ObjectSource::None) {
         let rest = (regs.get(rule.field(1)) & 0xffff_ffff) | regs.get(rule.field(2)) << 32;
-        let object = Object { kind: ObjectKind::None, key: rest };
+        let object = StoredObject { kind: ObjectKind::None, key: rest };
         store::call(state, caller, object, first as u32, 0, clock_ns());
     } else {
         let object = by_id(task, rule, first);
@@ -91,15 +91,15 @@ pub fn enter<A: Access>(access: A) -> Option<()> {
 
 /// A queue or a set of semaphores of System V.
 #[inline(always)]
-fn by_id<A: Access>(task: Task<A>, rule: Rule, id: u64) -> Object {
-    let kind = if rule.is_of(Source::Msg) { ObjectKind::Msg } else { ObjectKind::Sem };
+fn by_id<A: Access>(task: TaskStruct<A>, rule: CallRule, id: u64) -> StoredObject {
+    let kind = if rule.is_of(ObjectSource::Msg) { ObjectKind::Msg } else { ObjectKind::Sem };
     let namespace = task.ipc_namespace();
-    Object { kind, key: id & 0xffff_ffff | u64::from(namespace) << 32 }
+    StoredObject { kind, key: id & 0xffff_ffff | u64::from(namespace) << 32 }
 }
 
 #[inline(always)]
 fn futex<A: Access>(
-    task: Task<A>,
+    task: TaskStruct<A>,
     state: *mut CpuState,
     caller: Caller,
     regs: Regs<A>,
@@ -108,12 +108,12 @@ fn futex<A: Access>(
     let map = task.memory_map();
     // The calls that replace it have no operation.
     let operation = if u32::from(caller.number) == FUTEX { regs.get(1) as u32 } else { 0 };
-    let object = Object { kind: ObjectKind::Futex, key: address };
+    let object = StoredObject { kind: ObjectKind::Futex, key: address };
     let now_ns = clock_ns();
     store::call(state, caller, object, map, futex_extra(operation), now_ns);
     if SECOND_ADDRESS >> (operation & 0xf) & 1 == 1 {
         let key = regs.get(SECOND_ADDRESS_AT);
-        store::call_other(state, caller, Object { key, ..object }, map, false, now_ns);
+        store::call_other(state, caller, StoredObject { key, ..object }, map, false, now_ns);
     }
 }
 
@@ -131,7 +131,7 @@ const EINPROGRESS: i64 = 115;
 
 /// The second file of a call, with its descriptor.
 #[inline(always)]
-fn second<A: Access>(tid: u32, regs: Regs<A>, rule: Rule) -> (u32, Found) {
+fn second<A: Access>(tid: u32, regs: Regs<A>, rule: CallRule) -> (u32, Found) {
     if rule.second() == NO_ARGUMENT {
         return (0, Found::NONE);
     }
@@ -141,8 +141,8 @@ fn second<A: Access>(tid: u32, regs: Regs<A>, rule: Rule) -> (u32, Found) {
 
 /// The object as the event of an end has it: of a stream, with the place in it.
 #[inline(always)]
-fn placed(found: Found, receives: bool, sends: bool) -> Object {
-    let Object { kind, key } = found.object;
+fn placed(found: Found, receives: bool, sends: bool) -> StoredObject {
+    let StoredObject { kind, key } = found.object;
     let id = key & 0xffff_ffff;
     match (kind, Sock::at(found.sock)) {
         (ObjectKind::Tcp, Some(sock)) => {
@@ -153,9 +153,9 @@ fn placed(found: Found, receives: bool, sends: bool) -> Object {
             } else {
                 0
             };
-            Object { kind, key: id | u64::from(place) << 32 }
+            StoredObject { kind, key: id | u64::from(place) << 32 }
         }
-        (ObjectKind::Tcp | ObjectKind::Udp, _) => Object { kind, key: id },
+        (ObjectKind::Tcp | ObjectKind::Udp, _) => StoredObject { kind, key: id },
         _ => found.object,
     }
 }
@@ -167,7 +167,7 @@ fn new_end<A: Access>(
     kind: ObjectKind,
     number: u32,
     regs: Regs<A>,
-    rule: Rule,
+    rule: CallRule,
     result: i64,
 ) -> Option<u64> {
     let is_connected = rule.connects() && (result == 0 || result == -EINPROGRESS);
@@ -196,7 +196,7 @@ pub fn exit<A: Access>(access: A) -> Option<()> {
     }
     let regs = Regs::argument(access);
     let number = regs.number() as u32;
-    let (rule, task) = (rule(number)?, Task::current(access));
+    let (rule, task) = (rule(number)?, TaskStruct::current(access));
     // Its number means another call. It was counted at its begin.
     if task.is_in_foreign_call() {
         return None;
@@ -214,7 +214,7 @@ pub fn exit<A: Access>(access: A) -> Option<()> {
             }
         };
         let (second, other) = second(caller.tid, regs, rule);
-        if rule.is_of(Source::IpcFile) && !found.is_ipc() && !other.is_ipc() {
+        if rule.is_of(ObjectSource::IpcFile) && !found.is_ipc() && !other.is_ipc() {
             return None;
         }
         let peeks = regs.get(rule.flags()) & PEEK != 0;
@@ -233,10 +233,10 @@ pub fn exit<A: Access>(access: A) -> Option<()> {
         }
     } else {
         let first = regs.get(rule.field(0));
-        let object = if rule.is_of(Source::None) {
-            Object::default()
-        } else if rule.is_of(Source::Futex) {
-            Object { kind: ObjectKind::Futex, key: first }
+        let object = if rule.is_of(ObjectSource::None) {
+            StoredObject::default()
+        } else if rule.is_of(ObjectSource::Futex) {
+            StoredObject { kind: ObjectKind::Futex, key: first }
         } else {
             by_id(task, rule, first)
         };

@@ -4,14 +4,14 @@ use noise_common::signals::Signal;
 use noise_common::store::{Class, EventKind};
 
 use crate::kernel::{ARG_DROP_REASON, Access, Device, Skb};
-use crate::maps::{Clock, clock_ns, cpu_state, measures};
+use crate::maps::{EventClock, clock_ns, cpu_state, measures};
 use crate::signals::{net_rx_wait, net_tx_wait, packet_drop, tcp_retransmit};
 use crate::store::{self, records};
 
 /// `net_dev_queue(skb)`.
 #[inline(always)]
 pub fn queue<A: Access>(access: A) -> Option<()> {
-    let (state, mut clock) = (cpu_state()?, Clock::unread());
+    let (state, mut clock) = (cpu_state()?, EventClock::unread());
     let skb = Skb::argument(access);
     let interface = skb.device().interface();
     if records(state, Class::Io) {
@@ -26,7 +26,7 @@ pub fn queue<A: Access>(access: A) -> Option<()> {
 /// `net_dev_start_xmit(skb, device)`.
 #[inline(always)]
 pub fn start_xmit<A: Access>(access: A) -> Option<()> {
-    let (state, mut clock) = (cpu_state()?, Clock::unread());
+    let (state, mut clock) = (cpu_state()?, EventClock::unread());
     let (skb, interface) = (Skb::argument(access), Device::argument(access, 1).interface());
     if records(state, Class::Io) {
         store::net(state, EventKind::NetXmit, skb, interface, clock.now_ns());
@@ -43,7 +43,7 @@ pub fn start_xmit<A: Access>(access: A) -> Option<()> {
 /// `netif_receive_skb(skb)`.
 #[inline(always)]
 pub fn receive<A: Access>(access: A) -> Option<()> {
-    let (state, mut clock) = (cpu_state()?, Clock::unread());
+    let (state, mut clock) = (cpu_state()?, EventClock::unread());
     let skb = Skb::argument(access);
     let interface = skb.device().interface();
     if records(state, Class::Io) {

@@ -2,21 +2,21 @@
 
 use noise_common::store::{Class, EventKind};
 
-use crate::kernel::{Access, Task};
+use crate::kernel::{Access, TaskStruct};
 use crate::ledger;
-use crate::maps::{Clock, clock_ns, cpu_state};
+use crate::maps::{EventClock, clock_ns, cpu_state};
 use crate::signals::{context_switch, net_rx_wait, runqueue_wait, uninterruptible_wait};
 use crate::store::{self, records};
 
 /// `sched_switch(preempt, prev, next[, prev_state])`: runs with the run queue locked.
 #[inline(always)]
 pub fn switch<A: Access>(access: A) -> Option<()> {
-    let previous = Task::argument(access, 1);
+    let previous = TaskStruct::argument(access, 1);
     let previous_pid = previous.pid();
     let preempted = access.argument(0) & 0xff != 0;
     let left_in = if preempted { 0 } else { previous.switched_out_state() };
     let stays_runnable = left_in == 0;
-    let next = Task::argument(access, 2);
+    let next = TaskStruct::argument(access, 2);
     let next_pid = next.pid();
     let next_cgroup = next.cgroup();
     let state = cpu_state()?;
@@ -51,7 +51,7 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
 /// the task is put on.
 #[inline(always)]
 pub fn wakeup<A: Access, const NEW: bool>(access: A) -> Option<()> {
-    let (task, mut clock) = (Task::argument(access, 0), Clock::unread());
+    let (task, mut clock) = (TaskStruct::argument(access, 0), EventClock::unread());
     if NEW {
         let state = cpu_state()?;
         if records(state, Class::Sched) {
@@ -64,8 +64,8 @@ pub fn wakeup<A: Access, const NEW: bool>(access: A) -> Option<()> {
 /// `sched_migrate_task(task, to_cpu)`.
 #[inline(always)]
 pub fn migrate<A: Access>(access: A) -> Option<()> {
-    let (state, task) = (cpu_state()?, Task::argument(access, 0));
-    let (to_cpu, mut clock) = (access.argument(1) as u32, Clock::unread());
+    let (state, task) = (cpu_state()?, TaskStruct::argument(access, 0));
+    let (to_cpu, mut clock) = (access.argument(1) as u32, EventClock::unread());
     if records(state, Class::Sched) {
         store::task(state, EventKind::Migrate, task, to_cpu, clock.now_ns());
     }
@@ -75,8 +75,8 @@ pub fn migrate<A: Access>(access: A) -> Option<()> {
 /// `sched_waking(task)`: on the CPU of the waker, unlike `sched_wakeup`.
 #[inline(always)]
 pub fn waking<A: Access>(access: A) -> Option<()> {
-    let (state, task) = (cpu_state()?, Task::argument(access, 0));
-    let mut clock = Clock::unread();
+    let (state, task) = (cpu_state()?, TaskStruct::argument(access, 0));
+    let mut clock = EventClock::unread();
     if records(state, Class::Sched) {
         store::task(state, EventKind::Waking, task, 0, clock.now_ns());
     }
@@ -88,7 +88,7 @@ pub fn waking<A: Access>(access: A) -> Option<()> {
 /// `sched_process_fork(parent, child)`.
 #[inline(always)]
 pub fn fork<A: Access>(access: A) -> Option<()> {
-    let (parent, child) = (Task::argument(access, 0), Task::argument(access, 1));
+    let (parent, child) = (TaskStruct::argument(access, 0), TaskStruct::argument(access, 1));
     store::fork(cpu_state()?, parent, child, clock_ns());
     Some(())
 }
@@ -96,7 +96,7 @@ pub fn fork<A: Access>(access: A) -> Option<()> {
 /// `sched_process_exec(task, old_pid, binary)`: the task runs.
 #[inline(always)]
 pub fn exec<A: Access>(access: A) -> Option<()> {
-    let (task, old_pid) = (Task::argument(access, 0), access.argument(1) as u32);
+    let (task, old_pid) = (TaskStruct::argument(access, 0), access.argument(1) as u32);
     store::exec(cpu_state()?, task, old_pid, clock_ns());
     Some(())
 }
@@ -104,6 +104,6 @@ pub fn exec<A: Access>(access: A) -> Option<()> {
 /// `sched_process_exit(task[, group_dead])`.
 #[inline(always)]
 pub fn exit<A: Access>(access: A) -> Option<()> {
-    store::exit(cpu_state()?, Task::argument(access, 0), clock_ns());
+    store::exit(cpu_state()?, TaskStruct::argument(access, 0), clock_ns());
     Some(())
 }

@@ -1,9 +1,9 @@
 //! Hooks of signals: they write events and measure nothing.
 
-use noise_common::store::ipc::Signal;
+use noise_common::store::ipc::StoredSignal;
 use noise_common::store::{Class, EventKind};
 
-use crate::kernel::{Access, Task, signal_code};
+use crate::kernel::{Access, TaskStruct, signal_code};
 use crate::maps::{clock_ns, cpu_state};
 use crate::store::{self, records};
 
@@ -14,8 +14,8 @@ pub fn generate<A: Access>(access: A) -> Option<()> {
     if !records(state, Class::Ipc) {
         return None;
     }
-    let task = Task::argument(access, 2);
-    let signal = Signal {
+    let task = TaskStruct::argument(access, 2);
+    let signal = StoredSignal {
         number: access.argument(0) as u8,
         code: signal_code(access.address(1)),
         tid: task.pid(),
@@ -34,8 +34,8 @@ pub fn deliver<A: Access>(access: A) -> Option<()> {
     if !records(state, Class::Ipc) {
         return None;
     }
-    let task = Task::current(access);
-    let signal = Signal {
+    let task = TaskStruct::current(access);
+    let signal = StoredSignal {
         number: access.argument(0) as u8,
         code: signal_code(access.address(1)),
         tid: task.pid(),

@@ -2,7 +2,7 @@
 
 use noise_common::event::CpuState;
 use noise_common::store::calls::{ObjectKind, PEEK};
-use noise_common::store::ipc::Object;
+use noise_common::store::ipc::StoredObject;
 use noise_common::store::{Class, EventKind};
 
 use crate::calls;
@@ -22,9 +22,9 @@ fn argument<A: Access>(access: A) -> Option<(*mut CpuState, Sock)> {
 }
 
 #[inline(always)]
-fn object(sock: Sock) -> Object {
+fn object(sock: Sock) -> StoredObject {
     let (kind, beside) = sock.identity();
-    Object { kind, key: u64::from(sock.inode()) | u64::from(beside) << 32 }
+    StoredObject { kind, key: u64::from(sock.inode()) | u64::from(beside) << 32 }
 }
 
 /// `sock_send_length(socket, result, flags)`: behind the call of the protocol, by whoever sends.

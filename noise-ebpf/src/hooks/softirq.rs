@@ -4,7 +4,7 @@ use noise_common::signals::{SOFTIRQ_VECTORS, Signal};
 use noise_common::store::{Class, EventKind};
 
 use crate::kernel::Access;
-use crate::maps::{Clock, clock_ns, cpu_state, measures};
+use crate::maps::{EventClock, clock_ns, cpu_state, measures};
 use crate::signals::{net_rx_wait, softirq, softirq_raise_wait};
 use crate::store::{self, records};
 
@@ -19,7 +19,7 @@ fn vector<A: Access>(access: A) -> Option<usize> {
 #[inline(always)]
 pub fn raise<A: Access>(access: A) -> Option<()> {
     let vector = vector(access)?;
-    let (state, mut clock) = (cpu_state()?, Clock::unread());
+    let (state, mut clock) = (cpu_state()?, EventClock::unread());
     if records(state, Class::Sched) {
         store::softirq(state, EventKind::SoftirqRaise, vector, clock.now_ns());
     }

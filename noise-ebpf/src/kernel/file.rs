@@ -3,13 +3,13 @@
 //! The table of files is a pointer to pointers, which the verifier knows no type of: from there on, probes.
 
 use noise_common::store::calls::ObjectKind;
-use noise_common::store::ipc::Object;
+use noise_common::store::ipc::StoredObject;
 
 use super::sock::Sock;
 use super::{
     Access, Address, DENTRY_NAME, DENTRY_NAME_OLD, EVENTFD_ID, FILE_DENTRY, FILE_INODE,
     FILE_PRIVATE, FILES_TABLE, Head, INODE_MODE, INODE_NUMBER, INODE_SB, SB_DEV, SB_MAGIC,
-    SOCKET_SOCK, TABLE_FILES, TABLE_SIZE, TASK_FILES, Task, present, probe,
+    SOCKET_SOCK, TABLE_FILES, TABLE_SIZE, TASK_FILES, TaskStruct, present, probe,
 };
 
 /// Words of a file and of an inode that have, on most kernels, all that is asked for.
@@ -32,7 +32,7 @@ const SIGNALFD: u64 = u64::from_le_bytes(*b"[signalf");
 #[derive(Clone, Copy)]
 pub struct Found {
     /// The object; of no kind where the file is none of communication.
-    pub object: Object,
+    pub object: StoredObject,
     /// Address of its `sock`; 0 where it is none.
     pub sock: u64,
 }
@@ -44,7 +44,7 @@ impl Found {
     pub const UNKNOWN: Self = Self::new(ObjectKind::Unknown, 0);
 
     const fn new(kind: ObjectKind, key: u64) -> Self {
-        Self { object: Object { kind, key }, sock: 0 }
+        Self { object: StoredObject { kind, key }, sock: 0 }
     }
 
     /// Whether it is a file of communication.
@@ -62,7 +62,7 @@ const fn pair(low: u64, high: u32) -> u64 {
 
 /// What a descriptor of the task stands for.
 #[inline(always)]
-pub fn look_up<A: Access>(task: Task<A>, descriptor: u32) -> Found {
+pub fn look_up<A: Access>(task: TaskStruct<A>, descriptor: u32) -> Found {
     let access = task.access;
     let needed = [TASK_FILES.load(), FILES_TABLE.load(), TABLE_FILES.load(), FILE_INODE.load()];
     if !needed.into_iter().all(present) {
@@ -89,7 +89,7 @@ pub fn look_up<A: Access>(task: Task<A>, descriptor: u32) -> Found {
                 return Found::UNKNOWN;
             };
             let (kind, beside) = sock.identity();
-            let object = Object { kind, key: pair(number(), beside) };
+            let object = StoredObject { kind, key: pair(number(), beside) };
             Found { object, sock: sock.address() }
         }
         FIFO => {

@@ -10,13 +10,13 @@ use super::{
 
 /// A block-layer `request`.
 #[derive(Clone, Copy)]
-pub struct Request<A> {
+pub struct BlkRequest<A> {
     access: A,
     at: Pointer,
     argument: usize,
 }
 
-impl<A: Access> Request<A> {
+impl<A: Access> BlkRequest<A> {
     /// The request of a hook that had the queue as its first argument before 5.11.
     #[inline(always)]
     pub fn argument(access: A) -> Self {

@@ -23,11 +23,11 @@ const MAPPED: u64 = 0xffff_0000;
 
 /// An address as a word or two.
 #[derive(Clone, Copy)]
-pub struct Host {
+pub struct HostAddress {
     words: [u64; 2],
 }
 
-impl Host {
+impl HostAddress {
     /// The same as one of IPv4; `None` where it is of IPv6.
     #[inline(always)]
     pub fn mapped(self) -> Option<u32> {
@@ -58,7 +58,7 @@ impl Host {
 /// An address and a port.
 #[derive(Clone, Copy)]
 pub struct End {
-    pub host: Host,
+    pub host: HostAddress,
     pub port: u16,
 }
 
@@ -69,8 +69,8 @@ impl End {
         let head: u64 = probe_user(address);
         let port = u16::from_be((head >> 16) as u16);
         let host = match head as u16 {
-            AF_INET => Host::of_four((head >> 32) as u32),
-            AF_INET6 => Host::of_six([probe_user(address + 8), probe_user(address + 16)]),
+            AF_INET => HostAddress::of_four((head >> 32) as u32),
+            AF_INET6 => HostAddress::of_six([probe_user(address + 8), probe_user(address + 16)]),
             _ => return None,
         };
         Some(Self { host, port })
@@ -146,8 +146,9 @@ impl Sock {
     pub fn ends(self) -> (End, End) {
         let head = Head::<SOCK_WORDS>::at(self.0);
         let (local, remote) = self.ports(&head);
-        let six = |offset: u32| Host::of_six([probe(self.0, offset), probe(self.0, offset + 8)]);
-        let four = |offset: u32| Host::of_four(head.get(offset));
+        let six =
+            |offset: u32| HostAddress::of_six([probe(self.0, offset), probe(self.0, offset + 8)]);
+        let four = |offset: u32| HostAddress::of_four(head.get(offset));
         let is_six = head.get::<u16>(SOCK_FAMILY.load()) == AF_INET6;
         let (own, other) = if is_six && present(SOCK_SADDR6.load()) {
             (six(SOCK_SADDR6.load()), six(SOCK_DADDR6.load()))

@@ -8,9 +8,9 @@ use noise_common::loss::Loss;
 use noise_common::signals::{BACKLOG_NS, NET_RX, Received, Signal, polls_packets};
 
 use crate::charge::{charge_here, spill};
-use crate::kernel::{Access, Task};
+use crate::kernel::{Access, TaskStruct};
 use crate::ledger;
-use crate::maps::{Clock, drop_event, record_keyed};
+use crate::maps::{EventClock, drop_event, record_keyed};
 
 /// Whether a packet that arrives now can be followed.
 #[inline(always)]
@@ -79,7 +79,7 @@ pub fn forget(state: *mut CpuState) {
 /// What the task waited for is the softirq or the thread that polls, less what interrupted it, and before that
 /// whatever kept the softirq waiting. A thread that is woken up to poll is no receiver: the packet goes on.
 #[inline(always)]
-pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>, clock: &mut Clock) {
+pub fn wake<A: Access>(state: *mut CpuState, task: TaskStruct<A>, clock: &mut EventClock) {
     // SAFETY: the state is this CPU's.
     unsafe {
         let received = (*state).received;

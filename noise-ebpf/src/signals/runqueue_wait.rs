@@ -5,9 +5,11 @@ use noise_common::event::CpuState;
 use noise_common::loss::Loss;
 use noise_common::signals::Signal;
 
-use crate::kernel::{Access, Task};
+use crate::kernel::{Access, TaskStruct};
 use crate::ledger::{self, Start};
-use crate::maps::{Clock, NOISE_WAITING, cpu_state, drop_event, measures, record_fixed, this_cpu};
+use crate::maps::{
+    EventClock, NOISE_WAITING, cpu_state, drop_event, measures, record_fixed, this_cpu,
+};
 use crate::signals::cgroup_runqueue_wait;
 
 const CAUSE_WAKEUP: i64 = 0;
@@ -25,7 +27,7 @@ const fn start(now_ns: u64, cause: i64) -> i64 {
 /// the lock of the run queue. A new task has not waited yet: a start is that of another one, whose
 /// end was not seen. So is one of a task that sleeps; `uninterruptible_wait::wake` takes it away.
 #[inline(always)]
-pub fn wake<A: Access, const NEW: bool>(task: Task<A>, mut clock: Clock) -> Option<()> {
+pub fn wake<A: Access, const NEW: bool>(task: TaskStruct<A>, mut clock: EventClock) -> Option<()> {
     let pid = task.pid();
     let Some(start) = NOISE_WAITING.get_ptr_mut(pid) else {
         drop_event(cpu_state()?, Signal::RunqueueWait, Loss::OutOfRange);
@@ -47,9 +49,9 @@ pub fn wake<A: Access, const NEW: bool>(task: Task<A>, mut clock: Clock) -> Opti
 #[inline(always)]
 pub fn migrate<A: Access>(
     state: *mut CpuState,
-    task: Task<A>,
+    task: TaskStruct<A>,
     to_cpu: u32,
-    mut clock: Clock,
+    mut clock: EventClock,
 ) -> Option<()> {
     let pid = task.pid();
     let start = NOISE_WAITING.get_ptr(pid)?;
@@ -65,7 +67,7 @@ pub fn migrate<A: Access>(
 #[inline(always)]
 pub fn leave<A: Access>(
     state: *mut CpuState,
-    task: Task<A>,
+    task: TaskStruct<A>,
     pid: u32,
     stays_runnable: bool,
     now_ns: u64,
@@ -84,7 +86,13 @@ pub fn leave<A: Access>(
 
 /// A task of a cgroup starts to run: its wait is over.
 #[inline(always)]
-pub fn run<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, cgroup: u64, now_ns: u64) {
+pub fn run<A: Access>(
+    state: *mut CpuState,
+    task: TaskStruct<A>,
+    pid: u32,
+    cgroup: u64,
+    now_ns: u64,
+) {
     let Some(start) = NOISE_WAITING.get_ptr_mut(pid) else {
         return drop_event(state, Signal::RunqueueWait, Loss::OutOfRange);
     };

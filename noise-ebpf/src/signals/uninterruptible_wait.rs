@@ -6,13 +6,19 @@ use noise_common::loss::Loss;
 use noise_common::signals::{Signal, is_uninterruptible_wait};
 
 use crate::charge::charge;
-use crate::kernel::{Access, Task};
+use crate::kernel::{Access, TaskStruct};
 use crate::ledger;
-use crate::maps::{Clock, NOISE_WAITING, drop_event, measures, record_rotating, trusts};
+use crate::maps::{EventClock, NOISE_WAITING, drop_event, measures, record_rotating, trusts};
 
 /// A task is switched away from in some state of sleep.
 #[inline(always)]
-pub fn sleep<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, left_in: u64, now_ns: u64) {
+pub fn sleep<A: Access>(
+    state: *mut CpuState,
+    task: TaskStruct<A>,
+    pid: u32,
+    left_in: u64,
+    now_ns: u64,
+) {
     if !is_uninterruptible_wait(left_in)
         || !measures(state, Signal::UninterruptibleWait)
         || task.is_frozen()
@@ -33,7 +39,7 @@ pub fn sleep<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, left_in: 
 /// A sleep that is seen here has begun for good: its CPU writes nothing more before the task is runnable
 /// again. One that begins after its wake-up is overwritten by the wait for a CPU.
 #[inline(always)]
-pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>, clock: &mut Clock) {
+pub fn wake<A: Access>(state: *mut CpuState, task: TaskStruct<A>, clock: &mut EventClock) {
     let Some(entry) = NOISE_WAITING.get_ptr_mut(task.pid()) else { return };
     // SAFETY: as above.
     let since = unsafe { *entry };

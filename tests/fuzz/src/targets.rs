@@ -21,15 +21,15 @@ use noise_measure::scale::{Noise, Trace};
 use noise_model::Host;
 use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
-use noise_paths::document::{Document as Paths, Traced, traced};
+use noise_paths::document::{PathsDocument as Paths, Traced, traced};
 use noise_paths::execution::{Execution, Finder, Wanted, find as executions};
 use noise_paths::feed;
 use noise_paths::walk::{Bounds, walk};
 use noise_serve::{
-    Costs, Hosts, Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve,
+    Costs, Hosts, Listener, Peer, Refresh, ShownPages, Viewer, Web, WebFile, router, serve,
 };
 use noise_text::cpulist::CpuList;
-use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
+use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout, metadata};
 use noise_trace::delays::Delays;
 use noise_trace::json;
 use noise_trace::record::Source;
@@ -93,7 +93,7 @@ impl Listener for Once {
 /// A collector that has measured nothing.
 async fn collect(mut asked: mpsc::Receiver<Viewer>) {
     while let Some(viewer) = asked.recv().await {
-        let _ = viewer.reply.send(Arc::new(Shown::default()));
+        let _ = viewer.reply.send(Arc::new(ShownPages::default()));
     }
 }
 
@@ -313,24 +313,24 @@ pub fn tsdl(bytes: &[u8]) {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     let (text, stream) = bytes.split_at(end);
     let Ok(text) = metadata::text(text) else { return };
-    let Ok(layout) = Layout::parse(&text) else { return };
+    let Ok(layout) = TraceLayout::parse(&text) else { return };
     let file = StreamFile::held("channel0_0", stream.get(1..).unwrap_or_default());
-    events(Reader::new(&layout, &[file]), most_events(bytes));
+    events(CtfReader::new(&layout, &[file]), most_events(bytes));
 }
 
 /// Bytes of a stream whose layout has a field of each type; as metadata in packets, too.
 pub fn packets(bytes: &[u8]) {
     let _ = metadata::text(bytes);
-    let layout = Layout::parse(include_str!("../layout.tsdl")).unwrap();
+    let layout = TraceLayout::parse(include_str!("../layout.tsdl")).unwrap();
     let (one, other) = bytes.split_at(bytes.len() / 2);
     let files = [("channel0_0", one), ("channel0_1", other), ("channel1_1", bytes)];
     let files = files.map(|(name, bytes)| StreamFile::held(name, bytes));
-    events(Reader::new(&layout, &files), 2 * most_events(bytes));
+    events(CtfReader::new(&layout, &files), 2 * most_events(bytes));
 }
 
 /// The text of ftrace.
 pub fn ftrace(bytes: &[u8]) {
-    events(noise_trace::ftrace::Reader::new(bytes), most_events(bytes));
+    events(noise_trace::ftrace::FtraceReader::new(bytes), most_events(bytes));
 }
 
 /// A datagram to the mark socket.
@@ -382,7 +382,7 @@ pub fn paths(bytes: &[u8]) {
     let (wanted, text) = bytes.split_at(end);
     let text = text.get(1..).unwrap_or_default();
     let wanted = std::str::from_utf8(wanted).ok().and_then(|text| text.parse::<Wanted>().ok());
-    let reader = || noise_trace::ftrace::Reader::new(text);
+    let reader = || noise_trace::ftrace::FtraceReader::new(text);
     let mut builder = Builder::new(Waker::Waking);
     let mut finder = wanted.as_ref().and_then(|wanted| Finder::new(wanted, 0));
     let mut events = reader();
@@ -441,5 +441,5 @@ fn find_kept(file: &[u8]) {
     assert!(!found.sentences.iter().any(|text| text.contains(steers)), "{:?}", found.sentences);
     let (_, about) = read_kept(file, |_, _| {}).expect("it was read before");
     let replayed = replay(file, &about, 0..=u64::MAX, [0; 16]).expect("it was read before");
-    Layout::parse(&replayed.metadata).expect("metadata of ours");
+    TraceLayout::parse(&replayed.metadata).expect("metadata of ours");
 }

@@ -37,9 +37,7 @@ pub struct DaemonCost {
 }
 
 /// Starts the daemon, and after [`SETTLE`] measures it for `time`, half of it idle, half of it scraped.
-///
-/// # Errors
-/// If there is no daemon to start, or it does not answer.
+/// Errors: if there is no daemon to start, or it does not answer.
 pub fn measure(time: Duration) -> Result<DaemonCost> {
     let daemon = Daemon::start()?;
     let pid = daemon.process().pid();

@@ -43,9 +43,7 @@ const TRACING: u32 = 26;
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The four tools of libbpf-tools together.
-///
-/// # Errors
-/// If one is not installed or does not start.
+/// Errors: if one is not installed or does not start.
 pub fn four_tools() -> Result<ProbeSet> {
     let mut probes = Vec::new();
     for tool in FOUR_TOOLS {
@@ -59,9 +57,7 @@ pub fn four_tools() -> Result<ProbeSet> {
 }
 
 /// A bpftrace script of the same signals, on classic tracepoints as such scripts are written.
-///
-/// # Errors
-/// If bpftrace is not installed or does not start.
+/// Errors: if bpftrace is not installed or does not start.
 pub fn bpftrace() -> Result<ProbeSet> {
     let path = find("bpftrace").context("bpftrace is not installed")?;
     let mut command = Command::new(path);

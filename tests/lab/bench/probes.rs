@@ -188,8 +188,7 @@ impl ProbeSet {
     ///
     /// `hooks` leaves out all others, if it is not empty.
     ///
-    /// # Errors
-    /// If they cannot be loaded, or a hook of that name cannot.
+    /// Errors: if they cannot be loaded, or a hook of that name cannot.
     pub fn load(name: String, programs: Programs, hooks: &[String]) -> Result<Self> {
         let mut engine = Engine::load(&programs.options())?;
         let states = engine.hooks().to_vec();

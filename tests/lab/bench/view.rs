@@ -12,7 +12,7 @@ use noise_model::SharedNames;
 use noise_top::app::App;
 use noise_top::draw::draw;
 use noise_top::draw::theme::Theme;
-use noise_top::{Look, SCREENS, Screen};
+use noise_top::{SCREENS, Screen, ScreenLook};
 use noise_wire::{decode, encode};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -63,14 +63,12 @@ struct Bench {
 }
 
 /// Measures every screen.
-///
-/// # Errors
-/// If frames cannot be written or read.
+/// Errors: if frames cannot be written or read.
 pub fn measure() -> Result<Vec<ViewCost>> {
     let second = Duration::from_secs(1);
     let mut bench = Bench {
         host: LargeHost::new(),
-        app: App::new(Screen::Overview, Look::default(), second),
+        app: App::new(Screen::Overview, ScreenLook::default(), second),
         terminal: Terminal::new(TestBackend::new(SIZE.0, SIZE.1))?,
         names: SharedNames::default(),
     };

@@ -44,9 +44,7 @@ pub struct Felt {
 
 impl Felt {
     /// Reads a client's log, in which each line has when it asked and how long the answer took, ns.
-    ///
-    /// # Errors
-    /// If it is no such log.
+    /// Errors: if it is no such log.
     pub fn read(log: &str, planted_ns: u64) -> Result<Self> {
         let (mut quiet, mut planted) = (Vec::new(), Vec::new());
         for line in log.lines() {

@@ -130,9 +130,7 @@ fn culprit_of(incident: &Value) -> &str {
 
 impl Surfaces<'_> {
     /// Looks at all of them.
-    ///
-    /// # Errors
-    /// If one does not answer.
+    /// Errors: if one does not answer.
     pub fn look(&self) -> Result<Look> {
         let look = self.incident()?;
         Ok(Look { why: self.why()?, screen: self.screen()?, ..look })

@@ -135,9 +135,7 @@ impl Commands {
 }
 
 /// Plays a drill. What it made is gone when this returns.
-///
-/// # Errors
-/// If noised or something of the stage does not start, or does not answer.
+/// Errors: if noised or something of the stage does not start, or does not answer.
 pub fn play(drill: &Drill, plan: &Plan) -> Result<Outcome> {
     // Its processes have to go first.
     let operator = operator()?;

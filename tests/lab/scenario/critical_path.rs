@@ -66,9 +66,7 @@ pub struct PathStage {
 impl PathStage {
     /// Writes the file that the program reads. The recordings go to a folder, or are gone with the stage; the program does
     /// its work so many times in each, with a search of the first so many primes in eight steps of it.
-    ///
-    /// # Errors
-    /// If something cannot be written, or recordings are there already.
+    /// Errors: if something cannot be written, or recordings are there already.
     pub fn prepare(keep: Option<&Path>, executions: u64, primes: u64) -> Result<Self> {
         let scratch = if keep.is_some() { None } else { Some(Folder::new("paths")?) };
         let folder = keep.or(scratch.as_ref().map(Folder::path)).context("no folder")?.to_owned();
@@ -108,9 +106,7 @@ impl PathStage {
     }
 
     /// Records the program, beside the burners or without them.
-    ///
-    /// # Errors
-    /// If the recording fails, or the work.
+    /// Errors: if the recording fails, or the work.
     pub fn record(&self, is_noisy: bool) -> Result<Recorded> {
         let folder = self.folder.join(if is_noisy { NOISY } else { QUIET });
         let count = if is_noisy { BURNERS } else { 0 };

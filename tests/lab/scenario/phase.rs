@@ -32,9 +32,7 @@ pub struct Phase {
 
 impl Phase {
     /// What histograms of a metric grew by.
-    ///
-    /// # Errors
-    /// If the metric is malformed.
+    /// Errors: if the metric is malformed.
     pub fn histograms(&self, metric: &str) -> Result<BTreeMap<LabelSet, Histogram>> {
         let earlier = self.first.histograms(metric)?;
         let grown = self.last.histograms(metric)?.into_iter().map(|(labels, histogram)| {

@@ -73,9 +73,7 @@ pub struct Findings {
 }
 
 /// Plays it.
-///
-/// # Errors
-/// If something does not start, or there is no answer.
+/// Errors: if something does not start, or there is no answer.
 pub fn findings(keep: Option<&Path>) -> Result<Findings> {
     let scratch = Folder::new("pinned")?;
     let folder = keep.unwrap_or(scratch.path()).join("pinned-workers");

@@ -152,9 +152,7 @@ fn disturb(number: u64, daemon: &Daemon, view: &mut View) -> Result<&'static str
 }
 
 /// Runs a soak, and hands each reading on as it is taken. Also says what the loads did.
-///
-/// # Errors
-/// Where something cannot be started, a counter runs backwards, or the daemon does not answer.
+/// Errors: where something cannot be started, a counter runs backwards, or the daemon does not answer.
 pub fn soak(plan: &Plan, mut show: impl FnMut(&Reading)) -> Result<(Vec<Reading>, String)> {
     let socket = env::temp_dir().join(format!("noised-soak-{}.sock", std::process::id()));
     let socket = socket.to_str().context("a path that is not UTF-8")?;

@@ -100,9 +100,7 @@ fn points(readings: &[Reading], value: fn(&Reading) -> f64) -> Vec<(f64, f64)> {
 }
 
 /// Judges the readings behind the warm-up.
-///
-/// # Errors
-/// Where memory grew beyond the bound, descriptors by more than a few, or threads at all; in a long soak
+/// Errors: where memory grew beyond the bound, descriptors by more than a few, or threads at all; in a long soak
 /// where memory, map entries or series go on growing for certain; or where there is too little to judge.
 pub fn judge(readings: &[Reading], growth_bytes: u64) -> Result<Verdict> {
     let end = readings.last().context("nothing was read")?.at_seconds;

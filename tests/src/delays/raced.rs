@@ -79,9 +79,7 @@ struct Last {
 
 impl Raced {
     /// Those of a recording in a span of its clock; a program runs for `longest_ns` at most.
-    ///
-    /// # Errors
-    /// If it cannot be read.
+    /// Errors: if it cannot be read.
     pub fn of(folder: &Path, span: &RangeInclusive<u64>, longest_ns: u64) -> Result<Self> {
         let (from, to) = (span.start().to_string(), span.end().to_string());
         let lines = run(folder, &["events", "--from", &from, "--to", &to])?;

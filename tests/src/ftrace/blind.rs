@@ -107,9 +107,7 @@ pub fn mend(events: Vec<Event>, hidden: &BTreeSet<i32>) -> (Vec<Event>, BTreeMap
 }
 
 /// Requires that gaps are few.
-///
-/// # Errors
-/// If they are not.
+/// Errors: if they are not.
 pub fn ensure_sight(sights: &BTreeMap<u32, Sight>) -> Result<()> {
     for (cpu, sight) in sights {
         ensure!(
@@ -207,9 +205,7 @@ pub fn keep_sight() -> Result<Vec<Worker>> {
 
 /// Waits until each of these workers has had its CPU since now, so that whoever records already sees all their waits
 /// from the begin. Beside a build, one may wait for more than a second.
-///
-/// # Errors
-/// If one does not get it in time.
+/// Errors: if one does not get it in time.
 pub fn await_turns(workers: &[Worker]) -> Result<()> {
     let ran = || -> Result<Vec<u64>> {
         workers.iter().map(|worker| Ok(sched_stat(worker.pid())?.run_ns)).collect()

@@ -185,9 +185,7 @@ fn pid(field: Field, record: &[u8]) -> Option<i32> {
 }
 
 /// The decoder of `system:event`.
-///
-/// # Errors
-/// If the event is not one of those above, or lacks a field that it needs.
+/// Errors: if the event is not one of those above, or lacks a field that it needs.
 pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
     let field = |name: &str| format.field(name).with_context(|| format!("{system}:{event}"));
     Ok(match (system, event) {

@@ -223,8 +223,7 @@ impl Recording {
     /// Starts recording `events` (`system:event`, the event may start with `*`) with a buffer of
     /// `buffer_mib` on each CPU.
     ///
-    /// # Errors
-    /// Without tracefs, or if this kernel lacks one of the events.
+    /// Errors: without tracefs, or if this kernel lacks one of the events.
     pub fn start(events: &[&str], buffer_mib: usize) -> Result<Self> {
         Self::start_with(events, buffer_mib, blind::hidden_threads()?)
     }
@@ -283,9 +282,7 @@ impl Recording {
     }
 
     /// Stops recording and reads everything back.
-    ///
-    /// # Errors
-    /// If the kernel lost a single event: a comparison with such a trace would prove nothing.
+    /// Errors: if the kernel lost a single event: a comparison with such a trace would prove nothing.
     pub fn stop(mut self) -> Result<Trace> {
         write(self.directory.join("tracing_on"), "0")?;
         if !self.hidden.is_empty() {

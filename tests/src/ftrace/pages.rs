@@ -56,9 +56,7 @@ fn word(page: &[u8], at: usize) -> Result<u32> {
 }
 
 /// Calls `visit(time_ns, record)` for every event of `page`, in order.
-///
-/// # Errors
-/// If the page is malformed, or says that the kernel lost events before it.
+/// Errors: if the page is malformed, or says that the kernel lost events before it.
 pub fn walk(
     page: &[u8],
     layout: &Layout,

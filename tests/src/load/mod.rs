@@ -302,9 +302,7 @@ pub fn instead() -> Option<ExitCode> {
 }
 
 /// Runs the load that the arguments after [`FLAG`] name.
-///
-/// # Errors
-/// If there is no such load, or it fails.
+/// Errors: if there is no such load, or it fails.
 fn run(arguments: Vec<String>) -> Result<()> {
     let mut arguments = Arguments(arguments.into_iter());
     let name = arguments.text()?;

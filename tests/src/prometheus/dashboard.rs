@@ -75,9 +75,7 @@ fn list<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>> {
 }
 
 /// All dashboards of this project.
-///
-/// # Errors
-/// If one is not as Grafana's are.
+/// Errors: if one is not as Grafana's are.
 pub fn dashboards() -> Result<Vec<Dashboard>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/grafana/dashboards");
     let mut paths: Vec<_> =
@@ -112,9 +110,7 @@ impl Dashboard {
     }
 
     /// What is chosen when the dashboard is opened: everything, or the first value.
-    ///
-    /// # Errors
-    /// If a variable has no value to choose.
+    /// Errors: if a variable has no value to choose.
     pub fn opened(&self, server: &Server) -> Result<Choices> {
         let mut choices = Choices::new();
         for variable in &self.variables {

@@ -55,17 +55,13 @@ impl Series {
 
 impl Server {
     /// Starts one that scrapes these targets, by instance, every second, with this project's rules.
-    ///
-    /// # Errors
-    /// If it does not start or finds fault with the rules.
+    /// Errors: if it does not start or finds fault with the rules.
     pub fn start(targets: &BTreeMap<&str, SocketAddr>) -> Result<Self> {
         Self::start_with(targets, &[])
     }
 
     /// The same with these features on.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
+    /// Errors: those of [`Self::start`].
     pub fn start_with(targets: &BTreeMap<&str, SocketAddr>, features: &[&str]) -> Result<Self> {
         let mut jobs = String::from("- job_name: noised\n  static_configs:\n");
         for (instance, address) in targets {
@@ -76,9 +72,7 @@ impl Server {
     }
 
     /// The same with these jobs, in YAML.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
+    /// Errors: those of [`Self::start`].
     pub fn start_jobs(jobs: &str, features: &[&str]) -> Result<Self> {
         let folder = Folder::new("prometheus")?;
         let path = folder.path();
@@ -124,9 +118,7 @@ impl Server {
     }
 
     /// The `data` of an answer of its API.
-    ///
-    /// # Errors
-    /// If it does not like the question, with what it says.
+    /// Errors: if it does not like the question, with what it says.
     pub fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value> {
         let query: Vec<String> = parameters
             .iter()

@@ -48,9 +48,7 @@ pub struct Seen {
 
 impl Seen {
     /// Reads the events of a recording in the order of time.
-    ///
-    /// # Errors
-    /// If an event does not say what it should.
+    /// Errors: if an event does not say what it should.
     pub fn read(events: &[Recorded], hidden: &BTreeSet<i32>) -> Result<Self> {
         let mut seen = Self::default();
         for event in events {

@@ -101,9 +101,7 @@ impl Judged {
     }
 
     /// Requires that it is right in what can be seen.
-    ///
-    /// # Errors
-    /// If it is not, or if too little can be seen.
+    /// Errors: if it is not, or if too little can be seen.
     pub fn ensure_right(&self) -> Result<()> {
         let wrong = self.wrong_part();
         ensure!(
@@ -135,9 +133,7 @@ pub struct Ran {
 
 impl Ran {
     /// Requires that it is what the kernel says, as far as it can be seen.
-    ///
-    /// # Errors
-    /// If it is less or more, or if that may be the account's fault.
+    /// Errors: if it is less or more, or if that may be the account's fault.
     pub fn ensure_is(&self, kernel_ns: u64) -> Result<()> {
         let is_within = |part: f64| {
             let least = self.seen_ns.saturating_sub(self.stolen_ns) as f64 * (1.0 - part);

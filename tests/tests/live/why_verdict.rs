@@ -288,7 +288,7 @@ fn packets_that_wait_for_an_acknowledgement() -> Result<Verdict> {
     let waited = part(&found, &first["ns"]);
     ensure!((MOSTLY..=1.01).contains(&waited), "{waited:.2}: {verdict}");
     let sentence = verdict["sentence"].as_str().unwrap_or_default();
-    let expected = format!("(port {port}) that TCP held back until an acknowledgement came, late");
+    let expected = format!("(port {port}) that TCP held back until a late acknowledgement");
     ensure!(sentence.contains(&expected), "{sentence}");
     ensure_no_command(&found)?;
     Ok(Verdict::Passed)

@@ -2,7 +2,7 @@
 //!
 //! Named `level:metric:operations`, as Prometheus recommends: the level is the labels that are left.
 
-use noise_common::signals::{Kind, SIGNALS, Signal, SignalInfo};
+use noise_common::signals::{ExportKind, SIGNALS, Signal, SignalInfo};
 
 use crate::dashboards::promql::metric;
 
@@ -103,7 +103,7 @@ fn of_histogram(info: &SignalInfo) -> Group {
 }
 
 fn counters() -> Group {
-    let counters = SIGNALS.iter().filter(|info| info.kind == Kind::Counter);
+    let counters = SIGNALS.iter().filter(|info| info.kind == ExportKind::Counter);
     let rules = counters.map(|info| {
         let expr = format!("sum by (job, instance) (rate({}[5m]))", info.metric);
         rule(host_rate_name(info.metric), expr)
@@ -222,8 +222,8 @@ fn state() -> Group {
 fn groups() -> Vec<Group> {
     let mut groups = vec![cpu(), blame(), counters(), state()];
     groups.extend(SIGNALS.iter().filter_map(|info| match info.kind {
-        Kind::Histogram(_) => Some(of_histogram(info)),
-        Kind::Counter => None,
+        ExportKind::Histogram(_) => Some(of_histogram(info)),
+        ExportKind::Counter => None,
     }));
     groups
 }

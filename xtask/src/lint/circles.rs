@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lint::Finding;
-use crate::lint::source::{Name, Source};
+use crate::lint::source::Source;
 
 /// Re-exports that are followed from a name to the file that defines it.
 const MAX_REEXPORTS: usize = 8;
@@ -16,11 +16,15 @@ const MAX_REEXPORTS: usize = 8;
 type Module<'a> = Vec<&'a str>;
 
 /// The circles among all files, one finding each.
-pub fn circles(sources: &[Source<'_>]) -> Vec<Finding> {
-    let mut crates: BTreeMap<&str, Files<'_>> = BTreeMap::new();
+pub fn circles<'a>(sources: &'a [Source<'a>]) -> Vec<Finding> {
+    let mut crates: BTreeMap<&str, Files<'a>> = BTreeMap::new();
     for source in sources {
         if let Some((root, module)) = module(source.path) {
-            let file = File { path: source.path, names: named(source) };
+            let names = source.names.iter().map(|name| Used {
+                parts: name.parts.iter().map(String::as_str).collect(),
+                imported: name.imported,
+            });
+            let file = File { path: source.path, names: names.collect() };
             crates.entry(root).or_default().insert(module, file);
         }
     }
@@ -30,7 +34,13 @@ pub fn circles(sources: &[Source<'_>]) -> Vec<Finding> {
 /// A file, and what it names outside of tests.
 struct File<'a> {
     path: &'a str,
-    names: Vec<Name<'a>>,
+    names: Vec<Used<'a>>,
+}
+
+/// A name that it uses.
+struct Used<'a> {
+    parts: Vec<&'a str>,
+    imported: bool,
 }
 
 type Files<'a> = BTreeMap<Module<'a>, File<'a>>;
@@ -46,10 +56,6 @@ fn module(path: &str) -> Option<(&str, Module<'_>)> {
         _ => {}
     }
     Some((root, module))
-}
-
-fn named<'a>(source: &Source<'a>) -> Vec<Name<'a>> {
-    source.names().into_iter().filter(|name| !source.in_tests(name.token)).collect()
 }
 
 /// The module that a path of names begins in, and what follows.
@@ -142,7 +148,8 @@ mod tests {
     use crate::lint::source::Source;
 
     fn files(files: &[(&str, &str)]) -> Vec<String> {
-        let sources: Vec<_> = files.iter().map(|(path, text)| Source::new(path, text)).collect();
+        let sources: Vec<_> =
+            files.iter().map(|(path, text)| Source::new(path, text).unwrap()).collect();
         circles(&sources).into_iter().map(|finding| finding.path).collect()
     }
 

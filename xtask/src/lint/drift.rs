@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use crate::lint::Finding;
-use crate::lint::rules::has_word;
 
 const COMMON: &str = "noise-common/src/signals/";
 const KERNEL: &str = "noise-ebpf/src/signals/";
@@ -57,6 +56,13 @@ impl Rooms {
     }
 }
 
+/// Whether `word` stands in `text` with no letter, digit or underscore next to it.
+pub fn has_word(text: &str, word: &str) -> bool {
+    let joins = |character: char| character.is_alphanumeric() || character == '_';
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(joins) && !text[at + word.len()..].starts_with(joins))
+}
+
 fn stems(files: &[String], folder: &str) -> BTreeSet<String> {
     files
         .iter()
@@ -68,7 +74,7 @@ fn stems(files: &[String], folder: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Rooms;
+    use super::{Rooms, has_word};
 
     fn messages(files: &[&str], page: Option<&str>) -> Vec<String> {
         let files: Vec<_> = files.iter().map(|&path| path.to_owned()).collect();
@@ -108,5 +114,11 @@ mod tests {
     #[test]
     fn having_no_signal_is_found() {
         assert_eq!(messages(&[], Some("")).len(), 1);
+    }
+
+    #[test]
+    fn words_stand_alone() {
+        assert!(has_word("a `nmi`, b", "nmi"));
+        assert!(!has_word("a nmi_b, anmi", "nmi"));
     }
 }

@@ -1,9 +1,6 @@
-//! `cargo xtask lint`: the rules of this project that no compiler knows.
-//!
-//! Rules about one file are pure functions of its path and text (`rules.rs`), read through a small
-//! lexer (`source.rs`) so that comments and strings are never mistaken for code. Rules about several
-//! files compare them (`circles.rs`, `drift.rs`, `names.rs`), rules about README.md and `docs/` read those (`pages.rs`). What
-//! clippy checks already is not repeated here.
+//! `cargo xtask lint`: the rules of this project that no tool of the field knows: files of a crate that need each
+//! other in a circle (`circles.rs`), types of one name (`names.rs`), and signals, metrics and pages that drift apart
+//! (`drift.rs`, `pages.rs`). What else there is to refuse, clippy refuses: Cargo.toml and clippy.toml say what.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,14 +14,12 @@ use crate::cargo::Workspace;
 use crate::lint::circles::circles;
 use crate::lint::drift::Rooms;
 use crate::lint::pages::{Pages, metrics_in};
-use crate::lint::rules::RULES;
 use crate::lint::source::Source;
 
 mod circles;
 mod drift;
 mod names;
 mod pages;
-mod rules;
 mod source;
 
 /// One breach of a rule.
@@ -62,11 +57,9 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode> {
         }
         texts.push(text);
     }
-    let sources: Vec<Source<'_>> =
-        files.iter().zip(&texts).map(|(path, text)| Source::new(path, text)).collect();
-    let mut findings: Vec<Finding> =
-        sources.iter().flat_map(|source| RULES.iter().flat_map(|rule| rule(source))).collect();
-    findings.extend(circles(&sources));
+    let sources = files.iter().zip(&texts).map(|(path, text)| Source::new(path, text));
+    let sources = sources.collect::<Result<Vec<_>>>()?;
+    let mut findings = circles(&sources);
     let paths = files.iter().map(String::as_str);
     findings.extend(names::findings(paths.zip(texts.iter().map(String::as_str))));
     let pages = Pages::read(&workspace.root)?;

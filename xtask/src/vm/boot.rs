@@ -35,9 +35,7 @@ pub struct Folder {
 
 impl Folder {
     /// Makes it where it is not there, and takes it.
-    ///
-    /// # Errors
-    /// If another process has it, be it a guest whose starter was killed.
+    /// Errors: if another process has it, be it a guest whose starter was killed.
     pub fn take(path: PathBuf) -> Result<Self> {
         fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
         let lock = File::create(path.join("lock"))
@@ -60,9 +58,7 @@ impl Drop for Folder {
 
 /// Boots and waits for the guest's end; one that takes longer than `longest` hangs. `name` is part of
 /// the names of the files that are left.
-///
-/// # Errors
-/// If there is no guest at all.
+/// Errors: if there is no guest at all.
 pub fn boot(
     folder: &Folder,
     name: &str,

@@ -46,9 +46,7 @@ pub struct Kernel {
 
 /// Gets the newest package of a kernel such as `6.12-rt`; one that was got before will do where there
 /// is no network.
-///
-/// # Errors
-/// Why it cannot be had.
+/// Errors: why it cannot be had.
 pub fn obtain(folder: &Path, kernel: &str) -> Result<Kernel> {
     let apt = Apt::new(folder, &suite_of(kernel))?;
     let package = match apt.update().and_then(|()| apt.newest(kernel)) {

@@ -5,7 +5,7 @@ use crate::charge::{Cause, Resource};
 use crate::offsets::FIELDS;
 use crate::remedy::against;
 use crate::shown::{Shown, Stage};
-use crate::signals::{Kind, Storage};
+use crate::signals::{ExportKind, Storage};
 use std::collections::BTreeSet;
 
 #[test]
@@ -30,8 +30,8 @@ fn names_are_unique_and_texts_are_not_empty() {
         assert_eq!(info.labels.len(), info.subject.labels(), "{}", info.name);
         assert!(!info.hooks.is_empty() || !info.optional_hooks.is_empty());
         let suffix = match info.kind {
-            Kind::Histogram(_) => "_seconds",
-            Kind::Counter => "_total",
+            ExportKind::Histogram(_) => "_seconds",
+            ExportKind::Counter => "_total",
         };
         assert!(info.metric.ends_with(suffix), "{}", info.metric);
         let counts = matches!(info.storage, Storage::Switches | Storage::KeyedCounter);

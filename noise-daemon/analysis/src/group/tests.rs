@@ -61,7 +61,7 @@ fn several_victims_of_one_culprit_are_one_incident_with_the_worst_first() {
     let clock = Clock { at_ns: 1 << 40, now };
     let opened = victims.iter().cloned().map(Change::Opened).collect();
     let events = groups.take(opened, victims.iter().cloned(), clock);
-    let is_opened = |event: &&Event| matches!(event, Event::Opened(_));
+    let is_opened = |event: &&GroupChange| matches!(event, GroupChange::Opened(_));
     assert_eq!(events.iter().filter(is_opened).count(), 1, "{events:?}");
     let reports = groups.reports(victims.iter().cloned(), clock);
     let [report] = reports.as_slice() else { panic!("{reports:?}") };

@@ -19,7 +19,7 @@ const AHEAD: f64 = 0.1;
 
 /// What became of an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ChangeKind {
     /// It was open when this began.
     Open,
     Opened,
@@ -31,7 +31,7 @@ pub enum Kind {
     Merged,
 }
 
-impl Kind {
+impl ChangeKind {
     /// As it is written.
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Kind {
 /// What became of one.
 #[derive(Clone, Debug)]
 pub struct Happened {
-    pub kind: Kind,
+    pub kind: ChangeKind,
     /// The incident as it is known now.
     pub report: Arc<Report>,
     /// What was kept of its begin, where that is known.
@@ -140,15 +140,17 @@ impl Follower {
         match known {
             None if !self.subjects.have(report) => return,
             None if self.has_begun => {
-                say(Kind::Opened, Vec::new());
+                say(ChangeKind::Opened, Vec::new());
                 if is_over(report) {
-                    say(Kind::Closed, Vec::new());
+                    say(ChangeKind::Closed, Vec::new());
                 }
             }
-            None if !is_over(report) => say(Kind::Open, Vec::new()),
+            None if !is_over(report) => say(ChangeKind::Open, Vec::new()),
             None => {}
             Some(SeenIncident::Over(..)) => return,
-            Some(SeenIncident::Live { .. }) if is_over(report) => say(Kind::Closed, Vec::new()),
+            Some(SeenIncident::Live { .. }) if is_over(report) => {
+                say(ChangeKind::Closed, Vec::new())
+            }
             Some(SeenIncident::Live { report: before, trace: kept, named: known }) => {
                 let mut changes = changes(before, report);
                 match is_another(known.as_ref(), &report.main) {
@@ -163,7 +165,7 @@ impl Follower {
                     changes.push(format!("its longest wait when it opened: {wait}"));
                 }
                 if !changes.is_empty() {
-                    say(Kind::Changed, changes);
+                    say(ChangeKind::Changed, changes);
                 }
             }
         }
@@ -183,10 +185,12 @@ impl Follower {
             }
             let into = listing.incidents.iter().find(|one| one.id < *id && is_part(report, one));
             let (kind, changes) = match into {
-                Some(into) => (Kind::Merged, vec![format!("it is a part of incident {}", into.id)]),
+                Some(into) => {
+                    (ChangeKind::Merged, vec![format!("it is a part of incident {}", into.id)])
+                }
                 None => {
                     let lost = "the daemon was restarted, and does not know it any more";
-                    (Kind::Closed, vec![lost.to_owned()])
+                    (ChangeKind::Closed, vec![lost.to_owned()])
                 }
             };
             let into = into.map(|into| into.id);

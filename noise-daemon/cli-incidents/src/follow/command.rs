@@ -54,9 +54,7 @@ pub struct Runner {
 
 impl Runner {
     /// Starts a thread that runs a command of the shell, each time for so long at most. What fails is said by `complain`.
-    ///
-    /// # Errors
-    /// Where there can be no thread.
+    /// Errors: where there can be no thread.
     pub fn start(command: String, timeout: Duration, complain: fn(&str)) -> anyhow::Result<Self> {
         let (waiting, occurrences) = sync_channel(MOST_WAITING);
         let stop = Arc::new(AtomicBool::new(false));

@@ -18,7 +18,7 @@ use noise_serve::IncidentEvent;
 use noise_text::clean::{clean, clean_json};
 use noise_text::times::rfc3339;
 
-use self::changes::{Follower, Happened, Kind};
+use self::changes::{ChangeKind, Follower, Happened};
 use self::command::{Occurrence, Runner};
 use super::source::IncidentSource;
 use super::subjects::Subjects;
@@ -31,17 +31,13 @@ const NOTICE: Duration = Duration::from_millis(50);
 const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
 /// Reads the time that a command may take.
-///
-/// # Errors
-/// Says what is expected.
+/// Errors say what is expected.
 pub fn timeout(text: &str) -> Result<Duration, String> {
     duration(text, Plain::Seconds, TIMEOUTS.0, TIMEOUTS.1)
 }
 
 /// Reads a command.
-///
-/// # Errors
-/// Where there is none.
+/// Errors: where there is none.
 pub fn command(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("expected a command, such as 'logger -t noised'".to_owned()),
@@ -59,9 +55,7 @@ pub struct Options {
 }
 
 /// Follows incidents until an interrupt, or until no one reads what is printed.
-///
-/// # Errors
-/// Where no daemon answers at the begin, or nothing can be printed.
+/// Errors: where no daemon answers at the begin, or nothing can be printed.
 pub fn follow(options: Options, source: &IncidentSource) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
     let source = source.live();
@@ -128,7 +122,9 @@ fn pass_on(
             true => output::show_json(&document)?,
             false => output::show(&line(one, time, &TimeZone::system()))?,
         }
-        let Some(runner) = runner.as_mut().filter(|_| one.kind != Kind::Changed) else { continue };
+        let Some(runner) = runner.as_mut().filter(|_| one.kind != ChangeKind::Changed) else {
+            continue;
+        };
         let occurrence = Occurrence {
             event: one.kind.name(),
             id: one.report.id,
@@ -153,10 +149,10 @@ fn line(happened: &Happened, time: Timestamp, zone: &TimeZone) -> String {
     let Happened { kind, report, changes, .. } = happened;
     let (id, sentence) = (report.id, report.sentence(zone));
     let what = match kind {
-        Kind::Open => format!("{:.1} s so far: {sentence}", report.lasted()),
-        Kind::Opened => sentence,
-        Kind::Changed => changes.join("; "),
-        Kind::Closed | Kind::Merged => {
+        ChangeKind::Open => format!("{:.1} s so far: {sentence}", report.lasted()),
+        ChangeKind::Opened => sentence,
+        ChangeKind::Changed => changes.join("; "),
+        ChangeKind::Closed | ChangeKind::Merged => {
             let standing = match changes.is_empty() {
                 true => report.standing().to_owned(),
                 false => changes.join("; "),
@@ -187,12 +183,12 @@ mod tests {
         let sentence = "/system.slice/web.service waited for a CPU: median 12.3 µs -> 4.19 ms (341x) during 12.5 s, \
                         held up by /system.slice/backup.service (88.9 %)";
         for (kind, changes, expected) in [
-            (Kind::Open, &[][..], format!("open    #3 12.5 s so far: {sentence}")),
-            (Kind::Opened, &[], format!("opened  #3 {sentence}")),
-            (Kind::Changed, &["a\nb", "c"], "changed #3 a\\x0ab; c".to_owned()),
-            (Kind::Closed, &[], format!("closed  #3 12.5 s, over: {sentence}")),
+            (ChangeKind::Open, &[][..], format!("open    #3 12.5 s so far: {sentence}")),
+            (ChangeKind::Opened, &[], format!("opened  #3 {sentence}")),
+            (ChangeKind::Changed, &["a\nb", "c"], "changed #3 a\\x0ab; c".to_owned()),
+            (ChangeKind::Closed, &[], format!("closed  #3 12.5 s, over: {sentence}")),
             (
-                Kind::Merged,
+                ChangeKind::Merged,
                 &["it is a part of incident 2"],
                 format!("merged  #3 12.5 s, it is a part of incident 2: {sentence}"),
             ),
@@ -200,7 +196,7 @@ mod tests {
             let line = line(&happened(kind, changes), time, &TimeZone::UTC);
             assert_eq!(line, format!("2026-11-21T09:41:20Z {expected}\n"));
         }
-        let text = document(&happened(Kind::Changed, &["c"]), time).unwrap();
+        let text = document(&happened(ChangeKind::Changed, &["c"]), time).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         for (key, expected) in

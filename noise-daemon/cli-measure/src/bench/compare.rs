@@ -54,9 +54,6 @@ fn confidence(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let (confidence, resamples, seed) = (args.confidence, args.resamples, args.seed);

@@ -70,9 +70,6 @@ fn threshold(text: &str) -> Result<Threshold, String> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &DetourArgs) -> Result<(), CommandError> {
     // What cannot be written is better known before than behind the measurement.
     let files = OutputFiles::open(args)?;

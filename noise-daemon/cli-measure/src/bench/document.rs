@@ -10,9 +10,7 @@ use noise_system::files::read_input;
 const MAX_REPORT_BYTES: u64 = 1 << 30;
 
 /// Reads what `noised bench detour --json` wrote: a file, or what another command unpacks into a pipe.
-///
-/// # Errors
-/// Where there is no such file, or it is something else.
+/// Errors: where there is no such file, or it is something else.
 pub fn read(path: &Path) -> anyhow::Result<DetourReport> {
     let name = path.display();
     let text = read_input(path, MAX_REPORT_BYTES).with_context(|| {
@@ -22,9 +20,7 @@ pub fn read(path: &Path) -> anyhow::Result<DetourReport> {
 }
 
 /// As JSON, with a line's end.
-///
-/// # Errors
-/// Where it cannot be serialised.
+/// Errors: where it cannot be serialised.
 pub fn json(document: &impl serde::Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(document)? + "\n")
 }

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use noise_system::output::Place;
+use noise_system::output::OutputPlace;
 
 use noise_command::{CommandError, output};
 
@@ -16,16 +16,14 @@ pub fn of_cpu(prefix: &Path, cpu: u32) -> PathBuf {
 
 /// Whether a file can be written there: what cannot is better known before than behind the
 /// measurement.
-///
-/// # Errors
-/// Where its folder is missing, or what has its name cannot be replaced.
+/// Errors: where its folder is missing, or what has its name cannot be replaced.
 pub fn check(path: &Path) -> Result<(), CommandError> {
     let refuse =
         |what: &str| CommandError::misused(format!("cannot write {}: {what}", path.display()));
     if matches!(output::stream(path), Ok(Some(_))) {
         return Ok(());
     }
-    match Place::find(path) {
+    match OutputPlace::find(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(refuse("no such folder")),
         Err(error) => Err(refuse(&error.to_string())),

@@ -33,9 +33,6 @@ pub enum BenchCommand {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &BenchArgs) -> Result<(), CommandError> {
     match &args.command {
         BenchCommand::Detour(args) => detour::run(args),

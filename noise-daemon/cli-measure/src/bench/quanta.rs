@@ -72,9 +72,6 @@ fn length(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs `noised bench ftq`.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn ftq(args: &FtqArgs) -> Result<(), CommandError> {
     let measure = |options: &QuantaOptions, stop: &AtomicBool, progress: &mut Progress| {
         quanta::ftq(options, stop, |passed| progress.at(passed))
@@ -83,9 +80,6 @@ pub fn ftq(args: &FtqArgs) -> Result<(), CommandError> {
 }
 
 /// Runs `noised bench fwq`.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn fwq(args: &FwqArgs) -> Result<(), CommandError> {
     let measure = |options: &QuantaOptions, stop: &AtomicBool, progress: &mut Progress| {
         quanta::fwq(options, stop, |passed| progress.at(passed))

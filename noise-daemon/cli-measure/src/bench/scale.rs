@@ -90,9 +90,6 @@ enum NoiseInput {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &ScaleArgs) -> Result<(), CommandError> {
     let document = match (&args.report, args.period, args.length) {
         (Some(path), ..) => args.measured(&read(path)?)?,

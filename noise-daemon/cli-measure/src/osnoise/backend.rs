@@ -14,9 +14,7 @@ use super::session::Session;
 use super::{Backend, OsnoiseArgs};
 
 /// Refuses what the chosen backend does not have.
-///
-/// # Errors
-/// A sentence for the user.
+/// Errors: a sentence for the user.
 pub fn refuse(args: &OsnoiseArgs) -> Result<(), CommandError> {
     match args.backend {
         Backend::Noised => {
@@ -64,9 +62,7 @@ fn is_preempt_rt() -> bool {
 }
 
 /// Measures with the kernel's tracer.
-///
-/// # Errors
-/// See [`MeasureError`]; everything is as it was before.
+/// Errors: those of [`MeasureError`]; everything is as it was before.
 pub fn measure(
     args: &OsnoiseArgs,
     options: &OsnoiseOptions,

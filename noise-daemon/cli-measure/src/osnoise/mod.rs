@@ -197,9 +197,6 @@ fn hint(error: CpuError) -> CommandError {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &OsnoiseArgs) -> Result<Exit, CommandError> {
     backend::refuse(args)?;
     if let Some(subject) = args.subject()? {

@@ -88,9 +88,7 @@ impl<'a> Session<'a> {
     }
 
     /// The measurement is over.
-    ///
-    /// # Errors
-    /// Where the output cannot be written, an action fails, or two counts do not agree.
+    /// Errors: where the output cannot be written, an action fails, or two counts do not agree.
     pub fn end(self) -> Result<Exit, CommandError> {
         let Self { args, tally, screen, recent, by_threshold, passed, check, .. } = self;
         let agreement = check.map(CrossCheck::finish);

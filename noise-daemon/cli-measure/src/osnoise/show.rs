@@ -76,9 +76,7 @@ impl Screen {
     }
 
     /// The measurement is over.
-    ///
-    /// # Errors
-    /// Where the output cannot be written.
+    /// Errors: where the output cannot be written.
     pub fn end(
         mut self,
         tally: &Tally,

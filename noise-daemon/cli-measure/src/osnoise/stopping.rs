@@ -57,9 +57,7 @@ impl Recent {
 
 /// Does what is to be done. Where the output is JSON, the record goes to standard error, and so does
 /// what commands print.
-///
-/// # Errors
-/// Where a command cannot be run, or fails.
+/// Errors: where a command cannot be run, or fails.
 pub fn act(
     actions: &[OnThreshold],
     cpu: u32,
@@ -79,6 +77,7 @@ pub fn act(
         shell.args(["-c", command]).env("NOISED_CPU", cpu.to_string());
         if json {
             // Standard output is JSON and nothing else.
+            #[allow(clippy::disallowed_methods, reason = "another program writes there")]
             shell.stdout(std::io::stderr());
         }
         let status = shell.status().with_context(|| format!("cannot run `{command}`"))?;
@@ -141,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_command_that_fails_is_reported() {
-        let gap = noise_measure::gaps::Gap { start_ns: 1, duration_ns: 2 };
+        let gap = noise_measure::gaps::LongGap { start_ns: 1, duration_ns: 2 };
         let act = |command: &str| {
             let actions = [OnThreshold::Command(command.to_owned())];
             act(&actions, 0, Stopped::Single(gap), &Recent::default(), true)

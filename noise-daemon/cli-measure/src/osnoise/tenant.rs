@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use noise_host::collect::Collector;
 use noise_host::kernel::{Engine, LoadOptions};
-use noise_measure::tenant::{self, Account, Subject, Usage};
+use noise_measure::tenant::{self, Subject, SubjectAccount, Usage};
 use noise_model::Sample;
 
 use noise_command::CommandError;
@@ -40,20 +40,18 @@ impl Books {
         Ok(Self { subject, collector, begin, used })
     }
 
-    fn account(&mut self, ended: Option<Usage>) -> Account {
+    fn account(&mut self, ended: Option<Usage>) -> SubjectAccount {
         let now = self.collector.sample();
         let ran = match (self.used, ended.unwrap_or_else(|| self.subject.usage())) {
             (Usage::Known(before), Usage::Known(now)) => Usage::Known(now.saturating_sub(before)),
             _ => Usage::Unknown,
         };
-        Account::between(&self.begin, &now, &self.subject.labels(), ran)
+        SubjectAccount::between(&self.begin, &now, &self.subject.labels(), ran)
     }
 }
 
 /// Accounts for a subject until it is gone, the time is over, or the user ends it.
-///
-/// # Errors
-/// See [`CommandError`]; nothing is left attached.
+/// Nothing is left attached.
 pub fn run(
     subject: Subject,
     duration: Option<Duration>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use jiff::Zoned;
 use noise_command::CommandError;
 use noise_command::output::Painted;
-use noise_paths::document::{Document, Traced};
+use noise_paths::document::{PathsDocument, Traced};
 use noise_text::times::Moment;
 use noise_trace::damage::Damage;
 
@@ -37,9 +37,7 @@ pub struct Sets {
 
 impl Sets {
     /// Reads both.
-    ///
-    /// # Errors
-    /// What was not found, or cannot be read.
+    /// Errors: what was not found, or cannot be read.
     pub fn read(asking: &Asking, normal: &Path, split: &Split<'_>) -> Result<Self, CommandError> {
         let mut sets = Self {
             normal: Vec::new(),
@@ -110,7 +108,7 @@ impl Sets {
     }
 }
 
-fn notes(path: &Path, document: &Document) -> Vec<String> {
+fn notes(path: &Path, document: &PathsDocument) -> Vec<String> {
     let (path, mut notes) = (path.display(), Vec::new());
     if !document.reach.is_whole() {
         notes.push(format!("{path}: {}", document.reach));

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use noise_command::progress::Line;
+use noise_command::progress::ProgressLine;
 use noise_command::{CommandError, output};
 use noise_pages::critical_path::named;
-use noise_paths::document::{Document, Segment, Traced};
+use noise_paths::document::{PathsDocument, Segment, Traced};
 use noise_system::output::{FILE_MODE, Target};
-use noise_trace::clock::Clock;
-use noise_trace::export::perfetto::{Part, Perfetto};
+use noise_trace::clock::TraceClock;
+use noise_trace::export::perfetto::{PathPart, Perfetto};
 use noise_trace::record::Source;
 
 use crate::export::{refuse_inside, refuse_stdout};
@@ -29,43 +29,37 @@ pub struct Picture {
 
 impl Picture {
     /// Begins it, for paths of a recording.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
+    /// Errors: where it cannot be written.
     pub fn begin(recording: &Path, to: &Path) -> Result<Self, CommandError> {
         refuse_stdout("--perfetto", to)?;
         let place = output::place(to)?;
         refuse_inside(recording, &place, to.parent().unwrap_or(to))?;
-        let perfetto = Perfetto::new(&Clock::trace(), &BTreeMap::new());
+        let perfetto = Perfetto::new(&TraceClock::trace(), &BTreeMap::new());
         Ok(Self { target: place.begin(FILE_MODE).map_err(anyhow::Error::from)?, perfetto })
     }
 
     /// The recording has this clock and this environment.
-    pub fn of(&mut self, clock: &Clock, environment: &BTreeMap<String, String>) {
+    pub fn of(&mut self, clock: &TraceClock, environment: &BTreeMap<String, String>) {
         self.perfetto = Perfetto::new(clock, environment);
     }
 
     /// Writes all paths, and below them the events of their time.
-    ///
-    /// # Errors
-    /// Where they cannot be written; an older file of that name is as it was then.
-    pub fn finish(self, document: &Document, source: impl Source) -> anyhow::Result<()> {
+    /// Errors: where they cannot be written; an older file of that name is as it was then.
+    pub fn finish(self, document: &PathsDocument, source: impl Source) -> anyhow::Result<()> {
         let from_ns = document.executions.iter().map(|traced| traced.from_ns).min().unwrap_or(0);
         let to_ns = document.executions.iter().map(|traced| traced.to_ns).max().unwrap_or(0);
         self.draw(&document.executions, source, (from_ns, to_ns)).map(drop)
     }
 
     /// The same with the events between two times; how many these are.
-    ///
-    /// # Errors
-    /// See [`finish`](Self::finish).
+    /// Errors: those of [`finish`](Self::finish).
     pub fn draw(
         mut self,
         executions: &[Traced],
         mut source: impl Source,
         (from_ns, to_ns): (u64, u64),
     ) -> anyhow::Result<u64> {
-        let (began, mut line, mut events) = (Instant::now(), Line::begin(), 0_u64);
+        let (began, mut line, mut events) = (Instant::now(), ProgressLine::begin(), 0_u64);
         while let Some(record) = source.read() {
             let event = record.event();
             match event.time_ns {
@@ -111,8 +105,8 @@ fn name(traced: &Traced) -> String {
     format!("{}{key} ({} {})", traced.name, traced.comm, traced.tid)
 }
 
-fn parts(traced: &Traced) -> Vec<Part> {
-    let part = |segment: &Segment| Part {
+fn parts(traced: &Traced) -> Vec<PathPart> {
+    let part = |segment: &Segment| PathPart {
         who: (segment.comm.clone(), segment.tid),
         state: segment.state,
         from_ns: segment.from_ns,

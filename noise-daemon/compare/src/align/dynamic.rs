@@ -26,7 +26,7 @@ pub enum Function {
 }
 
 /// The best way to put two groups side by side within a band.
-pub struct Found {
+pub struct FoundAlignment {
     pub ops: Ops,
     /// Whether it goes along the band's edge, so that a wider one may have a better way.
     pub is_at_edge: bool,
@@ -97,7 +97,13 @@ struct AlignmentTable<'a> {
 }
 
 /// Finds the best way to put two groups side by side, neither of which has a column of gaps alone.
-pub fn best(a: &Profile, b: &Profile, dense: &Dense, function: Function, band: &Band) -> Found {
+pub fn best(
+    a: &Profile,
+    b: &Profile,
+    dense: &Dense,
+    function: Function,
+    band: &Band,
+) -> FoundAlignment {
     let mut begins = Vec::with_capacity(band.lows.len());
     let mut cells = 0;
     for (low, high) in band.lows.iter().zip(&band.highs) {
@@ -260,7 +266,7 @@ impl AlignmentTable<'_> {
         }
     }
 
-    fn trace(&self, last: &ScoreRow) -> Found {
+    fn trace(&self, last: &ScoreRow) -> FoundAlignment {
         let (mut row, mut cell) = (self.a.columns(), self.b.columns());
         let (_, mut state) = best_of(last.both[cell], last.first[cell], last.second[cell]);
         let mut ops = Vec::with_capacity(row + cell);
@@ -283,7 +289,7 @@ impl AlignmentTable<'_> {
             state = came;
         }
         ops.reverse();
-        Found { ops, is_at_edge }
+        FoundAlignment { ops, is_at_edge }
     }
 }
 

@@ -44,9 +44,7 @@ impl Group {
     }
 
     /// Both groups side by side.
-    ///
-    /// # Errors
-    /// More columns than `max_columns`.
+    /// Errors: more columns than `max_columns`.
     pub fn join(a: &Self, b: &Self, ops: &Ops, max_columns: usize) -> Result<Self, AlignError> {
         if ops.len() > max_columns {
             return Err(AlignError::TooManyColumns { columns: max_columns });

@@ -9,7 +9,7 @@ use super::profile::Profile;
 use super::refine::{Refinement, total};
 use super::scoring::Dense;
 use super::tree::{Distances, Tree};
-use super::{AlignError, AlignSettings, Progress, Stage, identity, words};
+use super::{AlignError, AlignProgress, AlignSettings, AlignStage, identity, words};
 
 /// A table whose best way goes along the edge of its band is made anew, twice as wide, so often.
 const WIDENED: usize = 2;
@@ -40,7 +40,7 @@ impl<'a> Aligner<'a> {
         Self { sequences, counts, dense, settings, max_columns }
     }
 
-    pub fn align(&self, progress: &mut dyn FnMut(Progress)) -> Result<Group, AlignError> {
+    pub fn align(&self, progress: &mut dyn FnMut(AlignProgress)) -> Result<Group, AlignError> {
         if self.sequences.len() < 2 {
             let all = self.sequences.iter().enumerate();
             return Ok(all
@@ -51,15 +51,17 @@ impl<'a> Aligner<'a> {
         let mut known = HashMap::new();
         let mut made: HashMap<usize, Ops> = HashMap::new();
         let tree = Tree::upgma(self.word_distances(progress));
-        let draft = self.along(&tree, &mut known, &mut made, Stage::Draft, progress)?;
+        let draft = self.along(&tree, &mut known, &mut made, AlignStage::Draft, progress)?;
         let distances = self.distances_in(&draft);
         let better = Tree::upgma(distances.clone());
-        let improved = self.along(&better, &mut known, &mut made, Stage::Improved, progress)?;
+        let improved =
+            self.along(&better, &mut known, &mut made, AlignStage::Improved, progress)?;
         let group = self.better(draft, improved);
         let mut best = self.refined(&better, group, progress)?;
         for (x, y) in self.other_beginnings() {
             let tree = Tree::upgma(distances.clone().with_nearest(x, y));
-            let group = self.along(&tree, &mut known, &mut made, Stage::Improved, &mut |_| {})?;
+            let group =
+                self.along(&tree, &mut known, &mut made, AlignStage::Improved, &mut |_| {})?;
             best = self.better(best, self.refined(&tree, group, &mut |_| {})?);
         }
         Ok(best)
@@ -86,7 +88,7 @@ impl<'a> Aligner<'a> {
         &self,
         tree: &Tree,
         group: Group,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(AlignProgress),
     ) -> Result<Group, AlignError> {
         let refinement = Refinement {
             tree,
@@ -100,7 +102,7 @@ impl<'a> Aligner<'a> {
         refinement.refine(group, progress)
     }
 
-    fn word_distances(&self, progress: &mut dyn FnMut(Progress)) -> Distances {
+    fn word_distances(&self, progress: &mut dyn FnMut(AlignProgress)) -> Distances {
         let symbols = self.dense.symbols();
         let length = words::length(&self.sequences, symbols);
         let sorted = |sequence: &&[u32]| words::sorted(sequence, symbols, length);
@@ -108,7 +110,11 @@ impl<'a> Aligner<'a> {
         let of = words.len();
         Distances::new(of, |x, y| {
             if y == 0 {
-                progress(Progress { stage: Stage::Distances, done: x as u64, of: of as u64 });
+                progress(AlignProgress {
+                    stage: AlignStage::Distances,
+                    done: x as u64,
+                    of: of as u64,
+                });
             }
             words::distance(&words[x], &words[y])
         })
@@ -133,8 +139,8 @@ impl<'a> Aligner<'a> {
         tree: &Tree,
         known: &mut HashMap<(usize, usize), usize>,
         made: &mut HashMap<usize, Ops>,
-        stage: Stage,
-        progress: &mut dyn FnMut(Progress),
+        stage: AlignStage,
+        progress: &mut dyn FnMut(AlignProgress),
     ) -> Result<Group, AlignError> {
         let shapes = tree.shapes(known);
         let single = |(member, sequence): (usize, &&[u32])| Group::single(member, sequence);
@@ -145,7 +151,7 @@ impl<'a> Aligner<'a> {
             let (a, b) = (std::mem::take(&mut groups[*a]), std::mem::take(&mut groups[*b]));
             let ops = made.entry(shape).or_insert_with(|| self.put(&a, &b));
             groups.push(Group::join(&a, &b, ops, self.max_columns)?);
-            progress(Progress { stage, done, of });
+            progress(AlignProgress { stage, done, of });
         }
         Ok(groups.pop().unwrap_or_default())
     }

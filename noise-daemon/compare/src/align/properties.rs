@@ -4,8 +4,8 @@ use proptest::prelude::{Strategy, prop, proptest};
 use proptest::{prop_assert, prop_assert_eq};
 
 use super::{
-    AlignError, AlignSettings, Alignment, Gaps, MAX_LENGTH, MAX_SEQUENCES, Scoring, Stage, Symbol,
-    align, sum_of_pairs,
+    AlignError, AlignSettings, AlignStage, Alignment, Gaps, MAX_LENGTH, MAX_SEQUENCES, Scoring,
+    Symbol, align, sum_of_pairs,
 };
 
 fn aligned(sequences: &[Vec<Symbol>]) -> Alignment {
@@ -189,7 +189,8 @@ fn progress_counts_up_stage_by_stage() {
         (0..9).map(|n| (0..40).map(|place| (place * n) % 5).collect()).collect();
     let mut steps = Vec::new();
     align(&sequences, &AlignSettings::default(), &mut |step| steps.push(step)).unwrap();
-    let stages = [Stage::Distances, Stage::Draft, Stage::Improved, Stage::Refinement];
+    let stages =
+        [AlignStage::Distances, AlignStage::Draft, AlignStage::Improved, AlignStage::Refinement];
     let mut last = (0, 0);
     for step in steps {
         let stage = stages.iter().position(|stage| *stage == step.stage).unwrap();

@@ -8,7 +8,7 @@ use super::pairs::PairGaps;
 use super::profile::Profile;
 use super::scoring::{Dense, Gaps};
 use super::tree::Tree;
-use super::{AlignError, Progress, Stage};
+use super::{AlignError, AlignProgress, AlignStage};
 
 /// Scores differ where they differ by more than rounding: of their size.
 const ROUNDING: f64 = 1e-9;
@@ -34,7 +34,7 @@ impl Refinement<'_> {
     pub fn refine(
         &self,
         mut group: Group,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(AlignProgress),
     ) -> Result<Group, AlignError> {
         let cuts = self.tree.cuts();
         let of = u64::from(self.rounds) * cuts.len() as u64;
@@ -51,7 +51,7 @@ impl Refinement<'_> {
                     group = Group::join(&a, &b, &new, self.max_columns)?;
                 }
                 done += 1;
-                progress(Progress { stage: Stage::Refinement, done, of });
+                progress(AlignProgress { stage: AlignStage::Refinement, done, of });
                 if since_risen == cuts.len() {
                     return Ok(group);
                 }

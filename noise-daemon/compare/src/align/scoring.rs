@@ -83,8 +83,7 @@ impl Scoring {
     /// A table, row by row, of as many rows and columns as there are symbols. Its scores are log odds with
     /// `per_nat` units for each nat (2.885 where they are in half bits).
     ///
-    /// # Errors
-    /// A table that is not square or not symmetric, a symbol that is there twice, what is no number, and
+    /// Errors: a table that is not square or not symmetric, a symbol that is there twice, what is no number, and
     /// negative costs.
     pub fn by_table(
         symbols: &[Symbol],

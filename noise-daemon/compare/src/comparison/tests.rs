@@ -46,7 +46,7 @@ fn normal(count: usize, numbers: &mut Numbers) -> Vec<Traced> {
     (0..count).map(|number| path(&parts(number % 3, numbers))).collect()
 }
 
-fn none(_: Progress) {}
+fn none(_: CompareProgress) {}
 
 #[test]
 fn a_planted_state_is_found_and_its_place_is_the_first() {

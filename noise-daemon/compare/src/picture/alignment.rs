@@ -41,9 +41,7 @@ fn colour(state: usize, is_own: bool) -> RGBColor {
 }
 
 /// An execution above the normal ones that it was put beside. None where it was not.
-///
-/// # Errors
-/// Where it cannot be drawn.
+/// Errors: where it cannot be drawn.
 pub fn alignment(
     comparison: &Comparison,
     localised: &Localised,

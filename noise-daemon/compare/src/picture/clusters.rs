@@ -14,9 +14,7 @@ const MARGIN: f64 = 0.06;
 
 /// Normal executions as dots, the sample as crosses, in the colours of normal kinds: along the two principal components
 /// of the vectors of all. None where there are no vectors.
-///
-/// # Errors
-/// Where it cannot be drawn.
+/// Errors: where it cannot be drawn.
 pub fn clusters(comparison: &Comparison) -> Result<Option<String>, PictureError> {
     let points = &comparison.clusters.points;
     let all: Vec<f64> = points.normal.iter().chain(&points.sample).flatten().copied().collect();

@@ -13,9 +13,7 @@ const HEIGHT: u32 = 640;
 
 /// A bar for each execution, in the order of OPTICS: valleys are dense regions. Normal executions above, the sample below.
 /// None where nothing was ordered.
-///
-/// # Errors
-/// Where it cannot be drawn.
+/// Errors: where it cannot be drawn.
 pub fn reachability(comparison: &Comparison) -> Result<Option<String>, PictureError> {
     let clusters = &comparison.clusters;
     let sets = [

@@ -5,17 +5,17 @@
 //! others in that state as well, as far as they are not apart by anything of the normal execution: the nearest first, up to
 //! their own time each. All of its time counts once.
 
-use crate::stretches::Stretch;
+use crate::stretches::PathStretch;
 
 /// A row of an alignment: which stretch is in which column.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
-    pub stretches: &'a [Stretch],
+    pub stretches: &'a [PathStretch],
     pub cells: &'a [Option<usize>],
 }
 
 impl<'a> Row<'a> {
-    fn at(self, column: usize) -> Option<(usize, &'a Stretch)> {
+    fn at(self, column: usize) -> Option<(usize, &'a PathStretch)> {
         let place = (*self.cells.get(column)?)?;
         Some((place, self.stretches.get(place)?))
     }
@@ -68,7 +68,7 @@ mod tests {
     use crate::made::{Made, path};
     use crate::stretches::stretches;
 
-    fn of(parts: &[(&'static str, u64)]) -> Vec<Stretch> {
+    fn of(parts: &[(&'static str, u64)]) -> Vec<PathStretch> {
         stretches(&path(&parts.iter().map(|(state, ns)| Made::own(state, *ns)).collect::<Vec<_>>()))
     }
 

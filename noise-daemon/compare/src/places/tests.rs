@@ -9,9 +9,9 @@ use crate::stretches::{STATE_COUNT, state_name, state_place, stretches};
 
 /// The first execution beside the others.
 fn beside(executions: &[Traced]) -> Beside<'_> {
-    let stretches: Vec<Vec<Stretch>> = executions.iter().map(stretches).collect();
+    let stretches: Vec<Vec<PathStretch>> = executions.iter().map(stretches).collect();
     let symbols: Vec<Vec<Symbol>> =
-        stretches.iter().map(|all| all.iter().map(Stretch::symbol).collect()).collect();
+        stretches.iter().map(|all| all.iter().map(PathStretch::symbol).collect()).collect();
     let alignment = align(&symbols, &AlignSettings::default(), &mut |_| ()).unwrap();
     Beside { stretches, executions: executions.iter().collect(), alignment }
 }
@@ -30,7 +30,7 @@ fn normals(steps: u64, count: u64) -> Vec<Traced> {
 }
 
 /// The places in a state.
-fn places(beside: &Beside<'_>, state: &str) -> Vec<Place> {
+fn places(beside: &Beside<'_>, state: &str) -> Vec<OddColumns> {
     beside.places(&beside.columns(1.5), state_place(state))
 }
 
@@ -109,7 +109,7 @@ fn what_comes_in_between_is_the_place_and_not_what_it_splits() {
         let beside = beside(&all);
         let first = &places(&beside, "disk")[0];
         assert_eq!((first.from_ns, first.to_ns), (all[0].path[1].from_ns, all[0].path[1].to_ns));
-        let lost: f64 = places(&beside, "running").iter().map(Place::lost_ns).sum();
+        let lost: f64 = places(&beside, "running").iter().map(OddColumns::lost_ns).sum();
         assert!((lost - seed as f64).abs() < 1e-9, "{lost}");
     }
 }
@@ -130,7 +130,7 @@ proptest! {
         for symbol in 0..2 * STATE_COUNT as Symbol {
             let whole = |row: usize| {
                 let own = beside.stretches[row].iter().filter(|stretch| stretch.symbol() == symbol);
-                own.map(Stretch::ns).sum::<u64>() as f64
+                own.map(PathStretch::ns).sum::<u64>() as f64
             };
             let mean = (1..all.len()).map(whole).sum::<f64>() / (all.len() - 1) as f64;
             let lost: f64 = columns.iter()
@@ -141,7 +141,7 @@ proptest! {
                 .flat_map(|column| normal_ns(&beside, column, symbol)).sum::<f64>() / (all.len() - 1) as f64;
             prop_assert!((lost - elsewhere - (whole(0) - mean)).abs() < 1e-6);
         }
-        let places: Vec<Place> = beside.places(&columns, 0);
+        let places: Vec<OddColumns> = beside.places(&columns, 0);
         for pair in places.windows(2) {
             prop_assert!(pair[0].lost_ns() >= pair[1].lost_ns());
         }

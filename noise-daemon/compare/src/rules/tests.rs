@@ -14,7 +14,7 @@ fn set(disk_ns: &[u64]) -> Vec<Traced> {
     disk_ns.iter().map(one).collect()
 }
 
-fn judged(normal: &[Traced], sample: &[Traced], thresholds: &Thresholds) -> Verdict {
+fn judged(normal: &[Traced], sample: &[Traced], thresholds: &Thresholds) -> OutlierVerdict {
     let vectors = |set: &[Traced]| set.iter().map(Vectors::of).collect::<Vec<_>>();
     judge((normal, &vectors(normal)), &vectors(sample), thresholds)
 }
@@ -24,7 +24,7 @@ fn bare() -> Thresholds {
     Thresholds { chance: 1.0, least: 0.0, ..Thresholds::default() }
 }
 
-fn rules(flags: &[Flag]) -> Vec<(&'static str, Rule)> {
+fn rules(flags: &[Flag]) -> Vec<(&'static str, OutlierRule)> {
     flags.iter().map(|flag| (flag.times.state, flag.rule)).collect()
 }
 
@@ -33,7 +33,7 @@ fn both_rules_are_told_apart() {
     // Mean 100, deviation 10 (of n - 1), half above it.
     let normal = set(&[90, 110, 90, 110, 90, 110, 90, 110, 90, 110]);
     let found = judged(&normal, &set(&[116, 116]), &bare());
-    assert_eq!(rules(&found.flagged), [("disk", Rule::Mean)]);
+    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean)]);
     let times = found.flagged[0].times;
     assert!((times.normal_mean_ns - 100.0).abs() < 1e-9);
     assert!((times.normal_deviation_ns - (1000.0f64 / 9.0).sqrt()).abs() < 1e-9);
@@ -42,7 +42,7 @@ fn both_rules_are_told_apart() {
     // One long time makes the mean; three of ten are above it, where one of ten is.
     let normal = set(&[10, 10, 10, 10, 10, 10, 10, 10, 10, 1000]);
     let found = judged(&normal, &set(&[10, 10, 10, 10, 10, 10, 10, 120, 120, 120]), &bare());
-    assert_eq!(rules(&found.flagged), [("disk", Rule::Share)]);
+    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Share)]);
     assert_eq!(
         found.flagged[0].reason,
         "disk: 3 of 10 of the sample are longer than the normal mean of 109 ns, as 1 of 10 normal ones are: more than \
@@ -59,7 +59,7 @@ fn what_a_recording_does_not_say_is_not_slower() {
     let found = judged(&normal, &sample, &Thresholds::default());
     assert_eq!(found.flagged, []);
     let not_counted = rules(&found.not_counted);
-    assert_eq!(not_counted, [("unknown", Rule::Mean), ("unknown", Rule::Share)]);
+    assert_eq!(not_counted, [("unknown", OutlierRule::Mean), ("unknown", OutlierRule::Share)]);
     assert!(found.not_counted[0].reason.ends_with("does not say is not slower"));
     // The paper's rules are about any state.
     assert_eq!(rules(&judged(&normal, &sample, &bare()).flagged), not_counted);
@@ -70,7 +70,7 @@ fn sets_that_do_not_vary_are_judged_too() {
     let same = set(&[100; 10]);
     assert_eq!(judged(&same, &same, &bare()).flagged, []);
     let found = judged(&same, &set(&[101; 10]), &bare());
-    assert_eq!(rules(&found.flagged), [("disk", Rule::Mean), ("disk", Rule::Share)]);
+    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
     assert!(found.flagged[0].reason.ends_with("from which no normal execution differs"));
     // A nanosecond of a thousand does not matter.
     let found = judged(&same, &set(&[101; 10]), &Thresholds::default());
@@ -82,7 +82,7 @@ fn sets_that_do_not_vary_are_judged_too() {
     );
     // A state that normal executions never have.
     let found = judged(&set(&[0; 10]), &set(&[300; 10]), &Thresholds::default());
-    assert_eq!(rules(&found.flagged), [("disk", Rule::Mean), ("disk", Rule::Share)]);
+    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
     assert_eq!(
         found.flagged[1].reason,
         "disk: 10 of 10 of the sample are longer than the normal ones, which have none"
@@ -97,14 +97,17 @@ fn what_chance_gives_does_not_count() {
     let normal = set(&[0; 100]);
     let found = judged(&normal, &set(&sample), &Thresholds::default());
     assert_eq!(found.flagged, []);
-    assert_eq!(rules(&found.not_counted), [("disk", Rule::Mean), ("disk", Rule::Share)]);
+    assert_eq!(
+        rules(&found.not_counted),
+        [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]
+    );
     assert!((found.not_counted[1].chance.unwrap() - 1.0 / 11.0).abs() < 1e-9);
     let reason = &found.not_counted[1].reason;
     assert!(reason.contains("chance gives as much in 9.1 % of divisions"), "{reason}");
     // Four of ten: hardly.
     let found =
         judged(&normal, &set(&[0, 0, 0, 0, 0, 0, 500, 500, 500, 500]), &Thresholds::default());
-    assert_eq!(rules(&found.flagged), [("disk", Rule::Mean), ("disk", Rule::Share)]);
+    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
 }
 
 #[test]
@@ -112,7 +115,7 @@ fn of_one_execution_nothing_is_said_of_chance() {
     let (normal, sample) = (set(&[100; 20]), set(&[900]));
     let found = judged(&normal, &sample, &Thresholds::default());
     assert!(found.is_too_few);
-    assert_eq!(rules(&found.flagged), [("disk", Rule::Mean), ("disk", Rule::Share)]);
+    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
     assert_eq!(found.flagged[0].chance, None);
     let found = judged(&sample, &set(&[2000]), &Thresholds::default());
     assert!(found.is_too_few && found.flagged[0].times.state == "disk");

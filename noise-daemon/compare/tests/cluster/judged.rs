@@ -4,7 +4,7 @@
 //! all that follows from them, ties included. Distances by the expansion of squares into products have an error that
 //! hides ties and turns zeros into small numbers: there, what is compared is what the error leaves determined.
 
-use noise_cluster::{Labels, dbscan_labels, principal_components, silhouette, xi_labels};
+use noise_cluster::{ClusterLabels, dbscan_labels, principal_components, silhouette, xi_labels};
 use serde_json::Value;
 
 use crate::{Case, sizes};
@@ -16,7 +16,7 @@ fn numbers(values: &Value) -> Vec<f64> {
 }
 
 /// Labels or points of theirs, of which -1 is none.
-fn indices(values: &Value) -> Labels {
+fn indices(values: &Value) -> ClusterLabels {
     let index = |value: &Value| usize::try_from(value.as_i64().unwrap()).ok();
     values.as_array().unwrap().iter().map(index).collect()
 }

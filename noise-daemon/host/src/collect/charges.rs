@@ -28,7 +28,7 @@ use slab::Slab;
 use super::hashed::Hashed;
 use super::old_parts::Charging;
 use super::states::{CpuStates, sum};
-use crate::resolve::{Entity, Names, Parties};
+use crate::resolve::{Entity, Parties, SubjectNames};
 
 /// Most labels that charges are kept under; the others count for [`OTHER`].
 const PAIRS: usize = 4_096;
@@ -149,7 +149,7 @@ pub struct Charges {
 
 /// Names, and the time at which they are looked up.
 pub struct Asked<'a> {
-    pub names: &'a mut Names,
+    pub names: &'a mut SubjectNames,
     /// Now, for the names.
     pub at: Instant,
     /// Now, ns.
@@ -340,7 +340,7 @@ fn is_over(
         return false;
     }
     let (Some(resource), Some(cause)) = (key.resource(), key.cause()) else { return false };
-    Names::entities(key, resource, cause)
+    SubjectNames::entities(key, resource, cause)
         .into_iter()
         .any(|entity| *gone.entry(entity).or_insert_with(|| asked.names.is_gone(entity)))
 }

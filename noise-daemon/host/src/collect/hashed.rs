@@ -40,9 +40,7 @@ struct BatchAttributes {
 
 impl<K: Pod + Zeroable, V: Pod + Zeroable> Hashed<K, V> {
     /// Takes over the map, whose values are of that many CPUs.
-    ///
-    /// # Errors
-    /// Where it is of another type, or there are no descriptors left.
+    /// Errors: where it is of another type, or there are no descriptors left.
     pub fn new(map: Map, cpus: usize) -> anyhow::Result<Self> {
         let Map::PerCpuHashMap(data) = &map else { bail!("it is not a per-CPU hash") };
         let fd = data.fd().as_fd().try_clone_to_owned().context("cannot copy its descriptor")?;
@@ -56,9 +54,7 @@ impl<K: Pod + Zeroable, V: Pod + Zeroable> Hashed<K, V> {
     }
 
     /// Shows every key with its values by CPU.
-    ///
-    /// # Errors
-    /// Where the kernel refuses; what was shown until then is right.
+    /// Errors: where the kernel refuses; what was shown until then is right.
     pub fn read(&mut self, mut show: impl FnMut(K, &[V])) -> io::Result<()> {
         if self.keys.is_empty() {
             let entries = BATCH_BYTES / (size_of::<V>() * self.cpus);

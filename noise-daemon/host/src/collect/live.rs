@@ -44,9 +44,7 @@ fn occupy(collector: &Collector) -> anyhow::Result<CellKey> {
 }
 
 /// That a subject stays where its window is open. Binds the calling thread to the first CPU.
-///
-/// # Errors
-/// If it does not, or the programs cannot be loaded.
+/// Errors: if it does not, or the programs cannot be loaded.
 pub fn a_subject_stays_where_its_window_is_open() -> anyhow::Result<()> {
     let mut here = CpuSet::new();
     here.set(0)?;
@@ -88,9 +86,7 @@ fn create(entries: u32, cpus: usize) -> anyhow::Result<(WrittenHash, Hashed<u64,
 }
 
 /// That every entry of a hash is read once.
-///
-/// # Errors
-/// If it is not, or a map cannot be made.
+/// Errors: if it is not, or a map cannot be made.
 pub fn every_entry_is_read_once() -> anyhow::Result<()> {
     // Kernels before 5.11 charge maps to that limit.
     let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);

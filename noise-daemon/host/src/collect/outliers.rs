@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use noise_common::charge::{Cause, ChargeKey, Resource};
 use noise_common::event::{Outlier, OutlierPart};
-use noise_common::record::Record;
+use noise_common::record::RingRecord;
 use noise_common::signals::CAUSES;
 use noise_model::{OutlierPart as NamedPart, OutlierRecord};
 use noise_text::clean::as_text;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
 
-use crate::resolve::Names;
+use crate::resolve::SubjectNames;
 
 /// Records that may wait for their names, a power of two. The programs send a few per window, so these
 /// are those of many windows.
@@ -21,7 +21,7 @@ pub const MOST_WAITING: usize = 1024;
 /// Records on their way into a sample.
 #[derive(Debug)]
 pub struct Outliers {
-    records: broadcast::Receiver<Arc<Record>>,
+    records: broadcast::Receiver<Arc<RingRecord>>,
     /// The oldest, whose names were not known yet.
     oldest: Option<Outlier>,
     lost: u64,
@@ -29,7 +29,7 @@ pub struct Outliers {
 
 impl Outliers {
     /// Those among the records that are received, of which [`MOST_WAITING`] may wait.
-    pub fn new(records: broadcast::Receiver<Arc<Record>>) -> Self {
+    pub fn new(records: broadcast::Receiver<Arc<RingRecord>>) -> Self {
         Self { records, oldest: None, lost: 0 }
     }
 
@@ -41,8 +41,8 @@ impl Outliers {
     fn next(&mut self) -> Option<Outlier> {
         loop {
             match self.records.try_recv().as_deref() {
-                Ok(Record::Outlier(outlier)) => return Some(*outlier),
-                Ok(Record::Window(_) | Record::OldPart(_)) => {}
+                Ok(RingRecord::Outlier(outlier)) => return Some(*outlier),
+                Ok(RingRecord::Window(_) | RingRecord::OldPart(_)) => {}
                 Err(TryRecvError::Lagged(lost)) => self.lost += lost,
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
             }
@@ -50,7 +50,7 @@ impl Outliers {
     }
 
     /// The records whose names are known by now.
-    pub fn named(&mut self, names: &mut Names, now: Instant) -> Vec<OutlierRecord> {
+    pub fn named(&mut self, names: &mut SubjectNames, now: Instant) -> Vec<OutlierRecord> {
         let mut known = Vec::new();
         while let Some(outlier) = self.oldest.take().or_else(|| self.next()) {
             let Some(record) = name(&outlier, names, now) else {
@@ -63,7 +63,7 @@ impl Outliers {
     }
 }
 
-fn name(outlier: &Outlier, names: &mut Names, now: Instant) -> Option<OutlierRecord> {
+fn name(outlier: &Outlier, names: &mut SubjectNames, now: Instant) -> Option<OutlierRecord> {
     let key = |culprit: u64, cause: Cause| ChargeKey {
         victim: outlier.victim,
         culprit,
@@ -122,12 +122,12 @@ mod tests {
     use super::*;
     use crate::resolve::cgroup::Hierarchies;
 
-    fn outliers() -> (broadcast::Sender<Arc<Record>>, Outliers) {
+    fn outliers() -> (broadcast::Sender<Arc<RingRecord>>, Outliers) {
         let (records, receiver) = broadcast::channel(MOST_WAITING);
         (records, Outliers::new(receiver))
     }
 
-    fn send(records: &broadcast::Sender<Arc<Record>>, record: Record) {
+    fn send(records: &broadcast::Sender<Arc<RingRecord>>, record: RingRecord) {
         assert!(records.send(Arc::new(record)).is_ok());
     }
 
@@ -141,7 +141,7 @@ mod tests {
     fn parts_are_reported_in_the_order_of_time_and_add_up() {
         let root = tempfile::tempdir().unwrap();
         let hierarchies = Hierarchies::default();
-        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let mut names = SubjectNames::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         let mut outlier = Outlier {
             wait_ns: 2_000,
             pid: 5,
@@ -160,8 +160,8 @@ mod tests {
         outlier.parts[1] = part(600, Cause::Kthread, 7, "kworker/0:1");
         outlier.parts[2] = part(500, Cause::Kthread, 7, "kworker/0:1");
         let (records, mut outliers) = outliers();
-        send(&records, Record::Outlier(outlier));
-        send(&records, Record::Window(Cell::EMPTY));
+        send(&records, RingRecord::Outlier(outlier));
+        send(&records, RingRecord::Window(Cell::EMPTY));
         let named = outliers.named(&mut names, Instant::now());
         let [record] = named.as_slice() else { panic!("{named:?}") };
         assert_eq!((&*record.comm, &*record.made_runnable), ("victim", "wakeup"));
@@ -181,7 +181,7 @@ mod tests {
     fn records_that_give_way_are_counted() {
         let (records, mut outliers) = outliers();
         for sent in 1..=MOST_WAITING as u64 + 3 {
-            send(&records, Record::Outlier(Outlier::default()));
+            send(&records, RingRecord::Outlier(Outlier::default()));
             assert_eq!(outliers.lost(), sent.saturating_sub(MOST_WAITING as u64));
         }
         let taken = std::iter::from_fn(|| outliers.next()).count();

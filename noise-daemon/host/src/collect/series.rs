@@ -15,7 +15,7 @@ use noise_model::{Histogram, Label, Sample, Series};
 
 use super::bearers::Bearers;
 use super::totals::WindowTotals;
-use crate::resolve::Names;
+use crate::resolve::SubjectNames;
 
 /// Windows without a value after which a subject may be forgotten, if it is gone.
 const IDLE_WINDOWS: u64 = 120;
@@ -42,7 +42,7 @@ impl Histograms {
     }
 
     /// Adds the histograms to a sample. A subject whose name will be known later has to wait.
-    pub fn add_to(&mut self, sample: &mut Sample, names: &mut Names, now: Instant) {
+    pub fn add_to(&mut self, sample: &mut Sample, names: &mut SubjectNames, now: Instant) {
         let mut interrupted: BTreeMap<(u32, &'static str), u64> = BTreeMap::new();
         let mut waited: BTreeMap<u32, u64> = BTreeMap::new();
         // Boxed, because moving them within the map costs more.
@@ -110,7 +110,7 @@ impl Histograms {
 
     /// Forgets subjects that are gone. `free` frees the kernel's cells of one whose cells do not
     /// go to others by themselves.
-    pub fn sweep(&mut self, names: &mut Names, mut free: impl FnMut(Signal, CellKey)) {
+    pub fn sweep(&mut self, names: &mut SubjectNames, mut free: impl FnMut(Signal, CellKey)) {
         let crowded = self.is_crowded();
         for (key, idle) in self.windows.idle() {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
@@ -178,11 +178,11 @@ mod tests {
         };
         let hierarchies =
             Hierarchies { tasks: Some(root.path().to_owned()), ..Hierarchies::default() };
-        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let mut names = SubjectNames::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         let mut histograms = Histograms::default();
         let mut now = Instant::now();
         let first = make();
-        let seen = |histograms: &mut Histograms, names: &mut Names, now| {
+        let seen = |histograms: &mut Histograms, names: &mut SubjectNames, now| {
             let mut sample = Sample::default();
             histograms.add_to(&mut sample, names, now);
             let series = sample.series.into_iter();
@@ -216,7 +216,7 @@ mod tests {
         };
         let remove = |name: &str| std::fs::remove_dir_all(net.join(name)).unwrap();
         let mut names =
-            Names::new(root.path(), root.path(), BTreeMap::new(), &Hierarchies::default());
+            SubjectNames::new(root.path(), root.path(), BTreeMap::new(), &Hierarchies::default());
         let (signal, now) = (Signal::NetTxWait, Instant::now());
         let sent = |subject, window, value| Cell {
             header: header(signal),
@@ -225,7 +225,7 @@ mod tests {
         let (mut histograms, mut builder) = (Histograms::default(), Builder::default());
         let mut at_ns = 0;
         // What is sampled, and what is exported.
-        let mut seen = |histograms: &mut Histograms, names: &mut Names| {
+        let mut seen = |histograms: &mut Histograms, names: &mut SubjectNames| {
             at_ns += 1_000_000_000;
             let mut sample = Sample { at_ns, ..Sample::default() };
             histograms.add_to(&mut sample, names, now);
@@ -273,7 +273,7 @@ mod tests {
     fn a_device_that_is_used_keeps_its_cells_though_sysfs_does_not_show_it() {
         let root = tempfile::tempdir().unwrap();
         let hierarchies = Hierarchies::default();
-        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let mut names = SubjectNames::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         let (signal, now) = (Signal::BlockDeviceWait, Instant::now());
         let subject = block_subject(259, 1, 0);
         let of = |window, value| Cell { header: header(signal), ..cell(subject, window, value) };

@@ -13,7 +13,7 @@ use noise_common::MARKER_MAP;
 use noise_common::event::{Cell, CellKey, Hash, PacketTimes, RequestTimes};
 use noise_common::header::Header;
 use noise_common::loss::{LOSSES, Loss};
-use noise_common::record::Record;
+use noise_common::record::RingRecord;
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 use noise_model::{Count, INTERFERENCE_METRIC, Label, Sample};
 use noise_system::procfs::Reader;
@@ -33,7 +33,7 @@ use super::steal;
 use super::used::UsedCells;
 use crate::kernel::{Engine, EventStore, HookStatus, Measured, PidLimit, monotonic_ns};
 use crate::resolve::cgroup::Hierarchies;
-use crate::resolve::{Names, task};
+use crate::resolve::{SubjectNames, task};
 
 /// The ring buffer of closed windows; its descriptor can be polled.
 pub type Ring = RingBuf<MapData>;
@@ -90,10 +90,10 @@ pub struct Collector {
     bearers: Bearers<u64>,
     charges: Charges,
     old_parts: OldParts,
-    records: broadcast::Sender<Arc<Record>>,
+    records: broadcast::Sender<Arc<RingRecord>>,
     outliers: Outliers,
     unknown: UnknownRecords,
-    names: Names,
+    names: SubjectNames,
     hierarchies: Hierarchies,
     /// Whether samples say what others call cgroups.
     describes_cgroups: bool,
@@ -114,9 +114,7 @@ fn take(engine: &mut Engine, name: &str) -> anyhow::Result<Map> {
 
 impl Collector {
     /// Takes over an engine and its maps.
-    ///
-    /// # Errors
-    /// Where a map is missing or cannot be mapped into memory.
+    /// Errors: where a map is missing or cannot be mapped into memory.
     pub fn new(mut engine: Engine) -> anyhow::Result<Self> {
         let Map::Array(cpus) = take(&mut engine, MARKER_MAP)? else {
             bail!("{MARKER_MAP} is not an array");
@@ -131,7 +129,7 @@ impl Collector {
             .with_context(|| format!("cannot use {CHARGES_MAP}"))?;
         let facts = engine.facts();
         let hierarchies = facts.hierarchies.clone();
-        let names = Names::new(
+        let names = SubjectNames::new(
             Path::new("/proc"),
             Path::new("/sys"),
             facts.drop_reasons.clone(),
@@ -215,9 +213,7 @@ impl Collector {
 
     /// A descriptor that is ready when there is something in the ring; it belongs to the runtime that
     /// this is called in.
-    ///
-    /// # Errors
-    /// Where the system has no more descriptors.
+    /// Errors: where the system has no more descriptors.
     pub fn readiness(&self) -> io::Result<AsyncFd<OwnedFd>> {
         // SAFETY: the descriptor belongs to our ring and is open here.
         let ring = unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
@@ -235,12 +231,12 @@ impl Collector {
 
     fn read_records(&mut self) {
         while let Some(bytes) = self.ring.next() {
-            match Record::read(&bytes) {
+            match RingRecord::read(&bytes) {
                 // The totals need every window, and a channel drops records of which a receiver is
                 // too slow: so these do not go through it.
-                Ok(Record::Window(cell)) => self.histograms.close(&cell),
-                Ok(Record::OldPart(old)) => self.old_parts.take(old),
-                Ok(record @ Record::Outlier(_)) => {
+                Ok(RingRecord::Window(cell)) => self.histograms.close(&cell),
+                Ok(RingRecord::OldPart(old)) => self.old_parts.take(old),
+                Ok(record @ RingRecord::Outlier(_)) => {
                     // Our own receiver is always there.
                     let _ = self.records.send(Arc::new(record));
                 }
@@ -258,7 +254,7 @@ impl Collector {
 
     /// The records of the ring from now on, but for the windows, which are in the samples. One that
     /// receives too slowly loses the oldest, and sees how many.
-    pub fn records(&self) -> broadcast::Receiver<Arc<Record>> {
+    pub fn records(&self) -> broadcast::Receiver<Arc<RingRecord>> {
         self.records.subscribe()
     }
 

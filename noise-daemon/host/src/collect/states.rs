@@ -10,7 +10,7 @@ use noise_common::ledger::{TURNS, Turn};
 use noise_common::loss::Loss;
 use noise_common::signals::{CELLS_PER_CPU, Signal};
 
-use super::used::Mark;
+use super::used::CellMark;
 
 /// Attempts at reading a cell that is being reset.
 const READ_ATTEMPTS: usize = 3;
@@ -31,9 +31,7 @@ pub struct CpuStates {
 
 impl CpuStates {
     /// Maps the states of that many CPUs.
-    ///
-    /// # Errors
-    /// Where the kernel refuses.
+    /// Errors: where the kernel refuses.
     pub fn map(array: BorrowedFd<'_>, cpus: usize) -> std::io::Result<Self> {
         let map = MmapOptions::new().len(size_of::<CpuState>() * cpus).map_raw(&array)?;
         Ok(Self { map, cpus })
@@ -75,14 +73,14 @@ impl CpuStates {
     }
 
     /// The mark of a cell that is not being reset.
-    pub fn mark(&self, cpu: usize, index: usize) -> Option<Mark> {
+    pub fn mark(&self, cpu: usize, index: usize) -> Option<CellMark> {
         let cell = self.cell(cpu, index)?;
         // SAFETY: the pointer lies in the mapping.
         unsafe {
             let window = (&raw const (*cell).head).read_volatile();
             let sum_ns = (&raw const (*cell).sum_ns).read_volatile();
             let shortest = (&raw const (*cell).buckets).cast::<u32>().read_volatile();
-            (window != 0).then_some(Mark { window, sum_ns, shortest })
+            (window != 0).then_some(CellMark { window, sum_ns, shortest })
         }
     }
 

@@ -7,7 +7,7 @@
 /// What differs whenever a cell's content does, as long as it is used: its window, the sum of its values,
 /// and the count of the shortest, which may be 0 and add nothing to the sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct CellMark {
     /// Number of the window.
     pub window: u64,
     /// Sum of all values, ns.
@@ -23,7 +23,7 @@ pub struct UsedCells {
     /// The number changed at the last reading. It may be seen before the cell that it counts, so the next reading looks at all
     /// cells once more.
     look_again: bool,
-    cells: Vec<(usize, Mark)>,
+    cells: Vec<(usize, CellMark)>,
 }
 
 impl UsedCells {
@@ -34,7 +34,7 @@ impl UsedCells {
         claims: u64,
         all: usize,
         is_used: impl Fn(usize) -> bool,
-    ) -> impl Iterator<Item = &mut (usize, Mark)> {
+    ) -> impl Iterator<Item = &mut (usize, CellMark)> {
         let is_new = claims != std::mem::replace(&mut self.claims, claims);
         if is_new || self.look_again {
             self.look_again = is_new;
@@ -82,7 +82,7 @@ mod tests {
         #[test]
         fn marks_stay_with_their_cells(rounds in proptest::collection::vec(proptest::collection::btree_set(0..ALL, 0..ALL), 1..20)) {
             let mut cells = UsedCells::default();
-            let mut due: Vec<(usize, Mark)> = Vec::new();
+            let mut due: Vec<(usize, CellMark)> = Vec::new();
             for (round, used) in (1..).zip(&rounds) {
                 let mark = |index: &usize| due.iter().find(|(other, _)| other == index).map(|(_, mark)| *mark);
                 let expected: Vec<_> = used.iter().map(|index| (*index, mark(index).unwrap_or_default())).collect();
@@ -92,7 +92,7 @@ mod tests {
                     one.1.window = round * 100 + one.0 as u64;
                 }
                 prop_assert_eq!(&seen, &expected);
-                due = seen.into_iter().map(|(index, mark)| (index, Mark { window: round * 100 + index as u64, ..mark })).collect();
+                due = seen.into_iter().map(|(index, mark)| (index, CellMark { window: round * 100 + index as u64, ..mark })).collect();
             }
         }
     }

@@ -129,9 +129,7 @@ impl KernelBtf {
     }
 
     /// Reads a BTF file.
-    ///
-    /// # Errors
-    /// [`KernelError::NoBtf`] where it is missing, unreadable or malformed.
+    /// Errors: [`KernelError::NoBtf`] where it is missing, unreadable or malformed.
     pub fn read(path: &Path) -> Result<Self, KernelError> {
         let failed = |reason: String| KernelError::NoBtf { path: path.to_owned(), reason };
         // Read it whole: a memory mapping of the sysfs file fails on older kernels.

@@ -47,9 +47,7 @@ pub struct Controls {
 
 impl Controls {
     /// Maps the states of as many CPUs as the event store has, and shows each its parts.
-    ///
-    /// # Errors
-    /// Where the kernel refuses.
+    /// Errors: where the kernel refuses.
     pub fn map(array: BorrowedFd<'_>, layout: Layout) -> io::Result<Self> {
         let states = size_of::<CpuState>() * layout.cpus() as usize;
         let controls = Self { map: MmapOptions::new().len(states).map_raw(&array)?, layout };

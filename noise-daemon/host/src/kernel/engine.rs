@@ -172,9 +172,7 @@ impl Engine {
     ///
     /// A hook that the kernel does not have or refuses is noted in [`Engine::hooks`]; everything
     /// else goes on.
-    ///
-    /// # Errors
-    /// Where nothing can be loaded at all; see [`KernelError`].
+    /// Errors: where nothing can be loaded at all; see [`KernelError`].
     pub fn load(options: &LoadOptions) -> Result<Self, KernelError> {
         let size = preflight(options.recorder)?;
         let sizes = Sizes::of_host().map_err(|error| KernelError::Refused(format!("{error:#}")))?;
@@ -246,9 +244,7 @@ impl Engine {
     }
 
     /// Attaches every loaded hook that is not attached yet.
-    ///
-    /// # Errors
-    /// [`KernelError::NothingAttached`] where not one could be.
+    /// Errors: [`KernelError::NothingAttached`] where not one could be.
     pub fn attach(&mut self) -> Result<(), KernelError> {
         for hook in self.order() {
             let found = self.hooks.iter_mut().find(|status| status.hook == hook);
@@ -315,9 +311,7 @@ impl Engine {
     }
 
     /// The event store; `None` where there is none.
-    ///
-    /// # Errors
-    /// Where its memory cannot be had.
+    /// Errors: where its memory cannot be had.
     pub fn event_store(&self) -> Result<Option<EventStore>, KernelError> {
         let Some(controls) = self.controls.as_ref() else { return Ok(None) };
         let Some(Map::Array(events)) = self.ebpf.map(EVENTS_MAP) else { return Ok(None) };

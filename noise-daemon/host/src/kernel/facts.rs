@@ -26,9 +26,7 @@ pub struct Facts {
 
 impl Facts {
     /// Learns the facts from BTF.
-    ///
-    /// # Errors
-    /// [`KernelError::TooOld`] where the kernel has no BPF ring buffer.
+    /// Errors: [`KernelError::TooOld`] where the kernel has no BPF ring buffer.
     pub fn learn(btf: &KernelBtf) -> Result<Self, KernelError> {
         if !btf.enumerators("bpf_map_type").iter().any(|(_, name)| name == "BPF_MAP_TYPE_RINGBUF") {
             return Err(KernelError::TooOld { missing: "BPF ring buffer" });

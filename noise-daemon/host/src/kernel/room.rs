@@ -103,9 +103,7 @@ impl Needed {
 /// Lifts the soft limit on descriptors as far as it goes, and requires that a start fits into what this
 /// process may have. Returns the size of a flight recorder that fits as well: what is measured comes
 /// first.
-///
-/// # Errors
-/// [`KernelError::NoRoom`] where it does not fit without one.
+/// Errors: [`KernelError::NoRoom`] where it does not fit without one.
 pub fn ensure_room(recorder: RecorderSize) -> Result<RecorderSize, KernelError> {
     let descriptors = 2 * HOOKS.len() + OTHER_DESCRIPTORS;
     ensure(
@@ -178,9 +176,7 @@ impl LockedMemory {
 
     /// The largest size of a flight recorder up to that one with which a start takes no more than it allows:
     /// what is measured comes first.
-    ///
-    /// # Errors
-    /// [`KernelError::NoRoom`] where it does not fit without one.
+    /// Errors: [`KernelError::NoRoom`] where it does not fit without one.
     pub fn fitting(
         self,
         recorder: RecorderSize,

@@ -10,7 +10,7 @@ use noise_common::event::{
 use noise_common::ledger::Waiting;
 use noise_common::queue::{QUEUES, Served};
 use noise_common::store::calls::CALL_SLOTS;
-use noise_common::store::{Event, Layout};
+use noise_common::store::{Layout, StoredEvent};
 use noise_common::watch::WatchedCpu;
 use noise_system::procfs;
 
@@ -106,9 +106,7 @@ impl PidLimit {
 
 impl Sizes {
     /// Reads the host's dimensions.
-    ///
-    /// # Errors
-    /// Where sysfs or procfs cannot be read.
+    /// Errors: where sysfs or procfs cannot be read.
     pub fn of_host() -> anyhow::Result<Self> {
         let cpus = aya::util::nr_cpus()
             .map_err(|(path, error)| anyhow::anyhow!("cannot read {path}: {error}"))?;
@@ -135,7 +133,7 @@ impl Sizes {
     /// Where the event store's parts lie: as much of a size as makes a power of two for each CPU. The
     /// parts of interrupters, 24 KiB for each CPU, come on top.
     pub fn store(self, size: RecorderSize) -> Layout {
-        let events = size.share(self.cpus) / size_of::<Event>() as u64;
+        let events = size.share(self.cpus) / size_of::<StoredEvent>() as u64;
         Layout::new(self.cpus, u32::try_from(events).unwrap_or(u32::MAX))
     }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use aya::maps::{Array, Map, MapData};
 use memmap2::{MmapOptions, MmapRaw};
-use noise_common::store::reading::Stretch;
-use noise_common::store::{Event, PARTS, Part};
+use noise_common::store::reading::PartStretch;
+use noise_common::store::{PARTS, Part, StoredEvent};
 use noise_model::Recorder;
 
 use super::controls::Controls;
@@ -21,7 +21,7 @@ use super::controls::Controls;
 const DISORDER: u64 = 16;
 
 /// Words of an event.
-const WORDS: usize = size_of::<Event>() / size_of::<u64>();
+const WORDS: usize = size_of::<StoredEvent>() / size_of::<u64>();
 
 /// A copy of some of a part.
 #[derive(Clone, Debug, Default)]
@@ -35,14 +35,14 @@ pub struct Copied {
     /// The part's next number when the copy was done.
     pub next: u64,
     /// The events, those included that are not whole.
-    pub events: Vec<Event>,
+    pub events: Vec<StoredEvent>,
 }
 
 impl Copied {
     /// What of it is whole, and what is missing.
-    pub fn stretch(&self) -> Stretch<'_> {
+    pub fn stretch(&self) -> PartStretch<'_> {
         let Self { wanted, first, capacity, next, ref events } = *self;
-        Stretch { wanted, first, events, capacity, next }
+        PartStretch { wanted, first, events, capacity, next }
     }
 }
 
@@ -64,20 +64,18 @@ struct Mapped {
 }
 
 impl Mapped {
-    fn event(&self, number: u64) -> Event {
+    fn event(&self, number: u64) -> StoredEvent {
         let slot = (number as u32 & self.part.mask) as usize;
         let words = self.map.as_ptr().cast::<u64>();
         // SAFETY: the mapping holds all events of the part, of four words each. Programs may be writing
         // them, and any words are an event.
-        Event::copy(|word| unsafe { words.add(WORDS * slot + word).read_volatile() })
+        StoredEvent::copy(|word| unsafe { words.add(WORDS * slot + word).read_volatile() })
     }
 }
 
 impl EventStore {
     /// The store with that array of events.
-    ///
-    /// # Errors
-    /// Where it is not one.
+    /// Errors: where it is not one.
     pub(super) fn new(events: OwnedFd, controls: Arc<Controls>) -> io::Result<Self> {
         let seen = vec![0; controls.layout().cpus() as usize * PARTS];
         let single = MapData::from_fd(events.try_clone()?).map_err(io::Error::other)?;
@@ -100,7 +98,7 @@ impl EventStore {
     }
 
     fn mapped(&self, part: Part) -> io::Result<Mapped> {
-        let event = size_of::<Event>();
+        let event = size_of::<StoredEvent>();
         let (offset, len) =
             (u64::from(part.first) * event as u64, part.capacity() as usize * event);
         let map = MmapOptions::new().offset(offset).len(len).map_raw_read_only(&self.events)?;
@@ -108,9 +106,7 @@ impl EventStore {
     }
 
     /// Number of the first event of a part that may be as late as `from_ns`, of those that it holds.
-    ///
-    /// # Errors
-    /// Where there is no such part, or it cannot be mapped.
+    /// Errors: where there is no such part, or it cannot be mapped.
     pub fn first_since(&self, cpu: u32, part: usize, from_ns: u64) -> io::Result<u64> {
         let part = self.part(cpu, part)?;
         let mapped = self.mapped(part)?;
@@ -148,17 +144,13 @@ impl EventStore {
     }
 
     /// Number of the next event of a part.
-    ///
-    /// # Errors
-    /// Where there is no such part.
+    /// Errors: where there is no such part.
     pub fn next(&self, cpu: u32, part: usize) -> io::Result<u64> {
         Ok(self.part(cpu, part)?.next)
     }
 
     /// Copies events of a part with numbers in a range, the first `most` of those that it still holds.
-    ///
-    /// # Errors
-    /// Where there is no such part, or it cannot be mapped.
+    /// Errors: where there is no such part, or it cannot be mapped.
     pub fn copy(
         &mut self,
         cpu: u32,
@@ -172,7 +164,7 @@ impl EventStore {
         self.pass(cpu, part, held.first);
         let first = held.first.clamp(wanted.start, wanted.end.max(wanted.start));
         let end = held.end.min(wanted.end).min(first.saturating_add(most as u64));
-        let events: Vec<Event> = (first..end).map(|number| mapped.event(number)).collect();
+        let events: Vec<StoredEvent> = (first..end).map(|number| mapped.event(number)).collect();
         // Before the part is looked at again, all has been read.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         let next = self.next(cpu, part)?;
@@ -217,9 +209,7 @@ impl EventStore {
     }
 
     /// From which time on a part holds all events; 0 = all that there ever were.
-    ///
-    /// # Errors
-    /// Where there is no such part, or it cannot be mapped.
+    /// Errors: where there is no such part, or it cannot be mapped.
     pub fn complete_from_ns(&self, cpu: u32, part: usize) -> io::Result<u64> {
         if self.part(cpu, part)?.held().first == 0 {
             return Ok(0);

@@ -29,7 +29,7 @@ pub use kthread::without_cpu;
 use noise_model::labels::OTHER;
 use noise_system::procfs;
 use renamed::Round;
-pub use task::{Task, task};
+pub use task::{TaskSubject, task};
 use who::Interner;
 pub use who::{Entity, Parties};
 
@@ -69,12 +69,12 @@ pub fn irqs_named(procfs: &Path, label: &str, most: usize) -> Vec<u64> {
 
 /// Turns subjects of signals into label values, and remembers them.
 #[derive(Debug)]
-pub struct Names {
+pub struct SubjectNames {
     procfs: PathBuf,
     sysfs: PathBuf,
     drop_reasons: BTreeMap<u32, String>,
     known: BTreeMap<(Signal, u64), Labels>,
-    cgroups: cgroup::Labels,
+    cgroups: cgroup::HierarchyLabels,
     threads: KernelThreads,
     interner: Interner,
     infos: Arc<Cgroups>,
@@ -83,7 +83,7 @@ pub struct Names {
     round: Round,
 }
 
-impl Names {
+impl SubjectNames {
     /// Names below `procfs` and `sysfs`, and of the cgroups in these hierarchies; `drop_reasons`
     /// come from the kernel's type information.
     pub fn new(
@@ -97,7 +97,7 @@ impl Names {
             sysfs: sysfs.to_owned(),
             drop_reasons,
             known: BTreeMap::new(),
-            cgroups: cgroup::Labels::new(hierarchies, NodeNames::below(None)),
+            cgroups: cgroup::HierarchyLabels::new(hierarchies, NodeNames::below(None)),
             threads: KernelThreads::new(procfs),
             interner: Interner::default(),
             infos: Arc::default(),
@@ -108,11 +108,14 @@ impl Names {
 
     /// The same, with what files below this root call pods and containers.
     pub fn with_nodes(self, root: &Path, hierarchies: &Hierarchies) -> Self {
-        Self { cgroups: cgroup::Labels::new(hierarchies, NodeNames::below(Some(root))), ..self }
+        Self {
+            cgroups: cgroup::HierarchyLabels::new(hierarchies, NodeNames::below(Some(root))),
+            ..self
+        }
     }
 
     /// Label values of a subject, in the order of the signal's labels; `None` where they will be
-    /// known later. Once known, they stay until the subject is forgotten or [renamed](Names::renamed).
+    /// known later. Once known, they stay until the subject is forgotten or [renamed](SubjectNames::renamed).
     pub fn labels(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Labels> {
         if let Some(labels) = self.known.get(&(signal, subject)) {
             return Some(Arc::clone(labels));
@@ -159,7 +162,7 @@ impl Names {
     }
 
     /// Whether a subject that comes and goes still exists, or that cannot be found out. For sweeps:
-    /// interfaces are looked at once, and again after [`Names::sweep`].
+    /// interfaces are looked at once, and again after [`SubjectNames::sweep`].
     pub fn exists(&mut self, signal: Signal, subject: u64) -> bool {
         match signal.info().subject {
             SubjectKind::Request => {
@@ -240,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    fn fixture() -> (tempfile::TempDir, Names) {
+    fn fixture() -> (tempfile::TempDir, SubjectNames) {
         let root = tempfile::tempdir().unwrap();
         let interrupts = "           CPU0       CPU1\n \
             36:          0       4970 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0\n \
@@ -255,7 +258,7 @@ mod tests {
         std::fs::write(root.path().join("diskstats"), hidden).unwrap();
         let reasons = BTreeMap::from([(3, "no_socket".to_owned())]);
         let hierarchies = Hierarchies::default();
-        let names = Names::new(root.path(), root.path(), reasons, &hierarchies);
+        let names = SubjectNames::new(root.path(), root.path(), reasons, &hierarchies);
         (root, names)
     }
 

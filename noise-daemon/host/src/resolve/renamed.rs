@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use noise_common::signals::{OTHER_INTERFACE, of_subject};
 use noise_common::subject::SubjectKind;
 
-use super::{Names, index_of, interfaces, shown};
+use super::{SubjectNames, index_of, interfaces, shown};
 
 /// Interfaces that are looked up at a time.
 const AT_ONCE: usize = 16;
@@ -28,7 +28,7 @@ impl Round {
     }
 }
 
-impl Names {
+impl SubjectNames {
     /// Those of some interfaces whose names have changed; from now on they have their new ones.
     pub fn renamed(&mut self) -> BTreeSet<u64> {
         let mut named: BTreeMap<u64, &str> = BTreeMap::new();
@@ -94,9 +94,9 @@ mod tests {
             fs::write(net.join(name).join("ifindex"), format!("{index}\n")).unwrap();
         }
         let hierarchies = Hierarchies::default();
-        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let mut names = SubjectNames::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         let now = Instant::now();
-        let show = |names: &mut Names, index| {
+        let show = |names: &mut SubjectNames, index| {
             names.labels(Signal::NetTxWait, index, now).unwrap()[0].clone()
         };
         for (index, name) in [(1, "lo"), (2, "eth0"), (3, "eth1"), (9, "if9")] {
@@ -121,7 +121,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let net = root.path().join("class/net");
         let hierarchies = Hierarchies::default();
-        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let mut names = SubjectNames::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         let count = 2 * AT_ONCE as u64 + 3;
         for index in 1..=count {
             let path = net.join(format!("old{index}"));

@@ -17,7 +17,7 @@ const FLAGS: usize = 6;
 
 /// What a thread counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum TaskSubject {
     /// Itself: it is a kernel thread.
     Kernel,
     /// The cgroup of this id.
@@ -25,10 +25,10 @@ pub enum Task {
 }
 
 /// What the thread of an id counts for; `None` where it is gone, or its cgroup cannot be seen.
-pub fn task(procfs: &Path, hierarchies: &Hierarchies, tid: u32) -> Option<Task> {
+pub fn task(procfs: &Path, hierarchies: &Hierarchies, tid: u32) -> Option<TaskSubject> {
     let folder = procfs.join(tid.to_string());
     if is_kernel_thread(&procfs::bytes(folder.join("stat")).ok()?)? {
-        return Some(Task::Kernel);
+        return Some(TaskSubject::Kernel);
     }
     let cgroups = procfs::bytes(folder.join("cgroup")).ok()?;
     let unified = |root: &Path| id(root, path(&cgroups, |controllers| controllers.is_empty())?);
@@ -36,7 +36,7 @@ pub fn task(procfs: &Path, hierarchies: &Hierarchies, tid: u32) -> Option<Task> 
     if let Some(root) = unified_tasks {
         let own = unified(root)?;
         if own > ROOT_CGROUP {
-            return Some(Task::Of(own | UNIFIED_CGROUP));
+            return Some(TaskSubject::Of(own | UNIFIED_CGROUP));
         }
     }
     let root = tasks.as_deref()?;
@@ -47,7 +47,7 @@ pub fn task(procfs: &Path, hierarchies: &Hierarchies, tid: u32) -> Option<Task> 
     } else {
         unified(root)
     };
-    own.map(Task::Of)
+    own.map(TaskSubject::Of)
 }
 
 /// A name may have any byte in it, but behind it there is no parenthesis.
@@ -105,15 +105,15 @@ mod tests {
         let both = Hierarchies { unified_tasks: Some(v2), ..by_cpu.clone() };
         assert_eq!(of(&alone), None);
         thread(root.path(), USER, "3:cpuset:/x\n2:cpuacct,cpu:/b c\n0::/a\n");
-        assert_eq!(of(&alone), Some(Task::Of(ids.0)));
-        assert_eq!(of(&by_cpu), Some(Task::Of(ids.1)));
-        assert_eq!(of(&both), Some(Task::Of(ids.0 | UNIFIED_CGROUP)));
+        assert_eq!(of(&alone), Some(TaskSubject::Of(ids.0)));
+        assert_eq!(of(&by_cpu), Some(TaskSubject::Of(ids.1)));
+        assert_eq!(of(&both), Some(TaskSubject::Of(ids.0 | UNIFIED_CGROUP)));
         thread(root.path(), USER, "2:cpu:/b c\n0::/../a\n");
-        assert_eq!((of(&alone), of(&by_cpu)), (None, Some(Task::Of(ids.1))));
+        assert_eq!((of(&alone), of(&by_cpu)), (None, Some(TaskSubject::Of(ids.1))));
         thread(root.path(), USER, "0::/gone\n");
         assert_eq!(of(&alone), None);
         thread(root.path(), KERNEL, "0::/\n");
-        assert_eq!(of(&both), Some(Task::Kernel));
+        assert_eq!(of(&both), Some(TaskSubject::Kernel));
         for nonsense in ["", "7 (a", "7 (a) S 1", "7 (a) S 1 7 7 0 -1 x"] {
             thread(root.path(), nonsense, "0::/a\n");
             assert_eq!(of(&alone), None, "{nonsense}");
@@ -124,7 +124,7 @@ mod tests {
     fn this_very_thread_is_no_kernel_thread() {
         let hierarchies = Hierarchies::of_host();
         let own = task(Path::new("/proc"), &hierarchies, std::process::id());
-        assert_ne!(own, Some(Task::Kernel));
+        assert_ne!(own, Some(TaskSubject::Kernel));
         assert_eq!(task(Path::new("/proc"), &hierarchies, u32::MAX), None);
     }
 }

@@ -19,8 +19,8 @@ use noise_model::Cgroups;
 use noise_model::labels::{GONE, UNKNOWN_LABEL, WATCHED_LABEL};
 use noise_text::clean::clean;
 
-use super::Names;
-use super::cgroup::{Look, Of};
+use super::SubjectNames;
+use super::cgroup::{CgroupLook, Of};
 
 /// Width of the minor number in a place.
 const MINOR_BITS: u32 = 20;
@@ -91,7 +91,7 @@ fn task_culprit(key: &ChargeKey) -> Option<u64> {
     is_task.then_some(key.culprit & !TASK_CULPRIT)
 }
 
-impl Names {
+impl SubjectNames {
     /// Label values of a charge; `None` where they will be known later. A cgroup that cannot be
     /// found is [`GONE`], one that the programs did not know is [`UNKNOWN_LABEL`].
     pub fn parties(
@@ -211,7 +211,7 @@ impl Names {
             return Some(self.interner.get(WATCHED_LABEL));
         }
         match self.cgroups.look(of, id, now) {
-            Look::Found(cgroup) => {
+            CgroupLook::Found(cgroup) => {
                 let label = self.interner.get(&cgroup.identity.label);
                 if !self.infos.contains_key(&label) {
                     let infos = Arc::make_mut(&mut self.infos);
@@ -219,8 +219,8 @@ impl Names {
                 }
                 Some(label)
             }
-            Look::Waiting => None,
-            Look::Absent => Some(self.interner.get(GONE)),
+            CgroupLook::Waiting => None,
+            CgroupLook::Absent => Some(self.interner.get(GONE)),
         }
     }
 
@@ -276,7 +276,7 @@ mod tests {
             sockets: Some(path("cg")),
             ..Hierarchies::default()
         };
-        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let mut names = SubjectNames::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         let id = |name: &str| path(name).metadata().unwrap().ino();
         let (web, db) = (id("cg/web.service"), id("cg/db.service"));
         let now = Instant::now();
@@ -333,7 +333,7 @@ mod tests {
         fs::create_dir_all(path(&format!("var/log/pods/shop_front_{uid}"))).unwrap();
         fs::create_dir_all(path(&format!("var/log/containers/front_shop_nginx-{id}.log"))).unwrap();
         let hierarchies = Hierarchies { tasks: Some(path("cg")), ..Hierarchies::default() };
-        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies)
+        let mut names = SubjectNames::new(root.path(), root.path(), BTreeMap::new(), &hierarchies)
             .with_nodes(root.path(), &hierarchies);
         let (pod, web) =
             (cgroup.metadata().unwrap().ino(), path("cg/web.service").metadata().unwrap().ino());
@@ -358,8 +358,9 @@ mod tests {
 
     #[test]
     fn what_a_charge_is_about() {
-        let entities =
-            |key: ChargeKey| Names::entities(&key, key.resource().unwrap(), key.cause().unwrap());
+        let entities = |key: ChargeKey| {
+            SubjectNames::entities(&key, key.resource().unwrap(), key.cause().unwrap())
+        };
         let foreign = key(5, 6, 0, Cause::Foreign, Resource::Cpu);
         let tasks = [5, 6].map(|id| Entity::Cgroup(Of::Task, id));
         assert_eq!(entities(foreign), tasks);

@@ -4,13 +4,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use noise_model::memory::LimitKind;
-use noise_model::setup::{CgroupSetup, Controller, DiskSetup, IrqSetup, Manager, Setup};
+use noise_model::setup::{CgroupSetup, Controller, DiskSetup, IrqSetup, Manager, Setup, TaskSetup};
 use noise_system::procfs;
 use noise_text::clean::printable;
 use noise_text::cpulist::CpuList;
 
 use super::limits::limit;
-use super::task::{first_process, task_setup};
+use super::task::{first_process, has_thread, task_setup};
 use super::{SetupReader, folder, label};
 use crate::resolve::cgroup::{Identity, Runtime, unit_name};
 use crate::resolve::irqs_named;
@@ -46,18 +46,21 @@ impl SetupReader {
     pub fn setup(&self, meeting: &Meeting<'_>, idle: Vec<(u32, f64)>) -> Setup {
         let cpus = |which: &str| procfs::text(self.sysfs.join("devices/system/cpu").join(which));
         let (online, isolated) = (cpus("online"), cpus("isolated"));
-        let named = |path: Option<&Path>, tid: Option<u32>| {
+        let named = |path: Option<&Path>, thread: Option<TaskSetup>| {
             let mut setup = self.cgroup(path?);
-            let task = tid.and_then(|tid| task_setup(&self.procfs, tid));
-            setup.main = task.or(setup.main);
+            setup.main = thread.or(setup.main);
             Some(setup)
         };
-        let siblings =
-            meeting.victim.zip(meeting.culprit).and_then(|(one, other)| siblings(one, other));
-        let is_around = meeting
-            .victim
-            .zip(meeting.culprit)
-            .is_some_and(|(victim, culprit)| victim.starts_with(culprit));
+        let victim_thread = meeting.victim_tid.and_then(|tid| task_setup(&self.procfs, tid));
+        let culprit_thread = meeting.culprit.zip(meeting.culprit_tid).and_then(|(path, tid)| {
+            // Its number may be that of another one by now.
+            let is_there = self.folders(path).any(|folder| has_thread(&folder, tid));
+            task_setup(&self.procfs, tid).filter(|_| is_there)
+        });
+        let culprit = meeting.culprit.map(without_payload);
+        let met = meeting.victim.zip(culprit);
+        let siblings = met.and_then(|(one, other)| siblings(one, other));
+        let is_around = met.is_some_and(|(victim, culprit)| victim.starts_with(culprit));
         let limited = meeting.victim.and_then(|victim| {
             let has_quota =
                 |path: &&Path| self.quota(path).is_some_and(|(quota, _)| quota.quota_us.is_some());
@@ -75,10 +78,11 @@ impl SetupReader {
         Setup {
             available_bytes: memory.as_ref().and_then(|_| self.available_bytes()),
             memory,
-            victim: named(meeting.victim, meeting.victim_tid),
-            culprit: named(meeting.culprit, meeting.culprit_tid),
+            victim: named(meeting.victim, victim_thread),
             siblings: siblings.map(|(one, other)| (self.cgroup(&one), self.cgroup(&other))),
             is_around,
+            is_culprit_named: culprit_thread.is_some(),
+            culprit: named(culprit, culprit_thread),
             limited,
             interrupt: meeting.interrupt.map(ToOwned::to_owned),
             irqs: meeting.interrupt.map(|name| self.irqs(name)).unwrap_or_default(),
@@ -97,6 +101,12 @@ impl SetupReader {
         kibibytes.checked_mul(1024)
     }
 
+    /// The folders of a cgroup that list what is in it.
+    fn folders(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
+        let roots = [self.mounts.unified.as_ref(), self.mounts.cpu.as_ref()];
+        roots.into_iter().filter_map(move |root| folder(root, path))
+    }
+
     /// How a cgroup is set up.
     fn cgroup(&self, path: &Path) -> CgroupSetup {
         let label = label(path);
@@ -105,7 +115,6 @@ impl SetupReader {
             return CgroupSetup::named(&label);
         }
         let mounts = &self.mounts;
-        let unified = mounts.unified.as_ref();
         let of = |old: &Option<PathBuf>, name: &str| self.controller(old.as_ref(), name, path);
         let (cpu, cpuset) = (of(&mounts.cpu, "cpu"), of(&mounts.cpuset, "cpuset"));
         let (io, memory) = (of(&mounts.blkio, "io"), of(&mounts.memory, "memory"));
@@ -132,9 +141,7 @@ impl SetupReader {
         });
         let cpus = text(&cpuset, "cpuset.effective_cpus", "cpuset.cpus.effective");
         let cpus_set = text(&cpuset, "cpuset.cpus", "cpuset.cpus").unwrap_or_default();
-        let tasks = [unified, mounts.cpu.as_ref()];
-        let mut folders = tasks.into_iter().filter_map(|root| folder(root, path));
-        let first = folders.find_map(|folder| first_below(&folder));
+        let first = self.folders(path).find_map(|folder| first_below(&folder));
         CgroupSetup {
             manager: self.manager(path),
             weight: weight(text(&cpu, "cpu.shares", "cpu.weight")),
@@ -182,7 +189,7 @@ impl SetupReader {
         }
     }
 
-    /// Who makes its settings: of a container or pod the engine, else the systemd of the nearest unit.
+    /// Who makes its settings: of a whole container or of a pod the engine, else the systemd of the nearest unit.
     pub(super) fn manager(&self, path: &Path) -> Manager {
         let identity = Identity::of(path);
         let segments: Vec<&str> =
@@ -194,6 +201,7 @@ impl SetupReader {
         }
         if let Some(container) = identity.container.filter(|one| !one.monitor) {
             match container.runtime {
+                _ if container_around(path) != Some(path) => return Manager::Files,
                 Runtime::Docker => return Manager::Docker(container.id),
                 Runtime::Podman if user.is_none() => return Manager::Podman(container.id),
                 // A user's own is a unit of the user's systemd.
@@ -269,6 +277,23 @@ impl SetupReader {
 /// Whether a command can name a path: it is text without characters that are shown as escapes.
 fn is_sayable(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text == printable(path.as_os_str().as_bytes()))
+}
+
+/// The outermost container around a cgroup, it included.
+fn container_around(path: &Path) -> Option<&Path> {
+    path.ancestors().take_while(|around| Identity::of(around).container.is_some()).last()
+}
+
+/// Where the settings of a cgroup are made: of the one that holds the processes of an engine's container, at the container.
+fn without_payload(path: &Path) -> &Path {
+    let is_payload = path.file_name().is_some_and(|name| name == "init" || name == "container");
+    let is_engines = |parent: &&Path| {
+        let container = Identity::of(parent).container.filter(|one| !one.monitor);
+        let runtime = container.map(|one| one.runtime);
+        container_around(path) == Some(*parent)
+            && matches!(runtime, Some(Runtime::Docker | Runtime::Podman))
+    };
+    path.parent().filter(|_| is_payload).filter(is_engines).unwrap_or(path)
 }
 
 /// The first process of a cgroup, or of one below: those that hand controllers down have none themselves.

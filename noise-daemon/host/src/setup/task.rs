@@ -39,6 +39,13 @@ pub fn is_kernel(folder: &Path) -> Option<bool> {
     Some(stat(folder)?.get(FLAGS).copied().flatten()? & KERNEL != 0)
 }
 
+/// Whether a thread is in a cgroup, by its folder in either version.
+pub fn has_thread(folder: &Path, tid: u32) -> bool {
+    let tid = tid.to_string();
+    let lists = ["cgroup.threads", "tasks"].map(|file| procfs::text(folder.join(file)));
+    lists.iter().flatten().any(|list| list.lines().any(|line| line == tid))
+}
+
 /// CPUs that a thread may run on, by its folder below a procfs root.
 fn allowed(folder: &Path) -> Option<CpuList> {
     let status = procfs::text(folder.join("status")).ok()?;
@@ -133,13 +140,18 @@ mod tests {
     }
 
     #[test]
-    fn the_first_process_is_that_of_the_first_line() {
+    fn the_processes_of_a_cgroup_are_those_of_its_lists() {
         let folder = tempfile::tempdir().unwrap();
         for (text, first) in
             [("", None), ("0\n7\n", None), ("4242\n7\n", Some(4242)), ("x\n", None)]
         {
             fs::write(folder.path().join("cgroup.procs"), text).unwrap();
             assert_eq!(first_process(folder.path()), first, "{text}");
+        }
+        assert!(!has_thread(folder.path(), 42));
+        for (file, tid) in [("tasks", 42), ("cgroup.threads", 43)] {
+            fs::write(folder.path().join(file), format!("7\n{tid}\n")).unwrap();
+            assert!(has_thread(folder.path(), tid) && !has_thread(folder.path(), 4));
         }
         let many: String = (1000..9000).map(|pid| format!("{pid}\n")).collect();
         fs::write(folder.path().join("cgroup.procs"), many).unwrap();

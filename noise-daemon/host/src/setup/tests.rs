@@ -212,11 +212,18 @@ fn who_sets_a_cgroup_is_read_from_its_path() {
         ("/batch/job", Manager::Files),
         ("/", Manager::Files),
         (&format!("/system.slice/docker-{id}.scope"), Manager::Docker(id.to_owned())),
-        (&format!("/docker/{id}/init"), Manager::Docker(id.to_owned())),
+        (&format!("/docker/{id}"), Manager::Docker(id.to_owned())),
+        (&format!("/docker/{id}/docker/{id}"), Manager::Files),
+        (&format!("/docker/{id}/system.slice/nginx.service"), Manager::Files),
+        (&format!("/system.slice/docker-{id}.scope/init/worker"), Manager::Files),
         (&format!("/machine.slice/libpod-{id}.scope"), Manager::Podman(id.to_owned())),
         (
             &format!("/user.slice/user-7.slice/user@7.service/user.slice/libpod-{id}.scope"),
             Manager::User { unit: format!("libpod-{id}.scope"), uid: "7".to_owned() },
+        ),
+        (
+            &format!("/user.slice/user-7.slice/user@7.service/user.slice/libpod-{id}.scope/inner"),
+            Manager::Files,
         ),
         (
             &format!("{pod}/cri-containerd-{id}.scope"),
@@ -236,6 +243,68 @@ fn who_sets_a_cgroup_is_read_from_its_path() {
     }
     tree.write("proc/1/comm", "init\n");
     assert_eq!(tree.unified().manager(Path::new(WEB)), Manager::Files);
+}
+
+#[test]
+fn an_engine_sets_its_whole_container_and_nothing_in_it() {
+    let id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let container = format!("/docker/{id}");
+    let (payload, inner) = (format!("{container}/init"), format!("{container}/inner"));
+    let tree = host();
+    for (path, max) in [(&container, "200000"), (&payload, "max"), (&inner, "max")] {
+        tree.write(&format!("cg{path}/cpu.max"), &format!("{max} 100000\n"));
+        tree.write(&format!("cg{path}/cpu.stat"), "nr_periods 2\n");
+        tree.write(&format!("cg{path}/memory.max"), "1048576\n");
+        tree.write(&format!("cg{path}/cgroup.subtree_control"), "cpu memory\n");
+    }
+    let meet = |victim: &str, culprit: &str| {
+        let label = label(Path::new(victim));
+        let meeting = Meeting {
+            victim: Some(Path::new(victim)),
+            culprit: Some(Path::new(culprit)),
+            memory: Some((LimitKind::Max, &*label)),
+            ..Meeting::default()
+        };
+        tree.unified().setup(&meeting, Vec::new())
+    };
+    let docker = Manager::Docker(id.to_owned());
+    // What is set for the processes of a container is set at the container.
+    let setup = meet(WEB, &payload);
+    let culprit = setup.culprit.unwrap();
+    assert_eq!((&culprit.manager, &*culprit.label), (&docker, "docker:0123456789ab"));
+    assert_eq!(culprit.quota.and_then(|quota| quota.cpus()), Some(2.0));
+    assert!(!setup.is_around);
+    // That would be about the victim as well.
+    assert!(meet(&inner, &payload).is_around);
+    let culprit = meet(WEB, &inner).culprit.unwrap();
+    assert_eq!((culprit.manager, &*culprit.label), (Manager::Files, "docker:0123456789ab/inner"));
+    // The nearest limit may be that of the container, or of what is in it.
+    let setup = meet(&inner, WEB);
+    assert_eq!(setup.limited.map(|one| one.manager), Some(docker));
+    assert_eq!(setup.memory.map(|(_, one)| one.manager), Some(Manager::Files));
+    tree.write(&format!("cg{inner}/cpu.max"), "50000 100000\n");
+    assert_eq!(meet(&inner, WEB).limited.map(|one| one.manager), Some(Manager::Files));
+}
+
+#[test]
+fn a_culprit_is_judged_by_the_thread_that_is_named() {
+    let tree = host();
+    let stat = "43 (b) R 1 1 1 0 -1 4194304 0 0 0 0 1 1 0 0 20 0 1 0 5 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 17 0 50 1 0";
+    tree.write("proc/43/stat", stat);
+    tree.write("proc/43/status", "Cpus_allowed_list:\t2\n");
+    let judged_by = |tid: u32| {
+        let meeting = Meeting { culprit_tid: Some(tid), ..meeting(WEB, BACKUP) };
+        let setup = tree.unified().setup(&meeting, Vec::new());
+        let main = setup.culprit.unwrap().main.unwrap();
+        (main.pid, main.policy, setup.is_culprit_named)
+    };
+    // It may have ended, and another one may have its number.
+    assert_eq!(judged_by(43), (42, 0, false));
+    tree.write("cg/system.slice/backup.service/cgroup.threads", "42\n43\n44\n");
+    assert_eq!(judged_by(43), (43, 1, true));
+    assert_eq!(judged_by(44), (42, 0, false), "there is no such thread");
+    let setup = tree.unified().setup(&meeting(WEB, BACKUP), Vec::new());
+    assert!(!setup.is_culprit_named);
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use noise_common::store::EventKind;
 use noise_common::store::event::{Body, Payload, shown_state};
 use noise_trace::ctf::write::{HEAD_BYTES, StreamWriter};
-use noise_trace::event::{Comm, Kind, Task, Woken};
+use noise_trace::event::{Comm, Task, TraceKind, Woken};
 use noise_trace::state::LeftIn;
-use noise_wire::events::{Item, Place, StretchHead};
+use noise_wire::events::{AnswerItem, ItemPlace, StretchHead};
 use proptest::prelude::{any, prop_oneof};
 use proptest::strategy::{Just, Strategy};
 
@@ -28,7 +28,7 @@ pub enum What {
 
 /// What a thread truly did.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct PlayedPart {
     pub tid: u32,
     pub what: What,
     pub from_ns: u64,
@@ -39,7 +39,7 @@ pub struct Part {
 #[derive(Debug, Default)]
 pub struct Played {
     events: Vec<(usize, u64, Body)>,
-    truth: Vec<Part>,
+    truth: Vec<PlayedPart>,
     end_ns: u64,
 }
 
@@ -49,9 +49,9 @@ pub fn play(acts: &[Act]) -> Played {
     let mut running: [Option<usize>; CPUS] = [None; CPUS];
     let mut now_ns = 1_000;
     let tid = |thread: usize| thread as u32 + 11;
-    let mut turn = |thread: usize, what: What, now_ns: u64, truth: &mut Vec<Part>| {
+    let mut turn = |thread: usize, what: What, now_ns: u64, truth: &mut Vec<PlayedPart>| {
         let (before, from_ns) = std::mem::replace(&mut threads[thread], (what, now_ns));
-        truth.push(Part { tid: tid(thread), what: before, from_ns, to_ns: now_ns });
+        truth.push(PlayedPart { tid: tid(thread), what: before, from_ns, to_ns: now_ns });
         before
     };
     let mut states = [What::Sleeps; THREADS];
@@ -94,17 +94,17 @@ pub fn play(acts: &[Act]) -> Played {
 }
 
 /// The event of a body, as traces have it.
-fn kind(body: &Body) -> Kind<'static> {
+fn kind(body: &Body) -> TraceKind<'static> {
     let task = |tid: u32| Task { comm: Comm::default(), tid: tid.cast_signed(), prio: 20 };
     match made::event(body, 0).payload() {
         Some(Payload::Switch { prev_tid, prev_state, preempted, next_tid, .. }) => {
             let prev_state = LeftIn::of(shown_state(prev_state, preempted).into());
-            Kind::SchedSwitch { prev: task(prev_tid), prev_state, next: task(next_tid) }
+            TraceKind::SchedSwitch { prev: task(prev_tid), prev_state, next: task(next_tid) }
         }
         Some(Payload::Waking(woken)) => {
-            Kind::SchedWaking(Woken { task: task(woken.tid), target_cpu: woken.cpu })
+            TraceKind::SchedWaking(Woken { task: task(woken.tid), target_cpu: woken.cpu })
         }
-        _ => Kind::Other("none"),
+        _ => TraceKind::Other("none"),
     }
 }
 
@@ -169,9 +169,9 @@ impl Played {
         for (cpu, begin_ns) in reach.from_ns.iter().enumerate() {
             let own: Vec<_> = self.events.iter().filter(|(on, ..)| *on == cpu).collect();
             let cut = own.partition_point(|(_, at_ns, _)| at_ns < begin_ns);
-            let place = Place { cpu: cpu as u32, part: 0 };
+            let place = ItemPlace { cpu: cpu as u32, part: 0 };
             let complete_from_ns = if cut > 0 { *begin_ns } else { 0 };
-            Item::Part { place, complete_from_ns, classes: 1 }.write(&mut rest);
+            AnswerItem::Part { place, complete_from_ns, classes: 1 }.write(&mut rest);
             let events = (cut as u64..).zip(&own[cut..]);
             let has = |at_ns: u64| reach.has(cpu, at_ns);
             let events: Vec<_> = events
@@ -182,15 +182,15 @@ impl Played {
                 let count = run.len() as u64;
                 if run[0].0 {
                     let events = run.iter().map(|(_, event)| *event).collect();
-                    Item::Events { place, first, events }.write(&mut rest);
+                    AnswerItem::Events { place, first, events }.write(&mut rest);
                     all += count;
                 } else {
-                    Item::Missing { place, first, count }.write(&mut rest);
+                    AnswerItem::Missing { place, first, count }.write(&mut rest);
                 }
                 first += count;
             }
         }
-        Item::End { events: all, missing: 0 }.write(&mut rest);
+        AnswerItem::End { events: all, missing: 0 }.write(&mut rest);
         let mut file = Vec::new();
         write(&mut file, Box::new([head, rest].into_iter()), |_| about.clone()).unwrap();
         file
@@ -242,7 +242,7 @@ impl Played {
     }
 
     /// What threads did, as far as it ended.
-    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub fn parts(&self) -> impl Iterator<Item = &PlayedPart> {
         self.truth.iter().filter(|part| part.to_ns < self.end_ns)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noise_analysis::{Memory, Outlier, Report};
+use noise_analysis::{Memory, Report, ReportedOutlier};
 use noise_text::clean::reading::from_json;
 
 use crate::demand::Demand;
@@ -16,7 +16,7 @@ pub struct Document {
     /// Incidents, the oldest first. One that is open was open when the file was written.
     pub incidents: Vec<Arc<Report>>,
     /// Long waits, the oldest first.
-    pub outliers: Vec<Arc<Outlier>>,
+    pub outliers: Vec<Arc<ReportedOutlier>>,
     #[serde(default)]
     pub baselines: Baselines,
     /// How fast the flight recorder was filled.
@@ -61,7 +61,7 @@ impl Document {
     /// One of the format that is written.
     pub fn new(
         incidents: Vec<Arc<Report>>,
-        outliers: Vec<Arc<Outlier>>,
+        outliers: Vec<Arc<ReportedOutlier>>,
         baselines: Baselines,
         recorder: Demand,
     ) -> Self {
@@ -69,9 +69,7 @@ impl Document {
     }
 
     /// Reads the text of a state file.
-    ///
-    /// # Errors
-    /// Where it is from a newer version, or is none.
+    /// Errors: where it is from a newer version, or is none.
     pub fn parse(text: &[u8]) -> Result<Self, Unusable> {
         #[derive(serde::Deserialize)]
         struct Versioned {
@@ -95,9 +93,7 @@ impl Document {
     }
 
     /// The text of a state file.
-    ///
-    /// # Errors
-    /// Where something has no form in JSON, which would be a defect.
+    /// Errors: where something has no form in JSON, which would be a defect.
     pub fn text(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(self)
     }

@@ -37,9 +37,7 @@ pub struct Folder {
 }
 
 /// Reads the state file in a folder; `None` where there is none.
-///
-/// # Errors
-/// Where there is one that cannot be used.
+/// Errors: where there is one that cannot be used.
 pub fn read(folder: &Path) -> Result<Option<Document>, Unusable> {
     text(folder)?.map(|text| Document::parse(&text)).transpose()
 }
@@ -80,9 +78,7 @@ fn guard(folder: &Path) -> Guard<'_> {
 }
 
 /// Refuses a folder in which other users could replace the state.
-///
-/// # Errors
-/// In a sentence that says what to do.
+/// Errors: in a sentence that says what to do.
 pub fn ensure_own(folder: &Path) -> io::Result<()> {
     guard(folder).ensure_own()
 }
@@ -90,9 +86,7 @@ pub fn ensure_own(folder: &Path) -> io::Result<()> {
 impl Folder {
     /// Takes a folder for this process, and creates it if it is missing. Other users are kept out of
     /// it from now on.
-    ///
-    /// # Errors
-    /// Where it cannot be created or written, or belongs to another process.
+    /// Errors: where it cannot be created or written, or belongs to another process.
     pub fn take(path: &Path) -> io::Result<Self> {
         let (lock, heir) = guard(path).take()?;
         Ok(Self { path: path.to_owned(), heir, _lock: lock })
@@ -149,9 +143,7 @@ impl Folder {
     }
 
     /// Replaces the state file. After an error the old one is as it was.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
+    /// Errors: where it cannot be written.
     pub fn write(&self, document: &Document) -> io::Result<()> {
         let temporary = self.path.join(TEMPORARY);
         let written = self.write_temporary(&temporary, document).and_then(|()| {
@@ -184,7 +176,7 @@ impl Folder {
 mod tests {
     use std::sync::Arc;
 
-    use noise_analysis::Outlier;
+    use noise_analysis::ReportedOutlier;
     use noise_model::OutlierRecord;
 
     use super::*;
@@ -192,7 +184,7 @@ mod tests {
     use crate::state::Baselines;
 
     fn document(waits: u32) -> Document {
-        let outlier = |pid| Outlier {
+        let outlier = |pid| ReportedOutlier {
             time: "2026-11-21T09:00:00Z".parse().unwrap(),
             wait: OutlierRecord {
                 at_ns: 0,

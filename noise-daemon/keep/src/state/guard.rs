@@ -42,9 +42,7 @@ pub struct Guard<'a> {
 impl Guard<'_> {
     /// Makes the folder if it is missing, takes away what others may do in it, and takes the lock,
     /// which is held until the file is closed. Also returns the user that new files are given to.
-    ///
-    /// # Errors
-    /// Where the folder cannot be made or written, or another daemon has the lock.
+    /// Errors: where the folder cannot be made or written, or another daemon has the lock.
     pub fn take(&self) -> io::Result<(File, Heir)> {
         self.make()?;
         let folder = open_folder(self.folder)?;
@@ -71,9 +69,7 @@ impl Guard<'_> {
 
     /// Refuses a folder that others may write to and that holds what is not noised's: they could replace what is kept
     /// there. One that is noised's alone is closed to them when it is taken.
-    ///
-    /// # Errors
-    /// In a sentence that says what to do.
+    /// Errors: in a sentence that says what to do.
     pub fn ensure_own(&self) -> io::Result<()> {
         let Ok(found) = fs::metadata(self.folder) else { return Ok(()) };
         if found.mode() & OTHERS_WRITE == 0 || !found.is_dir() || self.is_alone()? {
@@ -100,9 +96,7 @@ impl Guard<'_> {
 
     /// Keeps others out of the folder, unless it holds what is not noised's: a folder such as `/tmp`,
     /// which is named by mistake, must go on to work for the others.
-    ///
-    /// # Errors
-    /// Where others may write to it still.
+    /// Errors: where others may write to it still.
     fn tighten(&self, folder: &File) -> io::Result<()> {
         let mode = folder.metadata()?.mode();
         if mode & OTHERS == 0 {

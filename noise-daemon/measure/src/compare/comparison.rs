@@ -6,7 +6,7 @@ use rand::SeedableRng as _;
 use rand::rngs::Xoshiro256PlusPlus;
 
 use super::bootstrap::{draw, sum};
-use super::series::{SLICE_NS, Series, Tally};
+use super::series::{SLICE_NS, Series, SliceTally};
 use super::verdict::{Evidence, FEWEST_SLICES, Figure};
 use crate::DetourReport;
 use crate::shares::SourceKey;
@@ -38,7 +38,7 @@ pub struct Side {
 
 /// One source, or all of them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Line {
+pub struct ComparedSource {
     /// The source; None in total.
     pub source: Option<SourceKey>,
     /// Time lost, ns per second of one CPU.
@@ -57,9 +57,9 @@ pub struct Comparison {
     pub a: Side,
     /// The second one.
     pub b: Side,
-    pub total: Line,
+    pub total: ComparedSource,
     /// Each source that either has, those first that take most time.
-    pub sources: Vec<Line>,
+    pub sources: Vec<ComparedSource>,
     /// What makes the comparison doubtful.
     pub warnings: Vec<String>,
 }
@@ -67,7 +67,7 @@ pub struct Comparison {
 /// A source's tallies in both reports, and the sums of their draws.
 struct Compared {
     source: Option<SourceKey>,
-    tallies: [Tally; 2],
+    tallies: [SliceTally; 2],
     lost: Vec<(f64, f64)>,
     events: Vec<(f64, f64)>,
 }
@@ -85,8 +85,8 @@ pub fn compare(a: &DetourReport, b: &DetourReport, options: CompareOptions) -> C
     // The first pair is the total.
     let total =
         lines.next().unwrap_or_else(|| Compared::of(None, Default::default()).line(&series, 0.5));
-    let mut sources: Vec<Line> = lines.collect();
-    let most = |line: &Line| line.lost_ns_per_second.a.max(line.lost_ns_per_second.b);
+    let mut sources: Vec<ComparedSource> = lines.collect();
+    let most = |line: &ComparedSource| line.lost_ns_per_second.a.max(line.lost_ns_per_second.b);
     sources.sort_by(|one, other| most(other).total_cmp(&most(one)));
     let [side_a, side_b] = [(a, &series[0]), (b, &series[1])].map(|(report, series)| Side {
         host: report.host.clone(),
@@ -144,11 +144,11 @@ impl Series {
 }
 
 impl Compared {
-    fn of(source: Option<SourceKey>, tallies: [Tally; 2]) -> Self {
+    fn of(source: Option<SourceKey>, tallies: [SliceTally; 2]) -> Self {
         Self { source, tallies, lost: Vec::new(), events: Vec::new() }
     }
 
-    fn line(&self, series: &[Series; 2], confidence: f64) -> Line {
+    fn line(&self, series: &[Series; 2], confidence: f64) -> ComparedSource {
         let [a, b] = &self.tallies;
         let all = |values: &[f64]| values.iter().sum::<f64>();
         let events = all(&a.events) + all(&b.events);
@@ -156,7 +156,7 @@ impl Compared {
             let evidence = Evidence { drawn, events, confidence };
             Figure::new(series[0].rate(all(a)), series[1].rate(all(b)), evidence)
         };
-        Line {
+        ComparedSource {
             source: self.source.clone(),
             lost_ns_per_second: figure(&a.lost_ns, &b.lost_ns, &self.lost),
             events_per_second: figure(&a.events, &b.events, &self.events),

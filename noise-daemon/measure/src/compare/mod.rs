@@ -20,6 +20,8 @@
 //! not to be a coincidence. Of twenty sources that did not change, one is expected to be called
 //! changed at a confidence of 95 %.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_types))]
+
 mod bootstrap;
 mod comparison;
 mod series;
@@ -27,6 +29,6 @@ mod series;
 mod tests;
 mod verdict;
 
-pub use comparison::{CompareOptions, Comparison, Line, Side, compare};
+pub use comparison::{CompareOptions, ComparedSource, Comparison, Side, compare};
 pub use series::SLICE_NS;
-pub use verdict::{Estimate, Figure, Verdict};
+pub use verdict::{Estimate, Figure, SampleVerdict};

@@ -10,7 +10,7 @@ pub const SLICE_NS: u64 = 100_000_000;
 
 /// What happened in each slice, of all CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct SliceTally {
     /// Time lost, ns.
     pub lost_ns: Vec<f64>,
     /// How many: parts of a source, or, in total, detours.
@@ -24,12 +24,12 @@ pub struct Series {
     pub slices: usize,
     /// Time of all CPUs in one slice, s.
     pub slice_seconds: f64,
-    pub total: Tally,
+    pub total: SliceTally,
     /// Each source that had a share.
-    pub sources: BTreeMap<SourceKey, Tally>,
+    pub sources: BTreeMap<SourceKey, SliceTally>,
 }
 
-impl Tally {
+impl SliceTally {
     fn new(slices: usize) -> Self {
         Self { lost_ns: vec![0.0; slices], events: vec![0.0; slices] }
     }
@@ -54,7 +54,7 @@ impl Series {
         let mut series = Self {
             slices,
             slice_seconds: report.measured_ns() as f64 / 1e9 / slices.max(1) as f64,
-            total: Tally::new(slices),
+            total: SliceTally::new(slices),
             sources: BTreeMap::new(),
         };
         let shares = Shares::of(report);
@@ -67,7 +67,7 @@ impl Series {
                 for share in shares.shares(detour) {
                     let Some(key) = shares.keys().get(share.key) else { continue };
                     if !series.sources.contains_key(key) {
-                        series.sources.insert(key.clone(), Tally::new(slices));
+                        series.sources.insert(key.clone(), SliceTally::new(slices));
                     }
                     if let Some(tally) = series.sources.get_mut(key) {
                         tally.add(slice, lost_ns * share.of_detour, share.events);
@@ -79,7 +79,7 @@ impl Series {
     }
 
     /// A source that has no share.
-    pub fn nothing(&self) -> Tally {
-        Tally::new(self.slices)
+    pub fn nothing(&self) -> SliceTally {
+        SliceTally::new(self.slices)
     }
 }

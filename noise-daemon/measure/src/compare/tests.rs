@@ -17,8 +17,8 @@ fn worker(rate: f64) -> Random {
     Random { source, rate, length_ns: 40_000, burst_ns: 300_000_000 }
 }
 
-fn line<'a>(comparison: &'a Comparison, name: &str) -> &'a Line {
-    let is = |line: &&Line| line.source.as_ref().unwrap().to_string() == name;
+fn line<'a>(comparison: &'a Comparison, name: &str) -> &'a ComparedSource {
+    let is = |line: &&ComparedSource| line.source.as_ref().unwrap().to_string() == name;
     comparison.sources.iter().find(is).unwrap()
 }
 
@@ -65,8 +65,8 @@ fn planted(seeds: std::ops::Range<u64>) -> Found {
         let before = report(2, 20 * SECOND, &[timer(60.0), worker(10.0)], 2 * seed);
         let after = report(2, 20 * SECOND, &[timer(60.0), worker(25.0)], 2 * seed + 1);
         let ways = [
-            (&before, &after, Verdict::More, Verdict::Less, 2.5),
-            (&after, &before, Verdict::Less, Verdict::More, 0.4),
+            (&before, &after, SampleVerdict::More, SampleVerdict::Less, 2.5),
+            (&after, &before, SampleVerdict::Less, SampleVerdict::More, 0.4),
         ];
         for (a, b, verdict, reverse, ratio) in ways {
             let compared = compare(a, b, OPTIONS);
@@ -102,10 +102,10 @@ fn sources_of_one_report_are_compared_with_none() {
     let after = report(1, 30 * SECOND, &[timer(60.0), worker(10.0)], 2);
     let compared = compare(&before, &after, OPTIONS);
     let new = &line(&compared, "thread kworker").lost_ns_per_second;
-    assert_eq!((new.a, new.ratio, new.verdict), (0.0, None, Verdict::More));
+    assert_eq!((new.a, new.ratio, new.verdict), (0.0, None, SampleVerdict::More));
     let gone = compare(&after, &before, OPTIONS);
     let gone = &line(&gone, "thread kworker").events_per_second;
-    assert_eq!((gone.b, gone.verdict), (0.0, Verdict::Less));
+    assert_eq!((gone.b, gone.verdict), (0.0, SampleVerdict::Less));
     assert_eq!(gone.ratio.unwrap().value, 0.0);
     // Rates, not sums.
     let timer = &line(&compared, "irq local_timer").events_per_second;
@@ -116,12 +116,12 @@ fn sources_of_one_report_are_compared_with_none() {
 fn what_cannot_be_known_is_unknown() {
     let short = report(1, SECOND, &[timer(60.0)], 1);
     let compared = compare(&short, &report(1, 10 * SECOND, &[timer(60.0)], 2), OPTIONS);
-    assert_eq!(compared.total.lost_ns_per_second.verdict, Verdict::UnknownTooShort);
+    assert_eq!(compared.total.lost_ns_per_second.verdict, SampleVerdict::UnknownTooShort);
     assert_eq!(compared.total.lost_ns_per_second.difference.interval, None);
     assert!(compared.warnings.iter().any(|text| text.starts_with("A is too short")));
     let seldom = report(1, 10 * SECOND, &[timer(0.3)], 1);
     let compared = compare(&seldom, &seldom, OPTIONS);
-    assert_eq!(compared.total.events_per_second.verdict, Verdict::UnknownTooFewEvents);
+    assert_eq!(compared.total.events_per_second.verdict, SampleVerdict::UnknownTooFewEvents);
     let empty = DetourReport { cpus: Vec::new(), ..short };
     let compared = compare(&empty, &empty, OPTIONS);
     assert_eq!((compared.total.events_per_second.a, compared.sources.len()), (0.0, 0));

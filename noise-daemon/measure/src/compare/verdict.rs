@@ -11,7 +11,7 @@ pub const FEWEST_EVENTS: f64 = 10.0;
 /// What the samples show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum SampleVerdict {
     Less,
     More,
     /// The interval has zero in it.
@@ -22,7 +22,7 @@ pub enum Verdict {
     UnknownTooFewEvents,
 }
 
-impl Verdict {
+impl SampleVerdict {
     /// Whether there is none.
     pub const fn is_unknown(self) -> bool {
         matches!(self, Self::UnknownTooShort | Self::UnknownTooFewEvents)
@@ -58,7 +58,7 @@ pub struct Figure {
     pub difference: Estimate,
     /// B / A; None where A has none.
     pub ratio: Option<Estimate>,
-    pub verdict: Verdict,
+    pub verdict: SampleVerdict,
 }
 
 /// What lies behind a [`Figure`].
@@ -86,11 +86,11 @@ impl Figure {
         let ratio =
             (a > 0.0).then(|| Estimate { value: b / a, interval: quotients().filter(finite) });
         let verdict = match difference.interval {
-            None if !enough => Verdict::UnknownTooFewEvents,
-            None => Verdict::UnknownTooShort,
-            Some([low, _]) if low > 0.0 => Verdict::More,
-            Some([_, high]) if high < 0.0 => Verdict::Less,
-            Some(_) => Verdict::NoDifference,
+            None if !enough => SampleVerdict::UnknownTooFewEvents,
+            None => SampleVerdict::UnknownTooShort,
+            Some([low, _]) if low > 0.0 => SampleVerdict::More,
+            Some([_, high]) if high < 0.0 => SampleVerdict::Less,
+            Some(_) => SampleVerdict::NoDifference,
         };
         Self { a, b, difference, ratio, verdict }
     }
@@ -106,14 +106,20 @@ mod tests {
 
     #[test]
     fn verdicts_follow_the_interval() {
-        assert_eq!(figure(&[(2.0, 2.5), (2.0, 3.5)], 99.0).verdict, Verdict::More);
-        assert_eq!(figure(&[(2.0, 1.5), (2.0, 1.0)], 99.0).verdict, Verdict::Less);
-        assert_eq!(figure(&[(2.0, 1.5), (2.0, 2.5)], 99.0).verdict, Verdict::NoDifference);
-        assert_eq!(figure(&[(2.0, 2.0)], 99.0).verdict, Verdict::NoDifference);
+        assert_eq!(figure(&[(2.0, 2.5), (2.0, 3.5)], 99.0).verdict, SampleVerdict::More);
+        assert_eq!(figure(&[(2.0, 1.5), (2.0, 1.0)], 99.0).verdict, SampleVerdict::Less);
+        assert_eq!(figure(&[(2.0, 1.5), (2.0, 2.5)], 99.0).verdict, SampleVerdict::NoDifference);
+        assert_eq!(figure(&[(2.0, 2.0)], 99.0).verdict, SampleVerdict::NoDifference);
         let short = figure(&[], 99.0);
-        assert_eq!((short.verdict, short.difference.interval), (Verdict::UnknownTooShort, None));
+        assert_eq!(
+            (short.verdict, short.difference.interval),
+            (SampleVerdict::UnknownTooShort, None)
+        );
         let few = figure(&[(2.0, 2.5)], 9.0);
-        assert_eq!((few.verdict, few.difference.interval), (Verdict::UnknownTooFewEvents, None));
+        assert_eq!(
+            (few.verdict, few.difference.interval),
+            (SampleVerdict::UnknownTooFewEvents, None)
+        );
     }
 
     #[test]

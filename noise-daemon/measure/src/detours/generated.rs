@@ -3,7 +3,7 @@
 use proptest::prelude::{Strategy, any};
 
 use crate::{
-    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
+    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourPart, DetourReport, GapSource,
 };
 
 fn source(class: Class, name: &str, id: u32) -> GapSource {
@@ -26,7 +26,7 @@ fn cpu(cpu: u32, detours: Vec<Detour>) -> CpuDetours {
 }
 
 fn detour(start_ns: u64, duration_ns: u64, parts: &[(usize, u64)]) -> Detour {
-    let part = |(source, duration_ns): &(usize, u64)| Part {
+    let part = |(source, duration_ns): &(usize, u64)| DetourPart {
         source: *source,
         start_ns,
         duration_ns: *duration_ns,

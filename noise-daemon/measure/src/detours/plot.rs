@@ -32,9 +32,7 @@ const DETOURS: RGBColor = RGBColor(86, 180, 233);
 const TIME: RGBColor = RGBColor(213, 94, 0);
 
 /// A page with all plots, as SVG.
-///
-/// # Errors
-/// Where the numbers have no place on a page.
+/// Errors: where the numbers have no place on a page.
 pub fn svg(report: &DetourReport) -> Result<String, PlotError> {
     let sources = largest(SourceShares::of(report).sources);
     let lengths = decades(all(report).map(|(_, detour)| detour.duration_ns as f64));

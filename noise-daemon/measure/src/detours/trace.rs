@@ -7,9 +7,7 @@ use noise_text::csv::cell;
 use crate::{CpuDetours, Detour, DetourReport};
 
 /// The report as JSON, which [`DetourReport::parse`] reads.
-///
-/// # Errors
-/// Never for a report of numbers that are finite.
+/// Errors: never for a report of numbers that are finite.
 pub fn json(report: &DetourReport) -> serde_json::Result<String> {
     serde_json::to_string(report).map(|text| text + "\n")
 }

@@ -70,9 +70,7 @@ struct Period {
 /// Measures for as long as it is to, until it is stopped, or until a gap or their sum is too long.
 /// `each` is given every period, and `turn` is called some times in a second; both run in the calling
 /// thread.
-///
-/// # Errors
-/// See [`MeasureError`]; no thread is left pinned, and nothing is left attached.
+/// Errors: those of [`MeasureError`]; no thread is left pinned, and nothing is left attached.
 pub fn run(
     options: &OsnoiseOptions,
     stop: &AtomicBool,
@@ -83,9 +81,7 @@ pub fn run(
 }
 
 /// The same with programs that are attached already, which takes no privileges.
-///
-/// # Errors
-/// See [`run`].
+/// Errors: those of [`run`].
 pub fn run_with(
     mut watcher: Watcher,
     options: &OsnoiseOptions,

@@ -83,9 +83,7 @@ impl Duty {
     }
 
     /// Starts.
-    ///
-    /// # Errors
-    /// Where the system has no more threads.
+    /// Errors: where the system has no more threads.
     pub fn start(prepared: Prepared) -> anyhow::Result<Self> {
         let Prepared { options, watcher } = prepared;
         let totals = Arc::new(Mutex::new(BTreeMap::<u32, Totals>::new()));

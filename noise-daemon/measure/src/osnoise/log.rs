@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use noise_common::watch::{KINDS, Kind, NoiseEvent};
+use noise_common::watch::{KINDS, NoiseEvent, NoiseKind};
 
 use super::period::PeriodReport;
 use crate::explain::Explained;
@@ -17,14 +17,14 @@ pub fn lines(period: &PeriodReport, sample: &Explained, naming: &mut Naming) -> 
     for part in &sample.parts {
         let named = naming.source(part);
         let what = match KINDS.get(part.kind as usize) {
-            Some(Kind::Nmi) => "nmi_noise:".to_owned(),
-            Some(Kind::Hardirq | Kind::Vector) => {
+            Some(NoiseKind::Nmi) => "nmi_noise:".to_owned(),
+            Some(NoiseKind::Hardirq | NoiseKind::Vector) => {
                 format!("irq_noise: {}:{}", named.name, named.id)
             }
-            Some(Kind::Softirq) => {
+            Some(NoiseKind::Softirq) => {
                 format!("softirq_noise: {}:{}", named.name.to_uppercase(), named.id)
             }
-            Some(Kind::PageFault) => "page_fault_noise:".to_owned(),
+            Some(NoiseKind::PageFault) => "page_fault_noise:".to_owned(),
             _ => format!("thread_noise: {}:{}", named.name, named.id),
         };
         prefix(&mut text, period, part.end_ns);

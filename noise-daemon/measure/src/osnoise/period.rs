@@ -1,6 +1,6 @@
 //! One CPU's measurement over one period: what every backend hands on.
 
-use noise_common::watch::{KINDS, Kind, NoiseEvent};
+use noise_common::watch::{KINDS, NoiseEvent, NoiseKind};
 
 use crate::explain::Explained;
 use crate::gaps::Stopped;
@@ -43,11 +43,11 @@ impl Counts {
 /// The class of an event.
 pub fn class_of(event: &NoiseEvent) -> Class {
     match KINDS.get(event.kind as usize) {
-        Some(Kind::Nmi) => Class::Nmi,
-        Some(Kind::Hardirq | Kind::Vector) => Class::Irq,
-        Some(Kind::Softirq) => Class::Softirq,
-        Some(Kind::Thread | Kind::EndlessThread) => Class::Thread,
-        Some(Kind::PageFault) => Class::PageFault,
+        Some(NoiseKind::Nmi) => Class::Nmi,
+        Some(NoiseKind::Hardirq | NoiseKind::Vector) => Class::Irq,
+        Some(NoiseKind::Softirq) => Class::Softirq,
+        Some(NoiseKind::Thread | NoiseKind::EndlessThread) => Class::Thread,
+        Some(NoiseKind::PageFault) => Class::PageFault,
         None => Class::Hardware,
     }
 }

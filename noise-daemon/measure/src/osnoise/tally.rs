@@ -149,16 +149,16 @@ impl Tally {
 pub mod sampled {
     //! A period as it could have been.
 
-    use noise_common::watch::{Kind, NoiseEvent};
+    use noise_common::watch::{NoiseEvent, NoiseKind};
 
     use super::{HistogramShape, Tally};
     use crate::explain::Explained;
-    use crate::gaps::Gap;
+    use crate::gaps::LongGap;
     use crate::naming::Naming;
     use crate::osnoise::period::{Counts, PeriodReport};
 
     /// An event of CPU 1.
-    pub fn event(kind: Kind, id: u32, start_ns: u64, net_ns: u64) -> NoiseEvent {
+    pub fn event(kind: NoiseKind, id: u32, start_ns: u64, net_ns: u64) -> NoiseEvent {
         NoiseEvent {
             start_ns,
             end_ns: start_ns + net_ns,
@@ -166,7 +166,7 @@ pub mod sampled {
             cpu: 1,
             kind: kind as u32,
             id,
-            number: if kind == Kind::Vector { 236 } else { 0 },
+            number: if kind == NoiseKind::Vector { 236 } else { 0 },
             comm: [u64::from_le_bytes(*b"kworker/"), u64::from(u32::from_le_bytes(*b"1:0\0"))],
         }
     }
@@ -174,12 +174,12 @@ pub mod sampled {
     /// A second of CPU 1: a tick below the threshold, a tick with a softirq, a thread, and a gap that
     /// nothing explains.
     pub fn period() -> PeriodReport {
-        let tick = event(Kind::Vector, 0, 5_789_857_529_929, 1_845);
-        let softirq = event(Kind::Softirq, 1, 5_789_857_532_000, 2_300);
-        let thread = event(Kind::Thread, 77, 5_789_900_000_000, 40_000);
-        let small = event(Kind::Vector, 0, 5_789_100_000_000, 900);
+        let tick = event(NoiseKind::Vector, 0, 5_789_857_529_929, 1_845);
+        let softirq = event(NoiseKind::Softirq, 1, 5_789_857_532_000, 2_300);
+        let thread = event(NoiseKind::Thread, 77, 5_789_900_000_000, 40_000);
+        let small = event(NoiseKind::Vector, 0, 5_789_100_000_000, 900);
         let sample = |start_ns, duration_ns, parts: &[NoiseEvent]| Explained {
-            gap: Gap { start_ns, duration_ns },
+            gap: LongGap { start_ns, duration_ns },
             parts: parts.to_vec(),
             unseen: 0,
         };

@@ -38,9 +38,7 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for PlotE
 }
 
 /// A page of so many pixels height, as SVG.
-///
-/// # Errors
-/// Where something was drawn that has no place on the page.
+/// Errors: where something was drawn that has no place on the page.
 pub fn page(
     height: u32,
     draw: impl FnOnce(&Area<'_>) -> Result<(), PlotError>,
@@ -69,9 +67,7 @@ pub fn label(name: &str) -> String {
 pub type Legend<'a> = [(&'a str, RGBColor)];
 
 /// A title, a line below it, and what the colours mean.
-///
-/// # Errors
-/// See [`page`].
+/// Errors: those of [`page`].
 pub fn heading(
     area: &Area<'_>,
     title: &str,

@@ -15,9 +15,7 @@ use crate::work;
 
 /// Measures. `stop` ends it early: the quanta up to then are reported. `progress` gets how much
 /// time has passed.
-///
-/// # Errors
-/// See [`MeasureError`]; no thread is left pinned.
+/// Errors: those of [`MeasureError`]; no thread is left pinned.
 pub fn ftq(
     options: &QuantaOptions,
     stop: &AtomicBool,

@@ -20,9 +20,7 @@ const FASTEST: u64 = 4;
 
 /// Measures. The work is calibrated on the first of the CPUs, and the same on all. `stop` ends it
 /// early: the quanta up to then are reported. `progress` gets how much time has passed.
-///
-/// # Errors
-/// See [`MeasureError`]; no thread is left pinned.
+/// Errors: those of [`MeasureError`]; no thread is left pinned.
 pub fn fwq(
     options: &QuantaOptions,
     stop: &AtomicBool,

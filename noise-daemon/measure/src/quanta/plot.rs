@@ -28,9 +28,7 @@ const POWER: RGBColor = RGBColor(90, 90, 90);
 const TICK: RGBColor = RGBColor(213, 94, 0);
 
 /// A page with all plots, as SVG.
-///
-/// # Errors
-/// Where the numbers have no place on a page.
+/// Errors: where the numbers have no place on a page.
 pub fn svg(report: &QuantaReport) -> Result<String, PlotError> {
     let each = SAMPLES_HEIGHT + SPECTRUM_HEIGHT;
     page(HEADING + each * report.cpus.len() as u32, |area| {

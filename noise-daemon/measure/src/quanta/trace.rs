@@ -13,9 +13,7 @@ struct QuantaDocument<'a> {
 }
 
 /// The report as JSON, with a summary of each CPU that has samples.
-///
-/// # Errors
-/// Never for numbers that are finite.
+/// Errors: never for numbers that are finite.
 pub fn json(report: &QuantaReport) -> serde_json::Result<String> {
     let summaries = report.cpus.iter().filter_map(|cpu| QuantaSummary::of(report, cpu)).collect();
     serde_json::to_string(&QuantaDocument { report, summaries }).map(|text| text + "\n")

@@ -31,12 +31,12 @@ pub struct Forecast {
     /// Slowdown that nodes without number approach; of periodic noise only.
     pub limit: Option<f64>,
     /// One for each number of nodes; none where the measurement is shorter than two phases.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ForecastRow>,
 }
 
 /// What one number of nodes comes to.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Row {
+pub struct ForecastRow {
     pub nodes: u64,
     /// Nodes are hit independently, and phases begin while their node computes. None where its
     /// CPUs never computed all at once.
@@ -63,9 +63,9 @@ pub struct Scaled {
 /// The same, played.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct PlayedRow {
-    /// As [`Row::running`].
+    /// As [`ForecastRow::running`].
     pub running: Option<Played>,
-    /// As [`Row::anytime`].
+    /// As [`ForecastRow::anytime`].
     pub anytime: Option<Played>,
     /// Phases that follow one another on nodes whose noise goes on meanwhile.
     pub in_time: Option<Played>,
@@ -95,7 +95,7 @@ fn of_granularity(node: &Node, work_ns: f64, question: &Question) -> Forecast {
             hit: any(spread.hit(), nodes as f64),
             slowdown: spread.expected_largest(nodes) / work_ns,
         };
-        Row {
+        ForecastRow {
             nodes,
             running: running.as_ref().map(scaled),
             anytime: scaled(&anytime),
@@ -117,7 +117,7 @@ pub fn of_periodic(periodic: &Periodic, question: &Question) -> Vec<Forecast> {
                 hit: any(periodic.hit(work_ns, start), nodes as f64),
                 slowdown: periodic.slowdown(work_ns, nodes, start),
             };
-            Row {
+            ForecastRow {
                 nodes,
                 running: Some(scaled(Start::Running)),
                 anytime: scaled(Start::Anytime),

@@ -16,6 +16,8 @@
 //! - *co-scheduled*: all nodes are hit at the same moment (synchronised clocks, gang scheduling);
 //!   then the number of nodes does not matter.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_types))]
+
 mod forecast;
 mod lane;
 mod node;
@@ -27,7 +29,7 @@ mod trace;
 #[cfg(test)]
 mod trace_tests;
 
-pub use forecast::{Forecast, PlayedRow, Question, Row, Scaled, of_noise, of_periodic};
+pub use forecast::{Forecast, ForecastRow, PlayedRow, Question, Scaled, of_noise, of_periodic};
 pub use node::{Node, Start};
 pub use periodic::Periodic;
 pub use play::{Game, Played, drawn, in_time};

@@ -23,7 +23,7 @@ pub struct Node {
 
 /// Delays of a phase on one node.
 #[derive(Clone, Debug)]
-pub struct Delays {
+pub struct PhaseDelays {
     pub spread: Spread,
     /// How long the starts that were observed lasted, ns.
     pub observed_ns: f64,
@@ -58,7 +58,7 @@ impl Node {
     }
 
     /// The delays of `work`; None where the CPUs never compute all at once.
-    pub fn delays(&self, work: f64, start: Start) -> Option<Delays> {
+    pub fn delays(&self, work: f64, start: Start) -> Option<PhaseDelays> {
         let mut observed = Observed::default();
         let mut pieces: Vec<_> = self.lanes.iter().map(|lane| lane.pieces(work)).collect();
         let mut current: Vec<(f64, Piece)> =
@@ -79,7 +79,7 @@ impl Node {
             }
         }
         let observed_ns = observed.weight();
-        Some(Delays { spread: observed.spread()?, observed_ns })
+        Some(PhaseDelays { spread: observed.spread()?, observed_ns })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::lane::Lane;
 use super::node::Node;
-use crate::shares::{Share, Shares, SourceKey};
+use crate::shares::{DetourShare, Shares, SourceKey};
 use crate::{CpuDetours, Detour, DetourReport};
 
 /// Why a report is no node.
@@ -54,14 +54,12 @@ struct ScaleCpu {
 struct ClippedDetour {
     start: f64,
     duration: f64,
-    shares: Vec<Share>,
+    shares: Vec<DetourShare>,
 }
 
 impl Trace {
     /// Of all CPUs of a report, or of one.
-    ///
-    /// # Errors
-    /// See [`TraceError`].
+    /// Errors: those of [`TraceError`].
     pub fn new(report: &DetourReport, only: Option<u32>) -> Result<Self, TraceError> {
         let listed = || {
             let numbers = report.cpus.iter().map(|cpu| cpu.cpu.to_string());

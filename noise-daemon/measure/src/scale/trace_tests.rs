@@ -4,7 +4,7 @@ use super::forecast::{Question, of_noise};
 use super::ranking::rank;
 use super::trace::{Noise, Trace, TraceError};
 use crate::sample::{Random, report, source};
-use crate::{Class, Detour, DetourReport, Part};
+use crate::{Class, Detour, DetourPart, DetourReport};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -20,7 +20,7 @@ fn sample() -> DetourReport {
 }
 
 fn detour(start_ns: u64, duration_ns: u64, parts: &[(usize, u64)]) -> Detour {
-    let part = |&(source, duration_ns)| Part { source, start_ns, duration_ns };
+    let part = |&(source, duration_ns)| DetourPart { source, start_ns, duration_ns };
     Detour { start_ns, duration_ns, parts: parts.iter().map(part).collect() }
 }
 

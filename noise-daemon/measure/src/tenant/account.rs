@@ -20,7 +20,7 @@ pub struct Charge {
 
 /// The time of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct SubjectAccount {
     /// How long it was looked at, ns.
     pub passed_ns: u64,
     /// CPU time that it had in that time, interrupts included.
@@ -33,7 +33,7 @@ pub struct Account {
     pub behind: Vec<Charge>,
 }
 
-impl Account {
+impl SubjectAccount {
     /// What came between two samples for the victims with these labels.
     pub fn between(before: &Sample, after: &Sample, labels: &BTreeSet<String>, ran: Usage) -> Self {
         let step = Step::between(before, after);
@@ -81,7 +81,7 @@ pub mod sampled {
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::signals::Signal;
 
-    use super::{Account, Usage};
+    use super::{SubjectAccount, Usage};
     use noise_model::{Histogram, Interference, Sample, Series};
 
     fn sample(at_ns: u64, times: u64) -> Sample {
@@ -115,10 +115,10 @@ pub mod sampled {
     }
 
     /// What came between them.
-    pub fn account() -> Account {
+    pub fn account() -> SubjectAccount {
         let labels = BTreeSet::from(["~task".to_owned()]);
         let (before, after) = (sample(1_000_000_000, 1), sample(3_000_000_000, 3));
-        Account::between(&before, &after, &labels, Usage::Known(1_500_000_000))
+        SubjectAccount::between(&before, &after, &labels, Usage::Known(1_500_000_000))
     }
 }
 

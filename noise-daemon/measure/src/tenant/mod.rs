@@ -5,6 +5,6 @@ mod account;
 mod subject;
 mod tables;
 
-pub use account::{Account, Charge};
+pub use account::{Charge, SubjectAccount};
 pub use subject::{Subject, SubjectError, Usage};
 pub use tables::{json, text};

@@ -64,9 +64,7 @@ pub enum Usage {
 
 impl Subject {
     /// A process, by its pid, or a thread.
-    ///
-    /// # Errors
-    /// Where there is none.
+    /// Errors: where there is none.
     pub fn task(pid: u32) -> Result<Self, SubjectError> {
         let gone = |_| SubjectError::NoTask(pid);
         let status = procfs::text(format!("/proc/{pid}/status")).map_err(gone)?;
@@ -80,9 +78,7 @@ impl Subject {
 
     /// A cgroup, by its path below the hierarchy by which tasks are identified, or from the root of
     /// the file system.
-    ///
-    /// # Errors
-    /// Where there is none.
+    /// Errors: where there is none.
     pub fn cgroup(path: &Path) -> Result<Self, SubjectError> {
         let roots: Vec<PathBuf> = Hierarchies::of_host().of_tasks().cloned().collect();
         Self::below(path, &roots)

@@ -6,7 +6,7 @@ use noise_model::labels::WATCHED_LABEL;
 use noise_text::units::{count, duration, share};
 use serde_json::{Value, json};
 
-use super::account::{Account, Charge};
+use super::account::{Charge, SubjectAccount};
 use super::subject::Usage;
 use crate::columns::Columns;
 
@@ -18,7 +18,7 @@ fn part(ns: u64, of_ns: u64) -> String {
 }
 
 /// For people. `subject` is its name.
-pub fn text(account: &Account, subject: &str) -> String {
+pub fn text(account: &SubjectAccount, subject: &str) -> String {
     let mut text = format!("{subject}, {}\n\n", duration(account.passed_ns as f64));
     let stolen_ns = account.stolen_ns();
     let _ = match account.ran {
@@ -86,7 +86,7 @@ fn culprit(charge: &Charge) -> String {
 }
 
 /// For scripts; times in nanoseconds, null where they are unknown.
-pub fn json(account: &Account, subject: &str) -> Value {
+pub fn json(account: &SubjectAccount, subject: &str) -> Value {
     let list = |charges: &[Charge]| -> Vec<Value> {
         let one = |charge: &Charge| {
             json!({
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn an_account_of_nothing() {
-        let nothing = Account {
+        let nothing = SubjectAccount {
             passed_ns: 1_000_000_000,
             ran: Usage::Unknown,
             stolen: Vec::new(),

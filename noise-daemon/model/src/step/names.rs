@@ -47,12 +47,12 @@ pub struct Entry {
 /// The series and counters of a sample, in the order of their names. Label values that stay are one and
 /// the same from sample to sample, so that steps between samples need not read them.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct SeriesNames {
     pub series: Vec<Entry>,
     pub counts: Vec<Entry>,
 }
 
-impl Names {
+impl SeriesNames {
     /// Those of the next sample.
     pub fn next(&self, sample: &Sample) -> Self {
         Self {

@@ -151,7 +151,7 @@ fn each_that_takes_time_from_a_cpu_is_told_apart() {
 #[test]
 fn names_are_those_of_the_step_before() {
     let sample = |ns| of_series(vec![series("a", Histogram::of(&[ns]), ns)]);
-    let mut names = Names::default();
+    let mut names = SeriesNames::default();
     let steps = [(1, 2), (2, 3)].map(|(before, now)| {
         let known = names.next(&sample(before));
         names = known.next(&sample(now));
@@ -277,7 +277,7 @@ proptest! {
             now.series.reverse();
             now.counts.reverse();
         }
-        let known = Names::default().next(&before);
+        let known = SeriesNames::default().next(&before);
         let names = known.next(&now);
         let step = Step::named((&before, &known), (&now, &names));
         prop_assert_eq!(step, Step::between(&before, &now));

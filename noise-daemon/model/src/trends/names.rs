@@ -9,7 +9,7 @@ use super::NAME_BYTES;
 pub(super) type Id = u16;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
+pub(super) struct TrendNames {
     ids: HashMap<Arc<str>, Id>,
     /// Each with how many have it.
     names: Vec<Option<(Arc<str>, u32)>>,
@@ -17,13 +17,13 @@ pub(super) struct Names {
     text_bytes: usize,
 }
 
-impl PartialEq for Names {
+impl PartialEq for TrendNames {
     fn eq(&self, other: &Self) -> bool {
         self.names == other.names
     }
 }
 
-impl Names {
+impl TrendNames {
     /// The number of a name that one more has; `None` where there are too many names.
     pub fn take(&mut self, name: &Arc<str>) -> Option<Id> {
         if let Some(id) = self.ids.get(name) {

@@ -175,7 +175,7 @@ proptest! {
 
     #[test]
     fn names_are_as_many_as_are_used(uses in proptest::collection::vec((any::<bool>(), 0_u8..6), 0..200)) {
-        let mut names = Names::default();
+        let mut names = TrendNames::default();
         let mut held: Vec<Id> = Vec::new();
         for (take, which) in uses {
             if take {

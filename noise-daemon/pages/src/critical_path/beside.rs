@@ -5,7 +5,7 @@ use std::path::Path;
 
 use noise_command::output::Painted;
 use noise_paths::beside::{Beside, Both, ForWhom, beside, median};
-use noise_paths::document::Document as Paths;
+use noise_paths::document::PathsDocument as Paths;
 use noise_text::clean::clean;
 use noise_text::columns::{pad, shorten, width};
 use serde::Serialize;
@@ -30,14 +30,14 @@ const FIGURE_COLUMNS: usize = 56;
 
 /// Paths of a recording, those of another one, and both beside each other.
 #[derive(Debug, Serialize)]
-pub struct Document {
+pub struct BesideDocument {
     #[serde(flatten)]
     paths: Paths,
     against: Paths,
     beside: Vec<Beside>,
 }
 
-impl Document {
+impl BesideDocument {
     pub fn new(paths: Paths, against: Paths) -> Self {
         Self { beside: beside(&paths, &against), paths, against }
     }
@@ -126,7 +126,7 @@ fn names(paths: [&Path; 2]) -> [String; 2] {
 }
 
 /// All executions that both have, in so many columns.
-pub fn page(document: &Document, paths: [&Path; 2], columns: usize) -> Painted {
+pub fn page(document: &BesideDocument, paths: [&Path; 2], columns: usize) -> Painted {
     let mut page = Painted::default();
     let names = names(paths);
     for (name, of) in names.iter().zip([&document.paths, &document.against]) {
@@ -175,7 +175,7 @@ fn heading(beside: &Beside, place: usize, names: &[String; 2]) -> String {
 }
 
 /// What the threads of all executions are called.
-fn threads<'d>(document: &'d Document, name: &str) -> &'d str {
+fn threads<'d>(document: &'d BesideDocument, name: &str) -> &'d str {
     let all = document.paths.executions.iter().chain(&document.against.executions);
     let mut all = all.filter(|traced| traced.name == name).map(|traced| traced.comm.as_str());
     let first = all.next().unwrap_or_default();

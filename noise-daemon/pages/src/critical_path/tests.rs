@@ -1,7 +1,7 @@
 //! What a page shows of paths.
 
 use noise_paths::document::Delimiters;
-use noise_paths::execution::Tally;
+use noise_paths::execution::DelimiterTally;
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn some() -> Traced {
     Traced { cut: 1, ..of("thread:7", path) }
 }
 
-fn shown(document: &Document) -> String {
+fn shown(document: &PathsDocument) -> String {
     page(document, 100).text(false)
 }
 
@@ -87,7 +87,8 @@ fn for_whom_is_said_as_far_as_it_is_known() {
 
 #[test]
 fn a_path_is_shown_as_agreed() {
-    let document = Document { executions: vec![some()], discarded: 3, ..Document::default() };
+    let document =
+        PathsDocument { executions: vec![some()], discarded: 3, ..PathsDocument::default() };
     insta::assert_snapshot!(shown(&document));
 }
 
@@ -101,11 +102,11 @@ fn several_executions_are_summed_up_before_the_slowest() {
         ];
         Traced { key: Some(number.to_string()), ..of("mark:query", path) }
     };
-    let tally = Tally { overlapping: 2, unfinished: 1, ..Tally::default() };
-    let document = Document {
+    let tally = DelimiterTally { overlapping: 2, unfinished: 1, ..DelimiterTally::default() };
+    let document = PathsDocument {
         executions: vec![one(1, 500_000), one(2, 9_000_000), one(3, 1_000_000)],
         delimiters: vec![Delimiters { name: "mark:query".to_owned(), tally }],
-        ..Document::default()
+        ..PathsDocument::default()
     };
     insta::assert_snapshot!(shown(&document));
 }
@@ -122,7 +123,10 @@ fn long_paths_are_folded_and_what_was_folded_is_said() {
         [first, rest].into_iter().filter(|part| part.from_ns < part.to_ns).collect::<Vec<_>>()
     };
     let path: Vec<_> = (0..400).flat_map(part).collect();
-    let text = shown(&Document { executions: vec![of("thread:7", path)], ..Document::default() });
+    let text = shown(&PathsDocument {
+        executions: vec![of("thread:7", path)],
+        ..PathsDocument::default()
+    });
     // Each millisecond that is whole has a row, what lies between is folded.
     assert!(text.contains("78 parts folded: server 7 timer 27.300"), "{text}");
     let sum: f64 = text
@@ -168,7 +172,7 @@ fn no_line_is_longer_than_the_terminal() {
     let path: Vec<_> = (1..90).flat_map(part).collect();
     let executions =
         vec![of("mark:the-name-of-the-mark", path.clone()), of("mark:the-name-of-the-mark", path)];
-    let document = Document { executions, ..Document::default() };
+    let document = PathsDocument { executions, ..PathsDocument::default() };
     for width in [80, 120, 200] {
         let text = page(&document, width).text(false);
         let longest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
@@ -186,7 +190,7 @@ fn a_name_is_in_one_line() {
         key: Some("e\nf".to_owned()),
         ..of("mark:x", vec![whole, segment(7, "s", "disk", 9, 20)])
     };
-    let text = shown(&Document { executions: vec![traced], ..Document::default() });
+    let text = shown(&PathsDocument { executions: vec![traced], ..PathsDocument::default() });
     let begins = |begin: &str| text.lines().any(|line| line.trim_start().starts_with(begin));
     assert!(!["b ", "d ", "f:"].into_iter().any(begins), "{text}");
     assert!(

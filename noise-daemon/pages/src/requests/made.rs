@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use noise_sketches::document::Document as Sketch;
+use noise_sketches::document::SketchesDocument as Sketch;
 use noise_sketches::requests::Requests;
 use noise_sketches::system::System;
 use noise_trace::reach::Reach;
@@ -50,7 +50,7 @@ pub fn found(system: &System) -> RequestFindings<'_> {
     let ids = requests.on_port(80);
     let below = ids.iter().flat_map(|id| requests.all_below(*id));
     let links = requests.links(below, false);
-    let tier = |link: noise_sketches::requests::Link| {
+    let tier = |link: noise_sketches::requests::RequestLink| {
         let spent = spent(&link.service.to_string());
         Tier { share: spent.spent_ns as f64 / (12 * MS + 200_000) as f64, link, spent }
     };

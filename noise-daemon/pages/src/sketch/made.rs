@@ -1,7 +1,7 @@
 //! Made requests, to test with.
 
 use noise_sketches::follow::Follower;
-use noise_sketches::input::{Act, Bytes, End, Input, Known, Protocol, Purpose, What};
+use noise_sketches::input::{Act, Bytes, Endpoint, Input, Known, Protocol, Purpose, What};
 use noise_sketches::system::System;
 use noise_trace::event::Comm;
 
@@ -16,7 +16,7 @@ pub fn system() -> System {
         let time_ns = 1_000_000_000 + 1000 * time_us;
         follower.follow(&Input { time_ns, machine: 0, cpu: tid as u32, tid: 0, what });
     };
-    let end = |id: u64, out, into, port: u16| End {
+    let end = |id: u64, out, into, port: u16| Endpoint {
         protocol: Protocol::Tcp,
         id,
         out,

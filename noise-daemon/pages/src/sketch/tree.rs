@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use noise_sketches::marker::Rule;
+use noise_sketches::marker::MarkerRule;
 use noise_sketches::slices::{Edge, NONE, Slice, SliceId};
 use noise_sketches::system::System;
 use noise_text::clean::clean;
@@ -32,7 +32,7 @@ const WAITS: &str = "30;47";
 struct SliceLine {
     id: SliceId,
     depth: usize,
-    rule: Option<Rule>,
+    rule: Option<MarkerRule>,
 }
 
 /// The sketch of a slice.
@@ -94,7 +94,7 @@ fn lines(system: &System, slices: &[SliceId], edges: &[Edge], root: SliceId) -> 
     for ids in below.values_mut() {
         ids.sort_by_key(|id| (system.slice(*id).map(|slice| slice.from_ns), *id));
     }
-    let rules: HashMap<(SliceId, SliceId), Rule> = edges
+    let rules: HashMap<(SliceId, SliceId), MarkerRule> = edges
         .iter()
         .filter(|edge| edge.opens)
         .map(|edge| ((edge.from, edge.to), edge.rule))

@@ -11,7 +11,7 @@ use noise_why::around::{Around, Stops, Usual};
 use noise_why::findings::{Ender, Whose};
 use noise_why::locks::Locks;
 use noise_why::made::{MS, blamed, ender, found, member, peer, report, setup, spread};
-use noise_why::peers::{Link, Peers, Role};
+use noise_why::peers::{PeerLink, Peers, Role};
 
 use super::*;
 
@@ -202,7 +202,8 @@ fn what_the_time_was_spent_on_sums_to_all_of_it() {
     ];
     found.held = [(72, Held { ns: 700 * MS, walked_ns: 700 * MS, by: BTreeMap::new() })].into();
     found.locks = Locks { ns: 600 * MS, by: [((71, "timer"), 600 * MS)].into() };
-    let roles = [(9, peer(Role::Asks, Link::Tcp(5432))), (10, peer(Role::Serves, Link::Tcp(80)))];
+    let roles =
+        [(9, peer(Role::Asks, PeerLink::Tcp(5432))), (10, peer(Role::Serves, PeerLink::Tcp(80)))];
     found.peers = Peers { processes: roles.into(), hosts: None };
     found.totals_ns.insert("task", 1_000 * MS);
     found.totals_ns.insert("network", 300 * MS);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::ASLEEP;
 use crate::delayed_ack::DelayedNs;
-use crate::graph::{Graph, Link, Who, WorkerId};
+use crate::graph::{Graph, LinkOrigin, Who, WorkerId};
 use crate::held::Sleep;
 use crate::state::State;
 
@@ -31,7 +31,7 @@ pub struct Enders {
     pub(super) sent: Vec<Sleep>,
 }
 
-/// A sleep that a timer ended, or that goes on.
+/// A sleep that a timer ended, or that goes on; no uninterruptible one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone {
     pub tid: i32,
@@ -45,7 +45,13 @@ pub struct Alone {
 }
 
 impl Enders {
-    pub(super) fn add(&mut self, graph: &Graph, state: &str, link: Option<Link>, slept: Slept) {
+    pub(super) fn add(
+        &mut self,
+        graph: &Graph,
+        state: &str,
+        link: Option<LinkOrigin>,
+        slept: Slept,
+    ) {
         if state == State::Timer.name() && slept.is_uninterruptible {
             let sum = self.held_back.entry(slept.tid).or_default();
             *sum = sum.saturating_add(slept.to_ns.saturating_sub(slept.from_ns));

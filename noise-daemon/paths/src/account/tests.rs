@@ -1,35 +1,35 @@
 //! Accounts of made stretches.
 
-use noise_trace::event::{Comm, Dumped, Loss, Woken};
-use noise_trace::select::Who as Asked;
+use noise_trace::event::{Comm, Dumped, LostEvents, Woken};
+use noise_trace::select::ThreadOrProcess;
 
 use super::*;
 use crate::blame::Blame;
-use crate::document::Document;
+use crate::document::PathsDocument;
 use crate::fixtures::{ASLEEP, switch, task, waking};
 
 const DISK_STATE: i64 = 2;
 
-fn dumped(tid: i32, pid: i32) -> Kind<'static> {
+fn dumped(tid: i32, pid: i32) -> TraceKind<'static> {
     let comm = Comm::new(format!("t{tid}").as_bytes());
-    Kind::StatedumpProcess(Dumped { tid, pid, ppid: 1, comm })
+    TraceKind::StatedumpProcess(Dumped { tid, pid, ppid: 1, comm })
 }
 
 /// The process 4 has the threads 4, 5 and 6; 9 is another one.
-fn dump() -> Vec<(u64, u32, Kind<'static>)> {
+fn dump() -> Vec<(u64, u32, TraceKind<'static>)> {
     [dumped(4, 4), dumped(5, 4), dumped(6, 4), dumped(9, 9)].map(|kind| (1, 0, kind)).to_vec()
 }
 
 fn process() -> Select {
-    Select { process: Some(Asked::Id(4)), ..Select::default() }
+    Select { process: Some(ThreadOrProcess::Id(4)), ..Select::default() }
 }
 
 fn account(
     select: Select,
     span_ns: (u64, u64),
-    events: &[(u64, u32, Kind<'static>)],
+    events: &[(u64, u32, TraceKind<'static>)],
     runs: impl Fn(i32) -> bool,
-) -> Account {
+) -> PathAccount {
     let (from_ns, to_ns) = span_ns;
     let mut accountant = Accountant::new(select, Waker::Waking, from_ns, to_ns);
     for (time_ns, cpu, kind) in events {
@@ -38,27 +38,27 @@ fn account(
     accountant.finish(&[], runs)
 }
 
-fn totals(account: &Account, tid: i32) -> Vec<(&'static str, u64)> {
+fn totals(account: &PathAccount, tid: i32) -> Vec<(&'static str, u64)> {
     let member = account.members.iter().find(|member| member.tid == tid).unwrap();
     member.totals_ns.iter().map(|(state, ns)| (*state, *ns)).collect()
 }
 
 /// 4 runs, is preempted by 9, runs, sleeps on a disk, and sleeps on at the end.
-fn busy() -> Vec<(u64, u32, Kind<'static>)> {
+fn busy() -> Vec<(u64, u32, TraceKind<'static>)> {
     let mut events = dump();
     events.extend([
         (50, 0, switch(0, 0, 4)),
         (200, 0, switch(4, 0, 9)),
         (300, 0, switch(9, 0, 4)),
-        (310, 0, Kind::IrqHandlerEntry { irq: 7, name: b"eth0" }),
-        (315, 0, Kind::IrqHandlerExit { irq: 7, ret: 1 }),
-        (320, 0, Kind::SoftirqEntry { vec: 3 }),
-        (322, 0, Kind::NmiHandler { delta_ns: 1, handled: 1 }),
-        (330, 0, Kind::SoftirqExit { vec: 3 }),
+        (310, 0, TraceKind::IrqHandlerEntry { irq: 7, name: b"eth0" }),
+        (315, 0, TraceKind::IrqHandlerExit { irq: 7, ret: 1 }),
+        (320, 0, TraceKind::SoftirqEntry { vec: 3 }),
+        (322, 0, TraceKind::NmiHandler { delta_ns: 1, handled: 1 }),
+        (330, 0, TraceKind::SoftirqExit { vec: 3 }),
         (400, 0, switch(4, DISK_STATE, 9)),
-        (450, 0, Kind::SoftirqEntry { vec: 4 }),
+        (450, 0, TraceKind::SoftirqEntry { vec: 4 }),
         (460, 0, waking(4)),
-        (470, 0, Kind::SoftirqExit { vec: 4 }),
+        (470, 0, TraceKind::SoftirqExit { vec: 4 }),
         (500, 0, switch(9, 0, 4)),
         (600, 0, switch(4, ASLEEP, 9)),
     ]);
@@ -101,6 +101,21 @@ fn time_is_divided_by_what_threads_did() {
 }
 
 #[test]
+fn an_uninterruptible_sleep_that_nothing_has_ended_is_not_idle() {
+    let open = |state| {
+        let mut events = dump();
+        events.extend([(50, 0, switch(0, 0, 4)), (200, 0, switch(4, state, 9))]);
+        account(process(), (100, 1000), &events, |_| false)
+    };
+    let waits = open(DISK_STATE);
+    assert_eq!(totals(&waits, 4), [("running", 100), ("unknown", 800)]);
+    let member = waits.members.iter().find(|member| member.tid == 4).unwrap();
+    assert_eq!(member.uninterruptible, Spread { count: 1, sum_ns: 800, max_ns: 800 });
+    assert!(waits.enders.alone.iter().all(|alone| alone.tid != 4));
+    assert_eq!(totals(&open(ASLEEP), 4), [("asleep", 800), ("running", 100)]);
+}
+
+#[test]
 fn a_kernel_thread_that_has_nothing_to_do_waits_for_nothing() {
     let mut events = dump();
     events.extend([
@@ -137,11 +152,11 @@ fn the_first_event_says_what_came_before() {
 
 #[test]
 fn what_a_thread_did_where_not_all_cpus_are_seen_is_not_known() {
-    let before = |kind: Option<Kind<'static>>| {
+    let before = |kind: Option<TraceKind<'static>>| {
         let mut events = dump();
         // Ring 1 does not reach as far back as ring 0: it is known from 250 on.
-        let unseen = Loss { events: 0, packets: 0, from_ns: 20, to_ns: 250 };
-        events.push((20, 1, Kind::Lost(unseen)));
+        let unseen = LostEvents { events: 0, packets: 0, from_ns: 20, to_ns: 250 };
+        events.push((20, 1, TraceKind::Lost(unseen)));
         events.push((260, 1, switch(9, 1, 0)));
         events.extend(kind.map(|kind| (300, 0, kind)));
         let account = account(process(), (100, 1000), &events, |_| false);
@@ -170,7 +185,8 @@ fn waits_are_blamed_whole_though_they_begin_before_the_time() {
     let events = busy();
     let account = account(process(), (250, 1000), &events, |_| false);
     assert_eq!(totals(&account, 4)[3], ("waiting_cpu", 90));
-    let mut document = Document { executions: account.waits.clone(), ..Document::default() };
+    let mut document =
+        PathsDocument { executions: account.waits.clone(), ..PathsDocument::default() };
     let mut blame = Blame::new(&document, Delays::of_turns());
     for (time_ns, cpu, kind) in &events {
         blame.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind }, &mut document);
@@ -188,9 +204,9 @@ fn the_longest_pauses_are_those_that_others_have_a_part_in() {
     let mut events = busy();
     // It is woken by a timer after a long sleep.
     events.extend([
-        (900, 0, Kind::SoftirqEntry { vec: 1 }),
+        (900, 0, TraceKind::SoftirqEntry { vec: 1 }),
         (901, 0, waking(4)),
-        (902, 0, Kind::SoftirqExit { vec: 1 }),
+        (902, 0, TraceKind::SoftirqExit { vec: 1 }),
         (905, 0, switch(9, 0, 4)),
     ]);
     let account = account(process(), (100, 1000), &events, |_| false);
@@ -219,7 +235,7 @@ fn who_waits_all_the_time_is_among_the_longest() {
 fn threads_of_a_cgroup_are_its_own_and_those_that_they_create() {
     let select =
         Select { cgroup: Some(noise_trace::select::Cgroup::parse("/a")), ..Select::default() };
-    let attach = |tid, path| (1, 0, Kind::CgroupAttach { tid, path });
+    let attach = |tid, path| (1, 0, TraceKind::CgroupAttach { tid, path });
     let mut events = vec![attach(4, b"/a".as_slice()), attach(9, b"/b".as_slice())];
     events.extend(dump());
     events.extend([
@@ -227,17 +243,17 @@ fn threads_of_a_cgroup_are_its_own_and_those_that_they_create() {
         (
             300,
             0,
-            Kind::SchedProcessFork {
+            TraceKind::SchedProcessFork {
                 parent: task(4),
                 parent_pid: 4,
                 child: task(20),
                 child_pid: 20,
             },
         ),
-        (310, 0, Kind::SchedWakeupNew(Woken { task: task(20), target_cpu: 1 })),
+        (310, 0, TraceKind::SchedWakeupNew(Woken { task: task(20), target_cpu: 1 })),
         (400, 1, switch(0, 0, 20)),
         (500, 0, switch(4, ASLEEP, 9)),
-        (600, 1, Kind::SchedProcessExit(task(20))),
+        (600, 1, TraceKind::SchedProcessExit(task(20))),
         (601, 1, switch(20, 0x10, 0)),
     ]);
     let account = account(select, (100, 1000), &events, |_| false);
@@ -253,7 +269,7 @@ fn one_that_ended_before_is_not_there() {
     let mut events = dump();
     events.extend([
         (50, 0, switch(0, 0, 5)),
-        (60, 0, Kind::SchedProcessExit(task(5))),
+        (60, 0, TraceKind::SchedProcessExit(task(5))),
         (61, 0, switch(5, 0x10, 4)),
     ]);
     let account = account(process(), (100, 1000), &events, |_| false);
@@ -266,7 +282,8 @@ fn one_that_ended_before_is_not_there() {
 #[test]
 fn losses_are_counted_in_the_time_alone() {
     let mut events = dump();
-    let lost = |to_ns| Kind::Lost(Loss { events: 3, packets: 0, from_ns: to_ns - 1, to_ns });
+    let lost =
+        |to_ns| TraceKind::Lost(LostEvents { events: 3, packets: 0, from_ns: to_ns - 1, to_ns });
     events.extend([(50, 0, lost(50)), (500, 0, lost(500))]);
     assert_eq!(account(process(), (100, 1000), &events, |_| false).discarded, 3);
 }
@@ -288,8 +305,8 @@ proptest::proptest! {
             let kind = match what {
                 0 | 1 => switch(one, state, other),
                 2 => waking(one),
-                3 => Kind::SoftirqEntry { vec: state as u32 },
-                _ => Kind::SoftirqExit { vec: state as u32 },
+                3 => TraceKind::SoftirqEntry { vec: state as u32 },
+                _ => TraceKind::SoftirqExit { vec: state as u32 },
             };
             events.push((now_ns, (what % 2).into(), kind));
         }
@@ -312,9 +329,9 @@ fn an_uninterruptible_sleep_that_a_timer_ends_is_no_timer_of_its_own() {
         events.extend([
             (50, 0, switch(0, 0, 4)),
             (200, 0, switch(4, state, 0)),
-            (300, 0, Kind::SoftirqEntry { vec: 1 }),
+            (300, 0, TraceKind::SoftirqEntry { vec: 1 }),
             (310, 0, waking(4)),
-            (320, 0, Kind::SoftirqExit { vec: 1 }),
+            (320, 0, TraceKind::SoftirqExit { vec: 1 }),
             (330, 0, switch(0, 0, 4)),
             (900, 0, switch(4, ASLEEP, 0)),
         ]);
@@ -334,9 +351,9 @@ fn who_waits_for_one_that_waits_for_a_disk_waits_for_the_disk() {
         // 4 sleeps until 9 wakes it, which sleeps on a disk before and meanwhile.
         (120, 1, switch(9, DISK_STATE, 0)),
         (200, 0, switch(4, DISK_STATE, 0)),
-        (300, 1, Kind::SoftirqEntry { vec: 4 }),
+        (300, 1, TraceKind::SoftirqEntry { vec: 4 }),
         (310, 1, waking(9)),
-        (320, 1, Kind::SoftirqExit { vec: 4 }),
+        (320, 1, TraceKind::SoftirqExit { vec: 4 }),
         (330, 1, switch(0, 0, 9)),
         (400, 1, waking(4)),
         (410, 0, switch(0, 0, 4)),
@@ -357,9 +374,9 @@ fn sleeps_without_a_waker_keep_when_they_began() {
     events.extend([
         (10, 0, switch(0, 0, 4)),
         (20, 0, switch(4, ASLEEP, 0)),
-        (60, 0, Kind::SoftirqEntry { vec: 1 }),
+        (60, 0, TraceKind::SoftirqEntry { vec: 1 }),
         (61, 0, waking(4)),
-        (62, 0, Kind::SoftirqExit { vec: 1 }),
+        (62, 0, TraceKind::SoftirqExit { vec: 1 }),
         (65, 0, switch(0, 0, 4)),
         (70, 0, switch(4, ASLEEP, 9)),
         // Another thread ends this one.

@@ -9,7 +9,7 @@
 //! - LTTng's state dump says of every thread that runs or waits for a CPU that it was created and did not run yet. Trace
 //!   Compass has one that runs waiting for a CPU then.
 
-use noise_trace::event::Kind;
+use noise_trace::event::TraceKind;
 use noise_trace::record::{Record, Stored};
 use noise_trace::value::{Shape, Value, Visit};
 
@@ -33,9 +33,9 @@ impl Builder {
         &mut self,
         machine: u16,
         record: &Record<impl Stored<'t>>,
-        kind: &Kind<'_>,
+        kind: &TraceKind<'_>,
     ) {
-        let Kind::StatedumpProcess(dumped) = kind else { return };
+        let TraceKind::StatedumpProcess(dumped) = kind else { return };
         let Some(id) = self.thread(machine, dumped.tid).filter(|_| self.is_compass) else { return };
         let mut status = StatusField::default();
         record.visit(&mut status);

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use noise_common::hooks::Vector;
-use noise_trace::contexts::{Context, Contexts};
-use noise_trace::event::{Event, Kind};
+use noise_trace::contexts::{Contexts, CpuContext};
+use noise_trace::event::{Event, TraceKind};
 use noise_trace::follow::{PerCpu, Processor};
-use noise_trace::sight::{Gap, Sight};
+use noise_trace::sight::{Sight, UnseenGap};
 use noise_trace::threads::MAX_TID;
 
-use crate::graph::{Link, WorkerId};
+use crate::graph::{LinkOrigin, WorkerId};
 use crate::state::State;
 
 /// Interrupts whose kind is kept.
@@ -50,7 +50,7 @@ impl InterruptLine {
 /// Who sent an interrupt to a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    Task(Link),
+    Task(LinkOrigin),
     /// An interrupt of that kind.
     Interrupt(State),
     Unclear,
@@ -61,7 +61,7 @@ pub enum Sender {
 pub struct Handled {
     /// What it is known by.
     pub key: u64,
-    pub link: Link,
+    pub link: LinkOrigin,
 }
 
 /// What is known of a CPU.
@@ -146,7 +146,7 @@ impl Machine {
     }
 
     /// Where events of some CPU were lost between two times: from the begin of the first gap to the end of the last one.
-    pub fn gap(&self, from_ns: u64, to_ns: u64) -> Option<Gap> {
+    pub fn gap(&self, from_ns: u64, to_ns: u64) -> Option<UnseenGap> {
         let gaps = self.sight.gaps(from_ns, to_ns);
         Some((gaps.first()?.0, gaps.last()?.1))
     }
@@ -184,77 +184,79 @@ impl Machine {
     }
 
     /// What a sleep was that ends in an interrupt which is no other CPU's; `None` where a task ends it.
-    pub fn ended_by(&mut self, cpu: u32, context: Context) -> Option<State> {
-        if context != Context::Task && self.cpu(cpu).completes {
+    pub fn ended_by(&mut self, cpu: u32, context: CpuContext) -> Option<State> {
+        if context != CpuContext::Task && self.cpu(cpu).completes {
             return Some(State::Disk);
         }
         Some(match context {
-            Context::Task if self.cpu(cpu).receives => State::Network,
-            Context::Task => return None,
-            Context::Hrtimer | Context::Vector(Vector::LocalTimer) => State::Timer,
-            Context::Vector(vector) if is_from_another_cpu(vector) => State::Ipi,
-            Context::Vector(_) => State::Interrupt,
-            Context::Irq(irq) => match self.lines.get(&irq) {
+            CpuContext::Task if self.cpu(cpu).receives => State::Network,
+            CpuContext::Task => return None,
+            CpuContext::Hrtimer | CpuContext::Vector(Vector::LocalTimer) => State::Timer,
+            CpuContext::Vector(vector) if is_from_another_cpu(vector) => State::Ipi,
+            CpuContext::Vector(_) => State::Interrupt,
+            CpuContext::Irq(irq) => match self.lines.get(&irq) {
                 Some(InterruptLine::Disk) => State::Disk,
                 Some(InterruptLine::Timer) => State::Timer,
                 Some(InterruptLine::Other) | None => State::Interrupt,
             },
-            Context::Softirq(TIMER | HRTIMER) => State::Timer,
-            Context::Softirq(NET_TX | NET_RX) => State::Network,
-            Context::Softirq(BLOCK | IRQ_POLL) => State::Disk,
-            Context::Softirq(_) => State::Interrupt,
+            CpuContext::Softirq(TIMER | HRTIMER) => State::Timer,
+            CpuContext::Softirq(NET_TX | NET_RX) => State::Network,
+            CpuContext::Softirq(BLOCK | IRQ_POLL) => State::Disk,
+            CpuContext::Softirq(_) => State::Interrupt,
         })
     }
 
     /// Follows an event, after all else was made of it.
     pub fn follow(&mut self, event: &Event<'_>) {
         match &event.kind {
-            Kind::StatedumpProcess(dumped) if (1..MAX_TID).contains(&dumped.tid) => {
+            TraceKind::StatedumpProcess(dumped) if (1..MAX_TID).contains(&dumped.tid) => {
                 self.dumped.insert(dumped.tid, dumped.pid);
                 return;
             }
-            Kind::SchedProcessFree(task) => {
+            TraceKind::SchedProcessFree(task) => {
                 self.dumped.remove(&task.tid);
                 return;
             }
-            Kind::IrqHandlerEntry { irq, name } => self.line(*irq, || InterruptLine::named(name)),
-            Kind::BlockRqComplete(_) => {
+            TraceKind::IrqHandlerEntry { irq, name } => {
+                self.line(*irq, || InterruptLine::named(name))
+            }
+            TraceKind::BlockRqComplete(_) => {
                 let cpu = self.cpu(event.cpu);
                 let context = cpu.contexts.running();
-                cpu.completes = context != Context::Task;
-                if let Context::Irq(irq) = context {
+                cpu.completes = context != CpuContext::Task;
+                if let CpuContext::Irq(irq) = context {
                     self.line(irq, || InterruptLine::Disk);
                     self.lines.entry(irq).and_modify(|line| *line = InterruptLine::Disk);
                 }
                 return;
             }
-            Kind::Lost(_) => self.losses = self.losses.wrapping_add(1),
+            TraceKind::Lost(_) => self.losses = self.losses.wrapping_add(1),
             _ => {}
         }
         let cpu = self.cpu(event.cpu);
-        let arrives = matches!(event.kind, Kind::NetifReceiveSkb(_));
+        let arrives = matches!(event.kind, TraceKind::NetifReceiveSkb(_));
         if (arrives || cpu.handed_up)
-            && cpu.contexts.running() == Context::Task
+            && cpu.contexts.running() == CpuContext::Task
             && !is_interrupt(&event.kind)
         {
             cpu.handed_up = arrives;
         }
         match &event.kind {
-            Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } => {
+            TraceKind::SoftirqEntry { .. } | TraceKind::SoftirqExit { .. } => {
                 (cpu.packet, cpu.completes) = (None, false);
             }
-            Kind::IrqHandlerEntry { .. }
-            | Kind::IrqHandlerExit { .. }
-            | Kind::VectorEntry { .. }
-            | Kind::SchedSwitch { .. }
-            | Kind::Lost(_) => cpu.completes = false,
-            Kind::VectorExit { which, .. } => {
+            TraceKind::IrqHandlerEntry { .. }
+            | TraceKind::IrqHandlerExit { .. }
+            | TraceKind::VectorEntry { .. }
+            | TraceKind::SchedSwitch { .. }
+            | TraceKind::Lost(_) => cpu.completes = false,
+            TraceKind::VectorExit { which, .. } => {
                 cpu.completes = false;
                 if is_from_another_cpu(*which) {
                     cpu.interrupted_by = None;
                 }
             }
-            Kind::Other("ipi_exit") => cpu.interrupted_by = None,
+            TraceKind::Other("ipi_exit") => cpu.interrupted_by = None,
             _ => {}
         }
         cpu.contexts.follow(event);
@@ -268,15 +270,15 @@ impl Machine {
 }
 
 /// Whether an event is the begin or the end of an interrupt: the thread below it goes on.
-const fn is_interrupt(kind: &Kind<'_>) -> bool {
+const fn is_interrupt(kind: &TraceKind<'_>) -> bool {
     matches!(
         kind,
-        Kind::SoftirqEntry { .. }
-            | Kind::SoftirqExit { .. }
-            | Kind::IrqHandlerEntry { .. }
-            | Kind::IrqHandlerExit { .. }
-            | Kind::VectorEntry { .. }
-            | Kind::VectorExit { .. }
+        TraceKind::SoftirqEntry { .. }
+            | TraceKind::SoftirqExit { .. }
+            | TraceKind::IrqHandlerEntry { .. }
+            | TraceKind::IrqHandlerExit { .. }
+            | TraceKind::VectorEntry { .. }
+            | TraceKind::VectorExit { .. }
     )
 }
 

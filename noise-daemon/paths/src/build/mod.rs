@@ -17,9 +17,9 @@ mod points;
 
 use std::collections::BTreeMap;
 
-use noise_common::store::calls::Source;
-use noise_trace::contexts::Context;
-use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken};
+use noise_common::store::calls::ObjectSource;
+use noise_trace::contexts::CpuContext;
+use noise_trace::event::{Comm, Event, Packet, Task, TraceKind, Woken};
 use noise_trace::sight::Sight;
 use noise_trace::state::{Left, LeftIn};
 use noise_trace::threads::MAX_TID;
@@ -27,7 +27,7 @@ use noise_trace::threads::MAX_TID;
 use self::known::{Known, Status, can_be, is_end};
 use self::machine::{Handled, Machine, Sender};
 use self::names::{is_entry_of_futex, is_reception, is_system_call};
-use crate::graph::{Graph, Link, NO_CPU, Place, Who, Worker, WorkerId};
+use crate::graph::{Graph, LinkOrigin, NO_CPU, PointPlace, Who, Worker, WorkerId};
 use crate::packets::{Packets, Segment};
 use crate::state::{Action, State};
 
@@ -49,7 +49,7 @@ pub struct Builder {
     /// Those of recordings that differ in that.
     wakers: BTreeMap<u16, Waker>,
     machines: Vec<Machine>,
-    packets: Packets<Place>,
+    packets: Packets<PointPlace>,
     /// See [`Builder::like_trace_compass`].
     is_compass: bool,
 }
@@ -128,34 +128,34 @@ impl Builder {
         let at = EventPlace { machine, cpu: event.cpu, time_ns: event.time_ns };
         self.machine(machine).see(event);
         match &event.kind {
-            Kind::SchedSwitch { prev, prev_state, next } if can_be(prev) && can_be(next) => {
+            TraceKind::SchedSwitch { prev, prev_state, next } if can_be(prev) && can_be(next) => {
                 self.switch(at, prev, *prev_state, next);
             }
-            Kind::SchedWaking(woken) if self.waker(machine) == Waker::Waking => {
+            TraceKind::SchedWaking(woken) if self.waker(machine) == Waker::Waking => {
                 self.wake(at, woken)
             }
-            Kind::SchedWakeup(woken) if self.waker(machine) == Waker::Wakeup => {
+            TraceKind::SchedWakeup(woken) if self.waker(machine) == Waker::Wakeup => {
                 self.wake(at, woken)
             }
-            Kind::SchedWakeupNew(woken) => self.wake_new(at, woken),
-            Kind::SchedProcessFork { parent, parent_pid, child, child_pid }
+            TraceKind::SchedWakeupNew(woken) => self.wake_new(at, woken),
+            TraceKind::SchedProcessFork { parent, parent_pid, child, child_pid }
                 if can_be(parent) && can_be(child) =>
             {
                 self.fork(at, (parent, *parent_pid), (child, *child_pid));
             }
-            Kind::SchedProcessExec { tid, old_tid, .. } => self.exec(at, *tid, *old_tid),
-            Kind::SchedProcessExit(task) => {
+            TraceKind::SchedProcessExec { tid, old_tid, .. } => self.exec(at, *tid, *old_tid),
+            TraceKind::SchedProcessExit(task) => {
                 self.note(at, task.tid, |worker| worker.exit_ns = Some(at.time_ns));
             }
-            Kind::NetDevQueue(packet) => self.queued(at, packet, segment),
-            Kind::NetifReceiveSkb(packet) => self.arrived(at, packet, segment),
-            Kind::Lost(_) => self.lose(at),
-            Kind::SyscallEntry(call) => {
-                let in_futex = call.info.source == Source::Futex;
+            TraceKind::NetDevQueue(packet) => self.queued(at, packet, segment),
+            TraceKind::NetifReceiveSkb(packet) => self.arrived(at, packet, segment),
+            TraceKind::Lost(_) => self.lose(at),
+            TraceKind::SyscallEntry(call) => {
+                let in_futex = call.info.source == ObjectSource::Futex;
                 self.machine(machine).cpu(at.cpu).in_futex = in_futex;
             }
-            Kind::SyscallExit(_) => self.machine(machine).cpu(at.cpu).in_futex = false,
-            Kind::Other(name) => self.other(at, name),
+            TraceKind::SyscallExit(_) => self.machine(machine).cpu(at.cpu).in_futex = false,
+            TraceKind::Other(name) => self.other(at, name),
             _ => {}
         }
         self.machine(machine).follow(event);
@@ -189,7 +189,7 @@ impl Builder {
             (None, Some(current)) => {
                 let from = self.append(at, current);
                 let time_ns = self.graph.point(from).map_or(time_ns, |point| point.time_ns);
-                Some(Sender::Task(Link { from, time_ns, action: Action::Wakes }))
+                Some(Sender::Task(LinkOrigin { from, time_ns, action: Action::Wakes }))
             }
             (None, None) => None,
         };
@@ -388,7 +388,7 @@ impl Builder {
             if let Some(packet) = packet {
                 self.graph.link_at(packet.link, place);
             }
-            if let Some(current) = current.filter(|_| context == Context::Task) {
+            if let Some(current) = current.filter(|_| context == CpuContext::Task) {
                 self.graph.through(place, current);
             }
         }
@@ -426,7 +426,7 @@ impl Builder {
             (worker.created_ns, worker.was_there, worker.pid) = (Some(at.time_ns), false, 0);
         }
         let to = self.graph.append(id, at.time_ns, None, NO_CPU);
-        let in_task = self.machine(at.machine).contexts(at.cpu).running() == Context::Task;
+        let in_task = self.machine(at.machine).contexts(at.cpu).running() == CpuContext::Task;
         if let Some(maker) = maker.filter(|_| in_task) {
             let from = self.append(at, maker);
             self.graph.link(from, to, Action::Creates);
@@ -539,19 +539,19 @@ impl Builder {
     }
 
     /// What is handled on a CPU from now on is a packet, where its sender is known.
-    fn handle(&mut self, at: EventPlace, key: u64, from: Option<Place>) {
+    fn handle(&mut self, at: EventPlace, key: u64, from: Option<PointPlace>) {
         let packet = from.and_then(|from| {
             let time_ns = self.graph.point(from)?.time_ns;
-            Some(Handled { key, link: Link { from, time_ns, action: Action::Sends } })
+            Some(Handled { key, link: LinkOrigin { from, time_ns, action: Action::Sends } })
         });
         self.machine(at.machine).cpu(at.cpu).packet = packet;
     }
 
     /// A point for whoever handles a packet on a CPU: the kernel itself in a softirq, else the thread.
-    fn act(&mut self, at: EventPlace) -> Option<Place> {
+    fn act(&mut self, at: EventPlace) -> Option<PointPlace> {
         let contexts = self.machine(at.machine).contexts(at.cpu);
         let (context, since_ns) = (contexts.running(), contexts.softirq_since_ns());
-        if !matches!(context, Context::Softirq(_)) {
+        if !matches!(context, CpuContext::Softirq(_)) {
             let id = self.current(at)?;
             return Some(self.append(at, id));
         }

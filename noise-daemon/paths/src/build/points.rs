@@ -1,10 +1,10 @@
 //! What a worker did up to a moment, by what is known of it since the moment before.
 
-use noise_trace::sight::Gap;
+use noise_trace::sight::UnseenGap;
 
 use super::known::Status;
 use super::{Builder, EventPlace};
-use crate::graph::{NO_CPU, Place, Worker, WorkerId};
+use crate::graph::{NO_CPU, PointPlace, Worker, WorkerId};
 use crate::state::State;
 
 impl Builder {
@@ -32,7 +32,7 @@ impl Builder {
     }
 
     /// Adds a point to a worker, with what its status says of the time up to then.
-    pub(super) fn append(&mut self, at: EventPlace, id: WorkerId) -> Place {
+    pub(super) fn append(&mut self, at: EventPlace, id: WorkerId) -> PointPlace {
         let known = self.known(id);
         let (state, cpu) = match known.status {
             Status::Unknown => (Some(State::Unknown), NO_CPU),
@@ -51,7 +51,7 @@ impl Builder {
     }
 
     /// The time in which events of some CPU were lost since the latest point of a worker that does not run.
-    pub(super) fn gap(&mut self, at: EventPlace, id: WorkerId) -> Option<Gap> {
+    pub(super) fn gap(&mut self, at: EventPlace, id: WorkerId) -> Option<UnseenGap> {
         let from_ns = self.last_ns(id);
         self.machine(at.machine).gap(from_ns, at.time_ns)
     }

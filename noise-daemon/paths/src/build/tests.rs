@@ -1,6 +1,6 @@
 //! Single rules of how a graph is made.
 
-use noise_trace::event::{Dumped, Loss};
+use noise_trace::event::{Dumped, LostEvents};
 use noise_trace::ipc::read::edge;
 use noise_trace::ipc::{Call, Object, Return};
 
@@ -9,7 +9,7 @@ use crate::fixtures::{switch, task, waking};
 use crate::path::{Step, Why};
 use crate::walk::{Bounds, walk};
 
-fn built(events: &[(u64, u32, Kind<'_>)]) -> Builder {
+fn built(events: &[(u64, u32, TraceKind<'_>)]) -> Builder {
     let mut builder = Builder::default();
     for (time_ns, cpu, kind) in events {
         builder.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
@@ -50,7 +50,7 @@ fn what_a_switch_leaves_behind() {
 
 #[test]
 fn an_exit_without_entry_leaves_the_context_as_it_was() {
-    let woken = |events: &[Kind<'static>]| {
+    let woken = |events: &[TraceKind<'static>]| {
         let mut all =
             vec![(10, 0, switch(0, 0, 1)), (11, 1, switch(0, 0, 2)), (12, 1, switch(2, 1, 0))];
         all.extend(events.iter().map(|kind| (20, 0, *kind)));
@@ -62,23 +62,26 @@ fn an_exit_without_entry_leaves_the_context_as_it_was() {
     };
     let by_task = (Some(State::Blocked), true);
     assert_eq!(woken(&[]), by_task);
-    assert_eq!(woken(&[Kind::IrqHandlerExit { irq: 3, ret: 1 }]), by_task);
-    assert_eq!(woken(&[Kind::SoftirqExit { vec: 4 }]), by_task);
-    let entry = Kind::SoftirqEntry { vec: 4 };
+    assert_eq!(woken(&[TraceKind::IrqHandlerExit { irq: 3, ret: 1 }]), by_task);
+    assert_eq!(woken(&[TraceKind::SoftirqExit { vec: 4 }]), by_task);
+    let entry = TraceKind::SoftirqEntry { vec: 4 };
     assert_eq!(woken(&[entry]), (Some(State::Disk), false));
     // The exit was lost; no interrupt lasts over a switch.
     assert_eq!(woken(&[entry, switch(1, 0, 3)]), by_task);
-    assert_eq!(woken(&[entry, Kind::Lost(Loss::default())]), (Some(State::Blocked), false));
+    assert_eq!(
+        woken(&[entry, TraceKind::Lost(LostEvents::default())]),
+        (Some(State::Blocked), false)
+    );
 }
 
 #[test]
 fn an_interrupt_in_which_requests_complete_is_a_disks() {
     let irq = |completes: bool| {
-        let entry = Kind::IrqHandlerEntry { irq: 5, name: b"device" };
-        let exit = Kind::IrqHandlerExit { irq: 5, ret: 1 };
+        let entry = TraceKind::IrqHandlerEntry { irq: 5, name: b"device" };
+        let exit = TraceKind::IrqHandlerExit { irq: 5, ret: 1 };
         let mut all = vec![(10, 0, switch(0, 0, 1)), (11, 0, switch(1, 2, 0)), (20, 0, entry)];
         if completes {
-            all.push((21, 0, Kind::BlockRqComplete(noise_trace::event::Request::default())));
+            all.push((21, 0, TraceKind::BlockRqComplete(noise_trace::event::Request::default())));
         }
         all.extend([(22, 0, waking(1)), (23, 0, exit)]);
         states(&built(&all), 1)[2].1
@@ -88,14 +91,16 @@ fn an_interrupt_in_which_requests_complete_is_a_disks() {
 }
 
 /// The begin or the end of a system call, as readers have it.
-fn call(name: &'static str) -> Kind<'static> {
+fn call(name: &'static str) -> TraceKind<'static> {
     let object = Object::default();
     match edge(name) {
-        Some((info, true)) => Kind::SyscallEntry(Call { info, tid: 0, arguments: [0; 3], object }),
-        Some((info, false)) => {
-            Kind::SyscallExit(Return { info, tid: 0, ret: 0, object, peeks: false })
+        Some((info, true)) => {
+            TraceKind::SyscallEntry(Call { info, tid: 0, arguments: [0; 3], object })
         }
-        None => Kind::Other(name),
+        Some((info, false)) => {
+            TraceKind::SyscallExit(Return { info, tid: 0, ret: 0, object, peeks: false })
+        }
+        None => TraceKind::Other(name),
     }
 }
 
@@ -125,15 +130,15 @@ fn what_is_lost_is_unknown_and_not_guessed() {
         built(&[(10, 0, switch(0, 0, 1)), (20, 0, switch(5, 1, 0)), (30, 1, switch(0, 0, 1))]);
     assert_eq!(states(&builder, 1), [(10, None), (30, Some(State::Unknown))]);
     // All of a CPU, for a while.
-    let lost = Kind::Lost(Loss::default());
+    let lost = TraceKind::Lost(LostEvents::default());
     let builder = built(&[(10, 0, switch(0, 0, 1)), (20, 0, lost), (30, 0, switch(1, 1, 0))]);
     assert_eq!(states(&builder, 1), [(10, None), (30, Some(State::Unknown))]);
 }
 
 #[test]
 fn a_thread_that_waits_and_is_woken_after_a_loss_ran_meanwhile() {
-    let lost = Kind::Lost(Loss::default());
-    let states = |lost: &[(u64, u32, Kind<'static>)]| {
+    let lost = TraceKind::Lost(LostEvents::default());
+    let states = |lost: &[(u64, u32, TraceKind<'static>)]| {
         let mut events = vec![(5, 1, switch(0, 0, 2)), (10, 0, switch(0, 0, 1))];
         events.extend([(20, 0, switch(1, 1, 3)), (30, 1, waking(1))]);
         events.extend_from_slice(lost);
@@ -153,7 +158,8 @@ fn a_thread_that_waits_and_is_woken_after_a_loss_ran_meanwhile() {
 
 #[test]
 fn what_a_thread_that_does_not_run_did_between_and_behind_gaps_is_unknown() {
-    let lost = |at, cpu, to_ns| (at, cpu, Kind::Lost(Loss { to_ns, ..Loss::default() }));
+    let lost =
+        |at, cpu, to_ns| (at, cpu, TraceKind::Lost(LostEvents { to_ns, ..LostEvents::default() }));
     let asleep = [(10, 0, switch(0, 0, 1)), (20, 0, switch(1, 1, 0)), lost(30, 1, 35)];
     let asleep_until = (30, Some(State::Blocked));
     // It may have been woken in the first gap, have waited, and have run and slept again in the second.
@@ -183,8 +189,12 @@ fn a_thread_that_runs_elsewhere_since_wakes_no_one_here() {
 
 #[test]
 fn a_thread_id_that_is_given_again_is_another_worker() {
-    let fork =
-        Kind::SchedProcessFork { parent: task(1), parent_pid: 1, child: task(2), child_pid: 2 };
+    let fork = TraceKind::SchedProcessFork {
+        parent: task(1),
+        parent_pid: 1,
+        child: task(2),
+        child_pid: 2,
+    };
     let builder = built(&[
         (10, 0, switch(0, 0, 1)),
         (20, 0, fork),
@@ -210,8 +220,8 @@ fn ids_that_no_kernel_gives_name_no_worker() {
 
 #[test]
 fn a_thread_of_the_state_dump_lives_from_its_first_run_on() {
-    let dumped = Kind::StatedumpProcess(Dumped { tid: 1, pid: 1, ..Dumped::default() });
-    let life = |events: &[(u64, u32, Kind<'_>)]| {
+    let dumped = TraceKind::StatedumpProcess(Dumped { tid: 1, pid: 1, ..Dumped::default() });
+    let life = |events: &[(u64, u32, TraceKind<'_>)]| {
         let builder = built(events);
         builder.graph().get(builder.thread(0, 1).unwrap()).unwrap().life()
     };
@@ -295,7 +305,7 @@ fn memory_does_not_grow_with_events_before_the_asked_time() {
 
 #[test]
 fn a_thread_that_is_woken_on_its_way_to_sleep_waits() {
-    let after = |waker_cpu: u32, between: &[(u64, u32, Kind<'static>)]| {
+    let after = |waker_cpu: u32, between: &[(u64, u32, TraceKind<'static>)]| {
         let mut all = vec![
             (10, 0, switch(0, 0, 1)),
             (11, 1, switch(0, 0, 2)),
@@ -313,14 +323,14 @@ fn a_thread_that_is_woken_on_its_way_to_sleep_waits() {
     // An interrupt on its own CPU sees it awake; so nothing is known of what wakes it.
     assert_eq!(after(0, &[]), [(40, Some(State::Blocked))]);
     // The wake-up may be among what was lost.
-    let lost = Kind::Lost(Loss::default());
+    let lost = TraceKind::Lost(LostEvents::default());
     assert_eq!(after(1, &[(30, 5, lost)]), [(40, Some(State::Blocked))]);
 }
 
 #[test]
 fn where_wake_ups_are_recorded_late_there_is_no_such_doubt() {
     let mut builder = Builder::new(Waker::Wakeup);
-    let woken = Kind::SchedWakeup(Woken { task: task(1), target_cpu: 0 });
+    let woken = TraceKind::SchedWakeup(Woken { task: task(1), target_cpu: 0 });
     for (time_ns, cpu, kind) in [
         (10, 0, switch(0, 0, 1)),
         (20, 1, woken),
@@ -353,10 +363,11 @@ fn an_interrupt_of_another_cpu_is_what_that_cpu_did() {
             (10, 0, switch(0, 0, 1)),
             (11, 1, switch(0, 0, 2)),
             (20, 0, switch(1, 1, 0)),
-            (21, 1, Kind::SoftirqEntry { vec: 4 }),
+            (21, 1, TraceKind::SoftirqEntry { vec: 4 }),
         ]);
         send(&mut builder);
-        for (time_ns, kind) in [(30, Kind::VectorEntry { which, vector: 1 }), (31, waking(1))] {
+        for (time_ns, kind) in [(30, TraceKind::VectorEntry { which, vector: 1 }), (31, waking(1))]
+        {
             builder.follow(&Event { time_ns, cpu: 0, kind });
         }
         let id = builder.thread(0, 1).unwrap();
@@ -373,7 +384,7 @@ fn an_interrupt_of_another_cpu_is_what_that_cpu_did() {
     };
     assert_eq!(sleep(&twice), (Some(State::Ipi), None));
     let by_task = |builder: &mut Builder| {
-        builder.follow(&Event { time_ns: 24, cpu: 1, kind: Kind::SoftirqExit { vec: 4 } });
+        builder.follow(&Event { time_ns: 24, cpu: 1, kind: TraceKind::SoftirqExit { vec: 4 } });
         builder.interrupts(0, 1, 25, 0);
     };
     assert_eq!(sleep(&by_task), (Some(State::Blocked), Some(25)));
@@ -381,7 +392,7 @@ fn an_interrupt_of_another_cpu_is_what_that_cpu_did() {
 
 #[test]
 fn a_new_thread_without_its_creation_is_not_the_one_that_had_its_id() {
-    let new = Kind::SchedWakeupNew(Woken { task: task(2), target_cpu: 1 });
+    let new = TraceKind::SchedWakeupNew(Woken { task: task(2), target_cpu: 1 });
     let builder = built(&[
         (5, 1, switch(0, 0, 2)),
         (8, 1, switch(2, 1, 0)),
@@ -399,7 +410,7 @@ fn a_new_thread_without_its_creation_is_not_the_one_that_had_its_id() {
 
 #[test]
 fn who_has_the_id_of_a_dead_thread_is_another_one() {
-    let exit = Kind::SchedProcessExit(task(1));
+    let exit = TraceKind::SchedProcessExit(task(1));
     let count = |state, exits: bool| {
         let mut all = vec![(10, 0, switch(0, 0, 1))];
         if exits {
@@ -426,7 +437,7 @@ fn who_has_the_id_of_a_dead_thread_is_another_one() {
 
 #[test]
 fn a_thread_that_runs_another_program_is_the_first_of_its_process() {
-    let exec = Kind::SchedProcessExec { filename: b"/bin/x", tid: 5, old_tid: 7 };
+    let exec = TraceKind::SchedProcessExec { filename: b"/bin/x", tid: 5, old_tid: 7 };
     let builder = built(&[(10, 0, switch(0, 0, 7)), (20, 0, exec), (30, 0, switch(5, 1, 0))]);
     assert_eq!(states(&builder, 5), [(10, None), (30, Some(State::Running))]);
     assert_eq!(builder.thread(0, 7), None);
@@ -439,13 +450,13 @@ fn a_packet_that_is_passed_on_comes_from_who_sent_it() {
         (5, 1, switch(0, 0, 1)),
         (6, 1, switch(1, 1, 0)),
         (10, 0, switch(0, 0, 2)),
-        (20, 0, Kind::NetDevQueue(packet(9, b"veth1"))),
-        (21, 0, Kind::SoftirqEntry { vec: 3 }),
-        (22, 0, Kind::NetifReceiveSkb(packet(9, b"veth2"))),
-        (23, 0, Kind::NetDevQueue(packet(9, b"veth3"))),
-        (24, 0, Kind::SoftirqExit { vec: 3 }),
-        (30, 1, Kind::SoftirqEntry { vec: 3 }),
-        (31, 1, Kind::NetifReceiveSkb(packet(9, b"veth4"))),
+        (20, 0, TraceKind::NetDevQueue(packet(9, b"veth1"))),
+        (21, 0, TraceKind::SoftirqEntry { vec: 3 }),
+        (22, 0, TraceKind::NetifReceiveSkb(packet(9, b"veth2"))),
+        (23, 0, TraceKind::NetDevQueue(packet(9, b"veth3"))),
+        (24, 0, TraceKind::SoftirqExit { vec: 3 }),
+        (30, 1, TraceKind::SoftirqEntry { vec: 3 }),
+        (31, 1, TraceKind::NetifReceiveSkb(packet(9, b"veth4"))),
         (32, 1, waking(1)),
     ]);
     let id = builder.thread(0, 1).unwrap();
@@ -458,15 +469,15 @@ fn a_packet_that_is_passed_on_comes_from_who_sent_it() {
 
 #[test]
 fn who_writes_a_packet_to_a_tun_device_ends_no_sleep_itself() {
-    let fork = |child, pid| Kind::SchedProcessFork {
+    let fork = |child, pid| TraceKind::SchedProcessFork {
         parent: task(9),
         parent_pid: 9,
         child: task(child),
         child_pid: pid,
     };
-    let arrives = || Kind::NetifReceiveSkb(Packet { skb: 5, len: 100, name: b"tun0" });
+    let arrives = || TraceKind::NetifReceiveSkb(Packet { skb: 5, len: 100, name: b"tun0" });
     // 2 is a thread of the process 2, 3 another one of it, 1 of another process.
-    let woken = |target, events: &[Kind<'static>]| {
+    let woken = |target, events: &[TraceKind<'static>]| {
         let mut all = vec![
             (1, 1, fork(1, 1)),
             (2, 0, fork(2, 2)),
@@ -476,7 +487,7 @@ fn who_writes_a_packet_to_a_tun_device_ends_no_sleep_itself() {
             (7, 1, switch(3, 1, 0)),
             (10, 0, switch(0, 0, 2)),
         ];
-        let at = |(number, kind): (usize, &Kind<'static>)| (20 + number as u64, 0, *kind);
+        let at = |(number, kind): (usize, &TraceKind<'static>)| (20 + number as u64, 0, *kind);
         all.extend(events.iter().enumerate().map(at));
         all.push((40, 0, waking(target)));
         let builder = built(&all);
@@ -486,7 +497,7 @@ fn who_writes_a_packet_to_a_tun_device_ends_no_sleep_itself() {
     };
     let by_packet = (Some(State::Network), None);
     assert_eq!(woken(1, &[arrives()]), by_packet);
-    let timer = [Kind::SoftirqEntry { vec: 1 }, Kind::SoftirqExit { vec: 1 }];
+    let timer = [TraceKind::SoftirqEntry { vec: 1 }, TraceKind::SoftirqExit { vec: 1 }];
     assert_eq!(woken(1, &[arrives(), timer[0], timer[1]]), by_packet);
     // Its own thread, and what it wakes after something else, it may have woken itself.
     let (state, link) = woken(3, &[arrives()]);
@@ -509,9 +520,9 @@ fn segments_are_matched_in_other_buffers() {
     event(0, 10, 0, switch(0, 0, 1), None);
     event(1, 10, 0, switch(0, 0, 2), None);
     event(1, 12, 0, switch(2, 1, 0), None);
-    event(0, 20, 0, Kind::NetDevQueue(packet(7)), segment(1000, 3000));
-    event(1, 30, 0, Kind::SoftirqEntry { vec: 3 }, None);
-    event(1, 31, 0, Kind::NetifReceiveSkb(packet(8)), segment(2448, 1448));
+    event(0, 20, 0, TraceKind::NetDevQueue(packet(7)), segment(1000, 3000));
+    event(1, 30, 0, TraceKind::SoftirqEntry { vec: 3 }, None);
+    event(1, 31, 0, TraceKind::NetifReceiveSkb(packet(8)), segment(2448, 1448));
     event(1, 32, 0, waking(2), None);
     let id = builder.thread(1, 2).unwrap();
     let link = builder.graph().get(id).unwrap().points().last().unwrap().link.unwrap();
@@ -523,7 +534,7 @@ fn whole_blocks_of_threads_that_ended_are_forgotten() {
     let mut builder = built(&[(1, 0, switch(0, 0, 1))]);
     for round in 0..10_000u64 {
         let (time_ns, tid) = (round * 100, 1000 + (round % 5000) as i32);
-        let fork = Kind::SchedProcessFork {
+        let fork = TraceKind::SchedProcessFork {
             parent: task(1),
             parent_pid: 1,
             child: task(tid),
@@ -546,7 +557,7 @@ fn whole_blocks_of_threads_that_ended_are_forgotten() {
 #[test]
 fn each_recording_has_its_own_event_that_says_who_wakes() {
     let mut builder = Builder::new(Waker::Waking).with_waker(1, Waker::Wakeup);
-    let wakeup = |tid| Kind::SchedWakeup(Woken { task: task(tid), target_cpu: 0 });
+    let wakeup = |tid| TraceKind::SchedWakeup(Woken { task: task(tid), target_cpu: 0 });
     for (machine, woken) in [(0, waking(9)), (1, wakeup(9))] {
         for (time_ns, cpu, kind) in [
             (10, 1, switch(0, 0, 2)),

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::{ClocksError, Exchange, Line};
+use super::{ClockLine, ClocksError, Exchange};
 
 /// Packets of each direction that are kept.
 const MAX_PACKETS: usize = 1 << 18;
@@ -103,13 +103,11 @@ fn both(
 }
 
 /// How the clocks of recordings become the first one's: directly, or by way of one that exchanged packets with it.
-///
-/// # Errors
-/// The number of a recording for which there is no way, and why.
-pub fn lines(all: &[Traffic]) -> Result<Vec<Line>, (usize, ClocksError)> {
-    let mut lines: Vec<Option<Line>> = vec![None; all.len()];
+/// Errors: the number of a recording for which there is no way, and why.
+pub fn lines(all: &[Traffic]) -> Result<Vec<ClockLine>, (usize, ClocksError)> {
+    let mut lines: Vec<Option<ClockLine>> = vec![None; all.len()];
     if let Some(first) = lines.first_mut() {
-        *first = Some(Line::SAME);
+        *first = Some(ClockLine::SAME);
     }
     loop {
         let mut why = None;
@@ -178,7 +176,7 @@ mod tests {
             two.received(key, seen.first_ns - 5_000_000);
         }
         let lines = lines(&[one, three, two]).unwrap();
-        assert_eq!(lines[0], Line::SAME);
+        assert_eq!(lines[0], ClockLine::SAME);
         for (line, behind_ns) in [(&lines[1], 7_000_000u64), (&lines[2], 5_000_000)] {
             let found = line.to_reference(10_050_000_000 - behind_ns);
             assert!(found.abs_diff(10_050_000_000) < 25_000, "{found}");
@@ -217,7 +215,7 @@ mod tests {
         assert_eq!(lines(&[one, two]), Err((1, ClocksError::OneWay)));
         let none = [Traffic::default(), Traffic::default()];
         assert_eq!(lines(&none), Err((1, ClocksError::NoPackets)));
-        assert_eq!(lines(&[Traffic::default()]), Ok(vec![Line::SAME]));
+        assert_eq!(lines(&[Traffic::default()]), Ok(vec![ClockLine::SAME]));
     }
 
     #[test]

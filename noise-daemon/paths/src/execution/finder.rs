@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use noise_text::clean::as_text;
-use noise_trace::event::{Event, Kind, Mark};
+use noise_trace::event::{Event, ProgramMark, TraceKind};
 use noise_trace::record::{Record, Stored};
 use noise_trace::sight::Sight;
 use noise_trace::threads::Threads;
@@ -33,7 +33,7 @@ const THREAD_FIELDS: [&str; 2] = ["perf_tid", "tid"];
 
 /// Delimiters that make no execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct DelimiterTally {
     /// Begins before whose end there was another begin.
     pub overlapping: u64,
     /// Begins without an end, those of threads that ended among them.
@@ -48,7 +48,7 @@ pub struct Tally {
     pub beyond: u64,
 }
 
-impl Tally {
+impl DelimiterTally {
     /// How many there are of each, with what it is.
     pub fn rows(&self) -> [(u64, &'static str); 6] {
         [
@@ -87,7 +87,7 @@ struct OngoingExecution {
     is_lost: bool,
 }
 
-impl Tally {
+impl DelimiterTally {
     fn unended(&mut self, open: OngoingExecution) {
         match open {
             OngoingExecution { is_lost: true, begins, .. } => self.lost += begins,
@@ -114,7 +114,7 @@ pub struct Finder {
     known: HashMap<usize, EventRole>,
     open: HashMap<ExecutionKey, OngoingExecution>,
     found: Vec<Delimited>,
-    tally: Tally,
+    tally: DelimiterTally,
     /// Whether there was an event of those names; for marks, of that name.
     seen: EventRole,
     port: Port,
@@ -133,7 +133,7 @@ impl Finder {
             known: HashMap::new(),
             open: HashMap::new(),
             found: Vec::new(),
-            tally: Tally::default(),
+            tally: DelimiterTally::default(),
             seen: EventRole::default(),
             port: Port::default(),
         })
@@ -147,14 +147,14 @@ impl Finder {
         builder: &Builder,
     ) {
         match &event.kind {
-            Kind::Lost(_) if !matches!(self.wanted, Wanted::Mark { .. }) => {
+            TraceKind::Lost(_) if !matches!(self.wanted, Wanted::Mark { .. }) => {
                 self.open.values_mut().for_each(|open| open.is_lost = true);
             }
-            Kind::Mark(mark) => self.mark(event, mark, builder),
+            TraceKind::Mark(mark) => self.mark(event, mark, builder),
             // Their ids are given anew.
-            Kind::SchedProcessFork { child, .. } => self.give_up(child.tid),
-            Kind::SchedWakeupNew(woken) => self.give_up(woken.task.tid),
-            Kind::SchedProcessExec { tid, old_tid, .. } if old_tid != tid => {
+            TraceKind::SchedProcessFork { child, .. } => self.give_up(child.tid),
+            TraceKind::SchedWakeupNew(woken) => self.give_up(woken.task.tid),
+            TraceKind::SchedProcessExec { tid, old_tid, .. } if old_tid != tid => {
                 self.give_up(*tid);
                 if let Some(open) = self.open.remove(&ExecutionKey::Thread(*old_tid)) {
                     self.open.insert(ExecutionKey::Thread(*tid), open);
@@ -165,7 +165,7 @@ impl Finder {
         self.event(record, event, builder);
         self.packet(record, event, builder);
         self.threads.follow(event);
-        if let Kind::SchedSwitch { prev, .. } = &event.kind {
+        if let TraceKind::SchedSwitch { prev, .. } = &event.kind {
             let has_begun = self.open.contains_key(&ExecutionKey::Thread(prev.tid));
             if has_begun && builder.has_ended(self.machine, prev.tid) {
                 self.give_up(prev.tid);
@@ -181,7 +181,7 @@ impl Finder {
     }
 
     /// The executions, and what is none.
-    pub fn finish(mut self) -> (Vec<Delimited>, Tally) {
+    pub fn finish(mut self) -> (Vec<Delimited>, DelimiterTally) {
         for open in self.open.into_values() {
             self.tally.unended(open);
         }
@@ -227,7 +227,7 @@ impl Finder {
         self.threads.certain(cpu).filter(|tid| *tid > 0)
     }
 
-    fn mark(&mut self, event: &Event<'_>, mark: &Mark<'_>, builder: &Builder) {
+    fn mark(&mut self, event: &Event<'_>, mark: &ProgramMark<'_>, builder: &Builder) {
         let Wanted::Mark { name, key } = &self.wanted else { return };
         let is_wanted = name.as_bytes() == mark.name
             && key.as_ref().is_none_or(|key| key.as_bytes() == mark.key);

@@ -1,7 +1,7 @@
 //! What packets say of a server's requests and connections.
 
-use noise_trace::contexts::{Context, Contexts};
-use noise_trace::event::{Event, Kind};
+use noise_trace::contexts::{Contexts, CpuContext};
+use noise_trace::event::{Event, TraceKind};
 use noise_trace::follow::PerCpu;
 use noise_trace::record::{Record, Stored};
 
@@ -43,11 +43,11 @@ impl Port {
         event: &Event<'t>,
     ) -> Option<Step> {
         let contexts = self.contexts.of(event.cpu)?;
-        let in_task = contexts.running() == Context::Task;
+        let in_task = contexts.running() == CpuContext::Task;
         contexts.follow(event);
         let is_sent = match event.kind {
-            Kind::NetDevQueue(_) => true,
-            Kind::NetifReceiveSkb(_) => false,
+            TraceKind::NetDevQueue(_) => true,
+            TraceKind::NetifReceiveSkb(_) => false,
             _ => return None,
         };
         let Ends { from_port, to_port, flow, back, flags, bytes } = ends(record)?;

@@ -4,23 +4,27 @@
 
 use noise_paths::blame::Blame;
 use noise_paths::build::Builder;
-use noise_paths::document::{Document, Segment, traced};
+use noise_paths::document::{PathsDocument, Segment, traced};
 use noise_paths::execution::{Wanted, find};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::Delays;
-use noise_trace::event::{Comm, Event, Kind, Packet, Request, Task, Woken};
+use noise_trace::event::{Comm, Event, Packet, Request, Task, TraceKind, Woken};
 use noise_trace::state::LeftIn;
 
 fn task(tid: i32) -> Task {
     Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 0 }
 }
 
-fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
-    Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(prev_state), next: task(next) }
+fn switch(prev: i32, prev_state: i64, next: i32) -> TraceKind<'static> {
+    TraceKind::SchedSwitch {
+        prev: task(prev),
+        prev_state: LeftIn::of(prev_state),
+        next: task(next),
+    }
 }
 
-fn waking(tid: i32) -> Kind<'static> {
-    Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
+fn waking(tid: i32) -> TraceKind<'static> {
+    TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
 }
 
 fn request(tid: i32, sector: u64) -> Request<'static> {
@@ -29,8 +33,8 @@ fn request(tid: i32, sector: u64) -> Request<'static> {
 }
 
 /// The path of thread 1, divided.
-fn path(events: &[(u64, u32, Kind<'static>)]) -> Vec<Segment> {
-    let event = |(time_ns, cpu, kind): &(u64, u32, Kind<'static>)| Event {
+fn path(events: &[(u64, u32, TraceKind<'static>)]) -> Vec<Segment> {
+    let event = |(time_ns, cpu, kind): &(u64, u32, TraceKind<'static>)| Event {
         time_ns: *time_ns,
         cpu: *cpu,
         kind: *kind,
@@ -42,7 +46,7 @@ fn path(events: &[(u64, u32, Kind<'static>)]) -> Vec<Segment> {
     let (from_ns, to_ns) = (execution.from_ns, execution.to_ns);
     let path = walk(&graph, execution.worker, from_ns, to_ns, Bounds::default()).unwrap();
     let executions = vec![traced(&graph, "thread:1", &execution, &path)];
-    let mut document = Document { executions, ..Document::default() };
+    let mut document = PathsDocument { executions, ..PathsDocument::default() };
     let mut blame = Blame::new(&document, Delays::of_turns());
     events.iter().for_each(|of| blame.follow(&event(of), &mut document));
     blame.finish(&mut document);
@@ -56,24 +60,24 @@ fn divided(segment: &Segment) -> (&str, Vec<(i32, &str, &str, u64)>) {
     (segment.state, culprits.collect())
 }
 
-const ENTRY: Kind<'static> = Kind::IrqHandlerEntry { irq: 9, name: b"disk" };
-const EXIT: Kind<'static> = Kind::IrqHandlerExit { irq: 9, ret: 1 };
+const ENTRY: TraceKind<'static> = TraceKind::IrqHandlerEntry { irq: 9, name: b"disk" };
+const EXIT: TraceKind<'static> = TraceKind::IrqHandlerExit { irq: 9, ret: 1 };
 
 #[test]
 fn at_a_disk_who_was_ahead() {
     let (own, other) = (request(1, 100), request(2, 5_000));
     let path = path(&[
         (900, 0, switch(0, 0, 1)),
-        (950, 1, Kind::BlockRqInsert(other)),
-        (1_000, 0, Kind::BlockRqInsert(own)),
+        (950, 1, TraceKind::BlockRqInsert(other)),
+        (1_000, 0, TraceKind::BlockRqInsert(own)),
         (1_000, 0, switch(1, 2, 0)),
-        (1_500, 1, Kind::BlockRqIssue(other)),
-        (2_000, 1, Kind::BlockRqIssue(own)),
+        (1_500, 1, TraceKind::BlockRqIssue(other)),
+        (2_000, 1, TraceKind::BlockRqIssue(own)),
         (2_400, 0, ENTRY),
-        (2_500, 0, Kind::BlockRqComplete(other)),
+        (2_500, 0, TraceKind::BlockRqComplete(other)),
         (2_600, 0, EXIT),
         (2_990, 0, ENTRY),
-        (3_000, 0, Kind::BlockRqComplete(own)),
+        (3_000, 0, TraceKind::BlockRqComplete(own)),
         (3_010, 0, waking(1)),
         (3_020, 0, EXIT),
         (3_050, 0, switch(0, 0, 1)),
@@ -89,7 +93,7 @@ fn at_a_disk_who_was_ahead() {
 
 #[test]
 fn while_its_quota_is_used_up_for_no_one_else() {
-    let throttled = |tid: i32, ns| Kind::Throttled { task: task(tid), throttled_ns: ns };
+    let throttled = |tid: i32, ns| TraceKind::Throttled { task: task(tid), throttled_ns: ns };
     // Thread 1 itself; then thread 2, which is to wake it: of that wait, a part lies within the sleep.
     let path = path(&[
         (100, 0, switch(0, 0, 1)),
@@ -116,7 +120,7 @@ fn while_its_quota_is_used_up_for_no_one_else() {
 
 #[test]
 fn a_sleep_that_no_signal_ends_what_woke_it() {
-    let woken_by = |prev_state: i64, context: &[Kind<'static>]| {
+    let woken_by = |prev_state: i64, context: &[TraceKind<'static>]| {
         let mut events = vec![(10, 0, switch(0, 0, 1)), (20, 0, switch(1, prev_state, 0))];
         events.extend(context.iter().map(|kind| (90, 0, *kind)));
         events.extend([(100, 0, waking(1)), (120, 0, switch(0, 0, 1)), (130, 0, switch(1, 1, 0))]);
@@ -129,16 +133,16 @@ fn a_sleep_that_no_signal_ends_what_woke_it() {
         (state.to_owned(), culprits)
     };
     let culprit = |comm: &str, cause: &str| vec![(-1, comm.to_owned(), cause.to_owned(), 80)];
-    let in_line = [Kind::IrqHandlerEntry { irq: 33, name: b"gpu" }];
+    let in_line = [TraceKind::IrqHandlerEntry { irq: 33, name: b"gpu" }];
     assert_eq!(woken_by(2, &in_line), ("interrupt".to_owned(), culprit("gpu", "hardirq")));
-    let in_timer = [Kind::SoftirqEntry { vec: 1 }];
+    let in_timer = [TraceKind::SoftirqEntry { vec: 1 }];
     assert_eq!(woken_by(2, &in_timer), ("timer".to_owned(), culprit("timer", "softirq")));
     // One that a signal ends, and a kernel thread that has nothing to do.
     for state in [1, 0x402] {
         assert_eq!(woken_by(state, &in_timer), ("timer".to_owned(), Vec::new()));
     }
     // The exit of an interrupt before was lost; a switch came since.
-    let lost = [in_line[0], switch(0, 0, 3), Kind::SoftirqEntry { vec: 1 }];
+    let lost = [in_line[0], switch(0, 0, 3), TraceKind::SoftirqEntry { vec: 1 }];
     assert_eq!(woken_by(2, &lost), ("timer".to_owned(), culprit("timer", "softirq")));
 }
 
@@ -149,13 +153,13 @@ fn for_a_packet_its_sender() {
         let mut events =
             vec![(10, 0, switch(0, 0, 1)), (11, 1, switch(0, 0, 2)), (20, 0, switch(1, 1, 0))];
         if sent {
-            events.push((50, 1, Kind::NetDevQueue(packet)));
+            events.push((50, 1, TraceKind::NetDevQueue(packet)));
         }
         events.extend([
-            (60, 0, Kind::SoftirqEntry { vec: 3 }),
-            (61, 0, Kind::NetifReceiveSkb(packet)),
+            (60, 0, TraceKind::SoftirqEntry { vec: 3 }),
+            (61, 0, TraceKind::NetifReceiveSkb(packet)),
             (70, 0, waking(1)),
-            (71, 0, Kind::SoftirqExit { vec: 3 }),
+            (71, 0, TraceKind::SoftirqExit { vec: 3 }),
             (80, 0, switch(0, 0, 1)),
             (90, 0, switch(1, 1, 0)),
         ]);
@@ -169,8 +173,8 @@ fn for_a_packet_its_sender() {
     assert_eq!(divided(&path[1]), ("network", vec![(-1, "", "untracked", 50)]));
 }
 
-fn migrate(tid: i32, dest_cpu: u32) -> Kind<'static> {
-    Kind::SchedMigrateTask { task: task(tid), orig_cpu: 0, dest_cpu }
+fn migrate(tid: i32, dest_cpu: u32) -> TraceKind<'static> {
+    TraceKind::SchedMigrateTask { task: task(tid), orig_cpu: 0, dest_cpu }
 }
 
 #[test]
@@ -185,7 +189,8 @@ fn for_a_cpu_who_had_those_that_it_waited_on() {
             (1_020, 1, switch(0, 0, 1)),
             (1_030, 1, switch(1, 1, 0)),
         ];
-        events.retain(|(_, _, kind)| is_moved || !matches!(kind, Kind::SchedMigrateTask { .. }));
+        events
+            .retain(|(_, _, kind)| is_moved || !matches!(kind, TraceKind::SchedMigrateTask { .. }));
         path(&events)
     };
     let path = events(true);
@@ -201,13 +206,13 @@ fn for_a_cpu_who_had_those_that_it_waited_on() {
 fn for_a_cpu_what_interrupts_took_apart() {
     let path = path(&[
         (10, 0, switch(0, 0, 1)),
-        (12, 0, Kind::IrqHandlerEntry { irq: 33, name: b"gpu" }),
-        (15, 0, Kind::IrqHandlerExit { irq: 33, ret: 1 }),
+        (12, 0, TraceKind::IrqHandlerEntry { irq: 33, name: b"gpu" }),
+        (15, 0, TraceKind::IrqHandlerExit { irq: 33, ret: 1 }),
         (20, 0, switch(1, 0, 2)),
-        (30, 0, Kind::IrqHandlerEntry { irq: 33, name: b"gpu" }),
-        (70, 0, Kind::IrqHandlerExit { irq: 33, ret: 1 }),
-        (80, 0, Kind::SoftirqEntry { vec: 3 }),
-        (90, 0, Kind::SoftirqExit { vec: 3 }),
+        (30, 0, TraceKind::IrqHandlerEntry { irq: 33, name: b"gpu" }),
+        (70, 0, TraceKind::IrqHandlerExit { irq: 33, ret: 1 }),
+        (80, 0, TraceKind::SoftirqEntry { vec: 3 }),
+        (90, 0, TraceKind::SoftirqExit { vec: 3 }),
         (120, 0, switch(2, 0, 1)),
         (130, 0, switch(1, 1, 0)),
     ]);

@@ -1,7 +1,7 @@
 //! Executions between two events of a real trace: its system calls, whose number and lengths are known.
 
 use noise_paths::build::{Builder, Waker};
-use noise_paths::execution::{Finder, Tally};
+use noise_paths::execution::{DelimiterTally, Finder};
 
 use noise_trace::record::Source as _;
 
@@ -36,6 +36,9 @@ pub fn system_calls(trace: &Trace) {
                 assert_eq!(found.copied(), Some(number(&figures[of])), "{name}: {of}");
             }
         }
-        assert_eq!(Tally { unbegun: 0, unfinished: 0, strangers: 0, ..tally }, Tally::default());
+        assert_eq!(
+            DelimiterTally { unbegun: 0, unfinished: 0, strangers: 0, ..tally },
+            DelimiterTally::default()
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use noise_paths::build::{Builder, Waker};
 use noise_paths::graph::{Graph, Who, WorkerId};
 use noise_paths::walk::{Bounds, walk};
-use noise_trace::event::{Comm, Event, Kind, Task, Woken};
+use noise_trace::event::{Comm, Event, Task, TraceKind, Woken};
 use noise_trace::state::LeftIn;
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ fn graph(case: &Value, machines: &[String]) -> Graph {
     builder.finish()
 }
 
-fn kind<'e>(name: &'e str, event: &'e Value) -> Kind<'e> {
+fn kind<'e>(name: &'e str, event: &'e Value) -> TraceKind<'e> {
     let small = |field: &str| u32::try_from(number(&event[field])).unwrap();
     let task = |field: &str| {
         let tid = i32::try_from(number(&event[field])).unwrap();
@@ -80,23 +80,25 @@ fn kind<'e>(name: &'e str, event: &'e Value) -> Kind<'e> {
         Task { comm, tid, prio: 0 }
     };
     match name {
-        "sched_switch" => Kind::SchedSwitch {
+        "sched_switch" => TraceKind::SchedSwitch {
             prev: task("prev"),
             prev_state: LeftIn::of(event["prev_state"].as_i64().unwrap()),
             next: task("next"),
         },
-        "sched_wakeup" => Kind::SchedWakeup(Woken { task: task("tid"), target_cpu: small("cpu") }),
-        "irq_handler_entry" => Kind::IrqHandlerEntry { irq: small("irq"), name: b"" },
-        "irq_handler_exit" => Kind::IrqHandlerExit { irq: small("irq"), ret: 1 },
-        "softirq_raise" => Kind::SoftirqRaise { vec: small("vec") },
-        "softirq_entry" => Kind::SoftirqEntry { vec: small("vec") },
-        "softirq_exit" => Kind::SoftirqExit { vec: small("vec") },
-        // The model has no such kinds.
-        "do_IRQ_entry" | "do_IRQ_return" | "statedump_interrupt" => Kind::Other(name),
-        "netif_receive_skb_internal_entry" | "netif_receive_skb_internal_return" => {
-            Kind::Other(name)
+        "sched_wakeup" => {
+            TraceKind::SchedWakeup(Woken { task: task("tid"), target_cpu: small("cpu") })
         }
-        "syscall_entry_read" | "syscall_exit_read" => Kind::Other(name),
+        "irq_handler_entry" => TraceKind::IrqHandlerEntry { irq: small("irq"), name: b"" },
+        "irq_handler_exit" => TraceKind::IrqHandlerExit { irq: small("irq"), ret: 1 },
+        "softirq_raise" => TraceKind::SoftirqRaise { vec: small("vec") },
+        "softirq_entry" => TraceKind::SoftirqEntry { vec: small("vec") },
+        "softirq_exit" => TraceKind::SoftirqExit { vec: small("vec") },
+        // The model has no such kinds.
+        "do_IRQ_entry" | "do_IRQ_return" | "statedump_interrupt" => TraceKind::Other(name),
+        "netif_receive_skb_internal_entry" | "netif_receive_skb_internal_return" => {
+            TraceKind::Other(name)
+        }
+        "syscall_entry_read" | "syscall_exit_read" => TraceKind::Other(name),
         other => panic!("the file has an event `{other}`"),
     }
 }

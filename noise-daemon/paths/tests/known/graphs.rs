@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use noise_paths::graph::{Graph, NO_CPU, Place, WorkerId};
+use noise_paths::graph::{Graph, NO_CPU, PointPlace, WorkerId};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::event::Comm;
 use serde_json::Value;
@@ -40,7 +40,7 @@ fn one(case: &Value) {
 fn graph(drawn: &Value) -> (Graph, BTreeMap<WorkerId, String>) {
     let mut graph = Graph::default();
     let mut ids: BTreeMap<String, WorkerId> = BTreeMap::new();
-    let mut places: BTreeMap<(String, u64), Place> = BTreeMap::new();
+    let mut places: BTreeMap<(String, u64), PointPlace> = BTreeMap::new();
     let none = Vec::new();
     let list = |list: &str| drawn[list].as_array().unwrap_or(&none).clone();
     let mut worker = |graph: &mut Graph, name: &str| {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
-use noise_paths::document::{Document, Segment, traced};
+use noise_paths::document::{PathsDocument, Segment, traced};
 use noise_paths::execution::{Wanted, find};
 use noise_paths::feed;
 use noise_paths::graph::{Graph, Who, WorkerId};
@@ -18,7 +18,7 @@ use noise_paths::path::{Path, Step};
 use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::Delays;
-use noise_trace::event::Kind;
+use noise_trace::event::TraceKind;
 use noise_trace::events::What;
 use noise_trace::json;
 use noise_trace::record::Source as _;
@@ -133,13 +133,13 @@ impl Corrections {
         let mut reader = trace.reader();
         while let Some(record) = reader.read() {
             let kind = record.kind();
-            if let Kind::SchedWaking(woken) = &kind
+            if let TraceKind::SchedWaking(woken) = &kind
                 && woken.task.tid == wanted
             {
                 raced.woken(record.cpu);
             }
             match kind {
-                Kind::SchedSwitch { prev, prev_state, next } => {
+                TraceKind::SchedSwitch { prev, prev_state, next } => {
                     current.insert(record.cpu, next.tid);
                     if prev.tid == wanted {
                         if std::mem::take(&mut dumped) {
@@ -153,7 +153,7 @@ impl Corrections {
                         (unseen, since_ns) = (sleeps, Some(record.time_ns));
                     }
                 }
-                Kind::SchedWaking(woken) if woken.task.tid == wanted => match since_ns {
+                TraceKind::SchedWaking(woken) if woken.task.tid == wanted => match since_ns {
                     Some(since_ns) if unseen => {
                         let waker = current[&record.cpu];
                         corrections.running_ns +=
@@ -164,7 +164,7 @@ impl Corrections {
                     Some(_) => {}
                     None => sleeps = false,
                 },
-                Kind::StatedumpProcess(task) if task.tid == wanted && since_ns.is_some() => {
+                TraceKind::StatedumpProcess(task) if task.tid == wanted && since_ns.is_some() => {
                     let mut fields = String::new();
                     json::fields(&record, &mut fields);
                     let fields: Value = serde_json::from_str(&fields).unwrap();
@@ -191,7 +191,8 @@ fn blamed(trace: &Trace, graph: &Graph, path: &Path, name: &str) {
     let execution = find(graph, &wanted)[0];
     let traced = traced(graph, name, &execution, path);
     let divided = |delays: Delays| {
-        let mut document = Document { executions: vec![traced.clone()], ..Document::default() };
+        let mut document =
+            PathsDocument { executions: vec![traced.clone()], ..PathsDocument::default() };
         let mut blame = Blame::new(&document, delays);
         let mut reader = trace.reader();
         while let Some(record) = reader.read() {
@@ -208,7 +209,7 @@ fn blamed(trace: &Trace, graph: &Graph, path: &Path, name: &str) {
         assert!(!is_divided || culprits == part.to_ns - part.from_ns, "{part:?}");
     }
     let with_all = divided(Delays::default());
-    let waits = |document: &Document| {
+    let waits = |document: &PathsDocument| {
         let waits = document.executions[0].path.iter().filter(|part| part.state == "waiting_cpu");
         let ns = |part: &Segment| {
             part.culprits.iter().map(|culprit| (culprit.tid, culprit.ns)).collect::<Vec<_>>()

@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 
 use noise_paths::blame::Blame;
 use noise_paths::build::Builder;
-use noise_paths::document::{Document, traced};
+use noise_paths::document::{PathsDocument, traced};
 use noise_paths::execution::{Execution, Wanted, find};
 use noise_paths::graph::{Graph, Who, WorkerId};
 use noise_paths::path::Path;
 use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::{Begin, Delays};
-use noise_trace::event::{Event, Kind, Loss};
+use noise_trace::event::{Event, LostEvents, TraceKind};
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, prop_assume, proptest};
 
 use self::acts::Schedule;
@@ -33,7 +33,7 @@ fn graph(played: &Played, is_lost: impl Fn(usize) -> bool) -> Graph {
     for (number, (time_ns, cpu, what)) in played.events.iter().enumerate() {
         let event = |kind| Event { time_ns: *time_ns, cpu: *cpu, kind };
         match what {
-            _ if is_lost(number) => builder.follow(&event(Kind::Lost(Loss::default()))),
+            _ if is_lost(number) => builder.follow(&event(TraceKind::Lost(LostEvents::default()))),
             play::What::Event(kind) => builder.follow(&event(*kind)),
             play::What::Sent(key) => builder.sent(0, *cpu, *time_ns, *key),
             play::What::Received(key) => builder.received(0, *cpu, *time_ns, *key),
@@ -115,7 +115,7 @@ proptest! {
         let Execution { worker, from_ns, to_ns, .. } = execution;
         let path = walk(&graph, worker, from_ns, to_ns, Bounds::default()).unwrap();
         let executions = vec![traced(&graph, "first", &execution, &path)];
-        let mut document = Document { executions, ..Document::default() };
+        let mut document = PathsDocument { executions, ..PathsDocument::default() };
         let delays = if light { Delays::of_turns() } else { Delays::new(Begin::Waking) };
         let mut blame = Blame::new(&document, delays);
         for (time_ns, cpu, what) in &played.events {
@@ -151,7 +151,7 @@ proptest! {
         };
         let graph = graph(&played, is_lost);
         for bounds in [Bounds::default(), Bounds { depth, points }] {
-            let mut document = Document::default();
+            let mut document = PathsDocument::default();
             for (id, worker) in graph.workers() {
                 let Some((from_ns, to_ns)) = worker.life().filter(|(from_ns, to_ns)| from_ns < to_ns) else {
                     continue;
@@ -168,7 +168,7 @@ proptest! {
             let mut blame = Blame::new(&document, Delays::of_turns());
             for (number, (time_ns, cpu, what)) in played.events.iter().enumerate() {
                 let kind = match what {
-                    _ if is_lost(number) => Kind::Lost(Loss::default()),
+                    _ if is_lost(number) => TraceKind::Lost(LostEvents::default()),
                     play::What::Event(kind) => *kind,
                     _ => continue,
                 };

@@ -6,7 +6,7 @@
 
 use noise_common::hooks::Vector;
 use noise_paths::state::State;
-use noise_trace::event::{Comm, Kind, Packet, Request, Task, Woken};
+use noise_trace::event::{Comm, Packet, Request, Task, TraceKind, Woken};
 use noise_trace::state::LeftIn;
 
 use super::acts::{Act, Device, Schedule};
@@ -37,7 +37,7 @@ pub fn push(parts: &mut Vec<Part>, part: Part) {
 /// An event, or what stands for one that the model does not have.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
-    Event(Kind<'static>),
+    Event(TraceKind<'static>),
     Sent(u64),
     Received(u64),
     /// Another CPU is interrupted.
@@ -105,7 +105,7 @@ fn clipped(parts: &[Part], from_ns: u64, to_ns: u64) -> Vec<Part> {
 }
 
 impl Stage {
-    fn event(&mut self, time_ns: u64, cpu: u32, kind: Kind<'static>) {
+    fn event(&mut self, time_ns: u64, cpu: u32, kind: TraceKind<'static>) {
         self.events.push((time_ns, cpu, What::Event(kind)));
     }
 
@@ -121,7 +121,7 @@ impl Stage {
     }
 
     fn switch(&mut self, time_ns: u64, cpu: u32, prev: i32, prev_state: i64, next: i32) {
-        let kind = Kind::SchedSwitch {
+        let kind = TraceKind::SchedSwitch {
             prev: task(prev),
             prev_state: LeftIn::of(prev_state),
             next: task(next),
@@ -135,7 +135,7 @@ impl Stage {
         self.cpus[(tid - FIRST) as usize] ^= 1;
         let cpu = self.cpu(tid);
         if tid % 2 == 0 {
-            let migrated = Kind::SchedMigrateTask { task: task(tid), orig_cpu, dest_cpu: cpu };
+            let migrated = TraceKind::SchedMigrateTask { task: task(tid), orig_cpu, dest_cpu: cpu };
             self.event(time_ns, orig_cpu, migrated);
         }
         self.switch(time_ns, cpu, 0, 0, tid);
@@ -148,35 +148,35 @@ impl Stage {
 
     fn waking(&mut self, time_ns: u64, cpu: u32, tid: i32) {
         let woken = Woken { task: task(tid), target_cpu: self.cpu(tid) };
-        self.event(time_ns, cpu, Kind::SchedWaking(woken));
+        self.event(time_ns, cpu, TraceKind::SchedWaking(woken));
     }
 
     /// Something wakes a thread on the idle CPU where it slept, in the context of a device.
     fn device(&mut self, device: Device, time_ns: u64, tid: i32) -> State {
         let cpu = self.cpu(tid);
         let irq = |stage: &mut Self, inside: &dyn Fn(&mut Self)| {
-            stage.event(time_ns - 5, cpu, Kind::IrqHandlerEntry { irq: 9, name: b"irq" });
+            stage.event(time_ns - 5, cpu, TraceKind::IrqHandlerEntry { irq: 9, name: b"irq" });
             inside(stage);
-            stage.event(time_ns + 5, cpu, Kind::IrqHandlerExit { irq: 9, ret: 1 });
+            stage.event(time_ns + 5, cpu, TraceKind::IrqHandlerExit { irq: 9, ret: 1 });
         };
         let vector = |stage: &mut Self, which: Vector| {
-            stage.event(time_ns - 5, cpu, Kind::VectorEntry { which, vector: 1 });
+            stage.event(time_ns - 5, cpu, TraceKind::VectorEntry { which, vector: 1 });
             stage.waking(time_ns, cpu, tid);
-            stage.event(time_ns + 5, cpu, Kind::VectorExit { which, vector: 1 });
+            stage.event(time_ns + 5, cpu, TraceKind::VectorExit { which, vector: 1 });
         };
         let softirq = |stage: &mut Self, vec: u32| {
-            stage.event(time_ns - 5, cpu, Kind::SoftirqEntry { vec });
+            stage.event(time_ns - 5, cpu, TraceKind::SoftirqEntry { vec });
             stage.waking(time_ns, cpu, tid);
-            stage.event(time_ns + 5, cpu, Kind::SoftirqExit { vec });
+            stage.event(time_ns + 5, cpu, TraceKind::SoftirqExit { vec });
         };
         match device {
             Device::Hrtimer => {
                 irq(self, &|stage| {
                     let (hrtimer, function, now) = (1, 2, 0);
-                    let entry = Kind::HrtimerExpireEntry { hrtimer, function, now };
+                    let entry = TraceKind::HrtimerExpireEntry { hrtimer, function, now };
                     stage.event(time_ns - 3, cpu, entry);
                     stage.waking(time_ns, cpu, tid);
-                    stage.event(time_ns + 3, cpu, Kind::HrtimerExpireExit { hrtimer });
+                    stage.event(time_ns + 3, cpu, TraceKind::HrtimerExpireExit { hrtimer });
                 });
                 State::Timer
             }
@@ -209,41 +209,45 @@ impl Stage {
                 State::Interrupt
             }
             Device::IrqInSoftirq => {
-                self.event(time_ns - 9, cpu, Kind::SoftirqEntry { vec: 3 });
+                self.event(time_ns - 9, cpu, TraceKind::SoftirqEntry { vec: 3 });
                 irq(self, &|stage| stage.waking(time_ns, cpu, tid));
-                self.event(time_ns + 9, cpu, Kind::SoftirqExit { vec: 3 });
+                self.event(time_ns + 9, cpu, TraceKind::SoftirqExit { vec: 3 });
                 State::Interrupt
             }
             Device::InterruptedSoftirq => {
-                self.event(time_ns - 9, cpu, Kind::SoftirqEntry { vec: 1 });
-                self.event(time_ns - 8, cpu, Kind::IrqHandlerEntry { irq: 9, name: b"irq" });
-                self.event(time_ns - 7, cpu, Kind::IrqHandlerExit { irq: 9, ret: 1 });
+                self.event(time_ns - 9, cpu, TraceKind::SoftirqEntry { vec: 1 });
+                self.event(time_ns - 8, cpu, TraceKind::IrqHandlerEntry { irq: 9, name: b"irq" });
+                self.event(time_ns - 7, cpu, TraceKind::IrqHandlerExit { irq: 9, ret: 1 });
                 self.waking(time_ns, cpu, tid);
-                self.event(time_ns + 9, cpu, Kind::SoftirqExit { vec: 1 });
+                self.event(time_ns + 9, cpu, TraceKind::SoftirqExit { vec: 1 });
                 State::Timer
             }
             Device::CompletionOnAnotherCpu => {
                 let which = Vector::CallFunctionSingle;
-                self.event(time_ns - 5, cpu, Kind::VectorEntry { which, vector: 1 });
-                self.event(time_ns - 2, cpu, Kind::BlockRqComplete(Request::default()));
+                self.event(time_ns - 5, cpu, TraceKind::VectorEntry { which, vector: 1 });
+                self.event(time_ns - 2, cpu, TraceKind::BlockRqComplete(Request::default()));
                 self.waking(time_ns, cpu, tid);
-                self.event(time_ns + 5, cpu, Kind::VectorExit { which, vector: 1 });
+                self.event(time_ns + 5, cpu, TraceKind::VectorExit { which, vector: 1 });
                 State::Disk
             }
             Device::SentByBlockSoftirq => {
                 let (sender, which) = (6_000, Vector::Reschedule);
-                self.event(time_ns - 9, sender, Kind::SoftirqEntry { vec: 4 });
+                self.event(time_ns - 9, sender, TraceKind::SoftirqEntry { vec: 4 });
                 self.events.push((time_ns - 8, sender, What::Interrupts(cpu)));
-                self.event(time_ns - 7, sender, Kind::SoftirqExit { vec: 4 });
-                self.event(time_ns - 5, cpu, Kind::VectorEntry { which, vector: 1 });
+                self.event(time_ns - 7, sender, TraceKind::SoftirqExit { vec: 4 });
+                self.event(time_ns - 5, cpu, TraceKind::VectorEntry { which, vector: 1 });
                 self.waking(time_ns, cpu, tid);
-                self.event(time_ns + 5, cpu, Kind::VectorExit { which, vector: 1 });
+                self.event(time_ns + 5, cpu, TraceKind::VectorExit { which, vector: 1 });
                 State::Disk
             }
             Device::Nvme => {
-                self.event(time_ns - 5, cpu, Kind::IrqHandlerEntry { irq: 11, name: b"nvme0q1" });
+                self.event(
+                    time_ns - 5,
+                    cpu,
+                    TraceKind::IrqHandlerEntry { irq: 11, name: b"nvme0q1" },
+                );
                 self.waking(time_ns, cpu, tid);
-                self.event(time_ns + 5, cpu, Kind::IrqHandlerExit { irq: 11, ret: 1 });
+                self.event(time_ns + 5, cpu, TraceKind::IrqHandlerExit { irq: 11, ret: 1 });
                 State::Disk
             }
             Device::Disk => {
@@ -267,19 +271,19 @@ impl Stage {
             ..Request::default()
         };
         let (own, other) = (request(tid, sector), request(OTHER, sector + 500));
-        self.event(time_ns - 60, cpu, Kind::BlockRqInsert(other));
-        self.event(time_ns - 55, cpu, Kind::BlockRqInsert(own));
-        self.event(time_ns - 45, cpu, Kind::BlockRqIssue(other));
-        self.event(time_ns - 35, cpu, Kind::BlockRqIssue(own));
+        self.event(time_ns - 60, cpu, TraceKind::BlockRqInsert(other));
+        self.event(time_ns - 55, cpu, TraceKind::BlockRqInsert(own));
+        self.event(time_ns - 45, cpu, TraceKind::BlockRqIssue(other));
+        self.event(time_ns - 35, cpu, TraceKind::BlockRqIssue(own));
         let (entry, exit) = (
-            Kind::IrqHandlerEntry { irq: 12, name: b"disk" },
-            Kind::IrqHandlerExit { irq: 12, ret: 1 },
+            TraceKind::IrqHandlerEntry { irq: 12, name: b"disk" },
+            TraceKind::IrqHandlerExit { irq: 12, ret: 1 },
         );
         self.event(time_ns - 25, cpu, entry);
-        self.event(time_ns - 22, cpu, Kind::BlockRqComplete(other));
+        self.event(time_ns - 22, cpu, TraceKind::BlockRqComplete(other));
         self.event(time_ns - 20, cpu, exit);
         self.event(time_ns - 10, cpu, entry);
-        self.event(time_ns - 3, cpu, Kind::BlockRqComplete(own));
+        self.event(time_ns - 3, cpu, TraceKind::BlockRqComplete(own));
         self.waking(time_ns, cpu, tid);
         self.event(time_ns + 5, cpu, exit);
     }
@@ -314,7 +318,11 @@ impl Stage {
                     let (moved_ns, in_ns) = (now_ns + on_ns, now_ns + on_ns + there_ns);
                     self.switch(now_ns, cpu, tid, 0, hog);
                     let (task, orig_cpu, dest_cpu) = (task(tid), cpu, cpu ^ 1);
-                    self.event(moved_ns, cpu, Kind::SchedMigrateTask { task, orig_cpu, dest_cpu });
+                    self.event(
+                        moved_ns,
+                        cpu,
+                        TraceKind::SchedMigrateTask { task, orig_cpu, dest_cpu },
+                    );
                     self.switch_in(tid, in_ns);
                     self.switch(in_ns, cpu, hog, 1, 0);
                     self.preempted.push((now_ns, moved_ns, tid));
@@ -376,7 +384,7 @@ impl Stage {
                 Act::Join { on_ns, new_ns, wait_ns, back_ns, child } => {
                     let parent_cpu = self.cpu(tid);
                     let new = self.hire();
-                    let fork = Kind::SchedProcessFork {
+                    let fork = TraceKind::SchedProcessFork {
                         parent: task(tid),
                         parent_pid: FIRST,
                         child: task(new),
@@ -387,7 +395,7 @@ impl Stage {
                     let woken_ns = new_ns.map_or(run_ns, |new_ns| now_ns + new_ns);
                     if new_ns.is_some() {
                         let woken = Woken { task: task(new), target_cpu: 0 };
-                        self.event(woken_ns, parent_cpu, Kind::SchedWakeupNew(woken));
+                        self.event(woken_ns, parent_cpu, TraceKind::SchedWakeupNew(woken));
                     }
                     self.switch_in(new, run_ns);
                     let of_new = |from_ns, to_ns, state| Part { tid: new, from_ns, to_ns, state };
@@ -472,7 +480,7 @@ impl Stage {
     fn send(&mut self, time_ns: u64, cpu: u32) -> u64 {
         self.packets += 1;
         match in_buffer(self.packets) {
-            Some(packet) => self.event(time_ns, cpu, Kind::NetDevQueue(packet)),
+            Some(packet) => self.event(time_ns, cpu, TraceKind::NetDevQueue(packet)),
             None => self.events.push((time_ns, cpu, What::Sent(self.packets))),
         }
         self.packets
@@ -480,28 +488,28 @@ impl Stage {
 
     /// A packet arrives in a softirq, and wakes who waits for it.
     fn receive(&mut self, time_ns: u64, cpu: u32, key: u64, tid: i32) {
-        self.event(time_ns - 6, cpu, Kind::SoftirqEntry { vec: 3 });
+        self.event(time_ns - 6, cpu, TraceKind::SoftirqEntry { vec: 3 });
         match in_buffer(key) {
-            Some(packet) => self.event(time_ns - 3, cpu, Kind::NetifReceiveSkb(packet)),
+            Some(packet) => self.event(time_ns - 3, cpu, TraceKind::NetifReceiveSkb(packet)),
             None => self.events.push((time_ns - 3, cpu, What::Received(key))),
         }
         self.waking(time_ns, cpu, tid);
-        self.event(time_ns + 1, cpu, Kind::SoftirqExit { vec: 3 });
+        self.event(time_ns + 1, cpu, TraceKind::SoftirqExit { vec: 3 });
     }
 
     /// Interrupts while a thread runs.
     fn interrupt(&mut self, tid: i32, now_ns: u64, ns: u64, nested: bool, unmatched: bool) {
         let cpu = self.cpu(tid);
         let at = |tenths: u64| now_ns + ns * tenths / 10;
-        self.event(at(2), cpu, Kind::SoftirqEntry { vec: 1 });
+        self.event(at(2), cpu, TraceKind::SoftirqEntry { vec: 1 });
         if nested {
-            self.event(at(3), cpu, Kind::IrqHandlerEntry { irq: 7, name: b"irq" });
-            self.event(at(4), cpu, Kind::IrqHandlerExit { irq: 7, ret: 1 });
+            self.event(at(3), cpu, TraceKind::IrqHandlerEntry { irq: 7, name: b"irq" });
+            self.event(at(4), cpu, TraceKind::IrqHandlerExit { irq: 7, ret: 1 });
         }
-        self.event(at(5), cpu, Kind::SoftirqExit { vec: 1 });
+        self.event(at(5), cpu, TraceKind::SoftirqExit { vec: 1 });
         if unmatched {
-            self.event(at(6), cpu, Kind::IrqHandlerExit { irq: 8, ret: 1 });
-            self.event(at(7), cpu, Kind::SoftirqExit { vec: 1 });
+            self.event(at(6), cpu, TraceKind::IrqHandlerExit { irq: 8, ret: 1 });
+            self.event(at(7), cpu, TraceKind::SoftirqExit { vec: 1 });
             // It runs already, and stays so.
             self.waking(at(8), cpu, tid);
         }

@@ -6,14 +6,14 @@ use std::vec::IntoIter;
 use noise_paths::blame::Blame;
 use noise_paths::build::Builder;
 use noise_paths::clocks::traffic::lines;
-use noise_paths::document::{Document, traced};
+use noise_paths::document::{PathsDocument, traced};
 use noise_paths::execution::{Wanted, find};
 use noise_paths::feed;
 use noise_paths::several::{Merged, traffic};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
-use noise_trace::event::{Comm, Kind, Packet, Task, Woken};
+use noise_trace::event::{Comm, Packet, Task, TraceKind, Woken};
 use noise_trace::record::{Record, Source, Stored};
 use noise_trace::state::LeftIn;
 use noise_trace::value::{Value, Visit};
@@ -26,7 +26,7 @@ const BEGIN_NS: u64 = 1_000_000_000;
 /// An event, with the sequence number and ports of a segment where it is about one.
 #[derive(Clone, Copy)]
 struct Fake {
-    kind: Kind<'static>,
+    kind: TraceKind<'static>,
     segment: Option<(u64, [u64; 2])>,
 }
 
@@ -35,7 +35,7 @@ impl<'t> Stored<'t> for Fake {
         "fake"
     }
 
-    fn kind(&self) -> Kind<'static> {
+    fn kind(&self) -> TraceKind<'static> {
         self.kind
     }
 
@@ -86,8 +86,12 @@ fn task(tid: i32) -> Task {
     Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 0 }
 }
 
-fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
-    Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(prev_state), next: task(next) }
+fn switch(prev: i32, prev_state: i64, next: i32) -> TraceKind<'static> {
+    TraceKind::SchedSwitch {
+        prev: task(prev),
+        prev_state: LeftIn::of(prev_state),
+        next: task(next),
+    }
 }
 
 const PACKET: Packet<'static> = Packet { skb: 7, len: 154, name: b"eth0" };
@@ -97,21 +101,22 @@ const PACKET: Packet<'static> = Packet { skb: 7, len: 154, name: b"eth0" };
 struct Machine(Vec<(u64, Fake)>);
 
 impl Machine {
-    fn at(&mut self, time_ns: u64, kind: Kind<'static>) {
+    fn at(&mut self, time_ns: u64, kind: TraceKind<'static>) {
         self.0.push((time_ns, Fake { kind, segment: None }));
     }
 
     fn sends(&mut self, time_ns: u64, segment: (u64, [u64; 2])) {
-        self.0.push((time_ns, Fake { kind: Kind::NetDevQueue(PACKET), segment: Some(segment) }));
+        self.0
+            .push((time_ns, Fake { kind: TraceKind::NetDevQueue(PACKET), segment: Some(segment) }));
     }
 
     /// In a softirq, in which it wakes a thread.
     fn gets(&mut self, time_ns: u64, segment: (u64, [u64; 2]), tid: i32) {
-        self.at(time_ns - 10, Kind::SoftirqEntry { vec: 3 });
-        let kind = Kind::NetifReceiveSkb(PACKET);
+        self.at(time_ns - 10, TraceKind::SoftirqEntry { vec: 3 });
+        let kind = TraceKind::NetifReceiveSkb(PACKET);
         self.0.push((time_ns, Fake { kind, segment: Some(segment) }));
-        self.at(time_ns + 10, Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 }));
-        self.at(time_ns + 20, Kind::SoftirqExit { vec: 3 });
+        self.at(time_ns + 10, TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 }));
+        self.at(time_ns + 20, TraceKind::SoftirqExit { vec: 3 });
     }
 
     fn recorded(&self, behind_ns: u64) -> Memory {
@@ -170,7 +175,7 @@ fn a_path_leads_through_both_machines() {
         walk(&graph, all[0].worker, all[0].from_ns, all[0].to_ns, Bounds::default()).unwrap();
     assert_eq!(path.fault(all[0].worker, all[0].from_ns, all[0].to_ns), None);
     let executions = vec![traced(&graph, "thread:1", &all[0], &path)];
-    let mut document = Document { executions, ..Document::default() };
+    let mut document = PathsDocument { executions, ..PathsDocument::default() };
     let of = |machine| Blame::of(&document, machine, Delays::of_turns());
     let mut blames = [of(0), of(1)];
     let mut source = merged();

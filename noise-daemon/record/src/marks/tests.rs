@@ -45,7 +45,7 @@ fn marks_are_kept_with_who_sent_them_when() {
     assert_eq!((begin.number, end.number), (0, 1));
     assert_eq!(marks.from(1).count(), 1);
     assert_eq!(marks.between(end.sent_ns, u64::MAX).count(), 1);
-    assert_eq!(marks.counts(), Counts { taken: 2, refused: 0, dropped: 0 });
+    assert_eq!(marks.counts(), DatagramCounts { taken: 2, refused: 0, dropped: 0 });
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn what_is_no_mark_is_counted() {
         sender.send(format!("begin q - {ns}").as_bytes()).unwrap();
     }
     marks.drain();
-    assert_eq!(marks.counts(), Counts { taken: 2, refused: 4 + other as u64, dropped: 0 });
+    assert_eq!(marks.counts(), DatagramCounts { taken: 2, refused: 4 + other as u64, dropped: 0 });
     let is_now = |mark: &Mark| mark.time_ns == mark.sent_ns && mark.sent_ns + SECOND_NS > now_ns;
     assert!(marks.from(0).all(is_now));
 }
@@ -131,7 +131,7 @@ fn as_many_as_may_come_in_a_second_are_taken() {
     for number in 0..4 * RATE {
         kept.take(b"begin query", sender, SECOND_NS + number * (TOKEN_NS - 1_000));
     }
-    let Counts { taken, dropped, .. } = kept.counts;
+    let DatagramCounts { taken, dropped, .. } = kept.counts;
     assert!(dropped <= taken / 50, "{taken} taken, {dropped} dropped");
 }
 
@@ -143,7 +143,7 @@ fn ids_of_another_pid_namespace_are_not_taken_for_those_of_this_one() {
             "Name:\tx y\nTgid:\t{process}\nPid:\t{process}\nPPid:\t{parent}\nUid:\t{uid}\t0\t0\t0\nNSpid:\t{}\n",
             ids.join("\t")
         );
-        Some(Status::parse(&text))
+        Some(ThreadStatus::parse(&text))
     };
     let status = |tid: i32| match tid {
         1 => of(1, 0, 0, &[1]),
@@ -246,7 +246,7 @@ fn descriptors_are_not_taken() {
     marks.drain();
     // No writer is left.
     assert_eq!(reader.read(&mut [0]).unwrap(), 0);
-    assert_eq!(marks.counts(), Counts { taken: 0, refused: 1, dropped: 0 });
+    assert_eq!(marks.counts(), DatagramCounts { taken: 0, refused: 1, dropped: 0 });
 }
 
 #[test]

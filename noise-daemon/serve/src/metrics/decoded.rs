@@ -22,7 +22,7 @@ pub struct Family {
 #[derive(Clone, PartialEq, Message)]
 pub struct Metric {
     #[prost(message, repeated, tag = "1")]
-    pub label: Vec<Label>,
+    pub label: Vec<DecodedLabel>,
     #[prost(message, optional, tag = "2")]
     pub gauge: Option<Number>,
     #[prost(message, optional, tag = "3")]
@@ -32,7 +32,7 @@ pub struct Metric {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Label {
+pub struct DecodedLabel {
     #[prost(string, optional, tag = "1")]
     pub name: Option<String>,
     #[prost(string, optional, tag = "2")]

@@ -230,7 +230,7 @@ mod tests {
     use proptest::prelude::{Strategy, any, prop_assert_eq, prop_oneof, proptest};
 
     use super::*;
-    use crate::metrics::family::{Delays, MOST_LABELS, Point};
+    use crate::metrics::family::{FamilyDelays, MOST_LABELS, Point};
 
     const NAMES: &[&str] = &["a", "ab", "b_c", "d", "e", "f"];
 
@@ -425,7 +425,7 @@ mod tests {
                 recent_max_ns: 0,
             });
             let all: Vec<Series> = all.collect();
-            let delays = all.iter().map(|series| Delays { series, from_ns: 0, pod: None });
+            let delays = all.iter().map(|series| FamilyDelays { series, from_ns: 0, pod: None });
             let buckets = if is_fine { Buckets::Fine } else { Buckets::Wide };
             let family = Family {
                 name: "x_seconds",

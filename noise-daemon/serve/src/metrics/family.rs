@@ -33,11 +33,11 @@ pub enum Metrics<'a> {
     Counters(Vec<Point<'a>>),
     Gauges(Vec<Point<'a>>),
     /// Delays, with the classic buckets that they have.
-    Histograms(Buckets, Vec<Delays<'a>>),
+    Histograms(Buckets, Vec<FamilyDelays<'a>>),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Delays<'a> {
+pub struct FamilyDelays<'a> {
     pub series: &'a Series,
     /// It counts from that time on, ns; 0 = from the start.
     pub from_ns: u64,
@@ -45,7 +45,7 @@ pub struct Delays<'a> {
     pub pod: Option<&'a CgroupInfo>,
 }
 
-impl<'a> Delays<'a> {
+impl<'a> FamilyDelays<'a> {
     /// The values of its labels. Of a pod's, all of [`OF_CGROUP`], as a label that is not written is one that a scrape may
     /// fill in with the name of noised's own container.
     pub fn labels(&self) -> impl Iterator<Item = &'a str> + use<'a> {
@@ -169,13 +169,13 @@ pub fn seconds(ns: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use noise_common::signals::{Kind, SIGNALS};
+    use noise_common::signals::{ExportKind, SIGNALS};
 
     use super::*;
 
     #[test]
     fn all_counters_have_room_for_their_labels() {
-        let counters = SIGNALS.iter().filter(|info| matches!(info.kind, Kind::Counter));
+        let counters = SIGNALS.iter().filter(|info| matches!(info.kind, ExportKind::Counter));
         assert!(counters.into_iter().all(|info| info.labels.len() <= MOST_LABELS));
     }
 }

@@ -63,7 +63,7 @@ pub struct Credentials {
 
 /// Whether a client is let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Admission {
     /// It is who it says.
     Accepted,
     /// It is not, or says nothing.
@@ -211,9 +211,7 @@ pub struct Auth {
 
 impl Auth {
     /// One that knows nothing yet.
-    ///
-    /// # Errors
-    /// Where the system gives no random numbers.
+    /// Errors: where the system gives no random numbers.
     pub fn new() -> anyhow::Result<Self> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
@@ -222,9 +220,7 @@ impl Auth {
     }
 
     /// Starts the thread that computes: it has the privileges of the caller.
-    ///
-    /// # Errors
-    /// Where there can be no further thread.
+    /// Errors: where there can be no further thread.
     pub fn begin(&self) -> anyhow::Result<()> {
         let computer = Worker::start("passwords", PasswordHashJob::compute)?;
         // Where one was started before, this one ends here.
@@ -238,17 +234,17 @@ impl Auth {
         users: &BTreeMap<String, Secret>,
         credentials: Option<Credentials>,
         peer: Peer,
-    ) -> Verdict {
-        let Some(Credentials { user, password }) = credentials else { return Verdict::Refused };
-        let Some((hash, is_user)) = self.hash_for(users, &user) else { return Verdict::Refused };
+    ) -> Admission {
+        let Some(Credentials { user, password }) = credentials else { return Admission::Refused };
+        let Some((hash, is_user)) = self.hash_for(users, &user) else { return Admission::Refused };
         let tag = self.tag(&user, hash, &password);
         let mut outcome = {
             let mut known = self.known();
             if known.accepted.get(&user) == Some(&tag) {
-                return Verdict::Accepted;
+                return Admission::Accepted;
             }
             if known.refused.contains(&tag) {
-                return Verdict::Refused;
+                return Admission::Refused;
             }
             // The same credentials may have come at the same time.
             if let Some(outcome) = known.outcome(&tag) {
@@ -276,9 +272,9 @@ impl Auth {
             }
         };
         match outcome.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(true)) => Verdict::Accepted,
-            Ok(_) => Verdict::Refused,
-            Err(_) => Verdict::Busy,
+            Ok(Some(true)) => Admission::Accepted,
+            Ok(_) => Admission::Refused,
+            Err(_) => Admission::Busy,
         }
     }
 
@@ -394,7 +390,7 @@ mod tests {
     async fn attack(auth: Arc<Auth>, users: BTreeMap<String, Secret>, peer: Peer, name: u8) {
         for number in 0.. {
             let verdict = auth.check(&users, credentials(&format!("{name} {number}")), peer).await;
-            assert_ne!(verdict, Verdict::Accepted);
+            assert_ne!(verdict, Admission::Accepted);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -412,7 +408,7 @@ mod tests {
         assert!(waiting + 2 >= MOST_WAITING, "{waiting}");
         // Was never verified, and is not sent away once.
         let verdict = auth.check(&users, credentials("right"), peer(200)).await;
-        assert_eq!(verdict, Verdict::Accepted);
+        assert_eq!(verdict, Admission::Accepted);
         assert!(attackers.try_join_next().is_none());
     }
 
@@ -422,11 +418,11 @@ mod tests {
         let (auth, users) = (Arc::new(Auth::new().unwrap()), users());
         for _ in 0..3 {
             let verdict = auth.check(&users, credentials("right"), peer(1)).await;
-            assert_eq!(verdict, Verdict::Busy);
+            assert_eq!(verdict, Admission::Busy);
         }
         auth.begin().unwrap();
         let verdict = auth.check(&users, credentials("right"), peer(1)).await;
-        assert_eq!(verdict, Verdict::Accepted);
+        assert_eq!(verdict, Admission::Accepted);
     }
 
     #[tokio::test]
@@ -448,7 +444,7 @@ mod tests {
         // Who waited is sent away, and the next one is verified.
         assert!(outcome.has_changed().is_err());
         let verdict = auth.check(&users, credentials("right"), peer(1)).await;
-        assert_eq!(verdict, Verdict::Accepted);
+        assert_eq!(verdict, Admission::Accepted);
     }
 
     fn question(number: u8, of: u8) -> (VerificationRequest, VerificationReceiver) {

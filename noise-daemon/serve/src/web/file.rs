@@ -91,9 +91,7 @@ struct RateSection {
 
 impl WebFile {
     /// Parses the text of a web file. Paths in it are relative to the folder of `name`.
-    ///
-    /// # Errors
-    /// One sentence that names the file, the line, and what was expected. It shows no values of
+    /// Errors: one sentence that names the file, the line, and what was expected. It shows no values of
     /// which some are secret.
     pub fn parse(text: &str, name: &Path) -> anyhow::Result<Self> {
         let folder = name.parent().unwrap_or(Path::new(""));

@@ -45,9 +45,7 @@ impl From<Vec<TcpListener>> for Listeners {
 
 impl Listeners {
     /// Listens where the configuration says.
-    ///
-    /// # Errors
-    /// Another process has one of the addresses, or this host has none of them.
+    /// Errors: another process has one of the addresses, or this host has none of them.
     pub fn bind(address: &ListenAddress) -> Result<Self, ListenError> {
         let listener = match address {
             ListenAddress::At(address) => {
@@ -66,9 +64,7 @@ impl Listeners {
     }
 
     /// Where they listen.
-    ///
-    /// # Errors
-    /// Those of the system.
+    /// Errors: those of the system.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.sockets.iter().map(TcpListener::local_addr).collect()
     }

@@ -80,9 +80,7 @@ struct WebFileState {
 impl Web {
     /// Reads a web file and the certificates and keys that it names; without a path, as
     /// [`Web::plain`].
-    ///
-    /// # Errors
-    /// One sentence that names the file and what is wrong with it.
+    /// Errors: one sentence that names the file and what is wrong with it.
     pub fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::plain()) };
         // What is relative must stay so if the working directory changes.
@@ -109,9 +107,7 @@ impl Web {
     }
 
     /// Starts the thread that verifies passwords, where there may be any.
-    ///
-    /// # Errors
-    /// Where there can be no further thread.
+    /// Errors: where there can be no further thread.
     pub fn begin(&self) -> anyhow::Result<()> {
         self.auth().map_or(Ok(()), |auth| auth.begin())
     }
@@ -128,9 +124,7 @@ impl Web {
     }
 
     /// Reads everything again, now; says whether something is another than before.
-    ///
-    /// # Errors
-    /// One sentence; what was in force stays in force.
+    /// Errors: one sentence; what was in force stays in force.
     pub fn reload(&self) -> anyhow::Result<bool> {
         let Some(path) = &self.0.path else { return Ok(false) };
         let mut state = self.state();

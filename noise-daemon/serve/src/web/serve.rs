@@ -30,7 +30,7 @@ use tokio::task::Id;
 use tokio_rustls::TlsAcceptor;
 
 use super::audience::Audience;
-use super::auth::{Credentials, Peer, Verdict};
+use super::auth::{Admission, Credentials, Peer};
 use super::budget::{Budget, Pace};
 use super::connections::{Busy, Connections};
 use super::hangups::Hangups;
@@ -357,14 +357,14 @@ impl Server {
             return Ok(if is_known { Audience::Known } else { Audience::Anyone });
         };
         match auth.check(&rules.file.users, credentials(request), self.peer).await {
-            Verdict::Accepted => Ok(Audience::Known),
-            Verdict::Refused => Err((
+            Admission::Accepted => Ok(Audience::Known),
+            Admission::Refused => Err((
                 StatusCode::UNAUTHORIZED,
                 [(header::WWW_AUTHENTICATE, "Basic realm=\"noised\", charset=\"UTF-8\"")],
                 "a name and a password are needed\n",
             )
                 .into_response()),
-            Verdict::Busy => Err((
+            Admission::Busy => Err((
                 StatusCode::TOO_MANY_REQUESTS,
                 [(header::RETRY_AFTER, "1")],
                 "too many pending logins\n",

@@ -30,9 +30,7 @@ pub struct Served {
 }
 
 /// Reads what the settings name.
-///
-/// # Errors
-/// One sentence that names the setting and its file.
+/// Errors: one sentence that names the setting and its file.
 pub fn server_config(tls: &TlsFile) -> anyhow::Result<Served> {
     let provider = Arc::new(provider(tls));
     let versions: Vec<_> = tls.versions.iter().filter_map(supported).collect();

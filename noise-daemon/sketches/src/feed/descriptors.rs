@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::input::{End, Local, Object, Protocol};
+use crate::input::{ChannelObject, Endpoint, Local, Protocol};
 
 /// Descriptors that are known at once.
 const MAX_DESCRIPTORS: usize = 1 << 20;
@@ -15,19 +15,19 @@ const DATAGRAM: u64 = 2;
 /// Descriptors of all processes of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Descriptors {
-    known: HashMap<(i32, i64), Object>,
+    known: HashMap<(i32, i64), ChannelObject>,
     of: HashMap<i32, Vec<i64>>,
     count: u64,
 }
 
 impl Descriptors {
     /// The file of a descriptor.
-    pub fn get(&self, pid: i32, fd: i64) -> Option<Object> {
+    pub fn get(&self, pid: i32, fd: i64) -> Option<ChannelObject> {
         self.known.get(&(pid, fd)).copied()
     }
 
     /// A descriptor is of that file.
-    pub fn set(&mut self, pid: i32, fd: i64, object: Object) {
+    pub fn set(&mut self, pid: i32, fd: i64, object: ChannelObject) {
         if fd < 0 || self.known.len() >= MAX_DESCRIPTORS {
             return;
         }
@@ -74,7 +74,7 @@ impl Descriptors {
     }
 
     /// A socket that was made.
-    pub fn socket(&mut self, family: u64, kind: u64) -> End {
+    pub fn socket(&mut self, family: u64, kind: u64) -> Endpoint {
         let protocol = match (family, kind & 0xf) {
             (1, STREAM) => Protocol::UnixStream,
             (1, _) => Protocol::UnixMessages,
@@ -86,14 +86,17 @@ impl Descriptors {
     }
 
     /// An end of a connection.
-    pub fn end(&mut self, protocol: Protocol) -> End {
-        End { protocol, id: self.number(), out: 0, into: 0, local: None, remote: None }
+    pub fn end(&mut self, protocol: Protocol) -> Endpoint {
+        Endpoint { protocol, id: self.number(), out: 0, into: 0, local: None, remote: None }
     }
 
     /// Two sockets that are connected.
-    pub fn pair(&mut self, family: u64, kind: u64) -> [End; 2] {
+    pub fn pair(&mut self, family: u64, kind: u64) -> [Endpoint; 2] {
         let (one, other) = (self.socket(family, kind), self.socket(family, kind));
-        [End { out: one.id, into: other.id, ..one }, End { out: other.id, into: one.id, ..other }]
+        [
+            Endpoint { out: one.id, into: other.id, ..one },
+            Endpoint { out: other.id, into: one.id, ..other },
+        ]
     }
 
     /// A pipe that was made.
@@ -108,13 +111,13 @@ impl Descriptors {
 }
 
 /// The file of that name in a state dump, where it is one to communicate over.
-pub fn dumped(name: &[u8]) -> Option<Object> {
+pub fn dumped(name: &[u8]) -> Option<ChannelObject> {
     let name = std::str::from_utf8(name).ok()?;
     let inode = |prefix| name.strip_prefix(prefix)?.strip_suffix(']')?.parse::<u64>().ok();
     if let Some(inode) = inode("pipe:[") {
-        return Some(Object::Local(Local::Pipe { inode, superblock: 0 }));
+        return Some(ChannelObject::Local(Local::Pipe { inode, superblock: 0 }));
     }
-    Some(Object::End(super::sockets::unknown(inode("socket:[")?)))
+    Some(ChannelObject::End(super::sockets::unknown(inode("socket:[")?)))
 }
 
 #[cfg(test)]
@@ -124,7 +127,7 @@ mod tests {
     #[test]
     fn descriptors_are_inherited_and_closed() {
         let mut all = Descriptors::default();
-        let pipe = Object::Local(all.pipe());
+        let pipe = ChannelObject::Local(all.pipe());
         all.set(1, 3, pipe);
         all.fork(1, 2);
         all.close(1, 3);
@@ -138,8 +141,8 @@ mod tests {
     #[test]
     fn state_dumps_name_files() {
         let pipe = Local::Pipe { inode: 45, superblock: 0 };
-        assert_eq!(dumped(b"pipe:[45]"), Some(Object::Local(pipe)));
-        assert!(matches!(dumped(b"socket:[7]"), Some(Object::End(End { id: 7, .. }))));
+        assert_eq!(dumped(b"pipe:[45]"), Some(ChannelObject::Local(pipe)));
+        assert!(matches!(dumped(b"socket:[7]"), Some(ChannelObject::End(Endpoint { id: 7, .. }))));
         assert_eq!(dumped(b"/dev/null"), None);
         assert_eq!(dumped(b"pipe:[x]"), None);
     }

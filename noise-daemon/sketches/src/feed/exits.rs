@@ -5,7 +5,7 @@ use super::descriptors::Descriptors;
 use super::fields::Fields;
 use super::sockets::{kind, of_descriptor};
 use super::{EventStamp, Feed, PendingCall};
-use crate::input::{Act, Bytes, End, Local, Much, Object, Protocol, What};
+use crate::input::{Act, Bytes, ChannelObject, Endpoint, Local, Much, Protocol, What};
 
 /// A connection is under way.
 const IN_PROGRESS: i64 = -115;
@@ -28,13 +28,13 @@ fn by_descriptor(
     does: Does,
     call: &str,
     fields: &Fields,
-) -> [Option<Object>; 2] {
+) -> [Option<ChannelObject>; 2] {
     let fd = fields.fd;
     let is_socket = ["recv", "send", "accept", "connect", "shutdown"];
     let is_socket = is_socket.iter().any(|prefix| call.starts_with(prefix));
     let file = || {
         let found = descriptors.get(pid, fd);
-        found.or_else(|| is_socket.then(|| Object::End(of_descriptor(pid, fd))))
+        found.or_else(|| is_socket.then(|| ChannelObject::End(of_descriptor(pid, fd))))
     };
     match does {
         Does::Receive | Does::ReceiveMany => [file(), None],
@@ -45,13 +45,13 @@ fn by_descriptor(
         Does::Move => [descriptors.get(pid, fd), descriptors.get(pid, fields.other_fd)],
         Does::Futex | Does::FutexWait | Does::FutexWake => {
             let space = u64::from(pid.cast_unsigned());
-            [None, Some(Object::Local(Local::Futex { space, address: fields.uaddr }))]
+            [None, Some(ChannelObject::Local(Local::Futex { space, address: fields.uaddr }))]
         }
         Does::QueueSend | Does::QueueReceive if fields.queue >= 0 => {
-            [None, Some(Object::Local(Local::Queue(fields.queue.cast_unsigned())))]
+            [None, Some(ChannelObject::Local(Local::Queue(fields.queue.cast_unsigned())))]
         }
         Does::Semaphore if fields.queue >= 0 => {
-            [None, Some(Object::Local(Local::Semaphore(fields.queue.cast_unsigned())))]
+            [None, Some(ChannelObject::Local(Local::Semaphore(fields.queue.cast_unsigned())))]
         }
         _ => [None, None],
     }
@@ -81,10 +81,10 @@ impl Feed {
             .then(|| self.machine(machine).interrupted.remove(&tid))
             .flatten();
         if does == Does::Wait {
-            from = Some(Object::Local(Local::Child));
+            from = Some(ChannelObject::Local(Local::Child));
         }
         // Files without communication are left out.
-        if let (Does::Close, Some(Object::Local(_))) = (does, to) {
+        if let (Does::Close, Some(ChannelObject::Local(_))) = (does, to) {
             to = None;
         }
         let noised = fields.is_ours.then_some(fields.noised);
@@ -108,8 +108,8 @@ impl Feed {
         }
         // Who takes it may be back before the one who posts.
         let posts = match (call_in.does, call_in.to) {
-            (Does::Send, Some(Object::Local(local @ Local::Eventfd(_))))
-            | (Does::QueueSend, Some(Object::Local(local))) => Some(local),
+            (Does::Send, Some(ChannelObject::Local(local @ Local::Eventfd(_))))
+            | (Does::QueueSend, Some(ChannelObject::Local(local))) => Some(local),
             _ => None,
         };
         self.machine(machine).calls.insert(tid, call_in);
@@ -118,16 +118,16 @@ impl Feed {
         }
     }
 
-    fn first_seen(&mut self, at: EventStamp, tid: i32, object: &Object) {
+    fn first_seen(&mut self, at: EventStamp, tid: i32, object: &ChannelObject) {
         if !self.is_fresh(at.machine, object) {
             return;
         }
         match object {
-            Object::Local(local) => self.emit(at, tid, What::Act(Act::Made(*local))),
-            Object::End(end) if end.protocol == Protocol::UnixStream => {
+            ChannelObject::Local(local) => self.emit(at, tid, What::Act(Act::Made(*local))),
+            ChannelObject::End(end) if end.protocol == Protocol::UnixStream => {
                 self.emit(at, tid, What::Act(Act::Opened(*end)));
             }
-            Object::End(_) => {}
+            ChannelObject::End(_) => {}
         }
     }
 
@@ -166,7 +166,12 @@ impl Feed {
     }
 
     /// What a call is about, by what its begin and its end say of it.
-    fn settled(&self, machine: u16, call: &PendingCall, fields: &Fields) -> [Option<Object>; 2] {
+    fn settled(
+        &self,
+        machine: u16,
+        call: &PendingCall,
+        fields: &Fields,
+    ) -> [Option<ChannelObject>; 2] {
         let (mut from, mut to) = (call.from, call.to);
         if !fields.is_ours {
             return [from, to];
@@ -180,7 +185,9 @@ impl Feed {
             _ => end,
         };
         let noised = super::Noised { kind: end.kind, id: end.id, ..noised };
-        if let Some(object @ Object::End(_)) = self.sockets.object(machine, &noised, [None; 2]) {
+        if let Some(object @ ChannelObject::End(_)) =
+            self.sockets.object(machine, &noised, [None; 2])
+        {
             match call.does {
                 Does::Receive | Does::ReceiveMany => from = Some(object),
                 Does::Send | Does::SendMany | Does::Connect => to = Some(object),
@@ -223,13 +230,13 @@ impl Feed {
                 }
             }
             Does::ReceiveMany => {
-                if let Some(Object::End(end)) = from {
+                if let Some(ChannelObject::End(end)) = from {
                     let one = Bytes { at: None, length: 1 };
                     (0..ret.min(MAX_MESSAGES)).for_each(|_| act(Act::Received(end, one)));
                 }
             }
             Does::SendMany => {
-                if let Some(Object::End(end)) = to {
+                if let Some(ChannelObject::End(end)) = to {
                     let one = Bytes { at: None, length: 1 };
                     (0..ret.min(MAX_MESSAGES)).for_each(|_| act(Act::Sent(end, one)));
                 }
@@ -245,23 +252,23 @@ impl Feed {
             }
             Does::Accept => self.accepted(at, tid, pid, call, fields),
             Does::Connect => {
-                if let Some(Object::End(end)) = to {
+                if let Some(ChannelObject::End(end)) = to {
                     act(Act::Connected(end));
                 }
             }
             Does::Close => {
-                if let Some(Object::End(end)) = to {
+                if let Some(ChannelObject::End(end)) = to {
                     act(Act::Closed(end));
                 }
                 self.machine(machine).descriptors.close(pid, call.fd);
             }
             Does::Shutdown if call.op == BOTH => {
-                if let Some(Object::End(end)) = to {
+                if let Some(ChannelObject::End(end)) = to {
                     act(Act::Closed(end));
                 }
             }
             Does::Futex | Does::FutexWait | Does::FutexWake => {
-                if let Some(Object::Local(local)) = to {
+                if let Some(ChannelObject::Local(local)) = to {
                     let waits = call.does == Does::FutexWait
                         || (call.does == Does::Futex && is_wait(call.op));
                     match waits {
@@ -272,12 +279,12 @@ impl Feed {
                 }
             }
             Does::QueueReceive => {
-                if let Some(Object::Local(local)) = to {
+                if let Some(ChannelObject::Local(local)) = to {
                     act(Act::Taken(local, Much::One));
                 }
             }
             Does::Semaphore => {
-                if let Some(Object::Local(local)) = to {
+                if let Some(ChannelObject::Local(local)) = to {
                     act(Act::Taken(local, Much::IfWoken));
                 }
             }
@@ -298,21 +305,21 @@ impl Feed {
         self.sockets.accepted(machine, &fields.noised);
         let end = match fields.is_ours {
             true => match self.sockets.object(machine, &fields.noised, [None; 2]) {
-                Some(Object::End(end)) => end,
+                Some(ChannelObject::End(end)) => end,
                 _ => return,
             },
             false => {
                 let protocol = match call.from {
-                    Some(Object::End(End { protocol, .. })) => protocol,
+                    Some(ChannelObject::End(Endpoint { protocol, .. })) => protocol,
                     _ => Protocol::Unknown,
                 };
                 let descriptors = &mut self.machine(machine).descriptors;
                 let end = descriptors.end(protocol);
-                descriptors.set(pid, fields.ret, Object::End(end));
+                descriptors.set(pid, fields.ret, ChannelObject::End(end));
                 end
             }
         };
-        self.first_seen(at, tid, &Object::End(end));
+        self.first_seen(at, tid, &ChannelObject::End(end));
         self.emit(at, tid, What::Act(Act::Accepted(end)));
     }
 
@@ -327,25 +334,25 @@ impl Feed {
         match call.does {
             Does::Socket => {
                 let end = descriptors.socket(call.family, call.kind);
-                descriptors.set(pid, ret, Object::End(end));
+                descriptors.set(pid, ret, ChannelObject::End(end));
             }
             Does::SocketPair if one >= 0 => {
                 let ends = descriptors.pair(call.family, call.kind);
                 for (fd, end) in fields.made.into_iter().zip(ends) {
-                    descriptors.set(pid, fd, Object::End(end));
+                    descriptors.set(pid, fd, ChannelObject::End(end));
                 }
                 let [first, second] = ends;
                 self.emit(at, tid, What::Act(Act::Paired(first, second)));
             }
             Does::Pipe if one >= 0 => {
                 let pipe = descriptors.pipe();
-                descriptors.set(pid, one, Object::Local(pipe));
-                descriptors.set(pid, other, Object::Local(pipe));
+                descriptors.set(pid, one, ChannelObject::Local(pipe));
+                descriptors.set(pid, other, ChannelObject::Local(pipe));
                 self.emit(at, tid, What::Act(Act::Made(pipe)));
             }
             Does::Eventfd => {
                 let eventfd = descriptors.eventfd();
-                descriptors.set(pid, ret, Object::Local(eventfd));
+                descriptors.set(pid, ret, ChannelObject::Local(eventfd));
             }
             Does::Control if !DUPLICATES.contains(&call.op) => {}
             Does::Duplicate | Does::Control => match descriptors.get(pid, call.fd) {
@@ -358,19 +365,19 @@ impl Feed {
     }
 }
 
-fn received(object: &Object, bytes: Bytes) -> Option<Act> {
+fn received(object: &ChannelObject, bytes: Bytes) -> Option<Act> {
     Some(match object {
-        Object::End(end) => Act::Received(*end, bytes),
-        Object::Local(local @ Local::Pipe { .. }) => Act::Got(*local, bytes.length),
-        Object::Local(local @ Local::Eventfd(_)) => Act::Taken(*local, Much::All),
-        Object::Local(_) => return None,
+        ChannelObject::End(end) => Act::Received(*end, bytes),
+        ChannelObject::Local(local @ Local::Pipe { .. }) => Act::Got(*local, bytes.length),
+        ChannelObject::Local(local @ Local::Eventfd(_)) => Act::Taken(*local, Much::All),
+        ChannelObject::Local(_) => return None,
     })
 }
 
-fn sent(object: &Object, bytes: Bytes) -> Option<Act> {
+fn sent(object: &ChannelObject, bytes: Bytes) -> Option<Act> {
     Some(match object {
-        Object::End(end) => Act::Sent(*end, bytes),
-        Object::Local(local @ Local::Pipe { .. }) => Act::Put(*local, bytes.length),
-        Object::Local(_) => return None,
+        ChannelObject::End(end) => Act::Sent(*end, bytes),
+        ChannelObject::Local(local @ Local::Pipe { .. }) => Act::Put(*local, bytes.length),
+        ChannelObject::Local(_) => return None,
     })
 }

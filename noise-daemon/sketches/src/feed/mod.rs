@@ -13,8 +13,8 @@ pub mod transfers;
 
 use std::collections::{HashMap, HashSet};
 
-use noise_trace::contexts::{Context, Contexts};
-use noise_trace::event::{Comm, Event, Kind};
+use noise_trace::contexts::{Contexts, CpuContext};
+use noise_trace::event::{Comm, Event, TraceKind};
 use noise_trace::follow::PerCpu;
 use noise_trace::ipc::read::call_name;
 use noise_trace::record::{Record, Stored};
@@ -26,7 +26,7 @@ use self::descriptors::Descriptors;
 use self::fields::{Fields, Noised};
 use self::sockets::Sockets;
 use crate::follow::Follower;
-use crate::input::{Act, Input, Known, Local, Object, What};
+use crate::input::{Act, ChannelObject, Input, Known, Local, What};
 use crate::system::System;
 
 /// The thread that makes all threads of the kernel.
@@ -77,9 +77,9 @@ impl SketchEventKind {
 struct PendingCall {
     does: Does,
     /// What it receives from, or waits for.
-    from: Option<Object>,
+    from: Option<ChannelObject>,
     /// What it sends to.
-    to: Option<Object>,
+    to: Option<ChannelObject>,
     noised: Option<Noised>,
     fd: i64,
     op: u64,
@@ -89,7 +89,7 @@ struct PendingCall {
 }
 
 impl PendingCall {
-    fn object(&self) -> Option<Object> {
+    fn object(&self) -> Option<ChannelObject> {
         self.to.or(self.from)
     }
 }
@@ -165,7 +165,7 @@ impl Feed {
         let of = self.machine(machine);
         let mut in_task = true;
         if let Some(contexts) = of.contexts.of(event.cpu) {
-            in_task = contexts.running() == Context::Task;
+            in_task = contexts.running() == CpuContext::Task;
             contexts.follow(event);
         }
         let by_wakeup = of.by_wakeup;
@@ -177,17 +177,17 @@ impl Feed {
         self.names(at, event);
         self.machine(machine).threads.follow(event);
         match &event.kind {
-            Kind::SchedSwitch { prev, prev_state, next } => {
+            TraceKind::SchedSwitch { prev, prev_state, next } => {
                 let sleeps = !prev_state.stays_runnable();
                 self.emit(at, 0, What::Switch { prev: prev.tid, sleeps, next: next.tid });
             }
-            Kind::SchedWaking(woken) => {
+            TraceKind::SchedWaking(woken) => {
                 self.emit(at, 0, What::Waking { tid: woken.task.tid, in_task });
             }
-            Kind::SchedWakeup(woken) if by_wakeup => {
+            TraceKind::SchedWakeup(woken) if by_wakeup => {
                 self.emit(at, 0, What::Waking { tid: woken.task.tid, in_task });
             }
-            Kind::SchedProcessFork { parent, child, child_pid, .. } => {
+            TraceKind::SchedProcessFork { parent, child, child_pid, .. } => {
                 let pid = self.pid(machine, parent.tid);
                 let (parent, child, of) = (parent.tid, child.tid, *child_pid);
                 self.emit(at, 0, What::Created { parent, child, pid: of });
@@ -195,7 +195,7 @@ impl Feed {
                     self.machine(machine).descriptors.fork(pid, child);
                 }
             }
-            Kind::SchedProcessExit(task) => {
+            TraceKind::SchedProcessExit(task) => {
                 self.emit(at, 0, What::Exited(task.tid));
                 let of = self.machine(machine);
                 of.calls.remove(&task.tid);
@@ -204,7 +204,7 @@ impl Feed {
                     self.machine(machine).descriptors.forget(task.tid);
                 }
             }
-            Kind::Lost(_) => {
+            TraceKind::Lost(_) => {
                 self.emit(at, 0, What::Lost);
                 let of = self.machine(machine);
                 of.has_losses = true;
@@ -212,13 +212,13 @@ impl Feed {
                 of.interrupted.clear();
                 of.descriptors.forget_all();
             }
-            Kind::StatedumpEnd => self.machine(machine).has_dump = true,
-            Kind::StatedumpStart
-            | Kind::StatedumpProcess(_)
-            | Kind::SchedProcessExec { .. }
-            | Kind::SchedWakeup(_)
-            | Kind::SchedWakeupNew(_)
-            | Kind::SchedMigrateTask { .. } => {}
+            TraceKind::StatedumpEnd => self.machine(machine).has_dump = true,
+            TraceKind::StatedumpStart
+            | TraceKind::StatedumpProcess(_)
+            | TraceKind::SchedProcessExec { .. }
+            | TraceKind::SchedWakeup(_)
+            | TraceKind::SchedWakeupNew(_)
+            | TraceKind::SchedMigrateTask { .. } => {}
             _ => self.other(at, record),
         }
     }
@@ -229,7 +229,7 @@ impl Feed {
         self.emit(at, 0, What::Unseen);
         let of = self.machine(at.machine);
         of.descriptors.forget_all();
-        if let Kind::SchedSwitch { prev, .. } = &event.kind {
+        if let TraceKind::SchedSwitch { prev, .. } = &event.kind {
             of.calls.remove(&prev.tid);
             of.interrupted.remove(&prev.tid);
         }
@@ -247,18 +247,18 @@ impl Feed {
             }
         };
         match &event.kind {
-            Kind::SchedSwitch { prev, next, .. } => {
+            TraceKind::SchedSwitch { prev, next, .. } => {
                 known(prev.tid, 0, prev.comm, false);
                 known(next.tid, 0, next.comm, false);
             }
-            Kind::SchedProcessFork { parent, parent_pid, .. } => {
+            TraceKind::SchedProcessFork { parent, parent_pid, .. } => {
                 known(parent.tid, *parent_pid, parent.comm, false);
             }
-            Kind::StatedumpProcess(dumped) => {
+            TraceKind::StatedumpProcess(dumped) => {
                 let is_kernel = dumped.tid == KTHREADD || dumped.ppid == KTHREADD;
                 known(dumped.tid, dumped.pid, dumped.comm, is_kernel);
             }
-            Kind::SchedProcessExec { filename, tid, .. } => {
+            TraceKind::SchedProcessExec { filename, tid, .. } => {
                 let name = filename.rsplit(|byte| *byte == b'/').next().unwrap_or(filename);
                 known(*tid, 0, Comm::new(name.get(..15).unwrap_or(name)), false);
             }
@@ -343,7 +343,7 @@ impl Feed {
 
     fn generated(&mut self, at: EventStamp, fields: &Fields) {
         let contexts = self.machine(at.machine).contexts.get(at.cpu);
-        let in_task = contexts.is_none_or(|contexts| contexts.running() == Context::Task);
+        let in_task = contexts.is_none_or(|contexts| contexts.running() == CpuContext::Task);
         let target = i32::try_from(fields.pid).unwrap_or(0);
         if in_task && target > 0 && fields.result == 0 && is_by_thread(fields.code) {
             let pid = self.pid(at.machine, target);
@@ -382,7 +382,7 @@ impl Feed {
 
     /// A pipe or a socket is used: whether it was made in the time of the recording, and this is the first that is seen
     /// of it, so that nothing was in it before.
-    fn is_fresh(&mut self, machine: u16, object: &Object) -> bool {
+    fn is_fresh(&mut self, machine: u16, object: &ChannelObject) -> bool {
         let Some(numbered) = numbered(object) else { return false };
         let of = self.machine(machine);
         let is_first = of.seen.len() < MAX_SEEN && of.seen.insert(numbered);
@@ -393,11 +393,11 @@ impl Feed {
 }
 
 /// The number of a pipe or a socket, and whether it is a pipe.
-const fn numbered(object: &Object) -> Option<(bool, u64)> {
+const fn numbered(object: &ChannelObject) -> Option<(bool, u64)> {
     match object {
-        Object::End(end) => Some((false, end.id)),
-        Object::Local(Local::Pipe { inode, .. }) => Some((true, *inode)),
-        Object::Local(_) => None,
+        ChannelObject::End(end) => Some((false, end.id)),
+        ChannelObject::Local(Local::Pipe { inode, .. }) => Some((true, *inode)),
+        ChannelObject::Local(_) => None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 
 use super::fields::Noised;
-use crate::input::{End, Local, Object, Protocol};
+use crate::input::{ChannelObject, Endpoint, Local, Protocol};
 
 /// Sockets whose addresses are kept.
 const MAX_SOCKETS: usize = 1 << 18;
@@ -71,15 +71,19 @@ impl Sockets {
         machine: u16,
         noised: &Noised,
         addresses: [Option<SocketAddr>; 2],
-    ) -> Option<Object> {
+    ) -> Option<ChannelObject> {
         let Noised { kind, id, mut peer, .. } = *noised;
         if (kind, peer) == (kind::UNIX, 0) {
             peer = self.accepted.get(&(machine, id)).copied().unwrap_or(0);
         }
         Some(match kind {
-            kind::TCP => Object::End(self.internet(machine, noised, addresses, Protocol::Tcp)),
-            kind::UDP => Object::End(self.internet(machine, noised, addresses, Protocol::Udp)),
-            kind::UNIX => Object::End(End {
+            kind::TCP => {
+                ChannelObject::End(self.internet(machine, noised, addresses, Protocol::Tcp))
+            }
+            kind::UDP => {
+                ChannelObject::End(self.internet(machine, noised, addresses, Protocol::Udp))
+            }
+            kind::UNIX => ChannelObject::End(Endpoint {
                 protocol: Protocol::UnixStream,
                 id,
                 out: unix(machine, id),
@@ -87,12 +91,14 @@ impl Sockets {
                 local: None,
                 remote: None,
             }),
-            kind::SOCKET => Object::End(unknown(id)),
-            kind::PIPE => Object::Local(Local::Pipe { inode: id, superblock: peer }),
-            kind::EVENTFD => Object::Local(Local::Eventfd(id)),
-            kind::MQUEUE | kind::MSG => Object::Local(Local::Queue(number((kind, id, peer)))),
-            kind::SEM => Object::Local(Local::Semaphore(number((id, peer)))),
-            kind::FUTEX => Object::Local(Local::Futex { space: peer, address: id }),
+            kind::SOCKET => ChannelObject::End(unknown(id)),
+            kind::PIPE => ChannelObject::Local(Local::Pipe { inode: id, superblock: peer }),
+            kind::EVENTFD => ChannelObject::Local(Local::Eventfd(id)),
+            kind::MQUEUE | kind::MSG => {
+                ChannelObject::Local(Local::Queue(number((kind, id, peer))))
+            }
+            kind::SEM => ChannelObject::Local(Local::Semaphore(number((id, peer)))),
+            kind::FUTEX => ChannelObject::Local(Local::Futex { space: peer, address: id }),
             _ => return None,
         })
     }
@@ -103,7 +109,7 @@ impl Sockets {
         noised: &Noised,
         addresses: [Option<SocketAddr>; 2],
         protocol: Protocol,
-    ) -> End {
+    ) -> Endpoint {
         const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let Noised { id, peer, .. } = *noised;
         let [local_port, remote_port] = [(peer >> 16) as u16, peer as u16];
@@ -126,7 +132,7 @@ impl Sockets {
             _ => (number((local, remote)), number((remote, local))),
         };
         let is_known = remote.port() != 0;
-        End {
+        Endpoint {
             protocol,
             id: if protocol == Protocol::Udp { number((id, remote)) } else { id },
             out: if is_known { out } else { 0 },
@@ -138,12 +144,12 @@ impl Sockets {
 }
 
 /// A socket of which nothing is known but that it is one.
-pub fn unknown(id: u64) -> End {
-    End { protocol: Protocol::Unknown, id, out: 0, into: 0, local: None, remote: None }
+pub fn unknown(id: u64) -> Endpoint {
+    Endpoint { protocol: Protocol::Unknown, id, out: 0, into: 0, local: None, remote: None }
 }
 
 /// The same for a descriptor of a process.
-pub fn of_descriptor(pid: i32, fd: i64) -> End {
+pub fn of_descriptor(pid: i32, fd: i64) -> Endpoint {
     unknown(number(("fd", pid, fd)))
 }
 
@@ -156,9 +162,9 @@ mod tests {
         Noised { kind: kind::TCP, id, peer, position: 0 }
     }
 
-    fn end(object: Option<Object>) -> End {
+    fn end(object: Option<ChannelObject>) -> Endpoint {
         match object {
-            Some(Object::End(end)) => end,
+            Some(ChannelObject::End(end)) => end,
             other => panic!("{other:?} is no socket"),
         }
     }

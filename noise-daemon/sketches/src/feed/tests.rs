@@ -6,15 +6,15 @@ use noise_trace::record::Source;
 use noise_trace::state::LeftIn;
 use noise_trace::value::{Shape, Value, Visit};
 
-use super::transfers::{Transfer, transfers};
+use super::transfers::{TransferSide, transfers};
 use super::*;
-use crate::marker::Rule;
+use crate::marker::MarkerRule;
 
 /// An event of a name, with numbers, and texts.
 #[derive(Clone, Debug)]
 struct Made {
     name: &'static str,
-    kind: Kind<'static>,
+    kind: TraceKind<'static>,
     numbers: Vec<(&'static str, i64)>,
     texts: Vec<(&'static str, &'static str)>,
     elements: Vec<(&'static str, [i64; 2])>,
@@ -25,7 +25,7 @@ impl<'t> Stored<'t> for &'t Made {
         self.name
     }
 
-    fn kind(&self) -> Kind<'t> {
+    fn kind(&self) -> TraceKind<'t> {
         self.kind
     }
 
@@ -69,31 +69,32 @@ impl Scene {
         self.feed.follow(0, &record, &record.event());
     }
 
-    fn kind(&mut self, cpu: i32, kind: Kind<'static>) -> &mut Self {
+    fn kind(&mut self, cpu: i32, kind: TraceKind<'static>) -> &mut Self {
         let made = Made { name: "", kind, numbers: vec![], texts: vec![], elements: vec![] };
         self.make(cpu as u32, &made);
         self
     }
 
     fn run(&mut self, tid: i32) -> &mut Self {
-        let kind = Kind::SchedSwitch { prev: task(0), prev_state: LeftIn::of(0), next: task(tid) };
+        let kind =
+            TraceKind::SchedSwitch { prev: task(0), prev_state: LeftIn::of(0), next: task(tid) };
         self.kind(tid, kind)
     }
 
     fn sleep(&mut self, tid: i32) -> &mut Self {
         self.kind(
             tid,
-            Kind::SchedSwitch { prev: task(tid), prev_state: LeftIn::of(1), next: task(0) },
+            TraceKind::SchedSwitch { prev: task(tid), prev_state: LeftIn::of(1), next: task(0) },
         )
     }
 
     fn wake(&mut self, by: i32, tid: i32) -> &mut Self {
-        self.kind(by, Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 }))
+        self.kind(by, TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 }))
     }
 
     /// A call of the thread on that CPU.
     fn call(&mut self, tid: i32, name: &'static str, numbers: &[(&'static str, i64)]) -> &mut Self {
-        let (numbers, kind) = (numbers.to_vec(), Kind::Other(name));
+        let (numbers, kind) = (numbers.to_vec(), TraceKind::Other(name));
         self.make(tid as u32, &Made { name, kind, numbers, texts: vec![], elements: vec![] });
         self
     }
@@ -107,7 +108,7 @@ impl Scene {
     ) -> &mut Self {
         let made = Made {
             name,
-            kind: Kind::Other(name),
+            kind: TraceKind::Other(name),
             numbers: vec![("ret", 0)],
             texts: vec![],
             elements: vec![(field, of)],
@@ -120,7 +121,7 @@ impl Scene {
         let [(local, local_port), (remote, remote_port)] = ends;
         let made = Made {
             name: "noised_connection",
-            kind: Kind::Other("noised_connection"),
+            kind: TraceKind::Other("noised_connection"),
             numbers: vec![
                 ("inode", inode),
                 ("local_port", local_port),
@@ -138,7 +139,7 @@ impl Scene {
     }
 }
 
-fn edges(system: &System) -> Vec<(i32, i32, Rule)> {
+fn edges(system: &System) -> Vec<(i32, i32, MarkerRule)> {
     let tid = |id: u32| {
         let slice = system.slice(id).unwrap();
         system.thread(slice).unwrap().tid
@@ -180,7 +181,7 @@ fn requests_over_tcp_are_joined_by_their_bytes() {
     scene.call(2, "syscall_exit_close", &[&ours(1, 8, 0)[..], &[("ret", 0)]].concat());
     let system = scene.finish();
     assert_eq!(markers(&system), ["tcp_accept", "tcp_send", "tcp_receive"]);
-    assert_eq!(edges(&system), [(1, 2, Rule::Bytes), (2, 1, Rule::Bytes)]);
+    assert_eq!(edges(&system), [(1, 2, MarkerRule::Bytes), (2, 1, MarkerRule::Bytes)]);
     let asks = &system.slices[1];
     assert_eq!(system.key(asks).ports(), [Some(40_000), Some(80)]);
     let calls: Vec<_> = system.profiles.calls(asks.profile).collect();
@@ -195,8 +196,12 @@ fn an_older_trace_says_what_a_descriptor_is_by_the_calls_that_made_it() {
     scene.call(1, "sys_pipe", &[]).made(1, "syscall_exit_pipe2", "fildes", [3, 4]);
     // LTTng 2.5 does not name the end of a call.
     scene.call(1, "sys_pipe2", &[]).made(1, "syscall_exit_pipe2", "fildes", [5, 6]);
-    let fork =
-        Kind::SchedProcessFork { parent: task(1), parent_pid: 1, child: task(2), child_pid: 2 };
+    let fork = TraceKind::SchedProcessFork {
+        parent: task(1),
+        parent_pid: 1,
+        child: task(2),
+        child_pid: 2,
+    };
     scene.kind(1, fork).run(2);
     scene.call(2, "sys_read", &[("fd", 5), ("count", 10)]).sleep(2);
     scene.call(1, "sys_write", &[("fd", 6), ("count", 10)]);
@@ -207,7 +212,7 @@ fn an_older_trace_says_what_a_descriptor_is_by_the_calls_that_made_it() {
     }
     let system = scene.finish();
     assert_eq!(markers(&system), ["pipe", "pipe"]);
-    assert_eq!(edges(&system), [(1, 2, Rule::Pipe)]);
+    assert_eq!(edges(&system), [(1, 2, MarkerRule::Pipe)]);
     assert!(system.edges[0].woke);
 }
 
@@ -216,7 +221,7 @@ fn after_a_loss_descriptors_may_be_other_files() {
     let mut scene = Scene::default();
     scene.run(1).call(1, "sys_enter_pipe2", &[]);
     scene.made(1, "sys_exit_pipe2", "fildes", [3, 4]);
-    scene.kind(9, Kind::Lost(noise_trace::event::Loss::default()));
+    scene.kind(9, TraceKind::Lost(noise_trace::event::LostEvents::default()));
     scene.run(1).call(1, "sys_enter_write", &[("fd", 4)]);
     scene.call(1, "sys_exit_write", &[("ret", 10)]);
     scene.call(1, "sys_enter_poll", &[]).sleep(1);
@@ -225,10 +230,10 @@ fn after_a_loss_descriptors_may_be_other_files() {
 
 #[test]
 fn what_a_thread_was_in_when_it_slept_while_events_were_lost_is_given_up() {
-    let answered = |loss: Option<noise_trace::event::Loss>| {
+    let answered = |loss: Option<noise_trace::event::LostEvents>| {
         let mut scene = Scene::default();
         if let Some(loss) = loss {
-            scene.kind(9, Kind::Lost(loss));
+            scene.kind(9, TraceKind::Lost(loss));
         }
         scene.run(1).call(1, "syscall_entry_recvfrom", &ours(3, 7, 8));
         scene.call(1, "syscall_exit_recvfrom", &[&ours(3, 7, 8)[..], &[("ret", 10)]].concat());
@@ -242,7 +247,7 @@ fn what_a_thread_was_in_when_it_slept_while_events_were_lost_is_given_up() {
     assert_eq!(answered(None), (1, 0));
     // It may have answered, and received the next one, on CPU 9.
     let unseen =
-        |to_ns| Some(noise_trace::event::Loss { events: 0, packets: 0, from_ns: 10, to_ns });
+        |to_ns| Some(noise_trace::event::LostEvents { events: 0, packets: 0, from_ns: 10, to_ns });
     assert_eq!(answered(unseen(500)), (0, 1));
     assert_eq!(answered(unseen(15)), (1, 0));
 }
@@ -287,7 +292,7 @@ fn signals_of_threads_are_followed_and_those_of_timers_are_not() {
     for tid in [1, 2] {
         scene.call(tid, "sys_enter_poll", &[]).sleep(tid);
     }
-    assert_eq!(edges(&scene.finish()), [(1, 2, Rule::Signal)]);
+    assert_eq!(edges(&scene.finish()), [(1, 2, MarkerRule::Signal)]);
 }
 
 /// Events one after the other.
@@ -322,7 +327,7 @@ fn what_one_machine_sends_has_the_key_of_what_the_other_one_receives() {
     let of = |name: &'static str, ports: i64, tid: i64, ret: i64, position: i64| {
         let end = [("noised_tid", tid), ("ret", ret), ("noised_position", position)];
         let numbers = [&ours(1, 7, ports)[..], &end].concat();
-        Made { name, kind: Kind::Other(name), numbers, texts: vec![], elements: vec![] }
+        Made { name, kind: TraceKind::Other(name), numbers, texts: vec![], elements: vec![] }
     };
     let all = |events: &[Made]| {
         let mut found = Vec::new();
@@ -343,8 +348,8 @@ fn what_one_machine_sends_has_the_key_of_what_the_other_one_receives() {
         of("syscall_exit_read", 0, 2, -11, 110),
     ]);
     // From the begin of the call that sends, to the end of that which receives.
-    let [Transfer { is_sent: true, key, time_ns: 10 }] = sent[..] else { panic!("{sent:?}") };
+    let [TransferSide { is_sent: true, key, time_ns: 10 }] = sent[..] else { panic!("{sent:?}") };
     assert_eq!(received.len(), 2);
-    let expected = Transfer { is_sent: false, key, time_ns: 40 };
+    let expected = TransferSide { is_sent: false, key, time_ns: 40 };
     assert!(received[0].key != key && received[1] == expected, "{received:?}");
 }

@@ -11,14 +11,14 @@ use super::SketchEventKind;
 use super::calls::Does;
 use super::fields::Fields;
 use super::sockets::{Sockets, kind};
-use crate::input::{End, Object};
+use crate::input::{ChannelObject, Endpoint};
 
 /// Calls that are under way.
 const MAX_CALLS: usize = 1 << 20;
 
 /// One side of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transfer {
+pub struct TransferSide {
     /// It is the sender's.
     pub is_sent: bool,
     /// The same on both sides.
@@ -28,10 +28,10 @@ pub struct Transfer {
 }
 
 /// Goes over the transfers in one of our recordings.
-pub fn transfers(mut source: impl Source, mut see: impl FnMut(Transfer)) {
+pub fn transfers(mut source: impl Source, mut see: impl FnMut(TransferSide)) {
     let mut sockets = Sockets::default();
     // By thread: since when it is in a call, and on which end.
-    let mut calls: HashMap<i64, (u64, End)> = HashMap::new();
+    let mut calls: HashMap<i64, (u64, Endpoint)> = HashMap::new();
     while let Some(record) = source.read() {
         match SketchEventKind::named(record.name()) {
             SketchEventKind::Connection | SketchEventKind::SocketDump => {
@@ -42,7 +42,7 @@ pub fn transfers(mut source: impl Source, mut see: impl FnMut(Transfer)) {
                 let fields = Fields::of(&record);
                 calls.remove(&fields.tid);
                 let object = sockets.object(0, &fields.noised, [None; 2]);
-                if let (kind::TCP, Some(Object::End(end))) = (fields.noised.kind, object)
+                if let (kind::TCP, Some(ChannelObject::End(end))) = (fields.noised.kind, object)
                     && calls.len() < MAX_CALLS
                 {
                     calls.insert(fields.tid, (record.time_ns, end));
@@ -65,7 +65,7 @@ pub fn transfers(mut source: impl Source, mut see: impl FnMut(Transfer)) {
                     if is_sent { (end.out, since_ns) } else { (end.into, record.time_ns) };
                 let hash = BuildHasherDefault::<DefaultHasher>::default();
                 let key = hash.hash_one((flow, fields.noised.position));
-                see(Transfer { is_sent, key, time_ns });
+                see(TransferSide { is_sent, key, time_ns });
             }
             _ => {}
         }

@@ -3,8 +3,8 @@
 use super::persons::ThreadId;
 use super::{Follower, HalfConnection, MAX_CONNECTS};
 use crate::channels::Way;
-use crate::input::{Act, End};
-use crate::marker::{Marker, Rule};
+use crate::input::{Act, Endpoint};
+use crate::marker::{Marker, MarkerRule};
 use crate::slices::Edge;
 
 impl Follower {
@@ -38,13 +38,13 @@ impl Follower {
     }
 
     /// Nothing was sent on it yet.
-    fn fresh(&mut self, end: &End) {
+    fn fresh(&mut self, end: &Endpoint) {
         for flow in [end.out, end.into].into_iter().filter(|flow| *flow != 0) {
             self.channels.begin(Way::Flow(flow), self.losses);
         }
     }
 
-    fn connected(&mut self, thread: ThreadId, now_ns: u64, end: &End) {
+    fn connected(&mut self, thread: ThreadId, now_ns: u64, end: &Endpoint) {
         self.fresh(end);
         let Some(person) = self.persons.get(thread) else { return };
         let from = person.mark_entry(now_ns);
@@ -59,7 +59,7 @@ impl Follower {
         self.meet(end.out, HalfConnection { life, at_ns: since_ns, key }, true);
     }
 
-    fn accepted(&mut self, thread: ThreadId, now_ns: u64, end: &End) {
+    fn accepted(&mut self, thread: ThreadId, now_ns: u64, end: &Endpoint) {
         let Some(person) = self.persons.get(thread) else { return };
         let from = person.mark(now_ns, false);
         let marker = Marker::Accept(end.protocol.into());
@@ -86,7 +86,7 @@ impl Follower {
         self.store.edge(Edge {
             from: from.life,
             to: to.life,
-            rule: Rule::Connection,
+            rule: MarkerRule::Connection,
             opens: true,
             woke: false,
             joins: false,

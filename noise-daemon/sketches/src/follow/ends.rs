@@ -10,10 +10,10 @@ use std::collections::{HashMap, VecDeque};
 use super::persons::ThreadId;
 use super::{Follower, MAX_CHAIN};
 use crate::channels::{Arrival, Way};
-use crate::input::{Bytes, End};
+use crate::input::{Bytes, Endpoint};
 use crate::marker::Marker;
 use crate::slices::{Edge, NONE, SliceId, rule_of};
-use crate::tallies::Mark;
+use crate::tallies::TallyMark;
 
 mod before;
 mod over;
@@ -35,9 +35,9 @@ enum ConnectionRole {
 #[derive(Clone, Debug)]
 struct SlicePart {
     id: SliceId,
-    from: Mark,
+    from: TallyMark,
     /// Where it ends unless an answer comes.
-    bound: Option<Mark>,
+    bound: Option<TallyMark>,
     /// Another thread answered it.
     is_done: bool,
     /// The slice that the thread worked on when it began.
@@ -50,7 +50,7 @@ struct OngoingSlice {
     thread: ThreadId,
     role: ConnectionRole,
     parts: Vec<SlicePart>,
-    answered: Option<Mark>,
+    answered: Option<TallyMark>,
     /// It is of more than one request.
     is_mixed: bool,
 }
@@ -60,7 +60,7 @@ struct OngoingSlice {
 struct Life {
     thread: ThreadId,
     id: SliceId,
-    from: Mark,
+    from: TallyMark,
     is_used: bool,
 }
 
@@ -99,7 +99,7 @@ impl ConnectionEnd {
 }
 
 #[derive(Debug, Default)]
-pub struct Ends {
+pub struct FollowedEnds {
     all: Vec<Option<ConnectionEnd>>,
     places: HashMap<(u16, u64), u32>,
     free: Vec<u32>,
@@ -107,7 +107,7 @@ pub struct Ends {
     order: VecDeque<(u16, u64, u32)>,
 }
 
-impl Ends {
+impl FollowedEnds {
     fn get_mut(&mut self, place: u32) -> Option<&mut ConnectionEnd> {
         self.all.get_mut(place as usize)?.as_mut()
     }
@@ -116,7 +116,7 @@ impl Ends {
         self.all.get(place as usize).and_then(Option::as_ref).map_or(0, |found| found.key)
     }
 
-    fn find(&self, machine: u16, end: &End) -> Option<u32> {
+    fn find(&self, machine: u16, end: &Endpoint) -> Option<u32> {
         self.places.get(&(machine, end.id)).copied()
     }
 
@@ -197,7 +197,7 @@ impl Ends {
     }
 
     /// The thread sleeps: what is not answered ends here, unless an answer comes.
-    pub fn bound(&mut self, place: u32, thread: ThreadId, mark: &Mark) {
+    pub fn bound(&mut self, place: u32, thread: ThreadId, mark: &TallyMark) {
         if let Some(part) = self.open_mut(place, thread).and_then(|open| open.parts.last_mut())
             && part.bound.is_none()
         {
@@ -216,7 +216,7 @@ enum SliceEndReason {
 
 impl Follower {
     /// The place of a connection.
-    fn end(&mut self, machine: u16, end: &End) -> u32 {
+    fn end(&mut self, machine: u16, end: &Endpoint) -> u32 {
         if let Some(place) = self.ends.find(machine, end) {
             return place;
         }
@@ -235,9 +235,9 @@ impl Follower {
     pub(super) fn begin_life(
         &mut self,
         thread: ThreadId,
-        end: &End,
+        end: &Endpoint,
         marker: Marker,
-        from: Mark,
+        from: TallyMark,
     ) -> Option<(SliceId, u32)> {
         let machine = self.persons.machine(thread);
         // One that has its number and was not seen to be closed.
@@ -285,8 +285,8 @@ impl Follower {
         &mut self,
         thread: ThreadId,
         role: ConnectionRole,
-        (end, key): (&End, u32),
-        from: Mark,
+        (end, key): (&Endpoint, u32),
+        from: TallyMark,
         cause: Option<SliceId>,
     ) -> SlicePart {
         let family = end.protocol.into();
@@ -315,7 +315,7 @@ impl Follower {
     }
 
     /// A request has its answer: its parts are one.
-    fn answer(&mut self, place: u32, thread: ThreadId, to: Mark) -> Option<SliceId> {
+    fn answer(&mut self, place: u32, thread: ThreadId, to: TallyMark) -> Option<SliceId> {
         let open = self.ends.open_mut(place, thread)?;
         let is_first = open.answered.is_none();
         open.answered = Some(to);
@@ -337,7 +337,7 @@ impl Follower {
         Some(id)
     }
 
-    pub(super) fn sent(&mut self, thread: ThreadId, now_ns: u64, end: &End, bytes: Bytes) {
+    pub(super) fn sent(&mut self, thread: ThreadId, now_ns: u64, end: &Endpoint, bytes: Bytes) {
         let machine = self.persons.machine(thread);
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
@@ -394,7 +394,7 @@ impl Follower {
     }
 
     /// What a slice sends is on its way.
-    fn goes(&mut self, end: &End, bytes: Bytes, from: (SliceId, u64)) {
+    fn goes(&mut self, end: &Endpoint, bytes: Bytes, from: (SliceId, u64)) {
         if end.out == 0 {
             return;
         }
@@ -427,8 +427,8 @@ impl Follower {
         place: u32,
         thread: ThreadId,
         role: ConnectionRole,
-        end: &End,
-        from: Mark,
+        end: &Endpoint,
+        from: TallyMark,
         cause: Option<SliceId>,
     ) -> Option<SliceId> {
         let key = self.ends.key(place);
@@ -468,7 +468,7 @@ impl Follower {
         Some(id)
     }
 
-    pub(super) fn received(&mut self, thread: ThreadId, now_ns: u64, end: &End, bytes: Bytes) {
+    pub(super) fn received(&mut self, thread: ThreadId, now_ns: u64, end: &Endpoint, bytes: Bytes) {
         let machine = self.persons.machine(thread);
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
@@ -546,7 +546,7 @@ impl Follower {
         }
     }
 
-    pub(super) fn closed(&mut self, thread: ThreadId, now_ns: u64, end: &End) {
+    pub(super) fn closed(&mut self, thread: ThreadId, now_ns: u64, end: &Endpoint) {
         let machine = self.persons.machine(thread);
         let Some(place) = self.ends.find(machine, end) else { return };
         let Some(person) = self.persons.get(thread) else { return };

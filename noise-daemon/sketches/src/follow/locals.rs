@@ -1,23 +1,23 @@
 //! Pipes, queues, eventfds, semaphores, futexes, signals, children.
 
 use super::Follower;
-use super::persons::{Implicit, ThreadId, Woken};
+use super::persons::{Implicit, ThreadId, WakeInCall};
 use crate::channels::{Arrival, Origin, Way};
-use crate::input::{Bytes, Local, Much, Object};
-use crate::marker::{Marker, Rule};
+use crate::input::{Bytes, ChannelObject, Local, Much};
+use crate::marker::{Marker, MarkerRule};
 use crate::slices::{Edge, Ended, NONE, SliceId};
-use crate::tallies::Mark;
+use crate::tallies::TallyMark;
 use crate::tokens::{Came, Post};
 
 /// Slices with one marker that one thread has at once.
 const MAX_IMPLICIT: usize = 64;
 
 /// Where what is sent on it goes.
-pub fn outgoing(machine: u16, object: &Object) -> Option<Way> {
+pub fn outgoing(machine: u16, object: &ChannelObject) -> Option<Way> {
     match object {
-        Object::End(end) => (end.out != 0).then_some(Way::Flow(end.out)),
-        Object::Local(local @ Local::Pipe { .. }) => Some(Way::Local(machine, *local)),
-        Object::Local(_) => None,
+        ChannelObject::End(end) => (end.out != 0).then_some(Way::Flow(end.out)),
+        ChannelObject::Local(local @ Local::Pipe { .. }) => Some(Way::Local(machine, *local)),
+        ChannelObject::Local(_) => None,
     }
 }
 
@@ -31,7 +31,7 @@ impl Follower {
         &mut self,
         thread: ThreadId,
         (marker, key): (Marker, u32),
-        from: Mark,
+        from: TallyMark,
         asks: bool,
     ) -> SliceId {
         self.end_implicit(thread, |implicit| {
@@ -287,11 +287,11 @@ impl Follower {
         let (slice, opens) = self.arrives(thread, now_ns, (Marker::Child, key), &[from]);
         let arrival = Arrival { slice, received_ns: now_ns, opens, key };
         let origin = Origin { slice: from, sent_ns, bytes: 0 };
-        self.join(Rule::Exit, &origin, &arrival, woken.is_some());
+        self.join(MarkerRule::Exit, &origin, &arrival, woken.is_some());
     }
 
     /// Who woke a thread in the call that it is in.
-    pub(super) fn woken(&self, thread: ThreadId) -> Option<Woken> {
+    pub(super) fn woken(&self, thread: ThreadId) -> Option<WakeInCall> {
         self.persons.get(thread)?.woken
     }
 
@@ -301,7 +301,13 @@ impl Follower {
     }
 
     /// What was sent by one slice arrived in another.
-    pub(super) fn join(&mut self, rule: Rule, origin: &Origin, arrival: &Arrival, woke: bool) {
+    pub(super) fn join(
+        &mut self,
+        rule: MarkerRule,
+        origin: &Origin,
+        arrival: &Arrival,
+        woke: bool,
+    ) {
         self.store.edge(Edge {
             from: origin.slice,
             to: arrival.slice,
@@ -316,8 +322,8 @@ impl Follower {
         });
     }
 
-    fn join_waking(&mut self, woken: &Woken, arrival: &Arrival) {
-        let rule = if woken.by_exit { Rule::Exit } else { Rule::Waking };
+    fn join_waking(&mut self, woken: &WakeInCall, arrival: &Arrival) {
+        let rule = if woken.by_exit { MarkerRule::Exit } else { MarkerRule::Waking };
         self.store.edge(Edge {
             from: woken.slice,
             to: arrival.slice,

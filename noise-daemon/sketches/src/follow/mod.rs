@@ -17,16 +17,16 @@ mod schedule;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use self::ends::Ends;
-pub use self::persons::Named;
+use self::ends::FollowedEnds;
+pub use self::persons::NamedOwner;
 use self::persons::{Persons, ThreadId};
 use crate::channels::Channels;
-use crate::counts::Counts;
-use crate::input::{Input, Object, Purpose, What};
+use crate::counts::SketchCounts;
+use crate::input::{ChannelObject, Input, Purpose, What};
 use crate::marker::Marker;
 use crate::slices::{Ended, SliceId, Store};
 use crate::system::System;
-use crate::tallies::Mark;
+use crate::tallies::TallyMark;
 use crate::tokens::Tokens;
 
 /// Connections whose other side did not appear yet.
@@ -46,11 +46,11 @@ struct HalfConnection {
 #[derive(Debug, Default)]
 pub struct Follower {
     persons: Persons,
-    ends: Ends,
+    ends: FollowedEnds,
     channels: Channels,
     tokens: Tokens,
     store: Store,
-    counts: Counts,
+    counts: SketchCounts,
     /// Connects by the number of what they send, with those that were known first at the front of `connect_order`.
     connects: HashMap<u64, HalfConnection>,
     connect_order: VecDeque<u64>,
@@ -132,7 +132,14 @@ impl Follower {
         None
     }
 
-    fn close(&mut self, thread: ThreadId, id: SliceId, ended: Ended, from: &Mark, to: &Mark) {
+    fn close(
+        &mut self,
+        thread: ThreadId,
+        id: SliceId,
+        ended: Ended,
+        from: &TallyMark,
+        to: &TallyMark,
+    ) {
         let calls = self
             .persons
             .get(thread)
@@ -147,7 +154,7 @@ impl Follower {
         now_ns: u64,
         call: &str,
         purpose: Purpose,
-        object: Option<Object>,
+        object: Option<ChannelObject>,
     ) {
         let name = self.store.profiles.number(call);
         self.leaves(thread);

@@ -6,9 +6,9 @@ use noise_trace::event::Comm;
 use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::threads::MAX_TID;
 
-use crate::input::{Input, Known, Object, Purpose};
+use crate::input::{ChannelObject, Input, Known, Purpose};
 use crate::slices::SliceId;
-use crate::tallies::{Calls, Idle, Mark};
+use crate::tallies::{Calls, Idle, TallyMark};
 
 /// The place of a thread; an id that is given again is another one.
 pub type ThreadId = u32;
@@ -21,7 +21,7 @@ pub struct InCall {
     /// Its place among the thread's.
     pub place: u16,
     pub purpose: Purpose,
-    pub object: Option<Object>,
+    pub object: Option<ChannelObject>,
     /// Since then, nanoseconds since the epoch.
     pub since_ns: u64,
     /// It slept in it.
@@ -32,7 +32,7 @@ pub struct InCall {
 
 /// Who woke a thread while both were in a call on the same thing.
 #[derive(Clone, Copy, Debug)]
-pub struct Woken {
+pub struct WakeInCall {
     pub thread: ThreadId,
     /// The slice that it worked on.
     pub slice: SliceId,
@@ -45,7 +45,7 @@ pub struct Woken {
 #[derive(Clone, Debug)]
 pub struct Implicit {
     pub id: SliceId,
-    pub from: Mark,
+    pub from: TallyMark,
     /// What it began with, by the place of that among keys.
     pub key: u32,
     /// It began with something that the thread sent, not with what came.
@@ -53,9 +53,9 @@ pub struct Implicit {
     /// The thread sent something in it.
     pub has_sent: bool,
     /// The latest that came back.
-    pub answered: Option<Mark>,
+    pub answered: Option<TallyMark>,
     /// Where it ends, unless something comes back.
-    pub bound: Option<Mark>,
+    pub bound: Option<TallyMark>,
     /// Connections on which it waits for an answer.
     pub pending: u32,
 }
@@ -67,7 +67,7 @@ impl Implicit {
     }
 
     /// Where it ends, as far as is known.
-    pub fn end(&self) -> Option<&Mark> {
+    pub fn end(&self) -> Option<&TallyMark> {
         self.answered.as_ref().filter(|_| self.asks).or(self.bound.as_ref())
     }
 }
@@ -90,10 +90,10 @@ pub struct Person {
     pub current: Option<SliceId>,
     pub implicit: Vec<Implicit>,
     /// From its creation to its exit.
-    pub process: Option<(SliceId, Mark)>,
+    pub process: Option<(SliceId, TallyMark)>,
     /// Of a kernel thread, from its waking to its sleep.
-    pub wakeup: Option<(SliceId, Mark)>,
-    pub woken: Option<Woken>,
+    pub wakeup: Option<(SliceId, TallyMark)>,
+    pub woken: Option<WakeInCall>,
     /// Connections on which it has slices, by their places.
     pub ends: HashSet<u32>,
     /// Those on which it did something since it last slept.
@@ -113,20 +113,26 @@ pub struct Person {
 
 impl Person {
     /// It begins a call.
-    pub fn enters(&mut self, now_ns: u64, name: u16, purpose: Purpose, object: Option<Object>) {
+    pub fn enters(
+        &mut self,
+        now_ns: u64,
+        name: u16,
+        purpose: Purpose,
+        object: Option<ChannelObject>,
+    ) {
         let place = self.calls.add(name);
         let idle = self.idle;
         self.call = Some(InCall { place, purpose, object, since_ns: now_ns, slept: false, idle });
     }
 
     /// Now, with the call that it is in, or without.
-    pub fn mark(&self, now_ns: u64, with_call: bool) -> Mark {
+    pub fn mark(&self, now_ns: u64, with_call: bool) -> TallyMark {
         let without = self.call.filter(|_| !with_call).map(|call| call.place);
-        Mark { at_ns: now_ns, idle: self.idle, calls: self.calls.counts(without) }
+        TallyMark { at_ns: now_ns, idle: self.idle, calls: self.calls.counts(without) }
     }
 
     /// When it began the call that it is in, or now.
-    pub fn mark_entry(&self, now_ns: u64) -> Mark {
+    pub fn mark_entry(&self, now_ns: u64) -> TallyMark {
         let mut mark = self.mark(now_ns, false);
         if let Some(call) = &self.call {
             (mark.at_ns, mark.idle) = (call.since_ns, call.idle);
@@ -147,7 +153,7 @@ impl Person {
 
 /// Who a thread was, for those who read slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedOwner {
     /// The recording that it is in.
     pub machine: u16,
     pub tid: i32,
@@ -307,7 +313,7 @@ impl Persons {
         0..self.all.len() as ThreadId
     }
 
-    pub fn finish(self) -> Vec<Named> {
+    pub fn finish(self) -> Vec<NamedOwner> {
         let process = |person: &Person| {
             let first = self.places.get(&(person.machine, person.pid));
             let first = first.and_then(|first| self.all.get(*first as usize));
@@ -316,7 +322,7 @@ impl Persons {
         };
         let named = |person: &Person| {
             let Person { machine, tid, pid, comm, .. } = *person;
-            Named { machine, tid, pid, comm, process: process(person) }
+            NamedOwner { machine, tid, pid, comm, process: process(person) }
         };
         self.all.iter().map(named).collect()
     }

@@ -1,10 +1,10 @@
 //! Switches, wake-ups, creation and end of threads, and lost events.
 
-use super::persons::{ThreadId, Woken};
+use super::persons::{ThreadId, WakeInCall};
 use super::{Follower, MAX_CHAIN};
 use crate::channels::Way;
-use crate::input::{Input, Local, Object, Purpose};
-use crate::marker::{Marker, Rule};
+use crate::input::{ChannelObject, Input, Local, Purpose};
+use crate::marker::{Marker, MarkerRule};
 use crate::slices::{Edge, Ended, NONE, SliceId};
 
 impl Follower {
@@ -46,7 +46,7 @@ impl Follower {
             self.store.edge(Edge {
                 from: woken.slice,
                 to: id,
-                rule: Rule::Waking,
+                rule: MarkerRule::Waking,
                 opens: true,
                 woke: true,
                 joins: false,
@@ -102,8 +102,10 @@ impl Follower {
         }
         if purpose == Purpose::Receive {
             let way = match object {
-                Some(Object::End(end)) if end.into != 0 => Some(Way::Flow(end.into)),
-                Some(Object::Local(local @ Local::Pipe { .. })) => Some(Way::Local(machine, local)),
+                Some(ChannelObject::End(end)) if end.into != 0 => Some(Way::Flow(end.into)),
+                Some(ChannelObject::Local(local @ Local::Pipe { .. })) => {
+                    Some(Way::Local(machine, local))
+                }
                 _ => None,
             };
             if let Some(way) = way {
@@ -127,7 +129,7 @@ impl Follower {
             let is_asked =
                 in_task && by.call.is_some() && !of.comm.bytes().starts_with(b"ksoftirqd/");
             if let Some(slice) = self.current(waker).filter(|_| is_asked) {
-                let woken = Woken { thread: waker, slice, at_ns: now_ns, by_exit: false };
+                let woken = WakeInCall { thread: waker, slice, at_ns: now_ns, by_exit: false };
                 if let Some(person) = self.persons.get_mut(thread) {
                     person.woken = Some(woken);
                 }
@@ -140,7 +142,7 @@ impl Follower {
                 self.store.edge(Edge {
                     from: id,
                     to: slice,
-                    rule: Rule::Waking,
+                    rule: MarkerRule::Waking,
                     opens: false,
                     woke: true,
                     joins: false,
@@ -155,20 +157,20 @@ impl Follower {
         let Some(waits) = of.call.as_ref().filter(|call| call.slept) else { return };
         let by_exit = by.has_ended || by.call.is_some_and(|call| call.purpose == Purpose::Exit);
         let of_child =
-            matches!(waits.object, Some(Object::Local(Local::Child | Local::Futex { .. })));
+            matches!(waits.object, Some(ChannelObject::Local(Local::Child | Local::Futex { .. })));
         let same = by.call.as_ref().and_then(|call| {
             let (one, other) = (call.object?, waits.object?);
             is_same(&one, &other).then_some(one)
         });
         let slice = match same {
-            Some(Object::Local(local)) if local_wakes(local) => {
+            Some(ChannelObject::Local(local)) if local_wakes(local) => {
                 self.work_on(waker, now_ns, local).unwrap_or(NONE)
             }
             Some(_) => self.current(waker).unwrap_or(NONE),
             None if by_exit && of_child => by.process.as_ref().map_or(NONE, |(id, _)| *id),
             None => return,
         };
-        let woken = Woken { thread: waker, slice, at_ns: now_ns, by_exit: same.is_none() };
+        let woken = WakeInCall { thread: waker, slice, at_ns: now_ns, by_exit: same.is_none() };
         if let Some(person) = self.persons.get_mut(thread) {
             person.woken = Some(woken);
         }
@@ -198,7 +200,7 @@ impl Follower {
         self.store.edge(Edge {
             from: cause,
             to: id,
-            rule: Rule::Clone,
+            rule: MarkerRule::Clone,
             opens: true,
             woke: false,
             joins: false,
@@ -315,10 +317,12 @@ const fn local_wakes(local: Local) -> bool {
 }
 
 /// Whether both are the same thing, or both ends of one connection.
-fn is_same(one: &Object, other: &Object) -> bool {
+fn is_same(one: &ChannelObject, other: &ChannelObject) -> bool {
     match (one, other) {
-        (Object::End(one), Object::End(other)) => one.out != 0 && one.out == other.into,
-        (Object::Local(one), Object::Local(other)) => one == other,
+        (ChannelObject::End(one), ChannelObject::End(other)) => {
+            one.out != 0 && one.out == other.into
+        }
+        (ChannelObject::Local(one), ChannelObject::Local(other)) => one == other,
         _ => false,
     }
 }

@@ -3,8 +3,8 @@
 use noise_trace::event::Comm;
 
 use super::*;
-use crate::input::{Act, Bytes, End, Known, Local, Much, Protocol};
-use crate::marker::{Family, Rule};
+use crate::input::{Act, Bytes, Endpoint, Known, Local, Much, Protocol};
+use crate::marker::{Family, MarkerRule};
 use crate::slices::Edge;
 
 /// Threads with a CPU each: thread 7 is on CPU 7.
@@ -17,8 +17,8 @@ struct Scene {
 const PIPE: Local = Local::Pipe { inode: 5, superblock: 1 };
 const FUTEX: Local = Local::Futex { space: 1, address: 64 };
 
-fn end(id: u64, out: u64, into: u64) -> End {
-    End { protocol: Protocol::Tcp, id, out, into, local: None, remote: None }
+fn end(id: u64, out: u64, into: u64) -> Endpoint {
+    Endpoint { protocol: Protocol::Tcp, id, out, into, local: None, remote: None }
 }
 
 fn bytes(at: u32, length: u64) -> Bytes {
@@ -41,12 +41,12 @@ impl Scene {
         self.at(tid, What::Switch { prev: tid, sleeps: true, next: 0 })
     }
 
-    fn enter(&mut self, tid: i32, purpose: Purpose, object: Option<Object>) -> &mut Self {
+    fn enter(&mut self, tid: i32, purpose: Purpose, object: Option<ChannelObject>) -> &mut Self {
         self.at(tid, What::Enters { call: "call", purpose, object })
     }
 
     /// Begins to wait, and sleeps.
-    fn wait(&mut self, tid: i32, purpose: Purpose, object: Option<Object>) -> &mut Self {
+    fn wait(&mut self, tid: i32, purpose: Purpose, object: Option<ChannelObject>) -> &mut Self {
         self.enter(tid, purpose, object).sleep(tid)
     }
 
@@ -67,8 +67,8 @@ impl Scene {
     }
 }
 
-fn local(local: Local) -> Option<Object> {
-    Some(Object::Local(local))
+fn local(local: Local) -> Option<ChannelObject> {
+    Some(ChannelObject::Local(local))
 }
 
 /// Slices as thread and marker.
@@ -80,7 +80,7 @@ fn slices(system: &System) -> Vec<(i32, &'static str)> {
 }
 
 /// Edges as the two threads and the rule.
-fn edges(system: &System) -> Vec<(i32, i32, Rule)> {
+fn edges(system: &System) -> Vec<(i32, i32, MarkerRule)> {
     let all = slices(system);
     let tid = |id: SliceId| all[id as usize].0;
     system.edges.iter().map(|edge: &Edge| (tid(edge.from), tid(edge.to), edge.rule)).collect()
@@ -101,7 +101,7 @@ fn who_wakes_a_thread_inside_a_call_on_the_same_futex_causes_what_it_does() {
         scene.wait(tid, Purpose::Receive, None);
     }
     let system = scene.finish();
-    assert_eq!(edges(&system), [(2, 3, Rule::Waking)]);
+    assert_eq!(edges(&system), [(2, 3, MarkerRule::Waking)]);
     assert!(system.edges[0].woke && system.edges[0].opens);
     assert_eq!(system.counts.ambiguous, 0);
 }
@@ -137,7 +137,7 @@ fn a_lock_that_another_request_held_does_not_join_both() {
     scene.enter(2, Purpose::Send, None).done(2, Act::Sent(other, bytes(0, 5)));
     let system = scene.finish();
     assert_eq!(slices(&system), [(1, "tcp_receive"), (2, "tcp_receive")]);
-    assert_eq!(edges(&system), [(1, 2, Rule::Waking)]);
+    assert_eq!(edges(&system), [(1, 2, MarkerRule::Waking)]);
     assert!(!system.edges[0].joins);
     assert_eq!(system.sketches, [0, 1]);
     // It waited for none that it had caused.
@@ -166,12 +166,13 @@ fn connections_last_from_connect_to_close_and_both_sides_are_joined() {
     assert_eq!(slices(&system), expected);
     let mut found = edges(&system);
     found.sort_by_key(|edge| (edge.2, edge.0));
-    let expected = [(1, 3, Rule::Bytes), (3, 1, Rule::Bytes), (1, 3, Rule::Connection)];
+    let expected =
+        [(1, 3, MarkerRule::Bytes), (3, 1, MarkerRule::Bytes), (1, 3, MarkerRule::Connection)];
     assert_eq!(found, expected);
     // The client's request waited for the server's.
     let [asks, serves] = [&system.slices[2], &system.slices[3]];
     assert_eq!(asks.true_latency_ns, asks.latency_ns() - serves.latency_ns());
-    assert_eq!(system.counts, Counts::default());
+    assert_eq!(system.counts, SketchCounts::default());
 }
 
 #[test]
@@ -206,9 +207,9 @@ fn requests_of_several_on_one_connection_are_left_out() {
 }
 
 /// As `end`, of a connection between a client's port and that of a server.
-fn ported(id: u64, out: u64, into: u64, [local, remote]: [u16; 2]) -> End {
+fn ported(id: u64, out: u64, into: u64, [local, remote]: [u16; 2]) -> Endpoint {
     let address = |port: u16| Some(([127, 0, 0, 1], port).into());
-    End { local: address(local), remote: address(remote), ..end(id, out, into) }
+    Endpoint { local: address(local), remote: address(remote), ..end(id, out, into) }
 }
 
 #[test]
@@ -263,7 +264,7 @@ fn what_a_loop_sends_first_is_of_what_it_connected_for() {
 
 #[test]
 fn a_bound_unix_socket_serves_on_connections_from_before() {
-    let unix = |id, out, into| End { protocol: Protocol::UnixStream, ..end(id, out, into) };
+    let unix = |id, out, into| Endpoint { protocol: Protocol::UnixStream, ..end(id, out, into) };
     let (client, server) = (unix(1, 11, 12), unix(2, 12, 11));
     let some = |length| Bytes { at: None, length };
     let mut scene = Scene::default();
@@ -303,11 +304,11 @@ fn a_server_that_greets_first_is_a_server() {
 #[test]
 fn messages_go_in_their_order() {
     let mut scene = Scene::default();
-    let udp = |id, out, into| End { protocol: Protocol::Udp, ..end(id, out, into) };
+    let udp = |id, out, into| Endpoint { protocol: Protocol::Udp, ..end(id, out, into) };
     let (client, server) = (udp(1, 11, 12), udp(2, 12, 11));
     let message = |length| Bytes { at: None, length };
     scene.run(1).run(2);
-    scene.wait(2, Purpose::Receive, Some(Object::End(server)));
+    scene.wait(2, Purpose::Receive, Some(ChannelObject::End(server)));
     scene.enter(1, Purpose::Send, None).done(1, Act::Sent(client, message(40)));
     scene.run(2).done(2, Act::Received(server, message(40)));
     scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, message(90)));
@@ -315,7 +316,7 @@ fn messages_go_in_their_order() {
     let system = scene.finish();
     assert_eq!(slices(&system), [(1, "udp_send"), (2, "udp_receive")]);
     // What the client's socket held before is not known.
-    assert_eq!(edges(&system), [(1, 2, Rule::Message)]);
+    assert_eq!(edges(&system), [(1, 2, MarkerRule::Message)]);
     assert_eq!(system.counts.unmatched, 1);
 }
 
@@ -326,10 +327,10 @@ fn queues_eventfds_semaphores_and_signals_have_their_rules() {
     let semaphore = Local::Semaphore(5);
     let signal = Local::Signal { pid: 2, number: 10 };
     for (object, much, rule) in [
-        (queue, Much::One, Rule::Queue),
-        (eventfd, Much::All, Rule::Eventfd),
-        (signal, Much::One, Rule::Signal),
-        (semaphore, Much::IfWoken, Rule::Waking),
+        (queue, Much::One, MarkerRule::Queue),
+        (eventfd, Much::All, MarkerRule::Eventfd),
+        (signal, Much::One, MarkerRule::Signal),
+        (semaphore, Much::IfWoken, MarkerRule::Waking),
     ] {
         let mut scene = Scene::default();
         scene.run(1).run(2);
@@ -345,7 +346,7 @@ fn queues_eventfds_semaphores_and_signals_have_their_rules() {
         scene.wait(1, Purpose::Receive, None).wait(2, Purpose::Receive, None);
         let system = scene.finish();
         assert_eq!(edges(&system), [(1, 2, rule)], "{object:?}");
-        assert_eq!(system.counts, Counts::default());
+        assert_eq!(system.counts, SketchCounts::default());
     }
 }
 
@@ -363,7 +364,7 @@ fn threads_are_created_and_joined() {
     scene.enter(1, Purpose::Send, None).done(1, Act::Sent(server, bytes(0, 5)));
     let system = scene.finish();
     assert_eq!(slices(&system), [(1, "tcp_receive"), (9, "process")]);
-    assert_eq!(edges(&system), [(1, 9, Rule::Clone), (9, 1, Rule::Exit)]);
+    assert_eq!(edges(&system), [(1, 9, MarkerRule::Clone), (9, 1, MarkerRule::Exit)]);
     let [request, thread] = [&system.slices[0], &system.slices[1]];
     assert_eq!(request.true_latency_ns, request.latency_ns() - thread.latency_ns());
 }
@@ -378,7 +379,7 @@ fn requests_of_a_process_that_no_request_made_are_apart() {
     scene.at(1, What::Created { parent: 1, child: 9, pid: 9 }).run(9);
     for at in [0, 5] {
         scene.enter(9, Purpose::Send, None).done(9, Act::Sent(client, bytes(at, 5)));
-        scene.wait(9, Purpose::Receive, Some(Object::End(client))).run(9);
+        scene.wait(9, Purpose::Receive, Some(ChannelObject::End(client))).run(9);
         scene.done(9, Act::Received(client, bytes(at, 5)));
     }
     scene.at(9, What::Exited(9)).wait(1, Purpose::Receive, local(Local::Child));
@@ -401,7 +402,7 @@ fn a_kernel_thread_works_for_who_woke_it() {
     scene.enter(1, Purpose::Send, None).done(1, Act::Sent(server, bytes(0, 5)));
     let system = scene.finish();
     assert_eq!(slices(&system), [(1, "tcp_receive"), (9, "wakeup")]);
-    assert_eq!(edges(&system), [(1, 9, Rule::Waking), (9, 1, Rule::Waking)]);
+    assert_eq!(edges(&system), [(1, 9, MarkerRule::Waking), (9, 1, MarkerRule::Waking)]);
     let [request, kernel] = [&system.slices[0], &system.slices[1]];
     assert_eq!(request.true_latency_ns, request.latency_ns() - kernel.latency_ns());
     assert_eq!((request.idle_count, request.idle_ns), (1, 40));
@@ -477,7 +478,7 @@ fn markers_of_connections_are_named_by_their_protocol() {
         (Protocol::Unknown, Family::Socket),
     ] {
         let mut scene = Scene::default();
-        let server = End { protocol, ..end(2, 12, 11) };
+        let server = Endpoint { protocol, ..end(2, 12, 11) };
         scene.run(1);
         scene.enter(1, Purpose::Receive, None).done(1, Act::Received(server, bytes(0, 5)));
         scene.enter(1, Purpose::Send, None).done(1, Act::Sent(server, bytes(0, 5)));

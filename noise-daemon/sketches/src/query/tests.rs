@@ -4,8 +4,8 @@ use noise_trace::event::Comm;
 use proptest::prelude::proptest;
 
 use super::*;
-use crate::follow::Named;
-use crate::input::{End, Protocol};
+use crate::follow::NamedOwner;
+use crate::input::{Endpoint, Protocol};
 use crate::marker::{Family, Marker};
 use crate::slices::{Ended, Key, NONE, State};
 
@@ -14,10 +14,10 @@ fn system() -> System {
     let mut system = System { span: (1_000_000_000, 3_000_000_000), ..System::default() };
     let comm = |name: &str| Comm::new(name.as_bytes());
     let named =
-        Named { machine: 0, tid: 12, pid: 7, comm: comm("worker-1"), process: comm("httpd") };
+        NamedOwner { machine: 0, tid: 12, pid: 7, comm: comm("worker-1"), process: comm("httpd") };
     system.threads.push(named);
     let [local, remote] = ["127.0.0.1:80", "127.0.0.1:40000"].map(|text| text.parse().ok());
-    let end = End { protocol: Protocol::Tcp, id: 5, out: 1, into: 2, local, remote };
+    let end = Endpoint { protocol: Protocol::Tcp, id: 5, out: 1, into: 2, local, remote };
     system.keys.push(Key::End(end));
     let read = system.profiles.number("read");
     let profile = system.profiles.place(vec![(read, 3)]);

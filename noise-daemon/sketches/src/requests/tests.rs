@@ -4,13 +4,20 @@ use proptest::prelude::{prop, prop_assert, prop_assert_eq, proptest};
 
 use super::*;
 use crate::follow::Follower;
-use crate::input::{Act, Bytes, End, Input, Known, Protocol, Purpose, What};
+use crate::input::{Act, Bytes, Endpoint, Input, Known, Protocol, Purpose, What};
 
 const MS: u64 = 1_000_000;
 
-fn end(id: u64, (out, into): (u64, u64), local: u16, remote: u16) -> End {
+fn end(id: u64, (out, into): (u64, u64), local: u16, remote: u16) -> Endpoint {
     let address = |port: u16| Some(([127, 0, 0, 1], port).into());
-    End { protocol: Protocol::Tcp, id, out, into, local: address(local), remote: address(remote) }
+    Endpoint {
+        protocol: Protocol::Tcp,
+        id,
+        out,
+        into,
+        local: address(local),
+        remote: address(remote),
+    }
 }
 
 /// Two requests, each 10 ms long for the application, of which the database has 4 and the stranger 2.
@@ -74,7 +81,7 @@ fn the_parts_of_a_request_are_its_whole_time() {
             "reach app :80 1, own app :80 1, reach db :5432 1, own db :5432 4, back app :80 1, \
              away 127.0.0.1:443 2, own app :80 1, "
         );
-        let all: u64 = parts.iter().map(Part::ns).sum();
+        let all: u64 = parts.iter().map(RequestPart::ns).sum();
         assert_eq!(all, slice.latency_ns() + requests.reach_ns(id).unwrap());
         assert!(parts.windows(2).all(|two| two[0].to_ns == two[1].from_ns));
     }

@@ -4,7 +4,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
-use noise_sketches::input::{Act, Bytes, End, Input, Local, Much, Object, Protocol, Purpose, What};
+use noise_sketches::input::{
+    Act, Bytes, ChannelObject, Endpoint, Input, Local, Much, Protocol, Purpose, What,
+};
 
 use super::chance::Chance;
 use super::truth::Truth;
@@ -100,7 +102,7 @@ struct Thread {
 
 #[derive(Debug)]
 struct Conn {
-    ends: [End; 2],
+    ends: [Endpoint; 2],
     threads: [usize; 2],
     inbox: [VecDeque<Message>; 2],
     position: [u32; 2],
@@ -224,7 +226,7 @@ impl World {
         at: u64,
         call: &'static str,
         purpose: Purpose,
-        object: Option<Object>,
+        object: Option<ChannelObject>,
     ) {
         self.emit(thread, at, What::Enters { call, purpose, object });
     }
@@ -232,7 +234,7 @@ impl World {
     fn conn(&mut self, asks: usize, serves: usize, protocol: Protocol) -> usize {
         let id = self.conns.len();
         let flow = 2 * id as u64 + 2;
-        let end = |id: u64, out: u64, into: u64| End {
+        let end = |id: u64, out: u64, into: u64| Endpoint {
             protocol,
             id,
             out,
@@ -364,7 +366,7 @@ impl World {
             }
             Op::Receive { conn } => {
                 let side = usize::from(self.conns[conn].threads[1] == thread);
-                let object = Object::End(self.conns[conn].ends[side]);
+                let object = ChannelObject::End(self.conns[conn].ends[side]);
                 if self.conns[conn].inbox[side].is_empty() {
                     self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
                     self.threads[thread].ops.push_front(op);
@@ -392,7 +394,7 @@ impl World {
                 t += 500;
                 let conn = self.threads[thread].ready.pop_front().unwrap();
                 let side = usize::from(self.conns[conn].threads[1] == thread);
-                let object = Object::End(self.conns[conn].ends[side]);
+                let object = ChannelObject::End(self.conns[conn].ends[side]);
                 self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
                 t += 200;
                 t = self.receive(thread, t, conn, side);
@@ -400,7 +402,7 @@ impl World {
             Op::Post { worker, conn, steps } => {
                 let local = self.futex(worker);
                 let of = self.threads[thread].job.unwrap();
-                self.enters(thread, t, "futex", Purpose::Send, Some(Object::Local(local)));
+                self.enters(thread, t, "futex", Purpose::Send, Some(ChannelObject::Local(local)));
                 t += 400;
                 let chain = vec![of];
                 self.threads[worker].task = Some((conn, steps, of, chain));
@@ -415,7 +417,13 @@ impl World {
                 // Of a worker of a pool.
                 let local = self.futex(thread);
                 let Some((conn, steps, of, chain)) = self.threads[thread].task.take() else {
-                    self.enters(thread, t, "futex", Purpose::Receive, Some(Object::Local(local)));
+                    self.enters(
+                        thread,
+                        t,
+                        "futex",
+                        Purpose::Receive,
+                        Some(ChannelObject::Local(local)),
+                    );
                     self.threads[thread].ops.push_front(op);
                     self.sleep(thread, t);
                     return;
@@ -444,7 +452,7 @@ impl World {
                 let Pipe { local, reader, .. } = self.pipes[pipe];
                 let bytes = 1 + self.chance.below(4096);
                 self.truth.pipe_bytes.entry(pipe).or_default().push_back(bytes);
-                self.enters(thread, t, "write", Purpose::Send, Some(Object::Local(local)));
+                self.enters(thread, t, "write", Purpose::Send, Some(ChannelObject::Local(local)));
                 t += 300;
                 let of = self.threads[thread].job.unwrap();
                 self.pipes[pipe].inbox.push_back((of, steps));
@@ -457,13 +465,25 @@ impl World {
             Op::Get { pipe } => {
                 let local = self.pipes[pipe].local;
                 let Some((of, steps)) = self.pipes[pipe].inbox.pop_front() else {
-                    self.enters(thread, t, "read", Purpose::Receive, Some(Object::Local(local)));
+                    self.enters(
+                        thread,
+                        t,
+                        "read",
+                        Purpose::Receive,
+                        Some(ChannelObject::Local(local)),
+                    );
                     self.threads[thread].ops.push_front(op);
                     self.sleep(thread, t);
                     return;
                 };
                 if !self.is_in_call(thread) {
-                    self.enters(thread, t, "read", Purpose::Receive, Some(Object::Local(local)));
+                    self.enters(
+                        thread,
+                        t,
+                        "read",
+                        Purpose::Receive,
+                        Some(ChannelObject::Local(local)),
+                    );
                 }
                 t += 300;
                 let bytes = self.truth.pipe_bytes.get_mut(&pipe).unwrap().pop_front().unwrap();
@@ -532,7 +552,7 @@ impl World {
                 return;
             }
             Op::Reap { child, process } => {
-                let object = Some(Object::Local(Local::Child));
+                let object = Some(ChannelObject::Local(Local::Child));
                 if !self.truth.ended.contains(&process) {
                     self.enters(thread, t, "wait4", Purpose::Receive, object);
                     self.threads[thread].ops.push_front(op);
@@ -555,7 +575,7 @@ impl World {
             Op::Log => t = self.log(thread, t),
             Op::LogReceive => {
                 let conn = self.threads[thread].log.unwrap();
-                let object = Object::End(self.conns[conn].ends[1]);
+                let object = ChannelObject::End(self.conns[conn].ends[1]);
                 if self.conns[conn].inbox[1].is_empty() {
                     self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
                     self.threads[thread].ops.push_front(op);

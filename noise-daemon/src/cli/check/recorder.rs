@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use noise_client::Fault;
-use noise_common::store::{Event, Layout};
+use noise_common::store::{Layout, StoredEvent};
 use noise_model::Recorder;
 use noise_wire::Frame;
 
@@ -79,7 +79,8 @@ impl Recorders {
                 writeln!(page, "after a restart {}, by the busiest 10 s of the last day", mib(next))
             }
             _ => {
-                let kib = u64::from(self.start_events_per_cpu) * size_of::<Event>() as u64 / 1024;
+                let kib =
+                    u64::from(self.start_events_per_cpu) * size_of::<StoredEvent>() as u64 / 1024;
                 let why = match self.is_remembered {
                     true => "by the busiest 10 s that the state directory remembers",
                     false => "more where the first 2 s after a start show that it is needed",

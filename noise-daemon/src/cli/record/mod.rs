@@ -15,7 +15,7 @@ use noise_command::{CommandError, Exit, interrupt, output};
 use noise_common::store::Class;
 use noise_common::store::event::USUAL_CLASSES;
 use noise_host::kernel::Sight;
-use noise_record::{Child, Limits, Progress, Session, SupplyResult, flight, folder, own};
+use noise_record::{Child, Limits, RecordingLine, Session, SupplyResult, flight, folder, own};
 use noise_system::output::suffix_in;
 
 use noise_command::durations::{Plain, duration};
@@ -94,9 +94,7 @@ fn supply(args: &RecordArgs) -> SupplyResult {
 }
 
 /// Runs the command; what the process exits with.
-///
-/// # Errors
-/// See [`CommandError`]; nothing is left attached, and what was recorded can be read.
+/// Nothing is left attached, and what was recorded can be read.
 pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     let stop = interrupt::flag()?;
     let path = args.output.clone().map_or_else(usual_folder, Ok)?;
@@ -120,7 +118,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
             }
         },
     };
-    let mut progress = Progress::new(limits);
+    let mut progress = RecordingLine::new(limits);
     let ended = session.record(limits, &mut progress, || {
         stop.load(Ordering::Relaxed) || child.as_mut().is_some_and(Child::has_ended)
     });

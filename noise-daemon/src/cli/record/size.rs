@@ -4,9 +4,7 @@
 const UNITS: [(char, u32); 4] = [('k', 10), ('m', 20), ('g', 30), ('t', 40)];
 
 /// Bytes: a number, and a unit of 1024 bytes, of 1024 such …
-///
-/// # Errors
-/// Says what is expected.
+/// Errors say what is expected.
 pub fn parse(text: &str) -> Result<u64, String> {
     let expected =
         || "expected a size of at least 1M, such as 500M, 2G or a number of bytes".to_owned();

@@ -12,7 +12,7 @@ use noise_host::kernel::Sizes;
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
 use noise_serve::victim::{Inquiry, VictimDocument};
-use noise_serve::{Budget, Shown, Viewer, Web};
+use noise_serve::{Budget, ShownPages, Viewer, Web};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
@@ -69,9 +69,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// Works until the future is dropped.
-    ///
-    /// # Errors
-    /// See [`Pipeline::turn`].
+    /// Errors: those of [`Pipeline::turn`].
     pub async fn work(
         &mut self,
         mut asked: mpsc::Receiver<Viewer>,
@@ -121,12 +119,12 @@ impl Daemon {
         self.sample();
         let model = self.metrics.current().model();
         let overview = self.watching.current().overview();
-        let shown = Arc::new(Shown { model, overview });
+        let shown = Arc::new(ShownPages { model, overview });
         let longest = self.longest.current();
         for Viewer { reply, since_ns } in waiting {
             let mut shown = Arc::clone(&shown);
             if let Some(since_ns) = since_ns {
-                let Shown { model, .. } = Arc::make_mut(&mut shown);
+                let ShownPages { model, .. } = Arc::make_mut(&mut shown);
                 model.sample = longest.raised(&model.sample, since_ns);
             }
             // A client that went away does not want its answer.

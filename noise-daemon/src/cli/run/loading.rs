@@ -30,9 +30,7 @@ pub(super) struct Loaded {
 
 /// Loads and attaches. `remembered` is what the busiest CPU wrote before this start; where that is not known and the size
 /// is not configured, it is measured, and a recorder that turns out to be too small is replaced with all programs.
-///
-/// # Errors
-/// See [`Engine::load`].
+/// Errors: those of [`Engine::load`].
 pub(super) async fn load(
     options: LoadOptions,
     section: &RecorderSection,

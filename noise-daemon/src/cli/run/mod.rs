@@ -77,9 +77,7 @@ fn path_or_none() -> impl TypedValueParser<Value = PathBuf> {
 }
 
 /// Runs until SIGINT or SIGTERM.
-///
-/// # Errors
-/// See [`CommandError`]. Nothing is left attached.
+/// Nothing is left attached.
 pub fn run(args: &RunArgs) -> Result<(), CommandError> {
     // What this process makes stays its own to read and write, whatever the umask that it was given.
     let given = umask(Mode::S_IRWXG | Mode::S_IRWXO);

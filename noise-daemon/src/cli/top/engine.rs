@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use noise_analysis::Settings;
-use noise_client::{Mailbox, News, Source};
+use noise_client::{FrameSource, Mailbox, News};
 use noise_command::CommandError;
 use noise_host::collect::Collector;
 use noise_host::kernel::{Engine, KernelError, LoadOptions};
@@ -52,9 +52,7 @@ pub struct EngineSource {
 
 impl EngineSource {
     /// Loads and attaches the programs, and begins to measure.
-    ///
-    /// # Errors
-    /// Where this kernel or these privileges cannot do it. Nothing is left attached.
+    /// Errors: where this kernel or these privileges cannot do it. Nothing is left attached.
     pub fn start(interval: Duration) -> Result<Self, OpenError> {
         let news = Arc::new(Mailbox::default());
         let (sender, commands) = mpsc::unbounded_channel();
@@ -176,7 +174,7 @@ impl<'a> Measuring<'a> {
     }
 }
 
-impl Source for EngineSource {
+impl FrameSource for EngineSource {
     fn name(&self) -> String {
         "no daemon found: measuring from now on".to_owned()
     }

@@ -14,7 +14,7 @@ use self::tape::FileTape;
 
 use jiff::tz::TimeZone;
 use noise_client::connect::{Connect, host_socket};
-use noise_client::{ReplaySource, Source};
+use noise_client::{FrameSource, ReplaySource};
 use noise_top::live::{self, Explain, Options, Tape};
 use noise_top::watching::Watch;
 use noise_top::{SCREENS, Screen};
@@ -94,16 +94,13 @@ impl TopArgs {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`].
 pub fn run(args: &TopArgs) -> Result<(), CommandError> {
     let terminal = Terminal::of_view();
     let prints = args.once || args.json || args.batch;
     if !prints && !terminal.can_redraw {
         return Err(anyhow::anyhow!(elsewhere(terminal)).into());
     }
-    let mut source: Box<dyn Source> = match &args.replay {
+    let mut source: Box<dyn FrameSource> = match &args.replay {
         Some(path) => Box::new(ReplaySource::open(path, args.interval)?),
         None => open(args.connect.as_ref(), args.http_config_file.as_deref(), args.interval)?,
     };

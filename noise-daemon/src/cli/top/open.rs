@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use noise_client::Source;
+use noise_client::FrameSource;
 use noise_client::connect::{Connect, host_socket};
 use noise_client::{Fault, over_http, over_socket, probe};
 use noise_command::{CommandError, Exit, output};
@@ -15,14 +15,12 @@ use super::engine::{EngineSource, OpenError};
 
 /// The daemon that the user named; else the one of this host; else the kernel itself, where that is
 /// allowed.
-///
-/// # Errors
-/// Where there is neither.
+/// Errors: where there is neither.
 pub fn open(
     connect: Option<&Connect>,
     client: Option<&Path>,
     interval: Duration,
-) -> Result<Box<dyn Source>, CommandError> {
+) -> Result<Box<dyn FrameSource>, CommandError> {
     match connect {
         Some(Connect::Socket(path)) => local(path, interval),
         Some(Connect::Http(address)) => {
@@ -40,7 +38,7 @@ pub fn open(
     }
 }
 
-fn local(path: &Path, interval: Duration) -> Result<Box<dyn Source>, CommandError> {
+fn local(path: &Path, interval: Duration) -> Result<Box<dyn FrameSource>, CommandError> {
     let source = over_socket(path, interval).context("cannot start a thread")?;
     Ok(Box::new(source))
 }
@@ -48,8 +46,8 @@ fn local(path: &Path, interval: Duration) -> Result<Box<dyn Source>, CommandErro
 fn choose(
     path: &Path,
     interval: Duration,
-    engine: impl FnOnce() -> Result<Box<dyn Source>, OpenError>,
-) -> Result<Box<dyn Source>, CommandError> {
+    engine: impl FnOnce() -> Result<Box<dyn FrameSource>, OpenError>,
+) -> Result<Box<dyn FrameSource>, CommandError> {
     let fault = match probe(path) {
         Err(fault @ (Fault::Absent { .. } | Fault::Denied { .. })) => fault,
         // A daemon is there, even if it hangs: to measure beside it would cost twice.
@@ -90,7 +88,7 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_millis(20);
 
-    fn not_permitted() -> Result<Box<dyn Source>, OpenError> {
+    fn not_permitted() -> Result<Box<dyn FrameSource>, OpenError> {
         Err(KernelError::NotPermitted { missing: "CAP_BPF".to_owned() }.into())
     }
 

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use jiff::tz::TimeZone;
-use noise_client::{News, Source};
+use noise_client::{FrameSource, News};
 use noise_command::output;
 use noise_top::app::App;
 use noise_top::arrange::Filter;
 use noise_top::live::Tape as _;
 use noise_top::services::Services;
 use noise_top::watching::{ELSEWHERE, Watching};
-use noise_top::{Look, Screen, text};
+use noise_top::{Screen, ScreenLook, text};
 use noise_wire::Frame;
 
 use super::tape::FileTape;
@@ -24,10 +24,12 @@ const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 const COLUMNS: usize = 160;
 
 /// Prints screens until there is enough, or the reader goes away.
-///
-/// # Errors
-/// Where the source has nothing to show at all, and where there is no such column.
-pub fn print(source: &mut dyn Source, args: &TopArgs, plan: ScreenOptions) -> anyhow::Result<()> {
+/// Errors: where the source has nothing to show at all, and where there is no such column.
+pub fn print(
+    source: &mut dyn FrameSource,
+    args: &TopArgs,
+    plan: ScreenOptions,
+) -> anyhow::Result<()> {
     let mut printer = Printer::new(args, plan)?;
     let mut tape = FileTape::new(args.record.clone());
     if let Some(replay) = source.replay()
@@ -91,7 +93,7 @@ struct Printer {
 
 impl Printer {
     fn new(args: &TopArgs, plan: ScreenOptions) -> anyhow::Result<Self> {
-        let look = Look { zone: TimeZone::system(), ..Look::default() };
+        let look = ScreenLook { zone: TimeZone::system(), ..ScreenLook::default() };
         let mut app = App::new(plan.screen, look, args.interval);
         let filter = Filter::new(&plan.filter);
         app.set_filter(plan.filter);

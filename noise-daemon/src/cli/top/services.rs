@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use noise_sketches::feed::Feed;
 use noise_sketches::marker::Marker;
-use noise_sketches::requests::{Entrance, Link, Requests};
+use noise_sketches::requests::{Entrance, RequestLink, Requests};
 use noise_sketches::slices::SliceId;
-use noise_top::services::{Link as Row, Watched};
-use noise_trace::event::Kind;
+use noise_top::services::{ServiceLink, Watched};
+use noise_trace::event::TraceKind;
 use noise_trace::record::Source as _;
 
 use noise_command::CommandError;
 use noise_why::Watching;
-use noise_why::stretch::Stretch;
+use noise_why::stretch::EventStretch;
 
 /// What is watched at once: a request that lasts longer is not seen.
 const ROUND: Duration = Duration::from_secs(2);
@@ -22,9 +22,7 @@ const ROUND: Duration = Duration::from_secs(2);
 const MOST_ROWS: usize = 500;
 
 /// Watches until the flag is set.
-///
-/// # Errors
-/// Why that cannot be, in a sentence.
+/// Errors: why that cannot be, in a sentence.
 pub fn watch(is_over: &AtomicBool, tell: &mut dyn FnMut(Watched)) -> Result<(), String> {
     let over = || is_over.load(Ordering::Relaxed);
     let mut watched = || -> Result<(), CommandError> {
@@ -43,7 +41,7 @@ pub fn watch(is_over: &AtomicBool, tell: &mut dyn FnMut(Watched)) -> Result<(), 
 
 /// Whether it is between two services: threads of one process ask each other by futexes and the like, too, and who released a
 /// lock need not be known.
-fn is_between(Link { caller, service, .. }: &Link) -> bool {
+fn is_between(RequestLink { caller, service, .. }: &RequestLink) -> bool {
     match (service.entrance, caller) {
         (Entrance::Marker(_), Some(caller)) => caller.process != service.process,
         (Entrance::Marker(Marker::Futex), None) => false,
@@ -51,12 +49,12 @@ fn is_between(Link { caller, service, .. }: &Link) -> bool {
     }
 }
 
-fn seen(stretch: &Stretch) -> Watched {
+fn seen(stretch: &EventStretch) -> Watched {
     let (mut feed, mut lost) = (Feed::default(), 0_u64);
     let mut reader = stretch.reader();
     while let Some(record) = reader.read() {
         let event = record.event();
-        if let Kind::Lost(loss) = &event.kind {
+        if let TraceKind::Lost(loss) = &event.kind {
             lost = lost.saturating_add(loss.events.max(loss.packets));
         }
         feed.follow(0, &record, &event);
@@ -64,18 +62,20 @@ fn seen(stretch: &Stretch) -> Watched {
     let system = feed.finish();
     let seconds = stretch.to_ns.saturating_sub(stretch.from_ns).max(1) as f64 / 1e9;
     let links = Requests::new(&system).links(0..system.slices.len() as SliceId, true);
-    let row = |Link { caller, service, reach_p50_ns, reach_p99_ns, tier }: &Link| Row {
-        caller: caller.map_or_else(String::new, |caller| caller.to_string()),
-        service: service.to_string(),
-        rate: tier.count as f64 / seconds,
-        true_p50_ns: tier.true_latency_p50_ns,
-        true_p99_ns: tier.true_latency_p99_ns,
-        latency_p50_ns: tier.latency_p50_ns,
-        latency_p99_ns: tier.latency_p99_ns,
-        reach_p50_ns: *reach_p50_ns,
-        reach_p99_ns: *reach_p99_ns,
-        idle_mean_ns: tier.idle_mean_ns as u64,
-        busy: tier.true_latency_sum_ns as f64 / 1e9 / seconds,
+    let row = |RequestLink { caller, service, reach_p50_ns, reach_p99_ns, tier }: &RequestLink| {
+        ServiceLink {
+            caller: caller.map_or_else(String::new, |caller| caller.to_string()),
+            service: service.to_string(),
+            rate: tier.count as f64 / seconds,
+            true_p50_ns: tier.true_latency_p50_ns,
+            true_p99_ns: tier.true_latency_p99_ns,
+            latency_p50_ns: tier.latency_p50_ns,
+            latency_p99_ns: tier.latency_p99_ns,
+            reach_p50_ns: *reach_p50_ns,
+            reach_p99_ns: *reach_p99_ns,
+            idle_mean_ns: tier.idle_mean_ns as u64,
+            busy: tier.true_latency_sum_ns as f64 / 1e9 / seconds,
+        }
     };
     let links = links.iter().filter(|link| is_between(link)).take(MOST_ROWS).map(row).collect();
     Watched { seconds, lost, links }

@@ -8,12 +8,12 @@ use noise_command::terminal::Terminal;
 use noise_command::{CommandError, interrupt, output};
 use noise_pages::victim::prose;
 use noise_pages::width::columns;
-use noise_record::Host;
+use noise_record::DumpedHost;
 use noise_why::findings::Findings;
 use noise_why::peers::listening;
 use noise_why::target::Target;
 
-use super::request::look::Asked;
+use super::request::look::LookTarget;
 
 /// Who reads the page.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +42,7 @@ fn then(found: &Findings, reader: PageReader) -> Then {
 }
 
 /// Looks where that is of use, and prints what comes of it. `stop` has been given to the user before, where it is there.
-///
-/// # Errors
-/// Where it cannot be printed.
+/// Errors: where it cannot be printed.
 pub fn look(
     target: &Target,
     found: &Findings,
@@ -72,11 +70,11 @@ pub fn look(
     Ok(output::print(&text)?)
 }
 
-fn asked<'a>(name: &'a str, found: &Findings) -> Asked<'a> {
-    let (pids, host) = (found.processes(), Host::default());
+fn asked<'a>(name: &'a str, found: &Findings) -> LookTarget<'a> {
+    let (pids, host) = (found.processes(), DumpedHost::default());
     let own = host.sockets_of(&pids).into_values().flatten().collect();
     let ports = listening(&own, &host.sockets());
-    Asked { name, pids, ports }
+    LookTarget { name, pids, ports }
 }
 
 #[cfg(test)]

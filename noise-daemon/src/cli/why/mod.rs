@@ -28,8 +28,10 @@ use noise_paths::execution::Wanted;
 use noise_record::offset_ns;
 use noise_text::times::Moment;
 use noise_text::units::count;
-use noise_why::stretch::Stretch;
-use noise_why::{Asked, Daemon, Target, When, ensure_threads, gather, sight, warn_of_sight};
+use noise_why::stretch::EventStretch;
+use noise_why::{
+    Daemon, Target, VictimQuestion, When, ensure_threads, gather, sight, warn_of_sight,
+};
 
 use self::request::port::port;
 use super::connect::unanswered;
@@ -124,13 +126,13 @@ fn since_ns(since: &Moment) -> Result<u64, CommandError> {
 }
 
 /// The question of a command line without options: the last two seconds.
-fn usual() -> Asked<'static> {
+fn usual() -> VictimQuestion<'static> {
     let when = When::Since { ns: back_ns(USUAL_LAST), is_asked: false };
-    Asked { when, executions: &[], needs_events: false }
+    VictimQuestion { when, executions: &[], needs_events: false }
 }
 
 impl WhyArgs {
-    fn asked(&self) -> Result<Asked<'_>, CommandError> {
+    fn asked(&self) -> Result<VictimQuestion<'_>, CommandError> {
         let usual = usual();
         let when = match (self.next, &self.since, self.last) {
             (Some(length), ..) => When::Next(length),
@@ -139,12 +141,12 @@ impl WhyArgs {
             (None, None, None) => usual.when,
         };
         let needs_events = !self.executions.is_empty() || self.perfetto.is_some();
-        Ok(Asked { when, executions: &self.executions, needs_events })
+        Ok(VictimQuestion { when, executions: &self.executions, needs_events })
     }
 }
 
 /// Writes the events of a stretch and these paths as a picture for Perfetto; how many events these are.
-fn draw(mut picture: Picture, stretch: &Stretch, paths: &[Traced]) -> anyhow::Result<u64> {
+fn draw(mut picture: Picture, stretch: &EventStretch, paths: &[Traced]) -> anyhow::Result<u64> {
     let layout = stretch.layout();
     if let Some(clock) = layout.clocks.first() {
         picture.of(clock, &layout.env);
@@ -153,9 +155,7 @@ fn draw(mut picture: Picture, stretch: &Stretch, paths: &[Traced]) -> anyhow::Re
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`]; nothing is left attached.
+/// Nothing is left attached.
 pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
     if let Some(port) = args.request {
         return request::run(port, args.next, args.json);
@@ -226,9 +226,7 @@ fn drawn(to: &Path, paths: usize, events: u64) -> String {
 }
 
 /// The page on a victim in its last seconds, by the daemon at a socket, for the terminal view.
-///
-/// # Errors
-/// Why there is none, in a sentence.
+/// Errors: why there is none, in a sentence.
 pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
     let explained = || -> Result<String, CommandError> {
         ensure_threads(sight())?;

@@ -6,9 +6,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
 /// The certificates in a text; `place` is where that is, for sentences.
-///
-/// # Errors
-/// Where there is none, or it is not PEM.
+/// Errors: where there is none, or it is not PEM.
 pub fn certificates(text: &[u8], place: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let found = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
     match found {

@@ -19,7 +19,7 @@ use crate::files::ensure_regular;
 
 /// Where a file is to be: a name, in a folder that was opened once.
 #[derive(Debug)]
-pub struct Place {
+pub struct OutputPlace {
     at: OwnedFd,
     name: OsString,
     path: PathBuf,
@@ -28,17 +28,16 @@ pub struct Place {
 /// A file that is being written, under another name until it is whole. Dropping it removes that one.
 #[derive(Debug)]
 pub struct Target {
-    place: Place,
+    place: OutputPlace,
     temporary: OsString,
     file: File,
     is_kept: bool,
 }
 
-impl Place {
+impl OutputPlace {
     /// Follows a path to the folder of a file, and what has its name there if that is a link of the caller's.
-    ///
-    /// # Errors
-    /// Where there is no such folder, or something has the name that is no regular file, or a link of another user.
+    /// Errors: where there is no such folder, or something has the name that is no regular file, or a link of another
+    /// user.
     pub fn find(path: &Path) -> io::Result<Self> {
         let mut followed = Followed::default();
         let way = from_here(path.parent().unwrap_or(Path::new("")), &mut followed)?;
@@ -105,9 +104,7 @@ impl Place {
 
     /// Begins a file with that mode, of which the umask takes its part. An older one stays as it is until the new one is
     /// whole.
-    ///
-    /// # Errors
-    /// In a sentence that names the file, as those of the target.
+    /// Errors: in a sentence that names the file, as those of the target.
     pub fn begin(self, mode: u32) -> io::Result<Target> {
         let begun = random_digits().and_then(|digits| {
             let temporary = OsString::from(format!(".noised-{digits}.new"));
@@ -118,17 +115,13 @@ impl Place {
     }
 
     /// Makes a file with that mode, of which the umask takes its part.
-    ///
-    /// # Errors
-    /// As the system has it; also where there is one.
+    /// Errors: as the system has it; also where there is one.
     pub fn create_new(self, mode: u32) -> io::Result<File> {
         create(&self.at, &self.name, mode)
     }
 
     /// Opens the file to read it and to go on with it, or makes it.
-    ///
-    /// # Errors
-    /// Where it is not the caller's alone, and as the system has it.
+    /// Errors: where it is not the caller's alone, and as the system has it.
     pub fn extend(self) -> io::Result<File> {
         let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let mode = Mode::from_bits_truncate(FILE_MODE);
@@ -157,7 +150,7 @@ impl Place {
     }
 }
 
-impl AsFd for Place {
+impl AsFd for OutputPlace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.at.as_fd()
     }
@@ -170,19 +163,15 @@ impl Target {
     }
 
     /// Writes a piece.
-    ///
-    /// # Errors
-    /// As the system has it.
+    /// Errors: as the system has it.
     pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         self.file.write_all(piece).map_err(|error| self.place.cannot(explained(error)))
     }
 
     /// Gives the file its name.
-    ///
-    /// # Errors
-    /// As the system has it; then an older file is as it was.
+    /// Errors: as the system has it; then an older file is as it was.
     pub fn keep(mut self) -> io::Result<()> {
-        let Place { at, name, .. } = &self.place;
+        let OutputPlace { at, name, .. } = &self.place;
         let kept =
             self.file.sync_all().and_then(|()| Ok(renameat(at, &*self.temporary, at, &**name)?));
         kept.map_err(|error| self.place.cannot(error))?;

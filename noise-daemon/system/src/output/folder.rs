@@ -14,7 +14,7 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::file::Place;
+use super::file::OutputPlace;
 use super::way::{Followed, create, from_here, look, through};
 use super::{FILE_MODE, FOLDER_MODE, OTHERS_WRITE, refused};
 
@@ -47,9 +47,7 @@ pub struct Spot {
 
 impl Spot {
     /// Follows a path, and makes nothing.
-    ///
-    /// # Errors
-    /// Where it leads to something else than a folder, or to one that is not the caller's alone.
+    /// Errors: where it leads to something else than a folder, or to one that is not the caller's alone.
     pub fn find(path: &Path) -> io::Result<Self> {
         let mut followed = Followed::default();
         let Some(name) = path.file_name() else {
@@ -86,9 +84,7 @@ impl Spot {
     }
 
     /// The folder, which is made with those above it that are missing.
-    ///
-    /// # Errors
-    /// Where it cannot be made, or another took its name meanwhile.
+    /// Errors: where it cannot be made, or another took its name meanwhile.
     pub fn make(self) -> io::Result<OwnFolder> {
         let Self { path, found, mut at, mut missing } = self;
         if let Some(found) = found {
@@ -155,17 +151,13 @@ impl OwnFolder {
     }
 
     /// The same folder, opened once more.
-    ///
-    /// # Errors
-    /// Where this process has no descriptor for it.
+    /// Errors: where this process has no descriptor for it.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { folder: self.folder.try_clone()?, path: self.path.clone(), made: None })
     }
 
     /// Whether there is nothing in it.
-    ///
-    /// # Errors
-    /// Where it cannot be read.
+    /// Errors: where it cannot be read.
     pub fn is_empty(&self) -> io::Result<bool> {
         // Of its own, since reading moves on in it.
         let dir = Dir::from_fd(openat(&self.folder, ".", FOLDER, Mode::empty())?)?;
@@ -178,58 +170,44 @@ impl OwnFolder {
     }
 
     /// Makes a folder in it.
-    ///
-    /// # Errors
-    /// Where it cannot be made, or there is one.
+    /// Errors: where it cannot be made, or there is one.
     pub fn make(&self, name: &str) -> io::Result<Self> {
         Self::make_in(self.folder.try_clone()?.into(), name.into(), self.path.join(name))
     }
 
     /// Makes a file in it, which its owner alone may read.
-    ///
-    /// # Errors
-    /// Where it cannot be made, or something has its name.
+    /// Errors: where it cannot be made, or something has its name.
     pub fn create(&self, name: &str) -> io::Result<File> {
         create(&self.folder, name.as_ref(), FILE_MODE)
     }
 
     /// Opens a file of it to write.
-    ///
-    /// # Errors
-    /// Where there is none.
+    /// Errors: where there is none.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         Ok(File::from(openat(&self.folder, name, flags, Mode::empty())?))
     }
 
     /// Where a file is to be in it.
-    ///
-    /// # Errors
-    /// See [`Place::find`].
-    pub fn place(&self, name: &str) -> io::Result<Place> {
-        Place::find_in(self.folder.try_clone()?.into(), name.into(), self.path.join(name))
+    /// Errors: those of [`OutputPlace::find`].
+    pub fn place(&self, name: &str) -> io::Result<OutputPlace> {
+        OutputPlace::find_in(self.folder.try_clone()?.into(), name.into(), self.path.join(name))
     }
 
     /// Gives a file another name, in place of what has that.
-    ///
-    /// # Errors
-    /// As the system has it.
+    /// Errors: as the system has it.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(renameat(&self.folder, from, &self.folder, to)?)
     }
 
     /// Removes a file.
-    ///
-    /// # Errors
-    /// As the system has it.
+    /// Errors: as the system has it.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
     /// Removes it, if it was made and is empty.
-    ///
-    /// # Errors
-    /// As the system has it.
+    /// Errors: as the system has it.
     pub fn discard(self) -> io::Result<()> {
         match &self.made {
             Some((at, name)) => Ok(unlinkat(at, name.as_os_str(), UnlinkatFlags::RemoveDir)?),

@@ -33,7 +33,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut target = Place::find(path)?.begin(FILE_MODE)?;
+    let mut target = OutputPlace::find(path)?.begin(FILE_MODE)?;
     target.write(text.as_bytes())?;
     target.keep()
 }
@@ -47,7 +47,7 @@ fn a_file_bears_its_name_once_it_is_whole() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a");
     fs::write(&path, "old").unwrap();
-    let mut target = Place::find(&path).unwrap().begin(FILE_MODE).unwrap();
+    let mut target = OutputPlace::find(&path).unwrap().begin(FILE_MODE).unwrap();
     target.write(b"half").unwrap();
     drop(target);
     assert_eq!(
@@ -78,7 +78,7 @@ fn what_is_no_regular_file_is_left_alone() {
         ("none/a", "No such file"),
         ("..", "it names no file"),
     ] {
-        let said = refusal(Place::find(&path(name)));
+        let said = refusal(OutputPlace::find(&path(name)));
         assert!(said.starts_with(what), "{name}: {said}");
     }
     assert_eq!(names(root.path()), ["fifo", "link"]);
@@ -103,12 +103,12 @@ fn a_link_of_the_callers_own_is_followed() {
     assert_eq!(fs::read(path("in/d")).unwrap(), b"below");
     assert!(fs::symlink_metadata(path("in/second")).unwrap().is_symlink());
     for name in ["loop", "loop/a"] {
-        let error = Place::find(&path(name)).unwrap_err();
+        let error = OutputPlace::find(&path(name)).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ELOOP), "{name}: {error}");
     }
     // Another user may have given it this name.
     fs::hard_link(path("first"), path("also")).unwrap();
-    assert!(refusal(Place::find(&path("first"))).contains("other names"));
+    assert!(refusal(OutputPlace::find(&path("first"))).contains("other names"));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_file_goes_where_its_folder_went() {
     fs::create_dir(path("folder")).unwrap();
     fs::create_dir(path("precious")).unwrap();
     fs::write(path("precious/a"), "old").unwrap();
-    let mut target = Place::find(&path("folder/a")).unwrap().begin(FILE_MODE).unwrap();
+    let mut target = OutputPlace::find(&path("folder/a")).unwrap().begin(FILE_MODE).unwrap();
     target.write(b"new").unwrap();
     fs::rename(path("folder"), path("moved")).unwrap();
     symlink("precious", path("folder")).unwrap();
@@ -182,7 +182,7 @@ fn a_file_goes_where_its_folder_went() {
 fn names_of_what_is_not_whole_cannot_be_guessed() {
     let root = tempfile::tempdir().unwrap();
     let begun =
-        |name: &str| Place::find(&root.path().join(name)).unwrap().begin(FILE_MODE).unwrap();
+        |name: &str| OutputPlace::find(&root.path().join(name)).unwrap().begin(FILE_MODE).unwrap();
     let targets = [begun("a"), begun("a")];
     let names = names(root.path());
     assert_eq!(names.len(), 2, "{names:?}");
@@ -290,7 +290,7 @@ fn a_folder_that_is_swapped_gets_nothing() {
 fn only_a_file_of_the_callers_own_is_gone_on_with() {
     let root = tempfile::tempdir().unwrap();
     let path = |name: &str| root.path().join(name);
-    let extend = |name: &str| Place::find(&path(name)).and_then(Place::extend);
+    let extend = |name: &str| OutputPlace::find(&path(name)).and_then(OutputPlace::extend);
     extend("new").unwrap();
     assert_eq!(fs::metadata(path("new")).unwrap().mode() & 0o7777, FILE_MODE);
     fs::write(path("new"), "text").unwrap();

@@ -17,9 +17,7 @@ use super::{MOST_CHARS, clean, excerpt};
 pub struct Cleaned<T>(pub T);
 
 /// Reads JSON.
-///
-/// # Errors
-/// Where it is none, or another document.
+/// Errors: where it is none, or another document.
 pub fn from_json<'de, T: Deserialize<'de>>(text: &'de [u8]) -> serde_json::Result<T> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let document = T::deserialize(Cleaned(&mut reader)).and_then(|document| {

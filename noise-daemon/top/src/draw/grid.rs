@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use super::bars::{bar, percent, spark};
 use super::theme::Theme;
 use crate::arrange::Sort;
-use crate::{Align, Cell, Column, Row, Table, Tone};
+use crate::{Align, Cell, Column, Table, TableRow, Tone};
 
 /// Columns that a name keeps before something is said of it.
 const NAME: usize = 6;
@@ -49,14 +49,14 @@ fn cell_width(cell: &Cell) -> usize {
     }
 }
 
-fn wish(index: usize, column: &Column, rows: &[&Row], sorted: bool) -> Wish {
+fn wish(index: usize, column: &Column, rows: &[&TableRow], sorted: bool) -> Wish {
     let title = width(column.title) + usize::from(sorted);
     let own = usize::from(column.width);
     let cells = rows.iter().filter_map(|row| row.cells.get(index));
     let widest = cells.map(cell_width).max().unwrap_or(0);
     let natural = own.max(title).max(widest);
     let names =
-        |row: &&Row| matches!(row.cells.get(index), Some(Cell::Text(_) | Cell::Named { .. }));
+        |row: &&TableRow| matches!(row.cells.get(index), Some(Cell::Text(_) | Cell::Named { .. }));
     let is_name = rows.iter().any(names);
     // A name can be shortened, a number cannot.
     let least = if is_name { own.max(title).min(natural) } else { natural };
@@ -67,7 +67,7 @@ impl Grid {
     /// Fits the columns from one on; those at the right that do not fit are left out.
     pub fn fit(
         table: &Table,
-        rows: &[&Row],
+        rows: &[&TableRow],
         sort: Option<Sort>,
         from: usize,
         columns: usize,
@@ -139,7 +139,7 @@ impl Grid {
         spans.push(Span::styled(text, style));
     }
 
-    pub fn row(&self, table: &Table, row: &Row, theme: Theme) -> Line<'static> {
+    pub fn row(&self, table: &Table, row: &TableRow, theme: Theme) -> Line<'static> {
         let style = theme.tone(row.tone);
         let mut spans = Vec::with_capacity(self.places.len() * 2);
         for place in &self.places {

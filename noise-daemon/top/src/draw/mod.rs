@@ -19,9 +19,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget as _, Wrap};
 use theme::Theme;
 
-use super::app::{App, Seen};
+use super::app::{App, SeenRows};
 use super::typing::Purpose;
-use super::{Row, Screen, Tone};
+use super::{Screen, TableRow, Tone};
 
 /// Smaller terminals get a notice only.
 const LEAST: (u16, u16) = (60, 16);
@@ -135,7 +135,7 @@ fn scrolled(
         false => String::new(),
     };
     sheet.put(header::ends(title, Line::styled(place, theme.tone(Tone::Dim)), columns));
-    app.seen = Seen { height, lines: lines.len() };
+    app.seen = SeenRows { height, lines: lines.len() };
     lines.into_iter().skip(at).take(height).for_each(|line| sheet.put(line));
     at
 }
@@ -156,7 +156,7 @@ fn span_of(app: &App) -> String {
 fn table(sheet: &mut Sheet<'_, '_>, app: &mut App, theme: Theme) {
     let columns = sheet.columns();
     let shown = std::mem::take(&mut app.shown);
-    let rows: Vec<&Row> = shown.rows().collect();
+    let rows: Vec<&TableRow> = shown.rows().collect();
     let (seen, all) = (rows.len(), shown.table.rows.len());
     let filter = app.view().filter.clone();
     let count = match filter.is_empty() {
@@ -178,7 +178,7 @@ fn table(sheet: &mut Sheet<'_, '_>, app: &mut App, theme: Theme) {
     };
     sheet.put(header::ends(heading, Line::styled(mark, theme.key()), columns));
     let height = sheet.height();
-    app.seen = Seen { height, lines: rows.len() };
+    app.seen = SeenRows { height, lines: rows.len() };
     app.view_mut().scroll(height, &shown);
     let offset = app.view().offset;
     let selected = app.view().selected(&shown);

@@ -7,7 +7,7 @@ use super::grid::Grid;
 use super::heatmap::{graph, heatmap};
 use super::theme::Theme;
 use crate::arrange::{Filter, Sort, arrange};
-use crate::{Block, Page, Row, Table, Tone};
+use crate::{Block, Page, Table, TableRow, Tone};
 
 /// A page in so many columns.
 pub fn lines(page: &Page, columns: usize, theme: Theme) -> Vec<Line<'static>> {
@@ -42,7 +42,7 @@ pub fn lines(page: &Page, columns: usize, theme: Theme) -> Vec<Line<'static>> {
 pub fn table(table: &Table, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let sort = Sort { column: table.sorted_by, reversed: false };
     let order = arrange(table, &Filter::default(), sort);
-    let rows: Vec<&Row> = order.iter().filter_map(|index| table.rows.get(*index)).collect();
+    let rows: Vec<&TableRow> = order.iter().filter_map(|index| table.rows.get(*index)).collect();
     let mut lines = Vec::with_capacity(rows.len() + 2);
     if !table.title.is_empty() {
         lines.push(Line::styled(cut(&table.title, columns), theme.title()));

@@ -9,7 +9,7 @@ use noise_text::units;
 use super::cells;
 use super::recent::{Recent, empty};
 use super::tally;
-use crate::{Align, Block, Cell, Column, History, Look, Page, Row, Table, Tone};
+use crate::{Align, Block, Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// Key and name of the row of all CPUs together.
 const ALL: &str = "all";
@@ -154,7 +154,7 @@ fn columns() -> Vec<Column> {
 }
 
 /// A row for each CPU, and one for all.
-pub fn table(history: &History, look: &Look) -> Table {
+pub fn table(history: &History, look: &ScreenLook) -> Table {
     let recent = Recent::new(history, look);
     let cpus = cpus(history, &recent);
     let loads = loads(history, &recent, &cpus);
@@ -166,11 +166,11 @@ pub fn table(history: &History, look: &Look) -> Table {
             false if !mark.is_empty() => Tone::Alarm,
             quiet => tally::tone(quiet),
         };
-        rows.push(Row { cells: cells(&name, mark, load, 1, &recent), key: name, tone });
+        rows.push(TableRow { cells: cells(&name, mark, load, 1, &recent), key: name, tone });
     }
     if !cpus.is_empty() {
         let cells = cells(ALL, "", all, cpus.len(), &recent);
-        rows.push(Row { key: ALL.to_owned(), cells, tone: Tone::Strong });
+        rows.push(TableRow { key: ALL.to_owned(), cells, tone: Tone::Strong });
     }
     Table {
         title: "CPUs".to_owned(),
@@ -182,7 +182,7 @@ pub fn table(history: &History, look: &Look) -> Table {
 }
 
 /// One CPU, or all, over time.
-pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let recent = Recent::new(history, look);
     let known = cpus(history, &recent);
     let chosen = match key {
@@ -242,13 +242,13 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
             cells::lost(lost),
             Cell::Spark(trend),
         ];
-        rows.push(Row { key: who.title.to_owned(), cells, tone: tally::tone(ns == 0) });
+        rows.push(TableRow { key: who.title.to_owned(), cells, tone: tally::tone(ns == 0) });
     }
     blocks.push(Block::Table(sources(history, rows)));
     Some(Page { title, blocks })
 }
 
-fn sources(history: &History, rows: Vec<Row>) -> Table {
+fn sources(history: &History, rows: Vec<TableRow>) -> Table {
     let trend = cells::pictures("two minutes", "trend", 16, "The last minutes.");
     Table {
         title: "What took it in the last seconds".to_owned(),

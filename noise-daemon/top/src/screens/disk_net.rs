@@ -16,7 +16,7 @@ use noise_text::joined::joined;
 
 use super::cells;
 use super::recent::{Recent, empty};
-use crate::{Cell, Column, History, Look, Page, Row, Table, Tone};
+use crate::{Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// Between the parts of a row's key; no name holds it.
 const BETWEEN: char = '\0';
@@ -41,14 +41,14 @@ pub(super) fn is_counted(way: Way) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Subject<'a> {
+pub(super) struct DeviceSubject<'a> {
     pub way: Way,
     /// A device, interface or reason.
     pub name: &'a str,
     pub operation: &'a str,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> DeviceSubject<'a> {
     fn new(signal: Signal, labels: &'a [String]) -> Option<Self> {
         let (way, _) = place(signal)?;
         let operation = match (signal.info().subject, labels) {
@@ -81,7 +81,7 @@ impl<'a> Subject<'a> {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waits {
+pub(super) struct DeviceWaits {
     /// The turn in the queue; of what is received, the delivery.
     pub queue: Histogram,
     pub device: Histogram,
@@ -89,7 +89,7 @@ pub(super) struct Waits {
     pub events: u64,
 }
 
-impl Waits {
+impl DeviceWaits {
     /// Requests or packets. Not all of them wait in a queue.
     pub(super) fn count(&self) -> u64 {
         match self.device.count() {
@@ -121,7 +121,7 @@ pub(super) fn charges(step: &Step, way: Way) -> impl Iterator<Item = &Interferen
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
     /// What they are about.
-    pub subjects: Vec<Subject<'a>>,
+    pub subjects: Vec<DeviceSubject<'a>>,
     /// What each is made of, with its index, by signal and label values.
     sources: Vec<(Signal, Labels, usize)>,
 }
@@ -133,12 +133,12 @@ impl<'a> Rows<'a> {
             let series = history.series_of(signal).map(|(labels, ns)| (labels, ns > 0));
             let counters = history.counters_of(signal).map(|labels| (labels, true));
             series.chain(counters).filter_map(move |(labels, is_used)| {
-                Some((Subject::new(signal, labels)?, is_used, signal, labels))
+                Some((DeviceSubject::new(signal, labels)?, is_used, signal, labels))
             })
         });
         let all: Vec<_> = all.collect();
         let used = all.iter().filter(|(_, is_used, ..)| *is_used);
-        let mut subjects: Vec<Subject<'_>> = used.map(|(subject, ..)| *subject).collect();
+        let mut subjects: Vec<DeviceSubject<'_>> = used.map(|(subject, ..)| *subject).collect();
         subjects.sort_unstable();
         subjects.dedup();
         let sources = all.iter().filter_map(|(subject, _, signal, labels)| {
@@ -148,7 +148,7 @@ impl<'a> Rows<'a> {
         Self { sources: sources.collect(), subjects }
     }
 
-    pub(super) fn one(subject: Subject<'a>) -> Self {
+    pub(super) fn one(subject: DeviceSubject<'a>) -> Self {
         let labels = Labels::from(subject.labels());
         let sources = signals(subject.way).map(|signal| (signal, Arc::clone(&labels), 0)).collect();
         Self { subjects: vec![subject], sources }
@@ -167,8 +167,8 @@ impl<'a> Rows<'a> {
     }
 
     /// What came for each.
-    pub(super) fn waits(&self, recent: &Recent<'_>) -> Vec<Waits> {
-        let mut waits = vec![Waits::default(); self.subjects.len()];
+    pub(super) fn waits(&self, recent: &Recent<'_>) -> Vec<DeviceWaits> {
+        let mut waits = vec![DeviceWaits::default(); self.subjects.len()];
         for step in &recent.steps {
             for (row, signal, delays) in self.matched(|signal| step.delays_of(signal)) {
                 if let Some(waits) = waits.get_mut(row) {
@@ -277,7 +277,7 @@ fn columns() -> Vec<Column> {
 }
 
 /// Devices and interfaces, by what was lost.
-pub fn table(history: &History, look: &Look) -> Table {
+pub fn table(history: &History, look: &ScreenLook) -> Table {
     let recent = Recent::new(history, look);
     let rows = Rows::known(history);
     let worst = worst(&recent);
@@ -300,11 +300,11 @@ pub fn table(history: &History, look: &Look) -> Table {
 
 fn row(
     recent: &Recent<'_>,
-    subject: &Subject<'_>,
-    waits: &Waits,
+    subject: &DeviceSubject<'_>,
+    waits: &DeviceWaits,
     worst: Worst<'_>,
     trend: Vec<f64>,
-) -> Row {
+) -> TableRow {
     let is_counted = is_counted(subject.way);
     let lost = match is_counted {
         true => cells::nothing(),
@@ -327,10 +327,10 @@ fn row(
         worst.cell(),
         Cell::Spark(trend),
     ];
-    Row { key: subject.key(), cells, tone }
+    TableRow { key: subject.key(), cells, tone }
 }
 
 /// A device or interface over time.
-pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     page::page(history, look, key)
 }

@@ -10,7 +10,7 @@ use noise_model::labels::{ROOT, spoken_briefly};
 use noise_text::times;
 
 use super::cells;
-use crate::{Align, Cell, Column, History, Look, Page, Row, Table, Tone};
+use crate::{Align, Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
 
 fn columns(zone: &TimeZone) -> Vec<Column> {
     vec![
@@ -62,7 +62,7 @@ fn columns(zone: &TimeZone) -> Vec<Column> {
 }
 
 /// Incidents, those that are open first.
-pub fn table(history: &History, look: &Look) -> Table {
+pub fn table(history: &History, look: &ScreenLook) -> Table {
     let frame = history.latest();
     let rows = frame.iter().flat_map(|frame| {
         frame.overview.incidents.iter().rev().map(|report| row(report, frame.time, &look.zone))
@@ -83,7 +83,7 @@ pub fn table(history: &History, look: &Look) -> Table {
     }
 }
 
-fn row(report: &Report, now: Timestamp, zone: &TimeZone) -> Row {
+fn row(report: &Report, now: Timestamp, zone: &TimeZone) -> TableRow {
     let (main, worst) = (&report.main, report.worst());
     let unix = |time: Timestamp| Some(time.as_millisecond() as f64 / 1e3);
     let last = if report.open { now.max(report.end()) } else { report.end() };
@@ -99,7 +99,7 @@ fn row(report: &Report, now: Timestamp, zone: &TimeZone) -> Row {
         Cell::Number { text: report.id.to_string(), value: Some(report.id as f64) },
         cells::text(main.signal.name()),
     ];
-    Row {
+    TableRow {
         key: report.id.to_string(),
         cells,
         tone: if report.open { Tone::Alarm } else { Tone::Plain },
@@ -160,7 +160,7 @@ pub fn victim(history: &History, key: &str) -> Option<String> {
     (is_cgroup && !main.subject.starts_with('~')).then(|| main.subject.to_string())
 }
 
-pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     page::page(history, look, key)
 }
 
@@ -176,7 +176,7 @@ pub(super) fn made_wait(
     victim: &str,
     culprit: &str,
     pid: u32,
-) -> std::sync::Arc<noise_analysis::Outlier> {
+) -> std::sync::Arc<noise_analysis::ReportedOutlier> {
     page::tests::wait(victim, culprit, pid)
 }
 
@@ -200,10 +200,10 @@ mod tests {
         first.main.ending = Some(Ending::Adopted);
         made.incidents = [first, second, third].map(Arc::new).to_vec();
         made.frame();
-        let table = table(&made.history, &Look::default());
+        let table = table(&made.history, &ScreenLook::default());
         assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
         let mut rows: Vec<_> = table.rows.iter().collect();
-        let last = |row: &Row| match &row.cells[table.sorted_by] {
+        let last = |row: &TableRow| match &row.cells[table.sorted_by] {
             Cell::Number { value, .. } => value.unwrap(),
             other => panic!("{other:?}"),
         };
@@ -263,7 +263,7 @@ mod tests {
         one.also = vec![Episode { lost_seconds: 99.0, ..episode() }];
         made.incidents = vec![Arc::new(one)];
         made.frame();
-        let table = table(&made.history, &Look::default());
+        let table = table(&made.history, &ScreenLook::default());
         let lost = table.columns.iter().position(|column| column.title == "lost").unwrap();
         assert_eq!(table.rows[0].cells[lost], cells::duration(99e9));
     }
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn a_calm_host_is_reported_as_such() {
         let mut made = Made::new();
-        assert!(table(&made.history, &Look::default()).empty.contains("first reading"));
+        assert!(table(&made.history, &ScreenLook::default()).empty.contains("first reading"));
         made.frame();
-        assert!(table(&made.history, &Look::default()).empty.starts_with("No incidents"));
-        assert!(open(&made.history, &Look::default(), "1").is_none());
+        assert!(table(&made.history, &ScreenLook::default()).empty.starts_with("No incidents"));
+        assert!(open(&made.history, &ScreenLook::default(), "1").is_none());
     }
 }

@@ -10,9 +10,9 @@ use noise_text::units;
 
 use super::cells;
 use super::recent::{Recent, empty};
-use super::tally::{self, Tally};
+use super::tally::{self, DelayTally};
 use crate::heat::heatmap;
-use crate::{Block, Cell, Column, History, Look, Page, Row, Table, Tone};
+use crate::{Block, Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// A kind of source.
 #[derive(Clone, Copy, Debug)]
@@ -87,13 +87,15 @@ fn columns() -> Vec<Column> {
 }
 
 /// A row for each source.
-pub fn table(history: &History, look: &Look) -> Table {
+pub fn table(history: &History, look: &ScreenLook) -> Table {
     let recent = Recent::new(history, look);
     let mut rows = Vec::new();
     for kind in kinds() {
         let raised = kind.wait().map(|wait| tally::recent_by_labels(history, &recent, wait));
         let raised: BTreeMap<&Labels, Histogram> = raised.into_iter().flatten().collect();
-        for (labels, Tally { delays, trend }) in tally::over_time(history, &recent, kind.signal) {
+        for (labels, DelayTally { delays, trend }) in
+            tally::over_time(history, &recent, kind.signal)
+        {
             let (count, ns) = (delays.count(), delays.sum_ns);
             let wait = raised.get(labels);
             let cells = vec![
@@ -107,7 +109,7 @@ pub fn table(history: &History, look: &Look) -> Table {
                 wait.map_or_else(cells::nothing, |wait| tally::quantile(wait, 0.99)),
                 Cell::Spark(trend),
             ];
-            rows.push(Row { key: kind.key(labels), cells, tone: tally::tone(count == 0) });
+            rows.push(TableRow { key: kind.key(labels), cells, tone: tally::tone(count == 0) });
         }
     }
     Table {
@@ -120,7 +122,7 @@ pub fn table(history: &History, look: &Look) -> Table {
 }
 
 /// One source over time, and whom it hit.
-pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let series = &history.latest()?.sample.series;
     let (kind, labels) = series.iter().find_map(|series| {
         let kind = kinds().find(|kind| kind.signal == series.signal)?;
@@ -177,7 +179,7 @@ fn victims(history: &History, recent: &Recent<'_>, kind: InterruptSource, culpri
             cells::rate(recent.per_second(charged.count as f64)),
             Cell::Share(part),
         ];
-        Row { key: format!("{victim} {at}"), cells, tone: Tone::Plain }
+        TableRow { key: format!("{victim} {at}"), cells, tone: Tone::Plain }
     });
     Table {
         title: "Whom it hit in the last seconds".to_owned(),

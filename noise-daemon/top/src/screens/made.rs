@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use noise_analysis::{Outlier, Report};
+use noise_analysis::{Report, ReportedOutlier};
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::Signal;
 use noise_model::{Count, Histogram, Interference, Label, Sample, Series};
@@ -20,7 +20,7 @@ type Parties = (Resource, Cause, Arc<str>, Arc<str>, Arc<str>);
 pub struct Made {
     pub history: History,
     pub incidents: Vec<Arc<Report>>,
-    pub outliers: Vec<Arc<Outlier>>,
+    pub outliers: Vec<Arc<ReportedOutlier>>,
     frames: u64,
     charged: BTreeMap<Parties, Charged>,
     delays: BTreeMap<Label, Histogram>,

@@ -16,7 +16,7 @@ mod totals;
 pub mod victims;
 pub mod who;
 
-use super::{History, Look, Page, Table};
+use super::{History, Page, ScreenLook, Table};
 
 /// What can be looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,7 +117,7 @@ impl Screen {
         SCREENS.get((self.index() + steps) % SCREENS.len()).copied().unwrap_or_default()
     }
 
-    pub fn table(self, history: &History, look: &Look) -> Table {
+    pub fn table(self, history: &History, look: &ScreenLook) -> Table {
         match self {
             Self::Victims => victims::table(history, look),
             Self::Overview => overview::table(history, look),
@@ -141,7 +141,7 @@ impl Screen {
     }
 
     /// What the row with that key opens.
-    pub fn open(self, history: &History, look: &Look, key: &str) -> Option<Page> {
+    pub fn open(self, history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
         match self {
             Self::Victims => victims::open(history, look, key),
             Self::Overview => overview::open(history, look, key),

@@ -7,10 +7,10 @@ use noise_model::{Step, Taker, total};
 use noise_text::units;
 
 use super::recent::{Recent, empty};
-use super::tally::{self, Tally};
+use super::tally::{self, DelayTally};
 use super::{cells, totals};
 use crate::heat::heatmap;
-use crate::{Block, Cell, Column, History, Look, Page, Row, Table, Tone};
+use crate::{Block, Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl RowSubject {
 
     fn cells(self, history: &History, recent: &Recent<'_>) -> (Vec<Cell>, bool) {
         if let Some(signal) = self.delays() {
-            let Tally { delays, trend } = tally::whole(history, recent, signal);
+            let DelayTally { delays, trend } = tally::whole(history, recent, signal);
             let mut cells = tally::numbers(recent, &delays);
             cells.push(Cell::Spark(trend));
             return (cells, delays.count() == 0);
@@ -146,7 +146,7 @@ fn columns() -> Vec<Column> {
 }
 
 /// A row for each signal.
-pub fn table(history: &History, look: &Look) -> Table {
+pub fn table(history: &History, look: &ScreenLook) -> Table {
     let recent = Recent::new(history, look);
     let row = |subject: RowSubject| {
         let (mut cells, quiet) = subject.cells(history, &recent);
@@ -155,7 +155,7 @@ pub fn table(history: &History, look: &Look) -> Table {
         let mark = if open > 0 { format!("●{open}") } else { String::new() };
         cells.push(Cell::Number { text: mark, value: Some(open as f64) });
         let tone = if open > 0 { Tone::Alarm } else { tally::tone(quiet) };
-        Row { key: subject.name().to_owned(), cells, tone }
+        TableRow { key: subject.name().to_owned(), cells, tone }
     };
     let columns = columns();
     Table {
@@ -173,10 +173,10 @@ pub fn table(history: &History, look: &Look) -> Table {
 
 /// The signals that have events, for below another table, those with most time lost first; of the others, how many there
 /// are.
-pub fn folded(history: &History, look: &Look) -> Table {
+pub fn folded(history: &History, look: &ScreenLook) -> Table {
     let whole = table(history, look);
     let quiet = whole.rows.iter().filter(|row| row.tone == Tone::Dim).count();
-    let rows: Vec<Row> = whole.rows.into_iter().filter(|row| row.tone != Tone::Dim).collect();
+    let rows: Vec<TableRow> = whole.rows.into_iter().filter(|row| row.tone != Tone::Dim).collect();
     let title = match quiet {
         0 => whole.title,
         _ => format!("{} with events; {quiet} without: screen 2", whole.title),
@@ -186,7 +186,7 @@ pub fn folded(history: &History, look: &Look) -> Table {
 }
 
 /// What is known of one signal.
-pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let subject = subjects().find(|subject| subject.name() == key)?;
     let recent = Recent::new(history, look);
     let mut lines = vec![(subject.help().to_owned(), Tone::Plain)];
@@ -254,7 +254,7 @@ fn parts(history: &History, recent: &Recent<'_>, subject: RowSubject) -> Table {
             RowSubject::Steal => cells::lost(recent.lost(amount)),
             _ => cells::rate(recent.per_second(amount as f64)),
         };
-        Row { cells: vec![cells::text(&name), value], key: name, tone: Tone::Plain }
+        TableRow { cells: vec![cells::text(&name), value], key: name, tone: Tone::Plain }
     });
     Table {
         title: RECENT.to_owned(),

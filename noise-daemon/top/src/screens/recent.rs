@@ -3,7 +3,7 @@
 
 use noise_model::Step;
 
-use crate::{History, Look};
+use crate::{History, ScreenLook};
 
 /// What came in the time that is looked at.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Recent<'a> {
 }
 
 impl<'a> Recent<'a> {
-    pub(super) fn new(history: &'a History, look: &Look) -> Self {
+    pub(super) fn new(history: &'a History, look: &ScreenLook) -> Self {
         let from_ns = look.from_ns(history);
         let steps: Vec<&Step> = history.steps_since(from_ns).collect();
         Self {
@@ -67,7 +67,8 @@ mod tests {
             step.counts_of(Signal::PacketDrop).map(|(_, count)| count).sum()
         };
         let sum = |seconds, since_ns| {
-            let recent = Recent::new(&history, &Look { seconds, since_ns, ..Look::default() });
+            let recent =
+                Recent::new(&history, &ScreenLook { seconds, since_ns, ..ScreenLook::default() });
             (recent.seconds, recent.steps.iter().map(|step| events(step)).sum::<u64>())
         };
         assert_eq!(sum(f64::INFINITY, 0), (5.0, 35));
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn nothing_comes_of_nothing() {
         let history = History::default();
-        let none = Recent::new(&history, &Look::default());
+        let none = Recent::new(&history, &ScreenLook::default());
         assert!(none.steps.is_empty());
         assert_eq!((none.per_second(5.0), none.lost(5)), (0.0, 0.0));
     }

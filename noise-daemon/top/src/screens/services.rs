@@ -3,8 +3,8 @@
 use noise_text::units;
 
 use super::cells;
-use crate::services::{Link, Services, Watched};
-use crate::{Block, Column, History, Page, Row, Table, Tone};
+use crate::services::{ServiceLink, Services, Watched};
+use crate::{Block, Column, History, Page, Table, TableRow, Tone};
 
 /// What stands for those who ask from elsewhere.
 const ELSEWHERE: &str = "elsewhere";
@@ -62,15 +62,15 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-fn caller(link: &Link) -> &str {
+fn caller(link: &ServiceLink) -> &str {
     if link.caller.is_empty() { ELSEWHERE } else { &link.caller }
 }
 
-fn key(link: &Link) -> String {
+fn key(link: &ServiceLink) -> String {
     format!("{} > {}", caller(link), link.service)
 }
 
-fn row(link: &Link) -> Row {
+fn row(link: &ServiceLink) -> TableRow {
     let time = |ns: u64| cells::duration(ns as f64);
     let cells = vec![
         cells::text(caller(link)),
@@ -85,10 +85,10 @@ fn row(link: &Link) -> Row {
         time(link.latency_p50_ns),
         time(link.latency_p99_ns),
     ];
-    Row { key: key(link), cells, tone: Tone::Plain }
+    TableRow { key: key(link), cells, tone: Tone::Plain }
 }
 
-fn shown<'l>(title: String, links: impl Iterator<Item = &'l Link>, empty: &str) -> Table {
+fn shown<'l>(title: String, links: impl Iterator<Item = &'l ServiceLink>, empty: &str) -> Table {
     let rows = links.map(row).collect();
     let empty = empty.to_owned().into();
     Table { title, columns: columns(), rows, sorted_by: 5, empty }
@@ -138,13 +138,13 @@ mod tests {
     use super::*;
 
     fn history() -> History {
-        let link = |caller: &str, service: &str, busy| Link {
+        let link = |caller: &str, service: &str, busy| ServiceLink {
             caller: caller.to_owned(),
             service: service.to_owned(),
             rate: 100.0,
             true_p50_ns: 1_000_000,
             busy,
-            ..Link::default()
+            ..ServiceLink::default()
         };
         let links = vec![
             link("", "nginx :80", 0.1),

@@ -9,18 +9,18 @@ use noise_text::units;
 
 use super::cells;
 use super::recent::Recent;
-use crate::{Block, Cell, Column, History, Row, Table, Tone};
+use crate::{Block, Cell, Column, History, Table, TableRow, Tone};
 
 /// Delays in the time that is looked at, and seconds lost per second over time.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct DelayTally {
     pub delays: Histogram,
     pub trend: Vec<f64>,
 }
 
 /// All of a signal together.
-pub(super) fn whole(history: &History, recent: &Recent<'_>, signal: Signal) -> Tally {
-    let mut tally = Tally::default();
+pub(super) fn whole(history: &History, recent: &Recent<'_>, signal: Signal) -> DelayTally {
+    let mut tally = DelayTally::default();
     for step in &recent.steps {
         step.delays_of(signal).for_each(|(_, delays)| tally.delays.add(&delays));
     }
@@ -56,8 +56,8 @@ pub(super) fn over_time<'a>(
     history: &'a History,
     recent: &Recent<'_>,
     signal: Signal,
-) -> Vec<(&'a Labels, Tally)> {
-    let mut known: Vec<(&Labels, Tally)> = known(history, signal);
+) -> Vec<(&'a Labels, DelayTally)> {
+    let mut known: Vec<(&Labels, DelayTally)> = known(history, signal);
     let steps = history.steps().count();
     known.iter_mut().for_each(|(_, tally)| tally.trend = vec![0.0; steps]);
     for (index, step) in history.steps().enumerate() {
@@ -147,7 +147,7 @@ pub(super) fn series(history: &History, recent: &Recent<'_>, info: &SignalInfo) 
                 (0..names_of.len()).map(|index| cells::text(of_label(index))).collect();
             cells.extend(numbers(recent, &delays));
             let quiet = delays.is_empty();
-            Row { key: labels.join(" "), cells, tone: tone(quiet) }
+            TableRow { key: labels.join(" "), cells, tone: tone(quiet) }
         });
     Table {
         title: info.table.to_owned(),

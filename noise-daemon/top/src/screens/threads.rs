@@ -1,10 +1,10 @@
 //! The threads behind a victim and its culprits, as far as single long waits say.
 
-use noise_analysis::{Outlier, Process, Report, Side, processes};
+use noise_analysis::{Process, Report, ReportedOutlier, Side, processes};
 use noise_model::labels::{ROOT, spoken_briefly};
 
 use super::cells;
-use crate::{Block, History, Row, Table, Tone};
+use crate::{Block, History, Table, TableRow, Tone};
 
 /// Those of an incident, victim by victim.
 pub(super) fn of_report(report: &Report) -> impl Iterator<Item = Block> {
@@ -21,7 +21,8 @@ pub(super) fn of_victim(history: &History, victim: &str) -> Option<Block> {
 /// Those of a culprit, where it had what that victim waited for; and of the victim.
 pub(super) fn of_pair(history: &History, victim: &str, culprit: &str) -> Option<Block> {
     let overview = &history.latest()?.overview;
-    let is_of_pair = |one: &&Outlier| one.wait.parts.iter().any(|part| *part.culprit == *culprit);
+    let is_of_pair =
+        |one: &&ReportedOutlier| one.wait.parts.iter().any(|part| *part.culprit == *culprit);
     let outliers = overview.outliers.iter().map(|one| &**one).filter(is_of_pair);
     let mut all = processes(outliers, victim, &overview.commands);
     all.retain(|one| one.side == Side::Victim || *one.of == *culprit);
@@ -49,7 +50,7 @@ fn first(history: &History, side: Side, (victim, of): (&str, &str)) -> Option<St
 }
 
 fn table(all: &[Process]) -> Option<Block> {
-    let row = |one: &Process| Row {
+    let row = |one: &Process| TableRow {
         key: format!("{:?} {} {} {}", one.side, one.of, one.pid, one.comm),
         cells: vec![
             cells::text(match one.side {

@@ -15,15 +15,17 @@ use noise_common::signals::Signal;
 use noise_model::labels::{OTHER, ROOT, spoken_briefly};
 use noise_model::words::{culprit_briefly, why};
 use noise_model::{Amount as _, Histogram};
-use noise_verdict::{Account, Charged, Finding, held_up, mostly};
+use noise_verdict::{Account, ChargedCulprit, Finding, held_up, mostly};
 
 use super::recent::{Recent, empty};
 use super::{cells, tally, threads};
 use crate::pairs::Cost;
-use crate::{Cell, Column, History, Look, Page, Row, Table, Tone};
+use crate::{Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// Victims with a row of their own.
 const SHOWN: usize = 200;
+/// Who was held up for less of the time, and suffers from no incident, lacks nothing.
+const LEAST_LOST: f64 = 0.01;
 
 /// One victim in the time that is looked at.
 struct VictimRow<'a> {
@@ -115,7 +117,7 @@ fn columns() -> Vec<Column> {
             "resource",
             6,
             false,
-            "What it was mainly held up for: cpu, quota, disk, network, …",
+            "What it was mainly held up for: cpu, quota, disk, network, …; empty below 1 % of the time.",
         ),
         cells::names(
             "main culprit",
@@ -161,7 +163,7 @@ fn named(history: &History, victim: &str) -> Cell {
 }
 
 /// A row for each victim.
-pub fn table(history: &History, look: &Look) -> Table {
+pub fn table(history: &History, look: &ScreenLook) -> Table {
     let recent = Recent::new(history, look);
     let victims = victims(history, &recent);
     let waits: HashMap<&str, Histogram> =
@@ -190,7 +192,9 @@ pub fn table(history: &History, look: &Look) -> Table {
             }
             (None, None) => (cells::text(""), cells::text("")),
         };
-        let lacks = short.map(|_| Account::Memory).or_else(|| lacks.get(victim.name).copied());
+        let is_little = open == 0 && recent.lost(victim.whole.held_up_ns) < LEAST_LOST;
+        let mainly = || lacks.get(victim.name).filter(|_| !is_little).copied();
+        let lacks = short.map(|_| Account::Memory).or_else(mainly);
         let usual = usual(history, victim.name).and_then(|usual| usual.level.p99_ns);
         let tone = match (open, victim.whole.held_up_ns) {
             (1.., _) => Tone::Alarm,
@@ -198,7 +202,7 @@ pub fn table(history: &History, look: &Look) -> Table {
             _ if victim.name == OTHER => Tone::Dim,
             _ => Tone::Plain,
         };
-        Row {
+        TableRow {
             key: victim.name.to_owned(),
             cells: vec![
                 named(history, victim.name),
@@ -228,7 +232,7 @@ pub fn table(history: &History, look: &Look) -> Table {
 
 /// What a victim suffers from: the findings of its open incidents; without one, what held it up in the time that is looked
 /// at, by counters.
-pub fn findings(history: &History, look: &Look, victim: &str) -> Vec<Finding> {
+pub fn findings(history: &History, look: &ScreenLook, victim: &str) -> Vec<Finding> {
     let Some(frame) = history.latest() else { return Vec::new() };
     let overview = &frame.overview;
     let mut reports: Vec<&Report> = overview.suffers(victim).map(|(report, _)| report).collect();
@@ -252,7 +256,7 @@ pub fn findings(history: &History, look: &Look, victim: &str) -> Vec<Finding> {
     let charged = sums.iter().map(|((resource, cause, name), ns)| {
         let (name, cause, ns) = (*name, *cause, *ns);
         let threads = threads(cause, name);
-        (*resource, Charged { name, cause, ns, beyond_ns: 0, part: 0.0, threads })
+        (*resource, ChargedCulprit { name, cause, ns, beyond_ns: 0, part: 0.0, threads })
     });
     held_up(charged, (recent.seconds * 1e9) as u64)
 }
@@ -263,7 +267,7 @@ pub fn victim(key: &str) -> Option<String> {
 }
 
 /// One victim: its causes over all resources.
-pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     page::page(history, look, key)
 }
 

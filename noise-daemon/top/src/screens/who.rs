@@ -12,7 +12,7 @@ use noise_model::{Amount as _, total};
 use super::cells;
 use super::recent::{Recent, empty};
 use crate::pairs::{Cost, Id, Pair};
-use crate::{Cell, Column, History, Look, Page, Row, Table, Tone};
+use crate::{Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// Pairs with a row of their own: those that lost most. More would not be read, and each costs a
 /// microsecond whenever the screen is made.
@@ -22,7 +22,7 @@ const SHOWN: usize = 500;
 const BETWEEN: char = '\0';
 
 #[derive(Debug)]
-pub(super) struct Account<'a> {
+pub(super) struct ThreadAccount<'a> {
     pub victim: &'a str,
     pub culprit: &'a str,
     /// What came in the time that is looked at.
@@ -38,13 +38,13 @@ pub(super) struct Account<'a> {
 pub(super) struct Accounts<'a> {
     pub recent: Recent<'a>,
     /// Those that lost most, and at the end the rest, if there is one.
-    pub shown: Vec<Account<'a>>,
+    pub shown: Vec<ThreadAccount<'a>>,
     /// What all of them lost, ns.
     pub lost_ns: u64,
 }
 
 impl<'a> Accounts<'a> {
-    pub(super) fn new(history: &'a History, look: &Look) -> Self {
+    pub(super) fn new(history: &'a History, look: &ScreenLook) -> Self {
         let recent = Recent::new(history, look);
         let pairs = history.pairs();
         let mut sums = vec![Cost::default(); pairs.bound()];
@@ -75,17 +75,17 @@ impl<'a> Accounts<'a> {
         }
         let ids: Vec<Id> = known.iter().map(|(id, ..)| *id).collect();
         let mut trends = trends(history, &ids).into_iter();
-        let account = |(_, (victim, culprit), cost): (Id, &'a Pair, Cost)| Account {
+        let account = |(_, (victim, culprit), cost): (Id, &'a Pair, Cost)| ThreadAccount {
             victim,
             culprit,
             cost,
             folded: 0,
             trend: trends.next().unwrap_or_default(),
         };
-        let mut shown: Vec<Account<'_>> = known.into_iter().map(account).collect();
+        let mut shown: Vec<ThreadAccount<'_>> = known.into_iter().map(account).collect();
         if folded > 0 {
             let trend = trends.next().unwrap_or_default();
-            shown.push(Account { victim: OTHER, culprit: OTHER, cost: rest, folded, trend });
+            shown.push(ThreadAccount { victim: OTHER, culprit: OTHER, cost: rest, folded, trend });
         }
         Self { recent, shown, lost_ns }
     }
@@ -168,7 +168,7 @@ fn columns() -> Vec<Column> {
 }
 
 /// Victims and culprits, by what was lost.
-pub fn table(history: &History, look: &Look) -> Table {
+pub fn table(history: &History, look: &ScreenLook) -> Table {
     let Accounts { recent, shown, lost_ns } = Accounts::new(history, look);
     let row = |account| row(&recent, lost_ns, account);
     Table {
@@ -180,7 +180,7 @@ pub fn table(history: &History, look: &Look) -> Table {
     }
 }
 
-fn row(recent: &Recent<'_>, lost_ns: u64, account: Account<'_>) -> Row {
+fn row(recent: &Recent<'_>, lost_ns: u64, account: ThreadAccount<'_>) -> TableRow {
     let cost = &account.cost;
     let cells = vec![
         cells::cgroup(account.victim),
@@ -194,14 +194,14 @@ fn row(recent: &Recent<'_>, lost_ns: u64, account: Account<'_>) -> Row {
         cells::text(joined(cost.resources().map(noise_common::charge::Resource::name))),
     ];
     let is_dim = account.folded > 0 || cost.is_rest();
-    Row {
+    TableRow {
         key: key(account.victim, account.culprit),
         cells,
         tone: if is_dim { Tone::Dim } else { Tone::Plain },
     }
 }
 
-fn shown_culprit<'a>(account: &Account<'a>) -> &'a str {
+fn shown_culprit<'a>(account: &ThreadAccount<'a>) -> &'a str {
     let is_own = account.victim == account.culprit && account.cost.causes().eq([Cause::Own]);
     let cause = account.cost.causes().next();
     match cause.filter(|_| !is_own) {
@@ -229,7 +229,7 @@ pub fn victim(key: &str) -> Option<String> {
 }
 
 /// One pair over time.
-pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     page::page(history, look, key)
 }
 
@@ -273,7 +273,7 @@ mod tests {
             made.foreign(Resource::Preemption, "", "db", "batch", 0, 3);
             made.frame();
         }
-        let table = table(&made.history, &Look::default());
+        let table = table(&made.history, &ScreenLook::default());
         let pair = key("web", "batch");
         assert_eq!(table.rows.len(), 3);
         assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
@@ -300,30 +300,30 @@ mod tests {
             made.foreign(Resource::Cpu, "", "a", "b", ns, 1);
             made.frame();
         }
-        let lost = |look: Look| {
+        let lost = |look: ScreenLook| {
             value(&table(&made.history, &look), &key("a", "b"), "lost_seconds_per_second")
         };
-        let all = Look { seconds: 3.0, ..Look::default() };
+        let all = ScreenLook { seconds: 3.0, ..ScreenLook::default() };
         assert_eq!(lost(all.clone()), 0.3);
         let newest_ns = made.history.latest().unwrap().sample.at_ns;
-        assert_eq!(lost(Look { since_ns: newest_ns - 2_000_000_000, ..all.clone() }), 0.4);
+        assert_eq!(lost(ScreenLook { since_ns: newest_ns - 2_000_000_000, ..all.clone() }), 0.4);
         // Even with a reset right now, the newest step is shown.
-        assert_eq!(lost(Look { since_ns: newest_ns, ..all }), 0.6);
-        assert_eq!(lost(Look { seconds: 0.0, ..Look::default() }), 0.6);
+        assert_eq!(lost(ScreenLook { since_ns: newest_ns, ..all }), 0.6);
+        assert_eq!(lost(ScreenLook { seconds: 0.0, ..ScreenLook::default() }), 0.6);
     }
 
     #[test]
     fn without_two_frames_there_is_nothing() {
         let mut made = Made::new();
-        let none = table(&made.history, &Look::default());
+        let none = table(&made.history, &ScreenLook::default());
         assert!(none.rows.is_empty() && none.empty.contains("second reading"));
         made.foreign(Resource::Cpu, "", "a", "b", 1, 1);
         made.frame();
-        let one = table(&made.history, &Look::default());
+        let one = table(&made.history, &ScreenLook::default());
         assert!(one.rows.is_empty() && one.empty.contains("second reading"));
-        assert!(open(&made.history, &Look::default(), &key("a", "b")).is_none());
+        assert!(open(&made.history, &ScreenLook::default(), &key("a", "b")).is_none());
         made.frame();
-        assert_eq!(table(&made.history, &Look::default()).empty, "No delays.");
+        assert_eq!(table(&made.history, &ScreenLook::default()).empty, "No delays.");
     }
 
     #[test]
@@ -335,13 +335,14 @@ mod tests {
         made.forget("a", "b");
         (0..4).for_each(|_| made.frame());
         let pair = key("a", "b");
-        let lost = value(&table(&made.history, &Look::default()), &pair, "lost_seconds_per_second");
+        let lost =
+            value(&table(&made.history, &ScreenLook::default()), &pair, "lost_seconds_per_second");
         assert_eq!(lost, 0.1);
         made.frame();
-        assert!(table(&made.history, &Look::default()).rows.is_empty());
-        assert!(open(&made.history, &Look::default(), &pair).is_some());
+        assert!(table(&made.history, &ScreenLook::default()).rows.is_empty());
+        assert!(open(&made.history, &ScreenLook::default(), &pair).is_some());
         (0..130).for_each(|_| made.frame());
-        assert!(open(&made.history, &Look::default(), &pair).is_none());
+        assert!(open(&made.history, &ScreenLook::default(), &pair).is_none());
         assert_eq!(made.history.pairs().len(), 0);
     }
 
@@ -353,7 +354,7 @@ mod tests {
         made.restart();
         made.foreign(Resource::Cpu, "", "a", "b", 200_000_000, 1);
         made.frame();
-        let table = table(&made.history, &Look::default());
+        let table = table(&made.history, &ScreenLook::default());
         assert_eq!(value(&table, &key("a", "b"), "lost_seconds_per_second"), 0.2);
     }
 
@@ -363,7 +364,7 @@ mod tests {
         made.frame();
         made.foreign(Resource::Cpu, "", "a", "b", 0, 3);
         made.frame();
-        let table = table(&made.history, &Look::default());
+        let table = table(&made.history, &ScreenLook::default());
         assert_eq!(value(&table, &key("a", "b"), "share"), 0.0);
         assert_eq!(value(&table, &key("a", "b"), "mean_seconds"), 0.0);
     }
@@ -380,7 +381,7 @@ mod tests {
             made.charge(Resource::Cpu, Cause::Untracked, "", OTHER, OTHER, 1_000_000_000, 1);
             made.frame();
         }
-        let table = table(&made.history, &Look { seconds: 2.0, ..Look::default() });
+        let table = table(&made.history, &ScreenLook { seconds: 2.0, ..ScreenLook::default() });
         let rest = key(OTHER, OTHER);
         assert_eq!(table.rows.len(), SHOWN + 1);
         assert_eq!(table.rows.iter().filter(|row| row.key == rest).count(), 1);

@@ -1,13 +1,13 @@
 //! Events of the store as events of the model.
 
 use noise_common::hooks::Edge;
-use noise_common::store::event::{NO_SECTOR, Payload, Request, Woken, shown_state};
-use noise_common::store::{Event, EventKind};
+use noise_common::store::event::{NO_SECTOR, Payload, StoredRequest, StoredWoken, shown_state};
+use noise_common::store::{EventKind, StoredEvent};
 
 use super::ipc::{self, Addresses};
-use super::names::{Look, Names};
+use super::names::{CapturedNames, Look};
 use crate::event;
-use crate::event::{Comm, Kind, Task};
+use crate::event::{Comm, Task, TraceKind};
 use crate::follow::Processor;
 use crate::rwbs;
 use crate::state::LeftIn;
@@ -56,7 +56,7 @@ pub struct On<'c> {
 }
 
 struct TaskResolver<'n, L> {
-    names: &'n mut Names,
+    names: &'n mut CapturedNames,
     look: &'n mut L,
     cpu: u32,
     now_ns: u64,
@@ -68,18 +68,18 @@ impl<L: Look> TaskResolver<'_, L> {
         Task { comm, tid: tid.cast_signed(), prio: i32::from(priority) - REAL_TIME }
     }
 
-    fn woken(&mut self, woken: Woken) -> event::Woken {
+    fn woken(&mut self, woken: StoredWoken) -> event::Woken {
         let task = self.task(woken.tid, woken.priority);
         event::Woken { task, target_cpu: woken.cpu }
     }
 
-    fn switch(&mut self, from: Running, left_in: u32, to: Running) -> Kind<'static> {
+    fn switch(&mut self, from: Running, left_in: u32, to: Running) -> TraceKind<'static> {
         let prev = self.task(from.tid, from.priority);
         if left_in == GONE {
             self.names.gone(from.tid);
         }
         let next = self.task(to.tid, to.priority);
-        Kind::SchedSwitch { prev, prev_state: LeftIn::of(left_in.into()), next }
+        TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(left_in.into()), next }
     }
 
     /// A thread begins, with its maker's name.
@@ -88,13 +88,13 @@ impl<L: Look> TaskResolver<'_, L> {
         self.names.started(tid, comm, self.now_ns);
     }
 
-    fn fork(&mut self, parent_tid: u32, child_tid: u32, child_pid: u32) -> Kind<'static> {
+    fn fork(&mut self, parent_tid: u32, child_tid: u32, child_pid: u32) -> TraceKind<'static> {
         // A thread is of its maker's process.
         let known = self.names.process(parent_tid);
         let parent_pid = if child_pid == child_tid { known } else { child_pid };
         let parent = Task { prio: 0, ..self.task(parent_tid, 0) };
         self.names.created(child_tid, child_pid, parent_tid, parent.comm, self.now_ns);
-        Kind::SchedProcessFork {
+        TraceKind::SchedProcessFork {
             parent,
             parent_pid: parent_pid.cast_signed(),
             child: Task { tid: child_tid.cast_signed(), ..parent },
@@ -103,7 +103,7 @@ impl<L: Look> TaskResolver<'_, L> {
     }
 }
 
-const fn flags(request: &Request) -> u32 {
+const fn flags(request: &StoredRequest) -> u32 {
     let operation = match request.operation {
         READ => rwbs::READ,
         WRITE | WRITE_ZEROES => rwbs::WRITE,
@@ -132,7 +132,7 @@ const fn flags(request: &Request) -> u32 {
 }
 
 /// A step of a block request, with the thread that asks for it.
-fn block<'t>(which: EventKind, request: &Request, asker: &'t Task) -> Kind<'t> {
+fn block<'t>(which: EventKind, request: &StoredRequest, asker: &'t Task) -> TraceKind<'t> {
     let is_done = which == EventKind::BlockComplete;
     let sector = match request.sector {
         NO_SECTOR if !is_done => 0,
@@ -149,11 +149,11 @@ fn block<'t>(which: EventKind, request: &Request, asker: &'t Task) -> Kind<'t> {
         error: -i32::from(request.error),
     };
     match which {
-        EventKind::BlockInsert => Kind::BlockRqInsert(request),
-        EventKind::BlockIssue => Kind::BlockRqIssue(request),
-        EventKind::BlockRequeue => Kind::BlockRqRequeue(request),
-        EventKind::BlockMerge => Kind::BlockRqMerge(request),
-        _ => Kind::BlockRqComplete(request),
+        EventKind::BlockInsert => TraceKind::BlockRqInsert(request),
+        EventKind::BlockIssue => TraceKind::BlockRqIssue(request),
+        EventKind::BlockRequeue => TraceKind::BlockRqRequeue(request),
+        EventKind::BlockMerge => TraceKind::BlockRqMerge(request),
+        _ => TraceKind::BlockRqComplete(request),
     }
 }
 
@@ -163,8 +163,8 @@ pub fn exec(
     comm: Comm,
     now_ns: u64,
     on: On<'_>,
-    names: &mut Names,
-    write: impl FnOnce(&Kind<'_>) -> bool,
+    names: &mut CapturedNames,
+    write: impl FnOnce(&TraceKind<'_>) -> bool,
 ) {
     if tid != old_tid {
         names.gone(old_tid);
@@ -173,7 +173,7 @@ pub fn exec(
     if let Some(running) = on.processor.current() {
         on.processor.goes_to(Some(Running { tid, ..running }), now_ns);
     }
-    write(&Kind::SchedProcessExec {
+    write(&TraceKind::SchedProcessExec {
         filename: comm.bytes(),
         tid: tid.cast_signed(),
         old_tid: old_tid.cast_signed(),
@@ -182,11 +182,11 @@ pub fn exec(
 
 /// Hands the event of the model on, unless it is one that is not known.
 pub fn kind(
-    event: &Event,
+    event: &StoredEvent,
     on: On<'_>,
-    names: &mut Names,
+    names: &mut CapturedNames,
     look: &mut impl Look,
-    write: impl FnOnce(&Kind<'_>) -> bool,
+    write: impl FnOnce(&TraceKind<'_>) -> bool,
 ) {
     let (Some(which), Some(payload)) = (event.kind(), event.payload()) else { return };
     let On { cpu, processor, addresses } = on;
@@ -199,15 +199,15 @@ pub fn kind(
             let previous = Running { tid: prev_tid, priority: prev_prio };
             who.switch(previous, shown_state(prev_state, preempted), next)
         }
-        Payload::Waking(woken) => Kind::SchedWaking(who.woken(woken)),
+        Payload::Waking(woken) => TraceKind::SchedWaking(who.woken(woken)),
         Payload::WakeupNew(woken) => {
             // Its maker is what runs here.
             if let Some(maker) = current {
                 who.started(woken.tid, maker.tid);
             }
-            Kind::SchedWakeupNew(who.woken(woken))
+            TraceKind::SchedWakeupNew(who.woken(woken))
         }
-        Payload::Migrate { task, to } => Kind::SchedMigrateTask {
+        Payload::Migrate { task, to } => TraceKind::SchedMigrateTask {
             task: who.task(task.tid, task.priority),
             orig_cpu: task.cpu,
             dest_cpu: to,
@@ -218,7 +218,7 @@ pub fn kind(
         Payload::Exit { tid, .. } => {
             let running = current.filter(|running| running.tid == tid);
             let priority = running.map_or(USUAL_PRIORITY, |known| known.priority);
-            Kind::SchedProcessExit(who.task(tid, priority))
+            TraceKind::SchedProcessExit(who.task(tid, priority))
         }
         // An exec is written with the name that follows it.
         Payload::Exec { .. } => return,
@@ -229,27 +229,31 @@ pub fn kind(
             return;
         }
         Payload::IrqEntry { irq } => {
-            Kind::IrqHandlerEntry { irq, name: who.names.interrupt(irq, who.look) }
+            TraceKind::IrqHandlerEntry { irq, name: who.names.interrupt(irq, who.look) }
         }
-        Payload::IrqExit { irq, handled } => Kind::IrqHandlerExit { irq, ret: handled.into() },
+        Payload::IrqExit { irq, handled } => TraceKind::IrqHandlerExit { irq, ret: handled.into() },
         Payload::Vector { vector, edge, number } => match edge {
-            Edge::Entry => Kind::VectorEntry { which: vector, vector: number.into() },
-            Edge::Exit => Kind::VectorExit { which: vector, vector: number.into() },
+            Edge::Entry => TraceKind::VectorEntry { which: vector, vector: number.into() },
+            Edge::Exit => TraceKind::VectorExit { which: vector, vector: number.into() },
         },
-        Payload::SoftirqRaise { vector } => Kind::SoftirqRaise { vec: vector.into() },
-        Payload::Softirq { vector, edge: Edge::Entry } => Kind::SoftirqEntry { vec: vector.into() },
-        Payload::Softirq { vector, edge: Edge::Exit } => Kind::SoftirqExit { vec: vector.into() },
+        Payload::SoftirqRaise { vector } => TraceKind::SoftirqRaise { vec: vector.into() },
+        Payload::Softirq { vector, edge: Edge::Entry } => {
+            TraceKind::SoftirqEntry { vec: vector.into() }
+        }
+        Payload::Softirq { vector, edge: Edge::Exit } => {
+            TraceKind::SoftirqExit { vec: vector.into() }
+        }
         Payload::Nmi { duration_ns } => {
             let delta_ns = i64::try_from(duration_ns).unwrap_or(i64::MAX);
             // How many causes it handled is in neither the store nor the recording.
-            Kind::NmiHandler { delta_ns, handled: 0 }
+            TraceKind::NmiHandler { delta_ns, handled: 0 }
         }
         Payload::HrtimerEntry { hrtimer, function, now_ns } => {
-            Kind::HrtimerExpireEntry { hrtimer, function, now: now_ns }
+            TraceKind::HrtimerExpireEntry { hrtimer, function, now: now_ns }
         }
-        Payload::HrtimerExit { hrtimer } => Kind::HrtimerExpireExit { hrtimer },
+        Payload::HrtimerExit { hrtimer } => TraceKind::HrtimerExpireExit { hrtimer },
         Payload::Throttled { tid, throttled_ns } => {
-            Kind::Throttled { task: Task { prio: 0, ..who.task(tid, 0) }, throttled_ns }
+            TraceKind::Throttled { task: Task { prio: 0, ..who.task(tid, 0) }, throttled_ns }
         }
         Payload::Block(request) => {
             let asker = match current {
@@ -263,9 +267,9 @@ pub fn kind(
             let name = who.names.interface(packet.interface, packet.namespace, who.look);
             let packet = event::Packet { skb: packet.skb, len: packet.bytes, name };
             match which {
-                EventKind::NetQueue => Kind::NetDevQueue(packet),
-                EventKind::NetXmit => Kind::NetDevStartXmit(packet),
-                _ => Kind::NetifReceiveSkb(packet),
+                EventKind::NetQueue => TraceKind::NetDevQueue(packet),
+                EventKind::NetXmit => TraceKind::NetDevStartXmit(packet),
+                _ => TraceKind::NetifReceiveSkb(packet),
             }
         }
         Payload::CallEntry(call) => match ipc::entry(&call) {
@@ -278,9 +282,9 @@ pub fn kind(
         },
         Payload::CallOther(other) => ipc::other(&other),
         Payload::Connection(ends, protocol) => {
-            Kind::Connection(addresses.connection(&ends, protocol.into(), event.time_ns))
+            TraceKind::Connection(addresses.connection(&ends, protocol.into(), event.time_ns))
         }
-        Payload::SockState { ends, from, to } => Kind::InetSockSetState {
+        Payload::SockState { ends, from, to } => TraceKind::InetSockSetState {
             connection: addresses.connection(&ends, TCP, event.time_ns),
             from: from.into(),
             to: to.into(),
@@ -291,10 +295,10 @@ pub fn kind(
         }
         Payload::Transfer(transfer) => ipc::transfer(which, &transfer),
         Payload::Signal(signal) => ipc::signal(which, &signal, who.task(signal.tid, 0)),
-        Payload::NetDrop { skb, reason } => Kind::SkbKfree { skb, reason },
+        Payload::NetDrop { skb, reason } => TraceKind::SkbKfree { skb, reason },
         Payload::TcpRetransmit { skb, interface, namespace } => {
             let name = who.names.interface(interface, namespace, who.look);
-            Kind::TcpRetransmitSkb(event::Packet { skb, len: 0, name })
+            TraceKind::TcpRetransmitSkb(event::Packet { skb, len: 0, name })
         }
     };
     write(&kind);

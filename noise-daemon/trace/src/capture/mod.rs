@@ -15,15 +15,15 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use noise_common::store::event::Payload;
-use noise_common::store::reading::Stretch;
+use noise_common::store::reading::PartStretch;
 use noise_common::store::{Class, PARTS};
 
 use self::convert::{On, Running};
 use self::ipc::Addresses;
-pub use self::names::{Look, Names};
-use self::order::{Item, Order};
+pub use self::names::{CapturedNames, Look};
+use self::order::{Order, OrderedItem};
 use crate::ctf::write::{Packets, StreamWriter, Uuid};
-use crate::event::{Comm, Dumped, Kind, Mark};
+use crate::event::{Comm, Dumped, ProgramMark, TraceKind};
 use crate::follow::Processor;
 use crate::ipc::{Connection, Object};
 
@@ -102,10 +102,10 @@ struct CpuStream {
 
 impl CpuStream {
     /// Writes an event or a loss.
-    fn write(&mut self, item: &Item, names: &mut Names, look: &mut impl Look) {
+    fn write(&mut self, item: &OrderedItem, names: &mut CapturedNames, look: &mut impl Look) {
         let payload = match item {
-            Item::Event(event) => event.payload(),
-            Item::Lost { .. } => None,
+            OrderedItem::Event(event) => event.payload(),
+            OrderedItem::Lost { .. } => None,
         };
         if self.exec.is_some() {
             let named = match payload {
@@ -118,7 +118,7 @@ impl CpuStream {
             }
         }
         match item {
-            Item::Event(event) => {
+            OrderedItem::Event(event) => {
                 if let Some(Payload::Exec { tid, old_tid }) = payload {
                     self.exec = Some((event.time_ns, tid, old_tid));
                     return;
@@ -134,7 +134,7 @@ impl CpuStream {
                     is_wanted && writer.event(event.time_ns, kind)
                 });
             }
-            Item::Lost { events, from_ns, until_ns } => {
+            OrderedItem::Lost { events, from_ns, until_ns } => {
                 self.processor.lose();
                 self.writer.lost(*events, *from_ns, *until_ns);
             }
@@ -142,7 +142,7 @@ impl CpuStream {
     }
 
     /// Writes the exec that waits for its name, if there is one; a name that is lost is looked up.
-    fn write_exec(&mut self, named: Option<Comm>, names: &mut Names, look: &mut impl Look) {
+    fn write_exec(&mut self, named: Option<Comm>, names: &mut CapturedNames, look: &mut impl Look) {
         let Some((time_ns, tid, old_tid)) = self.exec.take() else { return };
         let comm = named.unwrap_or_else(|| names.thread(tid, self.number, time_ns, look));
         let on =
@@ -156,7 +156,7 @@ impl CpuStream {
 
 /// A recording while it is made.
 pub struct Capture {
-    names: Names,
+    names: CapturedNames,
     /// What there was at the begin, without threads and their cgroups.
     things: Dump,
     cpus: Vec<CpuStream>,
@@ -180,7 +180,7 @@ impl Capture {
             addresses: Addresses::default(),
         };
         let mut capture = Self {
-            names: Names::new(dump, begin_ns),
+            names: CapturedNames::new(dump, begin_ns),
             things: Dump {
                 threads: Vec::new(),
                 cgroups: BTreeMap::new(),
@@ -207,7 +207,7 @@ impl Capture {
     }
 
     /// Takes a stretch of a part of the store; from which number on the next one is wanted.
-    pub fn add(&mut self, cpu: u32, part: usize, stretch: Stretch<'_>) -> u64 {
+    pub fn add(&mut self, cpu: u32, part: usize, stretch: PartStretch<'_>) -> u64 {
         let next = stretch.resume();
         if let Some(cpu) = self.cpus.get_mut(cpu as usize)
             && part < PARTS
@@ -276,21 +276,24 @@ impl Capture {
         let Some(cpu) = self.cpus.get_mut(place.unwrap_or(0)) else { return };
         let at_ns = time_ns.max(cpu.writer.last_ns());
         let (name, key, before_ns) = (&mark.name, &mark.key, at_ns - time_ns);
-        let mark = Mark { begins, name, key, pid, tid, uid, before_ns };
-        cpu.writer.event(at_ns, &Kind::Mark(mark));
+        let mark = ProgramMark { begins, name, key, pid, tid, uid, before_ns };
+        cpu.writer.event(at_ns, &TraceKind::Mark(mark));
     }
 
     /// Writes all events before a time. No event that is added later is to be earlier: it would get the
     /// time of the one before.
     pub fn advance(&mut self, until_ns: u64, look: &mut impl Look) {
-        self.names.begin_round();
         self.marks.sort_by_key(|mark| mark.time_ns);
         let mut marks = std::mem::take(&mut self.marks).into_iter().peekable();
         // The order is that of all CPUs: a thread may be created on one and run on another.
         let mut heads = BinaryHeap::with_capacity(self.cpus.len());
+        let mut has_new = false;
         for (index, cpu) in self.cpus.iter_mut().enumerate() {
-            cpu.order.sort();
+            has_new |= cpu.order.sort();
             heads.extend(cpu.order.next_before(until_ns).map(|time_ns| Reverse((time_ns, index))));
+        }
+        if has_new {
+            self.names.begin_round();
         }
         while let Some(mut head) = heads.peek_mut() {
             let Reverse((time_ns, index)) = *head;
@@ -372,6 +375,11 @@ impl Capture {
         self.things.cgroups = BTreeMap::new();
     }
 
+    /// Up to when events were lost that packets count which are not whole yet.
+    pub fn loss_until_ns(&self) -> Option<u64> {
+        self.cpus.iter().filter_map(|cpu| cpu.writer.loss_until_ns()).max()
+    }
+
     /// Bytes of the whole packets of all CPUs.
     pub fn whole_bytes(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.writer.whole_bytes() as u64).sum()
@@ -401,34 +409,34 @@ impl Capture {
 
 /// Writes who and what there is.
 fn write_dump(dump: &Dump, time_ns: u64, writer: &mut StreamWriter) {
-    let mut write = |kind: Kind<'_>| writer.event(time_ns, &kind);
-    write(Kind::StatedumpStart);
+    let mut write = |kind: TraceKind<'_>| writer.event(time_ns, &kind);
+    write(TraceKind::StatedumpStart);
     for (dev, name) in &dump.disks {
-        write(Kind::StatedumpBlockDevice { dev: *dev, name });
+        write(TraceKind::StatedumpBlockDevice { dev: *dev, name });
     }
     for Interrupt { irq, chip, action } in &dump.interrupts {
-        write(Kind::StatedumpInterrupt { irq: *irq, name: chip, action });
+        write(TraceKind::StatedumpInterrupt { irq: *irq, name: chip, action });
     }
     for (_, name) in &dump.interfaces {
-        write(Kind::StatedumpInterface { name });
+        write(TraceKind::StatedumpInterface { name });
     }
     // Before the threads: who selects by cgroup has these as well then.
     for (path, threads) in &dump.cgroups {
         for tid in threads {
-            write(Kind::CgroupAttach { tid: *tid, path });
+            write(TraceKind::CgroupAttach { tid: *tid, path });
         }
     }
     for thread in &dump.threads {
-        write(Kind::StatedumpProcess(*thread));
+        write(TraceKind::StatedumpProcess(*thread));
     }
     for OpenFile { pid, fd, flags, filename, object } in &dump.files {
         let (pid, fd, flags, object) = (*pid, *fd, *flags, *object);
-        write(Kind::StatedumpFile { pid, fd, flags, filename, object });
+        write(TraceKind::StatedumpFile { pid, fd, flags, filename, object });
     }
     for socket in &dump.sockets {
-        write(Kind::StatedumpSocket(*socket));
+        write(TraceKind::StatedumpSocket(*socket));
     }
-    write(Kind::StatedumpEnd);
+    write(TraceKind::StatedumpEnd);
 }
 
 /// The idle task of a CPU.

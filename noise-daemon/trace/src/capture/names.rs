@@ -33,7 +33,7 @@ struct ThreadEntry {
     /// Its process, and that one's parent; 0 where that is not known.
     pid: u32,
     ppid: u32,
-    /// Place of its cgroup in [`Names::cgroups`], from 1 on; 0 where that is not known.
+    /// Place of its cgroup in [`CapturedNames::cgroups`], from 1 on; 0 where that is not known.
     cgroup: u32,
     /// It was created, and is not on a run queue yet.
     is_newborn: bool,
@@ -44,7 +44,7 @@ struct ThreadEntry {
 }
 
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct CapturedNames {
     threads: HashMap<u32, ThreadEntry>,
     /// Paths. A thread that is moved is no event: it stays in the one where it was at the begin, as do those
     /// that it creates.
@@ -57,7 +57,7 @@ pub struct Names {
     looks: u32,
 }
 
-impl Names {
+impl CapturedNames {
     /// As they are at the begin.
     pub fn new(dump: &Dump, begin_ns: u64) -> Self {
         let mut names = Self { namespace: dump.namespace as u16, ..Self::default() };

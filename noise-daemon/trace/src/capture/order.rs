@@ -1,12 +1,12 @@
 //! Events of one CPU's parts of the store in the order of time.
 
-use noise_common::store::reading::{Piece, Stretch};
-use noise_common::store::{Event, EventKind, PARTS};
+use noise_common::store::reading::{PartStretch, Piece};
+use noise_common::store::{EventKind, PARTS, StoredEvent};
 
 /// An event, or a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
-    Event(Event),
+pub enum OrderedItem {
+    Event(StoredEvent),
     /// Events that are missing.
     Lost {
         events: u64,
@@ -17,7 +17,7 @@ pub enum Item {
     },
 }
 
-impl Item {
+impl OrderedItem {
     fn time_ns(&self) -> u64 {
         match self {
             Self::Event(event) => event.time_ns,
@@ -45,9 +45,11 @@ struct PartWatermark {
 #[derive(Debug)]
 pub struct Order {
     parts: [PartWatermark; PARTS],
-    items: Vec<Item>,
+    items: Vec<OrderedItem>,
     /// Of these, the ones that were taken.
     taken: usize,
+    /// Whether others were added since they were put into order.
+    has_new: bool,
 }
 
 impl Order {
@@ -57,12 +59,14 @@ impl Order {
             parts: [PartWatermark { last_ns: begin_ns, ..PartWatermark::default() }; PARTS],
             items: Vec::new(),
             taken: 0,
+            has_new: false,
         }
     }
 
     /// Takes a stretch, up to the number `next`, with which the part's next stretch begins.
-    pub fn add(&mut self, part: usize, stretch: Stretch<'_>, next: u64) {
+    pub fn add(&mut self, part: usize, stretch: PartStretch<'_>, next: u64) {
         let Some(part) = self.parts.get_mut(part) else { return };
+        self.has_new = true;
         part.absent = 0;
         for piece in stretch.pieces() {
             match piece {
@@ -70,10 +74,10 @@ impl Order {
                     if part.missing > 0 {
                         let (from_ns, until_ns) = (part.last_ns, event.time_ns);
                         let events = std::mem::take(&mut part.missing);
-                        self.items.push(Item::Lost { events, from_ns, until_ns });
+                        self.items.push(OrderedItem::Lost { events, from_ns, until_ns });
                     }
                     part.last_ns = part.last_ns.max(event.time_ns);
-                    self.items.push(Item::Event(*event));
+                    self.items.push(OrderedItem::Event(*event));
                 }
                 Piece::Gap(gap) => {
                     let end = gap.first.saturating_add(gap.count).min(next);
@@ -93,7 +97,8 @@ impl Order {
     /// Events are missing that were in no part.
     pub fn lost(&mut self, events: u64, from_ns: u64, until_ns: u64) {
         if events > 0 {
-            self.items.push(Item::Lost { events, from_ns, until_ns });
+            self.items.push(OrderedItem::Lost { events, from_ns, until_ns });
+            self.has_new = true;
         }
     }
 
@@ -104,7 +109,8 @@ impl Order {
             let events = events.saturating_add(std::mem::take(&mut part.absent));
             if events > 0 {
                 let from_ns = part.last_ns;
-                self.items.push(Item::Lost {
+                self.has_new = true;
+                self.items.push(OrderedItem::Lost {
                     events,
                     from_ns,
                     until_ns: end_ns.max(from_ns).saturating_add(1),
@@ -114,9 +120,13 @@ impl Order {
     }
 
     /// Puts them into the order of time. Nearly all are; but what a quota took of a wait is written behind the event that
-    /// ends the wait, and comes before it.
-    pub fn sort(&mut self) {
-        self.items.sort_by_key(|item| (item.time_ns(), !item.is_of_a_wait()));
+    /// ends the wait, and comes before it. Whether any were added since.
+    pub fn sort(&mut self) -> bool {
+        let has_new = std::mem::take(&mut self.has_new);
+        if let Some(left) = self.items.get_mut(self.taken..).filter(|_| has_new) {
+            left.sort_by_key(|item| (item.time_ns(), !item.is_of_a_wait()));
+        }
+        has_new
     }
 
     /// The time of the next one, if it is before another time.
@@ -126,15 +136,17 @@ impl Order {
     }
 
     /// Takes the next one.
-    pub fn take(&mut self) -> Option<Item> {
+    pub fn take(&mut self) -> Option<OrderedItem> {
         let item = self.items.get(self.taken).copied()?;
         self.taken += 1;
         Some(item)
     }
 
-    /// Gives their memory to those that come.
+    /// Gives their memory to those that come, where it is most of it: what is left has to be moved for that.
     pub fn forget_taken(&mut self) {
-        self.items.drain(..self.taken);
-        self.taken = 0;
+        if self.taken > self.items.len() / 2 {
+            self.items.drain(..self.taken);
+            self.taken = 0;
+        }
     }
 }

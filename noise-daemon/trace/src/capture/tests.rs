@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use noise_common::hooks::Vector;
 use noise_common::store::event::Body;
-use noise_common::store::reading::Stretch;
-use noise_common::store::{Event as Stored, EventKind};
+use noise_common::store::reading::PartStretch;
+use noise_common::store::{EventKind, StoredEvent as Stored};
 use proptest::prelude::*;
 
 use super::*;
 use crate::ctf::write::{Origin, metadata};
-use crate::ctf::{Layout, Reader, StreamFile};
-use crate::event::{Event, Kind, Loss, Packet, Request, Task, Woken};
+use crate::ctf::{CtfReader, StreamFile, TraceLayout};
+use crate::event::{Event, LostEvents, Packet, Request, Task, TraceKind, Woken};
 use crate::record::Source as _;
 use crate::state::LeftIn;
 
@@ -52,7 +52,7 @@ fn add(capture: &mut Capture, part: usize, wanted: u64, first: u64, bodies: &[Bo
     let events: Vec<_> = (first..).zip(bodies).map(|(number, body)| stored(body, number)).collect();
     let next = first + events.len() as u64;
     let capacity = 1 << 20;
-    capture.add(1, part, Stretch { wanted, first, events: &events, capacity, next })
+    capture.add(1, part, PartStretch { wanted, first, events: &events, capacity, next })
 }
 
 fn read(capture: &mut Capture) -> Vec<(u64, String)> {
@@ -61,10 +61,10 @@ fn read(capture: &mut Capture) -> Vec<(u64, String)> {
 
 fn read_of(cpu: u32, capture: &mut Capture) -> Vec<(u64, String)> {
     let origin = Origin { has_calls: true, ..Origin::default() };
-    let layout = Layout::parse(&metadata(UUID, &origin)).unwrap();
+    let layout = TraceLayout::parse(&metadata(UUID, &origin)).unwrap();
     let packets = capture.packets(cpu);
     let bytes = packets.bytes();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", bytes)]);
     let mut read = Vec::new();
     while let Some(record) = reader.read() {
         read.push((record.time_ns, format!("{:?}", record.kind())));
@@ -130,36 +130,36 @@ fn events_have_names_and_fields_of_lttng() {
     let done =
         Request { dev: 8 << 20, sector: u64::MAX, rwbs: 1 << 8, error: -10, ..Request::default() };
     let expected = [
-        Kind::SchedSwitch {
+        TraceKind::SchedSwitch {
             prev: task("swapper/1", 0, 20),
             prev_state: LeftIn::of(0),
             next: task("bash", 7, 20),
         },
         // Its maker's name, until it is looked up.
-        Kind::SchedWakeupNew(woken(task("bash", 9, 20), 0)),
-        Kind::SchedWaking(woken(task("ls", 9, 20), 1)),
-        Kind::BlockRqIssue(request),
-        Kind::BlockRqComplete(done),
-        Kind::NetDevQueue(packet(b"lo")),
-        Kind::NetDevStartXmit(packet(b"eth0")),
-        Kind::NetifReceiveSkb(packet(b"if1@10")),
-        Kind::IrqHandlerEntry { irq: 36, name: b"virtio1" },
-        Kind::HrtimerExpireEntry {
+        TraceKind::SchedWakeupNew(woken(task("bash", 9, 20), 0)),
+        TraceKind::SchedWaking(woken(task("ls", 9, 20), 1)),
+        TraceKind::BlockRqIssue(request),
+        TraceKind::BlockRqComplete(done),
+        TraceKind::NetDevQueue(packet(b"lo")),
+        TraceKind::NetDevStartXmit(packet(b"eth0")),
+        TraceKind::NetifReceiveSkb(packet(b"if1@10")),
+        TraceKind::IrqHandlerEntry { irq: 36, name: b"virtio1" },
+        TraceKind::HrtimerExpireEntry {
             hrtimer: 0xffff_8881_0000_0040,
             function: 0xffff_ffff_8100_0010,
             now: 12_345,
         },
-        Kind::HrtimerExpireExit { hrtimer: 0xffff_8881_0000_0040 },
-        Kind::VectorExit { which: Vector::LocalTimer, vector: 236 },
+        TraceKind::HrtimerExpireExit { hrtimer: 0xffff_8881_0000_0040 },
+        TraceKind::VectorExit { which: Vector::LocalTimer, vector: 236 },
         // It is of a wait that the switch behind it ends.
-        Kind::Throttled { task: task("ls", 9, 0), throttled_ns: 33 },
-        Kind::SchedSwitch {
+        TraceKind::Throttled { task: task("ls", 9, 0), throttled_ns: 33 },
+        TraceKind::SchedSwitch {
             prev: task("bash", 7, 20),
             prev_state: LeftIn::of(0x10),
             next: task("swapper/1", 0, 20),
         },
         // It is gone, and so is its name.
-        Kind::SchedWaking(woken(task("<...>", 7, -101), 0)),
+        TraceKind::SchedWaking(woken(task("<...>", 7, -101), 0)),
     ];
     let kinds: Vec<_> = read(&mut capture).into_iter().map(|(_, kind)| kind).collect();
     let expected: Vec<_> = expected.iter().map(|kind| format!("{kind:?}")).collect();
@@ -183,7 +183,7 @@ fn a_thread_that_is_created_on_one_cpu_is_known_on_the_others() {
     ];
     add(&mut capture, 0, 0, 0, &runs);
     let events: Vec<_> = (0..).zip(&makes).map(|(number, body)| stored(body, number)).collect();
-    capture.add(2, 0, Stretch { wanted: 0, first: 0, events: &events, capacity: 8, next: 2 });
+    capture.add(2, 0, PartStretch { wanted: 0, first: 0, events: &events, capacity: 8, next: 2 });
     capture.finish(500, &mut threads);
     assert_eq!(threads.looks, 0);
     let switches = read(&mut capture);
@@ -233,32 +233,35 @@ fn threads_come_run_other_programs_and_go() {
     add(&mut capture, 0, 0, 0, &bodies);
     capture.finish(3_000, &mut threads);
     let (parent, child) = (task("fio", 8, 0), task("fio", 20, 0));
-    let exec =
-        |filename: &'static [u8], tid, old_tid| Kind::SchedProcessExec { filename, tid, old_tid };
+    let exec = |filename: &'static [u8], tid, old_tid| TraceKind::SchedProcessExec {
+        filename,
+        tid,
+        old_tid,
+    };
     let expected = [
-        Kind::SchedSwitch {
+        TraceKind::SchedSwitch {
             prev: task("swapper/1", 0, 20),
             prev_state: LeftIn::of(0),
             next: task("fio", 8, 30),
         },
-        Kind::SchedProcessFork { parent, parent_pid: 8, child, child_pid: 20 },
-        Kind::SchedWakeupNew(Woken { task: task("fio", 20, 20), target_cpu: 0 }),
-        Kind::SchedProcessFork {
+        TraceKind::SchedProcessFork { parent, parent_pid: 8, child, child_pid: 20 },
+        TraceKind::SchedWakeupNew(Woken { task: task("fio", 20, 20), target_cpu: 0 }),
+        TraceKind::SchedProcessFork {
             parent: child,
             parent_pid: 20,
             child: task("fio", 21, 0),
             child_pid: 20,
         },
-        Kind::SchedSwitch {
+        TraceKind::SchedSwitch {
             prev: task("fio", 8, 30),
             prev_state: LeftIn::of(1),
             next: task("fio", 21, 25),
         },
         exec(b"python3", 20, 21),
-        Kind::SchedWaking(Woken { task: task("python3", 20, 20), target_cpu: 0 }),
-        Kind::SchedProcessExit(task("python3", 20, 25)),
+        TraceKind::SchedWaking(Woken { task: task("python3", 20, 20), target_cpu: 0 }),
+        TraceKind::SchedProcessExit(task("python3", 20, 25)),
         // It does not run here as far as known: its priority is the usual one.
-        Kind::SchedProcessExit(task("fio", 8, 20)),
+        TraceKind::SchedProcessExit(task("fio", 8, 20)),
         exec(b"bash", 7, 7),
     ];
     let kinds: Vec<_> = read(&mut capture).into_iter().map(|(_, kind)| kind).collect();
@@ -271,10 +274,10 @@ fn threads_come_run_other_programs_and_go() {
 fn the_state_dump_comes_first() {
     let mut capture = Capture::new(UUID, 1, 1 << 16, 10, &dump());
     capture.flush();
-    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
     let packets = capture.packets(0);
     let bytes = packets.bytes();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", bytes)]);
     let mut names = Vec::new();
     while let Some(record) = reader.read() {
         names.push((record.time_ns, record.name().to_owned()));
@@ -298,9 +301,12 @@ fn gaps_are_counted_where_they_are() {
     assert_eq!(add(&mut capture, 0, 9, 9, &[at(1_000), Body::default()]), 10);
     assert_eq!(add(&mut capture, 0, 10, 10, &[at(1_100)]), 11);
     capture.finish(2_000, &mut look);
-    let raise = |time_ns| (time_ns, format!("{:?}", Kind::SoftirqRaise { vec: 3 }));
+    let raise = |time_ns| (time_ns, format!("{:?}", TraceKind::SoftirqRaise { vec: 3 }));
     let lost = |events, from_ns, to_ns| {
-        (from_ns, format!("{:?}", Kind::Lost(Loss { events, packets: 0, from_ns, to_ns })))
+        (
+            from_ns,
+            format!("{:?}", TraceKind::Lost(LostEvents { events, packets: 0, from_ns, to_ns })),
+        )
     };
     let expected = [
         raise(100),
@@ -334,25 +340,25 @@ fn files_that_follow_begin_with_what_is_known() {
     capture.begin_again(500);
     add(&mut capture, 0, 3, 4, &[Body::switch((0, 120), 0, false, (8, 120), 600)]);
     capture.finish(700, &mut look);
-    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
     let after = [0, 1].map(|cpu| capture.packets(cpu));
     let files = after.each_ref().map(|packets| StreamFile::held("x", packets.bytes()));
-    let mut reader = Reader::new(&layout, &files);
+    let mut reader = CtfReader::new(&layout, &files);
     let mut read = Vec::new();
     while let Some(record) = reader.read() {
         read.push(format!("{:?}", record.kind()));
     }
     let dumped = |tid, pid, ppid, comm: &str| {
         let comm = Comm::new(comm.as_bytes());
-        format!("{:?}", Kind::StatedumpProcess(Dumped { tid, pid, ppid, comm }))
+        format!("{:?}", TraceKind::StatedumpProcess(Dumped { tid, pid, ppid, comm }))
     };
     assert_eq!(
         read[3..6],
         [dumped(8, 8, 1, "fio"), dumped(20, 20, 8, "fio"), dumped(21, 20, 8, "fio")]
     );
     // What is lost in between shows in the files that follow, too.
-    let loss = Loss { events: 1, packets: 0, from_ns: 499, to_ns: 600 };
-    assert_eq!(read[0], format!("{:?}", Kind::Lost(loss)));
+    let loss = LostEvents { events: 1, packets: 0, from_ns: 499, to_ns: 600 };
+    assert_eq!(read[0], format!("{:?}", TraceKind::Lost(loss)));
     assert_eq!(read.len(), 8);
     assert!(reader.damage().is_none());
 }
@@ -370,14 +376,14 @@ fn threads_are_in_the_cgroup_of_their_maker() {
     let bodies = [fork([9, 20, 20], 200), fork([20, 21, 20], 300), fork([7, 22, 22], 400)];
     add(&mut capture, 0, 0, 0, &bodies);
     capture.advance(500, &mut look);
-    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
     // By the events, and by what is said again where other files begin.
     for _ in 0..2 {
         capture.flush();
         let packets = [0, 1].map(|cpu| capture.packets(cpu));
         let files = packets.each_ref().map(|packets| StreamFile::held("x", packets.bytes()));
         let (mut threads, mut said) = (crate::threads::Threads::default(), 0);
-        let mut reader = Reader::new(&layout, &files);
+        let mut reader = CtfReader::new(&layout, &files);
         while let Some(record) = reader.read() {
             threads.follow(&record.event());
             said += usize::from(record.name() == "statedump_cgroup");
@@ -411,16 +417,16 @@ fn what_cannot_be_written_is_counted_in_its_place() {
     assert_eq!((given_up.events(), capture.discarded()), (30, 30));
     capture.finish(10_000, &mut look);
     let bytes = [written.bytes(), lost.bytes(), capture.packets(1).bytes()].concat();
-    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let mut read = Vec::new();
     while let Some(record) = reader.read() {
-        read.push((record.time_ns, record.loss().map_or(Kind::Other(""), Kind::Lost)));
+        read.push((record.time_ns, record.loss().map_or(TraceKind::Other(""), TraceKind::Lost)));
     }
     assert!(reader.damage().is_none());
     assert_eq!(read.len(), 71);
-    let loss = Loss { events: 30, packets: 0, from_ns: 5_000, to_ns: 8_000 };
-    assert_eq!(read[50], (5_000, Kind::Lost(loss)));
+    let loss = LostEvents { events: 30, packets: 0, from_ns: 5_000, to_ns: 8_000 };
+    assert_eq!(read[50], (5_000, TraceKind::Lost(loss)));
     assert_eq!(read[51].0, 8_100);
 }
 
@@ -443,7 +449,7 @@ proptest! {
             for (later, part, irq) in some {
                 now += later;
                 parts[*part].push(Body::irq(EventKind::IrqExit, *irq as u32, 1, now));
-                let kind: Kind<'_> = Kind::IrqHandlerExit { irq: *irq as u32, ret: 1 };
+                let kind: TraceKind<'_> = TraceKind::IrqHandlerExit { irq: *irq as u32, ret: 1 };
                 expected.push(Event { time_ns: now, cpu: 1, kind });
             }
             for (part, bodies) in parts.iter().enumerate() {
@@ -497,7 +503,10 @@ fn marks_are_where_their_thread_runs_and_late_ones_say_how_late() {
     capture.finish(2_500, &mut threads);
     let mark = |pid, tid, before_ns| {
         let (name, key) = (b"q".as_slice(), b"17".as_slice());
-        format!("{:?}", Kind::Mark(Mark { begins: true, name, key, pid, tid, uid: 5, before_ns }))
+        format!(
+            "{:?}",
+            TraceKind::Mark(ProgramMark { begins: true, name, key, pid, tid, uid: 5, before_ns })
+        )
     };
     let marks = |cpu, capture: &mut Capture| {
         let mut all = read_of(cpu, capture);

@@ -4,7 +4,7 @@
 use super::bits;
 use super::node::{Int, Node, SLOTS, Struct};
 use super::walk::{Bytes, Cut, skip};
-use crate::event::Kind;
+use crate::event::TraceKind;
 use crate::events::{self, EventField, Fields, What};
 use crate::state::{LeftIn, Numbers};
 
@@ -116,9 +116,7 @@ impl EventClass {
     }
 
     /// The place behind fields that begin at `at`.
-    ///
-    /// # Errors
-    /// Where they lie beyond the content.
+    /// Errors: where they lie beyond the content.
     #[inline]
     pub fn skip(&self, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {
         match self.runs.as_slice() {
@@ -147,7 +145,7 @@ impl EventClass {
 
     /// What an event is whose fields begin at `at`. It was skipped before: all of it is there.
     #[inline]
-    pub fn kind<'t>(&'t self, bytes: Bytes<'t>, at: u64) -> Kind<'t> {
+    pub fn kind<'t>(&'t self, bytes: Bytes<'t>, at: u64) -> TraceKind<'t> {
         events::kind(self.what, &self.name, &EventFields { class: self, bytes, at })
     }
 }

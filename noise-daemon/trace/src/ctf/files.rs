@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::layout::Layout;
-use super::packet::{Packet, open};
+use super::layout::TraceLayout;
+use super::packet::{PacketHead, open};
 use crate::window::{Content, Window};
 
 /// A file of a trace.
@@ -43,7 +43,7 @@ struct RingBufferFile {
 /// does one that begins before the last packet of another one of its ring buffer did.
 ///
 /// So many bytes of each packet are looked at, or as many as its begin has.
-pub fn chains(layout: &Layout, files: &[StreamFile<'_>], usual: usize) -> Vec<Vec<usize>> {
+pub fn chains(layout: &TraceLayout, files: &[StreamFile<'_>], usual: usize) -> Vec<Vec<usize>> {
     let mut buffers: BTreeMap<RingBuffer<'_>, Vec<usize>> = BTreeMap::new();
     let mut chains = Vec::new();
     for (number, file) in files.iter().enumerate() {
@@ -73,7 +73,7 @@ pub fn chains(layout: &Layout, files: &[StreamFile<'_>], usual: usize) -> Vec<Ve
     chains
 }
 
-fn buffer<'t>(packet: &Packet<'_>, name: &'t str) -> Option<RingBuffer<'t>> {
+fn buffer<'t>(packet: &PacketHead<'_>, name: &'t str) -> Option<RingBuffer<'t>> {
     Some((packet.stream, packet.context.cpu?, stem(name)))
 }
 
@@ -88,7 +88,7 @@ fn stem(name: &str) -> &str {
 }
 
 /// Of its first packet, and of the last one that can be reached.
-fn ends(layout: &Layout, mut window: Window<'_>) -> (PacketBegin, PacketBegin) {
+fn ends(layout: &TraceLayout, mut window: Window<'_>) -> (PacketBegin, PacketBegin) {
     let mut ends = None;
     let mut at = 0_u64;
     while at < window.length()

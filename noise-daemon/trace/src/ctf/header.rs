@@ -254,9 +254,7 @@ impl Header {
     }
 
     /// Reads one at `at`; what it says, and the place behind it.
-    ///
-    /// # Errors
-    /// Where it lies beyond the content, or has an option that is not there.
+    /// Errors: where it lies beyond the content, or has an option that is not there.
     #[inline(always)]
     pub fn read(&self, bytes: Bytes<'_>, at: u64) -> Result<(Head, u64), Cut> {
         match self.table.as_ref().and_then(|table| table.read(bytes, at)) {

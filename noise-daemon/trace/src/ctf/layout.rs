@@ -8,8 +8,8 @@ use super::header::Header;
 use super::node::Struct;
 use super::resolve::{Resolver, is_big};
 use super::tsdl;
-use super::tsdl::tree::{Line, Top, Type, Value};
-use crate::clock::Clock;
+use super::tsdl::tree::{BlockLine, Top, TsdlValue, Type};
+use crate::clock::TraceClock;
 use crate::events::What;
 use crate::state::Numbers;
 
@@ -69,7 +69,7 @@ impl StreamClass {
 
 /// A trace, as its metadata describes it.
 #[derive(Debug, Default)]
-pub struct Layout {
+pub struct TraceLayout {
     /// Its number, which each packet repeats.
     pub uuid: Option<[u8; 16]>,
     /// Whether its byte order is big-endian.
@@ -78,7 +78,7 @@ pub struct Layout {
     pub packet_header: Option<Struct>,
     /// Its streams, by their numbers.
     pub streams: BTreeMap<u64, StreamClass>,
-    pub clocks: Vec<Clock>,
+    pub clocks: Vec<TraceClock>,
     /// What it says about where and by what it was recorded.
     pub env: BTreeMap<String, String>,
     /// Whether it is a chunk of a session that LTTng rotates, which only the name of its folder says.
@@ -94,14 +94,14 @@ fn wrong(sentence: impl Into<String>) -> CtfError {
 }
 
 /// The value of a line `name = value;`.
-fn set<'a, 'i>(lines: &'a [Line<'i>], name: &str) -> Option<&'a Value<'i>> {
+fn set<'a, 'i>(lines: &'a [BlockLine<'i>], name: &str) -> Option<&'a TsdlValue<'i>> {
     lines.iter().rev().find_map(|line| match line {
-        Line::Set(path, value) if path.as_slice() == [name] => Some(value),
+        BlockLine::Set(path, value) if path.as_slice() == [name] => Some(value),
         _ => None,
     })
 }
 
-fn number(lines: &[Line<'_>], name: &str) -> Result<Option<u64>, CtfError> {
+fn number(lines: &[BlockLine<'_>], name: &str) -> Result<Option<u64>, CtfError> {
     let Some(value) = set(lines, name) else { return Ok(None) };
     match value.number() {
         Some(number) => Ok(Some(number)),
@@ -110,9 +110,9 @@ fn number(lines: &[Line<'_>], name: &str) -> Result<Option<u64>, CtfError> {
 }
 
 /// The type of a line `path := type;`.
-fn typed<'a, 'i>(lines: &'a [Line<'i>], path: &[&str]) -> Option<&'a Type<'i>> {
+fn typed<'a, 'i>(lines: &'a [BlockLine<'i>], path: &[&str]) -> Option<&'a Type<'i>> {
     lines.iter().find_map(|line| match line {
-        Line::Typed(found, ty) if found.as_slice() == path => Some(ty),
+        BlockLine::Typed(found, ty) if found.as_slice() == path => Some(ty),
         _ => None,
     })
 }
@@ -126,19 +126,20 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
     Some(bytes)
 }
 
-fn clock(lines: &[Line<'_>]) -> Result<Clock, CtfError> {
+fn clock(lines: &[BlockLine<'_>]) -> Result<TraceClock, CtfError> {
     let signed = |name: &str| match set(lines, name) {
-        Some(Value::Number(number)) => i64::try_from(*number)
+        Some(TsdlValue::Number(number)) => i64::try_from(*number)
             .map_err(|_| wrong(format!("the clock's `{name}` is beyond 64 bits"))),
         Some(_) => Err(wrong(format!("the clock's `{name}` is no number"))),
         None => Ok(0),
     };
-    let word = |name: &str| set(lines, name).and_then(Value::word).unwrap_or_default().to_owned();
+    let word =
+        |name: &str| set(lines, name).and_then(TsdlValue::word).unwrap_or_default().to_owned();
     let frequency_hz = number(lines, "freq")?.unwrap_or(1_000_000_000);
     if frequency_hz == 0 {
         return Err(wrong("a clock has a frequency of 0"));
     }
-    Ok(Clock {
+    Ok(TraceClock {
         name: word("name"),
         description: word("description"),
         frequency_hz,
@@ -147,17 +148,17 @@ fn clock(lines: &[Line<'_>]) -> Result<Clock, CtfError> {
     })
 }
 
-fn env(lines: &[Line<'_>]) -> BTreeMap<String, String> {
-    let pair = |line: &Line<'_>| match line {
-        Line::Set(path, value) => {
+fn env(lines: &[BlockLine<'_>]) -> BTreeMap<String, String> {
+    let pair = |line: &BlockLine<'_>| match line {
+        BlockLine::Set(path, value) => {
             let value = match value {
-                Value::Text(text) => text.clone(),
-                Value::Number(number) => number.to_string(),
-                Value::Words(words) => words.join("."),
+                TsdlValue::Text(text) => text.clone(),
+                TsdlValue::Number(number) => number.to_string(),
+                TsdlValue::Words(words) => words.join("."),
             };
             Some((path.join("."), value))
         }
-        Line::Typed(..) | Line::Declared(_) => None,
+        BlockLine::Typed(..) | BlockLine::Declared(_) => None,
     };
     lines.iter().filter_map(pair).collect()
 }
@@ -170,7 +171,7 @@ fn numbers(env: &BTreeMap<String, String>) -> Numbers {
 }
 
 /// Blocks of one word.
-fn blocks<'a, 'i>(tops: &'a [Top<'i>], word: &'a str) -> impl Iterator<Item = &'a [Line<'i>]> {
+fn blocks<'a, 'i>(tops: &'a [Top<'i>], word: &'a str) -> impl Iterator<Item = &'a [BlockLine<'i>]> {
     tops.iter().filter_map(move |top| match top {
         Top::Block(found, lines) if *found == word => Some(lines.as_slice()),
         Top::Block(..) | Top::Declared(_) => None,
@@ -178,22 +179,20 @@ fn blocks<'a, 'i>(tops: &'a [Top<'i>], word: &'a str) -> impl Iterator<Item = &'
 }
 
 /// Enters a block and learns what it declares.
-fn enter<'a, 'i>(resolver: &mut Resolver<'a, 'i>, lines: &'a [Line<'i>]) {
+fn enter<'a, 'i>(resolver: &mut Resolver<'a, 'i>, lines: &'a [BlockLine<'i>]) {
     resolver.enter();
     for line in lines {
         match line {
-            Line::Declared(declaration) => resolver.declare(declaration),
-            Line::Typed(_, ty) => resolver.declare_type(ty),
-            Line::Set(..) => {}
+            BlockLine::Declared(declaration) => resolver.declare(declaration),
+            BlockLine::Typed(_, ty) => resolver.declare_type(ty),
+            BlockLine::Set(..) => {}
         }
     }
 }
 
-impl Layout {
+impl TraceLayout {
     /// Reads the text of the metadata.
-    ///
-    /// # Errors
-    /// One sentence about what cannot be understood.
+    /// Errors: one sentence about what cannot be understood.
     pub fn parse(text: &str) -> Result<Self, CtfError> {
         if tsdl::is_endless(text) {
             return Err(wrong("it declares more than any tracer does"));
@@ -211,8 +210,8 @@ impl Layout {
             if (number(block, "major")?, number(block, "minor")?) != (Some(1), Some(8)) {
                 return Err(wrong("only version 1.8 of CTF is read"));
             }
-            layout.big = is_big(set(block, "byte_order").and_then(Value::word), false)?;
-            layout.uuid = set(block, "uuid").and_then(Value::word).and_then(uuid);
+            layout.big = is_big(set(block, "byte_order").and_then(TsdlValue::word), false)?;
+            layout.uuid = set(block, "uuid").and_then(TsdlValue::word).and_then(uuid);
         }
         resolver.big = layout.big;
         for top in &tops {
@@ -249,9 +248,9 @@ impl Layout {
     fn add_event<'a, 'i>(
         &mut self,
         resolver: &mut Resolver<'a, 'i>,
-        block: &'a [Line<'i>],
+        block: &'a [BlockLine<'i>],
     ) -> Result<(), CtfError> {
-        let name = set(block, "name").and_then(Value::word);
+        let name = set(block, "name").and_then(TsdlValue::word);
         let name = name.ok_or_else(|| wrong("an event has no name"))?;
         let named = |error| match error {
             CtfError::Metadata(sentence) => CtfError::Metadata(format!("event {name}: {sentence}")),
@@ -299,7 +298,7 @@ impl Layout {
 
 fn scope<'a, 'i>(
     resolver: &mut Resolver<'a, 'i>,
-    block: &'a [Line<'i>],
+    block: &'a [BlockLine<'i>],
     path: &[&str],
 ) -> Result<Option<Struct>, CtfError> {
     let Some(ty) = typed(block, path) else { return Ok(None) };
@@ -311,7 +310,7 @@ fn scope<'a, 'i>(
 
 fn stream<'a, 'i>(
     resolver: &mut Resolver<'a, 'i>,
-    block: &'a [Line<'i>],
+    block: &'a [BlockLine<'i>],
 ) -> Result<StreamClass, CtfError> {
     let header = scope(resolver, block, &["event", "header"])?;
     let header = Header::new(header.as_ref())

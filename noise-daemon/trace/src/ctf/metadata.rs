@@ -20,9 +20,7 @@ const RECORD: char = '\u{1e}';
 
 /// The text of a metadata file, freed from its packets. What follows the last whole packet is left out,
 /// as is a text that ends in the middle of a character: a tracer may have been stopped while it wrote.
-///
-/// # Errors
-/// Where a packet's lengths are impossible, or it is CTF 2.
+/// Errors: where a packet's lengths are impossible, or it is CTF 2.
 pub fn text(bytes: &[u8]) -> Result<String, CtfError> {
     let big = match [false, true].into_iter().find(|&big| number(bytes, 0, big) == Some(MAGIC)) {
         Some(big) => big,

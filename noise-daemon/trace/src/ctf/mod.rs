@@ -1,6 +1,6 @@
 //! CTF 1.8: LTTng's kernel traces, perf's, and our own recordings.
 //!
-//! [`Layout::parse`] reads what the metadata says, once; [`Reader`] then goes over the bytes of the streams,
+//! [`TraceLayout::parse`] reads what the metadata says, once; [`CtfReader`] then goes over the bytes of the streams,
 //! which the caller holds or lets it read, and merges them by time. It keeps a window and one event of each stream,
 //! whatever their lengths: a packet may be a whole file. An event that reaches beyond its window is read again
 //! from its begin on, in a window that begins there. Records are lent: see
@@ -25,9 +25,9 @@ pub mod write;
 
 pub use class::EventClass;
 pub use files::StreamFile;
-pub use layout::Layout;
-pub use reader::Reader;
-pub use stream::{Located, Record};
+pub use layout::TraceLayout;
+pub use reader::CtfReader;
+pub use stream::{CtfRecord, Located};
 
 /// Why a trace cannot be read at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -49,7 +49,7 @@ impl Int {
 
 /// The names of an enumeration's values.
 #[derive(Debug, Default)]
-pub struct Labels {
+pub struct EnumLabels {
     /// Each with the numbers it stands for, first and last.
     all: Vec<(Box<str>, i128, i128)>,
     /// Their places above, by number and by name.
@@ -57,7 +57,7 @@ pub struct Labels {
     by_name: Vec<u32>,
 }
 
-impl Labels {
+impl EnumLabels {
     /// Labels with the first and the last number of each.
     pub fn new(all: Vec<(Box<str>, i128, i128)>) -> Self {
         let numbered = (0..).zip(&all).map(|(place, (_, first, last))| (*first, *last, place));
@@ -127,7 +127,7 @@ impl Variant {
 pub enum Node {
     Int(Int),
     /// An integer with names for its values.
-    Enum(Int, Arc<Labels>),
+    Enum(Int, Arc<EnumLabels>),
     /// A floating-point number of 32 or 64 bits, as the integer that has the same bits.
     Float(Int),
     /// Bytes up to a zero.

@@ -1,6 +1,6 @@
 //! The begin of a packet: which stream it is of, how long, which time, what was lost.
 
-use super::layout::{Layout, StreamClass};
+use super::layout::{StreamClass, TraceLayout};
 use super::node::SLOTS;
 use super::walk::{Bytes, Cut, walk_fields};
 use crate::value::{Shape, Value, Visit};
@@ -18,7 +18,7 @@ pub const MAGIC: u64 = 0xc1fc_1fc1;
 
 /// What is known of a packet before its events are read.
 #[derive(Clone, Copy, Debug)]
-pub struct Packet<'t> {
+pub struct PacketHead<'t> {
     pub stream: u64,
     pub class: &'t StreamClass,
     /// The end of its content, in bits, as far as the file has it.
@@ -32,12 +32,12 @@ pub struct Packet<'t> {
     /// Whether the file ends in it.
     pub is_cut: bool,
     /// What its context says.
-    pub context: Context,
+    pub context: PacketContext,
 }
 
 /// What a packet's context says, as far as it does. Times are as recorded.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Context {
+pub struct PacketContext {
     stream_id: Option<u64>,
     magic: Option<u64>,
     content_size: Option<u64>,
@@ -53,7 +53,7 @@ pub struct Context {
     pub cpu: Option<u32>,
 }
 
-impl Context {
+impl PacketContext {
     /// Time of its end, where that bounds its events: buffers of a crashed tracer have 0 there.
     pub fn bound(&self) -> Option<u64> {
         self.end.filter(|end| self.begin.is_none_or(|begin| begin <= *end))
@@ -62,7 +62,7 @@ impl Context {
 
 /// Picks the fields that matter out of a header or a context.
 struct Collect<'a> {
-    context: &'a mut Context,
+    context: &'a mut PacketContext,
     depth: u32,
     name: &'static str,
 }
@@ -134,11 +134,11 @@ impl From<Cut> for Refused {
 }
 
 /// Number and class of the stream, the context, and the place behind it.
-type PacketPreamble<'t> = (u64, &'t StreamClass, Context, u64);
+type PacketPreamble<'t> = (u64, &'t StreamClass, PacketContext, u64);
 
-fn head<'t>(layout: &'t Layout, bytes: &[u8]) -> Result<PacketPreamble<'t>, Refused> {
+fn head<'t>(layout: &'t TraceLayout, bytes: &[u8]) -> Result<PacketPreamble<'t>, Refused> {
     let all = Bytes { bytes, end: (bytes.len() as u64).saturating_mul(8) };
-    let mut context = Context::default();
+    let mut context = PacketContext::default();
     let mut at = 0;
     if let Some(header) = &layout.packet_header {
         let mut collect = Collect { context: &mut context, depth: 0, name: "" };
@@ -158,14 +158,12 @@ fn head<'t>(layout: &'t Layout, bytes: &[u8]) -> Result<PacketPreamble<'t>, Refu
 }
 
 /// Reads the begin of the packet at that byte of a file. The window begins there then.
-///
-/// # Errors
-/// In words, what is wrong with it.
+/// Errors: in words, what is wrong with it.
 pub fn open<'t>(
-    layout: &'t Layout,
+    layout: &'t TraceLayout,
     window: &mut Window<'_>,
     at: u64,
-) -> Result<Packet<'t>, &'static str> {
+) -> Result<PacketHead<'t>, &'static str> {
     let mut least = window.usual().min(HEAD_BYTES);
     let (stream, class, context, events_at) = loop {
         let bytes = window.view(at, least);
@@ -193,7 +191,7 @@ pub fn open<'t>(
         return Err("its sizes contradict each other");
     }
     let length = packet / 8;
-    Ok(Packet {
+    Ok(PacketHead {
         stream,
         class,
         end: content.min(rest.saturating_mul(8)),

@@ -12,18 +12,18 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::files::{StreamFile, chains};
-use super::layout::Layout;
-use super::stream::{Located, Record, Stream};
+use super::layout::TraceLayout;
+use super::stream::{CtfRecord, Located, Stream};
 use crate::damage::Damage;
-use crate::event::Loss;
+use crate::event::LostEvents;
 use crate::record::Source;
 use crate::window::{LEAST_WINDOW_BYTES, bytes_of_each};
 
 /// Goes over all events of a trace in the order of time. Those of one time come in the order of their files.
-pub struct Reader<'t> {
+pub struct CtfReader<'t> {
     streams: Vec<Stream<'t>>,
     /// CPUs that are not seen, at the begin or behind the end of their streams: these come next.
-    unseen: VecDeque<(u32, Loss)>,
+    unseen: VecDeque<(u32, LostEvents)>,
     /// When the last event of all happens, once that was asked for.
     last_ns: Option<u64>,
     /// The stream whose event is next.
@@ -50,21 +50,21 @@ impl StreamMergeKey {
     }
 }
 
-impl<'t> Reader<'t> {
+impl<'t> CtfReader<'t> {
     /// A reader of files with this layout.
-    pub fn new(layout: &'t Layout, files: &[StreamFile<'t>]) -> Self {
+    pub fn new(layout: &'t TraceLayout, files: &[StreamFile<'t>]) -> Self {
         Self::from(layout, files, 0)
     }
 
     /// The same; packets whose events all come before `from_ns` are passed over unread. Events before that
     /// time may come nevertheless.
-    pub fn from(layout: &'t Layout, files: &[StreamFile<'t>], from_ns: u64) -> Self {
+    pub fn from(layout: &'t TraceLayout, files: &[StreamFile<'t>], from_ns: u64) -> Self {
         Self::in_windows(layout, files, from_ns, bytes_of_each(files.len()))
     }
 
     /// The same with windows of so many bytes.
     pub(super) fn in_windows(
-        layout: &'t Layout,
+        layout: &'t TraceLayout,
         files: &[StreamFile<'t>],
         from_ns: u64,
         window: usize,
@@ -173,18 +173,18 @@ impl<'t> Reader<'t> {
     }
 }
 
-impl Source for Reader<'_> {
+impl Source for CtfReader<'_> {
     type Stored<'r>
         = Located<'r>
     where
         Self: 'r;
 
     #[inline(always)]
-    fn read(&mut self) -> Option<Record<'_>> {
+    fn read(&mut self) -> Option<CtfRecord<'_>> {
         if !self.go_on()
             && let Some((cpu, loss)) = self.unseen.pop_front()
         {
-            return Some(Record::lost(loss.from_ns, cpu, loss));
+            return Some(CtfRecord::lost(loss.from_ns, cpu, loss));
         }
         let stream = self.streams.get(self.current?)?;
         self.is_lent = true;

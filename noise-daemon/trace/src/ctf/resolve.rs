@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::CtfError;
 use super::class::shown;
-use super::node::{Int, Labels, Node, SLOTS, Struct, Variant};
+use super::node::{EnumLabels, Int, Node, SLOTS, Struct, Variant};
 use super::ranges::Ranges;
-use super::tsdl::tree::{Attribute, Declaration, Item, Label, Length, Path, Type, Value};
+use super::tsdl::tree::{
+    Attribute, Declaration, EnumLabel, Length, Path, StructItem, TsdlValue, Type,
+};
 
 /// Types that one trace may have, those inside others counted each: types that name others grow fast. Labels of
 /// enumerations, the ranges that choose an option of a variant, and every 64 bytes of a name count as a type. A tracer of today has some ten thousand; each takes
@@ -22,7 +24,7 @@ const MAX_DEPTH: usize = 60;
 struct ReferenceTarget {
     path: String,
     signed: bool,
-    labels: Option<Arc<Labels>>,
+    labels: Option<Arc<EnumLabels>>,
 }
 
 /// Fields that came before, by their names as seen from one place.
@@ -62,7 +64,7 @@ fn wrong(sentence: impl Into<String>) -> CtfError {
     CtfError::Metadata(sentence.into())
 }
 
-fn flag(value: &Value<'_>) -> bool {
+fn flag(value: &TsdlValue<'_>) -> bool {
     matches!(value.word(), Some("true" | "TRUE")) || value.number().is_some_and(|number| number > 0)
 }
 
@@ -142,9 +144,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
     }
 
     /// Lays out a structure that has a place of its own: `event.header`, `event.fields` …
-    ///
-    /// # Errors
-    /// What cannot be laid out.
+    /// Errors: what cannot be laid out.
     pub fn scope(&mut self, scope: &str, ty: &'a Type<'i>) -> Result<Struct, CtfError> {
         let mut places = ScopeLayout { scope: format!("{scope}."), ..ScopeLayout::default() };
         let mut node = self.lay(ty, scope, &mut places, 0)?;
@@ -249,17 +249,17 @@ impl<'a, 'i> Resolver<'a, 'i> {
     /// A field of a structure or an option, by its name.
     fn item(
         &mut self,
-        item: &'a Item<'i>,
+        item: &'a StructItem<'i>,
         at: &str,
         places: &mut ScopeLayout,
         depth: usize,
     ) -> Result<Option<(Box<str>, Node)>, CtfError> {
         let (ty, name, lengths) = match item {
-            Item::Declared(declaration) => {
+            StructItem::Declared(declaration) => {
                 self.declare(declaration);
                 return Ok(None);
             }
-            Item::Field { ty, name, lengths } => (&**ty, *name, lengths),
+            StructItem::Field { ty, name, lengths } => (&**ty, *name, lengths),
         };
         self.declare_type(ty);
         let inside = format!("{at}.{name}");
@@ -279,7 +279,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
     fn variant(
         &mut self,
         tag: &Path<'_>,
-        items: &'a [Item<'i>],
+        items: &'a [StructItem<'i>],
         at: &str,
         places: &mut ScopeLayout,
         depth: usize,
@@ -341,10 +341,10 @@ impl<'a, 'i> Resolver<'a, 'i> {
     }
 
     /// The number of the clock in `clock.NAME.value`.
-    fn clock(&self, value: &Value<'_>) -> Result<u8, CtfError> {
+    fn clock(&self, value: &TsdlValue<'_>) -> Result<u8, CtfError> {
         let name = match value {
-            Value::Words(path) => path.get(1).copied().unwrap_or_default(),
-            Value::Text(_) | Value::Number(_) => "",
+            TsdlValue::Words(path) => path.get(1).copied().unwrap_or_default(),
+            TsdlValue::Text(_) | TsdlValue::Number(_) => "",
         };
         let number = self.clocks.iter().position(|clock| clock == name);
         number
@@ -385,7 +385,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
     }
 }
 
-fn size(value: &Value<'_>) -> Result<u32, CtfError> {
+fn size(value: &TsdlValue<'_>) -> Result<u32, CtfError> {
     let size = value.number().and_then(|number| u32::try_from(number).ok());
     size.filter(|size| (1..=64).contains(size))
         .ok_or_else(|| wrong("an integer has a size beyond 1 to 64 bits"))
@@ -400,7 +400,7 @@ fn power_of_two(bits: u64) -> Result<u64, CtfError> {
     }
 }
 
-fn base(value: &Value<'_>) -> Result<u8, CtfError> {
+fn base(value: &TsdlValue<'_>) -> Result<u8, CtfError> {
     match (value.number(), value.word()) {
         (Some(2), _) | (_, Some("binary" | "bin" | "b")) => Ok(2),
         (Some(8), _) | (_, Some("octal" | "oct" | "o")) => Ok(8),
@@ -410,14 +410,14 @@ fn base(value: &Value<'_>) -> Result<u8, CtfError> {
     }
 }
 
-fn numbered(labels: &[Label]) -> Labels {
+fn numbered(labels: &[EnumLabel]) -> EnumLabels {
     let mut next = 0;
-    let number = |label: &Label| {
+    let number = |label: &EnumLabel| {
         let (first, last) = label.range.unwrap_or((next, next));
         next = last.saturating_add(1);
         (label.name.as_str().into(), first, last)
     };
-    Labels::new(labels.iter().map(number).collect())
+    EnumLabels::new(labels.iter().map(number).collect())
 }
 
 /// As many of a type as its lengths say; the first length is the outermost.

@@ -3,20 +3,20 @@
 mod bounds;
 mod place;
 
-pub use place::{Located, Record};
+pub use place::{CtfRecord, Located};
 
 use memchr::memmem;
 
-use self::place::{Missed, Place, locate};
+use self::place::{Missed, RecordPlace, locate};
 use super::bits::mask;
 use super::cpu::Sought;
 use super::files::StreamFile;
-use super::layout::{Layout, StreamClass};
-use super::packet::{ENDS, MAGIC, Packet, open};
+use super::layout::{StreamClass, TraceLayout};
+use super::packet::{ENDS, MAGIC, PacketHead, open};
 use super::walk::Bytes;
-use crate::clock::Clock;
+use crate::clock::TraceClock;
 use crate::damage::Damage;
-use crate::event::Loss;
+use crate::event::LostEvents;
 use crate::record::Stored as _;
 use crate::window::{Content, Window};
 
@@ -30,8 +30,8 @@ const MAX_FALSE_BEGINS: u32 = 64;
 
 /// What a stream is at.
 enum StreamItem<'t> {
-    Event(Place<'t>),
-    Lost(Loss),
+    Event(RecordPlace<'t>),
+    Lost(LostEvents),
     End,
 }
 
@@ -56,7 +56,7 @@ struct CurrentPacket<'t> {
 pub struct Stream<'t> {
     /// The event that it is at, or what was lost before it.
     head: StreamItem<'t>,
-    layout: &'t Layout,
+    layout: &'t TraceLayout,
     /// Its files, each with the CPU of packets that name none.
     parts: Vec<(StreamFile<'t>, u32)>,
     /// The number of the one that is read, its name, and what is looked at of it.
@@ -76,7 +76,7 @@ pub struct Stream<'t> {
     cpu: u32,
     /// The latest time, as recorded.
     cycles: u64,
-    clock: Option<&'t Clock>,
+    clock: Option<&'t TraceClock>,
     clock_number: u8,
     /// Nanoseconds to add where the clock counts such.
     offset_ns: Option<u64>,
@@ -88,7 +88,7 @@ pub struct Stream<'t> {
     discarded: Option<u64>,
     sequence: Option<u64>,
     /// Said before the next event.
-    loss: Option<Loss>,
+    loss: Option<LostEvents>,
     /// When its first packet begins that is here, nanoseconds since the epoch, where others came before it.
     known_from_ns: Option<u64>,
     /// When its latest packet was closed, nanoseconds since the epoch, where that says how long its CPU was seen.
@@ -103,7 +103,7 @@ pub struct Stream<'t> {
 impl<'t> Stream<'t> {
     /// One that begins at the begin of the first of its files, each of which comes with the CPU of packets
     /// that name none. So many bytes are read at once.
-    pub fn new(layout: &'t Layout, parts: Vec<(StreamFile<'t>, u32)>, window: usize) -> Self {
+    pub fn new(layout: &'t TraceLayout, parts: Vec<(StreamFile<'t>, u32)>, window: usize) -> Self {
         let mut stream = Self {
             head: StreamItem::End,
             layout,
@@ -151,10 +151,10 @@ impl<'t> Stream<'t> {
     fn set_clock(&mut self, number: u8) {
         self.clock_number = number;
         self.clock = self.layout.clocks.get(usize::from(number));
-        let plain = |clock: &&Clock| clock.frequency_hz == 1_000_000_000;
+        let plain = |clock: &&TraceClock| clock.frequency_hz == 1_000_000_000;
         self.offset_ns = match self.clock {
             None => Some(0),
-            Some(clock) => Some(clock).filter(plain).map(Clock::offset_ns),
+            Some(clock) => Some(clock).filter(plain).map(TraceClock::offset_ns),
         };
     }
 
@@ -169,12 +169,12 @@ impl<'t> Stream<'t> {
 
     /// The event that it is at, or what was lost before it.
     #[inline(always)]
-    pub fn record(&self) -> Option<Record<'_>> {
+    pub fn record(&self) -> Option<CtfRecord<'_>> {
         match &self.head {
             StreamItem::Event(place) => {
-                Some(Record::new(self.time_ns, self.cpu, Located::new(place, &self.window)))
+                Some(CtfRecord::new(self.time_ns, self.cpu, Located::new(place, &self.window)))
             }
-            StreamItem::Lost(loss) => Some(Record::lost(self.time_ns, self.cpu, *loss)),
+            StreamItem::Lost(loss) => Some(CtfRecord::lost(self.time_ns, self.cpu, *loss)),
             StreamItem::End => None,
         }
     }
@@ -290,7 +290,7 @@ impl<'t> Stream<'t> {
 
     /// Takes the CPU from the event itself.
     #[cold]
-    fn ask_cpu(&mut self, place: &Place<'t>) {
+    fn ask_cpu(&mut self, place: &RecordPlace<'t>) {
         let mut sought = Sought::default();
         let event = Located::new(place, &self.window);
         event.visit_contexts(&mut sought, |_| {});
@@ -400,7 +400,7 @@ impl<'t> Stream<'t> {
         packet.ok()?.context.begin
     }
 
-    fn enter(&mut self, packet: Packet<'t>, at: u64) {
+    fn enter(&mut self, packet: PacketHead<'t>, at: u64) {
         if packet.missing > 0 {
             let (name, missing) = (self.name, packet.missing);
             self.damage.missing_bytes = self.damage.missing_bytes.saturating_add(missing);
@@ -419,7 +419,7 @@ impl<'t> Stream<'t> {
         self.count_lost(&packet, before);
         self.note_bounds(&packet, ended);
         self.at = packet.events_at;
-        let Packet { class, end, is_cut, context, .. } = packet;
+        let PacketHead { class, end, is_cut, context, .. } = packet;
         // A look at the packet behind may have moved the window.
         let seen = self.window.view(at, 0).len() as u64;
         let (seen, lacks_cpu) = (end.min(seen.saturating_mul(8)), context.cpu.is_none());
@@ -427,7 +427,7 @@ impl<'t> Stream<'t> {
     }
 
     /// What the stream lost between the packet before and the end of this one.
-    fn count_lost(&mut self, packet: &Packet<'t>, before: u64) {
+    fn count_lost(&mut self, packet: &PacketHead<'t>, before: u64) {
         let context = &packet.context;
         let is_first = context.sequence.is_none_or(|sequence| sequence == 0);
         let events = match (self.discarded, context.discarded) {
@@ -451,7 +451,7 @@ impl<'t> Stream<'t> {
             let to = context.bound().or_else(|| self.begin_behind(self.next_packet));
             let to = to.unwrap_or(from);
             let (from_ns, to_ns) = (self.to_ns(from), self.to_ns(to.max(from)));
-            self.loss = Some(Loss { events, packets, from_ns, to_ns });
+            self.loss = Some(LostEvents { events, packets, from_ns, to_ns });
         }
         self.discarded = context.discarded.or(self.discarded);
         self.sequence = context.sequence.or(self.sequence);

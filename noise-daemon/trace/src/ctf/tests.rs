@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use self::written::{Field, Header, Order, Trace, Written};
 use super::*;
 use crate::damage::Damage;
-use crate::event::{Comm, Kind, Loss, Task};
+use crate::event::{Comm, LostEvents, Task, TraceKind};
 use crate::record::Source as _;
 use crate::state::LeftIn;
 use crate::value::{Shape, Value, Visit};
@@ -97,11 +97,11 @@ proptest! {
             false => metadata.into_bytes(),
         };
         let text = metadata::text(&metadata).unwrap();
-        let layout = Layout::parse(&text).map_err(|error| {
+        let layout = TraceLayout::parse(&text).map_err(|error| {
             TestCaseError::fail(format!("{error}\n{text}"))
         })?;
         let files = [StreamFile::held("channel0_3", &stream)];
-        let mut reader = Reader::new(&layout, &files);
+        let mut reader = CtfReader::new(&layout, &files);
         for (number, (time_ns, words)) in events.iter().enumerate() {
             let damage = reader.damage();
             let record = reader.read();
@@ -137,9 +137,9 @@ proptest! {
             stream[at] = byte;
         }
         stream.truncate(usize::from(end) % (2 * stream.len()));
-        let layout = Layout::parse(&metadata).unwrap();
+        let layout = TraceLayout::parse(&metadata).unwrap();
         let files = [StreamFile::held("x", &stream)];
-        let mut reader = Reader::new(&layout, &files);
+        let mut reader = CtfReader::new(&layout, &files);
         let most = 8 * stream.len();
         let mut read = 0;
         while let Some(record) = reader.read() {
@@ -183,12 +183,12 @@ fn packet(begin: u64, end: u64, sequence: u64, discarded: u32, times: &[u64]) ->
     bytes
 }
 
-fn kinds(stream: &[u8]) -> Vec<(u64, Kind<'static>)> {
-    let layout = Layout::parse(COUNTED).unwrap();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", stream)]);
+fn kinds(stream: &[u8]) -> Vec<(u64, TraceKind<'static>)> {
+    let layout = TraceLayout::parse(COUNTED).unwrap();
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", stream)]);
     let mut all = Vec::new();
     while let Some(record) = reader.read() {
-        all.push((record.time_ns, record.loss().map_or(Kind::Other("tick"), Kind::Lost)));
+        all.push((record.time_ns, record.loss().map_or(TraceKind::Other("tick"), TraceKind::Lost)));
     }
     all
 }
@@ -204,10 +204,10 @@ fn lost_events_come_at_their_place() {
         packet(70, 80, 5, 4, &[70]),
     ]
     .concat();
-    let tick = |time: u64| (base + time, Kind::Other("tick"));
+    let tick = |time: u64| (base + time, TraceKind::Other("tick"));
     let lost = |at: u64, events, packets, from: u64, to: u64| {
-        let loss = Loss { events, packets, from_ns: base + from, to_ns: base + to };
-        (base + at, Kind::Lost(loss))
+        let loss = LostEvents { events, packets, from_ns: base + from, to_ns: base + to };
+        (base + at, TraceKind::Lost(loss))
     };
     let expected = [
         lost(10, 2, 0, 10, 20),
@@ -233,8 +233,8 @@ fn a_damaged_packet_does_not_hide_the_next_one() {
     let events = [(Vec::new(), 1, false), (Vec::new(), 1, false)];
     let Written { metadata, mut stream, events } = trace.write(&events);
     stream[0] ^= 0xff;
-    let layout = Layout::parse(&metadata).unwrap();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &stream)]);
+    let layout = TraceLayout::parse(&metadata).unwrap();
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &stream)]);
     assert_eq!(reader.read().map(|record| record.time_ns), Some(events[1].0));
     assert_eq!(reader.damage().unread_bytes, stream.len() as u64 / 2);
     assert!(reader.damage().to_string().contains("x: no packet at byte 0"));
@@ -242,8 +242,8 @@ fn a_damaged_packet_does_not_hide_the_next_one() {
 
 #[test]
 fn what_does_not_begin_as_packets_do_is_no_stream() {
-    let layout = Layout::parse(COUNTED).unwrap();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", b"some text")]);
+    let layout = TraceLayout::parse(COUNTED).unwrap();
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", b"some text")]);
     assert!(reader.read().is_none());
     let damage = reader.damage().to_string();
     let expected = "9 bytes are damaged (x: no packet at byte 0: its magic number is missing; 9 bytes are \
@@ -272,12 +272,12 @@ fn metadata_that_makes_no_sense_is_refused_in_a_sentence() {
         ("_number; }; };", "_number; };", "cannot be understood from line"),
     ] {
         assert!(COUNTED.contains(change));
-        let error = Layout::parse(&COUNTED.replace(change, to)).unwrap_err().to_string();
+        let error = TraceLayout::parse(&COUNTED.replace(change, to)).unwrap_err().to_string();
         assert!(error.contains(sentence), "{to}: {error}");
     }
-    assert!(Layout::parse("").is_err());
+    assert!(TraceLayout::parse("").is_err());
     let deep = "struct {".repeat(100_000);
-    assert!(matches!(Layout::parse(&deep), Err(CtfError::Syntax(1, _))));
+    assert!(matches!(TraceLayout::parse(&deep), Err(CtfError::Syntax(1, _))));
 }
 
 #[test]
@@ -290,10 +290,10 @@ fn types_that_name_one_another_without_end_are_refused() {
         ));
     }
     text.push_str(&COUNTED.replace("uint32_t _number", "struct s39 _all"));
-    let error = Layout::parse(&text).unwrap_err().to_string();
+    let error = TraceLayout::parse(&text).unwrap_err().to_string();
     assert!(error.contains("nested too deep"), "{error}");
     let round = COUNTED.replace("uint32_t _number", "struct a { struct a b; } _x");
-    assert!(Layout::parse(&round).unwrap_err().to_string().contains("nested too deep"));
+    assert!(TraceLayout::parse(&round).unwrap_err().to_string().contains("nested too deep"));
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_type_with_several_names_is_kept_once() {
     let levels = 35;
     let (open, close) = ("struct { ".repeat(levels), " } _a, _b; ".repeat(levels - 1));
     let fields = format!("{open}uint32_t _c, _d;{close}}} _number");
-    let error = Layout::parse(&COUNTED.replace("uint32_t _number", &fields)).unwrap_err();
+    let error = TraceLayout::parse(&COUNTED.replace("uint32_t _number", &fields)).unwrap_err();
     assert!(error.to_string().contains("nested too deep"), "{error}");
 }
 
@@ -314,7 +314,7 @@ fn long_names_and_lists_of_labels_are_not_repeated_without_end() {
     let names: String = (0..2_000).map(|number| format!("enum e _{number}; ")).collect();
     let of_labels = format!("enum e : uint32_t {{ {labels} }} _e; {names} uint32_t _f");
     for fields in [of_long_name, of_labels] {
-        let error = Layout::parse(&COUNTED.replace("uint32_t _number", &fields)).unwrap_err();
+        let error = TraceLayout::parse(&COUNTED.replace("uint32_t _number", &fields)).unwrap_err();
         assert!(error.to_string().contains("too many"), "{error}");
     }
 }
@@ -323,7 +323,7 @@ fn long_names_and_lists_of_labels_are_not_repeated_without_end() {
 fn metadata_without_end_is_refused_before_it_is_parsed() {
     for part in ["a b; ", "a,", "a ", "a.", "*", "* "] {
         let text = part.repeat((16 << 20) / part.len());
-        let error = Layout::parse(&text).unwrap_err().to_string();
+        let error = TraceLayout::parse(&text).unwrap_err().to_string();
         assert!(error.contains("more than any tracer"), "{error}");
     }
 }
@@ -344,7 +344,7 @@ fn a_variant_may_have_many_options() {
         "typealias integer { size = 32;",
         "typealias integer { size = 8; align = 8; } := uint8_t; typealias integer { size = 32;",
     );
-    let layout = Layout::parse(&metadata).unwrap();
+    let layout = TraceLayout::parse(&metadata).unwrap();
     let events = 50_000;
     let mut bytes = packet(10, 20, 0, 0, &[]);
     for event in 0..events {
@@ -356,7 +356,7 @@ fn a_variant_may_have_many_options() {
     for at in [20, 28] {
         bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
     }
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let mut shown = Shown::default();
     while let Some(record) = reader.read() {
         shown = Shown::default();
@@ -370,7 +370,7 @@ fn a_variant_may_have_many_options() {
 #[test]
 fn an_event_has_an_end() {
     for fields in ["string _text;", "uint32_t _n; integer { size = 1; } _all[ _n ];"] {
-        let layout = Layout::parse(&COUNTED.replace("uint32_t _number;", fields)).unwrap();
+        let layout = TraceLayout::parse(&COUNTED.replace("uint32_t _number;", fields)).unwrap();
         let mut bytes = packet(10, 20, 0, 0, &[10]);
         bytes.extend(vec![1; 2 << 20]);
         bytes.push(0);
@@ -382,7 +382,7 @@ fn an_event_has_an_end() {
             bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
         }
         bytes.extend(packet(30, 40, 1, 0, &[]));
-        let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+        let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
         assert!(reader.read().is_none());
         let damage = reader.damage();
         assert!(
@@ -396,8 +396,8 @@ fn an_event_has_an_end() {
 #[test]
 fn what_was_read_of_a_packet_is_not_needed_again() {
     let bytes = packet(10, 20, 0, 0, &(10..1010).collect::<Vec<u64>>());
-    let layout = Layout::parse(COUNTED).unwrap();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let layout = TraceLayout::parse(COUNTED).unwrap();
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     assert_eq!((0..500).filter(|_| reader.read().is_some()).count(), 500);
     assert_eq!(reader.read_bytes(), 52 + 500 * 12);
 }
@@ -406,7 +406,7 @@ fn what_was_read_of_a_packet_is_not_needed_again() {
 fn lengths_of_lengths_have_an_end() {
     let lengths = "[1]".repeat(200_000);
     let metadata = COUNTED.replace("uint32_t _number", &format!("uint32_t _number{lengths}"));
-    assert!(matches!(Layout::parse(&metadata), Err(CtfError::Syntax(..))));
+    assert!(matches!(TraceLayout::parse(&metadata), Err(CtfError::Syntax(..))));
 }
 
 #[test]
@@ -416,9 +416,9 @@ fn fields_that_are_longer_than_64_bits_can_count_are_no_event() {
         "integer { size = 8; } _all[2305843009213693951]; integer { size = 8; } _vec; \
          integer { size = 8; } _last",
     );
-    let layout = Layout::parse(&metadata).unwrap();
+    let layout = TraceLayout::parse(&metadata).unwrap();
     let bytes = packet(10, 20, 0, 0, &[10]);
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     assert!(reader.read().is_none());
     assert_eq!(reader.damage().unread_bytes, 12);
 }
@@ -432,7 +432,7 @@ fn perfs_own_fields_are_those_of_the_model() {
             string next_comm; uint32_t next_pid; uint32_t next_prio;
         };",
     );
-    let layout = Layout::parse(&metadata).unwrap();
+    let layout = TraceLayout::parse(&metadata).unwrap();
     let number = |number: u32| number.to_le_bytes().to_vec();
     let fields = [
         number(9),
@@ -452,9 +452,9 @@ fn perfs_own_fields_are_those_of_the_model() {
     for at in [20, 28] {
         bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
     }
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let task = |name: &[u8], tid, prio| Task { comm: Comm::new(name), tid, prio };
-    let expected = Kind::SchedSwitch {
+    let expected = TraceKind::SchedSwitch {
         prev: task(b"bash", 7, 120),
         prev_state: LeftIn::of(2),
         next: task(b"a longer name th", 8, 98),
@@ -468,7 +468,7 @@ fn numbers_of_kinds_may_be_far_apart() {
     let mut metadata = COUNTED.replace("event {", "event { id = 0;");
     metadata.push_str("event { name = \"far\"; id = 18446744073709551615; };");
     metadata.push_str("event { name = \"near\"; id = 70000; };");
-    let layout = Layout::parse(&metadata).unwrap();
+    let layout = TraceLayout::parse(&metadata).unwrap();
     let stream = &layout.streams[&0];
     let name = |id| stream.class(id).map(|class| &*class.name);
     assert_eq!([0, 1, 70_000, u64::MAX].map(name), [Some("tick"), None, Some("near"), Some("far")]);
@@ -490,8 +490,8 @@ fn an_event_may_name_its_cpu_itself() {
     });
     let stream = bytes.concat();
     let read = |fields: &str| {
-        let layout = Layout::parse(&metadata.replace("uint32_t _number;", fields)).unwrap();
-        let mut reader = Reader::new(&layout, &[StreamFile::held("stream_3", &stream)]);
+        let layout = TraceLayout::parse(&metadata.replace("uint32_t _number;", fields)).unwrap();
+        let mut reader = CtfReader::new(&layout, &[StreamFile::held("stream_3", &stream)]);
         let mut cpus = Vec::new();
         while let Some(record) = reader.read() {
             cpus.push(record.cpu);
@@ -513,24 +513,26 @@ fn an_event_may_name_its_cpu_itself() {
 fn a_trace_may_leave_its_stream_out() {
     let metadata = "trace { major = 1; minor = 8; byte_order = le; };
         event { name = \"tick\"; fields := struct { integer { size = 32; } _value; }; };";
-    let layout = Layout::parse(metadata).unwrap();
+    let layout = TraceLayout::parse(metadata).unwrap();
     let bytes: Vec<u8> = [1_u32, 2, 3].iter().flat_map(|value| value.to_le_bytes()).collect();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let mut shown = Shown::default();
     while let Some(record) = reader.read() {
         record.visit(&mut shown);
     }
     assert_eq!(shown.0, ["value", "1/10", "value", "2/10", "value", "3/10"]);
     let other = metadata.replace("name =", "stream_id = 4; name =");
-    assert!(Layout::parse(&other).unwrap_err().to_string().contains("its stream is not defined"));
+    assert!(
+        TraceLayout::parse(&other).unwrap_err().to_string().contains("its stream is not defined")
+    );
 }
 
 #[test]
 fn an_event_may_have_no_fields() {
     let metadata = COUNTED.replace("fields := struct { uint32_t _number; };", "");
-    let layout = Layout::parse(&metadata).unwrap();
+    let layout = TraceLayout::parse(&metadata).unwrap();
     let bytes = packet(10, 20, 0, 0, &[10]);
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let record = reader.read().unwrap();
     let mut shown = Shown::default();
     record.visit(&mut shown);
@@ -540,11 +542,11 @@ fn an_event_may_have_no_fields() {
 #[test]
 fn claims_of_many_elements_are_checked_first() {
     let metadata = COUNTED.replace("uint32_t _number;", "uint32_t _n; string _all[ _n ];");
-    let layout = Layout::parse(&metadata).unwrap();
+    let layout = TraceLayout::parse(&metadata).unwrap();
     let mut bytes = packet(10, 20, 0, 0, &[10]);
     let end = bytes.len();
     bytes[end - 4..].copy_from_slice(&u32::MAX.to_le_bytes());
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     assert!(reader.read().is_none());
     assert_eq!(reader.damage().unread_bytes, 12);
 }

@@ -1,7 +1,7 @@
 //! One walk over fields as they lie in a packet, for whoever wants to see them.
 
 use super::bits;
-use super::node::{Int, Labels, Node, Slots, Struct};
+use super::node::{EnumLabels, Int, Node, Slots, Struct};
 use crate::value::{Shape, Value, Visit};
 
 /// Fields that lie beyond the end of what was recorded, or lengths that cannot be.
@@ -59,15 +59,13 @@ fn number(int: &Int, value: u64) -> Value<'static> {
 }
 
 /// The name of an enumeration's value.
-fn label<'a>(labels: &'a Labels, int: &Int, value: u64) -> Option<&'a str> {
+fn label<'a>(labels: &'a EnumLabels, int: &Int, value: u64) -> Option<&'a str> {
     let value = if int.signed { i128::from(value as i64) } else { i128::from(value) };
     labels.name(value)
 }
 
 /// Goes over what lies at `at` and shows it. The place behind it.
-///
-/// # Errors
-/// Where it lies beyond the content.
+/// Errors: where it lies beyond the content.
 pub fn walk(
     node: &Node,
     bytes: Bytes<'_>,
@@ -125,9 +123,7 @@ pub fn walk(
 }
 
 /// As [`walk`], without a begin and an end.
-///
-/// # Errors
-/// As [`walk`].
+/// Errors: those of [`walk`].
 pub fn walk_fields(
     structure: &Struct,
     bytes: Bytes<'_>,
@@ -177,9 +173,7 @@ fn elements(
 }
 
 /// Goes over what lies at `at` without a look at more than lengths and tags. The place behind it.
-///
-/// # Errors
-/// As [`walk`].
+/// Errors: those of [`walk`].
 #[inline]
 pub fn skip(node: &Node, bytes: Bytes<'_>, at: u64, slots: &mut Slots) -> Result<u64, Cut> {
     if let Some(fixed) = node.fixed() {

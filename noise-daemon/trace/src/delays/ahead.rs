@@ -21,7 +21,7 @@ const MAX_NAMES: usize = 65_536;
 
 /// A stage of a request's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum RequestStage {
     /// From its insertion to its issue.
     Queue,
     /// From its issue to its end.
@@ -51,7 +51,7 @@ pub struct Done {
 /// What disks did for whom.
 #[derive(Debug, Default)]
 pub struct Ahead {
-    queues: BTreeMap<(u32, Stage), VecDeque<CompletedRequest>>,
+    queues: BTreeMap<(u32, RequestStage), VecDeque<CompletedRequest>>,
     names: HashMap<i32, Comm>,
     /// The latest request that ended on each CPU.
     done: PerCpu<Option<Done>>,
@@ -72,7 +72,7 @@ impl CauseShares {
 
 impl Ahead {
     /// A queue is done with a request of a thread.
-    pub fn served(&mut self, dev: u32, stage: Stage, tid: i32, sectors: u32, time_ns: u64) {
+    pub fn served(&mut self, dev: u32, stage: RequestStage, tid: i32, sectors: u32, time_ns: u64) {
         if self.queues.len() >= MAX_QUEUES && !self.queues.contains_key(&(dev, stage)) {
             return;
         }
@@ -107,10 +107,17 @@ impl Ahead {
             let before_ns = done.queued_ns.unwrap_or(done.issued_ns).min(to_ns);
             if self.is_busy(done.dev, from_ns, before_ns) {
                 left_ns = left_ns.saturating_sub(before_ns - from_ns);
-                self.divide_stage((done.dev, Stage::Device), tid, from_ns, before_ns, &mut shares);
+                self.divide_stage(
+                    (done.dev, RequestStage::Device),
+                    tid,
+                    from_ns,
+                    before_ns,
+                    &mut shares,
+                );
             }
-            let queued = done.queued_ns.map(|queued_ns| (Stage::Queue, queued_ns, done.issued_ns));
-            let issued = (Stage::Device, done.issued_ns, done.done_ns);
+            let queued =
+                done.queued_ns.map(|queued_ns| (RequestStage::Queue, queued_ns, done.issued_ns));
+            let issued = (RequestStage::Device, done.issued_ns, done.done_ns);
             for (stage, begin_ns, end_ns) in queued.into_iter().chain([issued]) {
                 let (begin_ns, end_ns) = (begin_ns.max(from_ns), end_ns.min(to_ns));
                 if begin_ns < end_ns {
@@ -126,7 +133,7 @@ impl Ahead {
 
     /// Whether a device was done with requests in a time.
     fn is_busy(&self, dev: u32, from_ns: u64, to_ns: u64) -> bool {
-        let Some(queue) = self.queues.get(&(dev, Stage::Device)) else { return false };
+        let Some(queue) = self.queues.get(&(dev, RequestStage::Device)) else { return false };
         let first = queue.partition_point(|service| service.time_ns < from_ns);
         from_ns < to_ns && queue.get(first).is_some_and(|service| service.time_ns <= to_ns)
     }
@@ -135,7 +142,7 @@ impl Ahead {
     /// that was ahead of it in the queue.
     fn divide_stage(
         &self,
-        (dev, stage): (u32, Stage),
+        (dev, stage): (u32, RequestStage),
         victim: i32,
         from_ns: u64,
         to_ns: u64,
@@ -151,8 +158,8 @@ impl Ahead {
         shares.add(Cause::Untracked, -1, begin_ns - from_ns);
         let first = queue.partition_point(|service| service.time_ns < begin_ns);
         let end = queue.partition_point(|service| match stage {
-            Stage::Queue => service.time_ns < to_ns,
-            Stage::Device => service.time_ns <= to_ns,
+            RequestStage::Queue => service.time_ns < to_ns,
+            RequestStage::Device => service.time_ns <= to_ns,
         });
         let ahead = || queue.range(first..end.max(first));
         let mut work: u64 = ahead().map(|service| service.work).sum();
@@ -216,7 +223,7 @@ mod tests {
         ) {
             // One service a microsecond; the request that is waited for is the last one.
             let issued = issued.index(services.len());
-            let stage = if at_device { Stage::Device } else { Stage::Queue };
+            let stage = if at_device { RequestStage::Device } else { RequestStage::Queue };
             let (mut ahead, mut served, mut mark) = (Ahead::default(), Served::default(), 0);
             for (number, (tid, sectors)) in services.iter().enumerate() {
                 if number == issued {
@@ -241,12 +248,12 @@ mod tests {
     fn a_sleep_is_divided_by_the_stages_of_its_request() {
         let mut ahead = Ahead::default();
         ahead.named(2, b"other");
-        ahead.served(1, Stage::Queue, 2, 7, 1_500);
-        ahead.served(1, Stage::Queue, 1, 7, 2_000);
-        ahead.served(1, Stage::Device, 2, 7, 2_500);
-        ahead.served(1, Stage::Device, 1, 7, 3_000);
+        ahead.served(1, RequestStage::Queue, 2, 7, 1_500);
+        ahead.served(1, RequestStage::Queue, 1, 7, 2_000);
+        ahead.served(1, RequestStage::Device, 2, 7, 2_500);
+        ahead.served(1, RequestStage::Device, 1, 7, 3_000);
         // Another disk is of no interest.
-        ahead.served(9, Stage::Device, 5, 7, 2_600);
+        ahead.served(9, RequestStage::Device, 5, 7, 2_600);
         let done = Done { dev: 1, queued_ns: Some(1_000), issued_ns: 2_000, done_ns: 3_000 };
         ahead.ended(0, done);
         let found: Vec<_> = ahead
@@ -267,9 +274,9 @@ mod tests {
         let part = ahead.divide(0, 1, 1_200, 1_700);
         assert_eq!((part.len(), part[0].tid, part[0].ns), (1, 2, 500));
         // It sleeps for a while before that request is there: for what the device is done with meanwhile.
-        ahead.served(1, Stage::Device, 4, 7, 4_000);
+        ahead.served(1, RequestStage::Device, 4, 7, 4_000);
         ahead.ended(1, Done { dev: 1, queued_ns: None, issued_ns: 4_900, done_ns: 5_000 });
-        ahead.served(1, Stage::Device, 5, 7, 5_000);
+        ahead.served(1, RequestStage::Device, 5, 7, 5_000);
         let room: Vec<_> = ahead
             .divide(1, 1, 3_100, 5_000)
             .into_iter()

@@ -9,7 +9,7 @@ use noise_common::nesting::{Ended, Nesting, Taken};
 use super::older::{Older, Over};
 use super::sums::{Party, Sums};
 use crate::contexts::nest;
-use crate::event::{Comm, Event, Kind, Task};
+use crate::event::{Comm, Event, Task, TraceKind};
 use crate::follow::{PerCpu, Processor};
 
 pub struct Cpu {
@@ -239,14 +239,16 @@ impl Cpu {
         let ended = nest(&mut self.nesting, event)?;
         let taken = &self.nesting.taken;
         match &event.kind {
-            Kind::IrqHandlerExit { irq, .. } => {
+            TraceKind::IrqHandlerExit { irq, .. } => {
                 self.ledger.hardirqs.note((*irq).into(), taken.hardirq_ns);
             }
-            Kind::VectorExit { which, .. } => {
+            TraceKind::VectorExit { which, .. } => {
                 let source = VECTOR_SOURCE | *which as u64;
                 self.ledger.hardirqs.note(source, taken.hardirq_ns);
             }
-            Kind::SoftirqExit { vec } => self.ledger.softirqs.note((*vec).into(), taken.softirq_ns),
+            TraceKind::SoftirqExit { vec } => {
+                self.ledger.softirqs.note((*vec).into(), taken.softirq_ns)
+            }
             _ => {}
         }
         Some(ended)

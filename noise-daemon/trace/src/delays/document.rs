@@ -8,7 +8,7 @@ use crate::reach::Reach;
 
 /// Delays of a recording. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Document {
+pub struct DelaysDocument {
     /// Time of the first event, since the epoch of the trace's clock.
     pub from_ns: u64,
     /// Time of the last one.
@@ -49,7 +49,7 @@ pub struct ThreadDocument {
     /// How long it ran, from switch to switch.
     pub run_ns: u64,
     /// How long it waited for a CPU.
-    pub waits: Waits,
+    pub waits: WaitsByStart,
     /// Threads that ran on the CPU that it got in the end. They sum to the waits.
     pub culprits: Vec<Culprit>,
     /// Threads that ran on the CPUs where it waited. They sum to the waits.
@@ -60,7 +60,7 @@ pub struct ThreadDocument {
 
 /// Waits by how they began.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Waits {
+pub struct WaitsByStart {
     pub wakeup: Spread,
     /// With a switch away from a thread that wanted to go on.
     pub preempt: Spread,

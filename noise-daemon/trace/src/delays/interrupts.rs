@@ -8,8 +8,8 @@ use noise_common::signals::SOFTIRQ_VECTORS;
 use super::cpu::Cpus;
 use super::document::{Handler, Raise, Softirq};
 use super::sums::Spread;
-use super::watch::{Delay, Signal, Subject, Watch};
-use crate::event::{Event, Kind};
+use super::watch::{Delay, DelaySignal, DelaySubject, Watch};
+use crate::event::{Event, TraceKind};
 
 /// Interrupt lines that are kept apart.
 const MAX_IRQS: usize = 65_536;
@@ -46,7 +46,7 @@ impl Interrupts {
     pub fn follow(&mut self, event: &Event<'_>, cpus: &mut Cpus, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
         let mut ended =
-            |signal: Signal, subject: Subject<'_>, from_ns: u64, net_ns: Option<u64>| {
+            |signal: DelaySignal, subject: DelaySubject<'_>, from_ns: u64, net_ns: Option<u64>| {
                 watch.delayed(&Delay {
                     signal,
                     subject,
@@ -59,7 +59,7 @@ impl Interrupts {
         let Some(cpu) = cpus.get(event.cpu) else { return };
         let end = cpu.interrupt(event);
         match &event.kind {
-            Kind::IrqHandlerEntry { irq, name }
+            TraceKind::IrqHandlerEntry { irq, name }
                 if self.irqs.len() < MAX_IRQS || self.irqs.contains_key(irq) =>
             {
                 let inside = self.irqs.entry(*irq).or_default();
@@ -67,46 +67,51 @@ impl Interrupts {
                     inside.name = String::from_utf8_lossy(name).into_owned();
                 }
             }
-            Kind::IrqHandlerExit { irq, .. } => {
+            TraceKind::IrqHandlerExit { irq, .. } => {
                 if let Some(end) = end
                     && let Some(inside) = self.irqs.get_mut(irq)
                 {
                     inside.add(now_ns - end.start_ns, end.net_ns);
-                    let subject = Subject::Irq(*irq, &inside.name);
-                    ended(Signal::Hardirq, subject, end.start_ns, Some(end.net_ns));
+                    let subject = DelaySubject::Irq(*irq, &inside.name);
+                    ended(DelaySignal::Hardirq, subject, end.start_ns, Some(end.net_ns));
                 }
             }
-            Kind::VectorExit { which, .. } => {
+            TraceKind::VectorExit { which, .. } => {
                 if let Some(end) = end {
                     let inside = self.vectors.entry(*which as u32).or_default();
                     inside.add(now_ns - end.start_ns, end.net_ns);
-                    let subject = Subject::Vector(*which);
-                    ended(Signal::Vector, subject, end.start_ns, Some(end.net_ns));
+                    let subject = DelaySubject::Vector(*which);
+                    ended(DelaySignal::Vector, subject, end.start_ns, Some(end.net_ns));
                 }
             }
-            Kind::SoftirqRaise { vec } => {
+            TraceKind::SoftirqRaise { vec } => {
                 let raised = self.raised.entry(event.cpu).or_default();
                 if let Some(place) = raised.get_mut(*vec as usize) {
                     place.get_or_insert(now_ns);
                 }
             }
-            Kind::SoftirqEntry { vec } if (*vec as usize) < SOFTIRQS => {
+            TraceKind::SoftirqEntry { vec } if (*vec as usize) < SOFTIRQS => {
                 let raised = self.raised.entry(event.cpu).or_default();
                 if let Some(since_ns) = raised.get_mut(*vec as usize).and_then(Option::take) {
                     self.raises.entry(*vec).or_default().add(now_ns.saturating_sub(since_ns));
-                    ended(Signal::SoftirqRaiseWait, Subject::Softirq(*vec), since_ns, None);
+                    ended(
+                        DelaySignal::SoftirqRaiseWait,
+                        DelaySubject::Softirq(*vec),
+                        since_ns,
+                        None,
+                    );
                 }
             }
-            Kind::SoftirqExit { vec } => {
+            TraceKind::SoftirqExit { vec } => {
                 if let Some(end) = end {
                     let inside = self.softirqs.entry(*vec).or_default();
                     inside.add(now_ns - end.start_ns, end.net_ns);
-                    let subject = Subject::Softirq(*vec);
-                    ended(Signal::Softirq, subject, end.start_ns, Some(end.net_ns));
+                    let subject = DelaySubject::Softirq(*vec);
+                    ended(DelaySignal::Softirq, subject, end.start_ns, Some(end.net_ns));
                 }
             }
             // What was raised may have run meanwhile.
-            Kind::Lost(_) => {
+            TraceKind::Lost(_) => {
                 self.raised.remove(&event.cpu);
             }
             _ => {}

@@ -14,12 +14,12 @@
 //! CPU is known from the end of the loss on (see [`Sight`]): the thread may have run where it was not seen. One that
 //! ends meanwhile is left out.
 //!
-//! Not known here: the hypervisor, and quotas but for those of our own recordings; delays are charged to threads, not to cgroups. What a recording lacks is in [`Document::missing`].
+//! Not known here: the hypervisor, and quotas but for those of our own recordings; delays are charged to threads, not to cgroups. What a recording lacks is in [`DelaysDocument::missing`].
 //!
 //! [`Sight`]: crate::sight::Sight
 //! [`Nesting`]: noise_common::nesting::Nesting
 //! [`Ledger`]: noise_common::ledger::Ledger
-//! [`Document::missing`]: document::Document::missing
+//! [`DelaysDocument::missing`]: document::DelaysDocument::missing
 
 mod ahead;
 mod cpu;
@@ -40,16 +40,16 @@ use noise_common::hooks::VECTORS;
 use noise_common::signals::SOFTIRQ_VECTORS;
 
 use self::cpu::{Cpu, Cpus};
-use self::document::{Culprit, Document};
+use self::document::{Culprit, DelaysDocument};
 use self::interrupts::Interrupts;
-use self::packets::Packets;
+use self::packets::PacketDelays;
 pub use self::portion::Portion;
-use self::requests::Requests;
+use self::requests::RequestDelays;
 use self::sums::{Party, Sums};
 pub use self::waits::Begin;
 use self::waits::Waits;
 use self::watch::Watch;
-use crate::event::{Comm, Event, Kind};
+use crate::event::{Comm, Event, TraceKind};
 use crate::reach::Reach;
 use crate::sight::Sight;
 
@@ -73,8 +73,8 @@ pub struct Delays {
     cpus: Cpus,
     waits: Waits,
     interrupts: Interrupts,
-    requests: Requests,
-    packets: Packets,
+    requests: RequestDelays,
+    packets: PacketDelays,
     /// Kinds of events that came, as far as delays need them.
     seen: BTreeSet<&'static str>,
     from_ns: Option<u64>,
@@ -121,7 +121,7 @@ impl Delays {
     pub fn follow_each(&mut self, event: &Event<'_>, watch: &mut impl Watch) {
         if self.only == Only::Interrupts {
             self.interrupts.follow(event, &mut self.cpus, watch);
-            if matches!(event.kind, Kind::Lost(_)) {
+            if matches!(event.kind, TraceKind::Lost(_)) {
                 self.cpus.miss(event.cpu, event.time_ns);
             }
             return;
@@ -131,7 +131,7 @@ impl Delays {
         if let Some(kind) = needed(&event.kind) {
             self.seen.insert(kind);
         }
-        if let Kind::Lost(loss) = &event.kind {
+        if let TraceKind::Lost(loss) = &event.kind {
             self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
             self.reach.follow(event.time_ns, event.cpu, Some(loss));
         } else {
@@ -204,36 +204,36 @@ impl Delays {
     fn follow_turns(&mut self, event: &Event<'_>) {
         self.sight.follow(event);
         match &event.kind {
-            Kind::SchedSwitch { next, .. } => {
+            TraceKind::SchedSwitch { next, .. } => {
                 self.cpus.end_interrupts(event.cpu);
                 self.cpus.begin_turn(event.cpu, next, event.time_ns);
             }
-            Kind::Lost(_) => {
+            TraceKind::Lost(_) => {
                 self.cpus.miss(event.cpu, event.time_ns);
                 self.requests.follow(event, &mut ());
             }
-            Kind::BlockRqInsert(_)
-            | Kind::BlockRqIssue(_)
-            | Kind::BlockRqComplete(_)
-            | Kind::BlockRqRequeue(_)
-            | Kind::BlockRqMerge(_) => {
+            TraceKind::BlockRqInsert(_)
+            | TraceKind::BlockRqIssue(_)
+            | TraceKind::BlockRqComplete(_)
+            | TraceKind::BlockRqRequeue(_)
+            | TraceKind::BlockRqMerge(_) => {
                 self.requests.follow(event, &mut ());
                 if !self.sight.is_whole() {
                     self.requests.lose();
                 }
             }
-            Kind::IrqHandlerEntry { irq, name } if self.lines.len() < MAX_LINES => {
+            TraceKind::IrqHandlerEntry { irq, name } if self.lines.len() < MAX_LINES => {
                 let name = || String::from_utf8_lossy(name).into_owned();
                 self.lines.entry(*irq).or_insert_with(name);
                 self.interrupt(event);
             }
-            Kind::IrqHandlerEntry { .. }
-            | Kind::IrqHandlerExit { .. }
-            | Kind::VectorEntry { .. }
-            | Kind::VectorExit { .. }
-            | Kind::SoftirqEntry { .. }
-            | Kind::SoftirqExit { .. }
-            | Kind::NmiHandler { .. } => self.interrupt(event),
+            TraceKind::IrqHandlerEntry { .. }
+            | TraceKind::IrqHandlerExit { .. }
+            | TraceKind::VectorEntry { .. }
+            | TraceKind::VectorExit { .. }
+            | TraceKind::SoftirqEntry { .. }
+            | TraceKind::SoftirqExit { .. }
+            | TraceKind::NmiHandler { .. } => self.interrupt(event),
             _ => {}
         }
     }
@@ -255,9 +255,9 @@ impl Delays {
         self.packets.begin();
     }
 
-    pub fn finish(self) -> Document {
+    pub fn finish(self) -> DelaysDocument {
         let missing = NEEDED.iter().filter(|kind| !self.seen.contains(*kind));
-        Document {
+        DelaysDocument {
             from_ns: self.from_ns.unwrap_or(0),
             to_ns: self.to_ns,
             discarded: self.discarded,
@@ -296,22 +296,22 @@ const NEEDED: [&str; 14] = [
     "netif_receive_skb",
 ];
 
-const fn needed(kind: &Kind<'_>) -> Option<&'static str> {
+const fn needed(kind: &TraceKind<'_>) -> Option<&'static str> {
     Some(match kind {
-        Kind::SchedSwitch { .. } => "sched_switch",
-        Kind::SchedWakeup(_) => "sched_wakeup",
-        Kind::SchedMigrateTask { .. } => "sched_migrate_task",
-        Kind::IrqHandlerEntry { .. } => "irq_handler_entry",
-        Kind::VectorEntry { .. } => "vectors",
-        Kind::SoftirqRaise { .. } => "softirq_raise",
-        Kind::SoftirqEntry { .. } => "softirq_entry",
-        Kind::NmiHandler { .. } => "nmi_handler",
-        Kind::BlockRqInsert(_) => "block_rq_insert",
-        Kind::BlockRqIssue(_) => "block_rq_issue",
-        Kind::BlockRqComplete(_) => "block_rq_complete",
-        Kind::NetDevQueue(_) => "net_dev_queue",
-        Kind::NetDevStartXmit(_) | Kind::NetDevXmit { .. } => "net_dev_xmit",
-        Kind::NetifReceiveSkb(_) => "netif_receive_skb",
+        TraceKind::SchedSwitch { .. } => "sched_switch",
+        TraceKind::SchedWakeup(_) => "sched_wakeup",
+        TraceKind::SchedMigrateTask { .. } => "sched_migrate_task",
+        TraceKind::IrqHandlerEntry { .. } => "irq_handler_entry",
+        TraceKind::VectorEntry { .. } => "vectors",
+        TraceKind::SoftirqRaise { .. } => "softirq_raise",
+        TraceKind::SoftirqEntry { .. } => "softirq_entry",
+        TraceKind::NmiHandler { .. } => "nmi_handler",
+        TraceKind::BlockRqInsert(_) => "block_rq_insert",
+        TraceKind::BlockRqIssue(_) => "block_rq_issue",
+        TraceKind::BlockRqComplete(_) => "block_rq_complete",
+        TraceKind::NetDevQueue(_) => "net_dev_queue",
+        TraceKind::NetDevStartXmit(_) | TraceKind::NetDevXmit { .. } => "net_dev_xmit",
+        TraceKind::NetifReceiveSkb(_) => "netif_receive_skb",
         _ => return None,
     })
 }

@@ -7,8 +7,8 @@ use noise_common::signals::{NET_RX, polls_packets};
 use super::cpu::{Cpu, Cpus};
 use super::document::Interface;
 use super::sums::Spread;
-use super::watch::{Delay, Signal, Subject, Watch};
-use crate::event::{Comm, Event, Kind, Packet};
+use super::watch::{Delay, DelaySignal, DelaySubject, Watch};
+use crate::event::{Comm, Event, Packet, TraceKind};
 
 /// Packets that are on their way at a time; further ones are not measured.
 const MAX_OPEN: usize = 1 << 18;
@@ -18,7 +18,7 @@ const MAX_INTERFACES: usize = 65_536;
 const TAG_BYTES: u32 = 4;
 
 #[derive(Debug, Default)]
-pub struct Packets {
+pub struct PacketDelays {
     /// By address: since when, and of what length.
     sent: HashMap<u64, (u64, u32)>,
     tx: BTreeMap<String, Spread>,
@@ -37,56 +37,56 @@ fn interface(packet: &Packet<'_>) -> String {
     String::from_utf8_lossy(packet.name).into_owned()
 }
 
-impl Packets {
+impl PacketDelays {
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>, cpus: &Cpus, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
-        let mut ended = |signal: Signal, subject: Subject<'_>, from_ns: u64| {
+        let mut ended = |signal: DelaySignal, subject: DelaySubject<'_>, from_ns: u64| {
             let (cpu, to_ns) = (event.cpu, now_ns);
             watch.delayed(&Delay { signal, subject, cpu, from_ns, to_ns, net_ns: None });
         };
         match &event.kind {
-            Kind::NetDevQueue(packet)
+            TraceKind::NetDevQueue(packet)
                 if self.sent.len() < MAX_OPEN || self.sent.contains_key(&packet.skb) =>
             {
                 self.sent.insert(packet.skb, (now_ns, packet.len));
             }
             // The first of the two ends the wait.
-            Kind::NetDevStartXmit(packet) | Kind::NetDevXmit { packet, .. } => {
+            TraceKind::NetDevStartXmit(packet) | TraceKind::NetDevXmit { packet, .. } => {
                 let Some((since_ns, len)) = self.sent.remove(&packet.skb) else { return };
                 // Of another length, it is another packet in the memory of one that was split.
-                if matches!(event.kind, Kind::NetDevStartXmit(_))
+                if matches!(event.kind, TraceKind::NetDevStartXmit(_))
                     && ![0, TAG_BYTES].contains(&packet.len.wrapping_sub(len))
                 {
                     return;
                 }
                 let name = interface(packet);
-                ended(Signal::NetTxWait, Subject::Interface(&name), since_ns);
+                ended(DelaySignal::NetTxWait, DelaySubject::Interface(&name), since_ns);
                 add(&mut self.tx, name, now_ns.saturating_sub(since_ns));
             }
-            Kind::SkbKfree { skb, .. } => {
+            TraceKind::SkbKfree { skb, .. } => {
                 self.sent.remove(skb);
             }
-            Kind::NetifReceiveSkb(packet) if is_receiving(cpus, event.cpu) => {
+            TraceKind::NetifReceiveSkb(packet) if is_receiving(cpus, event.cpu) => {
                 self.received.insert(event.cpu, (now_ns, interface(packet)));
             }
             // A thread that polls passes the packet on.
-            Kind::SchedWaking(woken) if polls(&woken.task.comm) => {}
-            Kind::SchedWaking(_) if is_receiving(cpus, event.cpu) => {
+            TraceKind::SchedWaking(woken) if polls(&woken.task.comm) => {}
+            TraceKind::SchedWaking(_) if is_receiving(cpus, event.cpu) => {
                 if let Some((since_ns, name)) = self.received.remove(&event.cpu) {
-                    ended(Signal::NetRxWait, Subject::Interface(&name), since_ns);
+                    ended(DelaySignal::NetRxWait, DelaySubject::Interface(&name), since_ns);
                     add(&mut self.rx, name, now_ns.saturating_sub(since_ns));
                 }
             }
-            Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } => {
+            TraceKind::SoftirqEntry { .. } | TraceKind::SoftirqExit { .. } => {
                 self.received.remove(&event.cpu);
             }
-            Kind::Lost(_) => {
+            TraceKind::Lost(_) => {
                 self.received.remove(&event.cpu);
                 self.lose();
             }
             // Where softirqs are preempted, another thread's turn does not end one.
-            Kind::SchedSwitch { .. } if cpus.known(event.cpu).is_some_and(is_polling) => {
+            TraceKind::SchedSwitch { .. } if cpus.known(event.cpu).is_some_and(is_polling) => {
                 self.received.remove(&event.cpu);
             }
             _ => {}

@@ -9,11 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use super::ahead::{Ahead, Done, Stage as AheadStage};
+use super::ahead::{Ahead, Done, RequestStage as AheadStage};
 use super::document::Device;
 use super::sums::Spread;
-use super::watch::{Delay, Signal, Subject, Watch};
-use crate::event::{Event, Kind, Request};
+use super::watch::{Delay, DelaySignal, DelaySubject, Watch};
+use crate::event::{Event, Request, TraceKind};
 use crate::rwbs::{DISCARD, FLUSH, PREFLUSH, READ, WRITE};
 
 /// Requests that are on their way at a time; further ones are not measured.
@@ -147,7 +147,7 @@ impl InFlightRequests {
 }
 
 #[derive(Debug, Default)]
-pub struct Requests {
+pub struct RequestDelays {
     queued: InFlightRequests,
     issued: InFlightRequests,
     queue: BTreeMap<u32, Spread>,
@@ -163,22 +163,22 @@ fn add(map: &mut BTreeMap<u32, Spread>, dev: u32, ns: u64) {
     }
 }
 
-impl Requests {
+impl RequestDelays {
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
-        let mut ended = |signal: Signal, subject: Subject<'_>, from_ns: u64| {
+        let mut ended = |signal: DelaySignal, subject: DelaySubject<'_>, from_ns: u64| {
             let (cpu, to_ns) = (event.cpu, now_ns);
             watch.delayed(&Delay { signal, subject, cpu, from_ns, to_ns, net_ns: None });
         };
         match &event.kind {
-            Kind::BlockRqInsert(request)
-            | Kind::BlockRqIssue(request)
-            | Kind::BlockRqRequeue(request)
-            | Kind::BlockRqMerge(request)
-            | Kind::BlockRqComplete(request)
+            TraceKind::BlockRqInsert(request)
+            | TraceKind::BlockRqIssue(request)
+            | TraceKind::BlockRqRequeue(request)
+            | TraceKind::BlockRqMerge(request)
+            | TraceKind::BlockRqComplete(request)
                 if !has_disk(request) => {}
-            Kind::BlockRqInsert(request) => {
+            TraceKind::BlockRqInsert(request) => {
                 let (place, sectors, operation) = parts(request);
                 // One that was given back waits since then.
                 let back = self.queued.take(place, (sectors, operation), |open| open.is_back);
@@ -192,7 +192,7 @@ impl Requests {
                     ahead.named(request.tid, request.comm);
                 }
             }
-            Kind::BlockRqIssue(request) => {
+            TraceKind::BlockRqIssue(request) => {
                 let (place, sectors, operation) = parts(request);
                 let queued = self.queued.take(place, (sectors, operation), |_| true);
                 let within = || self.queued.take_within(place, (sectors, operation));
@@ -200,7 +200,7 @@ impl Requests {
                 if let Some(open) = queued {
                     add(&mut self.queue, request.dev, now_ns.saturating_sub(open.since_ns));
                     let subject = device(&self.disks, request.dev);
-                    ended(Signal::BlockQueueWait, subject, open.since_ns);
+                    ended(DelaySignal::BlockQueueWait, subject, open.since_ns);
                 }
                 let tid = queued.map_or(request.tid, |open| open.tid);
                 let (is_back, queued_ns) = (false, queued.map(|open| open.since_ns));
@@ -215,7 +215,7 @@ impl Requests {
                     ahead.served(request.dev, AheadStage::Queue, tid, sectors, now_ns);
                 }
             }
-            Kind::BlockRqRequeue(request) => {
+            TraceKind::BlockRqRequeue(request) => {
                 let (place, sectors, operation) = parts(request);
                 let issued = self.issued.take(place, (sectors, operation), |_| true);
                 let tid = issued.map_or(request.tid, |open| open.tid);
@@ -225,11 +225,11 @@ impl Requests {
                     InFlightRequest { since_ns, sectors, operation, is_back, tid, queued_ns };
                 self.queued.put(place, open);
             }
-            Kind::BlockRqMerge(request) => {
+            TraceKind::BlockRqMerge(request) => {
                 let (place, sectors, operation) = parts(request);
                 self.queued.take(place, (sectors, operation), |_| true);
             }
-            Kind::BlockRqComplete(request) => {
+            TraceKind::BlockRqComplete(request) => {
                 let (place, done, operation) = parts(request);
                 // What ends without sectors and is no flush has asked for one, and was not issued itself.
                 if done == 0 && operation == Operation::Write {
@@ -246,7 +246,7 @@ impl Requests {
                 }
                 add(&mut self.device, request.dev, now_ns.saturating_sub(open.since_ns));
                 let subject = device(&self.disks, request.dev);
-                ended(Signal::BlockDeviceWait, subject, open.since_ns);
+                ended(DelaySignal::BlockDeviceWait, subject, open.since_ns);
                 if let Some(ahead) = &mut self.ahead {
                     // What the request needed itself is its own share of the wait.
                     ahead.served(request.dev, AheadStage::Device, open.tid, done, now_ns);
@@ -254,8 +254,8 @@ impl Requests {
                     ahead.ended(event.cpu, Done { dev, queued_ns, issued_ns, done_ns: now_ns });
                 }
             }
-            Kind::Lost(_) => self.lose(),
-            Kind::StatedumpBlockDevice { dev, name } if self.disks.len() < MAX_DEVICES => {
+            TraceKind::Lost(_) => self.lose(),
+            TraceKind::StatedumpBlockDevice { dev, name } if self.disks.len() < MAX_DEVICES => {
                 self.disks.insert(*dev, String::from_utf8_lossy(name).into_owned());
             }
             _ => {}
@@ -307,6 +307,6 @@ const fn has_disk(request: &Request<'_>) -> bool {
     request.dev >> 20 != 0
 }
 
-fn device(disks: &BTreeMap<u32, String>, dev: u32) -> Subject<'_> {
-    Subject::Device(dev, disks.get(&dev).map(String::as_str))
+fn device(disks: &BTreeMap<u32, String>, dev: u32) -> DelaySubject<'_> {
+    DelaySubject::Device(dev, disks.get(&dev).map(String::as_str))
 }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::document::{Device, Document};
-use super::watch::{Delay, Run, Wait, Watch};
+use super::document::{DelaysDocument, Device};
+use super::watch::{Delay, Run, RunQueueWait, Watch};
 use super::{Begin, Delays};
-use crate::event::{Comm, Event, Kind, Loss, Packet, Request, Task, Woken};
+use crate::event::{Comm, Event, LostEvents, Packet, Request, Task, TraceKind, Woken};
 use crate::rwbs::{DISCARD, FLUSH, FUA, PREFLUSH, RAHEAD, READ, SYNC, WRITE};
 use crate::state::LeftIn;
 
@@ -19,15 +19,19 @@ fn task(tid: i32) -> Task {
     Task { comm: Comm::new(name.as_bytes()), tid, prio: 120 }
 }
 
-fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
-    Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(prev_state), next: task(next) }
+fn switch(prev: i32, prev_state: i64, next: i32) -> TraceKind<'static> {
+    TraceKind::SchedSwitch {
+        prev: task(prev),
+        prev_state: LeftIn::of(prev_state),
+        next: task(next),
+    }
 }
 
-fn wakeup(tid: i32, target_cpu: u32) -> Kind<'static> {
-    Kind::SchedWakeup(Woken { task: task(tid), target_cpu })
+fn wakeup(tid: i32, target_cpu: u32) -> TraceKind<'static> {
+    TraceKind::SchedWakeup(Woken { task: task(tid), target_cpu })
 }
 
-fn document(events: &[(u64, u32, Kind<'_>)]) -> Document {
+fn document(events: &[(u64, u32, TraceKind<'_>)]) -> DelaysDocument {
     let mut delays = Delays::default();
     for (time_ns, cpu, kind) in events {
         delays.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
@@ -35,7 +39,7 @@ fn document(events: &[(u64, u32, Kind<'_>)]) -> Document {
     delays.finish()
 }
 
-fn culprits(document: &Document, tid: i32) -> BTreeMap<(i32, &'static str), u64> {
+fn culprits(document: &DelaysDocument, tid: i32) -> BTreeMap<(i32, &'static str), u64> {
     let thread = document.threads.iter().find(|thread| thread.tid == tid).unwrap();
     thread.culprits.iter().map(|culprit| ((culprit.tid, culprit.cause), culprit.ns)).collect()
 }
@@ -61,7 +65,7 @@ fn waits_begin_with_the_first_wakeup_and_are_charged_to_who_ran() {
 
 #[test]
 fn waits_begin_with_wakings_where_there_is_nothing_else() {
-    let waking = Kind::SchedWaking(Woken { task: task(2), target_cpu: 0 });
+    let waking = TraceKind::SchedWaking(Woken { task: task(2), target_cpu: 0 });
     let events = [(100, 0, switch(0, 0, 1)), (110, 0, waking), (150, 0, switch(1, 1, 2))];
     let waited = |begin| {
         let mut delays = Delays::new(begin);
@@ -79,7 +83,7 @@ fn waits_begin_with_wakings_where_there_is_nothing_else() {
 
 #[test]
 fn a_thread_that_falls_asleep_while_it_is_woken_waits() {
-    let waking = |tid| Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 });
+    let waking = |tid| TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 });
     let mut delays = Delays::new(Begin::Waking);
     for (time_ns, cpu, kind) in [
         (100, 0, switch(0, 0, 1)),
@@ -103,10 +107,12 @@ fn a_thread_that_falls_asleep_while_it_is_woken_waits() {
 
 #[test]
 fn what_a_quota_took_of_a_wait_comes_first_as_it_does_live() {
-    let throttled = |ns| Kind::Throttled { task: task(1), throttled_ns: ns };
-    let moved = Kind::SchedMigrateTask { task: task(1), orig_cpu: 0, dest_cpu: 1 };
-    let (entry, exit) =
-        (Kind::IrqHandlerEntry { irq: 9, name: b"disk" }, Kind::IrqHandlerExit { irq: 9, ret: 1 });
+    let throttled = |ns| TraceKind::Throttled { task: task(1), throttled_ns: ns };
+    let moved = TraceKind::SchedMigrateTask { task: task(1), orig_cpu: 0, dest_cpu: 1 };
+    let (entry, exit) = (
+        TraceKind::IrqHandlerEntry { irq: 9, name: b"disk" },
+        TraceKind::IrqHandlerExit { irq: 9, ret: 1 },
+    );
     let document = document(&[
         (90, 1, switch(0, 0, 3)),
         (100, 0, switch(0, 0, 1)),
@@ -137,7 +143,7 @@ fn what_a_quota_took_of_a_wait_comes_first_as_it_does_live() {
 
 #[test]
 fn a_new_thread_waits_since_it_was_created() {
-    let new = Kind::SchedWakeupNew(Woken { task: task(2), target_cpu: 0 });
+    let new = TraceKind::SchedWakeupNew(Woken { task: task(2), target_cpu: 0 });
     let document = document(&[
         (100, 0, switch(0, 0, 1)),
         // Of another one with that id, whose end was lost.
@@ -175,7 +181,7 @@ fn request(sector: u64, sectors: u32) -> Request<'static> {
 }
 
 /// Number and sum of waits in the queue, and at the device.
-fn block(steps: &[(u64, Kind<'_>)]) -> [(u64, u64); 2] {
+fn block(steps: &[(u64, TraceKind<'_>)]) -> [(u64, u64); 2] {
     let events: Vec<_> = steps.iter().map(|(time_ns, kind)| (*time_ns, 0, *kind)).collect();
     let document = document(&events);
     let of = |devices: &[Device]| {
@@ -189,9 +195,9 @@ fn block(steps: &[(u64, Kind<'_>)]) -> [(u64, u64); 2] {
 #[test]
 fn the_last_part_ends_a_request() {
     let [_, device] = block(&[
-        (10, Kind::BlockRqIssue(request(8, 16))),
-        (20, Kind::BlockRqComplete(request(8, 8))),
-        (25, Kind::BlockRqComplete(request(16, 8))),
+        (10, TraceKind::BlockRqIssue(request(8, 16))),
+        (20, TraceKind::BlockRqComplete(request(8, 8))),
+        (25, TraceKind::BlockRqComplete(request(16, 8))),
     ]);
     assert_eq!(device, (1, 15));
 }
@@ -199,12 +205,12 @@ fn the_last_part_ends_a_request() {
 #[test]
 fn requests_for_one_sector_are_counted_each() {
     let waits = block(&[
-        (10, Kind::BlockRqInsert(request(8, 8))),
-        (12, Kind::BlockRqInsert(request(8, 8))),
-        (20, Kind::BlockRqIssue(request(8, 8))),
-        (21, Kind::BlockRqIssue(request(8, 8))),
-        (30, Kind::BlockRqComplete(request(8, 8))),
-        (31, Kind::BlockRqComplete(request(8, 8))),
+        (10, TraceKind::BlockRqInsert(request(8, 8))),
+        (12, TraceKind::BlockRqInsert(request(8, 8))),
+        (20, TraceKind::BlockRqIssue(request(8, 8))),
+        (21, TraceKind::BlockRqIssue(request(8, 8))),
+        (30, TraceKind::BlockRqComplete(request(8, 8))),
+        (31, TraceKind::BlockRqComplete(request(8, 8))),
     ]);
     assert_eq!(waits, [(2, 19), (2, 20)]);
 }
@@ -212,15 +218,15 @@ fn requests_for_one_sector_are_counted_each() {
 #[test]
 fn merged_requests_wait_as_one() {
     let waits = block(&[
-        (10, Kind::BlockRqInsert(request(16, 8))),
-        (11, Kind::BlockRqInsert(request(24, 8))),
-        (12, Kind::BlockRqMerge(request(24, 8))),
+        (10, TraceKind::BlockRqInsert(request(16, 8))),
+        (11, TraceKind::BlockRqInsert(request(24, 8))),
+        (12, TraceKind::BlockRqMerge(request(24, 8))),
         // With a part in front that was no request of its own.
-        (15, Kind::BlockRqIssue(request(8, 24))),
-        (40, Kind::BlockRqComplete(request(8, 24))),
+        (15, TraceKind::BlockRqIssue(request(8, 24))),
+        (40, TraceKind::BlockRqComplete(request(8, 24))),
         // It was never queued.
-        (50, Kind::BlockRqIssue(request(24, 8))),
-        (55, Kind::BlockRqComplete(request(24, 8))),
+        (50, TraceKind::BlockRqIssue(request(24, 8))),
+        (55, TraceKind::BlockRqComplete(request(24, 8))),
     ]);
     assert_eq!(waits, [(1, 5), (2, 30)]);
 }
@@ -228,15 +234,15 @@ fn merged_requests_wait_as_one() {
 #[test]
 fn a_flush_is_no_write_to_the_first_sector() {
     let waits = block(&[
-        (9, Kind::BlockRqInsert(request(0, 8))),
-        (10, Kind::BlockRqIssue(request(0, 0))),
-        (11, Kind::BlockRqIssue(request(0, 8))),
-        (20, Kind::BlockRqComplete(request(u64::MAX, 0))),
+        (9, TraceKind::BlockRqInsert(request(0, 8))),
+        (10, TraceKind::BlockRqIssue(request(0, 0))),
+        (11, TraceKind::BlockRqIssue(request(0, 8))),
+        (20, TraceKind::BlockRqComplete(request(u64::MAX, 0))),
         // Another one, and the end of the first one's caller.
-        (20, Kind::BlockRqIssue(request(0, 0))),
-        (21, Kind::BlockRqComplete(Request { rwbs: 1, ..request(0, 0) })),
-        (23, Kind::BlockRqComplete(request(u64::MAX, 0))),
-        (25, Kind::BlockRqComplete(request(0, 8))),
+        (20, TraceKind::BlockRqIssue(request(0, 0))),
+        (21, TraceKind::BlockRqComplete(Request { rwbs: 1, ..request(0, 0) })),
+        (23, TraceKind::BlockRqComplete(request(u64::MAX, 0))),
+        (25, TraceKind::BlockRqComplete(request(0, 8))),
     ]);
     assert_eq!(waits, [(1, 2), (3, 10 + 3 + 14)]);
 }
@@ -248,15 +254,15 @@ fn does(rwbs: u32, sector: u64, sectors: u32) -> Request<'static> {
 #[test]
 fn a_request_of_another_operation_ends_none() {
     let [queue, device] = block(&[
-        (10, Kind::BlockRqInsert(does(WRITE | SYNC, 8, 8))),
-        (12, Kind::BlockRqInsert(does(READ, 8, 8))),
-        (20, Kind::BlockRqIssue(does(READ | RAHEAD, 8, 8))),
-        (25, Kind::BlockRqComplete(does(DISCARD, 8, 8))),
-        (30, Kind::BlockRqComplete(does(READ, 8, 8))),
-        (40, Kind::BlockRqIssue(does(WRITE, 8, 8))),
-        (50, Kind::BlockRqComplete(does(READ, 8, 8))),
+        (10, TraceKind::BlockRqInsert(does(WRITE | SYNC, 8, 8))),
+        (12, TraceKind::BlockRqInsert(does(READ, 8, 8))),
+        (20, TraceKind::BlockRqIssue(does(READ | RAHEAD, 8, 8))),
+        (25, TraceKind::BlockRqComplete(does(DISCARD, 8, 8))),
+        (30, TraceKind::BlockRqComplete(does(READ, 8, 8))),
+        (40, TraceKind::BlockRqIssue(does(WRITE, 8, 8))),
+        (50, TraceKind::BlockRqComplete(does(READ, 8, 8))),
         // What it does is not said.
-        (55, Kind::BlockRqComplete(does(0, 8, 8))),
+        (55, TraceKind::BlockRqComplete(does(0, 8, 8))),
     ]);
     assert_eq!((queue, device), ((2, 8 + 30), (2, 10 + 15)));
 }
@@ -264,12 +270,12 @@ fn a_request_of_another_operation_ends_none() {
 #[test]
 fn a_flush_of_old_kernels_is_a_write_too() {
     let [_, device] = block(&[
-        (10, Kind::BlockRqIssue(does(FLUSH | WRITE | SYNC, u64::MAX, 0))),
-        (15, Kind::BlockRqComplete(does(FLUSH | WRITE | SYNC, u64::MAX, 0))),
+        (10, TraceKind::BlockRqIssue(does(FLUSH | WRITE | SYNC, u64::MAX, 0))),
+        (15, TraceKind::BlockRqComplete(does(FLUSH | WRITE | SYNC, u64::MAX, 0))),
         // Of kernels of today: the end of the flush's caller comes while another flush is under way.
-        (20, Kind::BlockRqIssue(does(FLUSH | FUA, u64::MAX, 0))),
-        (21, Kind::BlockRqComplete(does(PREFLUSH | WRITE | SYNC, u64::MAX, 0))),
-        (28, Kind::BlockRqComplete(does(FLUSH | FUA, u64::MAX, 0))),
+        (20, TraceKind::BlockRqIssue(does(FLUSH | FUA, u64::MAX, 0))),
+        (21, TraceKind::BlockRqComplete(does(PREFLUSH | WRITE | SYNC, u64::MAX, 0))),
+        (28, TraceKind::BlockRqComplete(does(FLUSH | FUA, u64::MAX, 0))),
     ]);
     assert_eq!(device, (2, 5 + 8));
 }
@@ -278,9 +284,9 @@ fn a_flush_of_old_kernels_is_a_write_too() {
 fn requests_without_a_disk_are_not_measured() {
     let own = Request { dev: 0, ..request(0, 8) };
     let waits = block(&[
-        (10, Kind::BlockRqInsert(own)),
-        (11, Kind::BlockRqIssue(own)),
-        (15, Kind::BlockRqComplete(own)),
+        (10, TraceKind::BlockRqInsert(own)),
+        (11, TraceKind::BlockRqIssue(own)),
+        (15, TraceKind::BlockRqComplete(own)),
     ]);
     assert_eq!(waits, [(0, 0), (0, 0)]);
 }
@@ -303,12 +309,12 @@ fn what_is_unknown_of_a_thread_begins_no_wait() {
 #[test]
 fn a_request_that_comes_back_waits_again() {
     let waits = block(&[
-        (10, Kind::BlockRqIssue(request(8, 16))),
-        (20, Kind::BlockRqComplete(request(8, 8))),
-        (21, Kind::BlockRqRequeue(request(16, 8))),
-        (23, Kind::BlockRqInsert(request(16, 8))),
-        (30, Kind::BlockRqIssue(request(16, 8))),
-        (37, Kind::BlockRqComplete(request(16, 8))),
+        (10, TraceKind::BlockRqIssue(request(8, 16))),
+        (20, TraceKind::BlockRqComplete(request(8, 8))),
+        (21, TraceKind::BlockRqRequeue(request(16, 8))),
+        (23, TraceKind::BlockRqInsert(request(16, 8))),
+        (30, TraceKind::BlockRqIssue(request(16, 8))),
+        (37, TraceKind::BlockRqComplete(request(16, 8))),
     ]);
     assert_eq!(waits, [(1, 9), (1, 7)]);
 }
@@ -317,14 +323,14 @@ fn a_request_that_comes_back_waits_again() {
 fn packets_are_followed_to_their_interface() {
     let packet = |skb, len, name| Packet { skb, len, name };
     let document = document(&[
-        (10, 0, Kind::NetDevQueue(packet(1, 100, b"bond"))),
-        (11, 0, Kind::NetDevQueue(packet(2, 3000, b"eth0"))),
-        (12, 0, Kind::NetDevQueue(packet(3, 100, b"eth0"))),
+        (10, 0, TraceKind::NetDevQueue(packet(1, 100, b"bond"))),
+        (11, 0, TraceKind::NetDevQueue(packet(2, 3000, b"eth0"))),
+        (12, 0, TraceKind::NetDevQueue(packet(3, 100, b"eth0"))),
         // With a tag; a segment in the memory of what was split; one that was dropped.
-        (15, 0, Kind::NetDevStartXmit(packet(1, 104, b"eth0"))),
-        (16, 0, Kind::NetDevStartXmit(packet(2, 1500, b"eth0"))),
-        (17, 0, Kind::SkbKfree { skb: 3, reason: 2 }),
-        (18, 0, Kind::NetDevStartXmit(packet(3, 100, b"eth0"))),
+        (15, 0, TraceKind::NetDevStartXmit(packet(1, 104, b"eth0"))),
+        (16, 0, TraceKind::NetDevStartXmit(packet(2, 1500, b"eth0"))),
+        (17, 0, TraceKind::SkbKfree { skb: 3, reason: 2 }),
+        (18, 0, TraceKind::NetDevStartXmit(packet(3, 100, b"eth0"))),
     ]);
     let waits: Vec<_> = document
         .net_tx_wait
@@ -340,7 +346,7 @@ fn a_thread_that_moves_waits_on_both_cpus() {
         (100, 0, switch(0, 0, 1)),
         (100, 1, switch(0, 0, 4)),
         (110, 0, wakeup(2, 0)),
-        (130, 1, Kind::SchedMigrateTask { task: task(2), orig_cpu: 0, dest_cpu: 1 }),
+        (130, 1, TraceKind::SchedMigrateTask { task: task(2), orig_cpu: 0, dest_cpu: 1 }),
         (150, 1, switch(4, 1, 2)),
     ]);
     assert_eq!(culprits(&document, 2), [((4, "thread"), 40)].into());
@@ -375,13 +381,13 @@ fn interrupts_are_charged_apart() {
     let document = document(&[
         (100, 0, switch(0, 0, 1)),
         (110, 0, wakeup(2, 0)),
-        (120, 0, Kind::IrqHandlerEntry { irq: 7, name: b"disk" }),
-        (122, 0, Kind::SoftirqRaise { vec: 4 }),
-        (125, 0, Kind::IrqHandlerExit { irq: 7, ret: 1 }),
-        (126, 0, Kind::SoftirqEntry { vec: 4 }),
-        (130, 0, Kind::IrqHandlerEntry { irq: 7, name: b"disk" }),
-        (133, 0, Kind::IrqHandlerExit { irq: 7, ret: 1 }),
-        (136, 0, Kind::SoftirqExit { vec: 4 }),
+        (120, 0, TraceKind::IrqHandlerEntry { irq: 7, name: b"disk" }),
+        (122, 0, TraceKind::SoftirqRaise { vec: 4 }),
+        (125, 0, TraceKind::IrqHandlerExit { irq: 7, ret: 1 }),
+        (126, 0, TraceKind::SoftirqEntry { vec: 4 }),
+        (130, 0, TraceKind::IrqHandlerEntry { irq: 7, name: b"disk" }),
+        (133, 0, TraceKind::IrqHandlerExit { irq: 7, ret: 1 }),
+        (136, 0, TraceKind::SoftirqExit { vec: 4 }),
         (150, 0, switch(1, 1, 2)),
     ]);
     assert_eq!(culprits(&document, 2), [((1, "thread"), 40)].into());
@@ -414,9 +420,9 @@ fn what_came_before_a_cpus_first_switch_is_untracked() {
 #[test]
 fn packets_that_a_thread_receives_are_delivered_until_it_gives_way() {
     let poller = |tid| Task { comm: Comm::new(b"napi/eth0-8193"), tid, prio: 120 };
-    let waking = |task| Kind::SchedWaking(Woken { task, target_cpu: 0 });
-    let receive = Kind::NetifReceiveSkb(Packet { skb: 1, len: 1, name: b"eth0" });
-    let to = |prev, next| Kind::SchedSwitch { prev, prev_state: LeftIn::of(1), next };
+    let waking = |task| TraceKind::SchedWaking(Woken { task, target_cpu: 0 });
+    let receive = TraceKind::NetifReceiveSkb(Packet { skb: 1, len: 1, name: b"eth0" });
+    let to = |prev, next| TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(1), next };
     let document = document(&[
         (100, 0, to(task(0), task(1))),
         // A program that hands a packet to the stack itself.
@@ -428,17 +434,17 @@ fn packets_that_a_thread_receives_are_delivered_until_it_gives_way() {
         (214, 0, waking(task(2))),
         (215, 0, waking(task(3))),
         (220, 0, receive),
-        (221, 0, Kind::SoftirqEntry { vec: 3 }),
-        (222, 0, Kind::SoftirqExit { vec: 3 }),
+        (221, 0, TraceKind::SoftirqEntry { vec: 3 }),
+        (222, 0, TraceKind::SoftirqExit { vec: 3 }),
         (223, 0, waking(task(2))),
         (230, 0, receive),
         (240, 0, to(poller(5), task(1))),
         (250, 0, to(task(1), poller(5))),
         (251, 0, waking(task(2))),
         (260, 0, receive),
-        (261, 0, Kind::IrqHandlerEntry { irq: 11, name: b"x" }),
+        (261, 0, TraceKind::IrqHandlerEntry { irq: 11, name: b"x" }),
         (262, 0, waking(task(4))),
-        (263, 0, Kind::IrqHandlerExit { irq: 11, ret: 1 }),
+        (263, 0, TraceKind::IrqHandlerExit { irq: 11, ret: 1 }),
         (269, 0, waking(task(2))),
     ]);
     let found =
@@ -447,7 +453,7 @@ fn packets_that_a_thread_receives_are_delivered_until_it_gives_way() {
 }
 
 /// Events of four CPUs.
-fn happened(steps: Vec<(u8, u32, i32, i32, u64)>) -> Vec<(u64, u32, Kind<'static>)> {
+fn happened(steps: Vec<(u8, u32, i32, i32, u64)>) -> Vec<(u64, u32, TraceKind<'static>)> {
     let mut now = 1_000;
     let mut running = [0; 4];
     let mut events = Vec::new();
@@ -461,13 +467,15 @@ fn happened(steps: Vec<(u8, u32, i32, i32, u64)>) -> Vec<(u64, u32, Kind<'static
             3 => wakeup(one, cpu),
             4 => {
                 let dest_cpu = other.cast_unsigned() % 4;
-                Kind::SchedMigrateTask { task: task(one), orig_cpu: cpu, dest_cpu }
+                TraceKind::SchedMigrateTask { task: task(one), orig_cpu: cpu, dest_cpu }
             }
-            5 => Kind::IrqHandlerEntry { irq: cpu, name: b"x" },
-            6 => Kind::IrqHandlerExit { irq: cpu, ret: 0 },
-            _ if other == 5 => Kind::Lost(Loss { events: 1, packets: 0, from_ns: now, to_ns: now }),
-            _ if other % 2 == 0 => Kind::SoftirqEntry { vec: 3 },
-            _ => Kind::SoftirqExit { vec: 3 },
+            5 => TraceKind::IrqHandlerEntry { irq: cpu, name: b"x" },
+            6 => TraceKind::IrqHandlerExit { irq: cpu, ret: 0 },
+            _ if other == 5 => {
+                TraceKind::Lost(LostEvents { events: 1, packets: 0, from_ns: now, to_ns: now })
+            }
+            _ if other % 2 == 0 => TraceKind::SoftirqEntry { vec: 3 },
+            _ => TraceKind::SoftirqExit { vec: 3 },
         };
         events.push((now, cpu, kind));
     }
@@ -483,7 +491,7 @@ impl Watch for InterruptsTaken {
 
     fn ran(&mut self, _: &Run) {}
 
-    fn waited(&mut self, _: &Wait<'_>) {}
+    fn waited(&mut self, _: &RunQueueWait<'_>) {}
 
     fn delayed(&mut self, delay: &Delay<'_>) {
         self.0.push(format!("{delay:?}"));

@@ -6,10 +6,10 @@ use noise_common::charge::Cause;
 use noise_common::ledger::Waiting;
 
 use super::cpu::Cpus;
-use super::document::{Charge, Culprit, ThreadDocument, Waits as WaitsDocument};
+use super::document::{Charge, Culprit, ThreadDocument, WaitsByStart as WaitsDocument};
 use super::sums::{MOST_PARTIES, Party, Spread, Sums};
-use super::watch::{Run, Wait, Watch, charge};
-use crate::event::{Comm, Event, Kind, Task};
+use super::watch::{Run, RunQueueWait, Watch, charge};
+use crate::event::{Comm, Event, Task, TraceKind};
 use crate::state::{Left, LeftIn};
 use crate::threads::MAX_TID;
 
@@ -118,7 +118,7 @@ impl Waits {
             self.see(now_ns, cpus);
         }
         match &event.kind {
-            Kind::SchedSwitch { prev, prev_state, next } => {
+            TraceKind::SchedSwitch { prev, prev_state, next } => {
                 let unseen = cpus.known(event.cpu).and_then(|cpu| cpu.runs.unseen(prev.tid));
                 if let Some(tid) = unseen {
                     self.lose(tid, event.cpu);
@@ -128,8 +128,10 @@ impl Waits {
                 self.run(next, event.cpu, now_ns, cpus, watch);
                 cpus.begin_turn(event.cpu, next, now_ns);
             }
-            Kind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
-            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) if woken.task.tid != 0 => {
+            TraceKind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
+            TraceKind::SchedWaking(woken) | TraceKind::SchedWakeup(woken)
+                if woken.task.tid != 0 =>
+            {
                 let began = self.began_by(event.cpu);
                 let Some(thread) = self.thread(&woken.task) else { return };
                 // One that still runs is dealt with at the next switch away from it.
@@ -139,14 +141,14 @@ impl Waits {
                 }
             }
             // A new thread has not waited yet: what is known is of another one, whose end was not seen.
-            Kind::SchedWakeupNew(woken) if woken.task.tid != 0 => {
+            TraceKind::SchedWakeupNew(woken) if woken.task.tid != 0 => {
                 let began = self.began_by(event.cpu);
                 let Some(thread) = self.thread(&woken.task) else { return };
                 let (tid, cpu) = (woken.task.tid, woken.target_cpu);
                 thread.runs_since_ns = None;
                 thread.open = Some(open(WaitReason::Wakeup, tid, cpu, began, now_ns, cpus));
             }
-            Kind::SchedMigrateTask { task, dest_cpu, .. } => {
+            TraceKind::SchedMigrateTask { task, dest_cpu, .. } => {
                 let is_full = self.room.is_full;
                 let Some(thread) = self.thread(task) else { return };
                 let Some(open) = &mut thread.open else { return };
@@ -156,13 +158,13 @@ impl Waits {
                 let more = open.parties() - before;
                 self.take_room(more);
             }
-            Kind::Throttled { task, throttled_ns } => {
+            TraceKind::Throttled { task, throttled_ns } => {
                 let open = self.thread(task).and_then(|thread| thread.open.as_mut());
                 if let Some(open) = open {
                     open.here.throttled_ns = *throttled_ns;
                 }
             }
-            Kind::Lost(_) => {
+            TraceKind::Lost(_) => {
                 if let Some(tid) = cpus.miss(event.cpu, now_ns) {
                     self.lose(tid, event.cpu);
                 }
@@ -321,7 +323,7 @@ impl Waits {
         cpus.divide_whole(cpu, open.since_ns, now_ns, &mut culprits);
         thread.culprits.add_all(&culprits);
         let more = thread.parties() - before;
-        watch.waited(&Wait {
+        watch.waited(&RunQueueWait {
             tid: next.tid,
             comm: thread.comm,
             signal: open.why.name(),

@@ -18,7 +18,7 @@ pub trait Watch {
     /// A thread ran, from switch to switch.
     fn ran(&mut self, run: &Run);
     /// A thread got the CPU that it waited for.
-    fn waited(&mut self, wait: &Wait<'_>);
+    fn waited(&mut self, wait: &RunQueueWait<'_>);
     /// Something else ended: an interrupt, a request, a packet.
     fn delayed(&mut self, delay: &Delay<'_>);
 }
@@ -29,7 +29,7 @@ impl Watch for () {
 
     fn ran(&mut self, _: &Run) {}
 
-    fn waited(&mut self, _: &Wait<'_>) {}
+    fn waited(&mut self, _: &RunQueueWait<'_>) {}
 
     fn delayed(&mut self, _: &Delay<'_>) {}
 }
@@ -46,7 +46,7 @@ pub struct Run {
 
 /// A thread waited for a CPU.
 #[derive(Clone, Copy, Debug)]
-pub struct Wait<'a> {
+pub struct RunQueueWait<'a> {
     pub tid: i32,
     pub comm: Comm,
     /// How it began: `wakeup` or `preempt`.
@@ -61,7 +61,7 @@ pub struct Wait<'a> {
     pub(super) charges: &'a Sums,
 }
 
-impl Wait<'_> {
+impl RunQueueWait<'_> {
     /// Who or what took it, divided in the three ways that a document's lists are named after. The parts of
     /// each way sum to the wait. Threads have the name that they had meanwhile.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, Charge)> + '_ {
@@ -98,7 +98,7 @@ pub(super) fn charge(party: Party, comm: String, ns: u64) -> Charge {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Signal {
+pub enum DelaySignal {
     Hardirq,
     Vector,
     Softirq,
@@ -109,7 +109,7 @@ pub enum Signal {
     NetRxWait,
 }
 
-impl Signal {
+impl DelaySignal {
     /// As documents name it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -127,7 +127,7 @@ impl Signal {
 
 /// Whose delay it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject<'a> {
+pub enum DelaySubject<'a> {
     /// A device interrupt, by its number and its handler's name.
     Irq(u32, &'a str),
     /// A vector of a CPU.
@@ -138,7 +138,7 @@ pub enum Subject<'a> {
     Interface(&'a str),
 }
 
-impl fmt::Display for Subject<'_> {
+impl fmt::Display for DelaySubject<'_> {
     /// As documents name it: the name, else the number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -153,7 +153,7 @@ impl fmt::Display for Subject<'_> {
     }
 }
 
-impl Subject<'_> {
+impl DelaySubject<'_> {
     /// Its number, where it has one: of the irq, the softirq, the device as the kernel numbers it.
     pub const fn number(&self) -> Option<u32> {
         match self {
@@ -166,8 +166,8 @@ impl Subject<'_> {
 /// An interrupt, a request or a packet, from its begin to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay<'a> {
-    pub signal: Signal,
-    pub subject: Subject<'a>,
+    pub signal: DelaySignal,
+    pub subject: DelaySubject<'a>,
     pub cpu: u32,
     /// From then on, nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use noise_common::store::calls::{CallInfo, ObjectKind, Source};
+use noise_common::store::calls::{CallInfo, ObjectKind, ObjectSource};
 
 use super::field::{Declared, EventField, Fields, Hex, Holds};
 use super::row::events;
@@ -178,7 +178,7 @@ pub fn number(info: &CallInfo) -> Option<u32> {
 /// The object of a call, whose fields begin at a number.
 fn object<'t>(info: &CallInfo, fields: &impl Fields<'t>, first: usize) -> Object {
     let unsaid = match info.source {
-        Source::None => ObjectKind::None,
+        ObjectSource::None => ObjectKind::None,
         _ => ObjectKind::Unknown,
     };
     if !fields.has(first) {
@@ -198,7 +198,7 @@ pub fn read_entry<'t>(info: &'static CallInfo, fields: &impl Fields<'t>) -> Call
         true => fields.int(4 + index) as i32,
         false => 0,
     };
-    let is_futex = info.source == Source::Futex;
+    let is_futex = info.source == ObjectSource::Futex;
     let mut object = object(info, fields, 1);
     if is_futex && !fields.has(1) {
         object = Object { kind: ObjectKind::Futex, id: fields.int(7), ..object };

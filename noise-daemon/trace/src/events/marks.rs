@@ -10,7 +10,7 @@ use crate::event;
 pub const MARK_ACTIONS: [&str; 2] = ["begin", "end"];
 
 events! {
-    Mark = "noised_mark" => (mark: event::Mark<'_>) {
+    Mark = "noised_mark" => (mark: event::ProgramMark<'_>) {
         ("action",    MarkAction, mark.begins)
         ("name",      CStr,       mark.name)
         ("key",       CStr,       mark.key)

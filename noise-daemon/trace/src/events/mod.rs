@@ -1,7 +1,7 @@
 //! The table of events: one file for each family, one row for each event. From it comes which event a name means, whatever
 //! tracer wrote it, which fields make it up, and how recordings of ours hold it.
 //!
-//! A new event is a variant of [`Kind`], a row in its family, and its place in the list below. Interrupt vectors and
+//! A new event is a variant of [`TraceKind`], a row in its family, and its place in the list below. Interrupt vectors and
 //! system calls have no rows: their names and numbers come from [`VECTOR_HOOKS`] and [`CALLS`].
 
 mod block;
@@ -17,7 +17,7 @@ mod sched;
 use noise_common::hooks::{Edge, VECTOR_HOOKS, Vector};
 use noise_common::store::calls::{CALLS, CallInfo};
 
-use crate::event::Kind;
+use crate::event::TraceKind;
 use crate::ipc::read::edge;
 pub use field::{Declared, EventField, Fields};
 pub use marks::MARK_ACTIONS;
@@ -82,57 +82,57 @@ macro_rules! list {
 
         /// Reads what an event of a kind consists of.
         #[inline]
-        pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t> {
+        pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> TraceKind<'t> {
             match what {
-                What::CgroupAttach if dump::is_of_other_hierarchy(fields) => Kind::Other(name),
+                What::CgroupAttach if dump::is_of_other_hierarchy(fields) => TraceKind::Other(name),
                 $(What::$event => $family::$event::read(fields),)*
                 $(What::$foreign => $elsewhere::$foreign::read(fields),)*
                 What::VectorEntry(which) => {
-                    Kind::VectorEntry { which, vector: fields.int(0) as u32 }
+                    TraceKind::VectorEntry { which, vector: fields.int(0) as u32 }
                 }
-                What::VectorExit(which) => Kind::VectorExit { which, vector: fields.int(0) as u32 },
-                What::SyscallEntry(info) => Kind::SyscallEntry(calls::read_entry(info, fields)),
-                What::SyscallExit(info) => Kind::SyscallExit(calls::read_exit(info, fields)),
-                What::Other => Kind::Other(name),
+                What::VectorExit(which) => TraceKind::VectorExit { which, vector: fields.int(0) as u32 },
+                What::SyscallEntry(info) => TraceKind::SyscallEntry(calls::read_entry(info, fields)),
+                What::SyscallExit(info) => TraceKind::SyscallExit(calls::read_exit(info, fields)),
+                What::Other => TraceKind::Other(name),
             }
         }
 
         /// The number of an event in recordings; `None` of those that they do not have.
         #[inline]
-        pub fn number(kind: &Kind<'_>) -> Option<u32> {
+        pub fn number(kind: &TraceKind<'_>) -> Option<u32> {
             Some(match kind {
-                $(Kind::$event { .. } => const { numbered(RecordedOrder::$event as u32) },)*
-                Kind::VectorEntry { which, .. } => {
+                $(TraceKind::$event { .. } => const { numbered(RecordedOrder::$event as u32) },)*
+                TraceKind::VectorEntry { which, .. } => {
                     VECTORS_AT + irq::vector_number(*which, Edge::Entry)
                 }
-                Kind::VectorExit { which, .. } => {
+                TraceKind::VectorExit { which, .. } => {
                     VECTORS_AT + irq::vector_number(*which, Edge::Exit)
                 }
-                Kind::SyscallEntry(call) => CALLS_AT + calls::number(call.info)?,
-                Kind::SyscallExit(call) => CALLS_AT + calls::number(call.info)? + 1,
+                TraceKind::SyscallEntry(call) => CALLS_AT + calls::number(call.info)?,
+                TraceKind::SyscallExit(call) => CALLS_AT + calls::number(call.info)? + 1,
                 _ => return None,
             })
         }
 
         /// Whether an event is part of a state dump.
         #[inline]
-        pub const fn is_dumped(kind: &Kind<'_>) -> bool {
+        pub const fn is_dumped(kind: &TraceKind<'_>) -> bool {
             match kind {
-                $(Kind::$event { .. } => is_dump!($family),)*
+                $(TraceKind::$event { .. } => is_dump!($family),)*
                 _ => false,
             }
         }
 
         /// Appends the fields of an event, as recordings have them.
         #[inline]
-        pub fn write(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
+        pub fn write(kind: &TraceKind<'_>, bytes: &mut Vec<u8>) {
             match kind {
-                $(Kind::$event { .. } => $family::$event::write(kind, bytes),)*
-                Kind::VectorEntry { vector, .. } | Kind::VectorExit { vector, .. } => {
+                $(TraceKind::$event { .. } => $family::$event::write(kind, bytes),)*
+                TraceKind::VectorEntry { vector, .. } | TraceKind::VectorExit { vector, .. } => {
                     irq::write_vector(*vector, bytes);
                 }
-                Kind::SyscallEntry(call) => calls::write_entry(call, bytes),
-                Kind::SyscallExit(call) => calls::write_exit(call, bytes),
+                TraceKind::SyscallEntry(call) => calls::write_entry(call, bytes),
+                TraceKind::SyscallExit(call) => calls::write_exit(call, bytes),
                 // These are not recorded.
                 _ => {}
             }

@@ -18,7 +18,7 @@
 //! alike.
 
 use super::field::{EventField, Fields};
-use crate::event::Kind;
+use crate::event::TraceKind;
 
 /// An event of the table.
 pub trait EventRow {
@@ -28,10 +28,10 @@ pub trait EventRow {
 
     fn is_named(name: &str) -> bool;
 
-    fn read<'t>(fields: &impl Fields<'t>) -> Kind<'t>;
+    fn read<'t>(fields: &impl Fields<'t>) -> TraceKind<'t>;
 
     /// Appends its fields, if it is this event.
-    fn write(kind: &Kind<'_>, bytes: &mut Vec<u8>);
+    fn write(kind: &TraceKind<'_>, bytes: &mut Vec<u8>);
 }
 
 macro_rules! events {
@@ -53,17 +53,17 @@ macro_rules! events {
             }
 
             #[inline(always)]
-            fn read<'t>(fields: &impl $crate::events::Fields<'t>) -> $crate::event::Kind<'t> {
+            fn read<'t>(fields: &impl $crate::events::Fields<'t>) -> $crate::event::TraceKind<'t> {
                 $(let mut $part = <$type>::default();)*
                 let next = $crate::events::field::FieldReader::new(fields);
                 $(let next = events!(@read next $field);)*
                 let _ = next;
-                $crate::event::Kind::$event { $($member: $part),* }
+                $crate::event::TraceKind::$event { $($member: $part),* }
             }
 
             #[inline]
-            fn write(kind: &$crate::event::Kind<'_>, bytes: &mut Vec<u8>) {
-                if let $crate::event::Kind::$event { $($member: $part),* } = *kind {
+            fn write(kind: &$crate::event::TraceKind<'_>, bytes: &mut Vec<u8>) {
+                if let $crate::event::TraceKind::$event { $($member: $part),* } = *kind {
                     $(events!(@write bytes $field);)*
                     // Not all of it is in recordings.
                     let _ = (bytes, $($part),*);

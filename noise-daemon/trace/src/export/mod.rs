@@ -10,7 +10,7 @@ use noise_text::clean::clean_json;
 
 use self::perfetto::Perfetto;
 use self::tables::Tables;
-use crate::delays::watch::{Delay, Run, Wait, Watch};
+use crate::delays::watch::{Delay, Run, RunQueueWait, Watch};
 use crate::delays::{Begin, Delays};
 use crate::json;
 use crate::record::{Record, Stored};
@@ -44,7 +44,7 @@ impl Watch for ExportSinks<'_> {
         }
     }
 
-    fn waited(&mut self, wait: &Wait<'_>) {
+    fn waited(&mut self, wait: &RunQueueWait<'_>) {
         if !self.select.wants_thread(wait.tid) {
             return;
         }

@@ -15,8 +15,8 @@ use noise_text::clean::{as_text, clean_json};
 use noise_text::csv::harmless;
 
 use crate::delays::Begin;
-use crate::delays::watch::{Delay, Run, Wait};
-use crate::event::{Event, Kind};
+use crate::delays::watch::{Delay, Run, RunQueueWait};
+use crate::event::{Event, TraceKind};
 use crate::json;
 use crate::record::{Record, Stored};
 use crate::sight::Sight;
@@ -224,11 +224,11 @@ impl Tables {
     /// Takes an event that is wanted. All events come to [`Tables::follow`] behind it.
     pub fn event<'t>(&mut self, record: &Record<impl Stored<'t>>, event: &Event<'t>) {
         let current = match &event.kind {
-            Kind::SchedSwitch { prev, .. } => Some(prev.tid),
+            TraceKind::SchedSwitch { prev, .. } => Some(prev.tid),
             _ => self.threads.current(event.cpu),
         };
         let comm = current.map(|tid| match &event.kind {
-            Kind::SchedSwitch { prev, .. } => as_text(prev.comm.bytes()).into_owned(),
+            TraceKind::SchedSwitch { prev, .. } => as_text(prev.comm.bytes()).into_owned(),
             _ => self.comm(tid),
         });
         let (mut fields, mut context) = (String::new(), String::new());
@@ -261,7 +261,7 @@ impl Tables {
         self.sight.follow(event);
         let (now_ns, cpu) = (event.time_ns, event.cpu);
         match &event.kind {
-            Kind::SchedSwitch { prev, prev_state, next } => {
+            TraceKind::SchedSwitch { prev, prev_state, next } => {
                 // A run whose begin or end is not in the recording ends without a row.
                 let is_lost = |open: &OpenStateInterval| {
                     open.state == ThreadState::Running && open.cpu == cpu
@@ -282,8 +282,10 @@ impl Tables {
                 self.end_blocked(next.tid, now_ns, &wants);
                 self.begin(next.tid, ThreadState::Running, now_ns, cpu);
             }
-            Kind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
-            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+            TraceKind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
+            TraceKind::SchedWaking(woken)
+            | TraceKind::SchedWakeup(woken)
+            | TraceKind::SchedWakeupNew(woken) => {
                 let tid = woken.task.tid;
                 let is_asleep = |open: &OpenStateInterval| open.state.is_wait_for_wakeup();
                 if self.open.get(&tid).is_none_or(is_asleep) {
@@ -292,13 +294,13 @@ impl Tables {
                 }
             }
             // What waits may have run where it was not seen.
-            Kind::Lost(_) => {
+            TraceKind::Lost(_) => {
                 self.open.retain(|_, open| open.state == ThreadState::Running && open.cpu != cpu);
             }
-            Kind::SchedProcessExit(task) if (1..MAX_TID).contains(&task.tid) => {
+            TraceKind::SchedProcessExit(task) if (1..MAX_TID).contains(&task.tid) => {
                 self.exiting.insert(task.tid);
             }
-            Kind::SchedProcessFree(task) => {
+            TraceKind::SchedProcessFree(task) => {
                 self.open.remove(&task.tid);
                 self.exiting.remove(&task.tid);
             }
@@ -343,7 +345,7 @@ impl Tables {
     }
 
     /// A wait for a CPU ended.
-    pub fn waited(&mut self, wait: &Wait<'_>) {
+    pub fn waited(&mut self, wait: &RunQueueWait<'_>) {
         let (times, number) = ([wait.from_ns, wait.to_ns], self.number());
         self.state(wait.tid, wait.signal, wait.cpu, times, true);
         let comm = as_text(wait.comm.bytes()).into_owned();
@@ -413,9 +415,9 @@ impl Tables {
 mod tests {
     use super::super::Export;
     use super::*;
-    use crate::ftrace::Reader;
+    use crate::ftrace::FtraceReader;
     use crate::record::Source as _;
-    use crate::select::{Select, Who};
+    use crate::select::{Select, ThreadOrProcess};
 
     /// A thread waits twice for a CPU, another one once; a third one is never seen to begin.
     const TEXT: &[u8] = "\
@@ -431,7 +433,7 @@ mod tests {
     fn tables(select: Select) -> Tables {
         let mut export =
             Export::new(select, Begin::default(), None, Some(Tables::default()), false);
-        let mut reader = Reader::new(TEXT);
+        let mut reader = FtraceReader::new(TEXT);
         while let Some(record) = reader.read() {
             export.add(&record);
         }
@@ -453,7 +455,7 @@ mod tests {
         };
         let sleeps = |text: String| {
             let mut tables = Tables::default();
-            let mut reader = Reader::new(text.as_bytes());
+            let mut reader = FtraceReader::new(text.as_bytes());
             while let Some(record) = reader.read() {
                 tables.follow(&record.event(), |_| true);
             }
@@ -500,7 +502,7 @@ mod tests {
         let waits = |begin| {
             let tables = Some(Tables::default());
             let mut export = Export::new(Select::default(), begin, None, tables, false);
-            let mut reader = Reader::new(text.as_bytes());
+            let mut reader = FtraceReader::new(text.as_bytes());
             while let Some(record) = reader.read() {
                 export.add(&record);
             }
@@ -513,7 +515,7 @@ mod tests {
 
     #[test]
     fn rows_are_of_wanted_threads_and_times() {
-        let thread = Some(Who::Id(12));
+        let thread = Some(ThreadOrProcess::Id(12));
         let found = tables(Select { thread, ..Select::default() });
         assert_eq!(rows(&found.states).len(), 3);
         assert!(rows(&found.states).iter().all(|row| row.starts_with("12,b,")));
@@ -557,7 +559,7 @@ mod tests {
         let text = str::from_utf8(TEXT).unwrap().replace("=b ", "=@1+2 ").replace(" b-", " @1+2-");
         let mut export =
             Export::new(Select::default(), Begin::default(), None, Some(Tables::default()), false);
-        let mut reader = Reader::new(text.as_bytes());
+        let mut reader = FtraceReader::new(text.as_bytes());
         while let Some(record) = reader.read() {
             export.add(&record);
         }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use memchr::memchr;
 
 use super::line::{digits, find};
-use crate::event::Kind;
+use crate::event::TraceKind;
 use crate::events::{Fields, What, kind};
 use crate::rwbs;
 use crate::state::{Left, LeftIn};
@@ -16,7 +16,7 @@ const MAX_FIELDS: usize = 32;
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Held<'t> {
+pub enum FieldValue<'t> {
     /// A number, printed so.
     Number(i64),
     /// An address or another number that is printed in base 16.
@@ -29,7 +29,7 @@ pub enum Held<'t> {
 /// Fields by their names, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Pairs<'t> {
-    list: [(&'t [u8], Held<'t>); MAX_FIELDS],
+    list: [(&'t [u8], FieldValue<'t>); MAX_FIELDS],
     count: usize,
 }
 
@@ -43,11 +43,11 @@ pub struct WantedPairs<'t> {
 
 /// What an event is. One whose numbers are printed as something else is none of the kinds that are computed with: what
 /// it says is not made up.
-pub fn kind_of<'t>(name: &'t str, rest: &'t [u8]) -> Kind<'t> {
+pub fn kind_of<'t>(name: &'t str, rest: &'t [u8]) -> TraceKind<'t> {
     let what = What::named(name);
     let fields = Pairs::of(what, rest).wanted(what);
     let kind = kind(what, name, &fields);
-    if fields.is_sound() { kind } else { Kind::Other(name) }
+    if fields.is_sound() { kind } else { TraceKind::Other(name) }
 }
 
 /// Whether all is read that is computed with.
@@ -99,27 +99,29 @@ fn number_twice(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text.get(open + 2..)?).ok()?.parse().ok()
 }
 
-fn held<'t>(name: &[u8], text: &'t [u8]) -> Held<'t> {
+fn held<'t>(name: &[u8], text: &'t [u8]) -> FieldValue<'t> {
     if let Some(number) = number_twice(text) {
-        return Held::Number(number);
+        return FieldValue::Number(number);
     }
     if let Some(address) = text.strip_prefix(b"0x").and_then(hex) {
-        return Held::Address(address);
+        return FieldValue::Address(address);
     }
     if is_address(name)
         && let Some(address) = hex(text)
     {
-        return Held::Address(address);
+        return FieldValue::Address(address);
     }
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
     match digits::<i64>(unsigned) {
-        Some(number) => Held::Number(if unsigned.len() < text.len() { -number } else { number }),
-        None => Held::Text(text),
+        Some(number) => {
+            FieldValue::Number(if unsigned.len() < text.len() { -number } else { number })
+        }
+        None => FieldValue::Text(text),
     }
 }
 
 impl<'t> Pairs<'t> {
-    fn push(&mut self, name: &'t [u8], held: Held<'t>) {
+    fn push(&mut self, name: &'t [u8], held: FieldValue<'t>) {
         if let Some(place) = self.list.get_mut(self.count) {
             *place = (name, held);
             self.count += 1;
@@ -128,7 +130,7 @@ impl<'t> Pairs<'t> {
 
     /// The fields of an event.
     pub fn of(what: What, rest: &'t [u8]) -> Self {
-        let mut pairs = Self { list: [(b"", Held::Number(0)); MAX_FIELDS], count: 0 };
+        let mut pairs = Self { list: [(b"", FieldValue::Number(0)); MAX_FIELDS], count: 0 };
         let read = match what {
             what if what.is_request() => pairs.request(what, rest),
             What::NmiHandler => pairs.nmi(rest),
@@ -144,17 +146,17 @@ impl<'t> Pairs<'t> {
             pairs.count = 0;
             pairs.equals(rest);
             if what == What::SchedSwitch {
-                pairs.replace(b"prev_state", |text| Held::State(LeftIn::printed(text), text));
+                pairs.replace(b"prev_state", |text| FieldValue::State(LeftIn::printed(text), text));
             } else if what.is_request() {
-                pairs.replace(b"rwbs", |text| Held::Number(rwbs::parse(text).into()));
+                pairs.replace(b"rwbs", |text| FieldValue::Number(rwbs::parse(text).into()));
                 // Of packets it is a name.
                 pairs.replace(b"dev", |text| held(b"dev", text));
             } else if what == What::IrqHandlerExit {
-                pairs.replace(b"ret", |text| Held::Number(i64::from(text == b"handled")));
+                pairs.replace(b"ret", |text| FieldValue::Number(i64::from(text == b"handled")));
             }
         }
         if pairs.count == 0 && !rest.is_empty() {
-            pairs.push(b"text", Held::Text(rest));
+            pairs.push(b"text", FieldValue::Text(rest));
         }
         pairs
     }
@@ -173,15 +175,15 @@ impl<'t> Pairs<'t> {
                 Some(at) if !name.ends_with(b"comm") => value.get(..at).unwrap_or(value),
                 _ => value,
             };
-            let held = if is_text(name) { Held::Text(value) } else { held(name, value) };
+            let held = if is_text(name) { FieldValue::Text(value) } else { held(name, value) };
             self.push(name, held);
         }
     }
 
-    fn replace(&mut self, name: &[u8], make: impl Fn(&'t [u8]) -> Held<'t>) {
+    fn replace(&mut self, name: &[u8], make: impl Fn(&'t [u8]) -> FieldValue<'t>) {
         for (found, held) in self.list.iter_mut().take(self.count) {
             if *found == name
-                && let Held::Text(text) = *held
+                && let FieldValue::Text(text) = *held
             {
                 *held = make(text);
             }
@@ -196,27 +198,27 @@ impl<'t> Pairs<'t> {
         let comma = find(dev, b",")?;
         let (major, minor): (i64, i64) =
             (digits(dev.get(..comma)?)?, digits(dev.get(comma + 1..)?)?);
-        self.push(b"dev", Held::Number(major << 20 | minor));
+        self.push(b"dev", FieldValue::Number(major << 20 | minor));
         let flags = words.next()?;
-        self.push(b"rwbs", Held::Number(rwbs::parse(flags).into()));
+        self.push(b"rwbs", FieldValue::Number(rwbs::parse(flags).into()));
         let is_whole =
             matches!(what, What::BlockRqInsert | What::BlockRqIssue | What::BlockRqMerge);
         if is_whole {
-            self.push(b"bytes", Held::Number(digits(words.next()?)?));
+            self.push(b"bytes", FieldValue::Number(digits(words.next()?)?));
         }
         let plus = find(rest, b" + ")?;
         let before = rest.get(..plus)?;
         let space = before.iter().rposition(|&byte| byte == b' ')?;
         // All ones of a request that has no place.
         let sector: u64 = digits(before.get(space + 1..)?)?;
-        self.push(b"sector", Held::Number(sector.cast_signed()));
+        self.push(b"sector", FieldValue::Number(sector.cast_signed()));
         let after = rest.get(plus + 3..)?;
         let end = after.iter().position(|&byte| byte == b' ').unwrap_or(after.len());
-        self.push(b"nr_sector", Held::Number(digits(after.get(..end)?)?));
+        self.push(b"nr_sector", FieldValue::Number(digits(after.get(..end)?)?));
         let open = after.iter().position(|&byte| byte == b'[')?;
         let inside = after.get(open + 1..)?.strip_suffix(b"]")?;
         match is_whole {
-            true => self.push(b"comm", Held::Text(inside)),
+            true => self.push(b"comm", FieldValue::Text(inside)),
             false => self.push(b"error", held(b"error", inside)),
         }
         Some(())
@@ -225,7 +227,7 @@ impl<'t> Pairs<'t> {
     /// `perf_event_nmi_handler() delta_ns: 4125 handled: 1`
     fn nmi(&mut self, rest: &'t [u8]) -> Option<()> {
         let mut words = rest.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
-        self.push(b"handler", Held::Text(words.next()?));
+        self.push(b"handler", FieldValue::Text(words.next()?));
         while let (Some(name), Some(value)) = (words.next(), words.next()) {
             self.push(name.strip_suffix(b":")?, held(b"", value));
         }
@@ -240,8 +242,8 @@ impl<'t> Pairs<'t> {
         let colon = who.iter().rposition(|&byte| byte == b':')?;
         let prio = text.get(open + 2..close)?;
         let [comm, tid, prio_name] = names;
-        self.push(comm, Held::Text(who.get(..colon)?));
-        self.push(tid, Held::Number(digits(who.get(colon + 1..)?)?));
+        self.push(comm, FieldValue::Text(who.get(..colon)?));
+        self.push(tid, FieldValue::Number(digits(who.get(colon + 1..)?)?));
         self.push(prio_name, held(b"", prio));
         text.get(close + 1..)
     }
@@ -251,7 +253,7 @@ impl<'t> Pairs<'t> {
         let behind = self.short_task([b"prev_comm", b"prev_pid", b"prev_prio"], rest)?;
         let arrow = find(behind, b"==>")?;
         let left_in = behind.get(..arrow)?.trim_ascii();
-        self.push(b"prev_state", Held::State(LeftIn::printed(left_in), left_in));
+        self.push(b"prev_state", FieldValue::State(LeftIn::printed(left_in), left_in));
         let next = behind.get(arrow + 3..)?.trim_ascii_start();
         self.short_task([b"next_comm", b"next_pid", b"next_prio"], next)?;
         Some(())
@@ -261,7 +263,7 @@ impl<'t> Pairs<'t> {
     fn short_wakeup(&mut self, rest: &'t [u8]) -> Option<()> {
         let behind = self.short_task([b"comm", b"pid", b"prio"], rest)?;
         let at = find(behind, b"CPU:")?;
-        self.push(b"target_cpu", Held::Number(digits(behind.get(at + 4..)?.trim_ascii())?));
+        self.push(b"target_cpu", FieldValue::Number(digits(behind.get(at + 4..)?.trim_ascii())?));
         Some(())
     }
 
@@ -269,11 +271,15 @@ impl<'t> Pairs<'t> {
         for (name, held) in self.list.iter().take(self.count) {
             visit.name(&String::from_utf8_lossy(name));
             visit.value(match *held {
-                Held::Number(value) => Value::Signed { value, base: 10, bits: 64 },
-                Held::Address(value) => Value::Unsigned { value, base: 16 },
-                Held::State(state, text) if state.left() == Left::Unknown => Value::Text(text),
-                Held::State(state, _) => Value::Signed { value: state.bits(), base: 10, bits: 64 },
-                Held::Text(text) => Value::Text(text),
+                FieldValue::Number(value) => Value::Signed { value, base: 10, bits: 64 },
+                FieldValue::Address(value) => Value::Unsigned { value, base: 16 },
+                FieldValue::State(state, text) if state.left() == Left::Unknown => {
+                    Value::Text(text)
+                }
+                FieldValue::State(state, _) => {
+                    Value::Signed { value: state.bits(), base: 10, bits: 64 }
+                }
+                FieldValue::Text(text) => Value::Text(text),
             });
         }
     }
@@ -302,7 +308,7 @@ impl<'t> WantedPairs<'t> {
         has_tid && !self.is_misread.get()
     }
 
-    fn find(&self, field: usize) -> Option<Held<'t>> {
+    fn find(&self, field: usize) -> Option<FieldValue<'t>> {
         let field = self.what.fields().get(field)?;
         field.names.iter().find_map(|name| {
             let pairs = self.pairs.list.iter().take(self.pairs.count);
@@ -319,10 +325,10 @@ impl<'t> Fields<'t> for WantedPairs<'t> {
 
     fn int(&self, field: usize) -> u64 {
         match self.find(field) {
-            Some(Held::Number(number)) => number as u64,
-            Some(Held::Address(address)) => address,
-            Some(Held::State(state, _)) => state.bits() as u64,
-            Some(Held::Text(_)) => {
+            Some(FieldValue::Number(number)) => number as u64,
+            Some(FieldValue::Address(address)) => address,
+            Some(FieldValue::State(state, _)) => state.bits() as u64,
+            Some(FieldValue::Text(_)) => {
                 self.is_misread.set(true);
                 0
             }
@@ -332,17 +338,19 @@ impl<'t> Fields<'t> for WantedPairs<'t> {
 
     fn state(&self, field: usize) -> LeftIn {
         match self.find(field) {
-            Some(Held::State(state, _)) => state,
-            Some(Held::Number(number)) => LeftIn::of(number),
-            Some(Held::Address(number)) => LeftIn::of(number.cast_signed()),
-            Some(Held::Text(_)) | None => LeftIn::printed(b""),
+            Some(FieldValue::State(state, _)) => state,
+            Some(FieldValue::Number(number)) => LeftIn::of(number),
+            Some(FieldValue::Address(number)) => LeftIn::of(number.cast_signed()),
+            Some(FieldValue::Text(_)) | None => LeftIn::printed(b""),
         }
     }
 
     fn text(&self, field: usize) -> &'t [u8] {
         match self.find(field) {
-            Some(Held::Text(text)) => text,
-            Some(Held::Number(_) | Held::Address(_) | Held::State(..)) | None => b"",
+            Some(FieldValue::Text(text)) => text,
+            Some(FieldValue::Number(_) | FieldValue::Address(_) | FieldValue::State(..)) | None => {
+                b""
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use memchr::{memchr, memchr_iter};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line<'t> {
+pub struct EventLine<'t> {
     /// Name of the thread that ran; `<idle>` for the idle task.
     pub comm: &'t [u8],
     pub tid: i32,
@@ -26,7 +26,7 @@ type TokenSpan = (usize, usize);
 
 /// Where the parts of an event lie in its line.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct LineLayout {
     comm: TokenSpan,
     tid: i32,
     cpu: u32,
@@ -44,7 +44,7 @@ fn span(text: &[u8], piece: &[u8]) -> Option<TokenSpan> {
     Some((begin, end))
 }
 
-impl Place {
+impl LineLayout {
     /// Of an event that was read from a line.
     #[inline]
     pub fn of(line: &[u8], event: &Parsed<'_>) -> Self {
@@ -60,12 +60,12 @@ impl Place {
 
     /// The event in a text that its line begins.
     #[inline]
-    pub fn line(self, text: &[u8]) -> Line<'_> {
+    pub fn line(self, text: &[u8]) -> EventLine<'_> {
         let piece = |(begin, end): TokenSpan| text.get(begin..end).unwrap_or_default();
         let Self { comm, tid, cpu, time_ns, name, unprinted, rest } = self;
         let printed = |name| std::str::from_utf8(piece(name)).unwrap_or_default();
         let name = name.map_or(unprinted, printed);
-        Line { comm: piece(comm), tid, cpu, time_ns, name, rest: piece(rest) }
+        EventLine { comm: piece(comm), tid, cpu, time_ns, name, rest: piece(rest) }
     }
 }
 
@@ -79,7 +79,7 @@ const MAX_WORD: usize = 64;
 /// What a line says, as it is found. Its name is ASCII.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'t> {
-    /// See [`Line`].
+    /// See [`EventLine`].
     pub comm: &'t [u8],
     pub tid: i32,
     pub cpu: u32,

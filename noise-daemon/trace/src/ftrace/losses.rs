@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::line::Noted;
-use crate::event::Loss;
+use crate::event::LostEvents;
 use crate::follow::{MAX_CPUS, PerCpu};
 
 /// Losses that are kept apart; those of one CPU are joined where there are more.
@@ -80,7 +80,7 @@ impl Losses {
 
     /// All of them, in a text whose events lie between two times: those that nothing comes before on their CPU first, then by
     /// their begin.
-    pub fn finish(&self, first_ns: u64, last_ns: u64) -> Vec<(u32, bool, Loss)> {
+    pub fn finish(&self, first_ns: u64, last_ns: u64) -> Vec<(u32, bool, LostEvents)> {
         let open = self.awaited.iter().filter(|(_, events)| **events > 0);
         let open = open.map(|(cpu, events)| CpuLoss {
             cpu: *cpu,
@@ -92,7 +92,11 @@ impl Losses {
         let mut all: Vec<_> = all
             .map(|CpuLoss { cpu, from_ns, to_ns, events }| {
                 let begin_ns = from_ns.unwrap_or(first_ns).min(to_ns);
-                (cpu, from_ns.is_some(), Loss { events, packets: 0, from_ns: begin_ns, to_ns })
+                (
+                    cpu,
+                    from_ns.is_some(),
+                    LostEvents { events, packets: 0, from_ns: begin_ns, to_ns },
+                )
             })
             .filter(|(_, _, loss)| loss.events > 0 || loss.from_ns < loss.to_ns)
             .collect();

@@ -24,27 +24,27 @@ use std::iter::Peekable;
 use std::mem;
 
 use self::fields::{Pairs, kind_of};
-pub use self::line::Line;
-use self::line::{Noted, Parsed, Place, note};
+pub use self::line::EventLine;
+use self::line::{LineLayout, Noted, Parsed, note};
 use self::lines::{Lines, Next};
 use self::survey::Run;
 pub use self::survey::{Survey, UnreadLines};
 use crate::damage::Damage;
-use crate::event::{Kind, Loss};
+use crate::event::{LostEvents, TraceKind};
 use crate::events::What;
 use crate::record::{self, Source, Stored};
 use crate::value::{Value, Visit};
 use crate::window::{Content, Short, bytes_of_each};
 
 /// A record of a text of ftrace.
-pub type Record<'t> = record::Record<Line<'t>>;
+pub type FtraceRecord<'t> = record::Record<EventLine<'t>>;
 
-impl<'t> Stored<'t> for Line<'t> {
+impl<'t> Stored<'t> for EventLine<'t> {
     fn name(&self) -> &'t str {
         self.name
     }
 
-    fn kind(&self) -> Kind<'t> {
+    fn kind(&self) -> TraceKind<'t> {
         kind_of(self.name, self.rest)
     }
 
@@ -63,7 +63,7 @@ impl<'t> Stored<'t> for Line<'t> {
 }
 
 /// A record, where it lies in the latest line.
-type LineRecord = record::Record<Place>;
+type LineRecord = record::Record<LineLayout>;
 
 /// Goes over one stretch of a text, line by line.
 struct Cursor<'t> {
@@ -100,9 +100,9 @@ impl<'t> Cursor<'t> {
                 let (from_ns, cpu) = (self.time_ns, event.cpu);
                 self.time_ns = from_ns.max(event.time_ns);
                 self.head = Some(match self.lost.take() {
-                    None => LineRecord::new(self.time_ns, cpu, Place::of(line, &event)),
+                    None => LineRecord::new(self.time_ns, cpu, LineLayout::of(line, &event)),
                     Some(events) => {
-                        let loss = Loss { events, packets: 0, from_ns, to_ns: self.time_ns };
+                        let loss = LostEvents { events, packets: 0, from_ns, to_ns: self.time_ns };
                         self.lines.go_back();
                         LineRecord::lost(self.time_ns, cpu, loss)
                     }
@@ -117,7 +117,7 @@ impl<'t> Cursor<'t> {
 
     /// The event that it is at, or what was lost before it.
     #[inline]
-    fn record(&self) -> Option<Record<'_>> {
+    fn record(&self) -> Option<FtraceRecord<'_>> {
         let seen = self.lines.seen();
         self.head.map(|head| head.map(|place| place.line(seen)))
     }
@@ -134,13 +134,13 @@ impl<'t> Cursor<'t> {
 }
 
 /// Goes over the events of a text in the order of time. Those of one time come in the order of their lines.
-pub struct Reader<'t> {
+pub struct FtraceReader<'t> {
     content: Content<'t>,
     /// Bytes of each window.
     window: usize,
     runs: Vec<Run>,
     /// What was lost, with the CPU, and whether it has events before that: those without come first.
-    losses: Peekable<std::vec::IntoIter<(u32, bool, Loss)>>,
+    losses: Peekable<std::vec::IntoIter<(u32, bool, LostEvents)>>,
     /// The stretch whose event is next.
     current: Option<(usize, Box<Cursor<'t>>)>,
     /// Whether that event was handed out: then it is the latest one.
@@ -154,7 +154,7 @@ pub struct Reader<'t> {
     damage: Damage,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> FtraceReader<'t> {
     /// Of a whole text in memory, which is surveyed first.
     pub fn new(text: &'t [u8]) -> Self {
         let content = Content::Held(text);
@@ -246,21 +246,21 @@ impl<'t> Reader<'t> {
 }
 
 /// Whether what was lost comes before the next event, which has that time.
-fn is_next((_, is_behind, loss): &(u32, bool, Loss), head_ns: Option<u64>) -> bool {
+fn is_next((_, is_behind, loss): &(u32, bool, LostEvents), head_ns: Option<u64>) -> bool {
     !is_behind || head_ns.is_none_or(|head_ns| loss.from_ns < head_ns)
 }
 
-impl Source for Reader<'_> {
+impl Source for FtraceReader<'_> {
     type Stored<'r>
-        = Line<'r>
+        = EventLine<'r>
     where
         Self: 'r;
 
-    fn read(&mut self) -> Option<Record<'_>> {
+    fn read(&mut self) -> Option<FtraceRecord<'_>> {
         self.go_on();
         let head_ns = self.head_ns();
         if let Some((cpu, _, loss)) = self.losses.next_if(|loss| is_next(loss, head_ns)) {
-            return Some(Record::lost(loss.from_ns, cpu, loss));
+            return Some(FtraceRecord::lost(loss.from_ns, cpu, loss));
         }
         let (_, cursor) = self.current.as_ref()?;
         self.is_lent = true;

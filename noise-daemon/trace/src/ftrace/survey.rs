@@ -10,7 +10,7 @@ use super::line::{Parsed, Stranger, find, note, stranger};
 use super::lines::{Lines, Next};
 use super::losses::Losses;
 use crate::damage::Damage;
-use crate::event::Loss;
+use crate::event::LostEvents;
 use crate::window::{Content, bytes_of_each};
 
 /// Stretches in the order of time that are kept apart. Texts of one CPU after the other have one for each; where a text
@@ -164,7 +164,7 @@ impl Survey {
 
     /// What was lost on each CPU, in order, and whether events of that CPU come before it. Of a CPU whose buffer was
     /// overwritten, and others' not, it is what it did at the begin.
-    pub(super) fn losses(&self) -> Vec<(u32, bool, Loss)> {
+    pub(super) fn losses(&self) -> Vec<(u32, bool, LostEvents)> {
         let first_ns = self.runs.iter().map(|run| run.first_ns).min();
         first_ns.map(|first_ns| self.losses.finish(first_ns, self.last_ns)).unwrap_or_default()
     }

@@ -39,14 +39,14 @@ this is no event
 "#;
 
 /// The same event, in the text itself.
-fn again<'t>(text: &'t [u8], event: Line<'_>) -> Line<'t> {
-    let Line { comm, tid, cpu, time_ns, name, rest } = event;
+fn again<'t>(text: &'t [u8], event: EventLine<'_>) -> EventLine<'t> {
+    let EventLine { comm, tid, cpu, time_ns, name, rest } = event;
     let parsed = Parsed { comm, tid, cpu, time_ns, name: name.as_bytes(), rest };
-    Place::of(text, &parsed).line(text)
+    LineLayout::of(text, &parsed).line(text)
 }
 
-fn all(text: &[u8]) -> (Vec<Record<'_>>, Damage) {
-    let mut reader = Reader::new(text);
+fn all(text: &[u8]) -> (Vec<FtraceRecord<'_>>, Damage) {
+    let mut reader = FtraceReader::new(text);
     let mut records = Vec::new();
     while let Some(record) = reader.read() {
         records.push(record.map(|event| again(text, event)));
@@ -62,7 +62,7 @@ fn task(comm: &str, tid: i32, prio: i32) -> Task {
 fn lines_become_the_events_of_the_model() {
     let (records, damage) = all(TEXT);
     let second = 40_715_000_000_000;
-    let kinds: Vec<_> = records.iter().map(Record::kind).collect();
+    let kinds: Vec<_> = records.iter().map(FtraceRecord::kind).collect();
     let request = Request {
         dev: 254 << 20 | 1,
         sector: 7_864_832,
@@ -75,46 +75,55 @@ fn lines_become_the_events_of_the_model() {
     };
     let lost = |events, from_ns: u64, to_ns: u64| {
         let time = |ns: u64| if ns == 0 { 0 } else { second + ns };
-        Kind::Lost(Loss { events, packets: 0, from_ns: time(from_ns), to_ns: time(to_ns) })
+        TraceKind::Lost(LostEvents {
+            events,
+            packets: 0,
+            from_ns: time(from_ns),
+            to_ns: time(to_ns),
+        })
     };
     let expected = [
         lost(3, 0, 823_550_000),
-        Kind::SchedSwitch {
+        TraceKind::SchedSwitch {
             prev: task("a [b]", 31660, 125),
             prev_state: LeftIn::of(0x100),
             next: task("memfd:sealed-91", 7203, 120),
         },
-        Kind::SchedWaking(Woken { task: task("x y", 12, 120), target_cpu: 3 }),
-        Kind::IrqHandlerEntry { irq: 36, name: b"virtio1-req.0" },
-        Kind::IrqHandlerExit { irq: 36, ret: 1 },
-        Kind::SoftirqRaise { vec: 9 },
-        Kind::BlockRqInsert(request),
-        Kind::BlockRqIssue(Request {
+        TraceKind::SchedWaking(Woken { task: task("x y", 12, 120), target_cpu: 3 }),
+        TraceKind::IrqHandlerEntry { irq: 36, name: b"virtio1-req.0" },
+        TraceKind::IrqHandlerExit { irq: 36, ret: 1 },
+        TraceKind::SoftirqRaise { vec: 9 },
+        TraceKind::BlockRqInsert(request),
+        TraceKind::BlockRqIssue(Request {
             dev: 8 << 20 | 16,
             rwbs: 1 | 1 << 5,
             comm: b"bash",
             ..request
         }),
         lost(17, 919_559_000, 990_366_000),
-        Kind::BlockRqComplete(Request { bytes: 0, comm: b"", error: -5, ..request }),
-        Kind::NetDevQueue(Packet { skb: 0xc99d_279b, len: 74, name: b"lo" }),
-        Kind::NetDevXmit {
+        TraceKind::BlockRqComplete(Request { bytes: 0, comm: b"", error: -5, ..request }),
+        TraceKind::NetDevQueue(Packet { skb: 0xc99d_279b, len: 74, name: b"lo" }),
+        TraceKind::NetDevXmit {
             packet: Packet { skb: 0xffff_8881_c99d_279b, len: 74, name: b"lo" },
             rc: -1,
         },
-        Kind::VectorEntry { which: Vector::LocalTimer, vector: 236 },
-        Kind::HrtimerExpireEntry { hrtimer: 0xc32a_cb0e, function: 0, now: 40_715_844_010_898 },
-        Kind::NmiHandler { delta_ns: 4125, handled: 1 },
-        Kind::SchedProcessFork {
+        TraceKind::VectorEntry { which: Vector::LocalTimer, vector: 236 },
+        TraceKind::HrtimerExpireEntry {
+            hrtimer: 0xc32a_cb0e,
+            function: 0,
+            now: 40_715_844_010_898,
+        },
+        TraceKind::NmiHandler { delta_ns: 4125, handled: 1 },
+        TraceKind::SchedProcessFork {
             parent: task("bash", 31683, 0),
             parent_pid: 0,
             child: task("bash", 31685, 0),
             child_pid: 0,
         },
-        Kind::SchedProcessExec { filename: b"/usr/bin/sleep", tid: 31685, old_tid: 31685 },
-        Kind::Other("sys_enter"),
-        Kind::CgroupAttach { tid: 31685, path: b"/a b/c" },
-        Kind::Other("cgroup_attach_task"),
+        TraceKind::SchedProcessExec { filename: b"/usr/bin/sleep", tid: 31685, old_tid: 31685 },
+        TraceKind::Other("sys_enter"),
+        TraceKind::CgroupAttach { tid: 31685, path: b"/a b/c" },
+        TraceKind::Other("cgroup_attach_task"),
     ];
     for (found, expected) in kinds.iter().zip(&expected) {
         assert_eq!(found, expected);
@@ -135,15 +144,15 @@ fn the_short_forms_of_trace_cmd_are_read() {
         trace-cmd-1234  [000]  1234.567890124: (+12)    sched:sched_wakeup:         comm=a pid=1 prio=2 target_cpu=3\n";
     let (records, damage) = all(text);
     assert!(damage.unread_lines == 0, "{damage}");
-    let kinds: Vec<_> = records.iter().map(Record::kind).collect();
+    let kinds: Vec<_> = records.iter().map(FtraceRecord::kind).collect();
     let expected = [
-        Kind::SchedSwitch {
+        TraceKind::SchedSwitch {
             prev: task("trace-cmd", 1234, 120),
             prev_state: LeftIn::printed(b"D|K"),
             next: task("swapper/1", 0, 120),
         },
-        Kind::SchedWakeup(Woken { task: task("a b", 12, -51), target_cpu: 2 }),
-        Kind::SchedWakeup(Woken { task: task("a", 1, 2), target_cpu: 3 }),
+        TraceKind::SchedWakeup(Woken { task: task("a b", 12, -51), target_cpu: 2 }),
+        TraceKind::SchedWakeup(Woken { task: task("a", 1, 2), target_cpu: 3 }),
     ];
     assert_eq!(kinds, expected);
     assert_eq!(records[0].time_ns, 1_234_567_890_123);
@@ -158,8 +167,8 @@ fn requests_that_are_merged_and_those_without_a_place_are_read() {
     let requests: Vec<_> = records
         .iter()
         .map(|record| match record.kind() {
-            Kind::BlockRqMerge(request) => ("merge", request.sector, request.sectors),
-            Kind::BlockRqComplete(request) => ("complete", request.sector, request.sectors),
+            TraceKind::BlockRqMerge(request) => ("merge", request.sector, request.sectors),
+            TraceKind::BlockRqComplete(request) => ("complete", request.sector, request.sectors),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -182,9 +191,11 @@ fn numbers_that_are_printed_twice_are_read() {
         ..Request::default()
     };
     let (prev, next) = (task("swapper/0", 0, 120), task("oven", 91, -1));
-    let expected =
-        [Kind::SchedSwitch { prev, prev_state: LeftIn::of(1), next }, Kind::BlockRqIssue(request)];
-    assert_eq!(records.iter().map(Record::kind).collect::<Vec<_>>(), expected);
+    let expected = [
+        TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(1), next },
+        TraceKind::BlockRqIssue(request),
+    ];
+    assert_eq!(records.iter().map(FtraceRecord::kind).collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -192,7 +203,7 @@ fn fields_that_are_no_numbers_are_not_made_up() {
     let text = b"a-1 [000] d..2. 1.000160: sched_wakeup: comm=b pid=five prio=120 target_cpu=000\n\
         a-1 [000] d..2. 1.000161: sched_wakeup: gone=1\n";
     let (records, damage) = all(text);
-    assert!(records.iter().all(|record| record.kind() == Kind::Other("sched_wakeup")));
+    assert!(records.iter().all(|record| record.kind() == TraceKind::Other("sched_wakeup")));
     assert_eq!(
         damage.to_string(),
         "the fields of sched_wakeup in line 1 are no numbers, and 1 more places"
@@ -314,7 +325,9 @@ fn the_cpu_of_a_line_stands_near_its_begin() {
             (is_event.into(), (!is_event).into()),
             "{line}"
         );
-        assert!(records.iter().all(|record| record.kind() != Kind::Other("sched_process_exit")));
+        assert!(
+            records.iter().all(|record| record.kind() != TraceKind::Other("sched_process_exit"))
+        );
     }
 }
 
@@ -356,8 +369,8 @@ fn a_cpu_whose_buffer_starts_later_is_unseen_until_then() {
         records.iter().filter_map(|record| Some((record.cpu, record.loss()?))).collect();
     let (from_ns, to_ns) = (10_000_100_000, 15_000_000_000);
     // The kernel has counted them.
-    let unseen = Loss { events: 0, packets: 0, from_ns, to_ns };
-    let counted = Loss { events: 88, packets: 0, from_ns: 0, to_ns: from_ns };
+    let unseen = LostEvents { events: 0, packets: 0, from_ns, to_ns };
+    let counted = LostEvents { events: 88, packets: 0, from_ns: 0, to_ns: from_ns };
     assert_eq!(losses, [(0, unseen), (1, counted)]);
     assert!(records.is_sorted_by_key(|record| record.time_ns));
     // Nor does another one know how many.
@@ -407,15 +420,16 @@ fn a_loss_lasts_from_the_last_event_of_its_cpu_to_the_next() {
         let text = text(note);
         let (records, damage) = all(text.as_bytes());
         assert!(damage.is_none(), "{damage}");
-        let loss = Loss { events, packets: 0, from_ns: 10_000_100_000, to_ns: 12_000_000_000 };
+        let loss =
+            LostEvents { events, packets: 0, from_ns: 10_000_100_000, to_ns: 12_000_000_000 };
         assert_eq!((records[1].cpu, records[1].loss()), (1, Some(loss)));
         assert!(records.is_sorted_by_key(|record| record.time_ns));
         assert_eq!(waits(&text), (0, events));
     }
     // Nothing of the CPU comes behind it.
     let end = text("").replace("b-7 [001] d..2. 12", "CPU:1 [LOST 2 EVENTS]\nb-7 [002] d..2. 12");
-    let losses: Vec<_> = all(end.as_bytes()).0.iter().filter_map(Record::loss).collect();
-    let loss = Loss { events: 2, packets: 0, from_ns: 10_000_100_000, to_ns: 12_000_000_000 };
+    let losses: Vec<_> = all(end.as_bytes()).0.iter().filter_map(FtraceRecord::loss).collect();
+    let loss = LostEvents { events: 2, packets: 0, from_ns: 10_000_100_000, to_ns: 12_000_000_000 };
     assert_eq!(losses, [loss]);
 }
 
@@ -425,12 +439,12 @@ fn names_of_threads_may_begin_with_an_equals_sign() {
         a-1 [000] d..2. 1.000170: sched_switch: prev_comm==> prev_pid=1 prev_prio=120 prev_state=S ==> next_comm==b= next_pid=5 next_prio=120\n";
     let (records, damage) = all(text);
     assert!(damage.is_none(), "{damage}");
-    let kinds: Vec<_> = records.iter().map(Record::kind).collect();
-    let switch = Kind::SchedSwitch {
+    let kinds: Vec<_> = records.iter().map(FtraceRecord::kind).collect();
+    let switch = TraceKind::SchedSwitch {
         prev: task("=>", 1, 120),
         prev_state: LeftIn::printed(b"S"),
         next: task("=b=", 5, 120),
     };
-    let wakeup = Kind::SchedWakeup(Woken { task: task("=b", 5, 120), target_cpu: 0 });
+    let wakeup = TraceKind::SchedWakeup(Woken { task: task("=b", 5, 120), target_cpu: 0 });
     assert_eq!(kinds, [wakeup, switch]);
 }

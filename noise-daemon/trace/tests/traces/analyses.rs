@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use noise_trace::delays::document::Spread;
-use noise_trace::delays::watch::{Delay, Run, Wait, Watch};
+use noise_trace::delays::watch::{Delay, Run, RunQueueWait, Watch};
 use noise_trace::delays::{Begin, Delays};
-use noise_trace::event::Kind;
+use noise_trace::event::TraceKind;
 use noise_trace::events::What;
 use noise_trace::record::Source as _;
 use serde_json::Value;
@@ -42,7 +42,7 @@ struct Waits(BTreeMap<(i32, u64), (&'static str, u64)>);
 impl Watch for Waits {
     fn ran(&mut self, _: &Run) {}
 
-    fn waited(&mut self, wait: &Wait<'_>) {
+    fn waited(&mut self, wait: &RunQueueWait<'_>) {
         self.0.insert((wait.tid, wait.to_ns), (wait.signal, wait.from_ns));
     }
 
@@ -87,7 +87,7 @@ pub fn cputop(trace: &Trace) -> Result<(), String> {
     let (mut seen, mut current) = (BTreeSet::new(), BTreeMap::new());
     let mut reader = trace.reader();
     while let Some(record) = reader.read() {
-        let Kind::SchedSwitch { prev, next, .. } = record.kind() else { continue };
+        let TraceKind::SchedSwitch { prev, next, .. } = record.kind() else { continue };
         if seen.insert(prev.tid) {
             *ours.entry(prev.tid).or_default() += record.time_ns - document.from_ns;
         }

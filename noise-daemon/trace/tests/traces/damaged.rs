@@ -4,10 +4,10 @@ use std::num::NonZero;
 use std::process::Command;
 use std::{env, fs, thread};
 
-use noise_trace::clock::Clock;
-use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
+use noise_trace::clock::TraceClock;
+use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout, metadata};
 use noise_trace::delays::Begin;
-use noise_trace::event::Kind;
+use noise_trace::event::TraceKind;
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
 use noise_trace::export::tables::Tables;
@@ -38,14 +38,14 @@ impl Random {
 }
 
 /// Reads all, and each event's kind. Events, and whether something could not be read.
-fn read(layout: &Layout, name: &str, bytes: &[u8]) -> (usize, bool) {
-    let mut reader = Reader::new(layout, &[StreamFile::held(name, bytes)]);
+fn read(layout: &TraceLayout, name: &str, bytes: &[u8]) -> (usize, bool) {
+    let mut reader = CtfReader::new(layout, &[StreamFile::held(name, bytes)]);
     let mut events = 0;
     let mut last_ns = 0;
     while let Some(record) = reader.read() {
         assert!(record.time_ns >= last_ns);
         last_ns = record.time_ns;
-        events += usize::from(!matches!(record.kind(), Kind::Lost(_)));
+        events += usize::from(!matches!(record.kind(), TraceKind::Lost(_)));
     }
     let damage = reader.damage();
     assert_eq!(damage.is_none(), damage.to_string().is_empty(), "{damage:?}");
@@ -53,12 +53,12 @@ fn read(layout: &Layout, name: &str, bytes: &[u8]) -> (usize, bool) {
 }
 
 /// Exports all in all forms; what comes out can be read.
-fn exported(layout: &Layout, name: &str, bytes: &[u8]) {
-    let clock = layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
+fn exported(layout: &TraceLayout, name: &str, bytes: &[u8]) {
+    let clock = layout.clocks.first().cloned().unwrap_or_else(TraceClock::epoch);
     let perfetto = Perfetto::new(&clock, &layout.env);
     let tables = Some(Tables::default());
     let mut export = Export::new(Select::default(), Begin::default(), Some(perfetto), tables, true);
-    let mut reader = Reader::new(layout, &[StreamFile::held(name, bytes)]);
+    let mut reader = CtfReader::new(layout, &[StreamFile::held(name, bytes)]);
     while let Some(record) = reader.read() {
         export.add(&record);
     }
@@ -81,7 +81,7 @@ fn boundaries(bytes: &[u8]) -> Vec<usize> {
 
 /// What can be read of a stream that ends too early, and the sentence about the rest.
 fn read_cut(trace: &Trace, name: &str, bytes: &[u8], what: &str) -> usize {
-    let mut reader = Reader::new(&trace.layout, &[StreamFile::held(name, bytes)]);
+    let mut reader = CtfReader::new(&trace.layout, &[StreamFile::held(name, bytes)]);
     let mut events = 0;
     while let Some(record) = reader.read() {
         events += usize::from(record.loss().is_none());
@@ -171,7 +171,7 @@ fn all_cut(trace: &Trace, random: &mut Random) {
             .files
             .iter()
             .map(|(name, bytes)| StreamFile::held(name, &bytes[..random.below(bytes.len())]));
-        let mut reader = Reader::new(&trace.layout, &files.collect::<Vec<_>>());
+        let mut reader = CtfReader::new(&trace.layout, &files.collect::<Vec<_>>());
         let mut last_ns = 0;
         while let Some(record) = reader.read() {
             assert!(record.time_ns >= last_ns);
@@ -186,7 +186,7 @@ fn reach(trace: &Trace, cpu: usize, packets: usize) -> Reach {
     let mut files = trace.streams();
     let (name, bytes) = &trace.files[cpu];
     files[cpu] = StreamFile::held(name, &bytes[..boundaries(bytes)[packets]]);
-    let mut reader = Reader::new(&trace.layout, &files);
+    let mut reader = CtfReader::new(&trace.layout, &files);
     let mut reach = Reach::default();
     while let Some(record) = reader.read() {
         reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
@@ -238,7 +238,7 @@ pub fn flipped(trace: &Trace) -> Result<(), String> {
             let at = random.below(end);
             bytes[at] ^= 1 << random.below(8);
         }
-        if let Ok(layout) = Layout::parse(&String::from_utf8_lossy(&bytes)) {
+        if let Ok(layout) = TraceLayout::parse(&String::from_utf8_lossy(&bytes)) {
             read(&layout, name, whole);
         }
     }

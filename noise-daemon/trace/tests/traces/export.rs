@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use noise_common::hooks::Vector;
 use noise_trace::delays::Begin;
-use noise_trace::delays::document::{Document, Spread};
-use noise_trace::event::Kind;
+use noise_trace::delays::document::{DelaysDocument, Spread};
+use noise_trace::event::TraceKind;
 use noise_trace::events::What;
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
@@ -120,13 +120,15 @@ pub fn perfetto(trace: &Trace) -> Result<(), String> {
         let time = record.time_ns - offset_ns;
         expected.push((time, record.cpu.into(), name(record.name())));
         match record.kind() {
-            Kind::SchedSwitch { prev, prev_state, next } => {
+            TraceKind::SchedSwitch { prev, prev_state, next } => {
                 let number = |number: i32| i64::from(number).cast_unsigned();
                 let state = prev_state.bits().cast_unsigned();
                 expected_switches.push([time, number(prev.tid), state, number(next.tid)]);
             }
-            Kind::StatedumpProcess(dumped) if dumped.tid > 0 && dumped.pid > 0 => described += 1,
-            Kind::SchedProcessFork { child_pid, .. } if child_pid > 0 => described += 1,
+            TraceKind::StatedumpProcess(dumped) if dumped.tid > 0 && dumped.pid > 0 => {
+                described += 1
+            }
+            TraceKind::SchedProcessFork { child_pid, .. } if child_pid > 0 => described += 1,
             _ => {}
         }
     }
@@ -172,7 +174,7 @@ fn add(sum: &mut Spread, more: &Spread) {
 }
 
 /// Waits of all threads.
-pub fn all_waits(document: &Document) -> Spread {
+pub fn all_waits(document: &DelaysDocument) -> Spread {
     let mut all = Spread::default();
     for thread in &document.threads {
         add(&mut all, &thread.waits.wakeup);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use noise_trace::delays::Delays;
-use noise_trace::delays::document::{Culprit, Document, Spread, ThreadDocument};
+use noise_trace::delays::document::{Culprit, DelaysDocument, Spread, ThreadDocument};
 use noise_trace::record::Source as _;
-use noise_trace::summary::Summary;
+use noise_trace::summary::TraceSummary;
 use serde_json::Value;
 
 use crate::files::Trace;
@@ -60,7 +60,7 @@ const LISTS: [&str; 21] = [
 
 /// Number, span, kinds and CPUs of events.
 pub fn events(trace: &Trace) -> Result<(), String> {
-    let mut summary = Summary::new(&trace.layout.clocks[0], trace.layout.env.clone());
+    let mut summary = TraceSummary::new(&trace.layout.clocks[0], trace.layout.env.clone());
     let mut reader = trace.reader();
     while let Some(record) = reader.read() {
         summary.add(&record);
@@ -87,7 +87,7 @@ pub fn events(trace: &Trace) -> Result<(), String> {
 }
 
 /// The delays of a trace.
-pub fn delays_of(trace: &Trace) -> Document {
+pub fn delays_of(trace: &Trace) -> DelaysDocument {
     let mut delays = Delays::default();
     let mut reader = trace.reader();
     while let Some(record) = reader.read() {
@@ -202,7 +202,7 @@ fn pairs(threads: &[ThreadDocument], expected: &Value) {
     }
 }
 
-fn interrupts(document: &Document, expected: &Value) {
+fn interrupts(document: &DelaysDocument, expected: &Value) {
     let irqs = expected["irq"].as_object().unwrap();
     assert_eq!(document.hardirq.len(), irqs.len());
     for handler in &document.hardirq {

@@ -4,14 +4,14 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
+use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout, metadata};
 
 /// The traces that are there.
 pub const NAMES: [&str; 2] = ["many-threads", "bug446190"];
 
 pub struct Trace {
     pub folder: PathBuf,
-    pub layout: Layout,
+    pub layout: TraceLayout,
     /// The names and bytes of its streams.
     pub files: Vec<(String, Vec<u8>)>,
     /// What it must say.
@@ -39,7 +39,7 @@ impl Trace {
     /// One that lies in a folder, of which nothing is expected.
     pub fn open(folder: PathBuf) -> Self {
         let text = metadata::text(&fs::read(folder.join("metadata")).unwrap()).unwrap();
-        let layout = Layout::parse(&text).unwrap();
+        let layout = TraceLayout::parse(&text).unwrap();
         let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
         let streams = entries.filter(|path| path.is_file() && !path.ends_with("metadata"));
         let file = |path: PathBuf| {
@@ -56,7 +56,7 @@ impl Trace {
     }
 
     /// A reader of all of it.
-    pub fn reader(&self) -> Reader<'_> {
-        Reader::new(&self.layout, &self.streams())
+    pub fn reader(&self) -> CtfReader<'_> {
+        CtfReader::new(&self.layout, &self.streams())
     }
 }

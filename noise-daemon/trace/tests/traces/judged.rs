@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use noise_trace::clock::Clock;
+use noise_trace::clock::TraceClock;
 use noise_trace::delays::Begin;
-use noise_trace::delays::document::{Document, Spread};
-use noise_trace::event::{Event, Kind, Mark};
+use noise_trace::delays::document::{DelaysDocument, Spread};
+use noise_trace::event::{Event, ProgramMark, TraceKind};
 use noise_trace::export::Export;
-use noise_trace::export::perfetto::{Part, Perfetto};
+use noise_trace::export::perfetto::{PathPart, Perfetto};
 use noise_trace::export::tables::Tables;
 use noise_trace::record::Source as _;
 use noise_trace::select::Select;
@@ -32,7 +32,7 @@ fn by_thread(rows: &Value) -> BTreeMap<i64, u64> {
     rows.as_array().unwrap().iter().map(row).filter(|(_, ns)| *ns > 0).collect()
 }
 
-fn runs(document: &Document) -> BTreeMap<i64, u64> {
+fn runs(document: &DelaysDocument) -> BTreeMap<i64, u64> {
     let threads = document.threads.iter().filter(|thread| thread.run_ns > 0);
     threads.map(|thread| (thread.tid.into(), thread.run_ns)).collect()
 }
@@ -46,7 +46,7 @@ pub fn tables(trace: &Trace) -> Result<(), String> {
     while let Some(record) = reader.read() {
         export.add(&record);
         events += 1;
-        if let Kind::SchedSwitch { next, .. } = record.kind() {
+        if let TraceKind::SchedSwitch { next, .. } = record.kind() {
             switches += 1;
             next_tids += u64::from(next.tid.cast_unsigned());
         }
@@ -86,7 +86,7 @@ pub fn tables(trace: &Trace) -> Result<(), String> {
 }
 
 /// By signal and thread, irq, softirq or device. Interfaces have no number.
-fn expected_delays(document: &Document) -> BTreeMap<(String, i64), Spread> {
+fn expected_delays(document: &DelaysDocument) -> BTreeMap<(String, i64), Spread> {
     let mut all = BTreeMap::new();
     let mut add = |signal: &str, of: i64, whole: Spread| {
         let sum: &mut Spread = all.entry((signal.to_owned(), of)).or_default();
@@ -149,7 +149,7 @@ pub fn perfetto(trace: &Trace) -> Result<(), String> {
 
 /// Paths are tracks, slices and arrows of Perfetto's schema, and marks instants.
 pub fn paths() -> Result<(), String> {
-    let part = |tid: i32, state, from_ns, to_ns| Part {
+    let part = |tid: i32, state, from_ns, to_ns| PathPart {
         who: ("t".to_owned(), tid),
         state,
         from_ns,
@@ -163,10 +163,10 @@ pub fn paths() -> Result<(), String> {
         part(8, "disk", 25, 30),
         part(7, "waiting_cpu", 30, 50),
     ];
-    let mut perfetto = Perfetto::new(&Clock::trace(), &BTreeMap::new());
+    let mut perfetto = Perfetto::new(&TraceClock::trace(), &BTreeMap::new());
     let (name, key) = (b"q".as_slice(), b"17".as_slice());
-    let mark = Mark { begins: true, name, key, pid: 6, tid: 7, uid: 5, before_ns: 2 };
-    perfetto.pass(&Event { time_ns: 12, cpu: 0, kind: Kind::Mark(mark) });
+    let mark = ProgramMark { begins: true, name, key, pid: 6, tid: 7, uid: 5, before_ns: 2 };
+    perfetto.pass(&Event { time_ns: 12, cpu: 0, kind: TraceKind::Mark(mark) });
     perfetto.path("mark:q", &path);
     perfetto.path("other", &path[..1]);
     perfetto.finish();
@@ -175,7 +175,7 @@ pub fn paths() -> Result<(), String> {
     let found = PACKAGES.run(include_str!("python/paths.py"), &[file.to_str().unwrap()]);
     fs::remove_file(&file).unwrap();
     let found = found?;
-    let slice = |whole: &str, part: &Part| {
+    let slice = |whole: &str, part: &PathPart| {
         let mut notes = json!({"cpu": 3});
         for (who, ns) in &part.culprits {
             notes[who] = (*ns).into();

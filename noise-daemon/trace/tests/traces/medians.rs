@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use noise_trace::delays::Delays;
-use noise_trace::delays::watch::{Delay, Run, Signal, Subject, Wait, Watch};
+use noise_trace::delays::watch::{Delay, DelaySignal, DelaySubject, Run, RunQueueWait, Watch};
 use noise_trace::record::Source as _;
 use serde_json::Value;
 
@@ -23,18 +23,22 @@ impl Lengths {
 impl Watch for Lengths {
     fn ran(&mut self, _: &Run) {}
 
-    fn waited(&mut self, wait: &Wait<'_>) {
+    fn waited(&mut self, wait: &RunQueueWait<'_>) {
         self.add("waits", wait.signal.to_owned(), wait.from_ns, wait.to_ns);
     }
 
     fn delayed(&mut self, delay: &Delay<'_>) {
         let (list, row) = match (delay.signal, delay.subject) {
-            (Signal::Hardirq, Subject::Irq(irq, name)) => ("irq", format!("{irq}:{name}")),
-            (Signal::Softirq, Subject::Softirq(vector)) => ("softirq", vector.to_string()),
-            (Signal::SoftirqRaiseWait, Subject::Softirq(vector)) => {
+            (DelaySignal::Hardirq, DelaySubject::Irq(irq, name)) => {
+                ("irq", format!("{irq}:{name}"))
+            }
+            (DelaySignal::Softirq, DelaySubject::Softirq(vector)) => {
+                ("softirq", vector.to_string())
+            }
+            (DelaySignal::SoftirqRaiseWait, DelaySubject::Softirq(vector)) => {
                 ("softirq_raise", vector.to_string())
             }
-            (Signal::NetTxWait, _) => ("tx", String::new()),
+            (DelaySignal::NetTxWait, _) => ("tx", String::new()),
             _ => return,
         };
         self.add(list, row, delay.from_ns, delay.to_ns);

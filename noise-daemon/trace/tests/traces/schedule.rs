@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noise_trace::event::{Comm, Kind};
+use noise_trace::event::{Comm, TraceKind};
 use noise_trace::record::Source as _;
 use serde_json::Value;
 
@@ -15,9 +15,11 @@ pub fn switches(trace: &Trace) -> Result<(), String> {
     let mut reader = trace.reader();
     while let Some(record) = reader.read() {
         match record.kind() {
-            Kind::SchedSwitch { prev, .. } if prev.tid == 0 => idle += 1,
-            Kind::SchedSwitch { prev_state, .. } if prev_state.stays_runnable() => involuntary += 1,
-            Kind::SchedSwitch { .. } => voluntary += 1,
+            TraceKind::SchedSwitch { prev, .. } if prev.tid == 0 => idle += 1,
+            TraceKind::SchedSwitch { prev_state, .. } if prev_state.stays_runnable() => {
+                involuntary += 1
+            }
+            TraceKind::SchedSwitch { .. } => voluntary += 1,
             _ => {}
         }
     }
@@ -55,7 +57,7 @@ fn idle(trace: &Trace) -> (Comm, u64) {
     let (mut since, mut sum, mut comm) = (BTreeMap::new(), 0, Comm::default());
     let mut reader = trace.reader();
     while let Some(record) = reader.read() {
-        let Kind::SchedSwitch { prev, next, .. } = record.kind() else { continue };
+        let TraceKind::SchedSwitch { prev, next, .. } = record.kind() else { continue };
         if let Some(since_ns) = since.remove(&record.cpu) {
             sum += record.time_ns - since_ns;
         }
@@ -88,7 +90,7 @@ pub fn calls(trace: &Trace) -> Vec<Call> {
     let mut calls = Vec::new();
     let mut reader = trace.reader();
     while let Some(record) = reader.read() {
-        if let Kind::SchedSwitch { next, .. } = record.kind() {
+        if let TraceKind::SchedSwitch { next, .. } = record.kind() {
             current.insert(record.cpu, next.tid);
         }
         let Some(tid) = current.get(&record.cpu) else { continue };

@@ -5,7 +5,7 @@ use std::fs;
 use noise_common::hooks::{Hook, VECTOR_HOOKS};
 use noise_common::store::calls::{CALLS, ObjectKind};
 use noise_trace::ctf::write::{Origin, StreamWriter, Uuid, metadata};
-use noise_trace::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
+use noise_trace::event::{Comm, Dumped, Packet, ProgramMark, Request, Task, TraceKind, Woken};
 use noise_trace::ipc::{Call, Connection, Object, Return, Second, Signal, Transfer};
 use noise_trace::state::LeftIn;
 
@@ -16,7 +16,7 @@ use crate::printed::{differences, run};
 const UUID: Uuid = [7; 16];
 const CPUS: u32 = 3;
 
-fn ipc(number: u32) -> Vec<Kind<'static>> {
+fn ipc(number: u32) -> Vec<TraceKind<'static>> {
     let (tid, id) = (number as i32, u64::from(number) << 33 | 5);
     let object = Object { kind: ObjectKind::Tcp, id, peer: 80 << 16 | 5000, position: number };
     let connection = Connection {
@@ -31,25 +31,25 @@ fn ipc(number: u32) -> Vec<Kind<'static>> {
     let calls = CALLS.iter().flat_map(|info| {
         let call = Call { info, tid, arguments: [tid, -1, 7], object };
         let end = Return { info, tid, ret: -11, object, peeks: true };
-        [Kind::SyscallEntry(call), Kind::SyscallExit(end)]
+        [TraceKind::SyscallEntry(call), TraceKind::SyscallExit(end)]
     });
     let others = [
-        Kind::CallOther(Second { tid, fd: -1, object }),
-        Kind::Connection(connection),
-        Kind::StatedumpSocket(connection),
-        Kind::InetSockSetState { connection, from: 2, to: 1 },
-        Kind::SockSendLength(Transfer { ret: -32, object }),
-        Kind::SockRecvLength(Transfer { ret: tid, object }),
-        Kind::SkDataReady(object),
-        Kind::SignalGenerate(signal),
-        Kind::SignalDeliver(signal),
-        Kind::StatedumpFile { pid: tid, fd: 3, flags: 2, filename: b"pipe:[9]", object },
+        TraceKind::CallOther(Second { tid, fd: -1, object }),
+        TraceKind::Connection(connection),
+        TraceKind::StatedumpSocket(connection),
+        TraceKind::InetSockSetState { connection, from: 2, to: 1 },
+        TraceKind::SockSendLength(Transfer { ret: -32, object }),
+        TraceKind::SockRecvLength(Transfer { ret: tid, object }),
+        TraceKind::SkDataReady(object),
+        TraceKind::SignalGenerate(signal),
+        TraceKind::SignalDeliver(signal),
+        TraceKind::StatedumpFile { pid: tid, fd: 3, flags: 2, filename: b"pipe:[9]", object },
     ];
     calls.chain(others).collect()
 }
 
 /// Events of every kind, with numbers that differ.
-fn kinds(number: u32) -> Vec<Kind<'static>> {
+fn kinds(number: u32) -> Vec<TraceKind<'static>> {
     let (tid, long) = (number as i32, u64::from(number) << 33 | 5);
     let task = Task { comm: Comm::new(b"kworker/u16:0-events"), tid, prio: -tid };
     let woken = Woken { task, target_cpu: number % CPUS };
@@ -65,14 +65,14 @@ fn kinds(number: u32) -> Vec<Kind<'static>> {
     };
     let packet = Packet { skb: long, len: number, name: b"eth0" };
     let mut kinds = vec![
-        Kind::StatedumpStart,
-        Kind::StatedumpProcess(Dumped { tid, pid: tid, ppid: 2, comm: task.comm }),
-        Kind::StatedumpInterrupt { irq: 9, name: b"IO-APIC", action: b"acpi" },
-        Kind::StatedumpBlockDevice { dev: 8 << 20, name: b"sda" },
-        Kind::StatedumpInterface { name: b"lo" },
-        Kind::CgroupAttach { tid, path: b"/system.slice/nginx.service" },
-        Kind::StatedumpEnd,
-        Kind::Mark(Mark {
+        TraceKind::StatedumpStart,
+        TraceKind::StatedumpProcess(Dumped { tid, pid: tid, ppid: 2, comm: task.comm }),
+        TraceKind::StatedumpInterrupt { irq: 9, name: b"IO-APIC", action: b"acpi" },
+        TraceKind::StatedumpBlockDevice { dev: 8 << 20, name: b"sda" },
+        TraceKind::StatedumpInterface { name: b"lo" },
+        TraceKind::CgroupAttach { tid, path: b"/system.slice/nginx.service" },
+        TraceKind::StatedumpEnd,
+        TraceKind::Mark(ProgramMark {
             begins: true,
             name: b"query",
             key: "17 \u{e4}".as_bytes(),
@@ -81,43 +81,43 @@ fn kinds(number: u32) -> Vec<Kind<'static>> {
             uid: 1000,
             before_ns: 5,
         }),
-        Kind::SchedSwitch {
+        TraceKind::SchedSwitch {
             prev: task,
             prev_state: LeftIn::of(0x100),
             next: Task { tid: 0, ..task },
         },
-        Kind::SchedWaking(woken),
-        Kind::SchedWakeupNew(woken),
-        Kind::SchedMigrateTask { task, orig_cpu: 1, dest_cpu: 2 },
-        Kind::SchedProcessFork { parent: task, parent_pid: 1, child: task, child_pid: tid },
-        Kind::SchedProcessExec { filename: b"cc1", tid, old_tid: tid },
-        Kind::SchedProcessExit(task),
-        Kind::IrqHandlerEntry { irq: 36, name: b"virtio1-req.0" },
-        Kind::IrqHandlerExit { irq: 36, ret: 1 },
-        Kind::SoftirqRaise { vec: 3 },
-        Kind::SoftirqEntry { vec: 3 },
-        Kind::SoftirqExit { vec: 3 },
-        Kind::NmiHandler { delta_ns: 4125, handled: 1 },
-        Kind::BlockRqInsert(request),
-        Kind::BlockRqIssue(request),
-        Kind::BlockRqRequeue(request),
-        Kind::BlockRqComplete(Request { sector: u64::MAX, ..request }),
-        Kind::BlockRqMerge(request),
-        Kind::NetDevQueue(packet),
-        Kind::NetDevStartXmit(packet),
-        Kind::NetifReceiveSkb(packet),
-        Kind::SkbKfree { skb: u64::MAX, reason: u32::MAX },
-        Kind::HrtimerExpireEntry { hrtimer: u64::MAX - 7, function: long, now: -1 },
-        Kind::HrtimerExpireExit { hrtimer: u64::MAX - 7 },
-        Kind::TcpRetransmitSkb(packet),
+        TraceKind::SchedWaking(woken),
+        TraceKind::SchedWakeupNew(woken),
+        TraceKind::SchedMigrateTask { task, orig_cpu: 1, dest_cpu: 2 },
+        TraceKind::SchedProcessFork { parent: task, parent_pid: 1, child: task, child_pid: tid },
+        TraceKind::SchedProcessExec { filename: b"cc1", tid, old_tid: tid },
+        TraceKind::SchedProcessExit(task),
+        TraceKind::IrqHandlerEntry { irq: 36, name: b"virtio1-req.0" },
+        TraceKind::IrqHandlerExit { irq: 36, ret: 1 },
+        TraceKind::SoftirqRaise { vec: 3 },
+        TraceKind::SoftirqEntry { vec: 3 },
+        TraceKind::SoftirqExit { vec: 3 },
+        TraceKind::NmiHandler { delta_ns: 4125, handled: 1 },
+        TraceKind::BlockRqInsert(request),
+        TraceKind::BlockRqIssue(request),
+        TraceKind::BlockRqRequeue(request),
+        TraceKind::BlockRqComplete(Request { sector: u64::MAX, ..request }),
+        TraceKind::BlockRqMerge(request),
+        TraceKind::NetDevQueue(packet),
+        TraceKind::NetDevStartXmit(packet),
+        TraceKind::NetifReceiveSkb(packet),
+        TraceKind::SkbKfree { skb: u64::MAX, reason: u32::MAX },
+        TraceKind::HrtimerExpireEntry { hrtimer: u64::MAX - 7, function: long, now: -1 },
+        TraceKind::HrtimerExpireExit { hrtimer: u64::MAX - 7 },
+        TraceKind::TcpRetransmitSkb(packet),
     ];
     kinds.extend(ipc(number));
     kinds.extend(VECTOR_HOOKS.iter().enumerate().filter_map(|(index, hook)| {
         let Hook::Vector(which, _) = *hook else { return None };
         let vector = 236;
         Some(match index % 2 {
-            0 => Kind::VectorEntry { which, vector },
-            _ => Kind::VectorExit { which, vector },
+            0 => TraceKind::VectorEntry { which, vector },
+            _ => TraceKind::VectorExit { which, vector },
         })
     }));
     kinds

@@ -12,7 +12,7 @@ pub const MOST: usize = 8;
 const SHORT_ID: usize = 12;
 
 /// A value of a setting, in the ways that it can be made.
-pub struct Value {
+pub struct SettingValue {
     /// As a property of a systemd unit.
     pub property: String,
     /// As an option of `docker update`; `None` where there is none.
@@ -24,15 +24,13 @@ pub struct Value {
 /// A change of a setting.
 pub struct Change<'a> {
     /// What it is to be.
-    pub to: Value,
+    pub to: SettingValue,
     /// What it was; `None` where that is not known.
-    pub back: Option<Value>,
+    pub back: Option<SettingValue>,
     /// What to change in Kubernetes; empty where it has no such setting.
     pub words: &'a str,
-    /// The folder and the name of its file.
+    /// The folder and the name of its file, where there is one.
     pub file: Option<(&'a String, &'static str)>,
-    /// The parent that has to hand down a controller first, where a file is written.
-    pub hand_down: Option<(&'a String, &'static str)>,
 }
 
 /// Commands that make a change, and those that take it back.
@@ -44,14 +42,12 @@ pub struct Made {
     pub undo: Vec<String>,
 }
 
-/// By whom a setting is made.
+/// How a setting is made.
 enum SettingOwner {
-    /// By who manages the cgroup.
-    Manager(String),
+    /// By a command: that of who manages the cgroup, or one that writes the file.
+    Command(String),
     /// In its manifest, of which it is not known what it says.
     Manifest(String),
-    /// By whoever writes the file.
-    File(String),
     None,
 }
 
@@ -59,22 +55,18 @@ impl Change<'_> {
     /// The commands that make it, and those that take it back. A manager that sets files of cgroups gets its own command,
     /// which lasts.
     pub fn made(&self, of: &CgroupSetup) -> Made {
-        let hand_down = self.hand_down.map(|(parent, controller)| {
-            echo(&format!("+{controller}"), parent, "cgroup.subtree_control")
-        });
         let commands = match self.way(&self.to, of) {
-            SettingOwner::Manager(command) | SettingOwner::Manifest(command) => vec![command],
-            SettingOwner::File(command) => hand_down.into_iter().chain([command]).collect(),
+            SettingOwner::Command(command) | SettingOwner::Manifest(command) => vec![command],
             SettingOwner::None => Vec::new(),
         };
         let undo = match self.back.as_ref().map(|back| self.way(back, of)) {
-            Some(SettingOwner::Manager(command) | SettingOwner::File(command)) => vec![command],
+            Some(SettingOwner::Command(command)) => vec![command],
             _ => Vec::new(),
         };
         Made { commands, undo }
     }
 
-    fn way(&self, value: &Value, of: &CgroupSetup) -> SettingOwner {
+    fn way(&self, value: &SettingValue, of: &CgroupSetup) -> SettingOwner {
         let short = |id: &str| id.get(..SHORT_ID).unwrap_or(id).to_owned();
         let engine = |engine: &str, id: &str| {
             value.flag.as_ref().map(|flag| format!("{engine} update {flag} {}", word(&short(id))))
@@ -100,13 +92,8 @@ impl Change<'_> {
             }
             Manager::Kubernetes(_) | Manager::Files => None,
         };
-        if let Some(command) = by_manager {
-            return SettingOwner::Manager(command);
-        }
-        match self.file {
-            Some((folder, name)) => SettingOwner::File(echo(&value.file, folder, name)),
-            None => SettingOwner::None,
-        }
+        let by_file = || self.file.map(|(folder, name)| echo(&value.file, folder, name));
+        by_manager.or_else(by_file).map_or(SettingOwner::None, SettingOwner::Command)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use noise_model::setup::{Controller, DiskSetup, Setup};
 
-use super::command::{Change, Made, Value, echo};
+use super::command::{Change, Made, SettingValue, echo};
 use super::outcome::{Files, Outcome, USUAL_WEIGHT, is_lower, lower};
 
 /// What is tried first as a limit of a disk, MB a second.
@@ -15,7 +15,7 @@ pub fn io_weight(setup: &Setup) -> Option<Outcome> {
     if !is_weighed(setup.disk.as_ref()?) {
         return Some(Outcome::Out);
     }
-    let Some(Files { folder, version, hand_down }) = Files::of(&culprit.io, "io") else {
+    let Some(Files { folder, version }) = Files::of(&culprit.io) else {
         return Some(Outcome::Out);
     };
     let other = setup.victim.as_ref().and_then(|victim| victim.io_weight);
@@ -24,7 +24,7 @@ pub fn io_weight(setup: &Setup) -> Option<Outcome> {
     }
     let weight = lower(other, culprit.io_weight);
     let file = if version == 1 { "blkio.bfq.weight" } else { "io.weight" };
-    let value = |weight: u64| Value {
+    let value = |weight: u64| SettingValue {
         property: format!("IOWeight={weight}"),
         flag: None,
         file: weight.to_string(),
@@ -33,13 +33,12 @@ pub fn io_weight(setup: &Setup) -> Option<Outcome> {
         to: value(weight),
         back: match &culprit.io {
             Controller::Off { .. } => {
-                Some(Value { property: "IOWeight=".to_owned(), ..value(USUAL_WEIGHT) })
+                Some(SettingValue { property: "IOWeight=".to_owned(), ..value(USUAL_WEIGHT) })
             }
             _ => culprit.io_weight.map(value),
         },
         words: "",
-        file: Some((folder, file)),
-        hand_down,
+        file: folder.map(|folder| (folder, file)),
     };
     let now = match culprit.io_weight {
         Some(weight) => format!("{file} is {weight} of {}", culprit.label),
@@ -50,7 +49,7 @@ pub fn io_weight(setup: &Setup) -> Option<Outcome> {
 
 pub fn io_max(setup: &Setup) -> Option<Outcome> {
     let (culprit, disk) = (setup.culprit.as_ref()?, setup.disk.as_ref()?);
-    let Some(Files { folder, version, hand_down }) = Files::of(&culprit.io, "io") else {
+    let Some(Files { folder, version }) = Files::of(&culprit.io) else {
         return Some(Outcome::Out);
     };
     let is_limited = |line: &String| line.split(' ').next() == Some(&disk.numbers);
@@ -63,7 +62,7 @@ pub fn io_max(setup: &Setup) -> Option<Outcome> {
     };
     let bytes = FIRST_LIMIT_MB * 1_000_000;
     // 0 and `max` lift it.
-    let value = |limit: &str, v1: u64, v2: &str| Value {
+    let value = |limit: &str, v1: u64, v2: &str| SettingValue {
         property: format!("{property}=/dev/{} {limit}", disk.name),
         flag: None,
         file: match version {
@@ -75,8 +74,7 @@ pub fn io_max(setup: &Setup) -> Option<Outcome> {
         to: value(&format!("{FIRST_LIMIT_MB}M"), bytes, &bytes.to_string()),
         back: Some(value("infinity", 0, "max")),
         words: "",
-        file: Some((folder, if version == 1 { old } else { "io.max" })),
-        hand_down,
+        file: folder.map(|folder| (folder, if version == 1 { old } else { "io.max" })),
     };
     let now = format!(
         "{} has no limit for {}; {FIRST_LIMIT_MB} MB/s is a first one to try",

@@ -125,6 +125,7 @@ fn no_remedy_slows_or_moves_what_all_others_depend_on() {
                     has_cost: true,
                     is_write: true,
                 }),
+                is_culprit_named: true,
                 ..setup.clone()
             };
             for remedy in Remedy::ALL {
@@ -214,8 +215,8 @@ fn no_weight_is_advised_where_it_is_lower_or_weighs_nothing() {
     assert!(is_left_out(&with(100, 20), Remedy::CpuWeight));
     assert!(is_left_out(&with(100, 99), Remedy::CpuWeight));
     let systemd = "systemctl set-property backup.service CPUWeight=";
-    for (victim, culprit, expected) in [(100, 500, 20), (20, 20, 4), (1, 1, 1), (500, 500, 100)] {
-        let command = commands(&with(victim, culprit), Remedy::CpuWeight);
+    for (weight, expected) in [(20, 4), (1, 1), (500, 100)] {
+        let command = commands(&with(weight, weight), Remedy::CpuWeight);
         assert_eq!(command, [format!("{systemd}{expected}")]);
     }
     let nested = Setup { siblings: None, ..both() };
@@ -267,7 +268,7 @@ fn what_is_changed_can_be_taken_back() {
         is_kernel: false,
     };
     let real_time = CgroupSetup { main: Some(fifo), ..service("backup.service") };
-    let setup = of(service("web.service"), real_time);
+    let setup = Setup { is_culprit_named: true, ..of(service("web.service"), real_time) };
     assert_eq!(undo(&setup, Remedy::CpuWeight), ["chrt --fifo --pid 50 42"]);
     let files = CgroupSetup { manager: Manager::Files, ..service("backup.service") };
     let setup = of(service("web.service"), files);
@@ -277,7 +278,7 @@ fn what_is_changed_can_be_taken_back() {
 }
 
 #[test]
-fn a_controller_that_is_off_is_handed_down_first() {
+fn a_controller_that_is_off_is_handed_down_by_a_manager_alone() {
     let off = Controller::Off { folder: "/cg/a/backup".to_owned(), parent: "/cg/a".to_owned() };
     let culprit = CgroupSetup {
         cpu: off.clone(),
@@ -287,18 +288,14 @@ fn a_controller_that_is_off_is_handed_down_first() {
         ..service("backup")
     };
     let setup = of(service("web.service"), culprit.clone());
-    let expected =
-        ["echo +cpu > /cg/a/cgroup.subtree_control", "echo 20 > /cg/a/backup/cpu.weight"];
-    assert_eq!(commands(&setup, Remedy::CpuWeight), expected);
+    // That would change all that is in the parent, and could not be taken back.
+    for remedy in [Remedy::CpuWeight, Remedy::CpuQuota, Remedy::CpuAffinity] {
+        let advice = advise(&[remedy], &setup).remove(0);
+        assert_eq!((advice.commands, advice.undo), (Vec::new(), Vec::new()), "{remedy:?}");
+        assert!(advice.now.is_some(), "{remedy:?}");
+    }
     let now = advise(&[Remedy::CpuWeight], &setup)[0].now.clone().unwrap();
     assert!(now.starts_with("the cpu controller is off for web.service and backup"), "{now}");
-    let quota = commands(&setup, Remedy::CpuQuota);
-    assert_eq!(quota[1], "echo '200000 100000' > /cg/a/backup/cpu.max");
-    let cpus = commands(&setup, Remedy::CpuAffinity);
-    assert_eq!(
-        cpus,
-        ["echo +cpuset > /cg/a/cgroup.subtree_control", "echo 2,3 > /cg/a/backup/cpuset.cpus"]
-    );
     // systemd hands it down itself.
     let unit = CgroupSetup { manager: Manager::System("b.service".to_owned()), ..culprit };
     let setup = of(service("web.service"), unit);
@@ -312,7 +309,7 @@ fn a_controller_that_is_off_is_handed_down_first() {
 fn a_real_time_thread_is_not_weighed() {
     let mut culprit = service("backup.service");
     culprit.main = culprit.main.map(|main| TaskSetup { policy: 1, priority: 50, ..main });
-    let setup = of(service("web.service"), culprit);
+    let setup = Setup { is_culprit_named: true, ..of(service("web.service"), culprit) };
     assert_eq!(commands(&setup, Remedy::CpuWeight), ["chrt --other --pid 0 42"]);
 }
 
@@ -406,6 +403,15 @@ fn a_quota_is_raised_where_it_is_set() {
     let docker = Manager::Docker("0123456789abcdef".to_owned());
     setup.limited = setup.limited.map(|one| CgroupSetup { manager: docker, ..one });
     assert_eq!(commands(&setup, Remedy::RaiseQuota), ["docker update --cpus 1 0123456789ab"]);
+    // Docker refuses more CPUs than are online; of as many, no more can be had.
+    let most = |quota_us| {
+        let quota = Some(Quota { quota_us: Some(quota_us), period_us: 100_000 });
+        let limited = setup.limited.clone().map(|one| CgroupSetup { quota, ..one });
+        advise(&[Remedy::RaiseQuota], &Setup { limited, ..setup.clone() })
+    };
+    assert_eq!(most(300_000)[0].commands, ["docker update --cpus 4 0123456789ab"]);
+    assert_eq!(most(300_000)[0].undo, ["docker update --cpus 3 0123456789ab"]);
+    assert_eq!(most(400_000), []);
     // A culprit that has a quota already.
     setup.culprit = setup.culprit.map(|one| CgroupSetup { quota: Some(half), ..one });
     assert!(is_left_out(&setup, Remedy::CpuQuota));
@@ -456,7 +462,9 @@ fn memory_is_advised_where_its_limit_was_hit() {
     let advice = advise(&[Remedy::MemoryLimits], &setup);
     assert_eq!(advice[0].now.as_deref(), Some("memory.max of web.service is 512 MiB"));
     assert_eq!(advice[0].commands, ["systemctl set-property web.service MemoryMax=1073741824"]);
-    assert_eq!(advice[0].undo, ["systemctl set-property web.service MemoryMax=536870912"]);
+    let undo = "systemctl set-property web.service MemoryMax=536870912";
+    let only = "only while memory.current is below 512 MiB";
+    assert_eq!(advice[0].undo, [format!("{undo} # {only}")]);
     // The one that was hit, wherever it is.
     let slice = CgroupSetup { memory_high: Some(Some(1 << 30)), ..service("web.slice") };
     setup.memory = Some((LimitKind::High, slice));
@@ -495,7 +503,7 @@ fn where_memory_and_swap_are_limited_together_both_are_raised() {
     assert_eq!(
         advice[0].undo,
         [
-            "echo 8388608 > /m/memory.limit_in_bytes",
+            "echo 8388608 > /m/memory.limit_in_bytes # only while memory.usage_in_bytes is below 8 MiB",
             "echo 8388608 > /m/memory.memsw.limit_in_bytes"
         ]
     );

@@ -7,8 +7,8 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-fn charged(name: &str, cause: Cause, ms: u64, part: f64) -> Charged<'_> {
-    Charged { name, cause, ns: ms * MS, beyond_ns: ms * MS, part, threads: Vec::new() }
+fn charged(name: &str, cause: Cause, ms: u64, part: f64) -> ChargedCulprit<'_> {
+    ChargedCulprit { name, cause, ns: ms * MS, beyond_ns: ms * MS, part, threads: Vec::new() }
 }
 
 fn with_command(remedy: Remedy) -> Advice {
@@ -23,7 +23,7 @@ fn everything() -> Vec<Advice> {
 fn disturbed<'a>(
     signal: Option<Signal>,
     victim: &'a str,
-    charged: Vec<Charged<'a>>,
+    charged: Vec<ChargedCulprit<'a>>,
     advice: &'a [Advice],
 ) -> Disturbed<'a> {
     Disturbed {
@@ -135,7 +135,7 @@ fn what_counters_say_of_a_moment_is_a_finding_without_a_judgement() {
 fn the_root_cgroup_is_named_by_its_threads() {
     let thread = |name, tid: u32| Thread { name, tid, pid: Some(tid).filter(|tid| *tid > 0) };
     let mut culprit = charged("/", Cause::Foreign, 900, 0.9);
-    let by = |culprit: &Charged<'_>| {
+    let by = |culprit: &ChargedCulprit<'_>| {
         let one = disturbed(CPU, "shop.service", vec![culprit.clone()], &[]);
         judged(&one).findings[0].culprit.clone()
     };
@@ -164,7 +164,7 @@ fn the_root_cgroup_is_named_by_its_threads() {
 fn no_sentence_has_the_name_of_a_metric() {
     for signal in noise_common::signals::SIGNALS.iter().map(|info| info.signal) {
         let kind = signal.info().kind;
-        if !matches!(kind, noise_common::signals::Kind::Histogram(_)) {
+        if !matches!(kind, noise_common::signals::ExportKind::Histogram(_)) {
             continue;
         }
         let mut one = disturbed(Some(signal), "vda write", Vec::new(), &[]);
@@ -317,7 +317,7 @@ proptest! {
         let charges = parts.iter().map(|(name, cause, ms, is_beyond)| {
             let cause = noise_common::charge::CHARGE_CAUSES[*cause];
             let beyond_ns = if *is_beyond { ms * MS } else { 0 };
-            Charged { beyond_ns, ..charged(names[*name], cause, *ms, 0.5) }
+            ChargedCulprit { beyond_ns, ..charged(names[*name], cause, *ms, 0.5) }
         });
         let signal = noise_common::signals::SIGNALS[signal].signal;
         let mut one = disturbed(Some(signal), names[victim], charges.collect(), &advice);

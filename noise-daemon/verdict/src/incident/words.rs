@@ -5,7 +5,7 @@ use noise_common::signals::Signal;
 use noise_model::labels::{ROOT, spoken};
 use noise_text::units::share;
 
-use super::{Charged, Disturbed, called, only_completes};
+use super::{ChargedCulprit, Disturbed, called, only_completes};
 use crate::account::Account;
 use crate::finding::{CulpritKind, Finding};
 
@@ -73,7 +73,7 @@ fn lacks(one: &Disturbed<'_>, resource: Account) -> String {
 }
 
 /// By whom: who is charged with what the first finding says.
-fn by(one: &Disturbed<'_>, finding: &Finding, first: &Charged<'_>) -> String {
+fn by(one: &Disturbed<'_>, finding: &Finding, first: &ChargedCulprit<'_>) -> String {
     let name = finding.culprit.name.as_str();
     let is_sleep = one.signal == Some(Signal::UninterruptibleWait);
     let by = match first.cause {
@@ -101,13 +101,13 @@ fn by(one: &Disturbed<'_>, finding: &Finding, first: &Charged<'_>) -> String {
     format!("{by} ({part}){}", above_all(finding, first))
 }
 
-fn kernel_thread(first: &Charged<'_>) -> String {
+fn kernel_thread(first: &ChargedCulprit<'_>) -> String {
     let words = called(first.cause, first.name);
     if words == first.name { format!("kernel thread {words}") } else { words.to_owned() }
 }
 
 /// Its thread that did most, where the name does not say it.
-fn above_all(finding: &Finding, first: &Charged<'_>) -> String {
+fn above_all(finding: &Finding, first: &ChargedCulprit<'_>) -> String {
     let thread = first.threads.first().filter(|_| finding.culprit.kind != CulpritKind::Process);
     thread.map_or_else(String::new, |thread| format!(", above all {}", thread.words()))
 }
@@ -116,7 +116,7 @@ fn above_all(finding: &Finding, first: &Charged<'_>) -> String {
 pub fn sentence(
     one: &Disturbed<'_>,
     first: Option<&Finding>,
-    charged: Option<&Charged<'_>>,
+    charged: Option<&ChargedCulprit<'_>>,
     others: &[&str],
 ) -> String {
     let lacks = lacks(one, first.map_or(Account::Unknown, |first| first.resource));

@@ -1,6 +1,7 @@
 //! Cases and their verdicts.
 
 mod properties;
+mod standstill;
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use noise_model::setup::{CgroupSetup, Controller, Manager, Setup, TaskSetup};
 
 use super::*;
 use crate::account::Accounts;
-use crate::case::Unclear;
+use crate::case::{Standstill, Unclear};
 use crate::finding::{Culprit, CulpritKind, Evidence};
 
 const MS: u64 = 1_000_000;
@@ -34,9 +35,9 @@ fn setup() -> Setup {
     }
 }
 
-fn loss(resource: Account, name: &str, cause: Cause, ms: u64) -> Loss {
+fn loss(resource: Account, name: &str, cause: Cause, ms: u64) -> CulpritLoss {
     let is_cgroup = cause == Cause::Foreign;
-    Loss {
+    CulpritLoss {
         resource,
         culprit: Culprit {
             kind: if is_cgroup { CulpritKind::Cgroup } else { CulpritKind::None },
@@ -55,7 +56,7 @@ fn loss(resource: Account, name: &str, cause: Cause, ms: u64) -> Loss {
     }
 }
 
-fn case<'a>(setup: &'a Setup, accounts: &[(Account, u64)], losses: Vec<Loss>) -> Case<'a> {
+fn case<'a>(setup: &'a Setup, accounts: &[(Account, u64)], losses: Vec<CulpritLoss>) -> Case<'a> {
     let mut all = Accounts::default();
     accounts.iter().for_each(|(account, ms)| all.add(*account, ms * MS));
     Case {
@@ -67,6 +68,7 @@ fn case<'a>(setup: &'a Setup, accounts: &[(Account, u64)], losses: Vec<Loss>) ->
         uninterruptible_ns: 0,
         losses,
         unclear: Vec::new(),
+        standstill: Standstill::default(),
         usual_ns: BTreeMap::new(),
         setup,
     }
@@ -126,7 +128,7 @@ fn what_is_as_usual_gets_no_command_for_what_grew_beside_it() {
 fn many_that_have_a_part_each_hold_it_up_together() {
     let setup = setup();
     let names: Vec<String> = (0..12).map(|number| format!("worker{number}.service")).collect();
-    let mut losses: Vec<Loss> =
+    let mut losses: Vec<CulpritLoss> =
         names.iter().map(|name| loss(Account::Cpu, name, Cause::Foreign, 100)).collect();
     losses.push(loss(Account::Tier, "db.service", Cause::Foreign, 600));
     let accounts = [(Account::Running, 300), (Account::Cpu, 1_200), (Account::Tier, 600)];
@@ -379,7 +381,7 @@ fn waits_behind_many_for_little_each_are_judged_as_a_whole() {
     let setup = setup();
     let judged = |usual_ms: Option<u64>| {
         // No one culprit had 1 % of the time; its own timers are the one finding.
-        let mut losses: Vec<Loss> =
+        let mut losses: Vec<CulpritLoss> =
             (0..4).map(|_| loss(Account::Cpu, "/a", Cause::Foreign, 15)).collect();
         losses.push(loss(Account::Timer, "its own timers", Cause::Untracked, 1_800));
         let accounts = [(Account::Running, 100), (Account::Cpu, 60), (Account::Timer, 1_800)];
@@ -415,7 +417,7 @@ fn the_sentence_names_the_holder_of_the_first_finding() {
 #[test]
 fn counters_name_who_had_the_cpu_and_bring_no_command() {
     let setup = setup();
-    let counted = |mut loss: Loss| {
+    let counted = |mut loss: CulpritLoss| {
         (loss.evidence, loss.is_set_up) = (Evidence::Counters, true);
         loss
     };
@@ -512,7 +514,7 @@ fn what_its_own_threads_took_is_no_reason_to_touch_who_works_with_it() {
     }
     let losses = vec![
         loss(Account::Cpu, "web.service", Cause::Own, 500),
-        Loss {
+        CulpritLoss {
             works_with_victim: true,
             ..loss(Account::Cpu, "backup.service", Cause::Foreign, 300)
         },

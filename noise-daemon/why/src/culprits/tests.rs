@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use noise_common::store::Event as Stored;
 use noise_common::store::EventKind;
+use noise_common::store::StoredEvent as Stored;
 use noise_common::store::event::Body;
-use noise_common::store::reading::Stretch as Copied;
+use noise_common::store::reading::PartStretch as Copied;
 use noise_model::setup::Setup;
 use noise_trace::capture::{Capture, Dump};
 use noise_trace::event::{Comm, Dumped};
@@ -15,7 +15,7 @@ use noise_verdict::Account;
 
 use crate::beside::Known;
 use crate::findings::{Findings, find_out};
-use crate::stretch::Stretch;
+use crate::stretch::EventStretch;
 use crate::target::Target;
 
 const BEGIN_NS: u64 = 1_000_000;
@@ -42,12 +42,12 @@ fn thread(tid: u32, comm: &str) -> Dumped {
 }
 
 /// The shop waits while so many processes begin and end in another cgroup, so often.
-fn storm(of: &str, rounds: u32, each: u32) -> Stretch {
+fn storm(of: &str, rounds: u32, each: u32) -> EventStretch {
     storm_of(of, rounds, each, |child| child)
 }
 
 /// The same; `pid` says what process each is of.
-fn storm_of(of: &str, rounds: u32, each: u32, pid: impl Fn(u32) -> u32) -> Stretch {
+fn storm_of(of: &str, rounds: u32, each: u32, pid: impl Fn(u32) -> u32) -> EventStretch {
     let dump = Dump {
         threads: vec![thread(SHOP, "shop"), thread(MAKER, "forks")],
         cgroups: [(b"/shop".to_vec(), vec![10]), (of.as_bytes().to_vec(), vec![20])].into(),
@@ -74,12 +74,12 @@ fn storm_of(of: &str, rounds: u32, each: u32, pid: impl Fn(u32) -> u32) -> Stret
     let mut capture = Capture::new([0; 16], 1, 1 << 18, BEGIN_NS, &dump);
     let (capacity, next) = (events.len() as u64, events.len() as u64);
     capture.add(0, 0, Copied { wanted: 0, first: 0, events: &events, capacity, next });
-    capture.finish(now_ns, &mut noise_record::Host::default());
-    Stretch::new(vec![capture.packets(0)], 0, (BEGIN_NS, now_ns), false).unwrap()
+    capture.finish(now_ns, &mut noise_record::DumpedHost::default());
+    EventStretch::new(vec![capture.packets(0)], 0, (BEGIN_NS, now_ns), false).unwrap()
 }
 
 /// The page of the shop, made when all processes of the storm are gone.
-fn page(stretch: &Stretch, of: &str) -> Findings {
+fn page(stretch: &EventStretch, of: &str) -> Findings {
     let target = Target {
         kind: "service",
         name: "shop".to_owned(),

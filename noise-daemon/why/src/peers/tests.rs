@@ -37,19 +37,20 @@ fn of(victim: i32, sockets: &[Connection]) -> Peers {
     open(sockets, &[], victim)
 }
 
-fn peer(role: impl Into<Option<Role>>, link: Link) -> Peer {
+fn peer(role: impl Into<Option<Role>>, link: PeerLink) -> Peer {
     Peer { role: role.into(), link }
 }
 
 #[test]
 fn who_listens_is_asked() {
     let sockets = sockets();
-    let expected = [(2, peer(Role::Asks, Link::Tcp(80)))];
+    let expected = [(2, peer(Role::Asks, PeerLink::Tcp(80)))];
     assert_eq!(of(1, &sockets).processes, expected.into());
-    let middle = [(1, peer(Role::Serves, Link::Tcp(80))), (3, peer(Role::Asks, Link::Tcp(5432)))];
+    let middle =
+        [(1, peer(Role::Serves, PeerLink::Tcp(80))), (3, peer(Role::Asks, PeerLink::Tcp(5432)))];
     assert_eq!(of(2, &sockets).processes, middle.into());
     assert_eq!(of(2, &sockets).hosts, None);
-    let last = [(2, peer(Role::Serves, Link::Tcp(5432))), (4, peer(None, Link::Pipe))];
+    let last = [(2, peer(Role::Serves, PeerLink::Tcp(5432))), (4, peer(None, PeerLink::Pipe))];
     assert_eq!(of(3, &sockets).processes, last.into());
 }
 
@@ -59,7 +60,7 @@ fn loopback_addresses_of_two_network_namespaces_are_not_the_same() {
     let elsewhere = |socket| Connection { namespace: 2, ..socket };
     sockets.push(elsewhere(socket(15, "127.0.0.1:80", "127.0.0.1:40000")));
     sockets.push(elsewhere(socket(11, "127.0.0.1:40000", "127.0.0.1:80")));
-    let expected = [(2, peer(Role::Asks, Link::Tcp(80)))];
+    let expected = [(2, peer(Role::Asks, PeerLink::Tcp(80)))];
     assert_eq!(of(1, &sockets).processes, expected.into());
     let datagrams = [
         udp(12, "127.0.0.1:40000", "127.0.0.1:53"),
@@ -137,9 +138,9 @@ fn a_connected_udp_socket_asks_the_one_that_is_bound() {
         // Of others, at the same port of another address.
         udp(13, "127.0.0.9:53", "0.0.0.0:0"),
     ];
-    let asks = [(3, peer(Role::Asks, Link::Udp(53)))];
+    let asks = [(3, peer(Role::Asks, PeerLink::Udp(53)))];
     assert_eq!(of(1, &sockets).processes, asks.into());
-    let serves = [(1, peer(Role::Serves, Link::Udp(53))), (4, peer(None, Link::Pipe))];
+    let serves = [(1, peer(Role::Serves, PeerLink::Udp(53))), (4, peer(None, PeerLink::Pipe))];
     assert_eq!(of(3, &sockets).processes, serves.into());
     assert_eq!(of(2, &sockets).processes, BTreeMap::new());
     // Neither is connected, or both are: the tables do not say who asks.
@@ -156,7 +157,7 @@ fn unix(inode: u32, peer: u32, name: &str) -> UnixSocket {
 
 #[test]
 fn the_end_that_was_accepted_is_asked() {
-    let path = || Link::Unix("/run/db.sock".to_owned());
+    let path = || PeerLink::Unix("/run/db.sock".to_owned());
     let listener = UnixSocket { is_listening: true, ..unix(50, 0, "/run/db.sock") };
     let mut sockets = vec![listener, unix(12, 15, ""), unix(15, 12, "/run/db.sock")];
     let role = |sockets: &[UnixSocket], victim, other| {
@@ -169,23 +170,23 @@ fn the_end_that_was_accepted_is_asked() {
     sockets[1].name = "/run/client.sock".to_owned();
     assert_eq!(role(&sockets, 1, 3), Some(peer(Role::Asks, path())));
     sockets[0].is_listening = false;
-    assert_eq!(role(&sockets, 1, 3), Some(peer(None, Link::Unix(String::new()))));
+    assert_eq!(role(&sockets, 1, 3), Some(peer(None, PeerLink::Unix(String::new()))));
     // A pair links them.
     let pair = [unix(12, 15, ""), unix(15, 12, "")];
-    assert_eq!(role(&pair, 1, 3), Some(peer(None, Link::Unix(String::new()))));
+    assert_eq!(role(&pair, 1, 3), Some(peer(None, PeerLink::Unix(String::new()))));
     // It says nothing against what a connection says, whichever comes first.
     let before =
         [unix(16, 11, ""), unix(11, 16, ""), unix(14, 15, ""), unix(15, 14, "/run/db.sock")];
     assert_eq!(role(&before, 2, 3), Some(peer(Role::Asks, path())));
     let both = open(&self::sockets(), &[unix(12, 13, ""), unix(13, 12, "")], 1);
-    assert_eq!(both.processes, [(2, peer(Role::Asks, Link::Tcp(80)))].into());
+    assert_eq!(both.processes, [(2, peer(Role::Asks, PeerLink::Tcp(80)))].into());
 }
 
 #[test]
 fn a_datagram_socket_asks_the_name_that_it_is_connected_to() {
     let datagram =
         |inode, peer, name: &str| UnixSocket { is_datagram: true, ..unix(inode, peer, name) };
-    let log = || Link::Unix("/dev/log".to_owned());
+    let log = || PeerLink::Unix("/dev/log".to_owned());
     let mut sockets = [datagram(12, 15, "@me"), datagram(15, 0, "/dev/log")];
     let role = |sockets: &[UnixSocket], victim, other| {
         open(&[], sockets, victim).processes.get(&other).cloned()
@@ -193,17 +194,17 @@ fn a_datagram_socket_asks_the_name_that_it_is_connected_to() {
     assert_eq!(role(&sockets, 1, 3), Some(peer(Role::Asks, log())));
     assert_eq!(role(&sockets, 3, 1), Some(peer(Role::Serves, log())));
     sockets[1].peer = 12;
-    assert_eq!(role(&sockets, 1, 3), Some(peer(None, Link::Unix(String::new()))));
+    assert_eq!(role(&sockets, 1, 3), Some(peer(None, PeerLink::Unix(String::new()))));
 }
 
 #[test]
 fn links_have_names() {
     for (link, expected) in [
-        (Link::Tcp(80), "port 80"),
-        (Link::Udp(53), "UDP port 53"),
-        (Link::Unix("/run/\x1bx".to_owned()), "/run/\\x1bx"),
-        (Link::Unix(String::new()), "a pair of sockets"),
-        (Link::Pipe, "a pipe"),
+        (PeerLink::Tcp(80), "port 80"),
+        (PeerLink::Udp(53), "UDP port 53"),
+        (PeerLink::Unix("/run/\x1bx".to_owned()), "/run/\\x1bx"),
+        (PeerLink::Unix(String::new()), "a pair of sockets"),
+        (PeerLink::Pipe, "a pipe"),
     ] {
         assert_eq!(link.to_string(), expected);
     }

@@ -58,9 +58,7 @@ struct ClientTlsSection {
 
 impl WebClient {
     /// Reads a file, where one is named, and what it names; paths are relative to its folder.
-    ///
-    /// # Errors
-    /// One sentence that names the file and what is wrong with it.
+    /// Errors: one sentence that names the file and what is wrong with it.
     pub fn read(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::default()) };
         let name = path.display();

@@ -29,9 +29,7 @@ pub struct Recording {
 
 impl Recording {
     /// Opens a recording and finds its frames.
-    ///
-    /// # Errors
-    /// Where it is none, or of another version, or so damaged that there is nothing to read.
+    /// Errors: where it is none, or of another version, or so damaged that there is nothing to read.
     pub fn open(path: &Path) -> Result<Self, FileError> {
         Self::of(open_regular(OpenOptions::new().read(true), path)?, path)
     }
@@ -120,9 +118,7 @@ impl Recording {
     }
 
     /// Reads a frame.
-    ///
-    /// # Errors
-    /// Where there is none of that index, or it is damaged.
+    /// Errors: where there is none of that index, or it is damaged.
     pub fn frame(&self, index: usize) -> Result<Frame, FileError> {
         let of_frame = |error| FileError::Frame { path: self.path.clone(), index, error };
         let damaged = |what: &str| of_frame(WireError::Damaged(what.to_owned()));

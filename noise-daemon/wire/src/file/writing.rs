@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use noise_model::Host;
-use noise_system::output::{Place, explained};
+use noise_system::output::{OutputPlace, explained};
 
 use super::{FILE_VERSION, FileError, HEAD, MAGIC, Recording, TailState, framed, record_head};
 use crate::Frame;
@@ -22,12 +22,10 @@ pub struct Recorder {
 
 impl Recorder {
     /// Begins a recording, or goes on with one of the same host; what was torn off its end goes.
-    ///
-    /// # Errors
-    /// Where the file cannot be written, or is something that must not be written to.
+    /// Errors: where the file cannot be written, or is something that must not be written to.
     pub fn open(path: &Path, host: &Host) -> Result<Self, FileError> {
         let failed = FileError::io(path);
-        let file = Place::find(path).and_then(Place::extend).map_err(failed)?;
+        let file = OutputPlace::find(path).and_then(OutputPlace::extend).map_err(failed)?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => FileError::Busy(path.to_owned()),
             TryLockError::Error(error) => failed(error),
@@ -66,9 +64,7 @@ impl Recorder {
     }
 
     /// Writes a frame, whole or not at all.
-    ///
-    /// # Errors
-    /// Where it cannot be written; later ones may be.
+    /// Errors: where it cannot be written; later ones may be.
     pub fn append(&mut self, frame: &Frame) -> Result<(), FileError> {
         let unwritable = |error: WireError| FileError::damaged(&self.path, error.to_string());
         let bytes = encode(frame).map_err(unwritable)?;

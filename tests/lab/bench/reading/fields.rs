@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
+use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout, metadata};
 use noise_trace::record::Source as _;
 use noise_trace::value::{Shape, Value, Visit};
 use noise_trace::window::{Content, Opened};
@@ -48,11 +48,9 @@ impl Visit for Read {
 }
 
 /// Reads all of a trace in the order of time.
-///
-/// # Errors
-/// If something of it cannot be read.
+/// Errors: if something of it cannot be read.
 pub fn read(folder: &Path) -> Result<Read> {
-    let layout = Layout::parse(&metadata::text(&fs::read(folder.join("metadata"))?)?)?;
+    let layout = TraceLayout::parse(&metadata::text(&fs::read(folder.join("metadata"))?)?)?;
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -70,7 +68,7 @@ pub fn read(folder: &Path) -> Result<Read> {
     let named = names.iter().zip(&opened);
     let files: Vec<_> =
         named.map(|(name, file)| StreamFile { name, content: Content::Read(file) }).collect();
-    let mut reader = Reader::new(&layout, &files);
+    let mut reader = CtfReader::new(&layout, &files);
     let mut read = Read::default();
     while let Some(record) = reader.read() {
         record.visit_contexts(&mut read, |_| ());

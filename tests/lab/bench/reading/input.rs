@@ -44,9 +44,7 @@ pub struct Original {
 
 impl Original {
     /// Looks at the packets of a trace.
-    ///
-    /// # Errors
-    /// If it is laid out in another way, or cannot be read.
+    /// Errors: if it is laid out in another way, or cannot be read.
     pub fn open(folder: &Path) -> Result<Self> {
         ensure!(folder.join(METADATA).is_file(), "there is no trace in {}", folder.display());
         let mut streams = Vec::new();
@@ -79,9 +77,7 @@ impl Original {
     }
 
     /// Writes it `times` times, as one trace, into a folder.
-    ///
-    /// # Errors
-    /// If it cannot be read, or the other cannot be written.
+    /// Errors: if it cannot be read, or the other cannot be written.
     pub fn write(&self, into: &Path, times: u64) -> Result<()> {
         fs::copy(self.folder.join(METADATA), into.join(METADATA))?;
         for name in &self.streams {

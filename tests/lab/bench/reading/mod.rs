@@ -112,9 +112,7 @@ impl Program {
     }
 
     /// Runs it once. The last repetition begins so long after the first one.
-    ///
-    /// # Errors
-    /// If it cannot be started, fails, or complains.
+    /// Errors: if it cannot be started, fails, or complains.
     pub fn run(self, folder: &Path, last_ns: u64) -> Result<Spent> {
         let spent = spent(&mut self.command(folder, last_ns)?);
         spent.with_context(|| self.name())

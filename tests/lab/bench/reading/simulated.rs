@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use noise_paths::build::Builder;
-use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken};
+use noise_trace::event::{Comm, Event, Packet, Task, TraceKind, Woken};
 use noise_trace::state::LeftIn;
 use serde::Serialize;
 
@@ -85,7 +85,7 @@ impl Machine {
         ((self.random >> 32) % u64::from(end)) as u32
     }
 
-    fn event(&mut self, cpu: u32, kind: Kind<'static>) {
+    fn event(&mut self, cpu: u32, kind: TraceKind<'static>) {
         self.now_ns += STEP_NS;
         self.events += 1;
         self.builder.follow(&Event { time_ns: self.now_ns, cpu, kind });
@@ -97,14 +97,14 @@ impl Machine {
     fn switch(&mut self, cpu: u32, next: i32, prev_state: i64) {
         let prev = std::mem::replace(&mut self.current[cpu as usize], next);
         let prev_state = LeftIn::of(prev_state);
-        self.event(cpu, Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) });
+        self.event(cpu, TraceKind::SchedSwitch { prev: task(prev), prev_state, next: task(next) });
     }
 
     fn wake(&mut self, cpu: u32) {
         let number = self.random(CPUS * THREADS);
         self.sleeps[number as usize] = false;
         let (task, target_cpu) = (task(number as i32 + 1), number % CPUS);
-        self.event(cpu, Kind::SchedWaking(Woken { task, target_cpu }));
+        self.event(cpu, TraceKind::SchedWaking(Woken { task, target_cpu }));
     }
 
     /// Another thread of this CPU runs, where one wants to.
@@ -122,14 +122,14 @@ impl Machine {
     }
 
     fn softirq(&mut self, cpu: u32, vec: u32, packet: Option<Packet<'static>>) {
-        self.event(cpu, Kind::IrqHandlerEntry { irq: 40 + cpu, name: b"device" });
-        self.event(cpu, Kind::IrqHandlerExit { irq: 40 + cpu, ret: 1 });
-        self.event(cpu, Kind::SoftirqEntry { vec });
+        self.event(cpu, TraceKind::IrqHandlerEntry { irq: 40 + cpu, name: b"device" });
+        self.event(cpu, TraceKind::IrqHandlerExit { irq: 40 + cpu, ret: 1 });
+        self.event(cpu, TraceKind::SoftirqEntry { vec });
         if let Some(packet) = packet {
-            self.event(cpu, Kind::NetifReceiveSkb(packet));
+            self.event(cpu, TraceKind::NetifReceiveSkb(packet));
         }
         self.wake(cpu);
-        self.event(cpu, Kind::SoftirqExit { vec });
+        self.event(cpu, TraceKind::SoftirqExit { vec });
     }
 
     /// A thread that creates another one, which ends soon.
@@ -143,16 +143,16 @@ impl Machine {
         self.threads += 1;
         self.event(
             cpu,
-            Kind::SchedProcessFork {
+            TraceKind::SchedProcessFork {
                 parent: task(parent),
                 parent_pid: parent,
                 child: task(child),
                 child_pid: child,
             },
         );
-        self.event(cpu, Kind::SchedWakeupNew(Woken { task: task(child), target_cpu: cpu }));
+        self.event(cpu, TraceKind::SchedWakeupNew(Woken { task: task(child), target_cpu: cpu }));
         self.switch(cpu, child, 0);
-        self.event(cpu, Kind::SchedProcessExit(task(child)));
+        self.event(cpu, TraceKind::SchedProcessExit(task(child)));
         self.switch(cpu, parent, 16);
     }
 
@@ -164,7 +164,7 @@ impl Machine {
             2 => {
                 let skb = u64::from(self.random(1 << 20));
                 let packet = Packet { skb, len: 100, name: b"lo" };
-                self.event(cpu, Kind::NetDevQueue(packet));
+                self.event(cpu, TraceKind::NetDevQueue(packet));
                 self.softirq(cpu, 3, Some(packet));
             }
             3 => self.fork(cpu),
@@ -177,9 +177,7 @@ impl Machine {
 }
 
 /// Lets so many events happen, and first those after which memory is looked at.
-///
-/// # Errors
-/// If the kernel does not say how much memory this program has.
+/// Errors: if the kernel does not say how much memory this program has.
 pub fn run(warm_events: u64, events: u64) -> Result<Simulated> {
     let pid = std::process::id();
     let mut machine = Machine::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noise_analysis::{
-    Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
+    Culprit, Ending, Episode, Level, Overview, Remedy, Report, ReportedOutlier, Rule, Time,
 };
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
@@ -166,7 +166,7 @@ fn report(index: u64) -> Report {
     Report::new(index, is_open, episode(0), also)
 }
 
-fn outlier(index: u64) -> Outlier {
+fn outlier(index: u64) -> ReportedOutlier {
     let part = |other: u64| OutlierPart {
         culprit: cgroup((index * 13 + other) % CGROUPS).into(),
         cause: Cause::Foreign,
@@ -185,7 +185,7 @@ fn outlier(index: u64) -> Outlier {
         parts: (0..4).map(part).collect(),
         rest_ns: 4_000_000,
     };
-    Outlier { time: Frame::default().time + Duration::from_secs(index), wait }
+    ReportedOutlier { time: Frame::default().time + Duration::from_secs(index), wait }
 }
 
 /// A host of 500 cgroups, 128 CPUs and 200 irqs on which something happens everywhere every second.

@@ -67,9 +67,7 @@ pub struct Workload {
 
 impl Workload {
     /// Sets it up and finds out how many operations make a burst.
-    ///
-    /// # Errors
-    /// If this host cannot do it.
+    /// Errors: if this host cannot do it.
     pub fn prepare(kind: Kind) -> Result<Self> {
         let (operation, subject): (Box<dyn Operation>, _) = match kind {
             Kind::Pipe => (Box::new(pingpong::PingPong::over_pipes()?), None),

@@ -56,9 +56,7 @@ pub struct Findings {
 }
 
 /// Records and compares. `progress` is called with what comes next.
-///
-/// # Errors
-/// If something cannot be recorded or compared.
+/// Errors: if something cannot be recorded or compared.
 pub fn findings(
     program: &Program,
     amount: Amount,

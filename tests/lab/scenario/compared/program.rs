@@ -90,9 +90,7 @@ pub struct Program {
 impl Program {
     /// Writes the program and the file that it reads. Recordings go to a folder, or are gone with this. `None` where the
     /// temporary directory is on no disk.
-    ///
-    /// # Errors
-    /// If something cannot be written.
+    /// Errors: if something cannot be written.
     pub fn prepare(keep: Option<&Path>) -> Result<Option<Self>> {
         let scratch = if keep.is_some() { None } else { Some(Folder::new("compared")?) };
         let folder = keep.or(scratch.as_ref().map(Folder::path)).context("no folder")?.to_owned();
@@ -106,9 +104,7 @@ impl Program {
     }
 
     /// Records so many rounds of it, each with one execution of every kind, in a cgroup of its own if need be.
-    ///
-    /// # Errors
-    /// If the program fails, or the recording does.
+    /// Errors: if the program fails, or the recording does.
     pub fn record(
         &self,
         name: &str,

@@ -43,9 +43,7 @@ pub struct Findings {
 }
 
 /// Records and compares; `None` where this host limits no group. `progress` is called with what comes next.
-///
-/// # Errors
-/// If something cannot be recorded or compared.
+/// Errors: if something cannot be recorded or compared.
 pub fn findings(
     program: &Program,
     rounds: u32,

@@ -104,9 +104,7 @@ pub fn arguments<'a>(normal: &'a Folder, sample: &'a Folder) -> Result<[&'a str;
 }
 
 /// Compares two recordings.
-///
-/// # Errors
-/// If the command fails.
+/// Errors: if the command fails.
 pub fn compare(normal: &Folder, sample: &Folder) -> Result<Said> {
     let arguments = arguments(normal, sample)?;
     let outcome = run_noised(&[&arguments[..], &["--json"]].concat())?;
@@ -190,9 +188,7 @@ pub struct Path {
 }
 
 /// The paths of a recording.
-///
-/// # Errors
-/// If the command fails.
+/// Errors: if the command fails.
 pub fn paths(recording: &Folder) -> Result<Vec<Path>> {
     #[derive(Deserialize)]
     struct Document {

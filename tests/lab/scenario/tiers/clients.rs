@@ -67,9 +67,7 @@ impl Clients {
     }
 
     /// Waits for all of them, and writes what they know into a folder, if one is named; how many requests they had answered.
-    ///
-    /// # Errors
-    /// If a request fails.
+    /// Errors: if a request fails.
     pub fn finish(self, folder: Option<&Path>) -> Result<u64> {
         let mut answered = 0;
         for (number, thread) in self.threads.into_iter().enumerate() {
@@ -83,9 +81,7 @@ impl Clients {
     }
 
     /// Ends them; how many requests they had answered.
-    ///
-    /// # Errors
-    /// If a request failed.
+    /// Errors: if a request failed.
     pub fn stop(self) -> Result<u64> {
         self.over.store(true, Ordering::Relaxed);
         self.finish(None)

@@ -135,9 +135,7 @@ fn with(tool: Tool, stack: &Stack) -> Result<f64> {
 }
 
 /// Measures all tools that are there.
-///
-/// # Errors
-/// If a server or a recording fails.
+/// Errors: if a server or a recording fails.
 pub fn costs(
     servers: &Servers,
     rounds: usize,

@@ -100,9 +100,7 @@ pub struct Answer {
 
 impl Answer {
     /// Asks for the requests on a port that is busy.
-    ///
-    /// # Errors
-    /// If there is no answer.
+    /// Errors: if there is no answer.
     pub fn ask(port: u16, next: &str) -> Result<Self> {
         let port = port.to_string();
         let outcome = run_noised(&["why", "--request", &port, "--next", next, "--json"])?;
@@ -111,9 +109,7 @@ impl Answer {
     }
 
     /// The tier with most of the time.
-    ///
-    /// # Errors
-    /// Where there is none.
+    /// Errors: where there is none.
     pub fn first(&self) -> Result<&Tier> {
         self.tiers.first().context("no tier")
     }
@@ -145,9 +141,7 @@ impl Tier {
 
 /// Records requests of so many clients, and holds what is said of them against what both ends know. `None` where events are
 /// missing.
-///
-/// # Errors
-/// If a server or the recording fails.
+/// Errors: if a server or the recording fails.
 fn record(
     servers: &Servers,
     (clients, requests): (usize, u64),
@@ -187,9 +181,7 @@ pub struct Named {
 }
 
 /// Asks why requests are slow while clients ask them.
-///
-/// # Errors
-/// If a server fails, or there is no answer.
+/// Errors: if a server fails, or there is no answer.
 pub fn named(
     servers: &Servers,
     plan: &'static str,
@@ -221,9 +213,7 @@ pub struct Findings {
 }
 
 /// Plays all of it.
-///
-/// # Errors
-/// If a server, a recording or an answer fails.
+/// Errors: if a server, a recording or an answer fails.
 pub fn findings(
     keep: Option<&Path>,
     rounds: usize,

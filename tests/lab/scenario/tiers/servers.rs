@@ -27,9 +27,7 @@ fn printed(command: Command) -> Result<String> {
 
 impl Servers {
     /// Unpacks them, and what they need and the host has not, into a folder.
-    ///
-    /// # Errors
-    /// Where there is no apt, or no network.
+    /// Errors: where there is no apt, or no network.
     pub fn unpack(folder: &Path) -> Result<Self> {
         let mut plan = Command::new("apt-get");
         plan.args(["install", "--simulate", "-qq", "--no-install-recommends"]).args(PACKAGES);

@@ -66,9 +66,7 @@ fn on(cpu: Option<usize>, command: Command) -> Command {
 
 impl Stack {
     /// Starts all three; the application writes into the folder what it knows of its requests.
-    ///
-    /// # Errors
-    /// If one does not start.
+    /// Errors: if one does not start.
     pub fn start(servers: &Servers, folder: &Path, planted: Planted) -> Result<Self> {
         let [front, middle, store] = [free_address()?, free_address()?, free_address()?];
         let others = planted.cpu.map(|cpu| usize::from(cpu == 0));
@@ -111,9 +109,7 @@ impl Stack {
     }
 
     /// Ends all; then the application has written what it knows.
-    ///
-    /// # Errors
-    /// If one does not end.
+    /// Errors: if one does not end.
     pub fn stop(mut self) -> Result<()> {
         for process in [&mut self.nginx, &mut self.app, &mut self.redis] {
             process.signal(libc::SIGTERM)?;

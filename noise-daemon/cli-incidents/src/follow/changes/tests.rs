@@ -232,10 +232,10 @@ proptest! {
             for happened in follower.take(&listing(reports.into_values())) {
                 let id = happened.report.id;
                 match happened.kind {
-                    Kind::Opened => prop_assert_eq!(open.insert(id, true), None),
-                    Kind::Closed | Kind::Merged => prop_assert_eq!(open.insert(id, false), Some(true)),
-                    Kind::Changed => prop_assert!(open.get(&id) == Some(&true)),
-                    Kind::Open => prop_assert!(false, "open after the begin"),
+                    ChangeKind::Opened => prop_assert_eq!(open.insert(id, true), None),
+                    ChangeKind::Closed | ChangeKind::Merged => prop_assert_eq!(open.insert(id, false), Some(true)),
+                    ChangeKind::Changed => prop_assert!(open.get(&id) == Some(&true)),
+                    ChangeKind::Open => prop_assert!(false, "open after the begin"),
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::tz::TimeZone;
 use noise_measure::columns::aligned;
-use noise_measure::compare::{Comparison, Figure, Line, Side};
+use noise_measure::compare::{ComparedSource, Comparison, Figure, Side};
 use noise_text::clean::clean;
 use noise_text::times;
 use noise_text::units::{duration, lost, per_second};
@@ -36,10 +36,13 @@ pub fn page(comparison: &Comparison, zone: &TimeZone) -> String {
 }
 
 /// The sources that a table shows: the largest, few of them unknown; and what to say of the others.
-fn folded(comparison: &Comparison, of: impl Fn(&Line) -> &Figure) -> (Vec<&Line>, Option<String>) {
-    let is_unknown = |line: &&Line| of(line).verdict.is_unknown();
+fn folded(
+    comparison: &Comparison,
+    of: impl Fn(&ComparedSource) -> &Figure,
+) -> (Vec<&ComparedSource>, Option<String>) {
+    let is_unknown = |line: &&ComparedSource| of(line).verdict.is_unknown();
     let mut unknown = 0;
-    let mut shown: Vec<&Line> = Vec::new();
+    let mut shown: Vec<&ComparedSource> = Vec::new();
     for line in &comparison.sources {
         unknown += usize::from(is_unknown(&line));
         if shown.len() < SHOWN && !(is_unknown(&line) && unknown > UNKNOWN_SHOWN) {
@@ -78,7 +81,7 @@ fn side(side: &Side, zone: &TimeZone) -> String {
 
 fn table(
     comparison: &Comparison,
-    of: impl Fn(&Line) -> &Figure,
+    of: impl Fn(&ComparedSource) -> &Figure,
     unit: impl Fn(f64) -> String + Copy,
 ) -> String {
     let percent = format!("{} %", (comparison.options.confidence * 1e4).round() / 1e2);
@@ -92,7 +95,7 @@ fn table(
     aligned(&rows, 1, 7) + &more
 }
 
-fn cells(line: &Line, figure: &Figure, unit: impl Fn(f64) -> String) -> Vec<String> {
+fn cells(line: &ComparedSource, figure: &Figure, unit: impl Fn(f64) -> String) -> Vec<String> {
     let signed = |value: f64| format!("{}{}", if value > 0.0 { "+" } else { "" }, unit(value));
     let times = |ratio: f64| format!("{ratio:.2}");
     let interval = |interval: Option<[f64; 2]>, unit: &dyn Fn(f64) -> String| match interval {

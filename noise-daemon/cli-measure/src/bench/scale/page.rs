@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use noise_measure::columns::aligned;
-use noise_measure::scale::{Forecast, Periodic, Played, Ranking, Row};
+use noise_measure::scale::{Forecast, ForecastRow, Periodic, Played, Ranking};
 use noise_text::clean::clean;
 use noise_text::units::{self, count, duration, share};
 
@@ -36,7 +36,7 @@ pub fn page(document: &ScalingDocument) -> String {
     }
     text.push('\n');
     text.push_str(LEGEND);
-    let is_played = |row: &Row| row.played.is_some();
+    let is_played = |row: &ForecastRow| row.played.is_some();
     if document.forecasts.iter().flat_map(|forecast| &forecast.rows).any(is_played) {
         text.push_str(PLAYED);
     }
@@ -128,7 +128,7 @@ fn table(forecast: &Forecast) -> String {
     text + &aligned(&rows, 1, usize::MAX)
 }
 
-fn cells(row: &Row, is_played: bool) -> Vec<String> {
+fn cells(row: &ForecastRow, is_played: bool) -> Vec<String> {
     let unknown = || UNKNOWN.to_owned();
     let mut cells = vec![
         row.nodes.to_string(),

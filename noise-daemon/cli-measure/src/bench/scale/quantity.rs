@@ -10,18 +10,14 @@ const SHORTEST: Duration = Duration::from_micros(1);
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// A duration, ns.
-///
-/// # Errors
-/// Says what would do.
+/// Errors say what would do.
 pub fn duration(text: &str) -> Result<f64, String> {
     let parsed = durations::duration(text, Plain::Microseconds, SHORTEST, LONGEST);
     parsed.map(|time| time.as_nanos() as f64)
 }
 
 /// A number of nodes, also as `1e6`.
-///
-/// # Errors
-/// Says what would do.
+/// Errors say what would do.
 pub fn nodes(text: &str) -> Result<u64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.fract() == 0.0 && (1.0..=MOST_NODES).contains(&number) => {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use noise_trace::ftrace::Reader;
+use noise_trace::ftrace::FtraceReader;
 
 use super::wire::Message;
 use super::*;
@@ -57,8 +57,8 @@ fn what_is_in_the_file_is_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("path");
     let picture = Picture::begin(Path::new("none"), &to).unwrap();
-    let document = Document { executions: vec![traced()], ..Document::default() };
-    picture.finish(&document, Reader::new(TEXT)).unwrap();
+    let document = PathsDocument { executions: vec![traced()], ..PathsDocument::default() };
+    picture.finish(&document, FtraceReader::new(TEXT)).unwrap();
     let bytes = fs::read(&to).unwrap();
     let (mut names, mut open) = (BTreeMap::new(), BTreeMap::new());
     let (mut found, mut flows, mut events) = (Vec::new(), Vec::new(), Vec::new());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 struct Bench {
     root: tempfile::TempDir,
-    names: Names,
+    names: SubjectNames,
     states: CpuStates,
     charges: Charges,
     at: Instant,
@@ -21,7 +21,7 @@ impl Bench {
         let root = tempfile::tempdir().unwrap();
         let hierarchies =
             Hierarchies { tasks: Some(root.path().to_owned()), ..Hierarchies::default() };
-        let names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let names = SubjectNames::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         Self {
             root,
             names,

@@ -3,6 +3,8 @@
 //! A thread belongs to the cgroup in which it was seen last, or, where it was not, in which its parent was. Until
 //! it is seen, its turns are kept under a number of its own, which gets its culprit later.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_types))]
+
 use std::collections::HashMap;
 
 use noise_common::charge::Cause;
@@ -20,13 +22,13 @@ pub const UNKNOWN: u32 = 0;
 
 /// Who had a turn, whoever waited meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Who {
+pub struct TurnOwner {
     runner: u32,
     /// The cgroup of a task, the thread id of a kernel thread, else 0.
     id: u64,
 }
 
-impl Who {
+impl TurnOwner {
     /// A kernel thread of that id.
     pub const fn kernel_thread(tid: u32) -> Self {
         Self { runner: Runner::Kthread as u32, id: tid as u64 }
@@ -63,7 +65,7 @@ impl Who {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Unknown,
-    Who(Who),
+    Who(TurnOwner),
     /// The same as another number.
     Like(u32),
 }
@@ -88,7 +90,7 @@ impl CulpritThread {
 #[derive(Debug)]
 pub struct Culprits {
     slots: Vec<Slot>,
-    numbers: HashMap<Who, u32>,
+    numbers: HashMap<TurnOwner, u32>,
     threads: HashMap<u32, CulpritThread>,
 }
 
@@ -108,7 +110,7 @@ impl Culprits {
     /// Gives each culprit that has `turns` or threads one number, and forgets the others, those who are not
     /// known, and the threads that ended: the new numbers of all old ones.
     pub fn renumber(&mut self, turns: impl Iterator<Item = u32>) -> Vec<u32> {
-        let mut known: Vec<Option<Who>> = Vec::with_capacity(self.slots.len());
+        let mut known: Vec<Option<TurnOwner>> = Vec::with_capacity(self.slots.len());
         known.extend((0..).take(self.slots.len()).map(|old| self.who(old)));
         let is_known = |number: u32| known.get(number as usize).is_some_and(Option::is_some);
         self.threads.retain(|_, thread| is_known(thread.number) && !thread.has_ended);
@@ -144,7 +146,7 @@ impl Culprits {
         self.slots.len() as u32 - 1
     }
 
-    fn number(&mut self, who: Who) -> u32 {
+    fn number(&mut self, who: TurnOwner) -> u32 {
         if let Some(number) = self.numbers.get(&who) {
             return *number;
         }
@@ -157,7 +159,7 @@ impl Culprits {
 
     /// A thread was seen with its culprit at a time. Where it was seen later already, that counts, and where it
     /// began later, it was another one.
-    pub fn seen(&mut self, tid: u32, who: Who, at_ns: u64) {
+    pub fn seen(&mut self, tid: u32, who: TurnOwner, at_ns: u64) {
         if let Some(known) = self.threads.get(&tid).copied() {
             if at_ns == known.at_ns && self.who(known.number) == Some(who) {
                 // The same sight again, as of a turn that a ledger still has.
@@ -217,7 +219,7 @@ impl Culprits {
     /// The number of a thread whose turn begins.
     pub fn of_thread(&mut self, tid: u32, at_ns: u64) -> u32 {
         if tid == 0 {
-            return self.number(Who::IDLE);
+            return self.number(TurnOwner::IDLE);
         }
         if let Some(thread) = self.threads.get(&tid) {
             return thread.number;
@@ -243,7 +245,7 @@ impl Culprits {
     }
 
     /// Who has a number, where that is known by now.
-    pub fn who(&self, number: u32) -> Option<Who> {
+    pub fn who(&self, number: u32) -> Option<TurnOwner> {
         let mut number = number;
         for _ in 0..MOST_ANCESTORS {
             match self.slots.get(number as usize)? {
@@ -260,14 +262,14 @@ impl Culprits {
 mod tests {
     use super::*;
 
-    const A: Who = Who::task(70);
-    const B: Who = Who::task(71);
+    const A: TurnOwner = TurnOwner::task(70);
+    const B: TurnOwner = TurnOwner::task(71);
 
     #[test]
     fn whoever_has_a_turn_is_blamed_as_in_the_ledger() {
         assert_eq!(A.blame(70), (Cause::Own, 70));
         assert_eq!(A.blame(71), (Cause::Foreign, 70));
-        assert_eq!(Who::kernel_thread(9).blame(1), (Cause::Kthread, 9));
+        assert_eq!(TurnOwner::kernel_thread(9).blame(1), (Cause::Kthread, 9));
         let mut culprits = Culprits::default();
         let idle = culprits.of_thread(0, 1);
         assert_eq!(culprits.who(idle).map(|who| who.blame(1)), Some((Cause::Idle, 0)));
@@ -305,12 +307,12 @@ mod tests {
         culprits.seen(7, B, 40);
         assert_eq!((culprits.who(child), culprits.who(parent)), (Some(B), Some(B)));
         // Each kernel thread is a culprit of its own.
-        culprits.seen(2, Who::kernel_thread(2), 10);
+        culprits.seen(2, TurnOwner::kernel_thread(2), 10);
         culprits.forked(2, 9, 50);
         let child = culprits.of_thread(9, 51);
         assert_eq!(culprits.who(child), None);
-        culprits.seen(9, Who::kernel_thread(9), 60);
-        assert_eq!(culprits.who(child), Some(Who::kernel_thread(9)));
+        culprits.seen(9, TurnOwner::kernel_thread(9), 60);
+        assert_eq!(culprits.who(child), Some(TurnOwner::kernel_thread(9)));
     }
 
     #[test]
@@ -372,9 +374,9 @@ mod tests {
         let mut culprits = Culprits::default();
         let mut kept = UNKNOWN;
         for id in 1..3 * MOST as u32 {
-            culprits.seen(id, Who::task(id.into()), 1);
+            culprits.seen(id, TurnOwner::task(id.into()), 1);
             let turn = culprits.of_thread(id, 1);
-            assert_eq!(culprits.who(turn), Some(Who::task(id.into())));
+            assert_eq!(culprits.who(turn), Some(TurnOwner::task(id.into())));
             culprits.ended(id);
             if id == 1 {
                 kept = turn;
@@ -385,14 +387,14 @@ mod tests {
                 assert_eq!((culprits.slots.len(), new[turn as usize]), (2, UNKNOWN));
             }
         }
-        assert_eq!(culprits.who(kept), Some(Who::task(1)));
+        assert_eq!(culprits.who(kept), Some(TurnOwner::task(1)));
         // Also where all of them are still there.
-        (1..MOST as u32).for_each(|id| culprits.seen(id, Who::task(id.into()), 2));
+        (1..MOST as u32).for_each(|id| culprits.seen(id, TurnOwner::task(id.into()), 2));
         assert!(culprits.is_full());
         for _ in 0..2 {
             kept = culprits.renumber([kept].into_iter())[kept as usize];
         }
-        assert_eq!((culprits.slots.len(), culprits.who(kept)), (2, Some(Who::task(1))));
+        assert_eq!((culprits.slots.len(), culprits.who(kept)), (2, Some(TurnOwner::task(1))));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 
 use noise_common::store::reading::Piece;
-use noise_common::store::{Event, PARTS};
+use noise_common::store::{PARTS, StoredEvent};
 
 use super::culprits::Culprits;
 use super::history::History;
@@ -35,15 +35,14 @@ pub struct Follower {
 #[derive(Clone, Copy, Debug)]
 struct FollowedEvent {
     at_ns: u64,
-    event: Option<Event>,
+    event: Option<StoredEvent>,
 }
 
 impl Follower {
     /// Takes the events of a CPU in a stretch of time that are there and were not taken yet, at most about
     /// `most`; how many were read.
     ///
-    /// # Errors
-    /// Where there is no such CPU, or its events cannot be mapped.
+    /// Errors: where there is no such CPU, or its events cannot be mapped.
     pub fn follow(
         &mut self,
         cpu: u32,

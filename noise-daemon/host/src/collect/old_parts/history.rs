@@ -5,12 +5,14 @@
 //! with the time that each culprit has had until then. So the part of a wait that a ledger has forgotten is
 //! divided in a few hundred steps, however many turns it spans.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_types))]
+
 use std::collections::VecDeque;
 
 use noise_common::hooks::Edge;
 use noise_common::ledger::Forgotten;
 use noise_common::nesting::{MAX_NMI_NS, Nesting};
-use noise_common::store::Event;
+use noise_common::store::StoredEvent;
 use noise_common::store::event::Payload;
 
 use super::culprits::{Culprits, UNKNOWN};
@@ -78,7 +80,7 @@ pub struct History {
 
 impl History {
     /// Takes the next event, in the order of time.
-    pub fn follow(&mut self, event: &Event, culprits: &mut Culprits) {
+    pub fn follow(&mut self, event: &StoredEvent, culprits: &mut Culprits) {
         let now_ns = event.time_ns.max(self.last_ns);
         self.last_ns = now_ns;
         let nesting = &mut self.nesting;

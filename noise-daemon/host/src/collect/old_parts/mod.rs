@@ -18,11 +18,11 @@ use noise_common::WINDOW_NS;
 use noise_common::charge::{Cause, ChargeKey, ROOT_CGROUP, Resource};
 use noise_common::record::OldPart;
 
-use self::culprits::{Culprits, UNKNOWN, Who};
+use self::culprits::{Culprits, TurnOwner, UNKNOWN};
 use self::follower::Follower;
 use super::states::CpuStates;
 use crate::kernel::EventStore;
-use crate::resolve::Task;
+use crate::resolve::TaskSubject;
 
 /// For how long a CPU is followed after the latest of its waits, ns.
 const FOLLOWED_NS: u64 = 2_000_000_000;
@@ -121,7 +121,7 @@ impl OldParts {
         all: bool,
         states: &CpuStates,
         now_ns: u64,
-        look_up: impl Fn(u32) -> Option<Task>,
+        look_up: impl Fn(u32) -> Option<TaskSubject>,
         charging: &mut impl Charging,
     ) {
         if self.pending.is_empty() && self.cpus.is_empty() {
@@ -145,8 +145,8 @@ impl OldParts {
         self.budget.lookups -= strangers.len();
         for tid in strangers {
             let who = look_up(tid).map(|task| match task {
-                Task::Kernel => Who::kernel_thread(tid),
-                Task::Of(cgroup) => Who::task(cgroup),
+                TaskSubject::Kernel => TurnOwner::kernel_thread(tid),
+                TaskSubject::Of(cgroup) => TurnOwner::task(cgroup),
             });
             if let Some(who) = who {
                 self.culprits.seen(tid, who, now_ns);
@@ -196,13 +196,13 @@ impl OldParts {
     fn learn(&mut self, cpus: &BTreeSet<u32>, states: &CpuStates) {
         for cpu in cpus {
             for turn in states.turns(*cpu as usize) {
-                self.culprits.seen(turn.pid, Who::of(&turn), turn.start_ns);
+                self.culprits.seen(turn.pid, TurnOwner::of(&turn), turn.start_ns);
             }
         }
         for OldPart { pid, victim, part, .. } in &self.pending {
             // Kernel threads wait in the name of the root, and are in ledgers themselves.
             if *victim > ROOT_CGROUP {
-                self.culprits.seen(*pid, Who::task(*victim), part.end_ns);
+                self.culprits.seen(*pid, TurnOwner::task(*victim), part.end_ns);
             }
         }
     }

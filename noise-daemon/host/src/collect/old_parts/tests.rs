@@ -4,7 +4,7 @@ use noise_common::header::Header;
 use noise_common::ledger::Forgotten;
 use noise_common::record::RecordKind;
 use noise_common::signals::Signal;
-use noise_common::store::Event;
+use noise_common::store::StoredEvent;
 use noise_common::store::event::Body;
 
 use super::*;
@@ -26,15 +26,15 @@ fn record(cpu: u32, victim: u64, since_ns: u64, end_ns: u64) -> OldPart {
     OldPart { header, victim, pid: 5, padding: 0, part }
 }
 
-pub(super) fn event(body: &Body) -> Event {
+pub(super) fn event(body: &Body) -> StoredEvent {
     let mut words = [0; 4];
     for (place, word) in body.words(0) {
         words[place] = word;
     }
-    Event::copy(|word| words[word])
+    StoredEvent::copy(|word| words[word])
 }
 
-pub(super) fn switch(tid: u32, at_ns: u64) -> Event {
+pub(super) fn switch(tid: u32, at_ns: u64) -> StoredEvent {
     event(&Body::switch((9, 120), 0, true, (tid, 120), at_ns))
 }
 
@@ -50,7 +50,7 @@ fn known() -> OldParts {
     old_parts
 }
 
-const UNSEEN: fn(u32) -> Option<Task> = |_| None;
+const UNSEEN: fn(u32) -> Option<TaskSubject> = |_| None;
 const UNTRACKED: u8 = Cause::Untracked as u8;
 
 #[test]
@@ -73,7 +73,7 @@ fn threads_are_known_by_their_waits_and_by_being_looked_up() {
     let (states, mut sums) = (CpuStates::unused(2), Sums::default());
     let mut old_parts = known();
     old_parts.take(record(1, 77, 100, 400));
-    let look_up = |tid| (tid == 6).then_some(Task::Of(88));
+    let look_up = |tid| (tid == 6).then_some(TaskSubject::Of(88));
     old_parts.divide(true, &states, 1_000, look_up, &mut sums);
     let expected = [((77, Cause::Own as u8, 77), 200), ((77, Cause::Foreign as u8, 88), 100)];
     assert_eq!((sums.0, old_parts.undivided()), (BTreeMap::from(expected), 0));
@@ -84,7 +84,7 @@ fn a_kernel_thread_is_its_own_culprit_and_an_unknown_one_none() {
     let (states, mut sums) = (CpuStates::unused(2), Sums::default());
     let mut old_parts = known();
     old_parts.take(OldPart { pid: 8, ..record(1, 77, 150, 300) });
-    let look_up = |tid| (tid == 6).then_some(Task::Kernel);
+    let look_up = |tid| (tid == 6).then_some(TaskSubject::Kernel);
     old_parts.divide(true, &states, 1_000, look_up, &mut sums);
     let expected = [((77, Cause::Kthread as u8, 6), 100), ((77, UNTRACKED, 0), 50)];
     assert_eq!((sums.0, old_parts.undivided()), (BTreeMap::from(expected), 1));

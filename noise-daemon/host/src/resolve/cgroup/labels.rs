@@ -6,11 +6,11 @@ use std::time::Instant;
 use noise_common::charge::UNIFIED_CGROUP;
 use noise_common::subject::Of;
 
-use super::{Hierarchies, Look, NodeNames, Tree};
+use super::{CgroupLook, Hierarchies, NodeNames, Tree};
 
 /// The hierarchies that count, each once even where it serves several purposes.
 #[derive(Debug)]
-pub struct Labels {
+pub struct HierarchyLabels {
     trees: Vec<Tree>,
     names: NodeNames,
     tasks: Option<usize>,
@@ -19,7 +19,7 @@ pub struct Labels {
     sockets: Option<usize>,
 }
 
-impl Labels {
+impl HierarchyLabels {
     /// Those of a host, with these names of pods and containers.
     pub fn new(hierarchies: &Hierarchies, names: NodeNames) -> Self {
         let mut roots: Vec<PathBuf> = Vec::new();
@@ -51,9 +51,9 @@ impl Labels {
     }
 
     /// The cgroup of an id; absent where there is no such hierarchy.
-    pub fn look(&mut self, of: Of, id: u64, now: Instant) -> Look {
-        match self.tree(of, id).map_or(Look::Absent, |(tree, id)| tree.look(id, now)) {
-            Look::Found(cgroup) => self.names.look(&cgroup, now),
+    pub fn look(&mut self, of: Of, id: u64, now: Instant) -> CgroupLook {
+        match self.tree(of, id).map_or(CgroupLook::Absent, |(tree, id)| tree.look(id, now)) {
+            CgroupLook::Found(cgroup) => self.names.look(&cgroup, now),
             other => other,
         }
     }
@@ -83,7 +83,7 @@ mod tests {
         for name in ["cpu/a.service", "unified/b.service"] {
             std::fs::create_dir_all(folder(name)).unwrap();
         }
-        let mut labels = Labels::new(
+        let mut labels = HierarchyLabels::new(
             &(Hierarchies {
                 tasks: Some(folder("cpu")),
                 io: Some(folder("unified")),
@@ -97,19 +97,19 @@ mod tests {
         let now = Instant::now();
         let id = |name: &str| folder(name).metadata().unwrap().ino();
         let (a, b) = (id("cpu/a.service"), id("unified/b.service"));
-        let label = |look: Look| match look {
-            Look::Found(cgroup) => cgroup.identity.label.clone(),
-            Look::Waiting | Look::Absent => String::new(),
+        let label = |look: CgroupLook| match look {
+            CgroupLook::Found(cgroup) => cgroup.identity.label.clone(),
+            CgroupLook::Waiting | CgroupLook::Absent => String::new(),
         };
         assert_eq!(label(labels.look(Of::Task, a, now)), "a.service");
         assert_eq!(label(labels.look(Of::Request, b, now)), "b.service");
         assert_eq!(label(labels.look(Of::Socket, b, now)), "b.service");
-        assert_eq!(labels.look(Of::Socket, a, now), Look::Waiting);
+        assert_eq!(labels.look(Of::Socket, a, now), CgroupLook::Waiting);
         assert!(!labels.is_gone(Of::Task, a) && labels.is_gone(Of::Task, b));
         // Nothing marks ids where one hierarchy has all tasks.
-        assert_eq!(labels.look(Of::Task, UNIFIED_CGROUP | b, now), Look::Waiting);
-        let mut nowhere = Labels::new(&Hierarchies::default(), NodeNames::below(None));
-        assert_eq!(nowhere.look(Of::Task, a, now), Look::Absent);
+        assert_eq!(labels.look(Of::Task, UNIFIED_CGROUP | b, now), CgroupLook::Waiting);
+        let mut nowhere = HierarchyLabels::new(&Hierarchies::default(), NodeNames::below(None));
+        assert_eq!(nowhere.look(Of::Task, a, now), CgroupLook::Absent);
         assert!(nowhere.is_gone(Of::Task, a));
     }
     #[test]
@@ -119,7 +119,7 @@ mod tests {
         for name in ["cpu/a.service", "unified"] {
             std::fs::create_dir_all(folder(name)).unwrap();
         }
-        let mut labels = Labels::new(
+        let mut labels = HierarchyLabels::new(
             &(Hierarchies {
                 tasks: Some(folder("cpu")),
                 unified_tasks: Some(folder("unified")),
@@ -132,9 +132,9 @@ mod tests {
         assert_eq!(labels.trees.len(), 2);
         let now = Instant::now();
         let id = |name: &str| folder(name).metadata().unwrap().ino();
-        let path = |look: Look| match look {
-            Look::Found(cgroup) => Some(cgroup.path.clone()),
-            Look::Waiting | Look::Absent => None,
+        let path = |look: CgroupLook| match look {
+            CgroupLook::Found(cgroup) => Some(cgroup.path.clone()),
+            CgroupLook::Waiting | CgroupLook::Absent => None,
         };
         let a = id("cpu/a.service");
         assert_eq!(path(labels.look(Of::Task, a, now)), Some("/a.service".into()));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// How a host mounts its cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
+pub enum CgroupLayout {
     /// One hierarchy with all controllers.
     V2,
     /// Controllers in hierarchies of version 1, and one of version 2 beside them.
@@ -16,7 +16,7 @@ pub enum Layout {
     V1,
 }
 
-impl Layout {
+impl CgroupLayout {
     /// For people and scripts.
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,11 +73,11 @@ impl Mounts {
     }
 
     /// How this host mounts its cgroups, if it does.
-    pub fn layout(&self) -> Option<Layout> {
+    pub fn layout(&self) -> Option<CgroupLayout> {
         match (&self.unified, self.any_v1) {
-            (Some(_), false) => Some(Layout::V2),
-            (Some(_), true) => Some(Layout::Hybrid),
-            (None, true) => Some(Layout::V1),
+            (Some(_), false) => Some(CgroupLayout::V2),
+            (Some(_), true) => Some(CgroupLayout::Hybrid),
+            (None, true) => Some(CgroupLayout::V1),
             (None, false) => None,
         }
     }
@@ -146,7 +146,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::{any, proptest};
 
-    use super::{Layout, Mounts};
+    use super::{CgroupLayout, Mounts};
 
     const V2: &str = "\
 22 28 0:20 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn layouts_are_distinguished() {
         for (text, layout, name, root) in [
-            (V2, Layout::V2, "v2", "/sys/fs/cgroup"),
-            (HYBRID, Layout::Hybrid, "hybrid", "/sys/fs/cgroup/unified"),
-            (V1, Layout::V1, "v1", "/sys/fs/cgroup/cpu"),
+            (V2, CgroupLayout::V2, "v2", "/sys/fs/cgroup"),
+            (HYBRID, CgroupLayout::Hybrid, "hybrid", "/sys/fs/cgroup/unified"),
+            (V1, CgroupLayout::V1, "v1", "/sys/fs/cgroup/cpu"),
         ] {
             let mounts = Mounts::parse(text);
             assert_eq!(mounts.layout(), Some(layout));
@@ -189,7 +189,7 @@ mod tests {
         let together: String =
             HYBRID.lines().filter(|line| !line.contains("cgroup2")).collect::<Vec<_>>().join("\n");
         let mounts = Mounts::parse(&together);
-        assert_eq!(mounts.layout(), Some(Layout::V1));
+        assert_eq!(mounts.layout(), Some(CgroupLayout::V1));
         assert_eq!(root_of(&mounts), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
     }
 
@@ -201,7 +201,7 @@ mod tests {
         }
         let only_systemd = "33 31 0:29 / /cg rw - cgroup cgroup rw,name=systemd";
         let mounts = Mounts::parse(only_systemd);
-        assert_eq!((mounts.layout(), root_of(&mounts)), (Some(Layout::V1), None));
+        assert_eq!((mounts.layout(), root_of(&mounts)), (Some(CgroupLayout::V1), None));
     }
 
     #[test]

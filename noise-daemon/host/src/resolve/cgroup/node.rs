@@ -25,7 +25,7 @@ use serde::Deserialize;
 
 use super::identity::{Identity, Naming};
 use super::segment::{Container, Runtime};
-use super::tree::{CAPACITY, Cgroup, Look};
+use super::tree::{CAPACITY, Cgroup, CgroupLook};
 
 /// How long a name is looked for after its cgroup was first seen.
 pub const RETRY: Duration = Duration::from_secs(3);
@@ -104,19 +104,19 @@ impl NodeNames {
     }
 
     /// A cgroup with the label that it has for as long as it lives; or that it has none yet.
-    pub fn look(&mut self, cgroup: &Arc<Cgroup>, now: Instant) -> Look {
+    pub fn look(&mut self, cgroup: &Arc<Cgroup>, now: Instant) -> CgroupLook {
         let Identity { pod, container, .. } = &cgroup.identity;
         if self.root.is_none() || (pod.is_none() && container.is_none()) {
-            return Look::Found(Arc::clone(cgroup));
+            return CgroupLook::Found(Arc::clone(cgroup));
         }
         if let Some(named) = self.named.get(&cgroup.path) {
-            return Look::Found(Arc::clone(named));
+            return CgroupLook::Found(Arc::clone(named));
         }
         let pod_name = pod.as_ref().map(|uid| self.decided(uid, now, NameSource::Pod));
         let of = NameSource::of(pod.is_some());
         let container_name = container.as_ref().map(|one| self.decided(&one.id, now, of(one)));
         if [&pod_name, &container_name].into_iter().flatten().any(Option::is_none) {
-            return Look::Waiting;
+            return CgroupLook::Waiting;
         }
         let identity = Identity::named(
             &cgroup.path,
@@ -127,7 +127,7 @@ impl NodeNames {
         );
         let named = Arc::new(Cgroup { path: cgroup.path.clone(), identity });
         self.named.put(cgroup.path.clone(), Arc::clone(&named));
-        Look::Found(named)
+        CgroupLook::Found(named)
     }
 
     /// What a path is to people, by the names that there are now.

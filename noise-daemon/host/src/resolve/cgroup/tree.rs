@@ -45,7 +45,7 @@ pub struct Cgroup {
 
 /// What is known of an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum CgroupLook {
     Found(Arc<Cgroup>),
     /// Nothing yet; the next walk may find it.
     Waiting,
@@ -95,22 +95,24 @@ impl Tree {
     ///
     /// An id that is not known makes the tree be walked, at most once per second. Ids that come in
     /// between wait for the next walk, which answers all of them.
-    pub fn look(&mut self, id: u64, now: Instant) -> Look {
+    pub fn look(&mut self, id: u64, now: Instant) -> CgroupLook {
         if let Some(known) = self.known.get_mut(&id) {
             known.asked = now;
-            return Look::Found(Arc::clone(&known.cgroup));
+            return CgroupLook::Found(Arc::clone(&known.cgroup));
         }
         if self.absent.get(&id).is_some_and(|until| now < *until) {
-            return Look::Absent;
+            return CgroupLook::Absent;
         }
         if self.waiting.len() < CAPACITY {
             self.waiting.insert(id);
         }
         if self.next_walk.is_some_and(|next| now < next) {
-            return Look::Waiting;
+            return CgroupLook::Waiting;
         }
         self.walk(now);
-        self.known.get(&id).map_or(Look::Absent, |known| Look::Found(Arc::clone(&known.cgroup)))
+        self.known
+            .get(&id)
+            .map_or(CgroupLook::Absent, |known| CgroupLook::Found(Arc::clone(&known.cgroup)))
     }
 
     /// Whether the folder of an id is no longer there; also where its path is not known any more.
@@ -231,13 +233,13 @@ mod tests {
 
     use tempfile::TempDir;
 
-    use super::{ABSENT_FOR, CAPACITY, Cgroup, GONE_FOR, Look, PAUSE, Tree, visit};
+    use super::{ABSENT_FOR, CAPACITY, Cgroup, CgroupLook, GONE_FOR, PAUSE, Tree, visit};
 
     impl Tree {
         fn find(&mut self, id: u64, now: Instant) -> Option<Arc<Cgroup>> {
             match self.look(id, now) {
-                Look::Found(cgroup) => Some(cgroup),
-                Look::Waiting | Look::Absent => None,
+                CgroupLook::Found(cgroup) => Some(cgroup),
+                CgroupLook::Waiting | CgroupLook::Absent => None,
             }
         }
     }
@@ -290,8 +292,8 @@ mod tests {
             assert!(tree.find(UNUSED - 1 - u64::from(step), now).is_none());
         }
         assert_eq!(tree.walks(), 1);
-        assert_eq!(tree.look(new, start), Look::Waiting);
-        assert_eq!(tree.look(UNUSED, start), Look::Absent);
+        assert_eq!(tree.look(new, start), CgroupLook::Waiting);
+        assert_eq!(tree.look(UNUSED, start), CgroupLook::Absent);
         let later = start + SECOND * 2;
         assert_eq!(path(&mut tree, new, later).as_deref(), Some("/b"));
         assert_eq!(tree.walks(), 2);

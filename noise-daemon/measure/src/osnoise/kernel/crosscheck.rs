@@ -170,9 +170,7 @@ pub struct CrossCheck {
 
 impl CrossCheck {
     /// Loads and attaches the programs. With PREEMPT_RT softirqs are not compared.
-    ///
-    /// # Errors
-    /// See [`WatchError`].
+    /// Errors: those of [`WatchError`].
     pub fn start(preempt_rt: bool) -> Result<Self, WatchError> {
         let agreement = Agreement { softirqs: !preempt_rt, ..Agreement::default() };
         let watcher = Watcher::start()?;

@@ -45,9 +45,7 @@ pub struct Instance {
 
 impl Ready {
     /// Makes an instance that records the tracer's events by CLOCK_MONOTONIC.
-    ///
-    /// # Errors
-    /// Where tracefs does not let it; nothing is left behind.
+    /// Errors: where tracefs does not let it; nothing is left behind.
     pub fn make(path: &Path) -> Result<Self, TracerError> {
         fs::create_dir(path).map_err(|reason| TracerError::File {
             doing: "make the trace instance",
@@ -66,9 +64,7 @@ impl Ready {
     }
 
     /// Starts the tracer: from here on its threads run.
-    ///
-    /// # Errors
-    /// Where the kernel refuses it, for example because another one was faster; nothing is left
+    /// Errors: where the kernel refuses it, for example because another one was faster; nothing is left
     /// behind.
     pub fn start(self) -> Result<Instance, TracerError> {
         let Self(folder) = self;
@@ -87,18 +83,14 @@ impl Instance {
     }
 
     /// Whether it still records: the tracer switches it off when it is to stop.
-    ///
-    /// # Errors
-    /// Where tracefs cannot be read.
+    /// Errors: where tracefs cannot be read.
     pub fn is_on(&self) -> Result<bool, TracerError> {
         Ok(read(&self.path().join("tracing_on"))? != "0")
     }
 
     /// Takes the lines that are there, without waiting: the CPUs that record need not wake this reader.
     /// More may come as fast as they are read, so there is a limit.
-    ///
-    /// # Errors
-    /// Where they cannot be read.
+    /// Errors: where they cannot be read.
     pub fn read(&mut self, limit: Duration, mut take: impl FnMut(Line)) -> Result<(), TracerError> {
         let mut piece = vec![0; PIECE];
         let begin = Instant::now();

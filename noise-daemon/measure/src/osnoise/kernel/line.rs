@@ -7,7 +7,7 @@
 use std::str::FromStr;
 
 use noise_common::signals::VECTORS;
-use noise_common::watch::Kind;
+use noise_common::watch::NoiseKind;
 use noise_text::clean::as_text;
 
 /// Columns of the running task's name; the kernel's names are shorter.
@@ -68,7 +68,7 @@ pub struct Sums {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noise {
-    pub kind: Kind,
+    pub kind: NoiseKind,
     /// Its name; empty of NMIs.
     pub name: String,
     /// Number of the irq, of the vector or of the softirq, or the thread's pid.
@@ -105,10 +105,10 @@ pub fn parse(line: &[u8]) -> Option<Line> {
 fn item(text: &str) -> Item {
     let event = |kind, text| noise(kind, text).map(Item::Noise);
     let item = match text.split_once(": ") {
-        Some(("irq_noise", rest)) => event(Kind::Hardirq, rest),
-        Some(("thread_noise", rest)) => event(Kind::Thread, rest),
-        Some(("softirq_noise", rest)) => event(Kind::Softirq, rest),
-        Some(("nmi_noise", rest)) => event(Kind::Nmi, rest),
+        Some(("irq_noise", rest)) => event(NoiseKind::Hardirq, rest),
+        Some(("thread_noise", rest)) => event(NoiseKind::Thread, rest),
+        Some(("softirq_noise", rest)) => event(NoiseKind::Softirq, rest),
+        Some(("nmi_noise", rest)) => event(NoiseKind::Nmi, rest),
         Some(("sample_threshold", rest)) => sample(rest),
         None if text.starts_with(|first: char| first.is_ascii_digit()) => {
             sums(text).map(Item::Period)
@@ -146,16 +146,16 @@ fn sample(text: &str) -> Option<Item> {
 }
 
 /// `local_timer:236 start 159.907579071 duration 113029 ns`; NMIs have no name.
-fn noise(kind: Kind, text: &str) -> Option<Noise> {
-    if kind == Kind::Nmi {
+fn noise(kind: NoiseKind, text: &str) -> Option<Noise> {
+    if kind == NoiseKind::Nmi {
         let (start_ns, net_ns) = start_and_duration(text.trim_start().strip_prefix("start ")?)?;
         return Some(Noise { kind, name: String::new(), number: 0, start_ns, net_ns });
     }
     let (source, times) = text.rsplit_once(" start ")?;
     let (name, id) = source.trim_start().rsplit_once(':')?;
     let (start_ns, net_ns) = start_and_duration(times)?;
-    let vector = kind == Kind::Hardirq && VECTORS.contains(&name);
-    let kind = if vector { Kind::Vector } else { kind };
+    let vector = kind == NoiseKind::Hardirq && VECTORS.contains(&name);
+    let kind = if vector { NoiseKind::Vector } else { kind };
     Some(Noise { kind, name: name.to_owned(), number: number(id)?, start_ns, net_ns })
 }
 
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    fn noise(line: &str) -> (Kind, String, u32, u64, u64) {
+    fn noise(line: &str) -> (NoiseKind, String, u32, u64, u64) {
         match entry(line).3 {
             Item::Noise(Noise { kind, name, number, start_ns, net_ns }) => {
                 (kind, name, number, start_ns, net_ns)
@@ -240,27 +240,27 @@ mod tests {
         for (line, (kind, name, number, start_ns, net_ns)) in [
             (
                 "       osnoise/1-207     [001] dNh21    57.524783: irq_noise: local_timer:236 start 159.695691545 duration 51757 ns",
-                (Kind::Vector, "local_timer", 236, 159_695_691_545, 51_757),
+                (NoiseKind::Vector, "local_timer", 236, 159_695_691_545, 51_757),
             ),
             (
                 "            ping-150     [001] d..h111    71.948710: irq_noise: ttyS1:3 start 159.923487379 duration 2213 ns",
-                (Kind::Hardirq, "ttyS1", 3, 159_923_487_379, 2_213),
+                (NoiseKind::Hardirq, "ttyS1", 3, 159_923_487_379, 2_213),
             ),
             (
                 "     kworker/1:2-73      [001] d..3.    69.252710: thread_noise: kworker/1:2:73 start 171.423593507 duration 76173 ns",
-                (Kind::Thread, "kworker/1:2", 73, 171_423_593_507, 76_173),
+                (NoiseKind::Thread, "kworker/1:2", 73, 171_423_593_507, 76_173),
             ),
             (
                 "            ping-150     [001] d...3..    71.948857: thread_noise:     ping:150 start 159.923609771 duration 31367 ns",
-                (Kind::Thread, "ping", 150, 159_923_609_771, 31_367),
+                (NoiseKind::Thread, "ping", 150, 159_923_609_771, 31_367),
             ),
             (
                 "       osnoise/8-961     [008] d.h.  5789.857532: softirq_noise:  NET_RX:3 start 5789.857529929 duration 1845 ns",
-                (Kind::Softirq, "NET_RX", 3, 5_789_857_529_929, 1_845),
+                (NoiseKind::Softirq, "NET_RX", 3, 5_789_857_529_929, 1_845),
             ),
             (
                 "       osnoise/8-961     [008] d.h.  5789.857532: nmi_noise: start 5789.857529929 duration 1845 ns",
-                (Kind::Nmi, "", 0, 5_789_857_529_929, 1_845),
+                (NoiseKind::Nmi, "", 0, 5_789_857_529_929, 1_845),
             ),
         ] {
             assert_eq!(noise(line), (kind, name.to_owned(), number, start_ns, net_ns));
@@ -278,7 +278,13 @@ mod tests {
         let line = "  a] [009] 1.2: -207     [001] ....1    57.512624: thread_noise: x start 1.000000001 duration 5 ns:7 start 2.000000003 duration 4 ns";
         assert_eq!(
             noise(line),
-            (Kind::Thread, "x start 1.000000001 duration 5 ns".to_owned(), 7, 2_000_000_003, 4)
+            (
+                NoiseKind::Thread,
+                "x start 1.000000001 duration 5 ns".to_owned(),
+                7,
+                2_000_000_003,
+                4
+            )
         );
         let line = b"           \xff\xfe-sh-9       [001] ....1    57.512624: something: 1 2 3";
         let Some(Line::Entry { thread: 9, item: Item::Other, .. }) = parse(line) else {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use noise_common::signals::VECTORS;
-use noise_common::watch::{Kind, NoiseEvent};
+use noise_common::watch::{NoiseEvent, NoiseKind};
 
 use super::line::{Item, Line, Noise, Sums};
 use crate::explain::{Explained, explain};
-use crate::gaps::{Gap, Stopped};
+use crate::gaps::{LongGap, Stopped};
 use crate::osnoise::period::{Counts, PeriodReport};
 use crate::source::Class;
 
@@ -32,7 +32,7 @@ struct CurrentPeriod {
     begin_ns: Option<u64>,
     /// The thread that measures.
     thread: u32,
-    samples: Vec<(Gap, u64)>,
+    samples: Vec<(LongGap, u64)>,
     events: Vec<NoiseEvent>,
     lost: u64,
 }
@@ -60,13 +60,13 @@ impl Periods {
             Item::Sample { start_ns, duration_ns, interferences } => {
                 open.thread = thread;
                 if open.samples.len() < KEPT_MAX {
-                    open.samples.push((Gap { start_ns, duration_ns }, interferences));
+                    open.samples.push((LongGap { start_ns, duration_ns }, interferences));
                 } else {
                     open.lost += 1;
                 }
             }
             Item::Noise(noise) => {
-                if noise.kind == Kind::Hardirq {
+                if noise.kind == NoiseKind::Hardirq {
                     irq(noise.number, &noise.name);
                 }
                 if open.events.len() < KEPT_MAX {
@@ -131,7 +131,7 @@ impl CurrentPeriod {
 
     /// The period ended by one gap, at the end of which tracing stopped: the tracer did not write its
     /// sums any more.
-    fn broken_off(mut self, cpu: u32, gap: Gap, start_ns: u64) -> PeriodReport {
+    fn broken_off(mut self, cpu: u32, gap: LongGap, start_ns: u64) -> PeriodReport {
         let start_ns = self.begin_ns.unwrap_or(start_ns);
         let samples = explained(&self.samples, &mut self.events);
         let first_ns = samples.first().map_or(gap.start_ns, |sample| sample.gap.start_ns);
@@ -163,8 +163,8 @@ fn counts(sums: &Sums) -> Counts {
 
 /// The kernel says how many events a sample had, so that one whose events were lost is not
 /// attributed to the hardware.
-fn explained(samples: &[(Gap, u64)], events: &mut [NoiseEvent]) -> Vec<Explained> {
-    let gaps: Vec<Gap> = samples.iter().map(|(gap, _)| *gap).collect();
+fn explained(samples: &[(LongGap, u64)], events: &mut [NoiseEvent]) -> Vec<Explained> {
+    let gaps: Vec<LongGap> = samples.iter().map(|(gap, _)| *gap).collect();
     let mut all = explain(&gaps, events);
     for (sample, (_, interferences)) in all.iter_mut().zip(samples) {
         sample.unseen = interferences.saturating_sub(sample.parts.len() as u64);
@@ -175,13 +175,13 @@ fn explained(samples: &[(Gap, u64)], events: &mut [NoiseEvent]) -> Vec<Explained
 /// The event as noised's own programs would have reported it, on the tracer's clock.
 fn interference(cpu: u32, noise: &Noise) -> NoiseEvent {
     let (id, number) = match noise.kind {
-        Kind::Vector => {
+        NoiseKind::Vector => {
             let index = VECTORS.iter().position(|vector| *vector == noise.name).unwrap_or(0);
             (u32::try_from(index).unwrap_or(0), noise.number)
         }
         _ => (noise.number, 0),
     };
-    let comm = if noise.kind == Kind::Thread { comm(&noise.name) } else { [0; 2] };
+    let comm = if noise.kind == NoiseKind::Thread { comm(&noise.name) } else { [0; 2] };
     NoiseEvent {
         start_ns: noise.start_ns,
         end_ns: noise.start_ns.saturating_add(noise.net_ns),
@@ -252,7 +252,10 @@ mod tests {
         let parts: Vec<u64> = report.samples[1].parts.iter().map(|part| part.net_ns).collect();
         assert_eq!(parts, [113_029, 969_737, 808_156]);
         assert_eq!(report.samples[1].unseen, 0);
-        assert_eq!((report.events[0].kind, report.events[0].number), (Kind::Vector as u32, 236));
+        assert_eq!(
+            (report.events[0].kind, report.events[0].number),
+            (NoiseKind::Vector as u32, 236)
+        );
     }
 
     #[test]

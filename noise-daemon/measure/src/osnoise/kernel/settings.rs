@@ -48,9 +48,7 @@ pub struct Settings {
 
 impl Settings {
     /// Makes the changes.
-    ///
-    /// # Errors
-    /// Where one cannot be made; those before it are undone.
+    /// Errors: where one cannot be made; those before it are undone.
     pub fn make(root: &Path, wanted: &Wanted) -> Result<Self, TracerError> {
         let folder = root.join("osnoise");
         let mut settings = Self::default();
@@ -126,9 +124,7 @@ impl Settings {
     }
 
     /// Puts everything back, the last change first, however many cannot be undone.
-    ///
-    /// # Errors
-    /// The first that could not.
+    /// Errors: the first that could not.
     pub fn put_back(&mut self) -> Result<(), TracerError> {
         let mut failed = Ok(());
         while let Some(change) = self.changes.pop() {

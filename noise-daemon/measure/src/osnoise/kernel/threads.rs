@@ -13,9 +13,7 @@ use super::error::TracerError;
 const KTHREADD: u32 = 2;
 
 /// The pid of each CPU's measuring thread.
-///
-/// # Errors
-/// Where one is not to be seen.
+/// Errors: where one is not to be seen.
 pub fn find(procfs: &Path, cpus: &CpuList) -> Result<BTreeMap<u32, u32>, TracerError> {
     let mut threads = BTreeMap::new();
     for entry in fs::read_dir(procfs).into_iter().flatten().flatten() {

@@ -1,5 +1,7 @@
 //! IO: tracefs, rooted at a path.
 
+#![allow(clippy::disallowed_methods, reason = "files of tracefs want to be read in one piece")]
+
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -25,9 +27,7 @@ pub struct Tracefs {
 const ROOM: usize = 64 * 1024;
 
 /// Reads a file, without white space around it.
-///
-/// # Errors
-/// Names the file.
+/// Errors name the file.
 pub fn read(path: &Path) -> Result<String, TracerError> {
     // The kernel's file of CPUs refuses to be read in pieces.
     let whole = || {
@@ -47,9 +47,7 @@ pub fn read(path: &Path) -> Result<String, TracerError> {
 }
 
 /// Writes a file.
-///
-/// # Errors
-/// Names the file.
+/// Errors name the file.
 pub fn write(path: &Path, text: &str) -> Result<(), TracerError> {
     let doing = "write to";
     fs::write(path, format!("{text}\n")).map_err(|reason| TracerError::File {
@@ -61,9 +59,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), TracerError> {
 
 impl Tracefs {
     /// Finds it where it is mounted.
-    ///
-    /// # Errors
-    /// Where there is none, or it is out of reach, or without the tracer.
+    /// Errors: where there is none, or it is out of reach, or without the tracer.
     pub fn find() -> Result<Self, TracerError> {
         let mut refused = TracerError::NotMounted(PathBuf::from(PLACES[0]));
         for place in PLACES {
@@ -77,9 +73,7 @@ impl Tracefs {
     }
 
     /// Looks at a path.
-    ///
-    /// # Errors
-    /// As [`Tracefs::find`].
+    /// Errors: those of [`Tracefs::find`].
     pub fn at(root: &Path) -> Result<Self, TracerError> {
         let tracers = match read(&root.join("available_tracers")) {
             Ok(tracers) => tracers,
@@ -112,9 +106,7 @@ impl Tracefs {
     }
 
     /// Makes sure that no other program uses the tracer.
-    ///
-    /// # Errors
-    /// Names who does.
+    /// Errors name who does.
     pub fn ensure_free(&self, procfs: &Path) -> Result<(), TracerError> {
         let mut places = vec![self.root.clone()];
         let instances = fs::read_dir(self.root.join("instances"));

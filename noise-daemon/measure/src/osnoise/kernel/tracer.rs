@@ -63,9 +63,7 @@ fn wanted(options: &OsnoiseOptions, kernel: KernelOptions) -> Wanted {
 
 impl Tracer {
     /// Starts it. Times of the options are in whole microseconds.
-    ///
-    /// # Errors
-    /// See [`MeasureError`]; everything is as it was before.
+    /// Errors: those of [`MeasureError`]; everything is as it was before.
     pub fn start(
         tracefs: &Tracefs,
         options: &OsnoiseOptions,
@@ -98,9 +96,7 @@ impl Tracer {
     /// Measures until it is stopped, or a gap or their sum is too long. `irq` gets the names of
     /// irqs, `each` gets every period that was measured to its end, and `turn` is called some times
     /// in a second; all run in the calling thread. Then everything is put back.
-    ///
-    /// # Errors
-    /// See [`MeasureError`].
+    /// Errors: those of [`MeasureError`].
     pub fn run(
         mut self,
         options: &OsnoiseOptions,

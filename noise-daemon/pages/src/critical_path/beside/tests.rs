@@ -48,7 +48,7 @@ fn paths(executions: Vec<Traced>) -> Paths {
 }
 
 fn shown(these: Vec<Traced>, those: Vec<Traced>, columns: usize) -> String {
-    let document = Document::new(paths(these), paths(those));
+    let document = BesideDocument::new(paths(these), paths(those));
     page(&document, NAMES.map(Path::new), columns).text(false)
 }
 
@@ -84,7 +84,7 @@ fn noisy() -> Traced {
 
 #[test]
 fn both_stand_beside_each_other() {
-    let mut document = Document::new(paths(vec![noisy()]), paths(vec![quiet(), quiet()]));
+    let mut document = BesideDocument::new(paths(vec![noisy()]), paths(vec![quiet(), quiet()]));
     document.against.discarded = 3;
     let text = |columns| page(&document, NAMES.map(Path::new), columns).text(false);
     insta::assert_snapshot!(text(80));

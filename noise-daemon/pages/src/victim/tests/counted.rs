@@ -1,6 +1,6 @@
 //! Pages whose figures are the daemon's counters.
 
-use noise_analysis::Charged;
+use noise_analysis::StopCharges;
 use noise_common::charge::{Cause, Resource};
 use noise_common::signals::Signal;
 use noise_model::memory::{LimitHits, LimitKind};
@@ -14,12 +14,12 @@ use noise_why::counted::Counted;
 use noise_why::findings::Findings;
 use noise_why::made::{MS, ender, found, peer, setup};
 use noise_why::memory::of_victim;
-use noise_why::peers::{Link, Peers, Role};
+use noise_why::peers::{PeerLink, Peers, Role};
 
 use super::{screen, text};
 
-fn charged(resource: Resource, cause: Cause, culprit: &str, ms: u64) -> Charged {
-    Charged { resource, cause, culprit: culprit.into(), ns: ms * MS }
+fn charged(resource: Resource, cause: Cause, culprit: &str, ms: u64) -> StopCharges {
+    StopCharges { resource, cause, culprit: culprit.into(), ns: ms * MS }
 }
 
 /// The recorder holds so much of 2 s, in which others had the CPUs, and a service that it asked was slow.
@@ -33,7 +33,7 @@ fn counted(held_ms: u64) -> Findings {
         found.totals_ns.clear();
     }
     found.enders = vec![ender(9, "db", "db.service", false, held_ms / 2)];
-    let asked = peer(Role::Asks, Link::Tcp(5432));
+    let asked = peer(Role::Asks, PeerLink::Tcp(5432));
     found.peers = Peers { processes: [(9, asked)].into(), hosts: None };
     found.totals_ns.insert("task", held_ms / 2 * MS);
     found.around.counted = Some(Counted {

@@ -8,7 +8,7 @@ use noise_verdict::{Account, Kind};
 use noise_why::awaited::{Silent, Unanswered};
 use noise_why::locks::Locks;
 use noise_why::made::{MS, asleep, ender, peer, setup};
-use noise_why::peers::{Hosts, Link, Peers, Role};
+use noise_why::peers::{Hosts, PeerLink, Peers, Role};
 
 use super::verdict;
 
@@ -62,7 +62,8 @@ fn who_was_asked_is_a_tier_and_who_asks_is_none() {
             ender(9, "python3", "backend.service", true, 1_600),
             ender(10, "python3", "client.service", true, 90),
         ];
-        let roles = [(9, peer(role, Link::Tcp(8000))), (10, peer(Role::Serves, Link::Tcp(80)))];
+        let roles =
+            [(9, peer(role, PeerLink::Tcp(8000))), (10, peer(Role::Serves, PeerLink::Tcp(80)))];
         found.peers = Peers { processes: roles.into(), hosts: None };
         verdict(found)
     };
@@ -94,14 +95,14 @@ fn sleeps_that_several_ended_are_not_said_of_one() {
 fn packets_that_wait_for_a_late_acknowledgement_are_no_slow_server() {
     let mut found = asleep(0, 1_700);
     found.enders = vec![ender(9, "python3", "backend.service", true, 1_600)];
-    found.peers.processes = [(9, peer(Role::Asks, Link::Tcp(8000)))].into();
+    found.peers.processes = [(9, peer(Role::Asks, PeerLink::Tcp(8000)))].into();
     found.delayed = DelayedNs { own: 0, by: [(9, 1_500 * MS)].into() };
     found.judge("shop", &setup());
     let ns = |account| found.accounts_ns.ns(account) / MS;
     assert_eq!((ns(Account::Network), ns(Account::Tier), ns(Account::Unknown)), (1_500, 100, 100));
     let verdict = found.verdict.as_ref().unwrap();
     let expected = "shop waited 1.50 s for packets between it and python3 9 of backend.service (port 8000) that TCP held back \
-                    until an acknowledgement came, late (Nagle's algorithm); it also waited 100 ms for python3 9 of \
+                    until a late acknowledgement (Nagle's algorithm), or sent again; it also waited 100 ms for python3 9 of \
                     backend.service (port 8000) to answer";
     assert_eq!((verdict.kind, &*verdict.sentence), (Kind::HeldUp, expected));
     let first = &verdict.findings[0];
@@ -124,7 +125,7 @@ fn packets_that_wait_for_a_late_acknowledgement_are_no_slow_server() {
 fn where_a_link_does_not_say_who_asks_it_is_named() {
     let mut found = asleep(1_700, 0);
     found.enders = vec![ender(9, "helper", "/", false, 1_700)];
-    found.peers.processes = [(9, peer(None, Link::Pipe))].into();
+    found.peers.processes = [(9, peer(None, PeerLink::Pipe))].into();
     let verdict = verdict(found);
     assert_eq!((verdict.kind, verdict.findings.len()), (Kind::Unknown, 0));
     let expected = "slept 1.70 s until helper 9 (a pipe) woke them or sent them packets; whether there was work";
@@ -172,7 +173,7 @@ fn a_server_that_does_not_answer_is_named() {
     found.silent[0].is_here = false;
     found.enders = vec![ender(9, "db", "db.service", false, 300)];
     found.totals_ns.insert("task", 300 * MS);
-    found.peers.processes = [(9, peer(Role::Asks, Link::Tcp(5432)))].into();
+    found.peers.processes = [(9, peer(Role::Asks, PeerLink::Tcp(5432)))].into();
     found.judge("shop", &setup());
     let verdict = found.verdict.as_ref().unwrap();
     assert_eq!(verdict.findings[0].resource, Account::Network);

@@ -71,7 +71,9 @@ fn a_limit_that_is_hit_is_what_disks_are_waited_for() {
     assert_eq!(first.culprit.name, "its own memory limit of 64 MiB");
     let ready = verdict.ready().unwrap();
     assert_eq!(ready.commands, ["systemctl set-property shop.service MemoryMax=134217728"]);
-    assert_eq!(ready.undo, ["systemctl set-property shop.service MemoryMax=67108864"]);
+    let undo = "systemctl set-property shop.service MemoryMax=67108864";
+    let only = "only while memory.current is below 64 MiB";
+    assert_eq!(ready.undo, [format!("{undo} # {only}")]);
 }
 
 #[test]

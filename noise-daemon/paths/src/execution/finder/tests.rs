@@ -1,6 +1,6 @@
 //! Delimiters of all kinds, and executions that are made of them.
 
-use noise_trace::event::{Comm, Dumped, Loss, Packet, Task, Woken};
+use noise_trace::event::{Comm, Dumped, LostEvents, Packet, Task, Woken};
 use noise_trace::record::Source as _;
 use noise_trace::state::LeftIn;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use crate::graph::Who;
 #[derive(Clone, Copy)]
 struct Fake {
     name: &'static str,
-    kind: Kind<'static>,
+    kind: TraceKind<'static>,
     fields: &'static [(&'static str, i64)],
 }
 
@@ -21,7 +21,7 @@ impl Stored<'static> for Fake {
         self.name
     }
 
-    fn kind(&self) -> Kind<'static> {
+    fn kind(&self) -> TraceKind<'static> {
         self.kind
     }
 
@@ -36,21 +36,30 @@ impl Stored<'static> for Fake {
 }
 
 fn plain(name: &'static str, fields: &'static [(&'static str, i64)]) -> Fake {
-    Fake { name, kind: Kind::Other(name), fields }
+    Fake { name, kind: TraceKind::Other(name), fields }
 }
 
 fn switch(prev: i32, next: i32) -> Fake {
     let task = |tid| Task { comm: Comm::new(b"t"), tid, prio: 0 };
-    let kind = Kind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) };
+    let kind =
+        TraceKind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) };
     Fake { name: "sched_switch", kind, fields: &[] }
 }
 
 fn lost() -> Fake {
-    Fake { name: "lost", kind: Kind::Lost(Loss::default()), fields: &[] }
+    Fake { name: "lost", kind: TraceKind::Lost(LostEvents::default()), fields: &[] }
 }
 
 fn mark(begins: bool, key: &'static [u8], tid: i32) -> Fake {
-    let kind = Kind::Mark(Mark { begins, name: b"q", key, pid: tid, tid, uid: 1, before_ns: 0 });
+    let kind = TraceKind::Mark(ProgramMark {
+        begins,
+        name: b"q",
+        key,
+        pid: tid,
+        tid,
+        uid: 1,
+        before_ns: 0,
+    });
     Fake { name: "noised_mark", kind, fields: &[] }
 }
 
@@ -58,12 +67,12 @@ fn mark(begins: bool, key: &'static [u8], tid: i32) -> Fake {
 type Found = (i32, u64, u64, Option<String>);
 
 /// What is found: thread, begin, end and key of each, and what is none. Events are at 1, 2, 3 …
-fn found(wanted: &str, events: &[(u32, Fake)]) -> (Vec<Found>, Tally, Option<String>) {
+fn found(wanted: &str, events: &[(u32, Fake)]) -> (Vec<Found>, DelimiterTally, Option<String>) {
     let mut builder = Builder::default();
     let mut finder = Finder::new(&wanted.parse().unwrap(), 0).unwrap();
     for (time_ns, (cpu, fake)) in (1..).zip(events) {
         let record = match fake.kind {
-            Kind::Lost(loss) => Record::lost(time_ns, *cpu, loss),
+            TraceKind::Lost(loss) => Record::lost(time_ns, *cpu, loss),
             _ => Record::new(time_ns, *cpu, *fake),
         };
         let event = record.event();
@@ -101,7 +110,7 @@ fn events_of_a_thread_begin_and_end_executions() {
     ];
     let (all, tally, lacks) = found("event:in/fd=3/..out/ret>0/", &events);
     assert_eq!(all, [(8, 4, 5, None), (7, 2, 9, None)]);
-    assert_eq!(tally, Tally { unbegun: 1, ..Tally::default() });
+    assert_eq!(tally, DelimiterTally { unbegun: 1, ..DelimiterTally::default() });
     assert_eq!(lacks, None);
     let (all, _, _) = found("event:in..out", &events);
     assert_eq!(all, [(8, 4, 5, None), (8, 6, 7, None), (7, 2, 9, None)]);
@@ -112,7 +121,7 @@ fn events_of_a_thread_begin_and_end_executions() {
     // From one to the next.
     let (all, tally, _) = found("event:in..in", &events);
     assert_eq!(all, [(8, 4, 6, None)]);
-    assert_eq!(tally, Tally { unfinished: 2, ..Tally::default() });
+    assert_eq!(tally, DelimiterTally { unfinished: 2, ..DelimiterTally::default() });
 }
 
 #[test]
@@ -123,40 +132,43 @@ fn what_is_no_execution_is_counted() {
         let (all, tally, _) = found("event:in..out", &events);
         (all.len(), tally)
     };
-    let none = Tally::default();
+    let none = DelimiterTally::default();
     let on = switch(0, 7);
     assert_eq!(
         run(&[on, begin, begin, end, end]),
-        (0, Tally { overlapping: 2, unbegun: 1, ..none })
+        (0, DelimiterTally { overlapping: 2, unbegun: 1, ..none })
     );
-    assert_eq!(run(&[on, begin, begin]), (0, Tally { overlapping: 2, ..none }));
-    assert_eq!(run(&[on, begin, end, begin]), (1, Tally { unfinished: 1, ..none }));
+    assert_eq!(run(&[on, begin, begin]), (0, DelimiterTally { overlapping: 2, ..none }));
+    assert_eq!(run(&[on, begin, end, begin]), (1, DelimiterTally { unfinished: 1, ..none }));
     // Who runs behind a loss is known from the next switch on.
-    assert_eq!(run(&[on, begin, lost(), end]), (0, Tally { lost: 1, strangers: 1, ..none }));
+    assert_eq!(
+        run(&[on, begin, lost(), end]),
+        (0, DelimiterTally { lost: 1, strangers: 1, ..none })
+    );
     assert_eq!(
         run(&[on, begin, lost(), switch(0, 7), end, begin, end]),
-        (1, Tally { lost: 1, ..none })
+        (1, DelimiterTally { lost: 1, ..none })
     );
-    assert_eq!(run(&[begin, end]), (0, Tally { strangers: 2, ..none }));
+    assert_eq!(run(&[begin, end]), (0, DelimiterTally { strangers: 2, ..none }));
 }
 
 #[test]
 fn what_begins_while_events_are_lost_may_have_ended_unseen() {
     let (begin, end) = (plain("in", &[]), plain("out", &[]));
     // Events of CPU 1 are there from 4 on.
-    let loss = Loss { events: 0, packets: 0, from_ns: 2, to_ns: 4 };
-    let unseen = Fake { name: "lost", kind: Kind::Lost(loss), fields: &[] };
+    let loss = LostEvents { events: 0, packets: 0, from_ns: 2, to_ns: 4 };
+    let unseen = Fake { name: "lost", kind: TraceKind::Lost(loss), fields: &[] };
     let events = [(0, switch(0, 7)), (1, unseen), (0, begin), (0, end), (0, begin), (0, end)];
     let (all, tally, _) = found("event:in..out", &events);
     assert_eq!(all, [(7, 5, 6, None)]);
-    assert_eq!(tally, Tally { lost: 1, ..Tally::default() });
+    assert_eq!(tally, DelimiterTally { lost: 1, ..DelimiterTally::default() });
 }
 
 #[test]
 fn marks_belong_together_by_key_or_by_thread() {
     let dumped = |tid, pid| {
         let dumped = Dumped { tid, pid, ppid: 1, comm: Comm::new(b"t") };
-        Fake { name: "dump", kind: Kind::StatedumpProcess(dumped), fields: &[] }
+        Fake { name: "dump", kind: TraceKind::StatedumpProcess(dumped), fields: &[] }
     };
     let (on7, on8) = ((0, switch(0, 7)), (1, switch(0, 8)));
     let events = [
@@ -175,15 +187,15 @@ fn marks_belong_together_by_key_or_by_thread() {
     let key = |key: &str| Some(key.to_owned());
     let (all, tally, lacks) = found("mark:q", &events);
     assert_eq!(all, [(8, 4, 5, None), (7, 3, 6, None), (8, 7, 9, key("k")), (7, 8, 11, key("l"))]);
-    assert_eq!((tally, lacks), (Tally::default(), None));
+    assert_eq!((tally, lacks), (DelimiterTally::default(), None));
     let (all, _, _) = found("mark:q=l", &events);
     assert_eq!(all, [(7, 8, 11, key("l"))]);
     let (_, _, lacks) = found("mark:other", &events);
     assert!(lacks.unwrap().contains("no such mark"));
     // Of a process of one thread it is that thread's, of another one it is not known.
     let of = |begins, pid| {
-        let Kind::Mark(known) = mark(begins, b"", pid).kind else { panic!("no mark") };
-        Fake { kind: Kind::Mark(Mark { tid: 0, ..known }), ..mark(begins, b"", pid) }
+        let TraceKind::Mark(known) = mark(begins, b"", pid).kind else { panic!("no mark") };
+        Fake { kind: TraceKind::Mark(ProgramMark { tid: 0, ..known }), ..mark(begins, b"", pid) }
     };
     let events = [
         (0, dumped(7, 7)),
@@ -197,13 +209,14 @@ fn marks_belong_together_by_key_or_by_thread() {
     ];
     let (all, tally, _) = found("mark:q", &events);
     assert_eq!(all, [(7, 6, 8, None)]);
-    assert_eq!(tally, Tally { strangers: 1, ..Tally::default() });
+    assert_eq!(tally, DelimiterTally { strangers: 1, ..DelimiterTally::default() });
 }
 
 #[test]
 fn a_mark_is_of_the_time_that_its_program_gave() {
-    let Kind::Mark(known) = mark(true, b"", 7).kind else { panic!("no mark") };
-    let early = Fake { kind: Kind::Mark(Mark { before_ns: 2, ..known }), ..mark(true, b"", 7) };
+    let TraceKind::Mark(known) = mark(true, b"", 7).kind else { panic!("no mark") };
+    let early =
+        Fake { kind: TraceKind::Mark(ProgramMark { before_ns: 2, ..known }), ..mark(true, b"", 7) };
     let none = plain("x", &[]);
     let events = [(0, switch(0, 7)), (0, none), (0, none), (0, early), (0, mark(false, b"", 7))];
     assert_eq!(found("mark:q", &events).0, [(7, 2, 5, None)]);
@@ -245,7 +258,7 @@ proptest! {
         }
         let begins = events.iter().filter(|(_, event)| event.name == "in").count() as u64;
         let (all, tally, _) = found("event:in..out", &events);
-        let Tally { overlapping, unfinished, lost, .. } = tally;
+        let DelimiterTally { overlapping, unfinished, lost, .. } = tally;
         prop_assert_eq!(all.len() as u64 + overlapping + unfinished + lost, begins);
         prop_assert_eq!((tally.strangers, tally.beyond, tally.unbegun), (0, 0, 0));
         if !has_trouble {
@@ -277,15 +290,19 @@ fn segment(is_sent: bool, flags: i64, bytes: i64) -> Fake {
         ("_flags", flags),
     ];
     let packet = Packet::default();
-    let kind = if is_sent { Kind::NetDevQueue(packet) } else { Kind::NetifReceiveSkb(packet) };
+    let kind =
+        if is_sent { TraceKind::NetDevQueue(packet) } else { TraceKind::NetifReceiveSkb(packet) };
     Fake { name: "net", kind, fields: fields.leak() }
 }
 
 #[test]
 fn a_request_lasts_until_its_answer_and_a_connection_until_it_is_closed() {
     let softirq = |begins: bool| {
-        let kind =
-            if begins { Kind::SoftirqEntry { vec: 3 } } else { Kind::SoftirqExit { vec: 3 } };
+        let kind = if begins {
+            TraceKind::SoftirqEntry { vec: 3 }
+        } else {
+            TraceKind::SoftirqExit { vec: 3 }
+        };
         Fake { name: "softirq", kind, fields: &[] }
     };
     let (syn, ack, fin) = (2, 16, 17);
@@ -306,10 +323,10 @@ fn a_request_lasts_until_its_answer_and_a_connection_until_it_is_closed() {
         (0, segment(true, fin, 0)),
         (1, segment(false, ack, 5)),
     ];
-    let none = Tally::default();
+    let none = DelimiterTally::default();
     let (all, tally, lacks) = found("request:80", &events);
     assert_eq!(all, [(7, 5, 8, None)]);
-    assert_eq!((tally, lacks), (Tally { strangers: 1, unfinished: 1, ..none }, None));
+    assert_eq!((tally, lacks), (DelimiterTally { strangers: 1, unfinished: 1, ..none }, None));
     let (all, tally, _) = found("connection:80", &events);
     assert_eq!((all, tally), (vec![(7, 3, 14, None)], none));
     let (_, _, lacks) = found("request:81", &events);
@@ -318,7 +335,7 @@ fn a_request_lasts_until_its_answer_and_a_connection_until_it_is_closed() {
     assert!(lacks.unwrap().contains("with headers of TCP"));
     let lossy = [&events[..5], &[(0, lost()), (0, switch(0, 7))], &events[6..8]].concat();
     let (all, tally, _) = found("request:80", &lossy);
-    assert_eq!((all, tally), (Vec::new(), Tally { lost: 1, ..none }));
+    assert_eq!((all, tally), (Vec::new(), DelimiterTally { lost: 1, ..none }));
 }
 
 /// Texts of ftrace say whose an event is, on CPUs whose switches are not known, too.
@@ -333,7 +350,7 @@ fn an_event_that_names_its_thread_is_its() {
 ";
     let mut builder = Builder::default();
     let mut finder = Finder::new(&"event:sys_enter..sys_exit".parse().unwrap(), 0).unwrap();
-    let mut reader = noise_trace::ftrace::Reader::new(text.as_bytes());
+    let mut reader = noise_trace::ftrace::FtraceReader::new(text.as_bytes());
     while let Some(record) = reader.read() {
         let event = record.event();
         builder.follow(&event);
@@ -344,14 +361,14 @@ fn an_event_that_names_its_thread_is_its() {
         all.iter().map(|one| (one.execution.from_ns, one.execution.to_ns)).collect();
     assert_eq!(spans, [(10_000_010_000, 10_000_030_000)]);
     // Of the other one the text has no more.
-    assert_eq!(tally, Tally { strangers: 1, ..Tally::default() });
+    assert_eq!(tally, DelimiterTally { strangers: 1, ..DelimiterTally::default() });
 }
 
 fn task(tid: i32) -> Task {
     Task { comm: Comm::new(b"t"), tid, prio: 0 }
 }
 
-fn of_kind(name: &'static str, kind: Kind<'static>) -> Fake {
+fn of_kind(name: &'static str, kind: TraceKind<'static>) -> Fake {
     Fake { name, kind, fields: &[] }
 }
 
@@ -359,9 +376,9 @@ fn of_kind(name: &'static str, kind: Kind<'static>) -> Fake {
 fn what_a_thread_began_is_not_ended_by_another_one_that_gets_its_id() {
     let (begin, end) = (plain("in", &[]), plain("out", &[]));
     let (parent, child) = (task(9), task(7));
-    let fork = Kind::SchedProcessFork { parent, parent_pid: 9, child, child_pid: 7 };
+    let fork = TraceKind::SchedProcessFork { parent, parent_pid: 9, child, child_pid: 7 };
     let fork = of_kind("sched_process_fork", fork);
-    let new = Kind::SchedWakeupNew(Woken { task: child, target_cpu: 0 });
+    let new = TraceKind::SchedWakeupNew(Woken { task: child, target_cpu: 0 });
     let new = of_kind("sched_wakeup_new", new);
     for events in [[fork, new], [fork, fork], [new, new]] {
         let [first, second] = events;
@@ -369,7 +386,10 @@ fn what_a_thread_began_is_not_ended_by_another_one_that_gets_its_id() {
             [switch(0, 7), begin, switch(7, 9), first, second, switch(9, 7), end, begin, end];
         let (all, tally, _) = found("event:in..out", &events.map(|event| (0, event)));
         assert_eq!(all, [(7, 8, 9, None)]);
-        assert_eq!(tally, Tally { unfinished: 1, unbegun: 1, ..Tally::default() });
+        assert_eq!(
+            tally,
+            DelimiterTally { unfinished: 1, unbegun: 1, ..DelimiterTally::default() }
+        );
     }
 }
 
@@ -379,27 +399,27 @@ fn what_ended_threads_began_takes_no_place() {
     let mut events = Vec::new();
     for tid in 1..=MAX_OPEN as i32 {
         let prev = task(tid);
-        let dead = Kind::SchedSwitch { prev, prev_state: LeftIn::of(0x10), next: task(0) };
+        let dead = TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(0x10), next: task(0) };
         events.extend([switch(0, tid), begin, of_kind("sched_switch", dead)]);
     }
     events.extend([switch(0, 70_000), begin, end]);
     let events: Vec<_> = events.into_iter().map(|event| (0, event)).collect();
     let (all, tally, _) = found("event:in..out", &events);
     assert_eq!(all.len(), 1);
-    assert_eq!(tally, Tally { unfinished: MAX_OPEN as u64, ..Tally::default() });
+    assert_eq!(tally, DelimiterTally { unfinished: MAX_OPEN as u64, ..DelimiterTally::default() });
 }
 
 #[test]
 fn a_thread_that_becomes_its_process_first_one_goes_on_with_what_it_began() {
     let (begin, end) = (plain("in", &[]), plain("out", &[]));
-    let exec = Kind::SchedProcessExec { filename: b"p", tid: 7, old_tid: 8 };
+    let exec = TraceKind::SchedProcessExec { filename: b"p", tid: 7, old_tid: 8 };
     let exec = of_kind("sched_process_exec", exec);
     let events = [switch(0, 7), begin, switch(7, 8), begin, exec, switch(7, 0), switch(0, 7), end];
     let (all, tally, _) = found("event:in..out", &events.map(|event| (0, event)));
     assert_eq!(all, [(7, 4, 8, None)]);
-    assert_eq!(tally, Tally { unfinished: 1, ..Tally::default() });
+    assert_eq!(tally, DelimiterTally { unfinished: 1, ..DelimiterTally::default() });
     // Before the next switch it runs by its new id.
     let events = [switch(0, 8), begin, exec, end];
     let (all, tally, _) = found("event:in..out", &events.map(|event| (0, event)));
-    assert_eq!((all, tally), (vec![(7, 2, 4, None)], Tally::default()));
+    assert_eq!((all, tally), (vec![(7, 2, 4, None)], DelimiterTally::default()));
 }

@@ -4,7 +4,7 @@
 use super::ConnectionRole;
 use crate::follow::Follower;
 use crate::follow::persons::ThreadId;
-use crate::input::{End, Protocol};
+use crate::input::{Endpoint, Protocol};
 use crate::marker::Marker;
 use crate::slices::SliceId;
 
@@ -15,7 +15,7 @@ impl Follower {
     /// What an end is of a connection that was there before. Of TCP, the side whose port someone listens on serves; where that
     /// is not recorded, the one whose port is not of those that the kernel gives to those who connect. Of unix sockets, the one
     /// that is bound.
-    pub(super) fn role_before(&self, end: &End) -> Option<ConnectionRole> {
+    pub(super) fn role_before(&self, end: &Endpoint) -> Option<ConnectionRole> {
         let side = |one: bool, other: bool| match (one, other) {
             (true, false) => Some(ConnectionRole::Serves),
             (false, true) => Some(ConnectionRole::Asks),
@@ -36,7 +36,7 @@ impl Follower {
     }
 
     /// A thread connected for a slice. One that is not of a request may be of anything that came before.
-    pub(in crate::follow) fn made_for(&mut self, thread: ThreadId, end: &End, slice: SliceId) {
+    pub(in crate::follow) fn made_for(&mut self, thread: ThreadId, end: &Endpoint, slice: SliceId) {
         let machine = self.persons.machine(thread);
         let found = self.store.get(self.store.whole(slice));
         if found.is_some_and(|found| matches!(found.marker, Marker::Receive(_)))

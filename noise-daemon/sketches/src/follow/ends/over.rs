@@ -3,11 +3,11 @@
 use super::{Life, OngoingSlice, SliceEndReason, SlicePart, ThreadId};
 use crate::follow::Follower;
 use crate::slices::Ended;
-use crate::tallies::Mark;
+use crate::tallies::TallyMark;
 
 impl Follower {
     /// A connection is gone; who closed it, and when, where that was seen.
-    pub(super) fn forget_end(&mut self, place: u32, by: Option<(ThreadId, &Mark)>) {
+    pub(super) fn forget_end(&mut self, place: u32, by: Option<(ThreadId, &TallyMark)>) {
         if let Some((thread, mark)) = by {
             self.ends.bound(place, thread, mark);
         }
@@ -25,7 +25,7 @@ impl Follower {
         self.life_over(connection.life, by);
     }
 
-    pub(super) fn life_over(&mut self, life: Option<Life>, by: Option<(ThreadId, &Mark)>) {
+    pub(super) fn life_over(&mut self, life: Option<Life>, by: Option<(ThreadId, &TallyMark)>) {
         let Some(Life { thread, id, from, .. }) = life else { return };
         match by {
             Some((closer, mark)) if closer == thread => {
@@ -81,7 +81,7 @@ impl Follower {
     }
 
     /// A thread ends, and with it what it does on a connection.
-    pub(in crate::follow) fn leave_end(&mut self, place: u32, thread: ThreadId, mark: &Mark) {
+    pub(in crate::follow) fn leave_end(&mut self, place: u32, thread: ThreadId, mark: &TallyMark) {
         self.ends.bound(place, thread, mark);
         self.over(place, thread, SliceEndReason::Over);
         let Some(connection) = self.ends.get_mut(place) else { return };

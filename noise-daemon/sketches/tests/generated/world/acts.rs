@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use noise_sketches::input::{Act, Bytes, Local, Object, Protocol, Purpose, What};
+use noise_sketches::input::{Act, Bytes, ChannelObject, Local, Protocol, Purpose, What};
 
 use super::{BEGIN_NS, Message, Op, Pipe, Step, Style, World};
 
@@ -82,7 +82,7 @@ impl World {
         mut message: Message,
     ) -> u64 {
         let end = self.conns[conn].ends[side];
-        self.enters(thread, t, "sendto", Purpose::Send, Some(Object::End(end)));
+        self.enters(thread, t, "sendto", Purpose::Send, Some(ChannelObject::End(end)));
         let at = t + 800;
         message.bytes = 1 + self.chance.below(20_000);
         let bytes = message.bytes;
@@ -199,7 +199,7 @@ impl World {
         self.threads[worker].ops.push_back(Op::Sleep);
         // It sleeps since long.
         let at = BEGIN_NS - 300_000;
-        self.enters(worker, at, "futex", Purpose::Receive, Some(Object::Local(local)));
+        self.enters(worker, at, "futex", Purpose::Receive, Some(ChannelObject::Local(local)));
         self.sleep(worker, at);
         worker
     }
@@ -254,7 +254,7 @@ impl World {
         self.threads[helper].pipe = Some(pipes);
         let at = BEGIN_NS - 300_000;
         let local = self.pipes[pipes.0].local;
-        self.enters(helper, at, "read", Purpose::Receive, Some(Object::Local(local)));
+        self.enters(helper, at, "read", Purpose::Receive, Some(ChannelObject::Local(local)));
         self.threads[helper].ops.push_back(Op::Get { pipe: pipes.0 });
         self.sleep(helper, at);
         pipes
@@ -271,7 +271,13 @@ impl World {
                 let [one, other] = self.conns[conn].ends;
                 let at = BEGIN_NS - 300_000;
                 self.emit(thread, at, What::Act(Act::Paired(one, other)));
-                self.enters(logger, at, "recvfrom", Purpose::Receive, Some(Object::End(other)));
+                self.enters(
+                    logger,
+                    at,
+                    "recvfrom",
+                    Purpose::Receive,
+                    Some(ChannelObject::End(other)),
+                );
                 self.threads[logger].ops.push_back(Op::LogReceive);
                 self.sleep(logger, at);
                 conn

@@ -27,7 +27,7 @@ const MOST_PARTS: usize = 3;
 const MOSTLY: f64 = 0.5;
 
 /// Whose requests are looked at.
-pub struct Asked<'a> {
+pub struct LookTarget<'a> {
     /// As its sentences begin.
     pub name: &'a str,
     pub pids: BTreeSet<i32>,
@@ -43,7 +43,7 @@ enum EarlyEnd {
     Ended,
 }
 
-impl Asked<'_> {
+impl LookTarget<'_> {
     /// Looks, and says what that shows. Whatever goes wrong is said in the place of that: the page was shown before.
     pub fn look(&self, stop: &AtomicBool) -> String {
         if self.ports.is_empty() {
@@ -238,7 +238,7 @@ mod tests {
             told(Some(EarlyEnd::Ended), &["It was fast.".to_owned()]),
             "process web 7 ended while its requests were looked at. It was fast."
         );
-        let deaf = Asked { name: "process web 7", pids: [7].into(), ports: BTreeSet::new() };
+        let deaf = LookTarget { name: "process web 7", pids: [7].into(), ports: BTreeSet::new() };
         let said = deaf.look(&AtomicBool::new(false));
         assert_eq!(
             said,

@@ -12,7 +12,7 @@ use noise_command::progress::Progress;
 use noise_command::{CommandError, interrupt, output};
 use noise_pages::requests::page;
 use noise_pages::width::columns;
-use noise_record::Host;
+use noise_record::DumpedHost;
 use noise_why::request::{Heard, Looked, nothing};
 use noise_why::{Watching, ensure_threads, on_ports, sight, warn_of_sight};
 
@@ -20,13 +20,11 @@ use noise_why::{Watching, ensure_threads, on_ports, sight, warn_of_sight};
 const USUAL_NEXT: Duration = Duration::from_secs(3);
 
 /// Runs the command.
-///
-/// # Errors
-/// See [`CommandError`]; nothing is left attached.
+/// Nothing is left attached.
 pub fn run(port: u16, next: Option<Duration>, json: bool) -> Result<(), CommandError> {
     let sight = sight();
     ensure_threads(sight)?;
-    if !Host::default().listens(port) {
+    if !DumpedHost::default().listens(port) {
         return Err(CommandError::misused(format!(
             "nothing listens on port {port} of this host: name the port of a server (`ss -ltnu` lists them)"
         )));

@@ -28,9 +28,7 @@ const WELL_KNOWN: [(&str, u16); 16] = [
 ];
 
 /// Reads a port: its number, or the name of its service as the host has it (`/etc/services`).
-///
-/// # Errors
-/// Says what is expected.
+/// Errors say what is expected.
 pub fn port(text: &str) -> Result<u16, String> {
     let named = || {
         let services = read_text(Path::new("/etc/services"), MOST_BYTES).unwrap_or_default();

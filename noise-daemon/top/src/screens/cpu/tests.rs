@@ -7,7 +7,7 @@ use crate::generated::{Made, history, row};
 
 const MS: u64 = 1_000_000;
 
-fn read(row: &Row) -> Vec<String> {
+fn read(row: &TableRow) -> Vec<String> {
     let read = |cell: &Cell| match cell {
         Cell::Text(text) | Cell::Number { text, .. } => text.clone(),
         Cell::Named { name, notes } => Cell::words(name, notes),
@@ -55,7 +55,7 @@ fn all_sources_have_a_column() {
 
 #[test]
 fn shares_and_waits_of_each_cpu() {
-    let table = table(&busy(), &Look::default());
+    let table = table(&busy(), &ScreenLook::default());
     let keys: Vec<_> = table.rows.iter().map(|row| row.key.as_str()).collect();
     assert_eq!(keys, ["0", "1", "2", "10", "all"]);
     assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
@@ -98,15 +98,15 @@ fn shares_and_waits_of_each_cpu() {
 
 #[test]
 fn whatever_hits_a_cpu_that_is_kept_apart_is_an_alarm() {
-    let table = table(&busy(), &Look::default());
+    let table = table(&busy(), &ScreenLook::default());
     let (quiet, hit) = (row(&table, "2"), row(&table, "10"));
     assert_eq!((read(&quiet)[1].as_str(), quiet.tone), ("iso nohz", Tone::Dim));
     assert_eq!((read(&hit)[1].as_str(), hit.tone), ("nohz", Tone::Alarm));
     let waits = history([at(1), at(2).waited(2, 1)]);
-    assert_eq!(row(&super::table(&waits, &Look::default()), "2").tone, Tone::Alarm);
-    let page = open(&waits, &Look::default(), "2").unwrap();
+    assert_eq!(row(&super::table(&waits, &ScreenLook::default()), "2").tone, Tone::Alarm);
+    let page = open(&waits, &ScreenLook::default(), "2").unwrap();
     assert!(matches!(&page.blocks[0], Block::Text(lines) if lines[0].1 == Tone::Alarm));
-    let page = open(&waits, &Look::default(), "10").unwrap();
+    let page = open(&waits, &ScreenLook::default(), "10").unwrap();
     assert!(matches!(&page.blocks[0], Block::Text(lines) if lines[0].1 == Tone::Plain));
 }
 
@@ -121,21 +121,21 @@ fn cpus_of_which_only_the_numbers_are_known() {
         nameless(Made::new(1).waited(7, 5).stolen(3, 1)),
         nameless(Made::new(2).waited(7, 6).stolen(3, 1)),
     ]);
-    let table = table(&made, &Look::default());
+    let table = table(&made, &ScreenLook::default());
     assert_eq!(
         table.rows.iter().map(|row| row.key.as_str()).collect::<Vec<_>>(),
         ["3", "7", "all"]
     );
     // One that is not listed, but was hit.
     let made = history([at(1), at(2).interrupted(5, "nmi", 1)]);
-    assert_eq!(super::table(&made, &Look::default()).rows.len(), 6);
+    assert_eq!(super::table(&made, &ScreenLook::default()).rows.len(), 6);
 }
 
 #[test]
 fn a_cpu_that_goes_offline_and_time_that_is_late() {
     let steal = |seconds: u64| Made::new(seconds).stolen(0, seconds * 2_000 * MS);
     let made = history([steal(1).stolen(1, 5_000 * MS), steal(2), steal(3).stolen(1, 6_000 * MS)]);
-    let table = table(&made, &Look::default());
+    let table = table(&made, &ScreenLook::default());
     // More than there was of it: a late window.
     assert_eq!(read(&row(&table, "0"))[6..8], ["200 %", "1.000"]);
     assert_eq!(read(&row(&table, "1"))[6..8], ["0", "0.000"]);
@@ -143,7 +143,7 @@ fn a_cpu_that_goes_offline_and_time_that_is_late() {
 
 #[test]
 fn nothing_is_known_at_first() {
-    let look = Look { seconds: 0.0, ..Look::default() };
+    let look = ScreenLook { seconds: 0.0, ..ScreenLook::default() };
     let none = table(&History::default(), &look);
     assert!(none.rows.is_empty() && !none.empty.is_empty());
     let one = table(&history([at(1).interrupted(0, "nmi", MS).stolen(0, 7)]), &look);
@@ -155,7 +155,7 @@ fn nothing_is_known_at_first() {
 
 #[test]
 fn one_cpu_over_time() {
-    let look = Look::default();
+    let look = ScreenLook::default();
     let page = open(&busy(), &look, "0").unwrap();
     assert_eq!(page.title, "CPU 0");
     let graphs: Vec<_> = page
@@ -193,7 +193,7 @@ fn one_cpu_over_time() {
 
 #[test]
 fn all_cpus_over_time() {
-    let page = open(&busy(), &Look::default(), "all").unwrap();
+    let page = open(&busy(), &ScreenLook::default(), "all").unwrap();
     let Some(Block::Table(table)) = page.blocks.last() else { panic!("{page:?}") };
     assert_eq!(read(&row(table, "softirq")), ["softirq", "1.2 %", "50.0 ms/s", "0.000 0.025"]);
 }

@@ -8,18 +8,18 @@ use noise_model::words::culprit_briefly;
 use noise_model::{Amount as _, Histogram, total};
 use noise_text::units;
 
-use super::{Rows, Subject, Waits, charges, is_counted, place, signals};
+use super::{DeviceSubject, DeviceWaits, Rows, charges, is_counted, place, signals};
 use crate::heat::heatmap;
 use crate::screens::cells;
 use crate::screens::recent::Recent;
-use crate::{Block, History, Look, Page, Row, Table, Tone};
+use crate::{Block, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// Rows of who waited for whom.
 const SHOWN: usize = 200;
 
 /// What the row with that key opens.
-pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
-    let subject = Subject::parse(key)?;
+pub(super) fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
+    let subject = DeviceSubject::parse(key)?;
     let recent = Recent::new(history, look);
     let rows = Rows::one(subject);
     let waits = rows.waits(&recent).pop().unwrap_or_default();
@@ -49,7 +49,11 @@ pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
     Some(Page { title: format!("{} {}", subject.name, subject.operation), blocks })
 }
 
-fn lines(recent: &Recent<'_>, subject: &Subject<'_>, waits: &Waits) -> Vec<(String, Tone)> {
+fn lines(
+    recent: &Recent<'_>,
+    subject: &DeviceSubject<'_>,
+    waits: &DeviceWaits,
+) -> Vec<(String, Tone)> {
     let (name, operation) = (subject.name, subject.operation);
     let rate = units::per_second(recent.per_second(waits.count() as f64));
     let length = cells::length(recent.seconds);
@@ -85,7 +89,7 @@ fn lines(recent: &Recent<'_>, subject: &Subject<'_>, waits: &Waits) -> Vec<(Stri
 }
 
 /// The queue against the device.
-fn halves(recent: &Recent<'_>, waits: &Waits) -> String {
+fn halves(recent: &Recent<'_>, waits: &DeviceWaits) -> String {
     let (queue, device) = (&waits.queue, &waits.device);
     let text = format!(
         "{}; {}.",
@@ -119,7 +123,7 @@ fn graph(title: &str, values: Vec<f64>, unit: impl Fn(f64) -> String) -> Block {
 }
 
 /// Who waited there for whom.
-fn table(recent: &Recent<'_>, subject: &Subject<'_>) -> Table {
+fn table(recent: &Recent<'_>, subject: &DeviceSubject<'_>) -> Table {
     let mut sums: BTreeMap<(Resource, Cause, &str, &str), Charged> = BTreeMap::new();
     let all = recent.steps.iter().flat_map(|step| charges(step, subject.way));
     for one in all {
@@ -135,7 +139,7 @@ fn table(recent: &Recent<'_>, subject: &Subject<'_>) -> Table {
     let row =
         |((resource, cause, victim, culprit), charged): &((_, Cause, &str, &str), Charged)| {
             let resource: &Resource = resource;
-            Row {
+            TableRow {
                 key: format!("{} {} {victim} {culprit}", resource.name(), cause.name()),
                 cells: vec![
                     cells::cgroup(victim),
@@ -178,7 +182,7 @@ fn table(recent: &Recent<'_>, subject: &Subject<'_>) -> Table {
 }
 
 /// What else went wrong: segments that the interface sent again, packets that were thrown away.
-fn troubles(recent: &Recent<'_>, subject: &Subject<'_>, known: &Rows<'_>) -> Option<Block> {
+fn troubles(recent: &Recent<'_>, subject: &DeviceSubject<'_>, known: &Rows<'_>) -> Option<Block> {
     if subject.way == Way::Block {
         return None;
     }
@@ -211,7 +215,7 @@ mod tests {
     use crate::screens::made::Made;
 
     fn opened(made: &Made, key: &str) -> Option<Page> {
-        page(&made.history, &Look::default(), key)
+        page(&made.history, &ScreenLook::default(), key)
     }
 
     fn words(page: &Page) -> String {

@@ -3,8 +3,8 @@
 use noise_common::charge::Resource;
 use noise_model::labels::OTHER;
 
-use super::{BTreeMap, Cause, Cell, Signal, Subject, Table, Tone, Way, table};
-use crate::Look;
+use super::{BTreeMap, Cause, Cell, DeviceSubject, Signal, Table, Tone, Way, table};
+use crate::ScreenLook;
 use crate::screens::made::Made;
 
 fn cell<'a>(table: &'a Table, name: &str, operation: &str, column: &str) -> &'a Cell {
@@ -49,7 +49,7 @@ fn busy() -> Made {
 
 #[test]
 fn waits_are_reported_by_place_and_operation() {
-    let table = table(&busy().history, &Look::default());
+    let table = table(&busy().history, &ScreenLook::default());
     assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
     assert_eq!(table.rows.len(), 7);
     let seconds = |shift: u32| Some((1u64 << shift) as f64 / 1e9);
@@ -78,7 +78,7 @@ fn waits_are_reported_by_place_and_operation() {
 
 #[test]
 fn who_is_worst_is_one_who_is_known() {
-    let table = table(&busy().history, &Look::default());
+    let table = table(&busy().history, &ScreenLook::default());
     let text = |name, operation| match cell(&table, name, operation, "worst_culprit") {
         Cell::Text(text) => text.clone(),
         Cell::Named { name, notes } => Cell::words(name, notes),
@@ -94,17 +94,17 @@ fn who_is_worst_is_one_who_is_known() {
 #[test]
 fn without_two_frames_there_are_no_rates() {
     let mut made = Made::new();
-    let none = table(&made.history, &Look::default());
+    let none = table(&made.history, &ScreenLook::default());
     assert!(none.rows.is_empty() && none.empty.contains("second reading"));
     made.delay(Signal::NetRxWait, &[OTHER], 5_000, 1);
     made.frame();
-    let one = table(&made.history, &Look::default());
+    let one = table(&made.history, &ScreenLook::default());
     assert_eq!(number(&one, OTHER, "receive", "per_second"), Some(0.0));
     assert_eq!(one.rows[0].tone, Tone::Dim);
     made.restart();
     made.delay(Signal::NetRxWait, &[OTHER], 1 << 40, 1);
     made.frame();
-    let anew = table(&made.history, &Look::default());
+    let anew = table(&made.history, &ScreenLook::default());
     assert_eq!(number(&anew, OTHER, "receive", "per_second"), Some(1.0));
     let Cell::Number { text, .. } = cell(&anew, OTHER, "receive", "queue_p50_seconds") else {
         panic!()
@@ -117,9 +117,9 @@ fn keys_are_read_as_they_are_written() {
     for (way, name, operation) in
         [(Way::Block, "vda", "read"), (Way::Send, "eth0", "send"), (Way::Drop, "", "drop")]
     {
-        let subject = Subject { way, name, operation };
-        assert_eq!(Subject::parse(&subject.key()), Some(subject));
+        let subject = DeviceSubject { way, name, operation };
+        assert_eq!(DeviceSubject::parse(&subject.key()), Some(subject));
     }
-    assert_eq!(Subject::parse("vda"), None);
-    assert_eq!(Subject::parse("disk\0vda\0read"), None);
+    assert_eq!(DeviceSubject::parse("vda"), None);
+    assert_eq!(DeviceSubject::parse("disk\0vda\0read"), None);
 }

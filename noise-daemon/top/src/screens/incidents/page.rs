@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use noise_analysis::{Episode, KeptTrace, Level, Outlier, PRESSURE_HEADING, Report, Time, Watched};
+use noise_analysis::{
+    Episode, KeptTrace, Level, PRESSURE_HEADING, Report, ReportedOutlier, Time, Watched,
+};
 use noise_common::subject::SubjectKind;
 use noise_model::labels::spoken_briefly;
 use noise_model::words::{culprit_briefly, why};
@@ -12,7 +14,7 @@ use noise_text::units;
 
 use crate::heat::heatmap;
 use crate::screens::{cells, threads};
-use crate::{Block, Cell, History, Look, Page, Row, Table, Tone};
+use crate::{Block, Cell, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// Culprits, and remedies, that a page has room for: those of whom more is known than that they
 /// were there.
@@ -20,7 +22,7 @@ const SHOWN: usize = 12;
 const WAITS: usize = 20;
 
 /// What the row with that key opens.
-pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
+pub(super) fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let frame = history.latest()?;
     let id: u64 = key.parse().ok()?;
     let report = frame.overview.incidents.iter().find(|report| report.id == id)?;
@@ -60,7 +62,7 @@ fn heading(report: &Report, now: Timestamp, zone: &TimeZone) -> Vec<(String, Ton
 
 fn levels(episode: &Episode) -> Table {
     let of = |ns: Option<f64>| ns.map_or_else(cells::nothing, cells::duration);
-    let row = |name: &str, level: &Level| Row {
+    let row = |name: &str, level: &Level| TableRow {
         key: name.to_owned(),
         cells: vec![
             cells::text(name),
@@ -91,7 +93,7 @@ fn levels(episode: &Episode) -> Table {
 
 fn culprits(episode: &Episode) -> Table {
     let (named, others) = episode.named_culprits(SHOWN);
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<TableRow> = Vec::new();
     let mut push = |name: String, cause: &str, time: Time, beyond: Option<Time>, tone| {
         let cells = vec![
             cells::text(name.clone()),
@@ -101,7 +103,7 @@ fn culprits(episode: &Episode) -> Table {
             beyond.map_or_else(cells::nothing, |beyond| cells::duration(beyond.seconds * 1e9)),
             beyond.map_or_else(cells::nothing, |beyond| Cell::Share(beyond.share)),
         ];
-        rows.push(Row { key: format!("{cause} {name}"), cells, tone });
+        rows.push(TableRow { key: format!("{cause} {name}"), cells, tone });
     };
     for (index, one) in named.into_iter().enumerate() {
         let tone = if index == 0 { Tone::Strong } else { Tone::Plain };
@@ -191,7 +193,7 @@ fn trace(trace: &KeptTrace) -> Block {
 
 /// Long waits of those who are disturbed, the newest first.
 fn waits(
-    outliers: &[Arc<Outlier>],
+    outliers: &[Arc<ReportedOutlier>],
     report: &Report,
     now: Timestamp,
     zone: &TimeZone,
@@ -220,10 +222,10 @@ pub(super) mod tests {
     use noise_model::{OutlierPart, OutlierRecord};
 
     use super::{
-        Arc, Block, Cell, Episode, KeptTrace, Level, Outlier, Page, Report, Table, Time, Timestamp,
-        over_time, page, trace,
+        Arc, Block, Cell, Episode, KeptTrace, Level, Page, Report, ReportedOutlier, Table, Time,
+        Timestamp, over_time, page, trace,
     };
-    use crate::Look;
+    use crate::ScreenLook;
     use crate::screens::made::{BEGIN, Made};
 
     fn time(seconds: i64) -> Timestamp {
@@ -277,11 +279,11 @@ pub(super) mod tests {
     const BACKUP: (&str, u32) = ("/system.slice/backup.service", 777);
 
     /// A worker that waited for a thread of another cgroup.
-    pub fn wait(victim: &str, culprit: &str, pid: u32) -> Arc<Outlier> {
+    pub fn wait(victim: &str, culprit: &str, pid: u32) -> Arc<ReportedOutlier> {
         waited(victim, (culprit, pid), 0)
     }
 
-    fn waited(victim: &str, (culprit, pid): (&str, u32), seconds: i64) -> Arc<Outlier> {
+    fn waited(victim: &str, (culprit, pid): (&str, u32), seconds: i64) -> Arc<ReportedOutlier> {
         let part = OutlierPart {
             culprit: culprit.into(),
             cause: Cause::Foreign,
@@ -300,7 +302,7 @@ pub(super) mod tests {
             parts: vec![part],
             rest_ns: 100_000,
         };
-        Arc::new(Outlier { time: time(seconds), wait })
+        Arc::new(ReportedOutlier { time: time(seconds), wait })
     }
 
     fn words(page: &Page) -> Vec<String> {
@@ -335,7 +337,7 @@ pub(super) mod tests {
         ];
         made.delay(Signal::CgroupRunqueueWait, &["/system.slice/web.service"], 1 << 22, 9);
         made.frame();
-        let page = page(&made.history, &Look::default(), "7").unwrap();
+        let page = page(&made.history, &ScreenLook::default(), "7").unwrap();
         let words = words(&page);
         assert!(words[1].contains(", open; "), "{words:?}");
         for part in [
@@ -386,7 +388,7 @@ pub(super) mod tests {
         one.also = vec![worse];
         made.incidents = vec![Arc::new(one)];
         made.frame();
-        let page = page(&made.history, &Look::default(), "7").unwrap();
+        let page = page(&made.history, &ScreenLook::default(), "7").unwrap();
         let (words, tables) = (words(&page), tables(&page));
         assert!(words[0].contains(", until /writer was done"), "{words:?}");
         assert!(words[1].ends_with("; 45.0 s excess delay."), "{words:?}");
@@ -447,12 +449,12 @@ pub(super) mod tests {
         one.main.untracked = Time::default();
         made.incidents = vec![Arc::new(one)];
         made.frame();
-        let page = page(&made.history, &Look::default(), "1").unwrap();
+        let page = page(&made.history, &ScreenLook::default(), "1").unwrap();
         assert_eq!(page.blocks.len(), 3);
         assert!(tables(&page)[1].rows.is_empty());
         assert!(words(&page)[1].contains(", over; "));
         for key in ["2", "", "x"] {
-            assert!(super::page(&made.history, &Look::default(), key).is_none());
+            assert!(super::page(&made.history, &ScreenLook::default(), key).is_none());
         }
     }
 }

@@ -28,7 +28,7 @@ fn busy() -> History {
 
 #[test]
 fn a_row_for_each_source() {
-    let table = table(&busy(), &Look::default());
+    let table = table(&busy(), &ScreenLook::default());
     assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
     assert_eq!(table.columns[table.sorted_by].key, "cpu_seconds_per_second");
     let keys: Vec<_> = table.rows.iter().map(|row| row.key.as_str()).collect();
@@ -70,7 +70,7 @@ fn a_row_for_each_source() {
 
 #[test]
 fn nothing_is_known_at_first() {
-    let look = Look::default();
+    let look = ScreenLook::default();
     let none = table(&History::default(), &look);
     assert!(none.rows.is_empty() && !none.empty.is_empty());
     assert_eq!(open(&History::default(), &look, "nmi nmi"), None);
@@ -85,14 +85,14 @@ fn a_daemon_that_was_started_anew() {
     let nmi = |seconds, values: &[u64]| Made::new(seconds).delays(Signal::Nmi, &[], values);
     let history = history([nmi(1, &[1_000; 9]), nmi(2, &[3_000]), nmi(3, &[3_000, 1_000])]);
     assert_eq!(
-        read(&row(&table(&history, &Look::default()), "nmi nmi"))[2..],
+        read(&row(&table(&history, &ScreenLook::default()), "nmi nmi"))[2..],
         ["1.00 /s", "2.00 µs", "3.00 µs", "3.00 µs", "2.00 µs/s", "–", "[3e-6, 1e-6]"]
     );
 }
 
 #[test]
 fn whom_it_hit() {
-    let look = Look::default();
+    let look = ScreenLook::default();
     let victims = |key| match open(&busy(), &look, key).unwrap().blocks.pop() {
         Some(Block::Table(table)) => table,
         other => panic!("{other:?}"),
@@ -109,7 +109,7 @@ fn whom_it_hit() {
 
 #[test]
 fn one_source_over_time() {
-    let look = Look::default();
+    let look = ScreenLook::default();
     let page = open(&busy(), &look, "irq 36 virtio1-req.0").unwrap();
     let [Block::Text(_), Block::Heatmap(heat), Block::Graph { values, .. }, Block::Table(_)] =
         page.blocks.as_slice()

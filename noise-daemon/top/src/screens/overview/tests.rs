@@ -66,7 +66,7 @@ fn busy() -> History {
 
 #[test]
 fn every_signal_once() {
-    let table = table(&busy(), &Look::default());
+    let table = table(&busy(), &ScreenLook::default());
     let keys: Vec<_> = table.rows.iter().map(|row| row.key.as_str()).collect();
     assert_eq!(keys.len(), SIGNALS.len() + 1);
     assert_eq!((keys[0], keys[1]), ("runqueue_wait", "context_switch"));
@@ -78,7 +78,7 @@ fn every_signal_once() {
 
 #[test]
 fn numbers_of_delays_counters_and_steal() {
-    let table = table(&busy(), &Look::default());
+    let table = table(&busy(), &ScreenLook::default());
     let waits = row(&table, "runqueue_wait");
     assert_eq!(
         read(&waits),
@@ -108,15 +108,15 @@ fn numbers_of_delays_counters_and_steal() {
 
 #[test]
 fn a_look_begins_at_a_reset() {
-    let look = Look { since_ns: 2_000_000_000, ..Look::default() };
+    let look = ScreenLook { since_ns: 2_000_000_000, ..ScreenLook::default() };
     assert_eq!(read(&row(&table(&busy(), &look), "runqueue_wait"))[1], "301 /s");
-    let look = Look { seconds: 0.0, ..Look::default() };
+    let look = ScreenLook { seconds: 0.0, ..ScreenLook::default() };
     assert_eq!(read(&row(&table(&busy(), &look), "runqueue_wait"))[1], "301 /s");
 }
 
 #[test]
 fn nothing_is_known_at_first() {
-    let look = Look::default();
+    let look = ScreenLook::default();
     let none = table(&History::default(), &look);
     assert!(none.rows.is_empty() && !none.empty.is_empty());
     let one = table(&history([Made::new(1).stolen(0, 5)]), &look);
@@ -131,13 +131,13 @@ fn a_daemon_that_was_started_anew() {
         Made::new(1).delays(Signal::Nmi, &[], &[1_000, 1_000]),
         Made::new(2).delays(Signal::Nmi, &[], &[2_000]),
     ]);
-    let cells = read(&row(&table(&history, &Look::default()), "nmi"));
+    let cells = read(&row(&table(&history, &ScreenLook::default()), "nmi"));
     assert_eq!(cells[1..6], ["1.00 /s", "2.00 µs", "2.00 µs", "2.00 µs", "2.00 µs/s"]);
 }
 
 #[test]
 fn a_page_of_delays() {
-    let page = open(&busy(), &Look::default(), "runqueue_wait").unwrap();
+    let page = open(&busy(), &ScreenLook::default(), "runqueue_wait").unwrap();
     let [Block::Text(lines), Block::Heatmap(heat), Block::Graph { largest, .. }, tables @ ..] =
         page.blocks.as_slice()
     else {
@@ -158,7 +158,7 @@ fn a_page_of_delays() {
 
 #[test]
 fn pages_of_what_is_counted() {
-    let look = Look::default();
+    let look = ScreenLook::default();
     let of = |key| open(&busy(), &look, key).unwrap().blocks;
     let [_, Block::Graph { values, largest, .. }, Block::Table(table)] = &of("packet_drop")[..]
     else {
@@ -176,12 +176,13 @@ fn pages_of_what_is_counted() {
 
 #[test]
 fn absence_is_explained() {
-    let page = open(&busy(), &Look::default(), "nmi").unwrap();
+    let page = open(&busy(), &ScreenLook::default(), "nmi").unwrap();
     let [Block::Text(lines)] = page.blocks.as_slice() else { panic!("{page:?}") };
     let why = "It is not measured here: this kernel has no such tracepoint.";
     assert_eq!(lines[1], (why.to_owned(), Tone::Strong));
-    assert_eq!(open(&busy(), &Look::default(), "no_such"), None);
+    assert_eq!(open(&busy(), &ScreenLook::default(), "no_such"), None);
     assert!(
-        subjects().all(|one| open(&History::default(), &Look::default(), one.name()).is_some())
+        subjects()
+            .all(|one| open(&History::default(), &ScreenLook::default(), one.name()).is_some())
     );
 }

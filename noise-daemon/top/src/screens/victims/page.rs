@@ -16,7 +16,7 @@ use crate::heat::heatmap;
 use crate::screens::cells;
 use crate::screens::recent::Recent;
 use crate::screens::{tally, threads};
-use crate::{Block, History, Look, Page, Row, Table, Tone};
+use crate::{Block, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// Culprits that are listed.
 const LISTED: usize = 40;
@@ -27,7 +27,7 @@ const REMEDIES: usize = 6;
 type VictimCharges<'a> = BTreeMap<(Resource, Cause, &'a str, &'a str), Charged>;
 
 /// What the row with that key opens.
-pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
+pub(super) fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let recent = Recent::new(history, look);
     let all = victims(history, &recent);
     let victim = all.iter().find(|one| one.name == key)?;
@@ -106,7 +106,7 @@ fn table(recent: &Recent<'_>, charges: &VictimCharges<'_>) -> Table {
     let row = |((resource, cause, place, culprit), charged): (
         &(Resource, Cause, &str, &str),
         &Charged,
-    )| Row {
+    )| TableRow {
         key: format!("{} {} {place} {culprit}", resource.name(), cause.name()),
         cells: vec![
             cells::text(culprit_briefly(*cause, culprit)),

@@ -48,7 +48,7 @@ fn made() -> Made {
 #[test]
 fn who_waits_for_itself_does_not_outrank_who_is_held_up() {
     let made = made();
-    let table = table(&made.history, &Look::default());
+    let table = table(&made.history, &ScreenLook::default());
     assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
     let order: Vec<&str> = table.rows.iter().map(|row| row.key.as_str()).collect();
     assert_eq!(order, ["web", "batch"]);
@@ -68,7 +68,7 @@ fn rows_of_json_have_the_findings_that_incidents_have() {
     let mut made = made();
     made.foreign(Resource::Cpu, "", "web", "/", 30_000_000, 10);
     made.frame();
-    let look = Look::default();
+    let look = ScreenLook::default();
     let rows = |made: &Made| {
         let table = table(&made.history, &look);
         let json = crate::export::table(
@@ -113,7 +113,7 @@ fn the_root_cgroup_has_words_and_its_worst_thread() {
     made.foreign(Resource::Cpu, "", "web", "/", 60_000_000, 100);
     made.frame();
     let named = |made: &Made, victim: &str, column: &str| match cell(
-        &table(&made.history, &Look::default()),
+        &table(&made.history, &ScreenLook::default()),
         victim,
         column,
     ) {
@@ -133,7 +133,7 @@ fn the_root_cgroup_has_words_and_its_worst_thread() {
 #[test]
 fn a_victim_opens_with_its_culprits_over_all_resources() {
     let made = made();
-    let page = open(&made.history, &Look::default(), "web").unwrap();
+    let page = open(&made.history, &ScreenLook::default(), "web").unwrap();
     let Some(crate::Block::Text(lines)) = page.blocks.first() else { panic!("{page:?}") };
     assert!(lines[0].0.contains("80.0 % of it by backup (another cgroup)"), "{lines:?}");
     let table = page.blocks.iter().find_map(|block| match block {
@@ -152,12 +152,12 @@ fn a_victim_opens_with_its_culprits_over_all_resources() {
     );
     assert_eq!(victim("web").as_deref(), Some("web"));
     assert_eq!(victim(OTHER), None);
-    assert!(open(&made.history, &Look::default(), "no such").is_none());
+    assert!(open(&made.history, &ScreenLook::default(), "no such").is_none());
 }
 
 #[test]
 fn without_two_frames_there_is_nothing() {
     let made = Made::new();
-    let none = table(&made.history, &Look::default());
+    let none = table(&made.history, &ScreenLook::default());
     assert!(none.rows.is_empty() && none.empty.contains("second reading"));
 }

@@ -13,10 +13,10 @@ use super::{Accounts, names, trends};
 use crate::pairs::Cost;
 use crate::screens::recent::Recent;
 use crate::screens::{cells, threads};
-use crate::{Block, Cell, History, Look, Page, Row, Table, Tone};
+use crate::{Block, Cell, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// What the row with that key opens.
-pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
+pub(super) fn page(history: &History, look: &ScreenLook, row: &str) -> Option<Page> {
     let (victim, culprit) = names(row)?;
     let accounts = Accounts::new(history, look);
     if [victim, culprit] == [OTHER; 2] {
@@ -162,22 +162,23 @@ fn table(
         cells::numbers("delays", "delays", 8, "Delays of which that is a part."),
         cells::numbers("mean", "mean_seconds", 8, "What one of them lost."),
     ];
-    let row = |((resource, cause, place), charged): (&(Resource, Cause, &str), &Charged)| Row {
-        key: format!("{} {} {place}", resource.name(), cause.name()),
-        cells: vec![
-            cells::text(cause.name()),
-            cells::text(resource.name()),
-            match place.is_empty() {
-                true => cells::text("CPUs"),
-                false => Cell::Text((*place).to_owned()),
-            },
-            cells::duration(charged.ns as f64),
-            cells::share(charged.ns as f64, whole_ns as f64),
-            cells::count(charged.count),
-            cells::mean(charged.ns, charged.count),
-        ],
-        tone: Tone::Plain,
-    };
+    let row =
+        |((resource, cause, place), charged): (&(Resource, Cause, &str), &Charged)| TableRow {
+            key: format!("{} {} {place}", resource.name(), cause.name()),
+            cells: vec![
+                cells::text(cause.name()),
+                cells::text(resource.name()),
+                match place.is_empty() {
+                    true => cells::text("CPUs"),
+                    false => Cell::Text((*place).to_owned()),
+                },
+                cells::duration(charged.ns as f64),
+                cells::share(charged.ns as f64, whole_ns as f64),
+                cells::count(charged.count),
+                cells::mean(charged.ns, charged.count),
+            ],
+            tone: Tone::Plain,
+        };
     Table {
         title: format!("In the last {}", cells::length(recent.seconds)),
         columns,
@@ -194,7 +195,7 @@ mod tests {
     use crate::screens::who::key;
 
     fn opened(made: &Made, victim: &str, culprit: &str) -> Page {
-        page(&made.history, &Look::default(), &key(victim, culprit)).unwrap()
+        page(&made.history, &ScreenLook::default(), &key(victim, culprit)).unwrap()
     }
 
     fn lines(page: &Page) -> Vec<&str> {
@@ -270,9 +271,9 @@ mod tests {
         assert!(lines(&page)[0].starts_with("a lost nothing to b"), "{page:?}");
         let Block::Table(table) = &page.blocks[2] else { panic!("{page:?}") };
         assert!(table.rows.is_empty());
-        assert!(super::page(&made.history, &Look::default(), "no key").is_none());
-        assert!(super::page(&made.history, &Look::default(), &key("a", "c")).is_none());
-        assert!(super::page(&made.history, &Look::default(), &key(OTHER, OTHER)).is_none());
+        assert!(super::page(&made.history, &ScreenLook::default(), "no key").is_none());
+        assert!(super::page(&made.history, &ScreenLook::default(), &key("a", "c")).is_none());
+        assert!(super::page(&made.history, &ScreenLook::default(), &key(OTHER, OTHER)).is_none());
     }
 
     #[test]

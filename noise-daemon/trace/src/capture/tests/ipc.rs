@@ -5,10 +5,10 @@ use core::net::Ipv6Addr;
 use noise_common::store::EventKind;
 use noise_common::store::calls::{CallInfo, ObjectKind};
 use noise_common::store::event::Body;
-use noise_common::store::ipc::{Caller, Ends, Object, Signal, futex_extra};
+use noise_common::store::ipc::{Caller, StoredEnds, StoredObject, StoredSignal, futex_extra};
 
 use super::{Capture, Threads, UUID, add, dump, read};
-use crate::event::{Kind, Task};
+use crate::event::{Task, TraceKind};
 use crate::ipc;
 use crate::ipc::{Call, Connection, Return, Second, Transfer};
 
@@ -24,7 +24,7 @@ fn converted(bodies: &[Body]) -> Vec<String> {
     read(&mut capture).into_iter().map(|(_, kind)| kind).collect()
 }
 
-fn shown(kinds: &[Kind<'_>]) -> Vec<String> {
+fn shown(kinds: &[TraceKind<'_>]) -> Vec<String> {
     kinds.iter().map(|kind| format!("{kind:?}")).collect()
 }
 
@@ -39,10 +39,10 @@ const fn of(kind: ObjectKind, id: u64, peer: u32, position: u32) -> ipc::Object 
 #[test]
 fn calls_say_what_they_are_about() {
     let caller = |name: &str| Caller { tid: 7, number: info(name).number };
-    let tcp = |beside| Object { kind: ObjectKind::Tcp, key: key(5, beside) };
-    let pipe = |id| Object { kind: ObjectKind::Pipe, key: key(id, 15) };
-    let futex = Object { kind: ObjectKind::Futex, key: 0x7f00_0000_0010 };
-    let kill = Object { kind: ObjectKind::None, key: key(10, 0) };
+    let tcp = |beside| StoredObject { kind: ObjectKind::Tcp, key: key(5, beside) };
+    let pipe = |id| StoredObject { kind: ObjectKind::Pipe, key: key(id, 15) };
+    let futex = StoredObject { kind: ObjectKind::Futex, key: 0x7f00_0000_0010 };
+    let kill = StoredObject { kind: ObjectKind::None, key: key(10, 0) };
     let operation: u32 = 9 | 128 | 256;
     let bodies = [
         Body::call(caller("recvfrom"), tcp(80 << 16 | 4000), 3, 0, 100),
@@ -58,10 +58,10 @@ fn calls_say_what_they_are_about() {
         Body::call(Caller { tid: 7, number: 2 }, kill, 0, 0, 170),
     ];
     let call = |name, arguments, object| {
-        Kind::SyscallEntry(Call { info: info(name), tid: 7, arguments, object })
+        TraceKind::SyscallEntry(Call { info: info(name), tid: 7, arguments, object })
     };
     let exit = |name, ret, object| {
-        Kind::SyscallExit(Return { info: info(name), tid: 7, ret, object, peeks: false })
+        TraceKind::SyscallExit(Return { info: info(name), tid: 7, ret, object, peeks: false })
     };
     let tcp = |peer, position| of(ObjectKind::Tcp, 5, peer, position);
     let pipe = of(ObjectKind::Pipe, 8, 15, 0);
@@ -70,11 +70,11 @@ fn calls_say_what_they_are_about() {
         Return { info: info("recvfrom"), tid: 7, ret: 12, object: tcp(0, 999), peeks: true };
     let expected = [
         call("recvfrom", [3, 0, 0], tcp(80 << 16 | 4000, 0)),
-        Kind::SyscallExit(peeked),
+        TraceKind::SyscallExit(peeked),
         call("splice", [4, 0, 0], pipe),
-        Kind::CallOther(Second { tid: 7, fd: 5, object: tcp(80 << 16 | 4000, 0) }),
+        TraceKind::CallOther(Second { tid: 7, fd: 5, object: tcp(80 << 16 | 4000, 0) }),
         exit("splice", -11, pipe),
-        Kind::CallOther(Second { tid: 7, fd: 5, object: tcp(0, 1000) }),
+        TraceKind::CallOther(Second { tid: 7, fd: 5, object: tcp(0, 1000) }),
         call("futex", [0, operation.cast_signed(), 0], futex(77)),
         exit("futex", 0, futex(0)),
         call("kill", [-1, 10, 0], ipc::Object::default()),
@@ -84,7 +84,7 @@ fn calls_say_what_they_are_about() {
 
 #[test]
 fn sockets_have_addresses_and_signals_threads() {
-    let ends = Ends {
+    let ends = StoredEnds {
         inode: 4,
         local: [127, 0, 0, 1],
         remote: [10, 0, 0, 2],
@@ -95,8 +95,8 @@ fn sockets_have_addresses_and_signals_threads() {
     let local: Ipv6Addr = "fe80::1:2".parse().unwrap();
     let octets = local.octets();
     let words = [0, 8].map(|at| u64::from_le_bytes(*octets[at..].first_chunk().unwrap()));
-    let unix = Object { kind: ObjectKind::Unix, key: key(6, 7) };
-    let signal = Signal { number: 10, code: -6, tid: 8, pid: 8, to_group: true, result: 2 };
+    let unix = StoredObject { kind: ObjectKind::Unix, key: key(6, 7) };
+    let signal = StoredSignal { number: 10, code: -6, tid: 8, pid: 8, to_group: true, result: 2 };
     let bodies = [
         Body::ends(EventKind::Connection, 6, &ends, 100),
         Body::address(words, false, 110),
@@ -115,15 +115,15 @@ fn sockets_have_addresses_and_signals_threads() {
         namespace: 9,
     };
     let expected = [
-        Kind::Connection(connection(6, "127.0.0.1:80", "10.0.0.2:5000")),
-        Kind::InetSockSetState {
+        TraceKind::Connection(connection(6, "127.0.0.1:80", "10.0.0.2:5000")),
+        TraceKind::InetSockSetState {
             connection: connection(6, &format!("[{local}]:80"), "0.0.0.0:5000"),
             from: 2,
             to: 1,
         },
-        Kind::Connection(connection(17, "127.0.0.1:80", "10.0.0.2:5000")),
-        Kind::SockSendLength(Transfer { ret: -32, object: of(ObjectKind::Unix, 6, 7, 0) }),
-        Kind::SignalGenerate(ipc::Signal {
+        TraceKind::Connection(connection(17, "127.0.0.1:80", "10.0.0.2:5000")),
+        TraceKind::SockSendLength(Transfer { ret: -32, object: of(ObjectKind::Unix, 6, 7, 0) }),
+        TraceKind::SignalGenerate(ipc::Signal {
             sig: 10,
             code: -6,
             task: Task { prio: 0, ..super::task("fio", 8, 0) },

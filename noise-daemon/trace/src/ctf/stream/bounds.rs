@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use super::Stream;
 use crate::ctf::files::StreamFile;
-use crate::ctf::layout::Layout;
-use crate::ctf::packet::{Packet, open};
-use crate::event::Loss;
+use crate::ctf::layout::TraceLayout;
+use crate::ctf::packet::{PacketHead, open};
+use crate::event::LostEvents;
 use crate::window::{Content, LEAST_WINDOW_BYTES, Window};
 
 impl<'t> Stream<'t> {
     /// Takes the times of the next packet, and the end of the one before.
-    pub(super) fn note_bounds(&mut self, packet: &Packet<'_>, ended: Option<u64>) {
+    pub(super) fn note_bounds(&mut self, packet: &PacketHead<'_>, ended: Option<u64>) {
         let context = &packet.context;
         let begin_ns = context.begin.map(|begin| self.to_ns(begin));
         match ended.map(|ended| self.to_ns(ended)) {
@@ -30,7 +30,7 @@ impl<'t> Stream<'t> {
 
     /// Whether packets came before one that is the first here, on its CPU and since the trace begins. Old tracers of LTTng do
     /// not number them, but begin the first of each CPU with the session, so that one may as well be taken for a later one.
-    fn follows_others(&self, packet: &Packet<'_>) -> bool {
+    fn follows_others(&self, packet: &PacketHead<'_>) -> bool {
         // Those are in the chunk before. A ring of files may have lost its oldest in a chunk, too.
         if self.layout.is_chunk && self.parts.len() == 1 {
             return false;
@@ -39,15 +39,15 @@ impl<'t> Stream<'t> {
     }
 
     /// Whether its times are when a tracer began and closed it; perf and others write those of its first and last event.
-    fn is_of_a_tracer(&self, packet: &Packet<'_>) -> bool {
+    fn is_of_a_tracer(&self, packet: &PacketHead<'_>) -> bool {
         packet.context.sequence.is_some() || self.layout.is_lttngs()
     }
 
     /// What is not seen of its CPU since a time, because its first packet that is here begins later, and is not the first
     /// there was: older ones were overwritten, or are in another chunk of the session.
-    pub fn unseen_since(&self, from_ns: u64) -> Option<(u32, Loss)> {
+    pub fn unseen_since(&self, from_ns: u64) -> Option<(u32, LostEvents)> {
         let to_ns = self.known_from_ns.filter(|to_ns| *to_ns > from_ns)?;
-        Some((self.cpu, Loss { events: 0, packets: 0, from_ns, to_ns }))
+        Some((self.cpu, LostEvents { events: 0, packets: 0, from_ns, to_ns }))
     }
 
     /// Where it has no event at all, up to when its CPU is seen, but behind the first event of others: what is not seen from
@@ -68,12 +68,12 @@ impl<'t> Stream<'t> {
     /// What is not seen of its CPU up to the last event of the trace, that one included, once all of it was read. A tracer
     /// that closes packets by a timer has none while a CPU is idle: what is no longer than twice the longest such time before
     /// may be one more.
-    pub fn unseen_until(&self, last_ns: u64) -> Option<(u32, Loss)> {
+    pub fn unseen_until(&self, last_ns: u64) -> Option<(u32, LostEvents)> {
         let from_ns = self.end_ns()?;
         let unseen_ns = last_ns.saturating_sub(from_ns);
         let least_ns = if self.is_cut { 0 } else { self.pause_ns.saturating_mul(2) };
         let to_ns = last_ns.saturating_add(1);
-        let loss = Loss { events: 0, packets: 0, from_ns, to_ns };
+        let loss = LostEvents { events: 0, packets: 0, from_ns, to_ns };
         (unseen_ns > least_ns).then_some((self.cpu, loss))
     }
 
@@ -105,7 +105,7 @@ impl<'t> Stream<'t> {
 const LAST_PACKETS: usize = 16;
 
 /// Where the last packets with events begin, of those that can be reached from that byte of a file on.
-fn last_with_events(layout: &Layout, content: Content<'_>, mut at: u64) -> VecDeque<u64> {
+fn last_with_events(layout: &TraceLayout, content: Content<'_>, mut at: u64) -> VecDeque<u64> {
     let mut window = Window::new(content, LEAST_WINDOW_BYTES);
     let mut found = VecDeque::with_capacity(LAST_PACKETS);
     while at < window.length()

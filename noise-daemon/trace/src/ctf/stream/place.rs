@@ -6,13 +6,13 @@ use crate::ctf::header::Head;
 use crate::ctf::layout::StreamClass;
 use crate::ctf::node::{SLOTS, Struct};
 use crate::ctf::walk::{Bytes, Cut, skip, walk_fields};
-use crate::event::Kind;
+use crate::event::TraceKind;
 use crate::record::{self, Stored};
 use crate::value::Visit;
 use crate::window::Window;
 
 /// Where an event lies in the window.
-pub struct Place<'t> {
+pub struct RecordPlace<'t> {
     class: &'t EventClass,
     stream: &'t StreamClass,
     /// Where its contexts begin, in bits.
@@ -26,14 +26,14 @@ pub struct Place<'t> {
 /// An event, with the window that it lies in.
 #[derive(Clone, Copy)]
 pub struct Located<'r> {
-    place: &'r Place<'r>,
+    place: &'r RecordPlace<'r>,
     window: &'r Window<'r>,
 }
 
 impl<'r> Located<'r> {
     /// Of what was located in that window.
     #[inline(always)]
-    pub const fn new(place: &'r Place<'r>, window: &'r Window<'r>) -> Self {
+    pub const fn new(place: &'r RecordPlace<'r>, window: &'r Window<'r>) -> Self {
         Self { place, window }
     }
 
@@ -44,7 +44,7 @@ impl<'r> Located<'r> {
 }
 
 /// A record of a trace in CTF.
-pub type Record<'t> = record::Record<Located<'t>>;
+pub type CtfRecord<'t> = record::Record<Located<'t>>;
 
 impl<'t> Stored<'t> for Located<'t> {
     fn name(&self) -> &'t str {
@@ -56,7 +56,7 @@ impl<'t> Stored<'t> for Located<'t> {
     }
 
     #[inline]
-    fn kind(&self) -> Kind<'t> {
+    fn kind(&self) -> TraceKind<'t> {
         self.place.class.kind(self.bytes(), self.place.fields_at)
     }
 
@@ -68,7 +68,7 @@ impl<'t> Stored<'t> for Located<'t> {
     /// First the context of all events of its stream, then that of its kind.
     #[inline]
     fn visit_contexts<V: Visit>(&self, visit: &mut V, mut begin: impl FnMut(&mut V)) {
-        let Place { class, stream, context_at: mut at, .. } = *self.place;
+        let RecordPlace { class, stream, context_at: mut at, .. } = *self.place;
         for context in [&stream.event_context, &class.context].into_iter().flatten() {
             begin(visit);
             match show(context, self.bytes(), at, visit) {
@@ -106,7 +106,7 @@ pub fn locate<'t>(
     stream: &'t StreamClass,
     bytes: Bytes<'_>,
     at: u64,
-) -> Result<(Head, Place<'t>, u64), Missed> {
+) -> Result<(Head, RecordPlace<'t>, u64), Missed> {
     let (head, context_at) = stream.header.read(bytes, at)?;
     let class = stream.class(head.kind).ok_or(Missed::Kind)?;
     let mut fields_at = context_at;
@@ -114,7 +114,7 @@ pub fn locate<'t>(
         fields_at = skip_contexts([&stream.event_context, &class.context], bytes, context_at)?;
     }
     let behind = class.skip(bytes, fields_at)?;
-    Ok((head, Place { class, stream, context_at, fields_at, end: bytes.end }, behind))
+    Ok((head, RecordPlace { class, stream, context_at, fields_at, end: bytes.end }, behind))
 }
 
 #[inline(never)]

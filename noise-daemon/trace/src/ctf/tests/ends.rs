@@ -1,7 +1,7 @@
 //! What would cost time or memory without end.
 
 use super::written::{Header, Order, Trace, Written};
-use super::{COUNTED, Layout, Reader, Shown, StreamFile, packet};
+use super::{COUNTED, CtfReader, Shown, StreamFile, TraceLayout, packet};
 use crate::record::Source as _;
 
 #[test]
@@ -16,7 +16,7 @@ fn what_chooses_among_many_options_has_an_end() {
     let many = 20_000;
     let option = "uint32_t A; ".repeat(many);
     let metadata = with(&"A, ".repeat(many), &format!("variant <tag> {{ {option} }} value;"));
-    let layout = Layout::parse(&metadata).unwrap();
+    let layout = TraceLayout::parse(&metadata).unwrap();
     let mut bytes = packet(10, 20, 0, 0, &[10]);
     let last = bytes.len() - 4;
     bytes.splice(last.., [many as u32 - 1, 7].iter().flat_map(|number| number.to_le_bytes()));
@@ -24,7 +24,7 @@ fn what_chooses_among_many_options_has_an_end() {
     for at in [20, 28] {
         bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
     }
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let mut shown = Shown::default();
     reader.read().unwrap().visit(&mut shown);
     assert_eq!(shown.0[3..], ["begin Option", "A", "7/10", "end Option"]);
@@ -33,8 +33,8 @@ fn what_chooses_among_many_options_has_an_end() {
     let variants = |count: usize| -> String {
         (0..count).map(|number| format!("variant <tag> {{ uint32_t A; }} v{number}; ")).collect()
     };
-    assert!(Layout::parse(&with(&labels, &variants(100))).is_ok());
-    let error = Layout::parse(&with(&labels, &variants(1_000))).unwrap_err().to_string();
+    assert!(TraceLayout::parse(&with(&labels, &variants(100))).is_ok());
+    let error = TraceLayout::parse(&with(&labels, &variants(1_000))).unwrap_err().to_string();
     assert!(error.contains("too many"), "{error}");
 }
 
@@ -43,12 +43,12 @@ fn begins_that_lead_nowhere_have_an_end() {
     let trace = Trace { order: Order::Little, header: Header::Plain, per_packet: 1 };
     let events = [(Vec::new(), 1, false), (Vec::new(), 1, false)];
     let Written { metadata, stream, events } = trace.write(&events);
-    let layout = Layout::parse(&metadata).unwrap();
+    let layout = TraceLayout::parse(&metadata).unwrap();
     // Magic, number of the trace, and a stream that it does not have.
     let mut begin = stream[..20].to_vec();
     begin.extend([0xff; 12]);
     let read = |stream: &[u8]| {
-        let mut reader = Reader::new(&layout, &[StreamFile::held("x", stream)]);
+        let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", stream)]);
         let mut times = Vec::new();
         while let Some(record) = reader.read() {
             times.push(record.time_ns);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 
-use super::{COUNTED, Kind, Layout, Loss, Reader, StreamFile, packet};
+use super::{COUNTED, CtfReader, LostEvents, StreamFile, TraceKind, TraceLayout, packet};
 use crate::record::Source as _;
 
 /// Half a millisecond in cycles, and when the clock has its zero.
@@ -10,13 +10,13 @@ const UNIT: u64 = 500_000;
 const BASE: u64 = 1_000_000_005;
 
 /// What a reader of files that are named and lie so gives, from then on.
-fn read(files: &[(String, Vec<u8>)], from_ns: u64) -> Vec<(u64, u32, Kind<'static>)> {
-    let layout = Layout::parse(COUNTED).unwrap();
+fn read(files: &[(String, Vec<u8>)], from_ns: u64) -> Vec<(u64, u32, TraceKind<'static>)> {
+    let layout = TraceLayout::parse(COUNTED).unwrap();
     let files: Vec<_> = files.iter().map(|(name, bytes)| StreamFile::held(name, bytes)).collect();
-    let mut reader = Reader::from(&layout, &files, from_ns);
+    let mut reader = CtfReader::from(&layout, &files, from_ns);
     let mut all = Vec::new();
     while let Some(record) = reader.read() {
-        let kind = record.loss().map_or(Kind::Other("tick"), Kind::Lost);
+        let kind = record.loss().map_or(TraceKind::Other("tick"), TraceKind::Lost);
         all.push((record.time_ns, record.cpu, kind));
     }
     assert!(reader.damage().is_none(), "{}", reader.damage());
@@ -78,7 +78,7 @@ proptest! {
         }
         let files = [("channel_7".to_owned(), stream)];
         let from_ns = 1_000_000_005 + from;
-        let wanted = |(time_ns, ..): &(u64, u32, Kind<'_>)| *time_ns >= from_ns;
+        let wanted = |(time_ns, ..): &(u64, u32, TraceKind<'_>)| *time_ns >= from_ns;
         let part: Vec<_> = read(&files, from_ns).into_iter().filter(wanted).collect();
         let all: Vec<_> = read(&files, 0).into_iter().filter(wanted).collect();
         prop_assert_eq!(part, all);
@@ -98,7 +98,7 @@ fn two_ring_buffers_of_one_name_are_no_rotation() {
 
 /// What is not seen before the first event of all, of CPUs whose first packets here begin and are numbered so.
 fn unseen(layout: &str, firsts: &[(u64, u64)], is_chunk: bool) -> Vec<(u32, u64, u64)> {
-    let mut layout = Layout::parse(layout).unwrap();
+    let mut layout = TraceLayout::parse(layout).unwrap();
     layout.is_chunk = is_chunk;
     let streams: Vec<Vec<u8>> = (0_u32..)
         .zip(firsts)
@@ -112,9 +112,9 @@ fn unseen(layout: &str, firsts: &[(u64, u64)], is_chunk: bool) -> Vec<(u32, u64,
 }
 
 /// What is lost without a number, in front of all events or behind the first one.
-fn unknown(layout: &Layout, streams: &[Vec<u8>], is_begin: bool) -> Vec<(u32, u64, u64)> {
+fn unknown(layout: &TraceLayout, streams: &[Vec<u8>], is_begin: bool) -> Vec<(u32, u64, u64)> {
     let files: Vec<_> = streams.iter().map(|bytes| StreamFile::held("channel", bytes)).collect();
-    let mut reader = Reader::new(layout, &files);
+    let mut reader = CtfReader::new(layout, &files);
     let (mut losses, mut last_ns, mut has_begun) = (Vec::new(), 0, false);
     while let Some(next_ns) = reader.next_ns() {
         let record = reader.read().unwrap();
@@ -164,7 +164,7 @@ fn streams(cpus: &[&[(u64, u64)]]) -> Vec<Vec<u8>> {
 
 /// CPUs of which nothing is seen from a unit on, up to another.
 fn unseen_behind(layout: &str, streams: &[Vec<u8>]) -> Vec<(u32, u64, u64)> {
-    let layout = Layout::parse(layout).unwrap();
+    let layout = TraceLayout::parse(layout).unwrap();
     let all = unknown(&layout, streams, false).into_iter();
     all.map(|(cpu, from, to)| (cpu, from / UNIT, to / UNIT)).collect()
 }
@@ -181,7 +181,7 @@ fn a_cpu_whose_packets_end_long_before_those_of_others_is_unseen_from_there_on()
     assert_eq!(unseen_behind(&by("lttng-modules"), &cut), [(1, 10, 25), (2, 20, 25)]);
     // There packets end with their last events.
     assert_eq!(unseen_behind(&by("perf"), &cut), []);
-    let is_perfs = |layout| Layout::parse(layout).unwrap().is_perfs();
+    let is_perfs = |layout| TraceLayout::parse(layout).unwrap().is_perfs();
     assert_eq!([&by("perf"), &by("lttng-modules"), COUNTED].map(is_perfs), [true, false, false]);
 }
 
@@ -226,7 +226,7 @@ fn a_cpu_without_a_single_event_is_unseen_from_the_first_of_others_on() {
     }
     assert_eq!(unseen_behind(COUNTED, &cut), [(1, 2, 10), (2, 2, 10)]);
     // It is no begin that was overwritten.
-    let layout = Layout::parse(COUNTED).unwrap();
+    let layout = TraceLayout::parse(COUNTED).unwrap();
     assert_eq!(unknown(&layout, &cut, true), []);
 }
 
@@ -236,7 +236,7 @@ fn what_is_unseen_lasts_up_to_the_last_event_that_can_be_read() {
     let mut cut = streams(&[&[(0, 10), (10, 20), (20, 30)], &[(0, 5)]]);
     let length = cut[0].len();
     cut[0].truncate(length - 1);
-    let layout = Layout::parse(COUNTED).unwrap();
+    let layout = TraceLayout::parse(COUNTED).unwrap();
     assert_eq!(unknown(&layout, &cut, false), [(1, 5 * UNIT, 10 * UNIT + 1)]);
 }
 
@@ -253,9 +253,9 @@ fn packets_before_the_wanted_time_are_passed_over() {
         read(&files, 1_000_000_005 + 45).into_iter().map(|(.., kind)| kind).collect();
     let lost = |events, from: u64, to: u64| {
         let (from_ns, to_ns) = (1_000_000_005 + from, 1_000_000_005 + to);
-        Kind::Lost(Loss { events, packets: 0, from_ns, to_ns })
+        TraceKind::Lost(LostEvents { events, packets: 0, from_ns, to_ns })
     };
-    let tick = Kind::Other("tick");
+    let tick = TraceKind::Other("tick");
     assert_eq!(kinds, [lost(3, 28, 40), tick, lost(2, 40, 60), tick]);
 }
 
@@ -264,7 +264,7 @@ fn a_loss_behind_a_packet_without_an_end_begins_with_its_last_event() {
     let stream =
         [packet(10, 0, 0, 0, &[10, 17]), packet(30, 0, 1, 4, &[30]), packet(50, 60, 2, 4, &[50])];
     let all = read(&[("x".to_owned(), stream.concat())], 0);
-    let loss = Loss { events: 4, packets: 0, from_ns: 1_000_000_022, to_ns: 1_000_000_055 };
-    assert_eq!(all[2], (1_000_000_022, 7, Kind::Lost(loss)));
+    let loss = LostEvents { events: 4, packets: 0, from_ns: 1_000_000_022, to_ns: 1_000_000_055 };
+    assert_eq!(all[2], (1_000_000_022, 7, TraceKind::Lost(loss)));
     assert_eq!(all.len(), 5);
 }

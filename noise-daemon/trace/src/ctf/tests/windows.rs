@@ -6,7 +6,7 @@ use std::io;
 use proptest::prelude::{any, prop_assert_eq, proptest};
 
 use super::written::{Trace, Written};
-use super::{COUNTED, Layout, Reader, Shown, StreamFile, field, header, order, packet};
+use super::{COUNTED, CtfReader, Shown, StreamFile, TraceLayout, field, header, order, packet};
 use crate::damage::Damage;
 use crate::record::Source as _;
 use crate::window::cut::Cut;
@@ -15,7 +15,7 @@ use crate::window::{Content, ReadAt};
 /// All that is shown of a trace.
 type All = (Vec<(u64, u32, String, Vec<String>)>, Damage);
 
-fn all(mut reader: Reader<'_>) -> All {
+fn all(mut reader: CtfReader<'_>) -> All {
     let mut all = Vec::new();
     while let Some(record) = reader.read() {
         let mut shown = Shown::default();
@@ -26,13 +26,13 @@ fn all(mut reader: Reader<'_>) -> All {
     (all, reader.damage())
 }
 
-fn held(layout: &Layout, bytes: &[u8], from_ns: u64) -> All {
-    all(Reader::from(layout, &[StreamFile::held("channel0_3", bytes)], from_ns))
+fn held(layout: &TraceLayout, bytes: &[u8], from_ns: u64) -> All {
+    all(CtfReader::from(layout, &[StreamFile::held("channel0_3", bytes)], from_ns))
 }
 
-fn in_windows(layout: &Layout, file: &Cut<'_>, from_ns: u64, window: usize) -> All {
+fn in_windows(layout: &TraceLayout, file: &Cut<'_>, from_ns: u64, window: usize) -> All {
     let file = StreamFile { name: "channel0_3", content: Content::Read(file) };
-    all(Reader::in_windows(layout, &[file], from_ns, window))
+    all(CtfReader::in_windows(layout, &[file], from_ns, window))
 }
 
 proptest! {
@@ -52,7 +52,7 @@ proptest! {
     ) {
         let trace = Trace { order, header, per_packet };
         let Written { metadata, mut stream, .. } = trace.write(&events);
-        let layout = Layout::parse(&metadata).unwrap();
+        let layout = TraceLayout::parse(&metadata).unwrap();
         let whole = held(&layout, &stream, 0);
         prop_assert_eq!(&in_windows(&layout, &Cut::never(&stream), 0, window), &whole);
         let from_ns = whole.0[from as usize % whole.0.len()].0;
@@ -81,7 +81,7 @@ proptest! {
             packet(1000 * number, 1000 * number + 999, number, 0, &times(number).collect::<Vec<_>>())
         });
         let stream: Vec<u8> = packets.flatten().collect();
-        let layout = Layout::parse(COUNTED).unwrap();
+        let layout = TraceLayout::parse(COUNTED).unwrap();
         let to = usize::from(to) % stream.len();
         let file = Cut { bytes: &stream, reads: Cell::new(reads), to, is_broken };
         let (read, damage) = in_windows(&layout, &file, 0, window);
@@ -120,10 +120,10 @@ fn a_file_without_sizes_of_packets_is_one_packet_of_any_length() {
     let metadata = COUNTED.replace("packet.header := struct { uint32_t magic; };", "");
     let begin = metadata.find("packet.context").unwrap();
     let end = metadata.find("event.header").unwrap();
-    let layout = Layout::parse(&(metadata[..begin].to_owned() + &metadata[end..])).unwrap();
+    let layout = TraceLayout::parse(&(metadata[..begin].to_owned() + &metadata[end..])).unwrap();
     let file = Long(Cell::new(0));
     let files = [StreamFile { name: "x", content: Content::Read(&file) }];
-    let mut reader = Reader::new(&layout, &files);
+    let mut reader = CtfReader::new(&layout, &files);
     for _ in 0..1_000_000 {
         assert!(reader.read().is_some());
     }
@@ -133,7 +133,8 @@ fn a_file_without_sizes_of_packets_is_one_packet_of_any_length() {
 
 #[test]
 fn an_event_that_is_too_long_costs_no_more_than_one_may_have() {
-    let layout = Layout::parse(&COUNTED.replace("uint32_t _number;", "string _text;")).unwrap();
+    let layout =
+        TraceLayout::parse(&COUNTED.replace("uint32_t _number;", "string _text;")).unwrap();
     let mut bytes = packet(10, 20, 0, 0, &[10]);
     bytes.extend(vec![1; 9 << 20]);
     let bits = 8 * bytes.len() as u64;

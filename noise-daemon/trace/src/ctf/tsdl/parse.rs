@@ -11,7 +11,9 @@ use winnow::combinator::{
 use winnow::error::{ContextError, ErrMode};
 use winnow::token::{any, none_of, one_of, take_till, take_until, take_while};
 
-use super::tree::{Attribute, Declaration, Item, Label, Length, Line, Path, Top, Type, Value};
+use super::tree::{
+    Attribute, BlockLine, Declaration, EnumLabel, Length, Path, StructItem, Top, TsdlValue, Type,
+};
 
 /// Braces within braces; those of tracers are five deep.
 const MAX_DEPTH: usize = 40;
@@ -35,9 +37,7 @@ pub fn is_endless(text: &str) -> bool {
 }
 
 /// Reads a whole text.
-///
-/// # Errors
-/// The line that cannot be understood, counted from 1, and what stands there.
+/// Errors: the line that cannot be understood, counted from 1, and what stands there.
 pub fn parse(text: &str) -> Result<Vec<Top<'_>>, (usize, String)> {
     let at = |rest: &str| {
         let read = text.len().saturating_sub(rest.len());
@@ -162,8 +162,8 @@ fn text(input: &mut &str) -> TsdlParseResult<String> {
     terminated(delimited('"', letters, '"'), blank).parse_next(input)
 }
 
-fn value<'i>(input: &mut &'i str) -> TsdlParseResult<Value<'i>> {
-    alt((text.map(Value::Text), number.map(Value::Number), path.map(Value::Words)))
+fn value<'i>(input: &mut &'i str) -> TsdlParseResult<TsdlValue<'i>> {
+    alt((text.map(TsdlValue::Text), number.map(TsdlValue::Number), path.map(TsdlValue::Words)))
         .parse_next(input)
 }
 
@@ -197,12 +197,12 @@ fn string<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     (keyword("string"), opt(attributes)).value(Type::Text).parse_next(input)
 }
 
-fn label(input: &mut &str) -> TsdlParseResult<Label> {
+fn label(input: &mut &str) -> TsdlParseResult<EnumLabel> {
     let name = alt((text, word.map(str::to_owned)));
     let range = preceded(sign("="), (number, opt(preceded(sign("..."), number))));
     let (name, range) = (name, opt(range)).parse_next(input)?;
     let range = range.map(|(first, last)| (first, last.unwrap_or(first)));
-    Ok(Label { name, range })
+    Ok(EnumLabel { name, range })
 }
 
 fn enumeration<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
@@ -214,8 +214,8 @@ fn enumeration<'i>(input: &mut &'i str) -> TsdlParseResult<Type<'i>> {
     Ok(Type::Enum { name, base: base.map(Box::new), labels })
 }
 
-fn items<'i>(input: &mut &'i str) -> TsdlParseResult<Vec<Item<'i>>> {
-    let lists: Vec<Vec<Item<'i>>> =
+fn items<'i>(input: &mut &'i str) -> TsdlParseResult<Vec<StructItem<'i>>> {
+    let lists: Vec<Vec<StructItem<'i>>> =
         delimited(sign("{"), repeat(0.., item), sign("}")).parse_next(input)?;
     Ok(lists.into_iter().flatten().collect())
 }
@@ -310,24 +310,24 @@ fn declaration<'i>(input: &mut &'i str) -> TsdlParseResult<Declaration<'i>> {
     alt((alias, terminated(plain, sign(";")))).parse_next(input)
 }
 
-fn item<'i>(input: &mut &'i str) -> TsdlParseResult<Vec<Item<'i>>> {
+fn item<'i>(input: &mut &'i str) -> TsdlParseResult<Vec<StructItem<'i>>> {
     if let Some(alias) = opt(alias).parse_next(input)? {
-        return Ok(vec![Item::Declared(alias)]);
+        return Ok(vec![StructItem::Declared(alias)]);
     }
     let (ty, names) = terminated(declared, sign(";")).parse_next(input)?;
     if names.is_empty() {
-        return Ok(vec![Item::Declared(Declaration::Type(ty))]);
+        return Ok(vec![StructItem::Declared(Declaration::Type(ty))]);
     }
     let ty = Rc::new(ty);
-    let field = |(name, lengths)| Item::Field { ty: Rc::clone(&ty), name, lengths };
+    let field = |(name, lengths)| StructItem::Field { ty: Rc::clone(&ty), name, lengths };
     Ok(names.into_iter().map(field).collect())
 }
 
-fn line<'i>(input: &mut &'i str) -> TsdlParseResult<Line<'i>> {
-    let set = (path, preceded(sign("="), value)).map(|(path, value)| Line::Set(path, value));
-    let typed = (path, preceded(sign(":="), any_type)).map(|(path, ty)| Line::Typed(path, ty));
+fn line<'i>(input: &mut &'i str) -> TsdlParseResult<BlockLine<'i>> {
+    let set = (path, preceded(sign("="), value)).map(|(path, value)| BlockLine::Set(path, value));
+    let typed = (path, preceded(sign(":="), any_type)).map(|(path, ty)| BlockLine::Typed(path, ty));
     let assigned = terminated(alt((typed, set)), sign(";"));
-    alt((declaration.map(Line::Declared), assigned)).parse_next(input)
+    alt((declaration.map(BlockLine::Declared), assigned)).parse_next(input)
 }
 
 fn top<'i>(input: &mut &'i str) -> TsdlParseResult<Top<'i>> {

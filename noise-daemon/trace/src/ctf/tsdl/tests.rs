@@ -1,7 +1,7 @@
 //! What the grammar accepts, and where it stops.
 
 use super::parse;
-use super::tree::{Declaration, Item, Label, Length, Line, Top, Type, Value};
+use super::tree::{BlockLine, Declaration, EnumLabel, Length, StructItem, Top, TsdlValue, Type};
 
 fn one(text: &str) -> Top<'_> {
     let mut tops = parse(text).unwrap_or_else(|(line, rest)| panic!("line {line}: {rest}"));
@@ -12,19 +12,19 @@ fn one(text: &str) -> Top<'_> {
 #[test]
 fn blocks_hold_values_and_types() {
     let text = "env { a = \"x\\\"y\\n\"; b = -0x10; c.d = le; e = 18446744073709551615ULL; };";
-    let set = |path: &[&'static str], value| Line::Set(path.to_vec(), value);
+    let set = |path: &[&'static str], value| BlockLine::Set(path.to_vec(), value);
     let lines = vec![
-        set(&["a"], Value::Text("x\"y\n".to_owned())),
-        set(&["b"], Value::Number(-16)),
-        set(&["c", "d"], Value::Words(vec!["le"])),
-        set(&["e"], Value::Number(u64::MAX.into())),
+        set(&["a"], TsdlValue::Text("x\"y\n".to_owned())),
+        set(&["b"], TsdlValue::Number(-16)),
+        set(&["c", "d"], TsdlValue::Words(vec!["le"])),
+        set(&["e"], TsdlValue::Number(u64::MAX.into())),
     ];
     assert_eq!(one(text), Top::Block("env", lines));
     let Top::Block(word, lines) = one("stream { packet.context := struct context; };") else {
         panic!("no block");
     };
     let ty = Type::Struct { name: Some("context"), items: None, align: None };
-    assert_eq!((word, lines), ("stream", vec![Line::Typed(vec!["packet", "context"], ty)]));
+    assert_eq!((word, lines), ("stream", vec![BlockLine::Typed(vec!["packet", "context"], ty)]));
 }
 
 #[test]
@@ -38,9 +38,9 @@ fn fields_have_types_of_several_words_and_lengths() {
     let ty = || Type::Named("unsigned long".to_owned()).into();
     let lengths = vec![Length::Fixed(2), Length::Counted(vec!["n", "m"])];
     let expected = [
-        Item::Field { ty: ty(), name: "a", lengths: vec![] },
-        Item::Field { ty: ty(), name: "b", lengths },
-        Item::Field { ty: Type::Text.into(), name: "c", lengths: vec![] },
+        StructItem::Field { ty: ty(), name: "a", lengths: vec![] },
+        StructItem::Field { ty: ty(), name: "b", lengths },
+        StructItem::Field { ty: Type::Text.into(), name: "c", lengths: vec![] },
     ];
     assert_eq!(items, expected);
 }
@@ -53,7 +53,7 @@ fn enumerations_count_on() {
         panic!("no enumeration");
     };
     assert_eq!(base, Some(Box::new(Type::Named("uint8_t".to_owned()))));
-    let label = |name: &str, range| Label { name: name.to_owned(), range };
+    let label = |name: &str, range| EnumLabel { name: name.to_owned(), range };
     assert_eq!(labels, [label("A", None), label("b c", Some((3, 5))), label("D", None)]);
 }
 
@@ -63,7 +63,7 @@ fn names_are_given_in_both_ways() {
         ["typealias integer { size = 8; } := my int;", "typedef integer { size = 8; } my_int;"]
     {
         let Top::Declared(Declaration::Alias { ty, .. }) = one(text) else { panic!("{text}") };
-        assert_eq!(ty, Type::Integer(vec![("size", Value::Number(8))]));
+        assert_eq!(ty, Type::Integer(vec![("size", TsdlValue::Number(8))]));
     }
 }
 

@@ -7,7 +7,7 @@ pub type Path<'i> = Vec<&'i str>;
 
 /// What stands right of a `=`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value<'i> {
+pub enum TsdlValue<'i> {
     /// A quoted text, its escapes resolved.
     Text(String),
     /// A number. Those above the largest `i64` are there too.
@@ -16,7 +16,7 @@ pub enum Value<'i> {
     Words(Path<'i>),
 }
 
-impl Value<'_> {
+impl TsdlValue<'_> {
     /// The number, if it is one that fits.
     pub fn number(&self) -> Option<u64> {
         match self {
@@ -39,7 +39,7 @@ impl Value<'_> {
 }
 
 /// `NAME = VALUE;` inside `integer { … }` and its like.
-pub type Attribute<'i> = (&'i str, Value<'i>);
+pub type Attribute<'i> = (&'i str, TsdlValue<'i>);
 
 /// A type as it was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,14 +59,14 @@ pub enum Type<'i> {
         /// The integer beneath; `int` where none is named.
         base: Option<Box<Type<'i>>>,
         /// Its labels; none where one defined elsewhere is meant.
-        labels: Option<Vec<Label>>,
+        labels: Option<Vec<EnumLabel>>,
     },
     /// `struct NAME { … } align(N)`
     Struct {
         /// What it may be referred to as.
         name: Option<&'i str>,
         /// Its fields; none where one defined elsewhere is meant.
-        items: Option<Vec<Item<'i>>>,
+        items: Option<Vec<StructItem<'i>>>,
         /// Least alignment in bits.
         align: Option<u64>,
     },
@@ -77,13 +77,13 @@ pub enum Type<'i> {
         /// The field that says which option is there.
         tag: Option<Path<'i>>,
         /// Its options; none where one defined elsewhere is meant.
-        items: Option<Vec<Item<'i>>>,
+        items: Option<Vec<StructItem<'i>>>,
     },
 }
 
 /// A label of an enumeration, and the numbers it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Label {
+pub struct EnumLabel {
     pub name: String,
     /// The first and the last number; none counts on from the label before.
     pub range: Option<(i128, i128)>,
@@ -91,7 +91,7 @@ pub struct Label {
 
 /// One entry of a structure or a variant.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Item<'i> {
+pub enum StructItem<'i> {
     Field {
         /// Its type, without lengths. Fields that are declared together share it.
         ty: Rc<Type<'i>>,
@@ -127,9 +127,9 @@ pub enum Declaration<'i> {
 
 /// A line of a block.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Line<'i> {
+pub enum BlockLine<'i> {
     /// `path = value;`
-    Set(Path<'i>, Value<'i>),
+    Set(Path<'i>, TsdlValue<'i>),
     /// `path := type;`
     Typed(Path<'i>, Type<'i>),
     Declared(Declaration<'i>),
@@ -139,6 +139,6 @@ pub enum Line<'i> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Top<'i> {
     /// `trace { … };`, `event { … };` and their like, by their word.
-    Block(&'i str, Vec<Line<'i>>),
+    Block(&'i str, Vec<BlockLine<'i>>),
     Declared(Declaration<'i>),
 }

@@ -2,7 +2,7 @@
 
 use super::Uuid;
 use crate::ctf::packet::MAGIC;
-use crate::event::Kind;
+use crate::event::TraceKind;
 use crate::events;
 
 /// Bytes of a packet's head: what it is, then its context. A packet without events has no more.
@@ -140,7 +140,7 @@ impl StreamWriter {
     /// packet at the time at which the packet before begins is put 1 ns later. Kinds that are not recorded
     /// are passed over; whether it was added.
     #[inline]
-    pub fn event(&mut self, time_ns: u64, kind: &Kind<'_>) -> bool {
+    pub fn event(&mut self, time_ns: u64, kind: &TraceKind<'_>) -> bool {
         let Some(number) = events::number(kind) else { return false };
         if self.loss_until_ns.is_some_and(|until_ns| until_ns <= time_ns) {
             self.end_loss();
@@ -200,6 +200,11 @@ impl StreamWriter {
             Some(_) => self.end_loss(),
             None => self.close(),
         }
+    }
+
+    /// Up to when the events were lost that the packet which is being filled counts; `None` where it counts none.
+    pub const fn loss_until_ns(&self) -> Option<u64> {
+        self.loss_until_ns
     }
 
     /// Takes the whole packets.

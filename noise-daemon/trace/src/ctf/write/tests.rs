@@ -7,9 +7,9 @@ use noise_common::hooks::{Hook, VECTOR_HOOKS};
 use proptest::prelude::*;
 
 use super::*;
-use crate::ctf::{Layout, Reader, StreamFile};
-use crate::event::{Comm, Dumped, Loss, Mark, Packet, Request, Task, Woken};
-use crate::event::{Event, Kind};
+use crate::ctf::{CtfReader, StreamFile, TraceLayout};
+use crate::event::{Comm, Dumped, LostEvents, Packet, ProgramMark, Request, Task, Woken};
+use crate::event::{Event, TraceKind};
 use crate::record::Source as _;
 use crate::state::LeftIn;
 
@@ -64,84 +64,82 @@ fn packet() -> impl Strategy<Value = Packet<'static>> {
     (any::<u64>(), any::<u32>(), text()).prop_map(|(skb, len, name)| Packet { skb, len, name })
 }
 
-fn sched() -> impl Strategy<Value = Kind<'static>> {
+fn sched() -> impl Strategy<Value = TraceKind<'static>> {
     let woken = || (task(), any::<u32>()).prop_map(|(task, target_cpu)| Woken { task, target_cpu });
     prop_oneof![
-        (task(), any::<i64>(), task()).prop_map(|(prev, prev_state, next)| Kind::SchedSwitch {
-            prev,
-            prev_state: LeftIn::of(prev_state),
-            next
+        (task(), any::<i64>(), task()).prop_map(|(prev, prev_state, next)| {
+            TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(prev_state), next }
         }),
-        woken().prop_map(Kind::SchedWaking),
-        woken().prop_map(Kind::SchedWakeupNew),
+        woken().prop_map(TraceKind::SchedWaking),
+        woken().prop_map(TraceKind::SchedWakeupNew),
         (task(), any::<u32>(), any::<u32>()).prop_map(|(task, orig_cpu, dest_cpu)| {
-            Kind::SchedMigrateTask { task, orig_cpu, dest_cpu }
+            TraceKind::SchedMigrateTask { task, orig_cpu, dest_cpu }
         }),
-        (any::<u32>(), text()).prop_map(|(irq, name)| Kind::IrqHandlerEntry { irq, name }),
-        (any::<u32>(), any::<i32>()).prop_map(|(irq, ret)| Kind::IrqHandlerExit { irq, ret }),
-        any::<u32>().prop_map(|vec| Kind::SoftirqRaise { vec }),
-        any::<u32>().prop_map(|vec| Kind::SoftirqEntry { vec }),
-        any::<u32>().prop_map(|vec| Kind::SoftirqExit { vec }),
-        any::<i64>().prop_map(|delta_ns| Kind::NmiHandler { delta_ns, handled: 0 }),
+        (any::<u32>(), text()).prop_map(|(irq, name)| TraceKind::IrqHandlerEntry { irq, name }),
+        (any::<u32>(), any::<i32>()).prop_map(|(irq, ret)| TraceKind::IrqHandlerExit { irq, ret }),
+        any::<u32>().prop_map(|vec| TraceKind::SoftirqRaise { vec }),
+        any::<u32>().prop_map(|vec| TraceKind::SoftirqEntry { vec }),
+        any::<u32>().prop_map(|vec| TraceKind::SoftirqExit { vec }),
+        any::<i64>().prop_map(|delta_ns| TraceKind::NmiHandler { delta_ns, handled: 0 }),
         (any::<u64>(), any::<u64>(), any::<i64>()).prop_map(|(hrtimer, function, now)| {
-            Kind::HrtimerExpireEntry { hrtimer, function, now }
+            TraceKind::HrtimerExpireEntry { hrtimer, function, now }
         }),
-        any::<u64>().prop_map(|hrtimer| Kind::HrtimerExpireExit { hrtimer }),
+        any::<u64>().prop_map(|hrtimer| TraceKind::HrtimerExpireExit { hrtimer }),
         (proptest::sample::select(VECTOR_HOOKS), any::<u32>(), any::<bool>()).prop_map(
             |(hook, vector, entry)| match hook {
-                Hook::Vector(which, _) if entry => Kind::VectorEntry { which, vector },
-                Hook::Vector(which, _) => Kind::VectorExit { which, vector },
-                _ => Kind::StatedumpEnd,
+                Hook::Vector(which, _) if entry => TraceKind::VectorEntry { which, vector },
+                Hook::Vector(which, _) => TraceKind::VectorExit { which, vector },
+                _ => TraceKind::StatedumpEnd,
             }
         ),
     ]
 }
 
-fn kind() -> impl Strategy<Value = Kind<'static>> {
+fn kind() -> impl Strategy<Value = TraceKind<'static>> {
     // What LTTng's event does not have is not in ours either.
     let done = |request: Request<'static>| Request { bytes: 0, tid: 0, comm: b"", ..request };
     prop_oneof![
         4 => sched(),
         4 => ipc::kind(),
-        1 => request().prop_map(|it| Kind::BlockRqInsert(Request { error: 0, ..it })),
-        1 => request().prop_map(|it| Kind::BlockRqIssue(Request { error: 0, ..it })),
-        1 => request().prop_map(|it| Kind::BlockRqMerge(Request { error: 0, bytes: 0, ..it })),
-        1 => request().prop_map(move |it| Kind::BlockRqRequeue(done(it))),
-        1 => request().prop_map(move |it| Kind::BlockRqComplete(done(it))),
-        1 => packet().prop_map(Kind::NetDevQueue),
-        1 => packet().prop_map(Kind::NetDevStartXmit),
-        1 => packet().prop_map(Kind::NetifReceiveSkb),
-        1 => packet().prop_map(|it| Kind::TcpRetransmitSkb(Packet { len: 0, ..it })),
+        1 => request().prop_map(|it| TraceKind::BlockRqInsert(Request { error: 0, ..it })),
+        1 => request().prop_map(|it| TraceKind::BlockRqIssue(Request { error: 0, ..it })),
+        1 => request().prop_map(|it| TraceKind::BlockRqMerge(Request { error: 0, bytes: 0, ..it })),
+        1 => request().prop_map(move |it| TraceKind::BlockRqRequeue(done(it))),
+        1 => request().prop_map(move |it| TraceKind::BlockRqComplete(done(it))),
+        1 => packet().prop_map(TraceKind::NetDevQueue),
+        1 => packet().prop_map(TraceKind::NetDevStartXmit),
+        1 => packet().prop_map(TraceKind::NetifReceiveSkb),
+        1 => packet().prop_map(|it| TraceKind::TcpRetransmitSkb(Packet { len: 0, ..it })),
         1 => (any::<u64>(), any::<u32>())
-            .prop_map(|(skb, reason)| Kind::SkbKfree { skb, reason }),
+            .prop_map(|(skb, reason)| TraceKind::SkbKfree { skb, reason }),
         1 => (any::<i32>(), any::<i32>(), any::<i32>(), text()).prop_map(
             |(tid, pid, ppid, comm)| {
-                Kind::StatedumpProcess(Dumped { tid, pid, ppid, comm: Comm::new(comm) })
+                TraceKind::StatedumpProcess(Dumped { tid, pid, ppid, comm: Comm::new(comm) })
             }
         ),
         1 => (any::<u32>(), text(), text())
-            .prop_map(|(irq, name, action)| Kind::StatedumpInterrupt { irq, name, action }),
+            .prop_map(|(irq, name, action)| TraceKind::StatedumpInterrupt { irq, name, action }),
         1 => (any::<u32>(), text())
-            .prop_map(|(dev, name)| Kind::StatedumpBlockDevice { dev, name }),
-        1 => text().prop_map(|name| Kind::StatedumpInterface { name }),
-        1 => (any::<i32>(), text()).prop_map(|(tid, path)| Kind::CgroupAttach { tid, path }),
+            .prop_map(|(dev, name)| TraceKind::StatedumpBlockDevice { dev, name }),
+        1 => text().prop_map(|name| TraceKind::StatedumpInterface { name }),
+        1 => (any::<i32>(), text()).prop_map(|(tid, path)| TraceKind::CgroupAttach { tid, path }),
         1 => (any::<bool>(), text(), text(), any::<i32>(), any::<i32>(), any::<u32>()).prop_map(
             |(begins, name, key, pid, tid, uid)| {
                 let before_ns = u64::from(uid);
-                Kind::Mark(Mark { begins, name, key, pid, tid, uid, before_ns })
+                TraceKind::Mark(ProgramMark { begins, name, key, pid, tid, uid, before_ns })
             }
         ),
         1 => (task(), any::<u64>()).prop_map(|(task, throttled_ns)| {
             let task = Task { prio: 0, ..task };
-            Kind::Throttled { task, throttled_ns }
+            TraceKind::Throttled { task, throttled_ns }
         }),
-        1 => Just(Kind::StatedumpStart),
-        1 => Just(Kind::StatedumpEnd),
+        1 => Just(TraceKind::StatedumpStart),
+        1 => Just(TraceKind::StatedumpEnd),
     ]
 }
 
 /// An event so much later than the one before, and how many were lost right behind it, for so long.
-type Step = (u64, u32, Kind<'static>, Option<(u64, u64)>);
+type Step = (u64, u32, TraceKind<'static>, Option<(u64, u64)>);
 
 fn step() -> impl Strategy<Value = Step> {
     // No two packets begin at once, and here a packet may have one event only.
@@ -191,8 +189,8 @@ fn written(steps: &[Step], most_bytes: usize) -> (Vec<Packets>, Vec<Vec<Event<'s
             writer.lost(*events, from, to);
             now = to;
             let (from_ns, to_ns) = (OFFSET_NS + from, OFFSET_NS + to);
-            let loss = Loss { events: *events, packets: 0, from_ns, to_ns };
-            expected.push(Event { time_ns: from_ns, cpu: *cpu, kind: Kind::Lost(loss) });
+            let loss = LostEvents { events: *events, packets: 0, from_ns, to_ns };
+            expected.push(Event { time_ns: from_ns, cpu: *cpu, kind: TraceKind::Lost(loss) });
         }
     }
     let streams = writers.iter_mut().map(|writer| {
@@ -211,12 +209,12 @@ proptest! {
         most_bytes in prop_oneof![Just(1_usize), 100..1000_usize, Just(1 << 18)],
     ) {
         let text = metadata(UUID, &origin());
-        let layout = Layout::parse(&text).unwrap();
+        let layout = TraceLayout::parse(&text).unwrap();
         let (streams, expected) = written(&steps, most_bytes);
         for (cpu, (packets, expected)) in streams.iter().zip(expected).enumerate() {
             prop_assert_eq!(packets.is_empty(), expected.is_empty());
             let files = [StreamFile::held("channel0_9", packets.bytes())];
-            let mut reader = Reader::new(&layout, &files);
+            let mut reader = CtfReader::new(&layout, &files);
             for expected in expected {
                 let found = reader.read().map(|record| record.event());
                 prop_assert_eq!(found, Some(expected), "CPU {}", cpu);
@@ -229,7 +227,7 @@ proptest! {
 
 #[test]
 fn the_environment_names_layout_and_recorder() {
-    let layout = Layout::parse(&metadata(UUID, &origin())).unwrap();
+    let layout = TraceLayout::parse(&metadata(UUID, &origin())).unwrap();
     let of = |name: &str| layout.env.get(name).map_or("", String::as_str);
     assert_eq!(of("domain"), "kernel");
     assert_eq!((of("tracer_name"), of("tracer_major")), ("lttng-modules", "2"));
@@ -241,14 +239,14 @@ fn the_environment_names_layout_and_recorder() {
 #[test]
 fn late_events_get_the_time_of_the_one_before() {
     let mut writer = StreamWriter::new(UUID, 1, 1 << 16, 0);
-    assert!(writer.event(50, &Kind::SoftirqEntry { vec: 1 }));
-    assert!(writer.event(40, &Kind::SoftirqExit { vec: 1 }));
-    assert!(!writer.event(60, &Kind::Other("x")));
+    assert!(writer.event(50, &TraceKind::SoftirqEntry { vec: 1 }));
+    assert!(writer.event(40, &TraceKind::SoftirqExit { vec: 1 }));
+    assert!(!writer.event(60, &TraceKind::Other("x")));
     writer.flush();
     assert_eq!(writer.late(), 1);
-    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
     let bytes = writer.take().bytes().to_vec();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let mut times = Vec::new();
     while let Some(record) = reader.read() {
         times.push((record.time_ns, record.cpu));
@@ -261,14 +259,14 @@ fn late_events_get_the_time_of_the_one_before() {
 fn events_of_one_time_in_a_packet_keep_it() {
     let mut writer = StreamWriter::new(UUID, 1, 1 << 16, 50);
     for vec in 0..3 {
-        assert!(writer.event(50, &Kind::SoftirqEntry { vec }));
+        assert!(writer.event(50, &TraceKind::SoftirqEntry { vec }));
     }
     writer.flush();
-    assert!(writer.event(50, &Kind::SoftirqEntry { vec: 3 }));
+    assert!(writer.event(50, &TraceKind::SoftirqEntry { vec: 3 }));
     writer.flush();
-    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
     let bytes = writer.take().bytes().to_vec();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let mut times = Vec::new();
     while let Some(record) = reader.read() {
         times.push(record.time_ns);
@@ -283,7 +281,7 @@ fn no_two_packets_begin_at_once() {
     for _ in 0..3 {
         writer.mark(100);
         writer.lost(1, 100, 100);
-        writer.event(100, &Kind::SoftirqRaise { vec: 1 });
+        writer.event(100, &TraceKind::SoftirqRaise { vec: 1 });
         writer.flush();
     }
     let packets = writer.take();
@@ -297,11 +295,11 @@ fn the_last_packet_ends_with_the_recording() {
     let mut writer = StreamWriter::new(UUID, 1, 1 << 16, 100);
     writer.end(150);
     assert_eq!(bounds(&writer.take()), [], "a CPU without events");
-    writer.event(200, &Kind::SoftirqEntry { vec: 1 });
+    writer.event(200, &TraceKind::SoftirqEntry { vec: 1 });
     writer.flush();
     let mut packets = writer.take();
     // What has no room goes, and the loss with it.
-    writer.event(300, &Kind::SoftirqExit { vec: 1 });
+    writer.event(300, &TraceKind::SoftirqExit { vec: 1 });
     writer.lost(7, 350, 400);
     writer.flush();
     writer.withdraw();
@@ -322,12 +320,12 @@ fn the_last_packet_ends_with_the_recording() {
 fn a_loss_behind_a_whole_packet_is_counted() {
     let mut writer = StreamWriter::new(UUID, 0, 1, 10);
     writer.lost(5, 20, 100);
-    writer.event(50, &Kind::SoftirqEntry { vec: 1 });
+    writer.event(50, &TraceKind::SoftirqEntry { vec: 1 });
     writer.lost(7, 60, 100);
     writer.end(100);
-    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
     let bytes = writer.take().bytes().to_vec();
-    let mut reader = Reader::new(&layout, &[StreamFile::held("x", &bytes)]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let mut lost = 0;
     while let Some(record) = reader.read() {
         lost += record.loss().map_or(0, |loss| loss.events);

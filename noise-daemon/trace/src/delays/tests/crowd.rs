@@ -1,11 +1,11 @@
 //! So many threads that delay each other that not all pairs of them can be kept.
 
-use super::super::document::Document;
+use super::super::document::DelaysDocument;
 use super::super::sums::MOST_PARTIES;
 use super::{culprits, document, switch};
 
 /// Each thread waits while all the others run, 1 ns each, so many times; three sums hold each pair.
-fn crowd(threads: i32, times: i32) -> Document {
+fn crowd(threads: i32, times: i32) -> DelaysDocument {
     let turns = 0..threads * times;
     let turn = |turn: i32| (turn % threads + 1, (turn + 1) % threads + 1);
     let events = turns.map(|at| {

@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 
 use super::{block, culprits, document, request, switch, wakeup};
-use crate::event::{Kind, Loss, Packet};
+use crate::event::{LostEvents, Packet, TraceKind};
 
-fn lost(at_ns: u64, to_ns: u64) -> (u64, u32, Kind<'static>) {
-    (at_ns, 0, Kind::Lost(Loss { events: 9, packets: 0, from_ns: at_ns, to_ns }))
+fn lost(at_ns: u64, to_ns: u64) -> (u64, u32, TraceKind<'static>) {
+    (at_ns, 0, TraceKind::Lost(LostEvents { events: 9, packets: 0, from_ns: at_ns, to_ns }))
 }
 
 #[test]
 fn requests_under_way_where_events_are_lost_are_not_measured() {
-    let loss = Loss { events: 1, packets: 0, from_ns: 14, to_ns: 16 };
+    let loss = LostEvents { events: 1, packets: 0, from_ns: 14, to_ns: 16 };
     let [queue, device] = block(&[
-        (10, Kind::BlockRqInsert(request(8, 8))),
-        (11, Kind::BlockRqIssue(request(8, 8))),
-        (12, Kind::BlockRqInsert(request(16, 8))),
-        (16, Kind::Lost(loss)),
-        (900, Kind::BlockRqIssue(request(16, 8))),
-        (950, Kind::BlockRqComplete(request(8, 8))),
-        (960, Kind::BlockRqComplete(request(16, 8))),
+        (10, TraceKind::BlockRqInsert(request(8, 8))),
+        (11, TraceKind::BlockRqIssue(request(8, 8))),
+        (12, TraceKind::BlockRqInsert(request(16, 8))),
+        (16, TraceKind::Lost(loss)),
+        (900, TraceKind::BlockRqIssue(request(16, 8))),
+        (950, TraceKind::BlockRqComplete(request(8, 8))),
+        (960, TraceKind::BlockRqComplete(request(16, 8))),
     ]);
     assert_eq!((queue, device), ((1, 1), (1, 60)));
 }
@@ -27,19 +27,19 @@ fn requests_under_way_where_events_are_lost_are_not_measured() {
 #[test]
 fn what_begins_while_events_of_another_cpu_are_lost_is_not_measured() {
     let packet = Packet { skb: 1, len: 1, name: b"eth0" };
-    let unseen = Loss { events: 0, packets: 0, from_ns: 10, to_ns: 100 };
+    let unseen = LostEvents { events: 0, packets: 0, from_ns: 10, to_ns: 100 };
     let document = document(&[
-        (10, 1, Kind::Lost(unseen)),
-        (20, 0, Kind::BlockRqInsert(request(8, 8))),
-        (25, 0, Kind::NetDevQueue(packet)),
-        (30, 0, Kind::BlockRqIssue(request(8, 8))),
+        (10, 1, TraceKind::Lost(unseen)),
+        (20, 0, TraceKind::BlockRqInsert(request(8, 8))),
+        (25, 0, TraceKind::NetDevQueue(packet)),
+        (30, 0, TraceKind::BlockRqIssue(request(8, 8))),
         // Between them, another one may have had that place, and that memory.
-        (120, 0, Kind::BlockRqComplete(request(8, 8))),
-        (130, 0, Kind::NetDevXmit { packet, rc: 0 }),
-        (140, 0, Kind::BlockRqIssue(request(8, 8))),
-        (144, 0, Kind::BlockRqComplete(request(8, 8))),
-        (150, 0, Kind::NetDevQueue(packet)),
-        (155, 0, Kind::NetDevXmit { packet, rc: 0 }),
+        (120, 0, TraceKind::BlockRqComplete(request(8, 8))),
+        (130, 0, TraceKind::NetDevXmit { packet, rc: 0 }),
+        (140, 0, TraceKind::BlockRqIssue(request(8, 8))),
+        (144, 0, TraceKind::BlockRqComplete(request(8, 8))),
+        (150, 0, TraceKind::NetDevQueue(packet)),
+        (155, 0, TraceKind::NetDevXmit { packet, rc: 0 }),
     ]);
     assert!(document.block_queue_wait.is_empty());
     let device = document.block_device_wait[0].whole;
@@ -50,13 +50,13 @@ fn what_begins_while_events_of_another_cpu_are_lost_is_not_measured() {
 
 #[test]
 fn what_ends_where_a_cpu_is_no_longer_seen_is_not_measured() {
-    let unseen = Loss { events: 0, packets: 0, from_ns: 50, to_ns: 2_000_000 };
+    let unseen = LostEvents { events: 0, packets: 0, from_ns: 50, to_ns: 2_000_000 };
     let document = document(&[
         (10, 0, switch(0, 0, 1)),
         (20, 0, wakeup(2, 0)),
         (30, 0, switch(1, 1, 2)),
         (40, 1, switch(0, 0, 4)),
-        (50, 1, Kind::Lost(unseen)),
+        (50, 1, TraceKind::Lost(unseen)),
         // It may have run on CPU 1 meanwhile.
         (60, 0, wakeup(3, 0)),
         (90, 0, switch(2, 1, 3)),
@@ -77,12 +77,12 @@ fn what_ends_where_a_cpu_is_no_longer_seen_is_not_measured() {
 #[test]
 fn a_wait_that_ends_while_events_are_lost_is_not_measured() {
     let waits = |to_ns| {
-        let loss = Loss { events: 1, packets: 0, from_ns: 50, to_ns };
+        let loss = LostEvents { events: 1, packets: 0, from_ns: 50, to_ns };
         let document = document(&[
             (10, 0, switch(0, 0, 1)),
             (20, 0, wakeup(2, 0)),
             // It may run on CPU 1, and be back before CPU 0 takes it.
-            (50, 1, Kind::Lost(loss)),
+            (50, 1, TraceKind::Lost(loss)),
             (90, 0, switch(1, 1, 2)),
         ]);
         document.threads.iter().map(|thread| thread.waits.wakeup.sum_ns).sum::<u64>()
@@ -120,15 +120,15 @@ fn a_wait_whose_end_may_be_lost_begins_with_the_next_wakeup() {
 fn interrupts_whose_end_is_lost_do_not_last() {
     let document = document(&[
         (100, 0, switch(0, 0, 1)),
-        (120, 0, Kind::IrqHandlerEntry { irq: 11, name: b"x" }),
-        (125, 0, Kind::SoftirqRaise { vec: 3 }),
+        (120, 0, TraceKind::IrqHandlerEntry { irq: 11, name: b"x" }),
+        (125, 0, TraceKind::SoftirqRaise { vec: 3 }),
         lost(130, 200),
         (300, 0, switch(4, 1, 1)),
         (310, 0, wakeup(2, 0)),
-        (320, 0, Kind::SoftirqEntry { vec: 3 }),
-        (330, 0, Kind::NetifReceiveSkb(Packet { skb: 1, len: 1, name: b"eth0" })),
+        (320, 0, TraceKind::SoftirqEntry { vec: 3 }),
+        (330, 0, TraceKind::NetifReceiveSkb(Packet { skb: 1, len: 1, name: b"eth0" })),
         (331, 0, wakeup(3, 0)),
-        (340, 0, Kind::SoftirqExit { vec: 3 }),
+        (340, 0, TraceKind::SoftirqExit { vec: 3 }),
         (400, 0, switch(1, 1, 2)),
     ]);
     let thread = document.threads.iter().find(|thread| thread.tid == 2).unwrap();

@@ -4,14 +4,14 @@ use noise_common::hooks::Vector;
 use noise_protobuf::Message;
 use noise_text::clean::as_text;
 
-use crate::event::{Comm, Kind, Packet, Request, Task, Woken};
+use crate::event::{Comm, Packet, Request, Task, TraceKind, Woken};
 use crate::rwbs;
 
 /// Writes an event with its type; false where Perfetto has none for it, and nothing is written.
-pub fn typed(message: &mut Message, kind: &Kind<'_>, add_prio: i32) -> bool {
+pub fn typed(message: &mut Message, kind: &TraceKind<'_>, add_prio: i32) -> bool {
     let prio = |task: &Task| task.prio.saturating_add(add_prio);
     match kind {
-        Kind::SchedSwitch { prev, prev_state, next } => message.message(4, |event| {
+        TraceKind::SchedSwitch { prev, prev_state, next } => message.message(4, |event| {
             comm(event, 1, &prev.comm);
             event.signed(2, prev.tid);
             event.signed(3, prio(prev));
@@ -20,69 +20,73 @@ pub fn typed(message: &mut Message, kind: &Kind<'_>, add_prio: i32) -> bool {
             event.signed(6, next.tid);
             event.signed(7, prio(next));
         }),
-        Kind::SchedWakeup(who) => woken(message, 17, who, add_prio),
-        Kind::SchedWaking(who) => woken(message, 20, who, add_prio),
-        Kind::SchedWakeupNew(who) => woken(message, 114, who, add_prio),
-        Kind::SchedMigrateTask { task, orig_cpu, dest_cpu } => message.message(491, |event| {
+        TraceKind::SchedWakeup(who) => woken(message, 17, who, add_prio),
+        TraceKind::SchedWaking(who) => woken(message, 20, who, add_prio),
+        TraceKind::SchedWakeupNew(who) => woken(message, 114, who, add_prio),
+        TraceKind::SchedMigrateTask { task, orig_cpu, dest_cpu } => message.message(491, |event| {
             comm(event, 1, &task.comm);
             event.signed(2, task.tid);
             event.signed(3, prio(task));
             event.unsigned(4, *orig_cpu);
             event.unsigned(5, *dest_cpu);
         }),
-        Kind::SchedProcessFork { parent, child, .. } => message.message(239, |event| {
+        TraceKind::SchedProcessFork { parent, child, .. } => message.message(239, |event| {
             comm(event, 1, &parent.comm);
             event.signed(2, parent.tid);
             comm(event, 3, &child.comm);
             event.signed(4, child.tid);
         }),
-        Kind::SchedProcessExec { filename, tid, .. } => message.message(237, |event| {
+        TraceKind::SchedProcessExec { filename, tid, .. } => message.message(237, |event| {
             event.text(1, &as_text(filename));
             event.signed(2, *tid);
         }),
-        Kind::SchedProcessExit(task) => message.message(238, |event| {
+        TraceKind::SchedProcessExit(task) => message.message(238, |event| {
             comm(event, 1, &task.comm);
             event.signed(2, task.tid);
             event.signed(4, prio(task));
         }),
-        Kind::SchedProcessFree(task) => message.message(240, |event| {
+        TraceKind::SchedProcessFree(task) => message.message(240, |event| {
             comm(event, 1, &task.comm);
             event.signed(2, task.tid);
             event.signed(3, prio(task));
         }),
-        Kind::IrqHandlerEntry { irq, name } => message.message(36, |event| {
+        TraceKind::IrqHandlerEntry { irq, name } => message.message(36, |event| {
             event.unsigned(1, *irq);
             event.text(2, &as_text(name));
         }),
-        Kind::IrqHandlerExit { irq, ret } => message.message(37, |event| {
+        TraceKind::IrqHandlerExit { irq, ret } => message.message(37, |event| {
             event.unsigned(1, *irq);
             event.signed(2, *ret);
         }),
-        Kind::SoftirqEntry { vec } => number(message, 24, *vec),
-        Kind::SoftirqExit { vec } => number(message, 25, *vec),
-        Kind::SoftirqRaise { vec } => number(message, 26, *vec),
-        Kind::VectorEntry { which: Vector::LocalTimer, vector } => number(message, 559, *vector),
-        Kind::VectorExit { which: Vector::LocalTimer, vector } => number(message, 560, *vector),
-        Kind::HrtimerExpireEntry { hrtimer, function, now } => message.message(553, |event| {
+        TraceKind::SoftirqEntry { vec } => number(message, 24, *vec),
+        TraceKind::SoftirqExit { vec } => number(message, 25, *vec),
+        TraceKind::SoftirqRaise { vec } => number(message, 26, *vec),
+        TraceKind::VectorEntry { which: Vector::LocalTimer, vector } => {
+            number(message, 559, *vector)
+        }
+        TraceKind::VectorExit { which: Vector::LocalTimer, vector } => {
+            number(message, 560, *vector)
+        }
+        TraceKind::HrtimerExpireEntry { hrtimer, function, now } => message.message(553, |event| {
             event.unsigned(1, *hrtimer);
             event.signed(2, *now);
             event.unsigned(3, *function);
         }),
-        Kind::HrtimerExpireExit { hrtimer } => {
+        TraceKind::HrtimerExpireExit { hrtimer } => {
             message.message(554, |event| event.unsigned(1, *hrtimer));
         }
-        Kind::BlockRqIssue(request) => block(message, 45, request, 5, Some(6)),
-        Kind::BlockRqInsert(request) => block(message, 126, request, 5, Some(6)),
-        Kind::BlockRqComplete(request) => block(message, 125, request, 5, None),
-        Kind::BlockRqRequeue(request) => block(message, 129, request, 5, None),
-        Kind::NetDevXmit { packet, rc } => message.message(361, |event| {
+        TraceKind::BlockRqIssue(request) => block(message, 45, request, 5, Some(6)),
+        TraceKind::BlockRqInsert(request) => block(message, 126, request, 5, Some(6)),
+        TraceKind::BlockRqComplete(request) => block(message, 125, request, 5, None),
+        TraceKind::BlockRqRequeue(request) => block(message, 129, request, 5, None),
+        TraceKind::NetDevXmit { packet, rc } => message.message(361, |event| {
             event.unsigned(1, packet.len);
             event.text(2, &as_text(packet.name));
             event.signed(3, *rc);
             event.unsigned(4, packet.skb);
         }),
-        Kind::NetifReceiveSkb(packet) => received(message, 360, packet, [1, 2, 3]),
-        Kind::NapiGroReceive(packet) => received(message, 365, packet, [7, 10, 15]),
+        TraceKind::NetifReceiveSkb(packet) => received(message, 360, packet, [1, 2, 3]),
+        TraceKind::NapiGroReceive(packet) => received(message, 365, packet, [7, 10, 15]),
         _ => return false,
     }
     true

@@ -18,11 +18,11 @@ use noise_protobuf::Message;
 use noise_text::clean::as_text;
 
 use self::generic::Generic;
-pub use self::tracks::Part;
+pub use self::tracks::PathPart;
 use self::tracks::Tracks;
-use crate::clock::Clock;
-use crate::delays::watch::{Delay, Wait};
-use crate::event::{Dumped, Event, Kind, Loss};
+use crate::clock::TraceClock;
+use crate::delays::watch::{Delay, RunQueueWait};
+use crate::event::{Dumped, Event, LostEvents, TraceKind};
 use crate::record::{Record, Stored};
 use crate::threads::Threads;
 
@@ -88,7 +88,7 @@ pub struct Perfetto {
 
 impl Perfetto {
     /// Of a recording with this clock and this environment.
-    pub fn new(clock: &Clock, environment: &BTreeMap<String, String>) -> Self {
+    pub fn new(clock: &TraceClock, environment: &BTreeMap<String, String>) -> Self {
         // LTTng's kernel tracer, whose layout says so, counts priorities from that of normal threads on.
         let is_lttng = environment.get("domain").is_some_and(|domain| domain == "kernel");
         Self {
@@ -157,12 +157,12 @@ impl Perfetto {
             self.left_out = self.left_out.saturating_add(1);
             return;
         }
-        if let Kind::Lost(loss) = &event.kind {
+        if let TraceKind::Lost(loss) = &event.kind {
             self.lost(event, loss);
             return;
         }
         let pid = match &event.kind {
-            Kind::SchedSwitch { prev, .. } => Some(prev.tid),
+            TraceKind::SchedSwitch { prev, .. } => Some(prev.tid),
             _ => self.threads.current(event.cpu),
         };
         self.threads.follow(event);
@@ -193,21 +193,21 @@ impl Perfetto {
     }
 
     fn mark(&mut self, event: &Event<'_>) {
-        if let Kind::Mark(mark) = &event.kind {
+        if let TraceKind::Mark(mark) = &event.kind {
             let stamp = self.stamp(event.time_ns);
             self.tracks.marked(&mut self.packets, stamp, mark);
         }
     }
 
     /// A critical path, with the name of its execution.
-    pub fn path(&mut self, name: &str, parts: &[Part]) {
+    pub fn path(&mut self, name: &str, parts: &[PathPart]) {
         let Some(first) = parts.first() else { return };
         self.begin(first.from_ns);
         self.tracks.path(&mut self.packets, self.offset_ns, name, parts);
     }
 
     /// Events were lost on a CPU.
-    fn lost(&mut self, event: &Event<'_>, loss: &Loss) {
+    fn lost(&mut self, event: &Event<'_>, loss: &LostEvents) {
         self.flush(event.cpu);
         let bundle = self.bundles.entry(event.cpu).or_default();
         bundle.is_behind_loss = true;
@@ -219,8 +219,8 @@ impl Perfetto {
     /// Describes threads and processes that an event names.
     fn describe(&mut self, event: &Event<'_>) {
         let dumped = match &event.kind {
-            Kind::StatedumpProcess(dumped) => *dumped,
-            Kind::SchedProcessFork { parent_pid, child, child_pid, .. } if *child_pid != 0 => {
+            TraceKind::StatedumpProcess(dumped) => *dumped,
+            TraceKind::SchedProcessFork { parent_pid, child, child_pid, .. } if *child_pid != 0 => {
                 Dumped { tid: child.tid, pid: *child_pid, ppid: *parent_pid, comm: child.comm }
             }
             _ => return,
@@ -274,7 +274,7 @@ impl Perfetto {
     }
 
     /// A wait for a CPU ended.
-    pub fn waited(&mut self, wait: &Wait<'_>) {
+    pub fn waited(&mut self, wait: &RunQueueWait<'_>) {
         self.begin(wait.from_ns);
         self.tracks.waited(&mut self.packets, self.offset_ns, wait);
     }

@@ -6,7 +6,7 @@ use super::super::Export;
 use super::wire::Message;
 use super::*;
 use crate::delays::Begin;
-use crate::ftrace::Reader;
+use crate::ftrace::FtraceReader;
 use crate::record::Source as _;
 use crate::select::Select;
 
@@ -27,9 +27,9 @@ CPU:1 [LOST 17 EVENTS]
 ";
 
 fn packets(text: &[u8], select: Select) -> (Vec<u8>, u64) {
-    let perfetto = Perfetto::new(&Clock::trace(), &BTreeMap::new());
+    let perfetto = Perfetto::new(&TraceClock::trace(), &BTreeMap::new());
     let mut export = Export::new(select, Begin::default(), Some(perfetto), None, false);
-    let mut reader = Reader::new(text);
+    let mut reader = FtraceReader::new(text);
     while let Some(record) = reader.read() {
         export.add(&record);
     }

@@ -11,8 +11,8 @@ use noise_protobuf::Message;
 use noise_text::clean::as_text;
 
 use super::{field, put_packet};
-use crate::delays::watch::{Delay, Signal, Subject, Wait};
-use crate::event::{Event, Loss, Mark};
+use crate::delays::watch::{Delay, DelaySignal, DelaySubject, RunQueueWait};
+use crate::event::{Event, LostEvents, ProgramMark};
 use crate::events::MARK_ACTIONS;
 
 /// Kinds of slices and instants.
@@ -41,7 +41,7 @@ const PATHS_FROM: u64 = 3 << 32;
 
 /// A part of a critical path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct PathPart {
     /// Whose time it is: name and id.
     pub who: (String, i32),
     pub state: &'static str,
@@ -55,7 +55,7 @@ pub struct Part {
 }
 
 /// What a group of tracks shows.
-type TrackGroup = (Signal, String);
+type TrackGroup = (DelaySignal, String);
 
 /// All tracks so far.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ enum Note<'a> {
 
 impl Tracks {
     /// A wait for a CPU, on its thread's track.
-    pub fn waited(&mut self, packets: &mut Message, offset_ns: u64, wait: &Wait<'_>) {
+    pub fn waited(&mut self, packets: &mut Message, offset_ns: u64, wait: &RunQueueWait<'_>) {
         let stamp = wait.from_ns.saturating_sub(offset_ns);
         if !std::mem::replace(&mut self.has_waits, true) {
             describe(packets, stamp, WAITS, None, "Waits for a CPU");
@@ -116,13 +116,15 @@ impl Tracks {
     /// A block request on a device's tracks, a vector on its CPU's.
     pub fn delayed(&mut self, packets: &mut Message, offset_ns: u64, delay: &Delay<'_>) {
         let (name, shown) = match (delay.signal, delay.subject) {
-            (Signal::BlockQueueWait, subject) => (format!("{subject} queue"), "queued".to_owned()),
-            (Signal::BlockDeviceWait, subject) => {
+            (DelaySignal::BlockQueueWait, subject) => {
+                (format!("{subject} queue"), "queued".to_owned())
+            }
+            (DelaySignal::BlockDeviceWait, subject) => {
                 (format!("{subject} requests"), "on the device".to_owned())
             }
             // Perfetto draws the local timer itself, with the interrupts.
-            (Signal::Vector, Subject::Vector(Vector::LocalTimer)) => return,
-            (Signal::Vector, subject) => {
+            (DelaySignal::Vector, DelaySubject::Vector(Vector::LocalTimer)) => return,
+            (DelaySignal::Vector, subject) => {
                 (format!("Vectors of CPU {}", delay.cpu), subject.to_string())
             }
             _ => return,
@@ -156,7 +158,7 @@ impl Tracks {
 
     /// A critical path: a track for it, below that one for each thread, and an arrow wherever it goes on with
     /// another thread.
-    pub fn path(&mut self, packets: &mut Message, offset_ns: u64, name: &str, parts: &[Part]) {
+    pub fn path(&mut self, packets: &mut Message, offset_ns: u64, name: &str, parts: &[PathPart]) {
         let Some(first) = parts.first() else { return };
         let stamp = first.from_ns.saturating_sub(offset_ns);
         let mut next = || {
@@ -188,7 +190,7 @@ impl Tracks {
         }
     }
 
-    pub fn marked(&mut self, packets: &mut Message, stamp: u64, mark: &Mark<'_>) {
+    pub fn marked(&mut self, packets: &mut Message, stamp: u64, mark: &ProgramMark<'_>) {
         let stamp = stamp.saturating_sub(mark.before_ns);
         if !std::mem::replace(&mut self.has_marks, true) {
             describe(packets, stamp, MARKS, None, "Marks");
@@ -206,7 +208,13 @@ impl Tracks {
         put_packet(packets, stamp, |packet| track_event(packet, MARKS, INSTANT, &name, &notes));
     }
 
-    pub fn lost(&mut self, packets: &mut Message, offset_ns: u64, event: &Event<'_>, loss: &Loss) {
+    pub fn lost(
+        &mut self,
+        packets: &mut Message,
+        offset_ns: u64,
+        event: &Event<'_>,
+        loss: &LostEvents,
+    ) {
         // At the end of the stretch: in a text of ftrace it may begin at time zero, far from all other events.
         let stamp = event.time_ns.saturating_sub(offset_ns);
         if !std::mem::replace(&mut self.has_lost, true) {

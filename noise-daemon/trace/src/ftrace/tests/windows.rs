@@ -7,7 +7,7 @@ use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_o
 
 use crate::damage::Damage;
 use crate::ftrace::lines::{Lines, Next};
-use crate::ftrace::{Reader, Survey};
+use crate::ftrace::{FtraceReader, Survey};
 use crate::record::Source as _;
 use crate::window::cut::Cut;
 use crate::window::{Content, ReadAt};
@@ -15,7 +15,7 @@ use crate::window::{Content, ReadAt};
 /// All that a text says.
 type All = (Vec<(u64, u32, String)>, Damage);
 
-fn read(reader: &mut Reader<'_>) -> Vec<(u64, u32, String)> {
+fn read(reader: &mut FtraceReader<'_>) -> Vec<(u64, u32, String)> {
     let mut all = Vec::new();
     while let Some(record) = reader.read() {
         let said = format!("{:?} {:?} {:?}", record.name(), record.kind(), record.stored());
@@ -25,13 +25,13 @@ fn read(reader: &mut Reader<'_>) -> Vec<(u64, u32, String)> {
 }
 
 fn held(text: &[u8]) -> All {
-    let mut reader = Reader::new(text);
+    let mut reader = FtraceReader::new(text);
     (read(&mut reader), reader.damage())
 }
 
 fn in_windows(content: Content<'_>, window: usize) -> All {
     let survey = Survey::in_windows(content, window);
-    let mut reader = Reader::in_windows(content, &survey, window);
+    let mut reader = FtraceReader::in_windows(content, &survey, window);
     (read(&mut reader), reader.damage())
 }
 
@@ -84,7 +84,7 @@ proptest! {
         let file = Cut { bytes: text, reads: Cell::new(reads), to, is_broken };
         let content = Content::Read(&file);
         let survey = Survey::in_windows(content, window);
-        let mut reader = Reader::in_windows(content, &survey, window);
+        let mut reader = FtraceReader::in_windows(content, &survey, window);
         let found = read(&mut reader);
         let (all, whole) = (held(text).0, held(text).1);
         let damage = reader.damage();
@@ -118,7 +118,7 @@ fn what_was_cut_off_behind_the_first_look_is_counted_to_the_byte() {
         let content = Content::Read(&file);
         let survey = Survey::in_windows(content, 8);
         file.reads.set(1);
-        let mut reader = Reader::in_windows(content, &survey, 8);
+        let mut reader = FtraceReader::in_windows(content, &survey, 8);
         assert_eq!(read(&mut reader).len(), to / length, "{to}");
         let damage = reader.damage();
         let (left, missing) = ((to % length) as u64, (text.len() - to) as u64);
@@ -183,7 +183,7 @@ fn a_long_line_that_waits_for_others_holds_no_memory() {
     let text = [event(1, "a"), event(5, &"b".repeat(9000)), event(2, "c"), event(3, "d")].concat();
     let file = Cut::never(text.as_bytes());
     let content = Content::Read(&file);
-    let mut reader = Reader::in_windows(content, &Survey::of(content), 4096);
+    let mut reader = FtraceReader::in_windows(content, &Survey::of(content), 4096);
     for _ in 0..2 {
         assert!(reader.read().is_some());
     }

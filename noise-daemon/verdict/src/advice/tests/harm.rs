@@ -25,6 +25,84 @@ fn what_slows_the_culprit_does_not_slow_the_victim_around_it() {
 }
 
 #[test]
+fn who_has_the_lower_weight_by_its_settings_keeps_it() {
+    let cpu = [Remedy::CpuWeight, Remedy::CpuAffinity, Remedy::CpuQuota];
+    let disk = [Remedy::IoWeight, Remedy::IoMax];
+    let with = |cpus: [Option<u64>; 2], disks: [Option<u64>; 2]| {
+        let one =
+            |name: &str, weight, io_weight| CgroupSetup { weight, io_weight, ..service(name) };
+        let victim = one("backup.service", cpus[0], disks[0]);
+        let culprit = one("web.service", cpus[1], disks[1]);
+        Setup { disk: Some(weighed()), ..of(victim, culprit) }
+    };
+    let words =
+        "backup.service has the lower weight by its settings: 20 against 100 of web.service";
+    let is_kept = |setup: &Setup, remedy: Remedy| {
+        let advice = advise(&[remedy], setup).remove(0);
+        let is_said = advice.now.is_some_and(|now| now.ends_with(&format!("; but {words}")));
+        assert_eq!(is_said, advice.commands.is_empty(), "{remedy:?}");
+        is_said && advice.undo.is_empty()
+    };
+    let (equal, lower) = ([Some(100); 2], [Some(20), Some(100)]);
+    for (cpus, disks) in [(lower, equal), (equal, lower), ([Some(20), None], [None, Some(100)])] {
+        let setup = with(cpus, disks);
+        assert!(cpu.iter().all(|remedy| is_kept(&setup, *remedy) == (cpus == lower)));
+        assert!(disk.iter().all(|remedy| is_kept(&setup, *remedy) == (disks == lower)));
+    }
+    // A thread that no weight holds back is one of those.
+    let mut setup = with(lower, equal);
+    setup.is_culprit_named = true;
+    let culprit = setup.culprit.as_mut().unwrap();
+    culprit.main = culprit.main.take().map(|main| TaskSetup { policy: 1, priority: 9, ..main });
+    assert!(is_kept(&setup, Remedy::CpuWeight));
+}
+
+#[test]
+fn who_runs_when_nobody_else_does_goes_on_so() {
+    let with = |victim, culprit| {
+        let one = |name: &str, policy| {
+            let mut one = service(name);
+            one.main = one.main.map(|main| TaskSetup { policy, ..main });
+            one
+        };
+        let setup = of(one("backup.service", victim), one("web.service", culprit));
+        Setup { disk: Some(weighed()), ..setup }
+    };
+    for remedy in [Remedy::CpuWeight, Remedy::CpuAffinity, Remedy::CpuQuota] {
+        let advice = advise(&[remedy], &with(5, 0)).remove(0);
+        assert_eq!((advice.commands, advice.undo), (Vec::new(), Vec::new()), "{remedy:?}");
+        assert!(advice.now.is_some_and(|now| now.contains("backup.service runs under SCHED_IDLE")));
+        assert!(!commands(&with(5, 5), remedy).is_empty(), "{remedy:?}");
+        assert!(!commands(&with(0, 5), remedy).is_empty(), "{remedy:?}");
+    }
+    assert!(!commands(&with(5, 0), Remedy::IoWeight).is_empty());
+    let mut setup = with(5, 0);
+    setup.culprit.as_mut().unwrap().main = None;
+    assert!(!commands(&setup, Remedy::CpuWeight).is_empty(), "it is not known");
+}
+
+#[test]
+fn only_a_thread_that_is_named_loses_its_policy() {
+    let with = |policy, is_culprit_named| {
+        let mut culprit = service("backup.service");
+        culprit.main = culprit.main.map(|main| TaskSetup { policy, priority: 9, ..main });
+        let setup = Setup { is_culprit_named, ..of(service("web.service"), culprit) };
+        advise(&[Remedy::CpuWeight], &setup).remove(0)
+    };
+    let weight = ["systemctl set-property backup.service CPUWeight=20"];
+    for (policy, option) in [(1, "--fifo"), (2, "--rr")] {
+        assert_eq!(with(policy, true).commands, ["chrt --other --pid 0 42"]);
+        assert_eq!(with(policy, true).undo, [format!("chrt {option} --pid 9 42")]);
+        assert_eq!(with(policy, false).commands, weight);
+    }
+    // Nothing gives a deadline back.
+    let deadline = with(6, true);
+    assert!(deadline.now.is_some_and(|now| now.contains("runs under SCHED_DEADLINE")));
+    assert_eq!((deadline.commands, deadline.undo), (Vec::new(), Vec::new()));
+    assert_eq!(with(6, false).commands, weight);
+}
+
+#[test]
 fn a_culprit_is_not_moved_to_the_victims_cpus() {
     let on = |mut one: CgroupSetup, cpus: &str| {
         one.main = one.main.map(|main| TaskSetup { cpus: list(cpus), ..main });

@@ -9,9 +9,10 @@ use super::super::tests::{event, switch};
 use super::*;
 
 /// A copy of events with numbers from `first` on, of a part of 256, when all before `wanted` had been read.
-fn copy(wanted: u64, first: u64, events: &[Event]) -> Copied {
-    let number = |(number, event): (u64, &Event)| Event { number: number as u32, ..*event };
-    let events: Vec<Event> = (first..).zip(events).map(number).collect();
+fn copy(wanted: u64, first: u64, events: &[StoredEvent]) -> Copied {
+    let number =
+        |(number, event): (u64, &StoredEvent)| StoredEvent { number: number as u32, ..*event };
+    let events: Vec<StoredEvent> = (first..).zip(events).map(number).collect();
     Copied { wanted, first, capacity: 256, next: first + events.len() as u64, events }
 }
 
@@ -68,7 +69,7 @@ fn events_that_are_missing_at_the_end_of_a_copy_are_not_forgotten() {
 #[test]
 fn a_follower_keeps_no_memory_for_what_was_settled() {
     let (mut follower, mut culprits) = (Follower::default(), Culprits::default());
-    let events: Vec<Event> = (1..8_192).map(|at_ns| switch(5, at_ns)).collect();
+    let events: Vec<StoredEvent> = (1..8_192).map(|at_ns| switch(5, at_ns)).collect();
     let copied = Copied { capacity: 8_192, ..copy(0, 0, &events) };
     follower.take(0, &copied, 0);
     follower.settle(8_000, &mut culprits);
@@ -92,7 +93,7 @@ proptest! {
             direct.follow(&switch(tid, at_ns), &mut culprits);
             let copied = &mut parts[part];
             let number = (copied.first + copied.events.len() as u64) as u32;
-            copied.events.push(Event { number, ..switch(tid, at_ns) });
+            copied.events.push(StoredEvent { number, ..switch(tid, at_ns) });
             if settles {
                 for (part, copied) in parts.iter_mut().enumerate().rev() {
                     let next = copied.first + copied.events.len() as u64;

@@ -14,7 +14,7 @@ use proptest::prelude::{
 };
 use proptest::sample::Index;
 
-use super::super::culprits::Who;
+use super::super::culprits::TurnOwner;
 use super::super::tests::event;
 use super::*;
 
@@ -69,7 +69,7 @@ struct Cpu {
     tid: u32,
     switches: usize,
     owners: Vec<Owner>,
-    events: Vec<Event>,
+    events: Vec<StoredEvent>,
 }
 
 #[derive(Clone, Debug)]
@@ -203,7 +203,7 @@ fn play(steps: &[Step], switches: usize) -> (Cpu, Vec<Ended>) {
 
 fn culprits() -> Culprits {
     let mut culprits = Culprits::default();
-    (1..6).for_each(|tid| culprits.seen(tid, Who::task(cgroup(tid)), 1));
+    (1..6).for_each(|tid| culprits.seen(tid, TurnOwner::task(cgroup(tid)), 1));
     culprits
 }
 
@@ -243,7 +243,7 @@ proptest! {
             if number == cpu.events.len() / 2 {
                 // As it comes about where one thread had several numbers.
                 (1..4).for_each(|tid| culprits.forked(5, tid, u64::MAX));
-                (1..4).for_each(|tid| culprits.seen(tid, Who::task(cgroup(tid)), u64::MAX));
+                (1..4).for_each(|tid| culprits.seen(tid, TurnOwner::task(cgroup(tid)), u64::MAX));
                 history.renumber(&culprits.renumber(history.culprits()));
             }
             history.follow(event, &mut culprits);

@@ -45,9 +45,9 @@ impl Node {
         let path = PathBuf::from(path);
         let cgroup = Arc::new(Cgroup { identity: Identity::of(&path), path });
         match self.names.look(&cgroup, self.now + Duration::from_millis(after_ms)) {
-            Look::Found(cgroup) => Some(cgroup.identity.label.clone()),
-            Look::Waiting => None,
-            Look::Absent => panic!("it was found"),
+            CgroupLook::Found(cgroup) => Some(cgroup.identity.label.clone()),
+            CgroupLook::Waiting => None,
+            CgroupLook::Absent => panic!("it was found"),
         }
     }
 }
