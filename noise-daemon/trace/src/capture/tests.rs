@@ -324,6 +324,25 @@ fn gaps_are_counted_where_they_are() {
 }
 
 #[test]
+fn steps_end_with_the_loss_that_is_under_way() {
+    let mut look = Threads::default();
+    let at = |time_ns| Body::softirq(EventKind::SoftirqRaise, 3, time_ns);
+    let mut capture = Capture::new(UUID, 2, 1 << 12, 0, &Dump::default());
+    add(&mut capture, 0, 0, 0, &[at(100), at(300), at(500)]);
+    capture.lost(1, 3, 150, 600);
+    capture.advance(200, &mut look);
+    // A packet that ended here would end with the loss, and what comes before that would be late.
+    assert_eq!(capture.loss_until_ns(), Some(600));
+    capture.advance(600, &mut look);
+    capture.flush();
+    assert_eq!(capture.loss_until_ns(), None);
+    capture.finish(1_000, &mut look);
+    assert_eq!((capture.late(), capture.discarded()), (0, 3));
+    let times: Vec<u64> = read(&mut capture).into_iter().map(|(time_ns, _)| time_ns).collect();
+    assert!([100, 300, 500].iter().all(|time_ns| times.contains(time_ns)), "{times:?}");
+}
+
+#[test]
 fn files_that_follow_begin_with_what_is_known() {
     let mut capture = Capture::new(UUID, 2, 1 << 16, 10, &dump());
     let mut look = Threads::default();
