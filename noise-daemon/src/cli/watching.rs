@@ -223,13 +223,15 @@ impl Watching {
 
     /// What is usual for cgroups, of each signal that is watched.
     pub fn usual(&self, cgroups: &BTreeSet<Name>) -> Vec<Usual> {
+        // What came with a disturbance that is there from the begin would pass for usual. Where one of several cgroups has
+        // learnt enough, it is known of all: they are added up.
+        let is_known = |signal: Watched| {
+            let mut all = cgroups.iter().filter_map(|subject| self.board.baseline(signal, subject));
+            all.any(|baseline| self.board.is_warm(baseline))
+        };
         let of = |subject: &Name| {
             let usual = |signal| {
-                let baseline = self.board.baseline(signal, subject)?;
-                // What came with a disturbance that is there from the begin would pass for usual.
-                if !self.board.is_warm(baseline) {
-                    return None;
-                }
+                let baseline = self.board.baseline(signal, subject).filter(|_| is_known(signal))?;
                 let (windows, level) = (baseline.learnt(), baseline.level());
                 Some(Usual { signal, subject: Name::clone(subject), windows, level })
             };

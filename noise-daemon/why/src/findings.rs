@@ -254,7 +254,11 @@ pub fn find_out(
     blame(stretch, &mut document);
     let paths = document.executions.split_off(count);
     let is_own = |tid| account.is_member(tid);
-    let pushed = pushed(&account.graph, &sends, is_own, (from_ns, to_ns));
+    // Where one thread is looked at, it is not seen what the others of its process send.
+    let pushed = match target.select.thread {
+        Some(_) => Pushed::default(),
+        None => pushed(&account.graph, &sends, is_own, (from_ns, to_ns)),
+    };
     let culprits = culprits(&document.executions, &is_own, &account.threads, known);
     let enders = enders(&account.enders, &is_own, &account.threads, known);
     Ok(Findings {

@@ -27,9 +27,11 @@ const MOST: usize = 1024;
 const CHANGES: u8 = b'?';
 /// Where the freezer of version 1 of cgroups is.
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
+/// The number of the protocol.
+const UDP: u32 = 17;
 
 /// Calls in which a program waits for work, or for a time.
-const FOR_WORK: [i64; 12] = [
+const FOR_WORK: [i64; 13] = [
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
     libc::SYS_ppoll,
@@ -42,6 +44,8 @@ const FOR_WORK: [i64; 12] = [
     libc::SYS_rt_sigtimedwait,
     libc::SYS_wait4,
     libc::SYS_waitid,
+    // One of those above that goes on behind a stop.
+    libc::SYS_restart_syscall,
 ];
 /// Those that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
@@ -171,6 +175,12 @@ enum Peered {
 
 /// The other end of that of some sockets which is a connection of the internet.
 fn connection(inodes: &[u32], sockets: &[Connection]) -> Option<Peered> {
+    let takes_from_anyone = |one: &Connection| {
+        one.protocol == UDP && one.remote.port() == 0 && inodes.contains(&one.inode)
+    };
+    if sockets.iter().any(takes_from_anyone) {
+        return Some(Peered::Client);
+    }
     let own = |one: &&Connection| one.remote.port() != 0 && inodes.contains(&one.inode);
     let own = sockets.iter().find(own)?;
     let is_its_listener = |one: &Connection| {

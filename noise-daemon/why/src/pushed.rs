@@ -2,9 +2,9 @@
 //!
 //! A victim that has connected to another one looks like one that waits for its answer. It has asked for nothing where its
 //! process sent no data since the packet before from there, and since the sleeper was woken last. So a request of any thread
-//! counts, and one that is answered late. One that asks for the next piece of work before it sleeps cannot be told from one that asks
-//! for an answer. Who sends several requests, and nothing between their answers, looks like one that asks for nothing:
-//! so what is found here is not called idle.
+//! counts, and one that is answered late; of several requests at a time, each counts for one packet that comes. One that asks for
+//! the next piece of work before it sleeps cannot be told from one that asks for an answer. Who waits until another one takes
+//! what it streams there looks like one that asks for nothing: so what is found here is not called idle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,13 +88,22 @@ pub fn pushed(
     all.sort_by_key(|delivery| delivery.at_ns);
     let mut found = Pushed::default();
     let mut latest: BTreeMap<(i32, Option<i32>), u64> = BTreeMap::new();
+    // By process: up to when its data were counted, and for how many of them no packet has come yet.
+    let mut open: BTreeMap<i32, (u64, usize)> = BTreeMap::new();
     for delivery in &all {
         let peer = delivery.sender.map(|(pid, _)| pid);
         let before_ns = latest.insert((delivery.pid, peer), delivery.at_ns);
+        let (counted_ns, left) = open.entry(delivery.pid).or_default();
+        if let Some(own) = threads.get(&delivery.pid) {
+            *left += sends.count(own, counted_ns.saturating_add(1), delivery.at_ns);
+        }
+        *counted_ns = delivery.at_ns;
+        let is_answer = *left > 0;
+        *left = left.saturating_sub(1);
         let (Some(before_ns), Some(awake_ns)) = (before_ns, delivery.awake_ns) else { continue };
         let slept_ns = delivery.at_ns.min(to_ns).saturating_sub(delivery.since_ns.max(from_ns));
         let Some(own) = threads.get(&delivery.pid).filter(|_| slept_ns > 0) else { continue };
-        if sends.are_between(own, before_ns.min(awake_ns), delivery.at_ns) {
+        if is_answer || sends.are_between(own, before_ns.min(awake_ns), delivery.at_ns) {
             continue;
         }
         let sum = match delivery.sender {
@@ -195,6 +204,13 @@ mod tests {
             (1_510, switch(WORKER, 0)),
         ];
         assert_eq!(found(&jobs, &timer).by, [(QUEUE, 1_104 - 500)].into());
+    }
+
+    #[test]
+    fn each_of_several_requests_counts_for_one_answer() {
+        let two: &[u32] = &[DATA, DATA];
+        let jobs: [(u64, &[u32]); 4] = [(100, two), (1_100, &[]), (2_100, &[]), (3_100, &[])];
+        assert_eq!(found(&jobs, &[]).by, [(QUEUE, 1_104 - 150)].into());
     }
 
     #[test]

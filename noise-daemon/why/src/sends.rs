@@ -54,6 +54,18 @@ impl HandedPackets {
         }
     }
 
+    /// How often one of these threads sent data between two times, both of them included, as far as that is known.
+    fn count(&self, tids: &BTreeSet<i32>, from_ns: u64, to_ns: u64) -> usize {
+        let between = |times: &Vec<u64>| {
+            let behind = times.partition_point(|at_ns| *at_ns <= to_ns);
+            behind.saturating_sub(times.partition_point(|at_ns| *at_ns < from_ns))
+        };
+        let of = |kept: &BTreeMap<i32, Vec<u64>>| {
+            tids.iter().filter_map(|tid| kept.get(tid)).map(between).sum::<usize>()
+        };
+        of(&self.data) + if self.has_other_bare { of(&self.bare) } else { 0 }
+    }
+
     /// Whether it may be that one of these threads sent data between two times, both of them included.
     fn may_be_between(&self, tids: &BTreeSet<i32>, from_ns: u64, to_ns: u64) -> bool {
         let is_between = |times: &Vec<u64>| {
@@ -121,6 +133,11 @@ impl Sends {
     /// Whether it may be that one of these threads sent data between two times, both of them included.
     pub fn are_between(&self, tids: &BTreeSet<i32>, from_ns: u64, to_ns: u64) -> bool {
         self.packets.may_be_between(tids, from_ns, to_ns)
+    }
+
+    /// How often one of these threads sent data between two times, both of them included, as far as that is known.
+    pub fn count(&self, tids: &BTreeSet<i32>, from_ns: u64, to_ns: u64) -> usize {
+        self.packets.count(tids, from_ns, to_ns)
     }
 
     /// Whether a thread's sleep that began then is one of them.

@@ -16,6 +16,7 @@ use noise_verdict::{
 };
 
 use super::findings::Findings;
+use super::places::MOST_THREADS;
 use super::unwoken::{Unwoken, slept_all_along};
 
 /// A lock that others wait for is let go earlier by a program that goes on.
@@ -58,6 +59,10 @@ impl Findings {
 
     /// The threads that wait for a lock together with others of the program, and did all the time.
     fn at_locks(&self) -> Vec<i32> {
+        // Threads of a pool take turns to wait for work: whoever does has the lock that the others wait for.
+        if self.unwoken.at.values().any(|at| at.is_idle) {
+            return Vec::new();
+        }
         let mut by_lock: BTreeMap<(i32, u64), Vec<i32>> = BTreeMap::new();
         for (tid, at) in &self.unwoken.at {
             let is_long = self.open.get(tid).is_some_and(|sleep| sleep.ns >= LEAST_LOCKED_NS);
@@ -81,7 +86,9 @@ impl Findings {
         let at_locks = self.at_locks();
         accounts.take(Account::Idle, Account::Lock, self.open_ns(&at_locks));
         if self.has_slept_all_along() {
-            let is_idle = |tid: i32| at.get(&tid).is_some_and(|at| at.is_idle);
+            // Where there are too many to look at each, the others are taken to be as those.
+            let is_part = at.len() >= MOST_THREADS;
+            let is_idle = |tid: i32| at.get(&tid).map_or(is_part, |at| at.is_idle);
             let unclear =
                 self.open.keys().filter(|tid| !is_idle(**tid) && !at_locks.contains(*tid));
             accounts.take(Account::Idle, Account::Unknown, self.open_ns(unclear));
@@ -283,11 +290,15 @@ mod tests {
         let waits = |at: [(i32, SleepsAt); 3]| {
             judged(still(&[7, 8, 9]), Unwoken { at: at.into(), ..Unwoken::default() })
         };
-        let (verdict, ms) = waits([(7, lock(5)), (8, lock(5)), (9, at("do_epoll_wait", true))]);
+        let (verdict, ms) = waits([(7, lock(5)), (8, lock(5)), (9, at("pipe_read", false))]);
         let expected = "shop: its threads waited 4.00 s for each other; held all the time, by whom is not known";
         assert_eq!((verdict.kind, &*verdict.sentence), (Kind::HeldUp, expected));
         assert_eq!(verdict.findings[0].evidence, Evidence::Part);
-        assert_eq!(ms, [2_000, 4_000, 0]);
+        assert_eq!(ms, [0, 4_000, 2_000]);
+        // Another one waits for work, maybe with the lock: the next one in turn will.
+        let (verdict, ms) = waits([(7, lock(5)), (8, lock(5)), (9, at("do_epoll_wait", true))]);
+        assert!(verdict.findings.is_empty(), "{verdict:?}");
+        assert_eq!((verdict.kind, ms), (Kind::Unknown, [2_000, 0, 4_000]));
         // Each at a lock of its own: it may be no lock.
         let (verdict, ms) = waits([(7, lock(5)), (8, lock(6)), (9, at("do_epoll_wait", true))]);
         assert!(verdict.findings.is_empty(), "{verdict:?}");

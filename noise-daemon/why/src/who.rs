@@ -38,7 +38,8 @@ impl<'d> Cgroups<'d> {
 
 /// The state of a thread at the moment, by the letter that `/proc` has for it; `None` of one that is not there.
 pub fn state(tid: i32) -> Option<u8> {
-    let stat = procfs::bytes(format!("/proc/{tid}/stat")).ok()?;
+    // The file of the process adds up what all of its threads did.
+    let stat = procfs::bytes(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     stat.get(end + 1..)?.trim_ascii_start().first().copied()
 }
