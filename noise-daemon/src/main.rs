@@ -1,9 +1,6 @@
 //! `noised`: parses the command line, runs the command, and exits with its code.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::ffi::OsString;
 use std::process::ExitCode;

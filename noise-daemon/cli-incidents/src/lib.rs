@@ -1,10 +1,7 @@
 //! `noised incidents`: what was unusual, by whom, and what can be done about it.
 //! Its arguments, where incidents are read from, and following them.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod follow;
 mod show;

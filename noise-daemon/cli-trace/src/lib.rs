@@ -1,9 +1,6 @@
 //! `noised trace`: what each of its commands is asked, how it reads recordings of kernel events, and what it says of them.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 pub mod asked;
 pub mod compare;

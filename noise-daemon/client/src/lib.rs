@@ -1,10 +1,7 @@
 //! IO: how commands ask a daemon, over its local socket or over HTTP, and where the frames of a view come from: a daemon or
 //! a recording of frames. What a process measures itself is a source of its own, in the command line.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 pub mod connect;
 #[cfg(any(test, feature = "fixtures"))]

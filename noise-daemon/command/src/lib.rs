@@ -1,10 +1,7 @@
 //! How a command speaks and ends: the one way to standard output and standard error, progress, what a terminal can do, and
 //! exit codes; and times as they are typed.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 pub mod durations;
 mod error;

@@ -5,10 +5,7 @@
 //! that ends with its work. Each incident has two files in the state directory, which are bounded in number
 //! and bytes ([`shelf`]): the events ([`file`]), and what was found in them ([`path`]).
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 pub mod demand;
 pub mod export;

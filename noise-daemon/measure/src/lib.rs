@@ -1,10 +1,7 @@
 //! Measuring a machine from the inside: loops that watch the clock for gaps, and what filled each
 //! gap by the kernel's own events.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 #[cfg(test)]
 #[path = "../../../tests/src/chance.rs"]

@@ -10,15 +10,8 @@
 //! [`packets`] are matched where they are sent and where they arrive, and [`clocks`] of several machines are brought
 //! together by them.
 
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::disallowed_methods,
-        clippy::disallowed_types,
-        clippy::print_stdout,
-        clippy::print_stderr
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
+#![cfg_attr(not(test), deny(clippy::disallowed_types))]
 
 pub mod account;
 pub mod beside;

@@ -1,10 +1,7 @@
 //! IO: recordings of kernel events: where events come from, a daemon's flight recorder or programs of our own, who is who in
 //! them, and the folder that they go to; and the socket that marks come through.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod child;
 mod daemon;

@@ -1,10 +1,7 @@
 //! What the daemon shows to others: Prometheus metrics, a status page, incidents as JSON and in the
 //! log, frames, and the server of them.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod accept;
 mod answers;

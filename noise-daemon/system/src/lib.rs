@@ -1,9 +1,6 @@
 //! How this program uses the system: files of people and of the kernel, threads, and the heap.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 pub mod files;
 pub mod memory;

@@ -4,7 +4,7 @@
 //! that was opened, whatever is called by its name meanwhile. Links are followed that root or the caller made.
 //!
 //! What has several files goes into an [`OwnFolder`], which nobody else may write to. A single file may go anywhere
-//! ([`OutputPlace`]): it has a name that nobody can guess until it is whole, and is renamed in its folder then.
+//! ([`OutputPlace`]): it is written under a random name in the same folder, and renamed when it is complete.
 
 mod file;
 mod folder;

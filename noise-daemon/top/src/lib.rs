@@ -4,10 +4,7 @@
 //! them and of the keys that were pressed. Each screen makes a [`Table`] or blocks of a [`Page`];
 //! the application sorts, filters, exports and draws them all alike.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 pub mod app;
 pub mod arrange;

@@ -1,10 +1,7 @@
 //! What held one victim up: its accounts are gathered from events, from what a daemon counted and from what the host shows
 //! of its sleeps, and judged. Each page on a victim is made of these findings.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 pub mod around;
 pub mod awaited;

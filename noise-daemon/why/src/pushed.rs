@@ -1,10 +1,13 @@
-//! PURE: sleeps that ended with a packet which nothing had asked for: a queue hands out work, a peer has news.
+//! PURE: sleeps that ended with a packet that the victim had not requested: a queue hands out work, a peer has news.
 //!
-//! A victim that has connected to another one looks like one that waits for its answer. It has asked for nothing where its
-//! process sent no data since the packet before from there, and since the sleeper was woken last. So a request of any thread
-//! counts, and one that is answered late; of several requests at a time, each counts for one packet that comes. One that asks for
-//! the next piece of work before it sleeps cannot be told from one that asks for an answer. Who waits until another one takes
-//! what it streams there looks like one that asks for nothing: so what is found here is not called idle.
+//! A client that waits for work looks like a client that waits for an answer. The difference is what it sent: a packet counts as
+//! not requested if no thread of the victim's process sent data since the previous packet from that peer and since the sleeper
+//! last woke up. Each packet of data that the process sent accounts for one packet that comes back, so several requests at a time
+//! are counted, and so are late answers.
+//!
+//! Two cases cannot be told apart by packets. A worker that requests its next job before it sleeps looks like a client that waits
+//! for an answer. A client that streams data to a slow reader looks like one that requested nothing. So these sleeps are called
+//! unknown, never idle.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,6 @@
 //! Frames: what the daemon sends to the terminal view, and what the view records.
 
-#![cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)
-)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod client;
 mod codec;

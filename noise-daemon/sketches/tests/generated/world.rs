@@ -2,7 +2,7 @@
 //! receive, wait and compute, each on a CPU of its own.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use noise_sketches::input::{
     Act, Bytes, ChannelObject, Endpoint, Input, Local, Much, Protocol, Purpose, What,
@@ -12,6 +12,9 @@ use super::chance::Chance;
 use super::truth::Truth;
 
 mod acts;
+mod parts;
+
+use parts::{Conn, Message, Op, Pipe, Thread};
 
 /// How a tier works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,86 +39,6 @@ pub enum Step {
     Fork(u64),
     /// A line for the log, which nothing comes back of.
     Log,
-}
-
-#[derive(Clone, Debug)]
-enum Op {
-    Compute(u64),
-    Send { conn: usize, parts: usize, steps: Vec<Step>, asks: usize },
-    Answer { conn: usize, parts: usize },
-    Receive { conn: usize },
-    Poll,
-    Post { worker: usize, conn: usize, steps: Vec<Step> },
-    Sleep,
-    Ask(Vec<Step>),
-    Put { pipe: usize, steps: Option<u64> },
-    Get { pipe: usize },
-    PipeDone,
-    Fork(u64),
-    Reap { child: usize, process: usize },
-    Exit,
-    Log,
-    LogReceive,
-    Next,
-}
-
-/// What is on its way.
-#[derive(Clone, Debug)]
-struct Message {
-    bytes: u64,
-    last: bool,
-    steps: Vec<Step>,
-    /// The slice that it is of.
-    of: usize,
-    /// Those that the answer's receiver waited for.
-    chain: Vec<usize>,
-}
-
-#[derive(Debug, Default)]
-struct Thread {
-    tid: i32,
-    pid: i32,
-    machine: u16,
-    ops: VecDeque<Op>,
-    /// The truth's slice that it works on.
-    job: Option<usize>,
-    /// Those that stand between its job and the request.
-    chain: Vec<usize>,
-    /// Of a loop, what waits for an answer on a connection.
-    parked: HashMap<usize, (VecDeque<Op>, Option<usize>)>,
-    ready: VecDeque<usize>,
-    asleep: bool,
-    /// Slices that end where it sleeps.
-    until_sleep: Vec<usize>,
-    slept_ns: u64,
-    /// The slice of what it logs, of which job.
-    logged: Option<(usize, usize)>,
-    parent: usize,
-    pipe: Option<(usize, usize)>,
-    log: Option<usize>,
-    style: Option<Style>,
-    pool: Vec<usize>,
-    task: Option<(usize, Vec<Step>, usize, Vec<usize>)>,
-    tier: usize,
-    is_client: bool,
-}
-
-#[derive(Debug)]
-struct Conn {
-    ends: [Endpoint; 2],
-    threads: [usize; 2],
-    inbox: [VecDeque<Message>; 2],
-    position: [u32; 2],
-    /// The server's slice, while a request is under way.
-    serves: Option<usize>,
-    asks: Option<usize>,
-}
-
-#[derive(Debug)]
-struct Pipe {
-    local: Local,
-    reader: usize,
-    inbox: VecDeque<(usize, Option<u64>)>,
 }
 
 /// What the world is made of.
