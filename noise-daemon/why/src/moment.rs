@@ -18,7 +18,7 @@ use super::places::{Seen, SleepPlace, see};
 use super::unwoken::SleepsAt;
 use super::who::state;
 
-/// How often, and how far apart, it is looked whether a state lasts: a disk that is slow is done with one request in between.
+/// A state lasts if so many looks see it, this far apart: even a slow disk completes a request between two looks.
 const LOOKS: u32 = 3;
 const BETWEEN: Duration = Duration::from_millis(8);
 /// Threads whose states are looked at.
@@ -143,7 +143,7 @@ impl SleepCall {
         })
     }
 
-    /// With what is known of its sockets. Who waits for what one sends that it has connected to may wait for an answer.
+    /// Adds the other end of its sockets. A thread that receives from a server may wait for an answer, so it is not idle.
     fn place(self, internet: &[Connection], unix: &[UnixSocket]) -> SleepsAt {
         let Self { is_for_work, lock, sockets, function } = self;
         let asked = connection(&sockets, internet).or_else(|| named_peer(&sockets, unix));

@@ -21,7 +21,7 @@ use super::sends::Sends;
 pub struct Pushed {
     /// By the thread that sent them.
     pub by: BTreeMap<i32, u64>,
-    /// Until packets of which it is not known who sent them.
+    /// Until packets from an unknown sender.
     pub of_hosts_ns: u64,
 }
 

@@ -12,7 +12,7 @@ use noise_trace::follow::{PerCpu, Processor};
 
 /// Sleeps that are kept.
 const MOST: usize = 1 << 18;
-/// Packets of threads that are kept, and times of which it is not known what was sent.
+/// Bound for the kept packets of threads, and for the times in which sends were not seen.
 const MOST_PACKETS: usize = 1 << 18;
 /// Lengths of a segment of TCP without content, of both versions of IP, behind a header of Ethernet and with the times that
 /// Linux puts into each.
@@ -120,7 +120,7 @@ impl Sends {
             TraceKind::SchedWaking(woken) => {
                 self.sent.remove(&woken.task.tid);
             }
-            // Who runs there is not known, nor who slept meanwhile.
+            // The running thread is unknown from here on, and sleeps may have been missed.
             TraceKind::Lost(loss) => {
                 self.sent.clear();
                 self.packets.lose(loss.from_ns, loss.to_ns.max(event.time_ns));

@@ -22,7 +22,7 @@ use super::unwoken::{Unwoken, slept_all_along};
 /// A lock that others wait for is let go earlier by a program that goes on.
 const LEAST_LOCKED_NS: u64 = 1_000_000_000;
 
-/// Takes a sleep as one of which it is not known what it is for.
+/// Counts a sleep as unknown instead of idle.
 fn take_asleep(totals: &mut BTreeMap<&'static str, u64>, ns: u64) {
     let Some(asleep) = totals.get_mut(ASLEEP) else { return };
     let taken = ns.min(*asleep);
@@ -59,7 +59,7 @@ impl Findings {
 
     /// The threads that wait for a lock together with others of the program, and did all the time.
     fn at_locks(&self) -> Vec<i32> {
-        // Threads of a pool take turns to wait for work: whoever does has the lock that the others wait for.
+        // In a pool whose threads take turns, the thread that waits for work holds the lock that the others wait for.
         if self.unwoken.at.values().any(|at| at.is_idle) {
             return Vec::new();
         }

@@ -11,7 +11,7 @@ use noise_paths::state::State;
 pub struct OpenSleep {
     /// For how long, as far as it lies in the time that is looked at, ns.
     pub ns: u64,
-    /// Whether its begin was seen: then it is known from events that it is no uninterruptible one.
+    /// Whether its begin was seen. If so, events already tell whether it is uninterruptible.
     pub is_seen: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct SleepsAt {
 /// What threads do at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unwoken {
-    /// How many threads of the victim are there; 0 until it is looked.
+    /// How many threads the victim has; 0 before `/proc` was read.
     pub there: usize,
     /// Those that a signal or a debugger has stopped.
     pub stopped: BTreeSet<i32>,
@@ -83,7 +83,7 @@ impl Unwoken {
         found
     }
 
-    /// Whether a thread does not go on before somebody lets it.
+    /// Whether a thread is stopped or frozen.
     pub fn is_halted(&self, tid: i32) -> bool {
         self.stopped.contains(&tid) || self.frozen.contains(&tid)
     }

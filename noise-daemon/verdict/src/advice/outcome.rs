@@ -44,7 +44,7 @@ fn usual_weight(is_cpu: bool, one: &CgroupSetup) -> u64 {
 }
 
 /// That the victim was given a lower weight than is usual, and than the culprit has: a command against the culprit would
-/// reverse what somebody wanted. Weights are compared where both are known.
+/// reverse that choice. Weights are compared where both are known.
 pub fn victim_is_lower(remedy: Remedy, setup: &Setup) -> Option<String> {
     let is_cpu = match remedy {
         Remedy::CpuWeight | Remedy::CpuAffinity | Remedy::CpuQuota => true,
