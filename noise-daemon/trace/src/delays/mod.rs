@@ -33,7 +33,7 @@ mod sums;
 mod waits;
 pub mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, UNKNOWN, VECTOR_SOURCE};
 use noise_common::hooks::VECTORS;
@@ -75,8 +75,8 @@ pub struct Delays {
     interrupts: Interrupts,
     requests: RequestDelays,
     packets: PacketDelays,
-    /// Kinds of events that came, as far as delays need them.
-    seen: BTreeSet<&'static str>,
+    /// The bits of the kinds of events that came: see [`needed`].
+    seen: u32,
     from_ns: Option<u64>,
     to_ns: u64,
     discarded: u64,
@@ -128,9 +128,7 @@ impl Delays {
         }
         self.from_ns.get_or_insert(event.time_ns);
         self.to_ns = event.time_ns;
-        if let Some(kind) = needed(&event.kind) {
-            self.seen.insert(kind);
-        }
+        self.seen |= needed(&event.kind);
         if let TraceKind::Lost(loss) = &event.kind {
             self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
             self.reach.follow(event.time_ns, event.cpu, Some(loss));
@@ -256,7 +254,7 @@ impl Delays {
     }
 
     pub fn finish(self) -> DelaysDocument {
-        let missing = NEEDED.iter().filter(|kind| !self.seen.contains(*kind));
+        let missing = NEEDED.iter().enumerate().filter(|(place, _)| self.seen & 1 << place == 0);
         DelaysDocument {
             from_ns: self.from_ns.unwrap_or(0),
             to_ns: self.to_ns,
@@ -272,48 +270,41 @@ impl Delays {
             block_device_wait: self.requests.block_device(),
             net_tx_wait: self.packets.net_tx(),
             net_rx_wait: self.packets.net_rx(),
-            missing: missing.map(|kind| (*kind).to_owned()).collect(),
+            missing: missing.map(|(_, name)| (*name).to_owned()).collect(),
             unread_lines: None,
         }
     }
 }
 
-/// Events that delays are computed from.
-const NEEDED: [&str; 14] = [
-    "sched_switch",
-    "sched_wakeup",
-    "sched_migrate_task",
-    "irq_handler_entry",
-    "vectors",
-    "softirq_raise",
-    "softirq_entry",
-    "nmi_handler",
-    "block_rq_insert",
-    "block_rq_issue",
-    "block_rq_complete",
-    "net_dev_queue",
-    "net_dev_xmit",
-    "netif_receive_skb",
-];
+macro_rules! needed {
+    ($($name:literal: $kind:pat,)*) => {
+        /// Events that delays are computed from.
+        const NEEDED: &[&str] = &[$($name),*];
 
-const fn needed(kind: &TraceKind<'_>) -> Option<&'static str> {
-    Some(match kind {
-        TraceKind::SchedSwitch { .. } => "sched_switch",
-        TraceKind::SchedWakeup(_) => "sched_wakeup",
-        TraceKind::SchedMigrateTask { .. } => "sched_migrate_task",
-        TraceKind::IrqHandlerEntry { .. } => "irq_handler_entry",
-        TraceKind::VectorEntry { .. } => "vectors",
-        TraceKind::SoftirqRaise { .. } => "softirq_raise",
-        TraceKind::SoftirqEntry { .. } => "softirq_entry",
-        TraceKind::NmiHandler { .. } => "nmi_handler",
-        TraceKind::BlockRqInsert(_) => "block_rq_insert",
-        TraceKind::BlockRqIssue(_) => "block_rq_issue",
-        TraceKind::BlockRqComplete(_) => "block_rq_complete",
-        TraceKind::NetDevQueue(_) => "net_dev_queue",
-        TraceKind::NetDevStartXmit(_) | TraceKind::NetDevXmit { .. } => "net_dev_xmit",
-        TraceKind::NetifReceiveSkb(_) => "netif_receive_skb",
-        _ => return None,
-    })
+        /// The bit of an event's kind, in the order of [`NEEDED`]; 0 of the others.
+        #[inline]
+        fn needed(kind: &TraceKind<'_>) -> u32 {
+            let kinds = [$(matches!(kind, $kind)),*];
+            kinds.iter().rev().fold(0, |bits, is_it| bits << 1 | u32::from(*is_it))
+        }
+    };
+}
+
+needed! {
+    "sched_switch": TraceKind::SchedSwitch { .. },
+    "sched_wakeup": TraceKind::SchedWakeup(_),
+    "sched_migrate_task": TraceKind::SchedMigrateTask { .. },
+    "irq_handler_entry": TraceKind::IrqHandlerEntry { .. },
+    "vectors": TraceKind::VectorEntry { .. },
+    "softirq_raise": TraceKind::SoftirqRaise { .. },
+    "softirq_entry": TraceKind::SoftirqEntry { .. },
+    "nmi_handler": TraceKind::NmiHandler { .. },
+    "block_rq_insert": TraceKind::BlockRqInsert(_),
+    "block_rq_issue": TraceKind::BlockRqIssue(_),
+    "block_rq_complete": TraceKind::BlockRqComplete(_),
+    "net_dev_queue": TraceKind::NetDevQueue(_),
+    "net_dev_xmit": TraceKind::NetDevStartXmit(_) | TraceKind::NetDevXmit { .. },
+    "netif_receive_skb": TraceKind::NetifReceiveSkb(_),
 }
 
 #[cfg(test)]

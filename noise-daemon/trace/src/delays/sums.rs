@@ -29,9 +29,14 @@ pub enum Party {
     },
 }
 
+/// Up to as many are searched one by one: faster than a hash, and most waits have no more.
+const SEARCHED: usize = 8;
+
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
-    parties: HashMap<Party, (Comm, u64)>,
+    parts: Vec<(Party, Comm, u64)>,
+    /// Places in that list, where it is longer than [`SEARCHED`].
+    places: HashMap<Party, u32>,
     /// It takes no more parties.
     is_closed: bool,
 }
@@ -43,31 +48,57 @@ impl Sums {
     }
 
     pub fn count(&self) -> usize {
-        self.parties.len()
+        self.parts.len()
+    }
+
+    /// Forgets all parts, and keeps their memory where that is little.
+    pub fn clear(&mut self) {
+        if self.parts.len() > SEARCHED {
+            *self = Self::default();
+        }
+        self.parts.clear();
+        self.is_closed = false;
+    }
+
+    fn find(&mut self, party: Party) -> Option<&mut (Party, Comm, u64)> {
+        if self.parts.len() <= SEARCHED {
+            return self.parts.iter_mut().find(|(known, _, _)| *known == party);
+        }
+        self.parts.get_mut(*self.places.get(&party)? as usize)
     }
 
     /// Adds a part. Beyond the bound it counts as untracked.
     pub fn add(&mut self, party: Party, comm: Comm, ns: u64) {
-        let has_room = !self.is_closed && self.parties.len() < MAX_PARTIES;
-        let is_full = !has_room && !self.parties.contains_key(&party);
-        let party = match is_full {
-            true => Party::Other { cause: Cause::Untracked, source: 0 },
-            false => party,
+        if let Some((_, name, sum)) = self.find(party) {
+            *name = comm;
+            *sum = sum.saturating_add(ns);
+            return;
+        }
+        let untracked = Party::Other { cause: Cause::Untracked, source: 0 };
+        let is_full = self.is_closed || self.parts.len() >= MAX_PARTIES;
+        if is_full && party != untracked {
+            return self.add(untracked, comm, ns);
+        }
+        self.parts.push((party, comm, ns));
+        let unplaced = match self.parts.len() {
+            ..=SEARCHED => self.parts.len(),
+            length if length == SEARCHED + 1 => 0,
+            length => length - 1,
         };
-        let (name, sum) = self.parties.entry(party).or_default();
-        *name = comm;
-        *sum = sum.saturating_add(ns);
+        for (place, (party, _, _)) in (0..).zip(&self.parts).skip(unplaced) {
+            self.places.insert(*party, place);
+        }
     }
 
     /// Adds all parts of another one, the largest first: at the bound the small ones lose their names.
     pub fn add_all(&mut self, other: &Self) {
-        if !self.is_closed && self.parties.len() + other.parties.len() > MAX_PARTIES {
+        if !self.is_closed && self.parts.len() + other.parts.len() > MAX_PARTIES {
             for (party, comm, ns) in other.sorted() {
                 self.add(party, comm, ns);
             }
             return;
         }
-        for (party, (comm, ns)) in &other.parties {
+        for (party, comm, ns) in &other.parts {
             self.add(*party, *comm, *ns);
         }
     }
@@ -75,13 +106,12 @@ impl Sums {
     /// Time that no cause is known for.
     pub fn untracked_ns(&self) -> u64 {
         let untracked = Party::Other { cause: Cause::Untracked, source: 0 };
-        self.parties.get(&untracked).map_or(0, |(_, ns)| *ns)
+        self.parts.iter().find(|(party, _, _)| *party == untracked).map_or(0, |(_, _, ns)| *ns)
     }
 
     /// All, the largest first.
     pub fn sorted(&self) -> Vec<(Party, Comm, u64)> {
-        let mut all: Vec<_> =
-            self.parties.iter().map(|(party, (comm, ns))| (*party, *comm, *ns)).collect();
+        let mut all = self.parts.clone();
         all.sort_by(|one, other| other.2.cmp(&one.2).then(one.0.cmp(&other.0)));
         all
     }

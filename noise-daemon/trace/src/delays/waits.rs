@@ -49,8 +49,16 @@ struct PendingWait {
     since_ns: u64,
     /// The stretch of it on the CPU where the thread waits now.
     here: Waiting,
-    /// What came before that stretch, divided.
+    /// What came before that stretch, divided; `None` where the thread was not moved.
+    before: Option<Box<WaitParts>>,
+}
+
+/// Waits, divided among what ran on the CPUs that the thread waited on.
+#[derive(Debug, Default)]
+struct WaitParts {
+    /// Among threads, with the interrupts in their turns.
     following: Sums,
+    /// As live: what interrupts took apart.
     charges: Sums,
 }
 
@@ -62,12 +70,11 @@ struct ThreadAccounting {
     runs_since_ns: Option<u64>,
     cpu: u32,
     run_ns: u64,
-    open: Option<Box<PendingWait>>,
+    open: Option<PendingWait>,
     wakeup: Spread,
     preempt: Spread,
     culprits: Sums,
-    following: Sums,
-    charges: Sums,
+    parts: WaitParts,
 }
 
 /// How much room there is for parties in the sums of all threads.
@@ -86,6 +93,8 @@ pub struct Waits {
     begin: Begin,
     /// Events of some CPU are lost at the moment.
     is_unseen: bool,
+    /// The parts of the latest wait, where a [`Watch`] wants each: their memory is used again.
+    latest: (Sums, WaitParts),
 }
 
 /// Which event begins the wait of a thread that is woken.
@@ -204,14 +213,7 @@ impl Waits {
     }
 
     fn thread(&mut self, task: &Task) -> Option<&mut ThreadAccounting> {
-        if !(0..MAX_TID).contains(&task.tid) {
-            return None;
-        }
-        let thread = self.threads.entry(task.tid).or_default();
-        if task.comm != Comm::default() {
-            thread.comm = task.comm;
-        }
-        Some(thread)
+        thread(&mut self.threads, task)
     }
 
     /// A thread stopped running, and the switch away from it is lost: the length of its run is unknown.
@@ -248,7 +250,7 @@ impl Waits {
             if let Some(wait) = thread.open.as_mut().filter(|wait| wait.began.is_unseen) {
                 let began = WaitStart { is_unseen: false, ..wait.began };
                 let seen = open(wait.why, *tid, wait.here.cpu, began, now_ns, cpus);
-                **wait = PendingWait { is_in_doubt: true, ..*seen };
+                *wait = PendingWait { is_in_doubt: true, ..seen };
             }
         }
     }
@@ -281,7 +283,7 @@ impl Waits {
             Left::Asleep if was_woken && begin == Begin::Waking => {
                 // Its waker may have seen it asleep already, and goes on once it is.
                 let in_doubt = open(WaitReason::Wakeup, prev.tid, cpu, began, now_ns, cpus);
-                thread.open = Some(Box::new(PendingWait { is_in_doubt: true, ..*in_doubt }));
+                thread.open = Some(PendingWait { is_in_doubt: true, ..in_doubt });
             }
             // It may sleep as well as wait: its wait begins when it is woken.
             Left::Unknown | Left::Asleep => {}
@@ -291,12 +293,13 @@ impl Waits {
     /// A thread begins to run.
     fn run<W: Watch>(&mut self, next: &Task, cpu: u32, now_ns: u64, cpus: &Cpus, watch: &mut W) {
         let (is_unseen, is_full) = (self.is_unseen, self.room.is_full);
-        let Some(thread) = self.thread(next) else { return };
+        let Some(thread) = thread(&mut self.threads, next) else { return };
+        let (culprits, parts) = &mut self.latest;
         // Each CPU has an idle task; all have the same id.
         if next.tid != 0 {
             (thread.runs_since_ns, thread.cpu) = (Some(now_ns), cpu);
         }
-        let Some(mut open) = thread.open.take() else { return };
+        let Some(open) = thread.open.take() else { return };
         let ns = now_ns.saturating_sub(open.since_ns);
         // Where a CPU is not seen, the thread may have run there just before, and wait since.
         if is_unseen || (open.is_in_doubt && ns == 0) {
@@ -306,34 +309,33 @@ impl Waits {
             WaitReason::Wakeup => thread.wakeup.add(ns),
             WaitReason::Preempt => thread.preempt.add(ns),
         }
-        open.end_stretch(now_ns, cpus, is_full);
-        let before = thread.parties();
         if is_full {
             thread.close();
         }
-        thread.following.add_all(&open.following);
-        thread.charges.add_all(&open.charges);
-        if !W::EACH {
+        let before = thread.parties();
+        if W::EACH {
+            culprits.clear();
+            parts.clear();
+            cpus.divide_whole(cpu, open.since_ns, now_ns, culprits);
+            open.divide(now_ns, cpus, parts);
+            thread.culprits.add_all(culprits);
+            thread.parts.add_all(parts);
+            watch.waited(&RunQueueWait {
+                tid: next.tid,
+                comm: thread.comm,
+                signal: open.why.name(),
+                cpu,
+                from_ns: open.since_ns,
+                to_ns: now_ns,
+                culprits,
+                following: &parts.following,
+                charges: &parts.charges,
+            });
+        } else {
             cpus.divide_whole(cpu, open.since_ns, now_ns, &mut thread.culprits);
-            let more = thread.parties() - before;
-            self.take_room(more);
-            return;
+            open.divide(now_ns, cpus, &mut thread.parts);
         }
-        let mut culprits = Sums::default();
-        cpus.divide_whole(cpu, open.since_ns, now_ns, &mut culprits);
-        thread.culprits.add_all(&culprits);
         let more = thread.parties() - before;
-        watch.waited(&RunQueueWait {
-            tid: next.tid,
-            comm: thread.comm,
-            signal: open.why.name(),
-            cpu,
-            from_ns: open.since_ns,
-            to_ns: now_ns,
-            culprits: &culprits,
-            following: &open.following,
-            charges: &open.charges,
-        });
         self.take_room(more);
     }
 
@@ -376,30 +378,76 @@ fn open(
     began: WaitStart,
     now_ns: u64,
     cpus: &Cpus,
-) -> Box<PendingWait> {
+) -> PendingWait {
     let here = stretch(tid, cpu, now_ns, cpus);
-    let (following, charges) = (Sums::default(), Sums::default());
     let is_in_doubt = began.is_unseen;
-    Box::new(PendingWait { why, is_in_doubt, began, since_ns: now_ns, here, following, charges })
+    PendingWait { why, is_in_doubt, began, since_ns: now_ns, here, before: None }
+}
+
+fn thread<'a>(
+    threads: &'a mut HashMap<i32, ThreadAccounting>,
+    task: &Task,
+) -> Option<&'a mut ThreadAccounting> {
+    if !(0..MAX_TID).contains(&task.tid) {
+        return None;
+    }
+    let thread = threads.entry(task.tid).or_default();
+    if task.comm != Comm::default() {
+        thread.comm = task.comm;
+    }
+    Some(thread)
 }
 
 impl PendingWait {
     fn parties(&self) -> usize {
+        self.before.as_ref().map_or(0, |before| before.count())
+    }
+
+    /// Ends the stretch on the CPU where the thread waits; where there is no more room, it is divided among those that are
+    /// there.
+    fn end_stretch(&mut self, now_ns: u64, cpus: &Cpus, is_full: bool) {
+        let before = self.before.get_or_insert_default();
+        if is_full {
+            before.close();
+        }
+        before.divide(&self.here, now_ns, cpus);
+    }
+
+    /// Divides the whole of it over the CPUs that the thread waited on.
+    fn divide(&self, now_ns: u64, cpus: &Cpus, parts: &mut WaitParts) {
+        if let Some(before) = &self.before {
+            parts.add_all(before);
+        }
+        parts.divide(&self.here, now_ns, cpus);
+    }
+}
+
+impl WaitParts {
+    fn count(&self) -> usize {
         self.following.count() + self.charges.count()
     }
 
-    /// Divides the stretch on the CPU where the thread waits; where there is no more room, among those that are there.
-    fn end_stretch(&mut self, now_ns: u64, cpus: &Cpus, is_full: bool) {
-        if is_full {
-            self.following.close();
-            self.charges.close();
+    fn close(&mut self) {
+        self.following.close();
+        self.charges.close();
+    }
+
+    fn clear(&mut self) {
+        self.following.clear();
+        self.charges.clear();
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        self.following.add_all(&other.following);
+        self.charges.add_all(&other.charges);
+    }
+
+    /// Adds a stretch on one CPU, which ends now.
+    fn divide(&mut self, here: &Waiting, now_ns: u64, cpus: &Cpus) {
+        if now_ns > here.since_ns {
+            cpus.divide_whole(here.cpu, here.since_ns, now_ns, &mut self.following);
+            cpus.divide(here, now_ns, &cpus.taken(here.cpu, now_ns), &mut self.charges);
         }
-        if now_ns <= self.here.since_ns {
-            return;
-        }
-        let cpu = self.here.cpu;
-        cpus.divide_whole(cpu, self.here.since_ns, now_ns, &mut self.following);
-        cpus.divide(&self.here, now_ns, &cpus.taken(cpu, now_ns), &mut self.charges);
     }
 }
 
@@ -439,14 +487,13 @@ fn charges(sums: &Sums, names: &ThreadNames) -> Vec<Charge> {
 
 impl ThreadAccounting {
     fn parties(&self) -> usize {
-        let open = self.open.as_ref().map_or(0, |open| open.parties());
-        self.culprits.count() + self.following.count() + self.charges.count() + open
+        let open = self.open.as_ref().map_or(0, PendingWait::parties);
+        self.culprits.count() + self.parts.count() + open
     }
 
     fn close(&mut self) {
         self.culprits.close();
-        self.following.close();
-        self.charges.close();
+        self.parts.close();
     }
 
     fn is_of_interest(&self) -> bool {
@@ -460,8 +507,8 @@ impl ThreadAccounting {
             run_ns: self.run_ns,
             waits: WaitsDocument { wakeup: self.wakeup, preempt: self.preempt },
             culprits: culprits(&self.culprits, names),
-            culprits_following_migrations: culprits(&self.following, names),
-            charges: charges(&self.charges, names),
+            culprits_following_migrations: culprits(&self.parts.following, names),
+            charges: charges(&self.parts.charges, names),
         }
     }
 }
