@@ -6,8 +6,9 @@
 //! It takes the events once more, after the paths are known: when a wait begins on the path, and what ends a sleep, is
 //! known at the end only.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use foldhash::HashMap;
 use noise_trace::delays::document::Culprit;
 use noise_trace::delays::{Delays, Portion};
 use noise_trace::event::{Event, Task, TraceKind};
@@ -85,8 +86,8 @@ impl Blame {
     /// For those in one of several recordings, whose events alone it takes.
     pub fn of(document: &PathsDocument, recording: u16, mut delays: Delays) -> Self {
         let mut waits = Vec::new();
-        let mut waiters: HashMap<i32, Waiter> = HashMap::new();
-        let mut sleepers: HashMap<i32, Sleeper> = HashMap::new();
+        let mut waiters: HashMap<i32, Waiter> = HashMap::default();
+        let mut sleepers: HashMap<i32, Sleeper> = HashMap::default();
         for (execution, traced) in document.executions.iter().enumerate() {
             for (number, segment) in traced.path.iter().enumerate() {
                 let place = (execution, number);

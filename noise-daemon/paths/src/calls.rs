@@ -4,8 +4,7 @@
 //! A thread whose first event of a call is an end was in one up to then; one that begins a call then was not. Of a
 //! thread without such an event nothing is known, nor of a part in which events were lost.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashSet};
 use noise_trace::event::{Event, TraceKind};
 use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::sight::Sight;
@@ -98,7 +97,7 @@ pub struct Calls {
 impl Calls {
     /// For the running parts of these paths that are of that recording.
     pub fn of(document: &PathsDocument, machine: u16) -> Self {
-        let mut threads: HashMap<i32, PathThread> = HashMap::new();
+        let mut threads: HashMap<i32, PathThread> = HashMap::default();
         let mut last_ns = 0;
         let is_wanted =
             |part: &Segment| part.recording == machine && part.state == "running" && part.tid > 0;

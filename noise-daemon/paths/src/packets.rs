@@ -7,9 +7,10 @@
 
 pub mod headers;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 
+use foldhash::HashMap;
 use noise_trace::event::Packet;
 
 /// Packets whose arrival is waited for; the oldest are given up first.
@@ -98,9 +99,9 @@ pub struct Packets<T> {
 impl<T> Default for Packets<T> {
     fn default() -> Self {
         Self {
-            keys: HashMap::new(),
-            buffers: HashMap::new(),
-            flows: HashMap::new(),
+            keys: HashMap::default(),
+            buffers: HashMap::default(),
+            flows: HashMap::default(),
             order: VecDeque::new(),
             count: 0,
         }

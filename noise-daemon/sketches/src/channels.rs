@@ -3,7 +3,9 @@
 //!
 //! A sender's call may end after the receiver's, so what was received may wait for its sender to be known.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use foldhash::HashMap;
 
 use crate::input::{Bytes, Local};
 use crate::slices::SliceId;

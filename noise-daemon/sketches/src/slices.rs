@@ -1,7 +1,8 @@
 //! Slices and edges while they are being made, and what they are about.
 
-use std::collections::HashMap;
 use std::fmt;
+
+use foldhash::HashMap;
 
 use crate::input::{Endpoint, Local, Protocol};
 use crate::marker::{Family, Marker, MarkerRule};

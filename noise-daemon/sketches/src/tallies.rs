@@ -1,6 +1,6 @@
 //! What a thread did so far, and the difference between two moments of that: idle time and system calls of a slice.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 /// System calls that are counted by name; all others count as one.
 const MAX_CALLS: usize = 1024;
@@ -107,9 +107,9 @@ impl Default for Profiles {
         let none: Box<[(u16, u32)]> = Box::default();
         Self {
             names: Vec::new(),
-            numbers: HashMap::new(),
+            numbers: HashMap::default(),
             all: vec![none.clone()],
-            places: HashMap::from([(none, 0)]),
+            places: HashMap::from_iter([(none, 0)]),
             left_out: 0,
         }
     }

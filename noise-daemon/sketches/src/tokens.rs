@@ -1,6 +1,8 @@
 //! What is posted and taken without bytes: eventfds, semaphores, futexes, signals.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use foldhash::HashMap;
 
 use crate::input::{Local, Much};
 use crate::slices::SliceId;

@@ -1,6 +1,6 @@
 //! Who is who while a trace is read: the thread that runs on each CPU, names, and processes.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use crate::event::{Comm, Event, Task, TraceKind};
 use crate::follow::{PerCpu, Processor};

@@ -1,6 +1,6 @@
 //! Which file a descriptor is, in traces that do not say so with each call: by the calls that make descriptors.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use crate::input::{ChannelObject, Endpoint, Local, Protocol};
 

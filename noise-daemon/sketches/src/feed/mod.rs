@@ -11,8 +11,7 @@ mod fields;
 mod sockets;
 pub mod transfers;
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashSet};
 use noise_trace::contexts::{Contexts, CpuContext};
 use noise_trace::event::{Comm, Event, TraceKind};
 use noise_trace::follow::PerCpu;

@@ -1,8 +1,9 @@
 //! The ends of connections by what recordings say of sockets.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::collections::HashMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
+
+use foldhash::HashMap;
 
 use super::fields::Noised;
 use crate::input::{ChannelObject, Endpoint, Local, Protocol};

@@ -5,7 +5,9 @@
 //! answered goes to the last communication before the thread sleeps in another one; where the answer comes after such
 //! sleeps, all parts before it are one.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use foldhash::HashMap;
 
 use super::persons::ThreadId;
 use super::{Follower, MAX_CHAIN};

@@ -1,7 +1,6 @@
 //! Threads and CPUs: who runs where, in which call, since when.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashSet};
 use noise_trace::event::Comm;
 use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::threads::MAX_TID;

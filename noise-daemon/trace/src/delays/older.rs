@@ -4,8 +4,9 @@
 //! Turns are kept in blocks, each with the time that every party has had before it. So the old part of a wait
 //! is divided in a few hundred steps, however many turns it spans.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use foldhash::HashMap;
 use noise_common::ledger::Forgotten;
 
 use super::sums::{Party, Sums};

@@ -1,7 +1,8 @@
 //! Waits of packets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use foldhash::HashMap;
 use noise_common::signals::{NET_RX, polls_packets};
 
 use super::cpu::{Cpu, Cpus};

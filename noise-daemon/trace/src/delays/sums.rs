@@ -1,7 +1,6 @@
 //! Sums that do not grow without bound.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use noise_common::charge::Cause;
 use serde::Serialize;
 

@@ -1,7 +1,6 @@
 //! Waits for a CPU, by thread.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use noise_common::charge::Cause;
 use noise_common::ledger::Waiting;
 
