@@ -9,8 +9,8 @@ use anyhow::bail;
 use noise_command::{CommandError, output};
 use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
+use noise_trace::delays::Delays;
 use noise_trace::delays::document::{DelaysDocument, Spread, ThreadDocument};
-use noise_trace::delays::{Begin, Delays};
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
@@ -49,7 +49,7 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
         Recording::Text(text) => {
             let select = args.part.select(|| recording.first_ns());
             let source = recording.shown(text.reader(), false);
-            let (mut document, found) = all(source, Delays::new(Begin::Wakeup), select)?;
+            let (mut document, found) = all(source, Delays::new(text.begin()), select)?;
             document.unread_lines = text.unread_lines();
             (document, found)
         }
@@ -244,5 +244,24 @@ mod tests {
         let page = shown(Select { from_ns: Some(u64::MAX), ..Select::default() });
         assert!(page.starts_with("0.000000 s;"), "{page}");
         assert!(!page.contains("eth0 "), "{page}");
+    }
+
+    #[test]
+    fn waits_of_a_text_begin_with_the_event_that_it_has() {
+        let waits = |woken: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("trace");
+            let text = format!(
+                "<idle>-0 [000] 1.000100: {woken}: comm=b pid=2 prio=120 target_cpu=000\n<idle>-0 [000] 1.000150: \
+                 sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=b next_pid=2 \
+                 next_prio=120\n"
+            );
+            std::fs::write(&path, text).unwrap();
+            let Recording::Text(text) = Recording::open(&path).unwrap() else { panic!("no text") };
+            let (document, _) =
+                all(text.reader(), Delays::new(text.begin()), Select::default()).unwrap();
+            document.threads.iter().map(|thread| thread.waits.wakeup.sum_ns).sum::<u64>()
+        };
+        assert_eq!((waits("sched_waking"), waits("sched_wakeup")), (50_000, 50_000));
     }
 }

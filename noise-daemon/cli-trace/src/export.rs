@@ -105,8 +105,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
         }
         Recording::Text(text) => {
             let select = args.part.select(|| recording.first_ns());
-            let export =
-                export(args, select, Begin::Wakeup, &TraceClock::trace(), &BTreeMap::new());
+            let export = export(args, select, text.begin(), &TraceClock::trace(), &BTreeMap::new());
             go(args, recording.shown(text.reader(), args.prints()), export, &interrupted)?
         }
     };

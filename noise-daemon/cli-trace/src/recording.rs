@@ -14,7 +14,6 @@ use noise_text::clean::quoted;
 use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout, metadata};
 use noise_trace::damage::Damage;
 use noise_trace::delays::Begin;
-use noise_trace::event::TraceKind;
 use noise_trace::events::What;
 use noise_trace::ftrace::{self, Survey, UnreadLines};
 use noise_trace::record::{Record, Source};
@@ -43,6 +42,14 @@ pub enum Recording {
     Text(Box<Text>),
 }
 
+const fn begin(has_wakeup: bool) -> Begin {
+    if has_wakeup { Begin::Wakeup } else { Begin::Waking }
+}
+
+const fn waker(has_waking: bool) -> Waker {
+    if has_waking { Waker::Waking } else { Waker::Wakeup }
+}
+
 /// A folder in CTF.
 pub struct Ctf {
     /// What its metadata says.
@@ -53,12 +60,12 @@ pub struct Ctf {
 impl Ctf {
     /// The event that waits of woken threads begin with.
     pub fn begin(&self) -> Begin {
-        if self.layout.has(What::SchedWakeup) { Begin::Wakeup } else { Begin::Waking }
+        begin(self.layout.has(What::SchedWakeup))
     }
 
     /// The event that says who wakes a thread.
     pub fn waker(&self) -> Waker {
-        if self.layout.has(What::SchedWaking) { Waker::Waking } else { Waker::Wakeup }
+        waker(self.layout.has(What::SchedWaking))
     }
 
     pub fn streams(&self) -> Vec<StreamFile<'_>> {
@@ -106,15 +113,14 @@ impl Text {
         ftrace::FtraceReader::of(self.printed.content(), &self.survey)
     }
 
+    /// The event that waits of woken threads begin with.
+    pub fn begin(&self) -> Begin {
+        begin(self.survey.has_wakeup)
+    }
+
     /// The event that says who wakes a thread.
     pub fn waker(&self) -> Waker {
-        let mut reader = self.reader();
-        while let Some(record) = reader.read() {
-            if matches!(record.kind(), TraceKind::SchedWaking(_)) {
-                return Waker::Waking;
-            }
-        }
-        Waker::Wakeup
+        waker(self.survey.has_waking)
     }
 
     /// Lines that are no events, where they are many.

@@ -46,6 +46,10 @@ pub struct Survey {
     unitless: u64,
     perf_script: u64,
     is_latency: bool,
+    /// It has `sched_waking`.
+    pub has_waking: bool,
+    /// It has `sched_wakeup`.
+    pub has_wakeup: bool,
 }
 
 /// Lines of a text that are no events, though they are no notes either.
@@ -104,6 +108,8 @@ impl Survey {
             last_ns = Some(event.time_ns);
             survey.losses.event(event.cpu, event.time_ns);
             survey.last_ns = survey.last_ns.max(event.time_ns);
+            survey.has_waking |= event.name.ends_with(b"sched_waking");
+            survey.has_wakeup |= event.name.ends_with(b"sched_wakeup");
             survey.look_at(&event, number, &mut looked_at);
             behind = lines.at();
             if let Some(run) = survey.runs.last_mut() {
