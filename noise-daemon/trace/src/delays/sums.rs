@@ -31,11 +31,14 @@ pub enum Party {
 /// Up to as many are searched one by one: faster than a hash, and most waits have no more.
 const SEARCHED: usize = 8;
 
+const UNTRACKED: Party = Party::Other { cause: Cause::Untracked, source: 0 };
+
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
-    parts: Vec<(Party, Comm, u64)>,
-    /// Places in that list, where it is longer than [`SEARCHED`].
-    places: HashMap<Party, u32>,
+    /// All of them, up to [`SEARCHED`].
+    few: Vec<(Party, Comm, u64)>,
+    /// All of them, where there are more.
+    many: HashMap<Party, (Comm, u64)>,
     /// It takes no more parties.
     is_closed: bool,
 }
@@ -47,70 +50,67 @@ impl Sums {
     }
 
     pub fn count(&self) -> usize {
-        self.parts.len()
+        self.few.len() + self.many.len()
     }
 
     /// Forgets all parts, and keeps their memory where that is little.
     pub fn clear(&mut self) {
-        if self.parts.len() > SEARCHED {
-            *self = Self::default();
-        }
-        self.parts.clear();
+        self.few.clear();
+        self.many = HashMap::default();
         self.is_closed = false;
     }
 
-    fn find(&mut self, party: Party) -> Option<&mut (Party, Comm, u64)> {
-        if self.parts.len() <= SEARCHED {
-            return self.parts.iter_mut().find(|(known, _, _)| *known == party);
+    fn find(&mut self, party: Party) -> Option<(&mut Comm, &mut u64)> {
+        if self.many.is_empty() {
+            let found = self.few.iter_mut().find(|(known, _, _)| *known == party);
+            return found.map(|(_, comm, ns)| (comm, ns));
         }
-        self.parts.get_mut(*self.places.get(&party)? as usize)
+        self.many.get_mut(&party).map(|(comm, ns)| (comm, ns))
     }
 
     /// Adds a part. Beyond the bound it counts as untracked.
     pub fn add(&mut self, party: Party, comm: Comm, ns: u64) {
-        if let Some((_, name, sum)) = self.find(party) {
+        if let Some((name, sum)) = self.find(party) {
             *name = comm;
             *sum = sum.saturating_add(ns);
             return;
         }
-        let untracked = Party::Other { cause: Cause::Untracked, source: 0 };
-        let is_full = self.is_closed || self.parts.len() >= MAX_PARTIES;
-        if is_full && party != untracked {
-            return self.add(untracked, comm, ns);
+        let is_full = self.is_closed || self.count() >= MAX_PARTIES;
+        if is_full && party != UNTRACKED {
+            return self.add(UNTRACKED, comm, ns);
         }
-        self.parts.push((party, comm, ns));
-        let unplaced = match self.parts.len() {
-            ..=SEARCHED => self.parts.len(),
-            length if length == SEARCHED + 1 => 0,
-            length => length - 1,
-        };
-        for (place, (party, _, _)) in (0..).zip(&self.parts).skip(unplaced) {
-            self.places.insert(*party, place);
+        if self.many.is_empty() && self.few.len() < SEARCHED {
+            self.few.push((party, comm, ns));
+        } else {
+            let few = std::mem::take(&mut self.few).into_iter().chain([(party, comm, ns)]);
+            self.many.extend(few.map(|(party, comm, ns)| (party, (comm, ns))));
         }
     }
 
     /// Adds all parts of another one, the largest first: at the bound the small ones lose their names.
     pub fn add_all(&mut self, other: &Self) {
-        if !self.is_closed && self.parts.len() + other.parts.len() > MAX_PARTIES {
+        if !self.is_closed && self.count() + other.count() > MAX_PARTIES {
             for (party, comm, ns) in other.sorted() {
                 self.add(party, comm, ns);
             }
             return;
         }
-        for (party, comm, ns) in &other.parts {
-            self.add(*party, *comm, *ns);
-        }
+        other.each().for_each(|(party, comm, ns)| self.add(party, comm, ns));
     }
 
     /// Time that no cause is known for.
     pub fn untracked_ns(&self) -> u64 {
-        let untracked = Party::Other { cause: Cause::Untracked, source: 0 };
-        self.parts.iter().find(|(party, _, _)| *party == untracked).map_or(0, |(_, _, ns)| *ns)
+        self.each().find(|(party, _, _)| *party == UNTRACKED).map_or(0, |(_, _, ns)| ns)
+    }
+
+    fn each(&self) -> impl Iterator<Item = (Party, Comm, u64)> {
+        let many = self.many.iter().map(|(party, (comm, ns))| (*party, *comm, *ns));
+        self.few.iter().copied().chain(many)
     }
 
     /// All, the largest first.
     pub fn sorted(&self) -> Vec<(Party, Comm, u64)> {
-        let mut all = self.parts.clone();
+        let mut all: Vec<_> = self.each().collect();
         all.sort_by(|one, other| other.2.cmp(&one.2).then(one.0.cmp(&other.0)));
         all
     }
