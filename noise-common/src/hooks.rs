@@ -42,6 +42,7 @@ macro_rules! for_each_hook {
                 SchedFork "sched_process_fork" n_sched_fork;
                 SchedExec "sched_process_exec" n_sched_exec;
                 SchedExit "sched_process_exit" n_sched_exit;
+                SchedWait "sched_process_wait" n_sched_wait;
                 IrqHandlerEntry "irq_handler_entry" n_irq_in;
                 IrqHandlerExit "irq_handler_exit" n_irq_out;
                 SoftirqRaise "softirq_raise" n_softirq_raise;
@@ -192,7 +193,8 @@ impl Hook {
 
     /// Whether nothing but the event store needs it.
     pub const fn is_for_events(self) -> bool {
-        self.is_on_demand() || matches!(self, Self::SchedFork | Self::SchedExec | Self::SchedExit)
+        self.is_on_demand()
+            || matches!(self, Self::SchedFork | Self::SchedExec | Self::SchedExit | Self::SchedWait)
     }
 
     /// Whether it is attached only by a recording with programs of its own that asks for the class of its

@@ -63,6 +63,8 @@ macro_rules! for_each_offset {
             REGS_FOURTH "pt_regs" "r10";
             REGS_FIFTH "pt_regs" "r8";
             REGS_NUMBER "pt_regs" "orig_ax";
+            PID_NUMBERS "pid" "numbers";
+            UPID_NR "upid" "nr";
             TASK_STATUS "task_struct" "thread_info.status";
             TASK_MM "task_struct" "mm";
             TASK_NSPROXY "task_struct" "nsproxy";

@@ -443,6 +443,16 @@ impl<A: Access> TaskStruct<A> {
     }
 }
 
+/// The id of the `struct pid` that is the `index`th argument, in the initial pid namespace; 0 where there is none.
+#[inline(always)]
+pub fn pid_argument<A: Access>(access: A, index: usize) -> u32 {
+    let (numbers, nr) = (PID_NUMBERS.load(), UPID_NR.load());
+    if !present(numbers) || !present(nr) {
+        return 0;
+    }
+    access.follow(Address(access.pointer(index)), numbers + nr)
+}
+
 /// A pointer field; null by default.
 #[derive(Clone, Copy)]
 #[repr(transparent)]

@@ -7,6 +7,7 @@
 
 use core::ptr;
 
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use noise_common::event::CpuState;
 use noise_common::hooks::Vector;
 use noise_common::store::event::Body;
@@ -154,6 +155,15 @@ pub fn exec<A: Access>(state: *mut CpuState, task: TaskStruct<A>, old_pid: u32, 
 pub fn exit<A: Access>(state: *mut CpuState, task: TaskStruct<A>, now_ns: u64) {
     if records(state, Class::Sched) {
         write(state, &Body::process(EventKind::Exit, [task.pid(), task.tgid(), 0], now_ns));
+    }
+}
+
+/// The task that runs begins to wait for a child. Its id comes from a helper that 5.10 has in `tp_btf` programs, too.
+#[inline(always)]
+pub fn wait(state: *mut CpuState, child: u32, now_ns: u64) {
+    if records(state, Class::Sched) {
+        let tid = bpf_get_current_pid_tgid() as u32;
+        write(state, &Body::process(EventKind::Wait, [tid, child, 0], now_ns));
     }
 }
 

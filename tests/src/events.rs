@@ -179,6 +179,7 @@ fn words(bytes: &[u8], at: usize, interfaces: &BTreeMap<u64, String>) -> Result<
         5 => format!("fork {a} {b}"),
         6 => format!("exec {a} {b}"),
         7 => format!("exit {a}"),
+        20 => format!("wait {b}"),
         // It belongs to the exec before it.
         16 => "name".to_owned(),
         8 => format!("irq entry {a}"),
@@ -242,6 +243,7 @@ fn words_of(event: &Event) -> Option<Words> {
         Kind::Migrate { pid, to } => format!("migrate {pid} {to}"),
         Kind::Fork { parent, child } => format!("fork {parent} {child}"),
         Kind::Exit { pid } => format!("exit {pid}"),
+        Kind::Wait { child } => format!("wait {child}"),
         Kind::Exec { pid, old_pid } => format!("exec {pid} {old_pid}"),
         Kind::IrqEntry { irq, .. } => format!("irq entry {irq}"),
         Kind::IrqExit { irq } => format!("irq exit {irq}"),

@@ -188,6 +188,7 @@ fn words(name: &str, fields: &Value) -> Result<Words> {
         "sched_process_fork" => format!("fork {} {}", of("parent_tid")?, of("child_tid")?),
         "sched_process_exec" => format!("exec {} {}", of("tid")?, of("old_tid")?),
         "sched_process_exit" => format!("exit {}", of("tid")?),
+        "sched_process_wait" => format!("wait {}", of("tid")?),
         "irq_handler_entry" => format!("irq entry {}", of("irq")?),
         "irq_handler_exit" => format!("irq exit {}", of("irq")?),
         "nmi_handler" => format!("nmi {}", of("delta_ns")?),

@@ -110,6 +110,8 @@ pub enum Payload {
     Name { comm: [u8; 16] },
     /// `sched_process_exit`.
     Exit { tid: u32, pid: u32 },
+    /// `sched_process_wait`: the thread that waits, and the process, or group, that it waits for; 0 = any child.
+    Wait { tid: u32, child: u32 },
     /// `irq_handler_entry`.
     IrqEntry { irq: u32 },
     /// `irq_handler_exit`; whether the handler had something to do.
@@ -189,7 +191,7 @@ impl Body {
         Self::new(kind, priority as u8, 0, [pair(tid, cpu), to as u64], time_ns)
     }
 
-    /// `sched_process_fork`, `sched_process_exec` or `sched_process_exit`: up to three ids.
+    /// `sched_process_*`: up to three ids.
     #[inline(always)]
     pub const fn process(kind: EventKind, ids: [u32; 3], time_ns: u64) -> Self {
         let [first, second, third] = ids;
@@ -375,6 +377,7 @@ impl StoredEvent {
             },
             EventKind::Exec => Payload::Exec { tid: low(first), old_tid: high(first) },
             EventKind::Exit => Payload::Exit { tid: low(first), pid: high(first) },
+            EventKind::Wait => Payload::Wait { tid: low(first), child: high(first) },
             EventKind::Name => {
                 let mut comm = [0; 16];
                 for (place, word) in comm.chunks_exact_mut(8).zip(self.words) {

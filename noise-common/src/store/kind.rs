@@ -99,6 +99,7 @@ define_kinds! {
     HrtimerEntry = 17 Sched "hrtimer_expire_entry" "The function of a high-resolution timer begins.";
     HrtimerExit = 18 Sched "hrtimer_expire_exit" "It ends.";
     Throttled = 19 Sched "throttled" "A part of a wait for a CPU that ends was its own quota's.";
+    Wait = 20 Sched "sched_process_wait" "A thread begins to wait for its children.";
     BlockInsert = 32 Io "block_rq_insert" "A request is handed to the I/O scheduler.";
     BlockIssue = 33 Io "block_rq_issue" "A request is handed to the driver.";
     BlockRequeue = 34 Io "block_rq_requeue" "The driver gave a request back.";

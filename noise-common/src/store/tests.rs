@@ -383,6 +383,8 @@ fn events_say_what_was_put_in() {
     let fork = Body::process(EventKind::Fork, [3, 4, 5], 1);
     let expected = Payload::Fork { parent_tid: 3, child_tid: 4, child_pid: 5 };
     assert_eq!(made(&fork).payload(), Some(expected));
+    let wait = Body::process(EventKind::Wait, [3, 4, 0], 1);
+    assert_eq!(made(&wait).payload(), Some(Payload::Wait { tid: 3, child: 4 }));
     let body = Body::vector(EventKind::VectorExit, Vector::IrqWork, 246, 1);
     let vector = Payload::Vector { vector: Vector::IrqWork, edge: Edge::Exit, number: 246 };
     assert_eq!(made(&body).payload(), Some(vector));

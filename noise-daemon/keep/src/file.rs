@@ -95,7 +95,9 @@ impl SeenEvents {
             Some(Payload::Waking(woken) | Payload::WakeupNew(woken)) => [woken.tid, 0],
             Some(Payload::Migrate { task, .. }) => [task.tid, 0],
             Some(Payload::Fork { parent_tid, child_tid, .. }) => [parent_tid, child_tid],
-            Some(Payload::Exec { tid, .. } | Payload::Exit { tid, .. }) => [tid, 0],
+            Some(
+                Payload::Exec { tid, .. } | Payload::Exit { tid, .. } | Payload::Wait { tid, .. },
+            ) => [tid, 0],
             Some(Payload::IrqEntry { irq }) => {
                 self.irqs.insert(irq);
                 return;

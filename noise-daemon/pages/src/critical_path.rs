@@ -48,7 +48,13 @@ fn length(segment: &Segment) -> u64 {
 }
 
 fn who(segment: &Segment) -> String {
-    thread(&segment.comm, segment.tid)
+    let own = thread(&segment.comm, segment.tid);
+    match &segment.parent {
+        Some(parent) => {
+            format!("{own} ({} waits for this child)", thread(&parent.comm, parent.tid))
+        }
+        None => own,
+    }
 }
 
 /// Who took a part of a wait.

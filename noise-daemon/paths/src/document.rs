@@ -91,10 +91,20 @@ pub struct Segment {
     /// The thread that handled the interrupt which ended a sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
+    /// The thread that waits meanwhile for this one, its child, to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<WaitingParent>,
     /// For whom it waits, the longest first. They sum to the segment where there are any: of a wait for a CPU, who had it
     /// meanwhile; at a disk, who was ahead; of a packet, its sender; of a sleep that no signal ends and that no other
     /// segment explains, what ended it. See [`blame`](crate::blame).
     pub culprits: Vec<Culprit>,
+}
+
+/// A thread that waits for its child.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitingParent {
+    pub tid: i32,
+    pub comm: String,
 }
 
 /// The path of an execution. Neighbours of one worker that are the same are one segment.
@@ -141,8 +151,8 @@ const fn is_first(recording: &u16) -> bool {
 }
 
 fn is_same(one: &Segment, other: &Segment) -> bool {
-    (one.state, one.cpu, one.why, &one.through)
-        == (other.state, other.cpu, other.why, &other.through)
+    (one.state, one.cpu, one.why, &one.through, &one.parent)
+        == (other.state, other.cpu, other.why, &other.through, &other.parent)
 }
 
 /// Joins parts of two segments that become one.
@@ -170,8 +180,8 @@ fn named(graph: &Graph, id: WorkerId) -> (i32, String) {
 fn segment(graph: &Graph, step: &Step) -> Segment {
     let (tid, comm) = named(graph, step.last());
     let (from_ns, to_ns) = step.span();
-    let (cpu, why, through) = match step {
-        Step::Stay { cpu, state, why, through, .. } => {
+    let (cpu, why, through, parent) = match step {
+        Step::Stay { cpu, state, why, through, parent, .. } => {
             let why = match (state, why) {
                 (State::Created, _) => Some("created"),
                 (_, Some(Why::NoWaker)) => Some("no_waker"),
@@ -179,11 +189,15 @@ fn segment(graph: &Graph, step: &Step) -> Segment {
                 (_, Some(Why::Cut)) => Some("cut"),
                 (_, None) => None,
             };
-            (Some(*cpu).filter(|cpu| *cpu != NO_CPU), why, *through)
+            (Some(*cpu).filter(|cpu| *cpu != NO_CPU), why, *through, *parent)
         }
-        Step::Go { .. } => (None, None, None),
+        Step::Go { .. } => (None, None, None, None),
     };
     let through = through.map(|id| named(graph, id).1);
+    let parent = parent.map(|id| {
+        let (tid, comm) = named(graph, id);
+        WaitingParent { tid, comm }
+    });
     let culprits = match step {
         Step::Go { from, action: Some(Action::Sends), .. } => {
             let (tid, comm) = named(graph, *from);
@@ -208,6 +222,7 @@ fn segment(graph: &Graph, step: &Step) -> Segment {
         why,
         in_calls_ns,
         through,
+        parent,
         culprits,
     }
 }

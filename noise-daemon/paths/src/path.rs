@@ -30,6 +30,8 @@ pub enum Step {
         cpu: u32,
         /// The worker that handled the interrupt which ended a sleep.
         through: Option<WorkerId>,
+        /// Who waits meanwhile for the worker, its child, to end.
+        parent: Option<WorkerId>,
         /// Why nothing better is known.
         why: Option<Why>,
         /// How many sleeps lie around it, each of another worker than the one inside.

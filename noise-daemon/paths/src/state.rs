@@ -74,6 +74,8 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
     Wakes,
+    /// It wakes the thread that waits for it, its child, to end.
+    Ends,
     Creates,
     /// It sends it a packet.
     Sends,
@@ -85,7 +87,7 @@ impl Action {
     /// What a worker does that waits for this to reach it.
     pub const fn state(self) -> State {
         match self {
-            Self::Wakes | Self::Creates => State::Task,
+            Self::Wakes | Self::Ends | Self::Creates => State::Task,
             Self::Sends => State::Network,
             Self::Times => State::Timer,
         }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use crate::graph::{Graph, LinkOrigin, NO_CPU, Point, PointPlace, WorkerId};
 use crate::path::{Path, Step, Why};
-use crate::state::State;
+use crate::state::{Action, State};
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,8 @@ fn stay(
         _ if state.is_replaced() => Some(cut.unwrap_or(Why::NoWaker)),
         _ => None,
     };
-    Step::Stay { worker, from_ns, to_ns, state, cpu: point.cpu, through: point.through, why, depth }
+    let Point { cpu, through, .. } = *point;
+    Step::Stay { worker, from_ns, to_ns, state, cpu, through, parent: None, why, depth }
 }
 
 /// Appends what replaces a sleep, the latest first, with a step to whom it begins with and between those that
@@ -216,11 +217,26 @@ impl SleepReplacement<'_> {
                 state: State::Unknown,
                 cpu: NO_CPU,
                 through: None,
+                parent: None,
                 why: Some(why),
                 depth: depth + 1,
             });
         }
+        if link.action == Action::Ends {
+            own(&mut steps, link.from.worker, place.worker, depth + 1);
+        }
         steps
+    }
+}
+
+/// Notes who waits for the end of a child, where its own time is at that depth.
+fn own(steps: &mut [Step], child: WorkerId, waits: WorkerId, at_depth: u32) {
+    for step in steps {
+        if let Step::Stay { worker, parent, depth, .. } = step
+            && (*worker, *depth) == (child, at_depth)
+        {
+            *parent = Some(waits);
+        }
     }
 }
 
@@ -242,7 +258,6 @@ mod tests {
 
     use super::*;
     use crate::graph::Who;
-    use crate::state::Action;
 
     #[test]
     fn ways_that_lead_nowhere_are_gone_once() {

@@ -135,6 +135,13 @@ pub enum TraceKind<'t> {
         old_tid: i32,
     },
     SchedProcessExit(Task),
+    /// The thread that runs begins to wait for its children.
+    SchedProcessWait {
+        comm: Comm,
+        /// The process, or group of processes, that it waits for; 0 = any child.
+        child: i32,
+        prio: i32,
+    },
     /// The last of a thread is gone.
     SchedProcessFree(Task),
     /// A handler of a device interrupt begins.

@@ -164,6 +164,7 @@ fn named_by(kind: &TraceKind<'_>) -> [Option<i32>; 2] {
         | TraceKind::SchedProcessFree(task) => [Some(task.tid), None],
         TraceKind::SchedProcessFork { parent, child, .. } => [Some(parent.tid), Some(child.tid)],
         TraceKind::SchedProcessExec { tid, .. } => [Some(*tid).filter(|tid| *tid != 0), None],
+        TraceKind::SchedProcessWait { child, .. } => [Some(*child).filter(|tid| *tid != 0), None],
         TraceKind::StatedumpProcess(dumped) => [Some(dumped.tid), None],
         TraceKind::CgroupAttach { tid, .. } => [Some(*tid), None],
         TraceKind::Mark(mark) => [Some(mark.tid).filter(|tid| *tid != 0), None],

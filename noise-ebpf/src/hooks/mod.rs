@@ -33,6 +33,7 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::SchedFork => sched::fork(access),
         Hook::SchedExec => sched::exec(access),
         Hook::SchedExit => sched::exit(access),
+        Hook::SchedWait => sched::wait(access),
         Hook::IrqHandlerEntry => irq::handler_entry(access),
         Hook::IrqHandlerExit => irq::handler_exit(access),
         Hook::NmiHandler => irq::nmi(access),

@@ -2,7 +2,7 @@
 
 use noise_common::store::{Class, EventKind};
 
-use crate::kernel::{Access, TaskStruct};
+use crate::kernel::{Access, TaskStruct, pid_argument};
 use crate::ledger;
 use crate::maps::{EventClock, clock_ns, cpu_state};
 use crate::signals::{context_switch, net_rx_wait, runqueue_wait, uninterruptible_wait};
@@ -105,5 +105,12 @@ pub fn exec<A: Access>(access: A) -> Option<()> {
 #[inline(always)]
 pub fn exit<A: Access>(access: A) -> Option<()> {
     store::exit(cpu_state()?, TaskStruct::argument(access, 0), clock_ns());
+    Some(())
+}
+
+/// `sched_process_wait(pid)`: by the task that waits.
+#[inline(always)]
+pub fn wait<A: Access>(access: A) -> Option<()> {
+    store::wait(cpu_state()?, pid_argument(access, 0), clock_ns());
     Some(())
 }

@@ -49,6 +49,8 @@ pub enum Kind {
     Fork { parent: i32, child: i32 },
     /// `sched_process_exit`.
     Exit { pid: i32 },
+    /// `sched_process_wait`: for a process or a group, 0 = any child.
+    Wait { child: i32 },
     /// `cgroup_attach_task`, in any hierarchy.
     Attach { pid: i32 },
     /// `mm_vmscan_direct_reclaim_*` and `mm_vmscan_memcg_reclaim_*`: begins, else ends.
@@ -227,6 +229,10 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
         ("sched", "sched_process_exit") => {
             let task = field("pid")?;
             Box::new(move |record, _| Some(Kind::Exit { pid: pid(task, record)? }))
+        }
+        ("sched", "sched_process_wait") => {
+            let child = field("pid")?;
+            Box::new(move |record, _| Some(Kind::Wait { child: pid(child, record)? }))
         }
         ("cgroup", "cgroup_attach_task") => {
             let task = field("pid")?;

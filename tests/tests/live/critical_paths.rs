@@ -26,12 +26,18 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         "a_clients_wait_for_an_answer_is_its_servers_work",
         a_clients_wait_for_an_answer_is_its_servers_work,
     ),
+    (
+        "a_parents_wait_for_a_child_is_the_childs_work",
+        a_parents_wait_for_a_child_is_the_childs_work,
+    ),
     ("a_program_beside_nine_burners", a_program_beside_nine_burners),
 ];
 
 /// Requests over TCP, and what the server works for each.
 const REQUESTS: u32 = 20;
 const WORK: Duration = Duration::from_millis(5);
+/// What a child works while its parent waits for it.
+const CHILDS_WORK: Duration = Duration::from_millis(200);
 
 /// Executions of the program beside burners, and of how many primes it searches in each step.
 const EXECUTIONS: u64 = 3;
@@ -61,14 +67,19 @@ fn tid() -> i32 {
     unsafe { libc::gettid() }
 }
 
+/// Takes so much CPU time.
+fn work(time: Duration) {
+    let end = cpu_time() + time;
+    while cpu_time() < end {}
+}
+
 /// The server's thread.
 fn serve(listener: &TcpListener) -> Result<i32> {
     let (mut client, _) = listener.accept()?;
     client.set_nodelay(true)?;
     let mut byte = [0];
     while client.read(&mut byte)? > 0 {
-        let end = cpu_time() + WORK;
-        while cpu_time() < end {}
+        work(WORK);
         client.write_all(&byte)?;
     }
     Ok(tid())
@@ -94,17 +105,8 @@ fn a_clients_wait_for_an_answer_is_its_servers_work() -> Result<Verdict> {
     let server = server.join().ok().context("the server failed")??;
     recorder.stop(libc::SIGINT)?;
 
-    let execution = format!("thread:{client}");
-    let path = argument(recorder.folder.path())?;
-    let options = ["trace", "critical-path", "--json", "--execution", &execution, path];
-    let outcome = run_noised(&options)?;
-    ensure!(outcome.code == 0, "{outcome:?}");
-    let document: Value = serde_json::from_str(&outcome.stdout)?;
+    let document = path_of(&recorder, client)?;
     let traced = &document["executions"][0];
-    let totals = traced["totals_ns"].as_object().context("no totals")?;
-    let sum: u64 = totals.values().filter_map(Value::as_u64).sum();
-    ensure!(Some(sum) == traced["span_ns"].as_u64(), "totals sum to {sum}: {traced}");
-
     let (mut worked_ns, mut sent_ns) = (0, 0);
     for part in traced["path"].as_array().context("no path")? {
         let ns = part["to_ns"].as_u64().zip(part["from_ns"].as_u64());
@@ -123,18 +125,86 @@ fn a_clients_wait_for_an_answer_is_its_servers_work() -> Result<Verdict> {
     }
     println!("the server works {worked_ns} ns of the client's path; its packets take {sent_ns} ns");
     if document["discarded"] == 0 {
-        let planted_ns = u64::try_from((WORK * REQUESTS).as_nanos())?;
-        let recording = recorded(recorder.folder.path())?;
-        let seen = Seen::read(&recording.stretch.events, &hidden_threads()?)?;
-        let at =
-            |name: &str| Ok::<_, Error>(number(traced, name)?.saturating_sub(recording.offset_ns));
-        let span = (at("from_ns")?, at("to_ns")?);
-        let unseen_ns = seen.time_ns(server, span, Does::Unseen);
-        ensure!(
-            worked_ns + unseen_ns >= planted_ns * 95 / 100,
-            "{worked_ns} of {planted_ns} ns of work, {unseen_ns} ns unseen"
-        );
+        ensure_worked(&recorder, traced, server, worked_ns, WORK * REQUESTS)?;
         ensure!(sent_ns > 0, "no packet of the server");
+    }
+    Ok(Verdict::Passed)
+}
+
+/// The path of a thread, as JSON.
+fn path_of(recorder: &Recorder, tid: i32) -> Result<Value> {
+    let execution = format!("thread:{tid}");
+    let path = argument(recorder.folder.path())?;
+    let options = ["trace", "critical-path", "--json", "--execution", &execution, path];
+    let outcome = run_noised(&options)?;
+    ensure!(outcome.code == 0, "{outcome:?}");
+    let document: Value = serde_json::from_str(&outcome.stdout)?;
+    let traced = &document["executions"][0];
+    let totals = traced["totals_ns"].as_object().context("no totals")?;
+    let sum: u64 = totals.values().filter_map(Value::as_u64).sum();
+    ensure!(Some(sum) == traced["span_ns"].as_u64(), "totals sum to {sum}: {traced}");
+    Ok(document)
+}
+
+/// A path has what a thread worked, but for the time in which ftrace does not see it.
+fn ensure_worked(
+    recorder: &Recorder,
+    traced: &Value,
+    tid: i32,
+    worked_ns: u64,
+    planted: Duration,
+) -> Result<()> {
+    let planted_ns = u64::try_from(planted.as_nanos())?;
+    let recording = recorded(recorder.folder.path())?;
+    let seen = Seen::read(&recording.stretch.events, &hidden_threads()?)?;
+    let at = |name: &str| Ok::<_, Error>(number(traced, name)?.saturating_sub(recording.offset_ns));
+    let span = (at("from_ns")?, at("to_ns")?);
+    let unseen_ns = seen.time_ns(tid, span, Does::Unseen);
+    ensure!(
+        worked_ns + unseen_ns >= planted_ns * 95 / 100,
+        "{worked_ns} of {planted_ns} ns of work, {unseen_ns} ns unseen"
+    );
+    Ok(())
+}
+
+/// The thread makes a child that works, and waits for it; both.
+fn wait_for_a_child() -> Result<(i32, i32)> {
+    // SAFETY: the child only reads its clock and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        work(CHILDS_WORK);
+        // SAFETY: it does not return.
+        unsafe { libc::_exit(0) };
+    }
+    ensure!(child > 0, "no child: {}", std::io::Error::last_os_error());
+    // SAFETY: no status is asked for.
+    let ended = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    ensure!(ended == child, "waitpid says {ended}");
+    Ok((tid(), child))
+}
+
+fn a_parents_wait_for_a_child_is_the_childs_work() -> Result<Verdict> {
+    let mut recorder = Recorder::start(&["--events", "sched"])?;
+    let waits = thread::spawn(wait_for_a_child).join().ok().context("the parent failed")?;
+    let (parent, child) = waits?;
+    recorder.stop(libc::SIGINT)?;
+
+    let document = path_of(&recorder, parent)?;
+    let traced = &document["executions"][0];
+    let mut worked_ns = 0;
+    for part in list(traced, "path")? {
+        if part["tid"] == child && part["state"] == "running" {
+            ensure!(part["parent"]["tid"] == parent, "no one waits for the child: {part}");
+            worked_ns += number(part, "to_ns")? - number(part, "from_ns")?;
+        }
+    }
+    println!("the child works {worked_ns} ns of its parent's path");
+    let path = argument(recorder.folder.path())?;
+    let execution = format!("thread:{parent}");
+    let page = run_noised(&["trace", "critical-path", "--execution", &execution, path])?;
+    ensure!(page.stdout.contains("waits for this child"), "{page:?}");
+    if document["discarded"] == 0 {
+        ensure_worked(&recorder, traced, child, worked_ns, CHILDS_WORK)?;
     }
     Ok(Verdict::Passed)
 }

@@ -42,13 +42,14 @@ pub(crate) fn kept_events() -> Vec<&'static str> {
         "sched:sched_process_fork",
         "sched:sched_process_exec",
         "sched:sched_process_exit",
+        "sched:sched_process_wait",
         "irq:softirq_raise",
     ];
     [&others, INTERRUPT_EVENTS, BLOCK_EVENTS, NETWORK_EVENTS].concat()
 }
 
 /// What the mixed load must bring about.
-pub(crate) const KINDS: [&str; 21] = [
+pub(crate) const KINDS: [&str; 22] = [
     "switch",
     "waking",
     "wakeup_new",
@@ -56,6 +57,7 @@ pub(crate) const KINDS: [&str; 21] = [
     "fork",
     "exec",
     "exit",
+    "wait",
     "irq entry",
     "irq exit",
     "vector entry local_timer",

@@ -1,6 +1,6 @@
 //! What a page shows of paths.
 
-use noise_paths::document::Delimiters;
+use noise_paths::document::{Delimiters, WaitingParent};
 use noise_paths::execution::DelimiterTally;
 
 use super::*;
@@ -16,6 +16,7 @@ fn segment(tid: i32, comm: &str, state: &'static str, from_ns: u64, to_ns: u64) 
         to_ns,
         why: None,
         through: None,
+        parent: None,
         in_calls_ns: None,
         culprits: Vec::new(),
     }
@@ -197,4 +198,18 @@ fn a_name_is_in_one_line() {
         ["a\\x0ab 20", "c\\x0ad 8", "e\\x0af:"].iter().all(|name| text.contains(name)),
         "{text}"
     );
+}
+
+#[test]
+fn who_waits_for_a_child_is_said() {
+    let parent = Some(WaitingParent { tid: 7, comm: "server".to_owned() });
+    let path = vec![
+        segment(7, "server", "running", 0, 1_000_000),
+        Segment { parent, ..segment(9, "helper", "running", 1_000_000, 9_000_000) },
+        segment(7, "server", "running", 9_000_000, 10_000_000),
+    ];
+    let document = PathsDocument { executions: vec![of("thread:7", path)], ..Default::default() };
+    let page = shown(&document).replace(['\n', ' '], "");
+    assert!(page.contains("running,inhelper9(server7waitsforthischild)andserver7."), "{page}");
+    assert!(page.contains("1.0008.000runninghelper9(server7waitsforthischild)"), "{page}");
 }

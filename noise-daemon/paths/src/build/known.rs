@@ -28,14 +28,23 @@ impl Status {
     }
 }
 
+/// A system call that says what a sleep in it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SleepCall {
+    /// The one of locks.
+    Futex,
+    /// One that waits for children.
+    Wait,
+}
+
 /// What is known of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     pub status: Status,
     /// The CPU of that.
     pub cpu: u32,
-    /// It is in the system call of locks.
-    pub in_futex: bool,
+    /// The system call that it is in.
+    pub in_call: Option<SleepCall>,
     /// It was woken while it was on its way to sleep, by the number of losses of events up to then: its waker may
     /// have seen it asleep already, and makes it runnable once it is.
     pub woken: Option<u32>,

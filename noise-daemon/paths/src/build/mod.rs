@@ -24,7 +24,7 @@ use noise_trace::sight::Sight;
 use noise_trace::state::{Left, LeftIn};
 use noise_trace::threads::MAX_TID;
 
-use self::known::{Known, Status, can_be, is_end};
+use self::known::{Known, SleepCall, Status, can_be, is_end};
 use self::machine::{Handled, Machine, Sender};
 use self::names::{is_entry_of_futex, is_reception, is_system_call};
 use crate::graph::{Graph, LinkOrigin, NO_CPU, PointPlace, Who, Worker, WorkerId};
@@ -152,9 +152,10 @@ impl Builder {
             TraceKind::Lost(_) => self.lose(at),
             TraceKind::SyscallEntry(call) => {
                 let in_futex = call.info.source == ObjectSource::Futex;
-                self.machine(machine).cpu(at.cpu).in_futex = in_futex;
+                self.calls(at, in_futex.then_some(SleepCall::Futex));
             }
-            TraceKind::SyscallExit(_) => self.machine(machine).cpu(at.cpu).in_futex = false,
+            TraceKind::SchedProcessWait { .. } => self.calls(at, Some(SleepCall::Wait)),
+            TraceKind::SyscallExit(_) => self.calls(at, None),
             TraceKind::Other(name) => self.other(at, name),
             _ => {}
         }
@@ -272,7 +273,7 @@ impl Builder {
         let prev_id = self.worker(at, prev);
         let cpu = self.machine(at.machine).cpu(at.cpu);
         cpu.leave();
-        let (unseen, in_futex) = (cpu.runs.unseen(prev_id), std::mem::take(&mut cpu.in_futex));
+        let (unseen, in_call) = (cpu.runs.unseen(prev_id), cpu.in_call.take());
         if let Some(unseen) = unseen {
             self.lose_run(unseen, at.cpu);
         }
@@ -292,7 +293,7 @@ impl Builder {
             (_, Left::Unknown) => Status::Unknown,
         };
         let woken = known.woken.filter(|then| status == Status::Blocked && *then == losses);
-        let after = Known { status, cpu: at.cpu, in_futex, woken, losses, ..Known::default() };
+        let after = Known { status, cpu: at.cpu, in_call, woken, losses, ..Known::default() };
         self.know(prev_id, after);
 
         let next_id = self.worker(at, next);
@@ -317,7 +318,7 @@ impl Builder {
         self.know(next_id, runs);
         let cpu = self.machine(at.machine).cpu(at.cpu);
         cpu.runs.goes_to(Some(next_id), at.time_ns);
-        cpu.in_futex = known.in_futex;
+        cpu.in_call = known.in_call;
     }
 
     fn wake(&mut self, at: EventPlace, woken: &Woken) {
@@ -352,7 +353,9 @@ impl Builder {
             Status::Blocked | Status::Unknown => {}
         }
         self.end_sleep(at, target);
-        self.know(target, Known { in_futex: known.in_futex, ..Known::default() });
+        // What it sleeps for next is not said where the end of a wait for children is not.
+        let in_call = known.in_call.filter(|call| *call != SleepCall::Wait);
+        self.know(target, Known { in_call, ..Known::default() });
         self.wait(at, target, woken.target_cpu);
     }
 
@@ -376,7 +379,9 @@ impl Builder {
         let waker = current.filter(|_| in_task).map(|current| self.append(at, current));
         let place = self.append(at, target);
         if let Some(waker) = waker {
-            self.graph.link(waker, place, Action::Wakes);
+            let action =
+                if self.ends_for(waker.worker, target) { Action::Ends } else { Action::Wakes };
+            self.graph.link(waker, place, action);
         }
         match (state, sender) {
             (Some(State::Ipi), Some(Sender::Task(link))) => self.graph.link_at(link, place),
@@ -397,16 +402,35 @@ impl Builder {
     /// Whether the thread that runs there handed a packet up to a thread of another process. Threads of its own process do not
     /// count: a network stack in a process, or a virtual machine, also wakes them itself.
     fn hands_up_to(&mut self, at: EventPlace, current: Option<WorkerId>, target: WorkerId) -> bool {
-        let mut pid = |id: WorkerId| {
-            let worker = self.graph.get(id)?;
-            match (worker.pid, worker.who) {
-                (0, Who::Thread { tid, .. }) => self.machine(at.machine).dumped.get(&tid).copied(),
-                (pid, _) => Some(pid),
-            }
-        };
-        let pids = (current.and_then(&mut pid), pid(target));
-        let (Some(own), Some(other)) = pids else { return false };
+        let own = current.and_then(|current| self.pid(current));
+        let (Some(own), Some(other)) = (own, self.pid(target)) else { return false };
         own != other && self.machine(at.machine).cpu(at.cpu).handed_up
+    }
+
+    /// Whether a thread that is woken waited for the end of the one that wakes it, its child. Whoever has ended and is of another
+    /// process wakes no one else who waits for children.
+    fn ends_for(&self, waker: WorkerId, target: WorkerId) -> bool {
+        let has_ended = self.graph.get(waker).is_some_and(|worker| worker.exit_ns.is_some());
+        let pids = (self.pid(waker), self.pid(target));
+        has_ended
+            && self.known(target).in_call == Some(SleepCall::Wait)
+            && (pids.0.is_none() || pids.0 != pids.1)
+    }
+
+    /// The process of a thread, where it is known.
+    fn pid(&self, id: WorkerId) -> Option<i32> {
+        let worker = self.graph.get(id)?;
+        match (worker.pid, worker.who) {
+            (0, Who::Thread { machine, tid }) => {
+                self.machines.get(usize::from(machine))?.dumped(tid)
+            }
+            (pid, _) => Some(pid),
+        }
+    }
+
+    /// The thread that runs on a CPU is in that call from now on.
+    fn calls(&mut self, at: EventPlace, call: Option<SleepCall>) {
+        self.machine(at.machine).cpu(at.cpu).in_call = call;
     }
 
     /// A new thread wants a CPU. What is known of one that has its id already, and was not created just now, is of
@@ -489,7 +513,7 @@ impl Builder {
     fn lose(&mut self, at: EventPlace) {
         let cpu = self.machine(at.machine).cpu(at.cpu);
         cpu.leave();
-        (cpu.in_futex, cpu.interrupted_by) = (false, None);
+        (cpu.in_call, cpu.interrupted_by) = (None, None);
         if let Some(current) = cpu.runs.lose() {
             self.lose_run(current, at.cpu);
         }
@@ -506,7 +530,7 @@ impl Builder {
     /// An event that is known by its name alone.
     fn other(&mut self, at: EventPlace, name: &str) {
         if is_system_call(name) {
-            self.machine(at.machine).cpu(at.cpu).in_futex = is_entry_of_futex(name);
+            self.calls(at, is_entry_of_futex(name).then_some(SleepCall::Futex));
         } else if is_reception(name) {
             let is_begin = name.ends_with("_entry");
             self.machine(at.machine).cpu(at.cpu).receives = is_begin;

@@ -9,6 +9,8 @@ use crate::fixtures::{switch, task, waking};
 use crate::path::{Step, Why};
 use crate::walk::{Bounds, walk};
 
+mod children;
+
 fn built(events: &[(u64, u32, TraceKind<'_>)]) -> Builder {
     let mut builder = Builder::default();
     for (time_ns, cpu, kind) in events {

@@ -50,7 +50,7 @@ pub fn action_name(action: Option<Action>) -> &'static str {
     match action {
         Some(Action::Sends) => "network",
         Some(Action::Times) => "timer",
-        Some(Action::Wakes | Action::Creates) | None => "default",
+        Some(Action::Wakes | Action::Ends | Action::Creates) | None => "default",
     }
 }
 

@@ -191,6 +191,10 @@ pub fn kind(
     let (Some(which), Some(payload)) = (event.kind(), event.payload()) else { return };
     let On { cpu, processor, addresses } = on;
     let current = processor.current();
+    let priority = |tid: u32| {
+        let running = current.filter(|running| running.tid == tid);
+        running.map_or(USUAL_PRIORITY, |known| known.priority)
+    };
     let mut who = TaskResolver { names, look, cpu, now_ns: event.time_ns };
     let kind = match payload {
         Payload::Switch { prev_tid, prev_prio, prev_state, preempted, next_tid, next_prio } => {
@@ -215,10 +219,10 @@ pub fn kind(
         Payload::Fork { parent_tid, child_tid, child_pid } => {
             who.fork(parent_tid, child_tid, child_pid)
         }
-        Payload::Exit { tid, .. } => {
-            let running = current.filter(|running| running.tid == tid);
-            let priority = running.map_or(USUAL_PRIORITY, |known| known.priority);
-            TraceKind::SchedProcessExit(who.task(tid, priority))
+        Payload::Exit { tid, .. } => TraceKind::SchedProcessExit(who.task(tid, priority(tid))),
+        Payload::Wait { tid, child } => {
+            let Task { comm, prio, .. } = who.task(tid, priority(tid));
+            TraceKind::SchedProcessWait { comm, child: child.cast_signed(), prio }
         }
         // An exec is written with the name that follows it.
         Payload::Exec { .. } => return,

@@ -225,6 +225,7 @@ fn threads_come_run_other_programs_and_go() {
         exec([20, 21, 0], 600),
         Body::name(name(b"python3\0\0\0\0\0\0\0\0\0"), 600),
         Body::task(EventKind::Waking, 20, 120, 0, 0, 700),
+        Body::process(EventKind::Wait, [20, 0, 0], 750),
         exit([20, 20, 0], 800),
         exit([8, 8, 0], 900),
         // The name of this one is lost.
@@ -259,6 +260,7 @@ fn threads_come_run_other_programs_and_go() {
         },
         exec(b"python3", 20, 21),
         TraceKind::SchedWaking(Woken { task: task("python3", 20, 20), target_cpu: 0 }),
+        TraceKind::SchedProcessWait { comm: Comm::new(b"python3"), child: 0, prio: 25 },
         TraceKind::SchedProcessExit(task("python3", 20, 25)),
         // It does not run here as far as known: its priority is the usual one.
         TraceKind::SchedProcessExit(task("fio", 8, 20)),

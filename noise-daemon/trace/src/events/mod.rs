@@ -188,6 +188,7 @@ list! {
         dump::StatedumpFile,
         dump::StatedumpSocket,
         sched::Throttled,
+        sched::SchedProcessWait,
     }
     // Other tracers alone have them.
     foreign {

@@ -59,6 +59,12 @@ events! {
         ("prio",        i32,  task.prio)
     }
 
+    SchedProcessWait = "sched_process_wait" => { comm: Comm, child: i32, prio: i32 } {
+        ("comm",        Comm, comm)
+        ("tid" | "pid", i32,  child)
+        ("prio",        i32,  prio)
+    }
+
     // What a quota took, which LTTng does not have.
     Throttled = "noised_throttled" => { task: Task, throttled_ns: u64 } {
         ("comm",         Comm, task.comm)

@@ -32,6 +32,7 @@ CPU:2 [LOST 17 EVENTS]
             bash-31683   [002] d.Z.. 40715.990368: nmi_handler: perf_event_nmi_handler() delta_ns: 4125 handled: 1
             bash-31683   [002] ..... 40715.990369: sched_process_fork: comm=bash pid=31683 child_comm=bash child_pid=31685
            sleep-31685   [000] ..... 40715.990370: sched_process_exec: filename=/usr/bin/sleep pid=31685 old_pid=31685
+            bash-12      [001] ..... 40715.990370: sched_process_wait: comm=bash pid=0 prio=120
             bash-31683   [002] ..... 40715.990371: sys_enter: NR 33 (b, 1, 55e3129e59bc, 0, 7, b)
             bash-31683   [002] ..... 40715.990372: cgroup_attach_task: dst_root=0 dst_id=7012 dst_level=2 dst_path=/a b/c pid=31685 comm=ba sh
             bash-31683   [002] ..... 40715.990373: cgroup_attach_task: dst_root=4 dst_id=12 dst_level=1 dst_path=/memory pid=31685 comm=bash
@@ -121,6 +122,7 @@ fn lines_become_the_events_of_the_model() {
             child_pid: 0,
         },
         TraceKind::SchedProcessExec { filename: b"/usr/bin/sleep", tid: 31685, old_tid: 31685 },
+        TraceKind::SchedProcessWait { comm: Comm::new(b"bash"), child: 0, prio: 120 },
         TraceKind::Other("sys_enter"),
         TraceKind::CgroupAttach { tid: 31685, path: b"/a b/c" },
         TraceKind::Other("cgroup_attach_task"),
@@ -132,7 +134,7 @@ fn lines_become_the_events_of_the_model() {
     assert_eq!((records[1].time_ns, records[1].cpu), (second + 823_550_000, 1));
     assert_eq!(records[8].cpu, 2);
     assert_eq!((damage.unread_lines, damage.backwards), (1, 0));
-    assert_eq!(damage.to_string(), "1 lines are no events (line 26 is no event)");
+    assert_eq!(damage.to_string(), "1 lines are no events (line 27 is no event)");
 }
 
 #[test]

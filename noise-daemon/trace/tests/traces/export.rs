@@ -18,7 +18,7 @@ use crate::files::Trace;
 use crate::wire::{Field, Message};
 
 /// Fields of `FtraceEvent` in Perfetto's `perfetto_trace.proto`.
-const TYPES: [(u64, What); 24] = [
+const TYPES: [(u64, What); 25] = [
     (4, What::SchedSwitch),
     (17, What::SchedWakeup),
     (20, What::SchedWaking),
@@ -36,6 +36,7 @@ const TYPES: [(u64, What); 24] = [
     (238, What::SchedProcessExit),
     (239, What::SchedProcessFork),
     (240, What::SchedProcessFree),
+    (242, What::SchedProcessWait),
     (360, What::NetifReceiveSkb),
     (361, What::NetDevXmit),
     (365, What::NapiGroReceive),

@@ -92,6 +92,7 @@ fn kinds(number: u32) -> Vec<TraceKind<'static>> {
         TraceKind::SchedProcessFork { parent: task, parent_pid: 1, child: task, child_pid: tid },
         TraceKind::SchedProcessExec { filename: b"cc1", tid, old_tid: tid },
         TraceKind::SchedProcessExit(task),
+        TraceKind::SchedProcessWait { comm: task.comm, child: tid, prio: task.prio },
         TraceKind::IrqHandlerEntry { irq: 36, name: b"virtio1-req.0" },
         TraceKind::IrqHandlerExit { irq: 36, ret: 1 },
         TraceKind::SoftirqRaise { vec: 3 },

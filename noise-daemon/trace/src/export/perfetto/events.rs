@@ -50,6 +50,11 @@ pub fn typed(message: &mut Message, kind: &TraceKind<'_>, add_prio: i32) -> bool
             event.signed(2, task.tid);
             event.signed(3, prio(task));
         }),
+        TraceKind::SchedProcessWait { comm: name, child, prio } => message.message(242, |event| {
+            comm(event, 1, name);
+            event.signed(2, *child);
+            event.signed(3, prio.saturating_add(add_prio));
+        }),
         TraceKind::IrqHandlerEntry { irq, name } => message.message(36, |event| {
             event.unsigned(1, *irq);
             event.text(2, &as_text(name));

@@ -30,6 +30,7 @@ fn sched() -> Vec<TraceKind<'static>> {
         TraceKind::SchedProcessExec { filename: b"cc1\0and more", tid: 7, old_tid: 8 },
         TraceKind::SchedProcessExit(TASK),
         TraceKind::Throttled { task: TASK, throttled_ns: 0x3132_3334_3536_3738 },
+        TraceKind::SchedProcessWait { comm: OTHER.comm, child: OTHER.tid, prio: OTHER.prio },
     ]
 }
 
