@@ -17,17 +17,13 @@ const TEXT: &[u8] = b"\
 /// A path that goes from one thread to another, to a third and back.
 fn traced() -> Traced {
     let segment = |tid: i32, state, from_ns, to_ns| Segment {
-        recording: 0,
         tid,
         comm: format!("t{tid}"),
         cpu: Some(3),
         state,
         from_ns,
         to_ns,
-        why: None,
-        through: None,
-        in_calls_ns: None,
-        culprits: Vec::new(),
+        ..Segment::default()
     };
     Traced {
         name: "mark:q".to_owned(),
