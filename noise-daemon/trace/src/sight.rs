@@ -25,6 +25,7 @@ pub struct Sight {
     since_ns: u64,
     /// Gaps that are over, the oldest first.
     gaps: VecDeque<UnseenGap>,
+    losses: u32,
 }
 
 impl Sight {
@@ -34,10 +35,9 @@ impl Sight {
             true => None,
             false => self.regain(event),
         };
-        if let TraceKind::Lost(loss) = &event.kind
-            && loss.to_ns > event.time_ns
-            && (event.cpu as usize) < MAX_CPUS
-        {
+        let TraceKind::Lost(loss) = &event.kind else { return over };
+        self.losses = self.losses.wrapping_add(1);
+        if loss.to_ns > event.time_ns && (event.cpu as usize) < MAX_CPUS {
             if self.lost.is_empty() {
                 self.since_ns = event.time_ns;
             }
@@ -50,6 +50,12 @@ impl Sight {
     /// Whether events of all CPUs are there at the moment.
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty()
+    }
+
+    /// How often events of any CPU were lost, or of all were there again: where the number is the same at two times and all
+    /// CPUs are seen, nothing is missing between them.
+    pub const fn losses(&self) -> u32 {
+        self.losses
     }
 
     /// The gaps that a time has a part of, the oldest first; the one that is not over lasts until its end.
@@ -84,6 +90,7 @@ impl Sight {
             second.0 = first.0;
         }
         self.gaps.push_back(gap);
+        self.losses = self.losses.wrapping_add(1);
         Some(gap)
     }
 }
@@ -124,6 +131,8 @@ mod tests {
         assert_eq!(sight.gaps(0, 200), [(10, 70), (80, 85)]);
         assert_eq!(sight.gaps(70, 80), []);
         assert_eq!(sight.gaps(70, 81), [(80, 85)]);
+        // Four losses, after two of which all CPUs were seen again.
+        assert_eq!(sight.losses(), 6);
     }
 
     #[test]

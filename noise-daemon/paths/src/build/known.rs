@@ -48,7 +48,7 @@ pub struct Known {
     /// It was woken while it was on its way to sleep, by the number of losses of events up to then: its waker may
     /// have seen it asleep already, and makes it runnable once it is.
     pub woken: Option<u32>,
-    /// [`Machine::losses`](super::machine::Machine::losses) when it began to do that.
+    /// [`Sight::losses`](noise_trace::sight::Sight::losses) when it began to do that.
     pub losses: u32,
     /// It runs since a sleep whose end was not seen.
     pub is_unseen: bool,

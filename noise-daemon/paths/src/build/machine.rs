@@ -132,20 +132,11 @@ pub struct Machine {
     /// What is known of a CPU beyond those that are followed: nothing.
     other: Cpu,
     lines: HashMap<u32, InterruptLine>,
-    /// How often events were lost, or were there again.
-    pub losses: u32,
     /// When events of all its CPUs are there.
     pub(super) sight: Sight,
 }
 
 impl Machine {
-    /// Notes of an event, before all else, which CPUs are seen.
-    pub fn see(&mut self, event: &Event<'_>) {
-        if self.sight.follow(event).is_some() {
-            self.losses = self.losses.wrapping_add(1);
-        }
-    }
-
     /// Where events of some CPU were lost between two times: from the begin of the first gap to the end of the last one.
     pub fn gap(&self, from_ns: u64, to_ns: u64) -> Option<UnseenGap> {
         let gaps = self.sight.gaps(from_ns, to_ns);
@@ -231,7 +222,6 @@ impl Machine {
                 }
                 return;
             }
-            TraceKind::Lost(_) => self.losses = self.losses.wrapping_add(1),
             _ => {}
         }
         let cpu = self.cpu(event.cpu);

@@ -126,7 +126,7 @@ impl Builder {
     /// The same of an event about a packet, with what headers of TCP the recording has in it.
     pub fn follow_with(&mut self, machine: u16, event: &Event<'_>, segment: Option<Segment>) {
         let at = EventPlace { machine, cpu: event.cpu, time_ns: event.time_ns };
-        self.machine(machine).see(event);
+        self.machine(machine).sight.follow(event);
         match &event.kind {
             TraceKind::SchedSwitch { prev, prev_state, next } if can_be(prev) && can_be(next) => {
                 self.switch(at, prev, *prev_state, next);
@@ -282,7 +282,7 @@ impl Builder {
             self.set(prev_id, Status::Unknown, at.cpu);
         }
         self.append(at, prev_id);
-        let losses = self.machine(at.machine).losses;
+        let losses = self.machine(at.machine).sight.losses();
         let worker = self.graph.get(prev_id);
         let has_exited = worker.is_some_and(|worker| worker.exit_ns.is_some());
         let status = match (prev.tid, prev_state.left()) {
@@ -335,13 +335,13 @@ impl Builder {
                 }
                 let has_waking = self.waker(at.machine) == Waker::Waking;
                 if has_waking && known.cpu != at.cpu && !self.is_compass {
-                    let losses = self.machine(at.machine).losses;
+                    let losses = self.machine(at.machine).sight.losses();
                     self.know(target, Known { woken: Some(losses), is_unseen: false, ..known });
                 }
                 return;
             }
             // It ran and slept again, which was lost: only who sleeps is woken.
-            Status::Waiting if known.losses != self.machine(at.machine).losses => {
+            Status::Waiting if known.losses != self.machine(at.machine).sight.losses() => {
                 self.set(target, Status::Unknown, NO_CPU);
             }
             // It is on its way already.
@@ -361,7 +361,7 @@ impl Builder {
 
     /// A thread waits for a CPU from now on.
     fn wait(&mut self, at: EventPlace, id: WorkerId, cpu: u32) {
-        let losses = self.machine(at.machine).losses;
+        let losses = self.machine(at.machine).sight.losses();
         let known = self.known(id);
         self.know(id, Known { status: Status::Waiting, cpu, losses, ..known });
     }

@@ -9,6 +9,7 @@ use super::document::{Charge, Culprit, ThreadDocument, WaitsByStart as WaitsDocu
 use super::sums::{MOST_PARTIES, Party, Spread, Sums};
 use super::watch::{Run, RunQueueWait, Watch, charge};
 use crate::event::{Comm, Event, Task, TraceKind};
+pub use crate::follow::Begin;
 use crate::state::{Left, LeftIn};
 use crate::threads::MAX_TID;
 
@@ -94,16 +95,6 @@ pub struct Waits {
     is_unseen: bool,
     /// The parts of the latest wait, where a [`Watch`] wants each: their memory is used again.
     latest: (Sums, WaitParts),
-}
-
-/// Which event begins the wait of a thread that is woken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Begin {
-    /// `sched_wakeup`, as live: the thread is on a run queue from then on.
-    #[default]
-    Wakeup,
-    /// `sched_waking`, for recordings that have no other: the way to the run queue counts as a wait, too.
-    Waking,
 }
 
 impl Waits {

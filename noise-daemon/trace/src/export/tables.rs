@@ -8,18 +8,19 @@
 //! | `delays` | wait, interrupt, request, packet | by `signal`: the sums of `trace delays` |
 //! | `charges` | part of a wait for a CPU | by `list` and thread: the lists of `trace delays` |
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use noise_text::clean::{as_text, clean_json};
 use noise_text::csv::harmless;
 
-use crate::delays::Begin;
 use crate::delays::watch::{Delay, Run, RunQueueWait};
 use crate::event::{Event, TraceKind};
+use crate::follow::{
+    Begin, PassedStretch, ThreadSight, ThreadState, ThreadStep, ThreadStretch, steps,
+};
 use crate::json;
 use crate::record::{Record, Stored};
-use crate::sight::Sight;
 use crate::state::Left;
 use crate::threads::{MAX_TID, Threads};
 
@@ -136,40 +137,18 @@ fn quote(text: &str, row: &mut String) {
     row.push('"');
 }
 
-/// What a thread does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ThreadState {
-    Running,
-    Wakeup,
-    Preempt,
-    Blocked,
-    /// What the trace says of it has no meaning that is known.
-    Unknown,
-}
-
-impl ThreadState {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Wakeup => "wakeup",
-            Self::Preempt => "preempt",
-            Self::Blocked => "blocked",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// Whether the next that happens is that it is woken, or runs without that.
-    const fn is_wait_for_wakeup(self) -> bool {
-        matches!(self, Self::Blocked | Self::Unknown)
-    }
-}
-
-/// A stretch that has not ended.
-#[derive(Clone, Copy, Debug)]
-struct OpenStateInterval {
-    state: ThreadState,
-    since_ns: u64,
-    cpu: u32,
+/// What the table calls that which a thread does; `None` if it has no row.
+const fn named(state: ThreadState) -> Option<&'static str> {
+    Some(match state {
+        ThreadState::Running => "running",
+        ThreadState::Woken => "wakeup",
+        ThreadState::Off(left_in) => match left_in.left() {
+            Left::Runnable => "preempt",
+            Left::Asleep => "blocked",
+            Left::Unknown => "unknown",
+        },
+        ThreadState::Unseen | ThreadState::Gone => return None,
+    })
 }
 
 #[derive(Debug)]
@@ -179,11 +158,8 @@ pub struct Tables {
     delays: Table,
     charges: Table,
     threads: Threads,
-    open: HashMap<i32, OpenStateInterval>,
-    /// Threads that have exited, and run for the last time.
-    exiting: HashSet<i32>,
-    /// When events of all CPUs are there.
-    sight: Sight,
+    open: HashMap<i32, ThreadStretch>,
+    sight: ThreadSight,
     rows: u64,
     time_ns: u64,
     begin: Begin,
@@ -201,8 +177,7 @@ impl Default for Tables {
             charges: Table::new("charges", "delay,tid,list,cause,by_tid,by_comm,source,ns"),
             threads: Threads::default(),
             open: HashMap::new(),
-            exiting: HashSet::new(),
-            sight: Sight::default(),
+            sight: ThreadSight::default(),
             rows: 0,
             time_ns: 0,
             begin: Begin::default(),
@@ -256,72 +231,39 @@ impl Tables {
     /// Follows what threads do, as the waits of `trace delays` do; rows are of wanted threads.
     pub fn follow(&mut self, event: &Event<'_>, wants: impl Fn(i32) -> bool) {
         self.time_ns = event.time_ns;
-        let before = self.threads.current(event.cpu);
         self.threads.follow(event);
-        self.sight.follow(event);
-        let (now_ns, cpu) = (event.time_ns, event.cpu);
-        match &event.kind {
-            TraceKind::SchedSwitch { prev, prev_state, next } => {
-                // A run whose begin or end is not in the recording ends without a row.
-                let is_lost = |open: &OpenStateInterval| {
-                    open.state == ThreadState::Running && open.cpu == cpu
-                };
-                if let Some(tid) = before.filter(|tid| *tid != prev.tid)
-                    && self.open.get(&tid).is_some_and(is_lost)
-                {
-                    self.open.remove(&tid);
-                }
-                self.open.remove(&prev.tid);
-                match prev_state.left() {
-                    Left::Runnable => self.begin(prev.tid, ThreadState::Preempt, now_ns, cpu),
-                    _ if self.exiting.remove(&prev.tid) => {}
-                    Left::Asleep => self.begin(prev.tid, ThreadState::Blocked, now_ns, cpu),
-                    Left::Unknown => self.begin(prev.tid, ThreadState::Unknown, now_ns, cpu),
-                }
-                // A thread that sleeps still was woken by an event that the recording lacks.
-                self.end_blocked(next.tid, now_ns, &wants);
-                self.begin(next.tid, ThreadState::Running, now_ns, cpu);
+        if let Some(open) = self.sight.follow(event).and_then(|tid| self.open.get_mut(&tid)) {
+            // A run whose end is not in the recording ends without a row.
+            ThreadSight::lose_run(open, event);
+        }
+        for (task, step, cpu) in steps(event, self.begin) {
+            let tid = task.tid;
+            if !(1..MAX_TID).contains(&tid) {
+                continue;
             }
-            TraceKind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
-            TraceKind::SchedWaking(woken)
-            | TraceKind::SchedWakeup(woken)
-            | TraceKind::SchedWakeupNew(woken) => {
-                let tid = woken.task.tid;
-                let is_asleep = |open: &OpenStateInterval| open.state.is_wait_for_wakeup();
-                if self.open.get(&tid).is_none_or(is_asleep) {
-                    self.end_blocked(tid, now_ns, &wants);
-                    self.begin(tid, ThreadState::Wakeup, now_ns, woken.target_cpu);
-                }
+            let open = self.open.entry(tid).or_default();
+            let passed = self.sight.step(open, (step, cpu), event.time_ns);
+            // Those that run, or wait for a CPU, have their rows as delays. A thread that sleeps still when it gets a CPU was
+            // woken by an event that the recording lacks.
+            let is_row = |passed: &PassedStretch| {
+                passed.state.awaits_wakeup()
+                    && !passed.is_lost
+                    && !matches!(step, ThreadStep::Leaves(_))
+                    && wants(tid)
+            };
+            if let Some(passed) = passed.filter(is_row) {
+                self.passed(tid, passed, true);
             }
-            // What waits may have run where it was not seen.
-            TraceKind::Lost(_) => {
-                self.open.retain(|_, open| open.state == ThreadState::Running && open.cpu != cpu);
-            }
-            TraceKind::SchedProcessExit(task) if (1..MAX_TID).contains(&task.tid) => {
-                self.exiting.insert(task.tid);
-            }
-            TraceKind::SchedProcessFree(task) => {
-                self.open.remove(&task.tid);
-                self.exiting.remove(&task.tid);
-            }
-            _ => {}
+        }
+        if let TraceKind::SchedProcessFree(task) = &event.kind {
+            self.open.remove(&task.tid);
         }
     }
 
-    fn begin(&mut self, tid: i32, state: ThreadState, since_ns: u64, cpu: u32) {
-        if !self.sight.is_whole() && state != ThreadState::Running {
-            self.open.remove(&tid);
-        } else if (1..MAX_TID).contains(&tid) {
-            self.open.insert(tid, OpenStateInterval { state, since_ns, cpu });
-        }
-    }
-
-    fn end_blocked(&mut self, tid: i32, now_ns: u64, wants: impl Fn(i32) -> bool) {
-        if let Some(open) = self.open.get(&tid).filter(|open| open.state.is_wait_for_wakeup())
-            && wants(tid)
-        {
-            let open = *open;
-            self.state(tid, open.state.name(), open.cpu, [open.since_ns, now_ns], true);
+    fn passed(&mut self, tid: i32, passed: PassedStretch, ended: bool) {
+        let PassedStretch { state, cpu, from_ns, to_ns, .. } = passed;
+        if let Some(name) = named(state) {
+            self.state(tid, name, cpu, [from_ns, to_ns], ended);
         }
     }
 
@@ -341,7 +283,7 @@ impl Tables {
     }
 
     pub fn ran(&mut self, run: &Run) {
-        self.state(run.tid, ThreadState::Running.name(), run.cpu, [run.from_ns, run.to_ns], true);
+        self.state(run.tid, "running", run.cpu, [run.from_ns, run.to_ns], true);
     }
 
     /// A wait for a CPU ended.
@@ -405,8 +347,10 @@ impl Tables {
         let mut open: Vec<_> = open.filter(|(tid, _)| wants(*tid)).collect();
         open.sort_by_key(|(tid, open)| (open.since_ns, *tid));
         for (tid, open) in open {
-            let times = [open.since_ns, self.time_ns];
-            self.state(tid, open.state.name(), open.cpu, times, false);
+            let passed = self.sight.until(&open, self.time_ns);
+            if !passed.is_lost {
+                self.passed(tid, passed, false);
+            }
         }
     }
 }

@@ -1,9 +1,8 @@
-//! Who runs on each CPU, by the events of a trace. Whatever needs to know that uses these types.
+//! Who runs on each CPU.
 //!
-//! A switch says who runs from then on. Where events are missing, these types say so, and their user decides what that
-//! means. After lost events another thread may run than the latest switch says: [`Processor::current`] is `None` then, and
-//! [`Processor::latest`] is that thread. Where a switch takes a CPU from another thread than the one that had got it, a switch
-//! in between is missing: see [`Processor::unseen`].
+//! A switch says who runs from then on. After lost events another thread may run than the latest switch says:
+//! [`Processor::current`] is `None` then, and [`Processor::latest`] is that thread. Where a switch takes a CPU from another
+//! thread than the one that had got it, a switch in between is missing: see [`Processor::unseen`].
 
 use crate::event::{Event, TraceKind};
 
