@@ -11,6 +11,7 @@ use noise_trace::delays::Delays;
 use noise_trace::delays::document::Spread;
 use noise_trace::delays::watch::{Delay, DelaySignal, Run, RunQueueWait, Watch};
 use noise_trace::event::{Event, TraceKind};
+use noise_trace::follow::{Begin, ThreadStep, steps};
 use noise_trace::select::Select;
 use noise_trace::threads::Threads;
 
@@ -191,17 +192,6 @@ impl Watch for InterruptTime {
     }
 }
 
-/// What the first event that names a thread says of the time before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Before {
-    /// It is switched away from: it ran.
-    Ran,
-    /// It is woken: it slept.
-    Slept,
-    /// It is switched to, or created.
-    Other,
-}
-
 /// An uninterruptible sleep, and all of them so far.
 #[derive(Clone, Debug, Default)]
 struct Sleeps {
@@ -221,7 +211,8 @@ pub struct Accountant {
     taken: InterruptTime,
     acks: DelayedAcks,
     sleeps: HashMap<i32, Sleeps>,
-    before: HashMap<i32, Before>,
+    /// The first step of each thread, which says what it did before.
+    first: HashMap<i32, ThreadStep>,
     from_ns: u64,
     to_ns: u64,
     discarded: u64,
@@ -240,7 +231,7 @@ impl Accountant {
             taken: InterruptTime { from_ns, to_ns, ..InterruptTime::default() },
             acks: DelayedAcks::default(),
             sleeps: HashMap::new(),
-            before: HashMap::new(),
+            first: HashMap::new(),
             from_ns,
             to_ns,
             discarded: 0,
@@ -274,22 +265,6 @@ impl Accountant {
                 let ns = u64::try_from(*delta_ns).unwrap_or(0);
                 self.taken.add(Cause::Nmi, String::new(), event.time_ns, ns);
             }
-            TraceKind::SchedSwitch { prev, prev_state, next } => {
-                let is_sleep = prev_state.waits_uninterruptibly();
-                if is_sleep && self.wanted.contains(&prev.tid) {
-                    let sleeps = self.sleeps.entry(prev.tid).or_default();
-                    sleeps.since_ns = Some(event.time_ns);
-                    sleeps.begins.insert(event.time_ns);
-                }
-                self.wake(next.tid, event.time_ns);
-                self.first(prev.tid, Before::Ran);
-                self.first(next.tid, Before::Other);
-            }
-            TraceKind::SchedWaking(woken) | TraceKind::SchedWakeup(woken) => {
-                self.wake(woken.task.tid, event.time_ns);
-                self.first(woken.task.tid, Before::Slept);
-            }
-            TraceKind::SchedProcessFork { child, .. } => self.first(child.tid, Before::Other),
             TraceKind::Lost(loss) => {
                 self.seen_since_ns = self.seen_since_ns.max(loss.to_ns);
                 if loss.to_ns > self.from_ns || event.time_ns >= self.from_ns {
@@ -298,12 +273,25 @@ impl Accountant {
             }
             _ => {}
         }
+        for (task, step, _) in steps(event, Begin::Waking) {
+            self.step(task.tid, step, event.time_ns);
+        }
     }
 
-    /// Notes what an event says of the time before it, where it is the first that names a thread.
-    fn first(&mut self, tid: i32, before: Before) {
+    fn step(&mut self, tid: i32, step: ThreadStep, now_ns: u64) {
         if self.wanted.contains(&tid) {
-            self.before.entry(tid).or_insert(before);
+            self.first.entry(tid).or_insert(step);
+        }
+        match step {
+            ThreadStep::Leaves(left_in)
+                if left_in.waits_uninterruptibly() && self.wanted.contains(&tid) =>
+            {
+                let sleeps = self.sleeps.entry(tid).or_default();
+                sleeps.since_ns = Some(now_ns);
+                sleeps.begins.insert(now_ns);
+            }
+            ThreadStep::Runs | ThreadStep::Wakes => self.wake(tid, now_ns),
+            _ => {}
         }
     }
 
@@ -351,8 +339,8 @@ impl Accountant {
             let (from_ns, to_ns) = (self.from_ns, self.to_ns);
             let time = WorkerTime { graph, id, from_ns, to_ns, gaps: &gaps, begins };
             // An id that was given again is that of another thread.
-            let before = self.before.remove(&tid).unwrap_or(Before::Other);
-            let Some((mut member, traced)) = time.account(tid, before, (&mut pauses, &mut enders))
+            let first = self.first.remove(&tid);
+            let Some((mut member, traced)) = time.account(tid, first, (&mut pauses, &mut enders))
             else {
                 let exit_ns = graph.get(id).and_then(|worker| worker.exit_ns);
                 gone.extend(exit_ns.filter(|exit_ns| *exit_ns < self.from_ns).map(|_| tid));
@@ -442,7 +430,7 @@ impl WorkerTime<'_> {
     fn account(
         &self,
         tid: i32,
-        before: Before,
+        first: Option<ThreadStep>,
         (pauses, enders): (&mut Vec<Pause>, &mut Enders),
     ) -> Option<(Member, Traced)> {
         let worker = self.graph.get(self.id)?;
@@ -462,10 +450,10 @@ impl WorkerTime<'_> {
             return None;
         }
         if worker.created_ns.is_none() && first_ns > self.from_ns {
-            let state = match before {
-                Before::Ran => State::Running.name(),
-                Before::Slept => ASLEEP,
-                Before::Other => State::Unknown.name(),
+            let state = match first {
+                Some(ThreadStep::Leaves(_) | ThreadStep::Exits) => State::Running.name(),
+                Some(ThreadStep::Wakes) => ASLEEP,
+                Some(ThreadStep::Runs | ThreadStep::Begins) | None => State::Unknown.name(),
             };
             let until_ns = first_ns.min(self.to_ns);
             member.totals_ns = as_far_as_seen(state, (self.from_ns, until_ns), self.gaps);

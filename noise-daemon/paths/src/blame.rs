@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::HashMap;
 use noise_trace::delays::document::Culprit;
 use noise_trace::delays::{Delays, Portion};
-use noise_trace::event::{Event, Task, TraceKind};
-use noise_trace::state::LeftIn;
+use noise_trace::event::{Event, TraceKind};
+use noise_trace::follow::{Begin, ThreadState, ThreadStep, ThreadStretch, steps};
 
 use crate::document::{PathsDocument, Segment};
 use crate::state::State;
@@ -54,9 +54,8 @@ struct PathSleep {
 struct Sleeper {
     /// The one that ends last comes first.
     sleeps: Vec<PathSleep>,
-    /// Since when it sleeps, and whether a signal may end that.
-    since_ns: Option<u64>,
-    is_uninterruptible: bool,
+    /// What it does.
+    stretch: ThreadStretch,
 }
 
 /// Divides the waits in a document while events come in, in the order of time.
@@ -139,18 +138,14 @@ impl Blame {
             if event.time_ns > self.end_ns {
                 self.left = self.left.saturating_sub(1);
             }
-            match &event.kind {
-                TraceKind::SchedSwitch { prev, prev_state, next } => {
-                    self.sleep(prev, *prev_state, event.time_ns);
-                    if let Some(sleeper) = self.sleepers.get_mut(&next.tid) {
-                        sleeper.since_ns = None;
-                    }
+            for (task, step, cpu) in steps(event, Begin::Waking) {
+                let Some(sleeper) = self.sleepers.get_mut(&task.tid) else { continue };
+                let passed = sleeper.stretch.step(step, cpu, event.time_ns);
+                if step == ThreadStep::Wakes
+                    && let Some(passed) = passed
+                {
+                    self.wake(task.tid, &passed, event, document);
                 }
-                // Where there are both, the first of them ends the sleep.
-                TraceKind::SchedWaking(woken) | TraceKind::SchedWakeup(woken) => {
-                    self.wake(woken.task.tid, event, document);
-                }
-                _ => {}
             }
         }
         self.delays.follow(event);
@@ -245,26 +240,28 @@ impl Blame {
         }
     }
 
-    fn sleep(&mut self, prev: &Task, prev_state: LeftIn, now_ns: u64) {
-        if let Some(sleeper) = self.sleepers.get_mut(&prev.tid) {
-            sleeper.since_ns = prev_state.is_asleep().then_some(now_ns);
-            sleeper.is_uninterruptible = prev_state.waits_uninterruptibly();
-        }
-    }
-
-    fn wake(&mut self, tid: i32, event: &Event<'_>, document: &mut PathsDocument) {
-        let Some(sleeper) = self.sleepers.get_mut(&tid) else { return };
-        let Some(since_ns) = sleeper.since_ns.take() else { return };
+    /// What a thread did until an event woke it.
+    fn wake(
+        &mut self,
+        tid: i32,
+        passed: &ThreadStretch,
+        event: &Event<'_>,
+        document: &mut PathsDocument,
+    ) {
+        let ThreadState::Off(left_in) = passed.state else { return };
+        let Some(sleeper) = self.sleepers.get_mut(&tid).filter(|_| left_in.is_asleep()) else {
+            return;
+        };
         while let Some(sleep) = sleeper.sleeps.pop_if(|sleep| sleep.to_ns <= event.time_ns) {
             let Some(segment) = segment(document, sleep.place) else { continue };
             let ns = sleep.to_ns.saturating_sub(sleep.from_ns);
-            let is_of_it = sleep.from_ns >= since_ns;
+            let is_of_it = sleep.from_ns >= passed.since_ns;
             if is_of_it && sleep.is_disk {
                 segment.culprits =
                     self.delays.disk_culprits(event.cpu, tid, sleep.from_ns, sleep.to_ns);
             } else if sleep.is_disk {
                 segment.culprits = untracked(segment);
-            } else if is_of_it && sleeper.is_uninterruptible {
+            } else if is_of_it && left_in.waits_uninterruptibly() {
                 segment.culprits = vec![self.delays.running(event.cpu, ns)];
             }
         }
