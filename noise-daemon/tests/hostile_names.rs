@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 
 use noise_analysis::{
-    Cause, Culprit, Episode, Level, Overview, Remedy, Report, ReportedOutlier, Rule, Time,
+    Cause, Episode, Level, Overview, Remedy, Report, ReportedOutlier, Time, made,
 };
 use noise_measure::{
     Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourPart, DetourReport, GapSource,
@@ -142,20 +142,14 @@ fn report(id: u64, name: &str) -> Arc<Report> {
         Level { p50_ns: Some(5), p99_ns: Some(9), mean_ns: Some(6.0), rate: 1.0, lost: 0.5 };
     let time = Time { seconds: 1.0, share: 1.0 };
     let main = Episode {
-        signal: Signal::CgroupRunqueueWait.into(),
-        subject: name.into(),
         start: Timestamp::from_second(1).unwrap(),
         end: Timestamp::from_second(9).unwrap(),
         seconds: 8.0,
-        ending: None,
-        rule: Rule::Mean,
         before: level,
         after: level,
-        lost_seconds: 1.0,
-        culprits: vec![Culprit { culprit: name.into(), cause: Cause::Foreign, time, beyond: time }],
-        others: Time::default(),
-        untracked: Time::default(),
+        culprits: vec![made::culprit(name, Cause::Foreign, time)],
         remedies: vec![Remedy::CpuWeight],
+        ..made::blank(name)
     };
     Arc::new(Report::new(id, true, main.clone(), vec![main]))
 }

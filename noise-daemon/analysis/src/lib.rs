@@ -55,8 +55,8 @@ mod wording;
 mod changed;
 #[cfg(test)]
 mod disks;
-#[cfg(test)]
-mod made;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod made;
 #[cfg(test)]
 mod planted;
 #[cfg(test)]

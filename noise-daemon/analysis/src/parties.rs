@@ -101,37 +101,16 @@ pub fn is_held_up(culprit: &Name, incident: &Report, open: &[&Report]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use noise_common::signals::Signal;
 
     use super::*;
-    use crate::{Culprit, Level, Rule, Time};
+    use crate::{Time, made};
 
     fn episode(signal: Watched, subject: &str, culprits: &[(&str, Cause)]) -> Episode {
-        let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
         let time = Time { seconds: 1.0, share: 0.5 };
-        let culprit = |(name, cause): &(&str, Cause)| Culprit {
-            culprit: (*name).into(),
-            cause: *cause,
-            time,
-            beyond: time,
-        };
-        Episode {
-            signal,
-            subject: subject.into(),
-            start: Timestamp::default(),
-            end: Timestamp::default(),
-            seconds: 1.0,
-            ending: None,
-            rule: Rule::Mean,
-            before: level,
-            after: level,
-            lost_seconds: 1.0,
-            culprits: culprits.iter().map(culprit).collect(),
-            others: Time::default(),
-            untracked: Time::default(),
-            remedies: Vec::new(),
-        }
+        let culprit = |(name, cause): &(&str, Cause)| made::culprit(name, *cause, time);
+        let culprits = culprits.iter().map(culprit).collect();
+        Episode { signal, culprits, ..made::blank(subject) }
     }
 
     #[test]

@@ -242,8 +242,8 @@ fn wait(outlier: &ReportedOutlier, commands: &[StartCommand], zone: &TimeZone) -
 pub mod made {
     use std::sync::Arc;
 
-    use noise_analysis::{Cause, Culprit, Ending, Episode, Level, Remedy, Report, Rule, Time};
-    use noise_common::signals::Signal;
+    use noise_analysis::made::blank;
+    use noise_analysis::{Cause, Culprit, Ending, Episode, Level, Remedy, Report, Time};
 
     pub fn culprit(culprit: &str, cause: Cause, seconds: f64, share: f64) -> Culprit<Arc<str>> {
         let beyond = Time { seconds: seconds / 2.0, share };
@@ -266,13 +266,10 @@ pub mod made {
             lost: 0.9,
         };
         Episode {
-            signal: Signal::CgroupRunqueueWait.into(),
-            subject: subject.into(),
             start: "2026-11-21T09:41:02.5Z".parse().unwrap(),
             end: "2026-11-21T09:41:15Z".parse().unwrap(),
             seconds: 12.5,
             ending: Some(Ending::Over),
-            rule: Rule::Mean,
             before,
             after,
             lost_seconds: 11.2049,
@@ -280,9 +277,9 @@ pub mod made {
                 culprit("/system.slice/backup.service", Cause::Foreign, 10.0, 0.889),
                 culprit("irq 36 virtio1-req.0", Cause::Hardirq, 0.9, 0.08),
             ],
-            others: Time::default(),
             untracked: Time { seconds: 0.35, share: 0.031 },
             remedies: vec![Remedy::CpuWeight, Remedy::CpuAffinity],
+            ..blank(subject)
         }
     }
 

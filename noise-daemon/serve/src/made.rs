@@ -2,27 +2,12 @@
 
 use std::sync::Arc;
 
-use noise_analysis::{Ending, Episode, Level, Report, Rule, Time};
-use noise_common::signals::Signal;
+use noise_analysis::made::blank;
+use noise_analysis::{Ending, Episode, Report};
 
 /// One of nothing in particular.
 pub fn report(open: bool) -> Arc<Report> {
-    let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
-    let main = Episode {
-        signal: Signal::CgroupRunqueueWait.into(),
-        subject: "/system.slice/a.service".into(),
-        start: jiff::Timestamp::UNIX_EPOCH,
-        end: jiff::Timestamp::UNIX_EPOCH,
-        seconds: 0.0,
-        ending: (!open).then_some(Ending::Over),
-        rule: Rule::Mean,
-        before: level,
-        after: level,
-        lost_seconds: 1.0,
-        culprits: Vec::new(),
-        others: Time::default(),
-        untracked: Time::default(),
-        remedies: Vec::new(),
-    };
+    let ending = (!open).then_some(Ending::Over);
+    let main = Episode { ending, seconds: 0.0, ..blank("/system.slice/a.service") };
     Arc::new(Report::new(1, open, main, Vec::new()))
 }

@@ -188,10 +188,8 @@ fn advice(
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-    use noise_analysis::{Culprit, Episode, Level, Process, Rule, Time};
+    use noise_analysis::{Episode, Process, Time, made};
     use noise_common::charge::Cause;
-    use noise_common::signals::Signal;
     use noise_host::resolve::cgroup::Mounts;
     use noise_model::memory::LimitKind;
     use noise_model::pressure::{ResourcePressure, Stalled};
@@ -239,24 +237,11 @@ mod tests {
 
     /// An incident of one that waits for a CPU that another one has.
     fn report(id: u64, victim: &str, culprit: &str) -> Report {
-        let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
         let time = Time { seconds: 1.0, share: 0.5 };
-        let (culprit, cause) = (culprit.into(), Cause::Foreign);
         let main = Episode {
-            signal: Signal::CgroupRunqueueWait.into(),
-            subject: victim.into(),
-            start: Timestamp::default(),
-            end: Timestamp::default(),
-            seconds: 1.0,
-            ending: None,
-            rule: Rule::Mean,
-            before: level,
-            after: level,
-            lost_seconds: 1.0,
-            culprits: vec![Culprit { culprit, cause, time, beyond: time }],
-            others: Time::default(),
-            untracked: Time::default(),
+            culprits: vec![made::culprit(culprit, Cause::Foreign, time)],
             remedies: vec![Remedy::CpuWeight],
+            ..made::blank(victim)
         };
         Report::new(id, true, main, Vec::new())
     }

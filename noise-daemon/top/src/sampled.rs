@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_analysis::{Culprit, Episode, Level, Overview, Remedy, Report, Rule, Time};
+use noise_analysis::{Episode, Level, Overview, Remedy, Report, Time, made};
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::hist::{BUCKETS, upper_bound_ns};
 use noise_common::signals::Signal;
@@ -92,28 +92,18 @@ fn report() -> Report {
         lost: 0.0042,
     };
     let share = Time { seconds: 10.0, share: 0.889 };
-    let backup = Culprit {
-        culprit: "/system.slice/backup.service".into(),
-        cause: Cause::Foreign,
-        time: share,
-        beyond: share,
-    };
+    let backup = made::culprit("/system.slice/backup.service", Cause::Foreign, share);
     let begin: Timestamp = BEGIN.parse().unwrap();
     let main = Episode {
-        signal: Signal::CgroupRunqueueWait.into(),
-        subject: "/system.slice/web.service".into(),
         start: begin,
         end: begin,
         seconds: 12.5,
-        ending: None,
-        rule: Rule::Mean,
         before: level(2e4),
         after: level(5e6),
         lost_seconds: 11.2,
         culprits: vec![backup],
-        others: Time::default(),
-        untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
+        ..made::blank("/system.slice/web.service")
     };
     Report::new(3, true, main, Vec::new())
 }

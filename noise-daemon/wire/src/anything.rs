@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_analysis::{
-    Beside, Cause, Culprit, Ending, Episode, KeptTrace, Level, Overview, Remedy, Report,
-    ReportedOutlier, Rule, Time, Watched,
+    Beside, Cause, Ending, Episode, KeptTrace, Level, Overview, Remedy, Report, ReportedOutlier,
+    Time, Watched, made,
 };
 use noise_common::charge::{Charged, Resource};
 use noise_common::hist::BUCKETS;
@@ -62,24 +62,17 @@ fn report(number: u64) -> Report {
     let time = Time { seconds: 0.25, share: 1.0 };
     let main = Episode {
         signal: Signal::RunqueueWait.into(),
-        subject: "/web.slice".into(),
         start: Timestamp::from_second(1).unwrap(),
         end: Timestamp::from_nanosecond(i128::from(number)).unwrap(),
         seconds: 12.5,
         ending: Some(Ending::Over),
-        rule: Rule::Mean,
         before: level,
         after: level,
         lost_seconds: -0.0,
-        culprits: vec![Culprit {
-            culprit: "/hog".into(),
-            cause: Cause::Foreign,
-            time,
-            beyond: time,
-        }],
+        culprits: vec![made::culprit("/hog", Cause::Foreign, time)],
         others: time,
-        untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
+        ..made::blank("/web.slice")
     };
     Report {
         untold: 3,

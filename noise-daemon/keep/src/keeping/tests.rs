@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use noise_analysis::{Episode, Level, Rule, Time};
+use noise_analysis::Episode;
+use noise_analysis::made::blank;
 use noise_common::signals::Signal;
 use noise_serve::{Peer, Turns};
 
@@ -15,24 +16,8 @@ fn clock(second: i64) -> Clock {
 }
 
 fn report(id: u64) -> Report {
-    let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
-    let main = Episode {
-        // Of a cgroup, waits are shown where its threads are known: here they are numbers alone.
-        signal: Signal::RunqueueWait.into(),
-        subject: "no such.service".into(),
-        start: Timestamp::UNIX_EPOCH,
-        end: Timestamp::UNIX_EPOCH,
-        seconds: 0.0,
-        ending: None,
-        rule: Rule::Mean,
-        before: level,
-        after: level,
-        lost_seconds: 1.0,
-        culprits: Vec::new(),
-        others: Time::default(),
-        untracked: Time::default(),
-        remedies: Vec::new(),
-    };
+    // Of a cgroup, waits are shown where its threads are known: here they are numbers alone.
+    let main = Episode { signal: Signal::RunqueueWait.into(), ..blank("no such.service") };
     Report::new(id, true, main, Vec::new())
 }
 

@@ -1,40 +1,23 @@
 //! What becomes of incidents between answers, and that each comes once.
 
-use noise_analysis::{Ending, Level, Rule, Time};
+use noise_analysis::{Ending, Time, made};
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
 use super::*;
 
 fn episode(subject: &str, from: i64, to: Option<i64>, now: i64) -> Episode {
-    let level = Level {
-        p50_ns: Some(1_000),
-        p99_ns: Some(2_000),
-        mean_ns: Some(1e3),
-        rate: 1.0,
-        lost: 0.1,
-    };
     let time = |second| Timestamp::from_second(second).unwrap();
     Episode {
-        signal: Signal::CgroupRunqueueWait.into(),
-        subject: subject.into(),
         start: time(from),
         end: time(to.unwrap_or(now)),
-        seconds: 1.0,
         ending: to.map(|_| Ending::Over),
-        rule: Rule::Mean,
-        before: level,
-        after: level,
-        lost_seconds: 1.0,
         culprits: vec![culprit("/hog", 0.9)],
-        others: Time::default(),
-        untracked: Time::default(),
-        remedies: Vec::new(),
+        ..made::blank(subject)
     }
 }
 
 fn culprit(name: &str, share: f64) -> Culprit<Name> {
-    let time = Time { seconds: share, share };
-    Culprit { culprit: name.into(), cause: Cause::Foreign, time, beyond: time }
+    made::culprit(name, Cause::Foreign, Time { seconds: share, share })
 }
 
 fn report(id: u64, from: i64, to: Option<i64>, now: i64) -> Report {

@@ -217,7 +217,8 @@ fn waits(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use noise_analysis::{Cause, Culprit, Ending, Remedy, Rule};
+    use noise_analysis::made::blank;
+    use noise_analysis::{Cause, Culprit, Ending, Remedy};
     use noise_common::signals::Signal;
     use noise_model::{OutlierPart, OutlierRecord};
 
@@ -248,13 +249,9 @@ pub(super) mod tests {
             lost: 0.5,
         };
         Episode {
-            signal: Signal::CgroupRunqueueWait.into(),
-            subject: "/system.slice/web.service".into(),
             start: time(0),
             end: time(0),
             seconds: 12.5,
-            ending: None,
-            rule: Rule::Mean,
             before: level(12_288, 20_000.0),
             after: level(4_194_304, 5_000_000.0),
             lost_seconds: 11.25,
@@ -266,6 +263,7 @@ pub(super) mod tests {
             others: Time { seconds: 0.25, share: 0.02 },
             untracked: Time { seconds: 0.35, share: 0.031 },
             remedies: vec![Remedy::CpuWeight, Remedy::CpuAffinity],
+            ..blank("/system.slice/web.service")
         }
     }
 

@@ -2,32 +2,14 @@
 
 use std::sync::Arc;
 
-use noise_analysis::{Episode, Level, Report, Rule, Time};
+use noise_analysis::made::blank;
+use noise_analysis::{Episode, Report};
 
 use super::*;
 use crate::generated::{Made, history, read, row};
 
-fn level() -> Level {
-    Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 }
-}
-
 fn episode(signal: Signal, subject: &str) -> Episode {
-    Episode {
-        signal: signal.into(),
-        subject: subject.into(),
-        start: jiff::Timestamp::default(),
-        end: jiff::Timestamp::default(),
-        seconds: 12.5,
-        ending: None,
-        rule: Rule::Mean,
-        before: level(),
-        after: level(),
-        lost_seconds: 1.0,
-        culprits: Vec::new(),
-        others: Time::default(),
-        untracked: Time::default(),
-        remedies: Vec::new(),
-    }
+    Episode { signal: signal.into(), seconds: 12.5, ..blank(subject) }
 }
 
 fn busy() -> History {
