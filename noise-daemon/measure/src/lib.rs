@@ -7,7 +7,6 @@
 #[path = "../../../tests/src/chance.rs"]
 mod chance;
 pub mod clock;
-pub mod columns;
 pub mod compare;
 pub mod cpus;
 pub mod detours;

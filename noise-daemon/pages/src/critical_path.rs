@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use noise_command::output::Painted;
 use noise_paths::document::{PathsDocument, Segment, Traced};
 use noise_text::clean::clean;
+use noise_text::columns::wrap;
 use noise_trace::delays::document::Culprit;
 
 use self::lane::{lane, thread};
@@ -243,20 +244,8 @@ fn answer(rows: &[PathStateRow], all_ns: u64, own: Option<&str>) -> String {
     format!("{most} ({} ms, {}) {doing}{whom}", milli(row.ns), share(row.ns, all_ns))
 }
 
-/// Lines of words that are not longer than that.
 fn wrapped(text: &str, width: usize) -> String {
-    let (mut lines, mut columns) = (String::new(), 0);
-    for word in text.trim_end().split(' ') {
-        let length = word.chars().count();
-        if columns > 0 {
-            let is_room = columns + 1 + length <= width;
-            lines.push(if is_room { ' ' } else { '\n' });
-            columns = if is_room { columns + 1 } else { 0 };
-        }
-        lines.push_str(word);
-        columns += length;
-    }
-    lines + "\n"
+    wrap(text, width).join("\n") + "\n"
 }
 
 /// A row; its end stands in a line of its own, that far to the right, where it does not fit.

@@ -5,7 +5,7 @@
 pub mod made;
 
 use noise_command::output::Painted;
-use noise_measure::columns::Columns;
+use noise_text::table::Columns;
 use noise_text::units::{count, per_second};
 use noise_why::request::{RequestFindings, Spent, Tier};
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use noise_text::columns::wrap;
+
 use super::keys::KEYS;
 use super::parse::usual;
 
@@ -31,7 +33,7 @@ pub fn sample() -> String {
         if !text.ends_with("]\n") {
             text.push('\n');
         }
-        for line in wrapped(&help) {
+        for line in wrap(&help, WIDTH) {
             let _ = writeln!(text, "# {line}");
         }
         if let Some(value) = usual(key) {
@@ -39,18 +41,4 @@ pub fn sample() -> String {
         }
     }
     text
-}
-
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.len() + word.len() < WIDTH => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }

@@ -9,5 +9,6 @@ pub mod cpulist;
 pub mod csv;
 pub mod joined;
 pub mod nearest;
+pub mod table;
 pub mod times;
 pub mod units;

@@ -115,6 +115,11 @@ pub fn count(count: u64) -> String {
     if count < 1_000 { count.to_string() } else { scaled(count as f64, &COUNTS) }
 }
 
+/// A frequency: `250.0 Hz`, `1.234 kHz`.
+pub fn frequency(hz: f64) -> String {
+    if hz < 999.95 { format!("{hz:.1} Hz") } else { format!("{:.3} kHz", hz / 1e3) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

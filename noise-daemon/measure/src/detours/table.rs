@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use noise_text::units::{count, duration, per_second, share};
+use noise_text::table::Columns;
+use noise_text::units::{count, duration, frequency, per_second, share};
 
 use super::{CpuSummary, SourceShare, SourceShares};
-use crate::columns::{Columns, frequency};
 use crate::spectrum::Peak;
 use crate::{DetourReport, tick};
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use noise_text::table::Columns;
 use noise_text::units::{count, duration, share};
 use serde_json::{Value, json};
 
 use super::tally::{CpuTally, SourceTally, Tally};
-use crate::columns::Columns;
 use crate::source::{CLASSES, Class, GapSource};
 
 /// Microseconds, as rtla writes them.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use noise_text::units::duration;
+use noise_text::units::{duration, frequency};
 use plotters::chart::ChartBuilder;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::element::{Circle, PathElement, Text};
@@ -12,7 +12,6 @@ use plotters::style::{BLACK, Color as _, RGBColor};
 
 use super::summary::spectrum;
 use super::{CpuQuanta, QuantaReport, Quantum};
-use crate::columns::frequency;
 use crate::plot::{Area, HEADING, LEFT, PlotError, SMALL, WIDTH, decades, font, heading, page};
 use crate::spectrum::Spectrum;
 

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use noise_text::units::{count, duration, share};
+use noise_text::table::Columns;
+use noise_text::units::{count, duration, frequency, share};
 
 use super::summary::rate;
 use super::{QuantaReport, QuantaSummary, Quantum};
-use crate::columns::{Columns, frequency};
 
 /// What is shown where there is no number.
 const NONE: &str = "–";

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use noise_model::labels::WATCHED_LABEL;
+use noise_text::table::Columns;
 use noise_text::units::{count, duration, share};
 use serde_json::{Value, json};
 
 use super::account::{Charge, SubjectAccount};
 use super::subject::Usage;
-use crate::columns::Columns;
 
 /// Lines of each list.
 const MOST: usize = 15;

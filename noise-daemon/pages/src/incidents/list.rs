@@ -3,10 +3,10 @@
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::Report;
-use noise_measure::columns::aligned;
 use noise_model::labels::spoken_briefly;
 use noise_text::clean::clean;
 use noise_text::columns::{shorten, width};
+use noise_text::table::aligned;
 use noise_text::times::{minute, of_day};
 use noise_text::units::{duration, share};
 

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use noise_measure::columns::Columns;
 use noise_text::clean::clean;
 use noise_text::columns::shorten;
+use noise_text::table::Columns;
 use noise_text::units::share;
 use noise_verdict::{Finding, Kind};
 

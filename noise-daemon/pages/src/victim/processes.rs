@@ -1,8 +1,8 @@
 //! PURE: the root cgroup by process.
 
-use noise_measure::columns::Columns;
 use noise_text::clean::clean;
 use noise_text::columns::shorten;
+use noise_text::table::Columns;
 use noise_why::findings::Findings;
 use noise_why::processes::Process;
 

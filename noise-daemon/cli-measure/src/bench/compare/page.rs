@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use jiff::tz::TimeZone;
-use noise_measure::columns::aligned;
 use noise_measure::compare::{ComparedSource, Comparison, Figure, Side};
 use noise_text::clean::clean;
+use noise_text::table::aligned;
 use noise_text::times;
 use noise_text::units::{duration, lost, per_second};
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use noise_measure::columns::aligned;
 use noise_measure::scale::{Forecast, ForecastRow, Periodic, Played, Ranking};
 use noise_text::clean::clean;
+use noise_text::table::aligned;
 use noise_text::units::{self, count, duration, share};
 
 use super::{NoiseInput, ScalingDocument};

@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use noise_common::watch::NoiseEvent;
+use noise_text::table::Columns;
 use serde_json::{Value, json};
 
 use crate::clock::now_ns;
-use crate::columns::Columns;
 use crate::explain::place_ns;
 use crate::naming::Naming;
 use crate::osnoise::period::PeriodReport;

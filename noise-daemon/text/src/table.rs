@@ -1,7 +1,7 @@
-//! PURE: tables as plain text, every column as wide as its widest cell, and what stands in them.
+//! PURE: tables as plain text, every column as wide as its widest cell.
 
-use noise_text::clean::clean;
-use noise_text::columns::{pad, width};
+use super::clean::clean;
+use super::columns::{pad, width};
 
 #[derive(Clone, Debug)]
 pub struct Columns {
@@ -26,11 +26,6 @@ impl Columns {
     pub fn text(&self) -> String {
         aligned(&self.rows, self.names, usize::MAX)
     }
-}
-
-/// A frequency: `250.0 Hz`, `1.234 kHz`.
-pub fn frequency(hz: f64) -> String {
-    if hz < 999.95 { format!("{hz:.1} Hz") } else { format!("{:.3} kHz", hz / 1e3) }
 }
 
 /// Rows as lines: the first `names` columns to the left, numbers to the right, and words from column
