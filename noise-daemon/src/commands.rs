@@ -8,9 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use noise_analysis::{Name, StartCommand};
-use noise_host::setup::is_kernel;
 use noise_model::OutlierRecord;
-use noise_system::procfs;
+use noise_system::procfs::{self, ThreadStatus};
 use noise_text::clean::{as_text, excerpt};
 
 /// Threads that wait to be looked up.
@@ -99,17 +98,17 @@ fn read(folder: &Path, pid: u32, comm: Name) -> Option<StartCommand> {
     if as_text(name.strip_suffix(b"\n").unwrap_or(&name)) != *comm {
         return None;
     }
-    let bytes = procfs::first_bytes(folder.join("cmdline"), MOST_BYTES).ok()?;
+    let bytes = procfs::begin(folder.join("cmdline"), MOST_BYTES).ok()?;
     let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let words: Vec<String> = words.map(|word| as_text(word).into_owned()).collect();
     let text = words.join(" ");
-    let is_kernel = text.is_empty() && is_kernel(folder)?;
+    let is_kernel =
+        text.is_empty() && procfs::is_kernel_thread(&procfs::bytes(folder.join("stat")).ok()?)?;
     if text.is_empty() && !is_kernel {
         return None;
     }
-    let status = procfs::text(folder.join("status")).unwrap_or_default();
-    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
-    let process = process.and_then(|id| id.trim().parse().ok());
+    let status = ThreadStatus::read(folder).unwrap_or_default();
+    let process = u32::try_from(status.process).ok().filter(|&id| id > 0);
     let command = excerpt(&text, MOST_CHARS).into();
     Some(StartCommand { pid, comm, command, process, is_kernel })
 }

@@ -40,28 +40,21 @@ fn number<T: std::str::FromStr>(path: &Path) -> Option<T> {
     str::from_utf8(&line(path)?).ok()?.parse().ok()
 }
 
-/// The parent, from a process's `stat`: the second field behind the name, which may have anything in it.
+/// The parent, from a process's `stat`.
 fn parent(stat: &[u8]) -> Option<i32> {
-    let end = stat.iter().rposition(|&byte| byte == b')')?;
-    str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+    procfs::stat_fields(stat)?.nth(1)?.parse().ok()
 }
 
 /// The path of the cgroup that a thread counts for: that of version 2, or where that is the root, that of
 /// version 1's `cpu` controller.
 pub fn cgroup(thread: &Path) -> Option<Vec<u8>> {
     let lines = procfs::bytes(thread.join("cgroup")).ok()?;
-    let path = |fits: &dyn Fn(&[u8]) -> bool| {
-        lines.split(|&byte| byte == b'\n').find_map(|line| {
-            let mut parts = line.splitn(3, |&byte| byte == b':').skip(1);
-            let (controllers, path) = (parts.next()?, parts.next()?);
-            fits(controllers).then(|| path.strip_suffix(GONE).unwrap_or(path))
-        })
+    let path = |fits: fn(&[u8]) -> bool| {
+        procfs::cgroup_path(&lines, fits).map(|path| path.strip_suffix(GONE).unwrap_or(path))
     };
-    let is_cpu =
-        |controllers: &[u8]| controllers.split(|&byte| byte == b',').any(|of| of == b"cpu");
-    let unified = path(&|controllers| controllers.is_empty());
+    let unified = path(<[u8]>::is_empty);
     let below_root = unified.filter(|path| *path != b"/");
-    Some(below_root.or_else(|| path(&is_cpu)).or(unified)?.to_vec())
+    Some(below_root.or_else(|| path(procfs::has_cpu)).or(unified)?.to_vec())
 }
 
 impl Default for DumpedHost {

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
+use std::str::SplitAsciiWhitespace;
 
 use noise_text::clean::as_text;
 
@@ -20,14 +21,6 @@ const USUAL_BYTES: usize = 8 << 10;
 /// Errors: where there is no such file, or it cannot be read.
 pub fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     fs::read(path)
-}
-
-/// The first bytes of a file.
-/// Errors: those of [`bytes`].
-pub fn first_bytes(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// A number that nobody has had, and nobody can guess.
@@ -87,6 +80,34 @@ impl ThreadStatus {
             ids: field("NSpid:").filter_map(|id| id.parse().ok()).collect(),
         }
     }
+}
+
+/// The fields of a thread's `stat` behind its name, the state first: a name may have any byte in it, but behind it there is
+/// no parenthesis.
+pub fn stat_fields(stat: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    Some(str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace())
+}
+
+/// Whether a thread is one of the kernel, by its `stat`.
+pub fn is_kernel_thread(stat: &[u8]) -> Option<bool> {
+    /// `PF_KTHREAD` of the kernel's `sched.h`.
+    const KERNEL_THREAD: u64 = 0x0020_0000;
+    Some(stat_fields(stat)?.nth(6)?.parse::<u64>().ok()? & KERNEL_THREAD != 0)
+}
+
+/// The path in the hierarchy whose controllers fit, of a thread's `cgroup`.
+pub fn cgroup_path(lines: &[u8], fits: impl Fn(&[u8]) -> bool) -> Option<&[u8]> {
+    lines.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut parts = line.splitn(3, |&byte| byte == b':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        fits(controllers).then_some(path)
+    })
+}
+
+/// Whether that of the `cpu` controller of version 1 is among controllers.
+pub fn has_cpu(controllers: &[u8]) -> bool {
+    controllers.split(|&byte| byte == b',').any(|one| one == b"cpu")
 }
 
 /// Reads them, one after the other, into the same memory. In few reads: such a file does not say its

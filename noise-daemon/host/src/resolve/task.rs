@@ -10,11 +10,6 @@ use noise_system::procfs;
 
 use super::cgroup::Hierarchies;
 
-/// `PF_KTHREAD` of the kernel's `sched.h`.
-const KERNEL_THREAD: u64 = 0x0020_0000;
-/// The place of the flags in a thread's `stat`, counted from behind its name.
-const FLAGS: usize = 6;
-
 /// What a thread counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskSubject {
@@ -27,11 +22,11 @@ pub enum TaskSubject {
 /// What the thread of an id counts for; `None` where it is gone, or its cgroup cannot be seen.
 pub fn task(procfs: &Path, hierarchies: &Hierarchies, tid: u32) -> Option<TaskSubject> {
     let folder = procfs.join(tid.to_string());
-    if is_kernel_thread(&procfs::bytes(folder.join("stat")).ok()?)? {
+    if procfs::is_kernel_thread(&procfs::bytes(folder.join("stat")).ok()?)? {
         return Some(TaskSubject::Kernel);
     }
     let cgroups = procfs::bytes(folder.join("cgroup")).ok()?;
-    let unified = |root: &Path| id(root, path(&cgroups, |controllers| controllers.is_empty())?);
+    let unified = |root: &Path| id(root, procfs::cgroup_path(&cgroups, <[u8]>::is_empty)?);
     let Hierarchies { tasks, unified_tasks, by_cpu, .. } = hierarchies;
     if let Some(root) = unified_tasks {
         let own = unified(root)?;
@@ -41,37 +36,16 @@ pub fn task(procfs: &Path, hierarchies: &Hierarchies, tid: u32) -> Option<TaskSu
     }
     let root = tasks.as_deref()?;
     let own = if *by_cpu {
-        let is_cpu =
-            |controllers: &[u8]| controllers.split(|byte| *byte == b',').any(|one| one == b"cpu");
-        id(root, path(&cgroups, is_cpu)?)
+        id(root, procfs::cgroup_path(&cgroups, procfs::has_cpu)?)
     } else {
         unified(root)
     };
     own.map(TaskSubject::Of)
 }
 
-/// A name may have any byte in it, but behind it there is no parenthesis.
-fn is_kernel_thread(stat: &[u8]) -> Option<bool> {
-    let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let mut fields =
-        stat.get(behind..)?.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
-    let flags = std::str::from_utf8(fields.nth(FLAGS)?).ok()?;
-    Some(flags.parse::<u64>().ok()? & KERNEL_THREAD != 0)
-}
-
-/// The path in the hierarchy whose controllers fit.
-fn path(cgroups: &[u8], fits: impl Fn(&[u8]) -> bool) -> Option<&Path> {
-    cgroups.split(|byte| *byte == b'\n').find_map(|line| {
-        let mut parts = line.splitn(3, |byte| *byte == b':').skip(1);
-        let controllers = parts.next()?;
-        let path = Path::new(OsStr::from_bytes(parts.next()?));
-        fits(controllers).then_some(path)
-    })
-}
-
 /// The id of a cgroup is the number of its folder. One outside of what is mounted cannot be seen.
-fn id(root: &Path, path: &Path) -> Option<u64> {
-    let below = path.strip_prefix("/").ok()?;
+fn id(root: &Path, path: &[u8]) -> Option<u64> {
+    let below = Path::new(OsStr::from_bytes(path)).strip_prefix("/").ok()?;
     let is_inside = below.components().all(|part| matches!(part, Component::Normal(_)));
     is_inside.then(|| root.join(below).metadata().ok()).flatten().map(|folder| folder.ino())
 }

@@ -18,7 +18,7 @@ use noise_text::clean::clean;
 use crate::resolve::cgroup::{Identity, Mounts};
 
 pub use meeting::Meeting;
-pub use task::{CpuTimes, is_kernel};
+pub use task::CpuTimes;
 
 #[derive(Clone, Debug)]
 pub struct SetupReader {

@@ -12,31 +12,12 @@ const FIRST_LINE: u64 = 32;
 /// Threads of a process that are looked at.
 const MOST_THREADS: usize = 1024;
 
-/// `PF_KTHREAD` of the kernel's `sched.h`.
-const KERNEL: i64 = 0x0020_0000;
-/// The place of a thread's flags behind its name.
-const FLAGS: usize = 6;
-
 /// The first process of a cgroup, by the begin of its file: that may list very many.
 pub fn first_process(folder: &Path) -> Option<u32> {
     let begin = procfs::begin(folder.join("cgroup.procs"), FIRST_LINE).ok()?;
     let line = begin.split(|byte| *byte == b'\n').next()?;
     // 0 is a process of another namespace.
     std::str::from_utf8(line).ok()?.parse().ok().filter(|pid| *pid > 0)
-}
-
-/// The fields of a thread's `stat` behind its name; `None` in the place of one that is no number.
-fn stat(folder: &Path) -> Option<Vec<Option<i64>>> {
-    let stat = procfs::bytes(folder.join("stat")).ok()?;
-    // A name may have any byte in it, but behind it there is no parenthesis.
-    let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let text = std::str::from_utf8(stat.get(behind..)?).ok()?;
-    Some(text.split_ascii_whitespace().map(|field| field.parse().ok()).collect())
-}
-
-/// Whether a thread, by its folder below a procfs root, is one of the kernel; `None` where it is gone.
-pub fn is_kernel(folder: &Path) -> Option<bool> {
-    Some(stat(folder)?.get(FLAGS).copied().flatten()? & KERNEL != 0)
 }
 
 /// Whether a thread is in a cgroup, by its folder in either version.
@@ -64,15 +45,15 @@ fn are_alike(folder: &Path, cpus: &CpuList) -> bool {
 /// How a process' first thread is scheduled.
 pub fn task_setup(procfs: &Path, pid: u32) -> Option<TaskSetup> {
     let folder = procfs.join(pid.to_string());
-    let stat = stat(&folder)?;
-    let field = |index: usize| stat.get(index).copied().flatten();
+    let stat = procfs::bytes(folder.join("stat")).ok()?;
+    let field = |index: usize| procfs::stat_fields(&stat)?.nth(index);
     let cpus = allowed(&folder)?;
     Some(TaskSetup {
         pid,
-        nice: i32::try_from(field(16)?).ok()?,
-        priority: u32::try_from(field(37)?).ok()?,
-        policy: u32::try_from(field(38)?).ok()?,
-        is_kernel: field(FLAGS)? & KERNEL != 0,
+        nice: field(16)?.parse().ok()?,
+        priority: field(37)?.parse().ok()?,
+        policy: field(38)?.parse().ok()?,
+        is_kernel: procfs::is_kernel_thread(&stat)?,
         is_alike: are_alike(&folder, &cpus),
         cpus,
     })
