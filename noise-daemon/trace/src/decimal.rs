@@ -1,5 +1,8 @@
 //! Numbers as decimal digits at the end of a text: what formatting machinery does for every number of every event
 //! would take most of the time that printing events takes.
+//!
+//! This is no `itoa` because that has no leading zeroes, which every time of day needs, and because most numbers of an
+//! event are small: a CPU takes 1.7 ns here and 5 to 7 ns with `itoa` 1.0.18, a thread id 8.4 and 7 to 9 ns.
 
 /// The numbers below 1000 with three digits each, as bytes and as text.
 const BYTES: [u8; 3000] = {
