@@ -23,6 +23,9 @@ use super::track::Memory;
 use super::usual::Usual;
 use super::watched::Watched;
 
+/// Most incidents that are kept after their end: a day's of a host that has one every six minutes. Who needs more scrapes
+/// the metrics or follows incidents.
+const PAST_INCIDENTS: usize = 256;
 /// Most long waits that are kept: what a page shows, and some minutes of a host that has several a second.
 const PAST_OUTLIERS: usize = 256;
 
@@ -123,7 +126,6 @@ impl Board {
             self.groups.clear();
             self.beside.clear();
         }
-        shorten(&mut self.past, settings.past_incidents);
         self.settings = settings;
         Ok(())
     }
@@ -132,7 +134,7 @@ impl Board {
     pub fn restore(&mut self, incidents: Vec<Report>, outliers: Vec<ReportedOutlier>) {
         for report in incidents.into_iter().filter(|report| report.id <= baseline::MOST) {
             self.groups.continue_after(report.id);
-            keep(&mut self.past, Arc::new(report.unwatched()), self.settings.past_incidents);
+            keep(&mut self.past, Arc::new(report.unwatched()), PAST_INCIDENTS);
         }
         for outlier in outliers {
             keep(&mut self.outliers, Arc::new(outlier), PAST_OUTLIERS);
@@ -195,7 +197,7 @@ impl Board {
                     if let Some(beside) = self.beside.remove(&report.id) {
                         Arc::make_mut(&mut report).set_beside(beside);
                     }
-                    keep(&mut self.past, report, self.settings.past_incidents);
+                    keep(&mut self.past, report, PAST_INCIDENTS);
                 }
             }
         }
@@ -305,9 +307,5 @@ fn name_processes(
 
 fn keep<T>(ring: &mut VecDeque<T>, item: T, most: usize) {
     ring.push_back(item);
-    shorten(ring, most.max(1));
-}
-
-fn shorten<T>(ring: &mut VecDeque<T>, most: usize) {
     ring.drain(..ring.len().saturating_sub(most));
 }

@@ -39,10 +39,9 @@ pub struct Settings {
     pub closing_windows: usize,
     /// Calm windows with events that a baseline is learnt from before it is used.
     pub warmup_windows: u64,
-    /// Most signals of subjects that have a baseline at a time.
+    /// Most signals of subjects that have a baseline at a time. A host with hundreds of pods needs more, one with little memory
+    /// less, so it is no constant.
     pub subjects: usize,
-    /// Most incidents that are kept after their end.
-    pub past_incidents: usize,
 }
 
 impl Default for Settings {
@@ -56,7 +55,6 @@ impl Default for Settings {
             closing_windows: 10,
             warmup_windows: 120,
             subjects: 512,
-            past_incidents: 256,
         }
     }
 }
@@ -89,7 +87,6 @@ impl Settings {
             ((2..=1024).contains(&self.closing_windows), "closing-windows", "from 2 to 1024"),
             (self.warmup_windows >= 2, "warmup-windows", "2 or more"),
             ((1..=65_536).contains(&self.subjects), "subjects", "from 1 to 65536"),
-            ((1..=4096).contains(&self.past_incidents), "past-incidents", "from 1 to 4096"),
         ];
         rules
             .into_iter()
@@ -156,6 +153,5 @@ mod tests {
         assert_eq!(with(|settings| settings.closing_windows = 1), "closing-windows");
         assert_eq!(with(|settings| settings.warmup_windows = 1), "warmup-windows");
         assert_eq!(with(|settings| settings.subjects = 0), "subjects");
-        assert_eq!(with(|settings| settings.past_incidents = 0), "past-incidents");
     }
 }

@@ -302,7 +302,6 @@ pub const KEYS: &[Key] = &[
         "Calm windows from which a baseline is learnt first",
     ),
     key("incidents", "subjects", COUNT, Live, "Most signals of subjects with a baseline"),
-    key("incidents", "past-incidents", COUNT, Live, "Most incidents that are kept"),
 ];
 
 /// Keys of earlier versions that are constants now. A configuration that has them still works: they are ignored, and
@@ -317,6 +316,7 @@ pub const REMOVED: &[&str] = &[
     "incidents.forget-seconds",
     "incidents.past-outliers",
     "incidents.culprits",
+    "incidents.past-incidents",
 ];
 
 /// Puts a value where its key belongs.

@@ -62,7 +62,7 @@ fn mistakes_are_refused() -> Result<Verdict> {
 fn removed_keys_are_ignored() -> Result<Verdict> {
     const REMOVED: &str = "[incidents]\ndeviations = 2.5\nshare-factor = 2.0\nchance = 1e-9\n\
                            closing-fraction = 0.7\nhalf-life-windows = 200\nadopt-seconds = 60\n\
-                           forget-seconds = 60\npast-outliers = 8\nculprits = 4\n";
+                           forget-seconds = 60\npast-outliers = 8\nculprits = 4\npast-incidents = 64\n";
     let keys = REMOVED.lines().filter_map(|line| line.split_once(" = "));
     let names: Vec<String> = keys.map(|(key, _)| format!("incidents.{key}")).collect();
     let listed = names.join(", ");
