@@ -139,23 +139,13 @@ pub enum AlignError {
         /// The columns at which it was given up.
         columns: usize,
     },
-    /// A table of scores has no row of a symbol.
-    #[error("the table of scores has no symbol {symbol}, which sequence {} has", index + 1)]
-    NoScore {
-        symbol: Symbol,
-        /// A sequence that has it.
-        index: usize,
-    },
-    /// A table or costs of gaps that nothing can be aligned by.
-    #[error("{0}")]
-    Scoring(&'static str),
 }
 
 /// Aligns sequences. None, empty ones and a single one are aligned, too.
 ///
 /// Memory: 20 bytes for each row and column of the result, at most 64 MiB for a table of dynamic programming, and
 /// what the sequences take; below half a gigabyte at the bounds of this module.
-/// Errors: more than the bounds of this module, and a table of scores without one of the symbols.
+/// Errors: more than the bounds of this module.
 pub fn align(
     sequences: &[Vec<Symbol>],
     settings: &AlignSettings,
@@ -170,7 +160,7 @@ pub fn align(
             &derived
         }
     };
-    let (dense, coded) = Dense::of(scoring, sequences)?;
+    let (dense, coded) = Dense::of(scoring, sequences);
     let mut kinds: BTreeMap<&[u32], f64> = BTreeMap::new();
     for sequence in coded.iter().filter(|sequence| !sequence.is_empty()) {
         *kinds.entry(sequence).or_default() += 1.0;

@@ -304,9 +304,7 @@ mod tests {
 
     /// Equal symbols count 2, others -1; two units for each nat.
     fn dense(gaps: Gaps) -> Dense {
-        let table = [2.0, -1.0, -1.0, -1.0, 2.0, -1.0, -1.0, -1.0, 2.0];
-        let scoring = Scoring::by_table(&[0, 1, 2], &table, 2.0, gaps).unwrap();
-        Dense::of(&scoring, &[vec![0, 1, 2]]).unwrap().0
+        Dense::of(&Scoring::plain(2.0, -1.0, 2.0, gaps), &[vec![0, 1, 2]]).0
     }
 
     fn profile(rows: &[&[u32]], counts: &[f64], gaps: &Gaps) -> Profile {

@@ -4,8 +4,8 @@ use proptest::prelude::{Strategy, prop, proptest};
 use proptest::{prop_assert, prop_assert_eq};
 
 use super::{
-    AlignError, AlignSettings, AlignStage, Alignment, Gaps, MAX_LENGTH, MAX_SEQUENCES, Scoring,
-    Symbol, align, sum_of_pairs,
+    AlignSettings, AlignStage, Alignment, Gaps, MAX_LENGTH, MAX_SEQUENCES, Scoring, Symbol, align,
+    sum_of_pairs,
 };
 
 fn aligned(sequences: &[Vec<Symbol>]) -> Alignment {
@@ -176,11 +176,6 @@ fn too_much_is_refused_with_a_sentence() {
         refused(&vec![vec![1; MAX_LENGTH]; 42]),
         "the sequences have 4200000 symbols in all, and 4194304 can be aligned: choose fewer or shorter ones"
     );
-    let scoring = Scoring::by_table(&[1, 2], &[1.0, -1.0, -1.0, 1.0], 1.0, Gaps::default());
-    let settings = AlignSettings { scoring: Some(scoring.unwrap()), ..AlignSettings::default() };
-    let error = align(&[vec![1, 2], vec![2, 3]], &settings, &mut |_| {}).unwrap_err();
-    assert_eq!(error, AlignError::NoScore { symbol: 3, index: 1 });
-    assert_eq!(error.to_string(), "the table of scores has no symbol 3, which sequence 2 has");
 }
 
 #[test]
