@@ -30,7 +30,7 @@ impl Status {
 
 /// A system call that says what a sleep in it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SleepCall {
+pub enum SleepingCall {
     /// The one of locks.
     Futex,
     /// One that waits for children.
@@ -44,7 +44,7 @@ pub struct Known {
     /// The CPU of that.
     pub cpu: u32,
     /// The system call that it is in.
-    pub in_call: Option<SleepCall>,
+    pub in_call: Option<SleepingCall>,
     /// It was woken while it was on its way to sleep, by the number of losses of events up to then: its waker may
     /// have seen it asleep already, and makes it runnable once it is.
     pub woken: Option<u32>,

@@ -9,7 +9,7 @@ use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::sight::{Sight, UnseenGap};
 use noise_trace::threads::MAX_TID;
 
-use super::known::SleepCall;
+use super::known::SleepingCall;
 use crate::graph::{LinkOrigin, WorkerId};
 use crate::state::State;
 
@@ -78,7 +78,7 @@ pub struct Cpu {
     /// or tap device, polls a device, or is a kernel thread that receives. The next wake-up there is the packet's.
     pub handed_up: bool,
     /// The system call that the thread is in that runs.
-    pub in_call: Option<SleepCall>,
+    pub in_call: Option<SleepingCall>,
     /// The packet that is handled, where its sender is known.
     pub packet: Option<Handled>,
     /// Who sent the interrupt that it handles, or will handle next.

@@ -24,7 +24,7 @@ use noise_trace::sight::Sight;
 use noise_trace::state::{Left, LeftIn};
 use noise_trace::threads::MAX_TID;
 
-use self::known::{Known, SleepCall, Status, can_be, is_end};
+use self::known::{Known, SleepingCall, Status, can_be, is_end};
 use self::machine::{Handled, Machine, Sender};
 use self::names::{is_entry_of_futex, is_reception, is_system_call};
 use crate::graph::{Graph, LinkOrigin, NO_CPU, PointPlace, Who, Worker, WorkerId};
@@ -152,9 +152,9 @@ impl Builder {
             TraceKind::Lost(_) => self.lose(at),
             TraceKind::SyscallEntry(call) => {
                 let in_futex = call.info.source == ObjectSource::Futex;
-                self.calls(at, in_futex.then_some(SleepCall::Futex));
+                self.calls(at, in_futex.then_some(SleepingCall::Futex));
             }
-            TraceKind::SchedProcessWait { .. } => self.calls(at, Some(SleepCall::Wait)),
+            TraceKind::SchedProcessWait { .. } => self.calls(at, Some(SleepingCall::Wait)),
             TraceKind::SyscallExit(_) => self.calls(at, None),
             TraceKind::Other(name) => self.other(at, name),
             _ => {}
@@ -354,7 +354,7 @@ impl Builder {
         }
         self.end_sleep(at, target);
         // What it sleeps for next is not said where the end of a wait for children is not.
-        let in_call = known.in_call.filter(|call| *call != SleepCall::Wait);
+        let in_call = known.in_call.filter(|call| *call != SleepingCall::Wait);
         self.know(target, Known { in_call, ..Known::default() });
         self.wait(at, target, woken.target_cpu);
     }
@@ -407,13 +407,13 @@ impl Builder {
         own != other && self.machine(at.machine).cpu(at.cpu).handed_up
     }
 
-    /// Whether a thread that is woken waited for the end of the one that wakes it, its child. Whoever has ended and is of another
-    /// process wakes no one else who waits for children.
+    /// Whether a thread that is woken waited for its child, the one that wakes it, to end. Of threads that wait for children, a
+    /// thread that has exited wakes only its own parent, unless both are of one process.
     fn ends_for(&self, waker: WorkerId, target: WorkerId) -> bool {
         let has_ended = self.graph.get(waker).is_some_and(|worker| worker.exit_ns.is_some());
         let pids = (self.pid(waker), self.pid(target));
         has_ended
-            && self.known(target).in_call == Some(SleepCall::Wait)
+            && self.known(target).in_call == Some(SleepingCall::Wait)
             && (pids.0.is_none() || pids.0 != pids.1)
     }
 
@@ -429,7 +429,7 @@ impl Builder {
     }
 
     /// The thread that runs on a CPU is in that call from now on.
-    fn calls(&mut self, at: EventPlace, call: Option<SleepCall>) {
+    fn calls(&mut self, at: EventPlace, call: Option<SleepingCall>) {
         self.machine(at.machine).cpu(at.cpu).in_call = call;
     }
 
@@ -530,7 +530,7 @@ impl Builder {
     /// An event that is known by its name alone.
     fn other(&mut self, at: EventPlace, name: &str) {
         if is_system_call(name) {
-            self.calls(at, is_entry_of_futex(name).then_some(SleepCall::Futex));
+            self.calls(at, is_entry_of_futex(name).then_some(SleepingCall::Futex));
         } else if is_reception(name) {
             let is_begin = name.ends_with("_entry");
             self.machine(at.machine).cpu(at.cpu).receives = is_begin;

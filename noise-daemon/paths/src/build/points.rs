@@ -2,7 +2,7 @@
 
 use noise_trace::sight::UnseenGap;
 
-use super::known::{SleepCall, Status};
+use super::known::{SleepingCall, Status};
 use super::{Builder, EventPlace};
 use crate::graph::{NO_CPU, PointPlace, Worker, WorkerId};
 use crate::state::State;
@@ -39,7 +39,7 @@ impl Builder {
             Status::Running if known.is_dumped => (Some(State::WaitingCpu), known.cpu),
             Status::Running => (Some(State::Running), known.cpu),
             Status::Waiting => (Some(State::WaitingCpu), known.cpu),
-            Status::Blocked if known.in_call == Some(SleepCall::Futex) => {
+            Status::Blocked if known.in_call == Some(SleepingCall::Futex) => {
                 (Some(State::Futex), NO_CPU)
             }
             Status::Blocked => (Some(State::Blocked), NO_CPU),
