@@ -60,17 +60,17 @@ define_resources! {
     Cpu { name: "cpu", of: Of::Task, place: None, timed: true }
     /// A CPU that it had, while interrupts or the hypervisor took it.
     Running { name: "running", of: Of::Task, place: None, timed: true }
-    /// Its turn in a block device's queue (`block_queue_wait`).
+    /// Its turn in a block device's queue.
     BlockQueue { name: "block_queue", of: Of::Request, place: Some(SubjectKind::Request), timed: true }
-    /// A block device (`block_device_wait`).
+    /// A block device.
     BlockDevice { name: "block_device", of: Of::Request, place: Some(SubjectKind::Request), timed: true }
-    /// Its turn in an interface's queue (`net_tx_wait`).
+    /// Its turn in an interface's queue.
     NetTx { name: "net_tx", of: Of::Socket, place: Some(SubjectKind::Interface), timed: true }
-    /// The delivery of what it receives (`net_rx_wait`).
+    /// The delivery of what it receives.
     NetRx { name: "net_rx", of: Of::Task, place: Some(SubjectKind::Interface), timed: true }
     /// A CPU that it had and could have used on; counted, not timed.
     Preemption { name: "preemption", of: Of::Task, place: None, timed: false }
-    /// The end of an uninterruptible sleep (`uninterruptible_wait`).
+    /// The end of an uninterruptible sleep.
     Uninterruptible { name: "uninterruptible", of: Of::Task, place: None, timed: true }
 }
 

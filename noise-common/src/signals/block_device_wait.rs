@@ -22,6 +22,8 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["REQUEST_QUEUE", "REQUEST_FLAGS", "REQUEST_LEN", "DISK_MAJOR", "DISK_MINOR"],
     storage: Storage::Keyed,
     between: "`block_rq_issue` → last `block_rq_complete`",
+    delays: "requests at the device",
+    disturbed: "{device} {takes} longer for {operation} requests",
     domain: Domain::Disk,
     subject: SubjectKind::Request,
     resource: Some(Resource::BlockDevice),

@@ -23,6 +23,8 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["REQUEST_QUEUE", "REQUEST_FLAGS", "REQUEST_LEN", "DISK_MAJOR", "DISK_MINOR"],
     storage: Storage::Keyed,
     between: "`block_rq_insert` → `block_rq_issue`",
+    delays: "requests in the queue",
+    disturbed: "{operation} requests {wait} in the queue of {device}",
     domain: Domain::Disk,
     subject: SubjectKind::Request,
     resource: Some(Resource::BlockQueue),

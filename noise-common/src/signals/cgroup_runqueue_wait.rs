@@ -21,6 +21,8 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["TASK_PID", "TASK_CGROUPS", "CGROUP_KN", "KN_ID"],
     storage: Storage::Rotating,
     between: "the same waits, by the cgroup that waited",
+    delays: "waits for a CPU",
+    disturbed: "{victim} {waits} for a CPU",
     domain: Domain::Cpu,
     subject: SubjectKind::Cgroup,
     part_of: Some(Signal::RunqueueWait),

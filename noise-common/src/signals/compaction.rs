@@ -17,6 +17,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["TASK_PID", "TASK_FLAGS"],
     storage: Storage::Fixed { subjects: 1 },
     between: "a task begins to compact a memory zone itself → it ends; kernel threads excepted",
+    disturbed: "tasks of this host {wait} for memory to be compacted",
     domain: Domain::Memory,
     subject: SubjectKind::Host,
     watched: true,

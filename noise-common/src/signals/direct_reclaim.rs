@@ -18,6 +18,8 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["TASK_PID"],
     storage: Storage::Fixed { subjects: 1 },
     between: "a task begins to reclaim memory itself, for the host or for its cgroup's limit → it ends",
+    delays: "memory to be freed",
+    disturbed: "tasks of this host {wait} for memory to be freed",
     domain: Domain::Memory,
     subject: SubjectKind::Host,
     watched: true,

@@ -22,6 +22,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Keyed,
     interrupts: Some("hardirq"),
     between: "`irq_handler_entry` → `irq_handler_exit`, net",
+    disturbed: "interrupt {victim} {takes} longer",
     domain: Domain::Interrupts,
     subject: SubjectKind::Irq,
     cause: Some(Cause::Hardirq),

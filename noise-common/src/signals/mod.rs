@@ -145,6 +145,12 @@ pub struct SignalInfo {
     pub between: &'static str,
     /// What is to be said there of the values of its labels; mostly nothing.
     pub values: &'static str,
+    /// Its delays in an incident's events; empty = its name.
+    pub delays: &'static str,
+    /// What an incident of it is, with words in braces for whose it is, and for now and then.
+    pub disturbed: &'static str,
+    /// Heading of its subjects on the page of a recording's delays; empty where those of another kind have one in common.
+    pub listed: &'static str,
     /// The part of the host that it belongs to.
     pub domain: Domain,
     /// What its delays or events are counted by; the number that the kernel side has for it.
@@ -192,6 +198,9 @@ impl SignalInfo {
         optional_hooks: &[],
         interrupts: None,
         values: "",
+        delays: "",
+        disturbed: "{name} of {victim} {rises}",
+        listed: "",
         part_of: None,
         resource: None,
         cause: None,

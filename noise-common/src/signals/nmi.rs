@@ -20,6 +20,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Fixed { subjects: 1 },
     interrupts: Some("nmi"),
     between: "NMI handlers, as the kernel timed them",
+    disturbed: "NMIs {take} longer",
     domain: Domain::Interrupts,
     subject: SubjectKind::Host,
     cause: Some(Cause::Nmi),

@@ -23,6 +23,8 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Fixed { subjects: CAUSES.len() },
     between: "runnable (woken, created or preempted) → running: run-queue latency",
     values: "`wakeup`, `preempt`",
+    delays: "waits for a CPU",
+    disturbed: "tasks of this host {wait} for a CPU",
     domain: Domain::Cpu,
     subject: SubjectKind::Kinds(&CAUSES),
     resource: Some(Resource::Cpu),

@@ -20,6 +20,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Fixed { subjects: SOFTIRQ_VECTORS.len() },
     interrupts: Some("softirq"),
     between: "`softirq_entry` → `softirq_exit`, net",
+    disturbed: "softirq {victim} {takes} longer",
     domain: Domain::Interrupts,
     subject: SubjectKind::Vectors(&SOFTIRQ_VECTORS),
     cause: Some(Cause::Softirq),

@@ -22,6 +22,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &[],
     storage: Storage::Fixed { subjects: SOFTIRQ_VECTORS.len() },
     between: "first `softirq_raise` → `softirq_entry` on that CPU",
+    disturbed: "softirq {victim} {starts} late",
     domain: Domain::Interrupts,
     subject: SubjectKind::Vectors(&SOFTIRQ_VECTORS),
     cause: Some(Cause::Softirq),

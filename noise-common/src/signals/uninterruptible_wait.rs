@@ -27,6 +27,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["TASK_PID", "TASK_FLAGS", "TASK_CGROUPS", "CGROUP_KN", "KN_ID"],
     storage: Storage::Rotating,
     between: "switched away from in uninterruptible sleep (disk, page-in, `fsync`, locks of the kernel) → woken",
+    delays: "uninterruptible sleeps",
     domain: Domain::Cpu,
     subject: SubjectKind::Cgroup,
     resource: Some(Resource::Uninterruptible),

@@ -23,6 +23,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Fixed { subjects: VECTORS.len() },
     interrupts: Some("vector"),
     between: "x86 interrupt vectors without a device handler (local timer, inter-processor interrupts, APIC), net",
+    disturbed: "interrupt {victim} {takes} longer",
     domain: Domain::Interrupts,
     subject: SubjectKind::Vectors(&VECTORS),
     cause: Some(Cause::Hardirq),

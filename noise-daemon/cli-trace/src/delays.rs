@@ -197,12 +197,9 @@ fn page(document: &DelaysDocument) -> String {
             row(&mut page, &device.name, &device.whole, None);
         }
     }
-    for (what, interfaces) in [
-        ("packets waiting to be sent", &document.net_tx_wait),
-        ("packets until delivery", &document.net_rx_wait),
-    ] {
+    for (signal, interfaces) in &document.packets {
         if !interfaces.is_empty() {
-            heading(&mut page, what);
+            heading(&mut page, signal.info().listed);
         }
         for interface in interfaces {
             row(&mut page, &interface.interface, &interface.whole, None);

@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use noise_common::charge::Cause;
+use noise_common::signals::Signal;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::Spread;
-use noise_trace::delays::watch::{Delay, DelaySignal, Run, RunQueueWait, Watch};
+use noise_trace::delays::watch::{Delay, Run, RunQueueWait, Watch};
 use noise_trace::event::{Event, TraceKind};
 use noise_trace::follow::{Begin, ThreadStep, steps};
 use noise_trace::select::Select;
@@ -182,8 +183,8 @@ impl Watch for InterruptTime {
 
     fn delayed(&mut self, delay: &Delay<'_>) {
         let cause = match delay.signal {
-            DelaySignal::Hardirq | DelaySignal::Vector => Cause::Hardirq,
-            DelaySignal::Softirq => Cause::Softirq,
+            Signal::Hardirq | Signal::Vector => Cause::Hardirq,
+            Signal::Softirq => Cause::Softirq,
             _ => return,
         };
         let whole_ns = delay.to_ns.saturating_sub(delay.from_ns);

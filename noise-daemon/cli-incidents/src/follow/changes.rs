@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_analysis::{Cause, Culprit, Episode, KeptTrace, Name, Report, Watched};
-use noise_common::signals::Signal;
 use noise_model::labels::spoken;
 
 use crate::subjects::Subjects;
@@ -231,15 +230,11 @@ fn is_another(named: Option<&(Name, Cause)>, episode: &Episode) -> bool {
 /// Whose delays these are, and which: what is lacking may change with the first culprit.
 fn whose(episode: &Episode) -> String {
     let delays = match episode.signal {
-        Watched::Signal(Signal::CgroupRunqueueWait | Signal::RunqueueWait) => "waits for a CPU",
-        Watched::Signal(Signal::UninterruptibleWait) => "uninterruptible sleeps",
-        Watched::Signal(Signal::BlockQueueWait) => "requests in the queue",
-        Watched::Signal(Signal::BlockDeviceWait) => "requests at the device",
-        Watched::Signal(Signal::NetTxWait) => "packets to be sent",
-        Watched::Signal(Signal::NetRxWait) => "packets that came",
-        Watched::Signal(Signal::DirectReclaim) => "memory to be freed",
+        Watched::Signal(signal) => match signal.info() {
+            info if info.delays.is_empty() => info.name,
+            info => info.delays,
+        },
         Watched::Interruption => "CPU time lost to interrupts",
-        Watched::Signal(other) => other.info().name,
     };
     format!("{} ({delays})", spoken(&episode.subject))
 }

@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use noise_common::hooks::Hook;
+use noise_common::signals::SIGNALS;
 use noise_system::procfs;
 use noise_text::clean::printable;
 
@@ -57,16 +59,21 @@ impl Unseen {
     /// The lines of the page; empty where there is nothing to say.
     pub fn page(&self) -> String {
         let mut page = String::new();
+        let (of_requests, of_packets) =
+            (measured_by(Hook::BlockIssue), measured_by(Hook::NetReceive));
         for (names, what) in [
             (
                 &self.disks_without_requests,
-                "have no requests: block_queue_wait and block_device_wait are those of the disks below them",
+                format!("have no requests: {of_requests} are those of the disks below them"),
             ),
             (
                 &self.program_interfaces,
-                "get packets from a program: net_rx_wait does not see these",
+                format!("get packets from a program: {of_packets} does not see these"),
             ),
-            (&self.threaded_interfaces, "receive in NAPI threads: net_rx_wait sees these"),
+            (
+                &self.threaded_interfaces,
+                format!("receive in NAPI threads: {of_packets} sees these"),
+            ),
         ] {
             if !names.is_empty() {
                 let _ = writeln!(page, "  {}: {what}", names.join(", "));
@@ -74,6 +81,12 @@ impl Unseen {
         }
         page
     }
+}
+
+/// The signals that need a hook.
+fn measured_by(hook: Hook) -> String {
+    let signals = SIGNALS.iter().filter(|info| info.hooks.contains(&hook));
+    signals.map(|info| info.name).collect::<Vec<_>>().join(" and ")
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! What `noised trace delays` prints as JSON.
 
+use std::collections::BTreeMap;
+
+use noise_common::signals::Signal;
 use serde::Serialize;
 
 pub use super::sums::Spread;
@@ -31,10 +34,9 @@ pub struct DelaysDocument {
     /// From the queue to the device.
     pub block_queue_wait: Vec<Device>,
     pub block_device_wait: Vec<Device>,
-    /// From an interface's queue to its driver.
-    pub net_tx_wait: Vec<Interface>,
-    /// From the network stack to the receiver's wake-up.
-    pub net_rx_wait: Vec<Interface>,
+    /// Waits of packets, by signal.
+    #[serde(flatten)]
+    pub packets: BTreeMap<Signal, Vec<Interface>>,
     /// Kinds of events that the recording has none of: what is measured with them is missing here.
     pub missing: Vec<String>,
     /// Lines of a text that could not be read, where they are more than 1 %: figures may be far off.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use noise_common::hooks::VECTORS;
-use noise_common::signals::SOFTIRQ_VECTORS;
+use noise_common::signals::{SOFTIRQ_VECTORS, Signal};
 
 use super::cpu::Cpus;
 use super::document::{Handler, Raise, Softirq};
 use super::sums::Spread;
-use super::watch::{Delay, DelaySignal, DelaySubject, Watch};
+use super::watch::{Delay, DelaySubject, Watch};
 use crate::event::{Event, TraceKind};
 
 /// Interrupt lines that are kept apart.
@@ -46,7 +46,7 @@ impl Interrupts {
     pub fn follow(&mut self, event: &Event<'_>, cpus: &mut Cpus, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
         let mut ended =
-            |signal: DelaySignal, subject: DelaySubject<'_>, from_ns: u64, net_ns: Option<u64>| {
+            |signal: Signal, subject: DelaySubject<'_>, from_ns: u64, net_ns: Option<u64>| {
                 watch.delayed(&Delay {
                     signal,
                     subject,
@@ -73,7 +73,7 @@ impl Interrupts {
                 {
                     inside.add(now_ns - end.start_ns, end.net_ns);
                     let subject = DelaySubject::Irq(*irq, &inside.name);
-                    ended(DelaySignal::Hardirq, subject, end.start_ns, Some(end.net_ns));
+                    ended(Signal::Hardirq, subject, end.start_ns, Some(end.net_ns));
                 }
             }
             TraceKind::VectorExit { which, .. } => {
@@ -81,7 +81,7 @@ impl Interrupts {
                     let inside = self.vectors.entry(*which as u32).or_default();
                     inside.add(now_ns - end.start_ns, end.net_ns);
                     let subject = DelaySubject::Vector(*which);
-                    ended(DelaySignal::Vector, subject, end.start_ns, Some(end.net_ns));
+                    ended(Signal::Vector, subject, end.start_ns, Some(end.net_ns));
                 }
             }
             TraceKind::SoftirqRaise { vec } => {
@@ -94,12 +94,7 @@ impl Interrupts {
                 let raised = self.raised.entry(event.cpu).or_default();
                 if let Some(since_ns) = raised.get_mut(*vec as usize).and_then(Option::take) {
                     self.raises.entry(*vec).or_default().add(now_ns.saturating_sub(since_ns));
-                    ended(
-                        DelaySignal::SoftirqRaiseWait,
-                        DelaySubject::Softirq(*vec),
-                        since_ns,
-                        None,
-                    );
+                    ended(Signal::SoftirqRaiseWait, DelaySubject::Softirq(*vec), since_ns, None);
                 }
             }
             TraceKind::SoftirqExit { vec } => {
@@ -107,7 +102,7 @@ impl Interrupts {
                     let inside = self.softirqs.entry(*vec).or_default();
                     inside.add(now_ns - end.start_ns, end.net_ns);
                     let subject = DelaySubject::Softirq(*vec);
-                    ended(DelaySignal::Softirq, subject, end.start_ns, Some(end.net_ns));
+                    ended(Signal::Softirq, subject, end.start_ns, Some(end.net_ns));
                 }
             }
             // What was raised may have run meanwhile.

@@ -268,8 +268,7 @@ impl Delays {
             softirq_raise_wait: self.interrupts.raise(),
             block_queue_wait: self.requests.block_queue(),
             block_device_wait: self.requests.block_device(),
-            net_tx_wait: self.packets.net_tx(),
-            net_rx_wait: self.packets.net_rx(),
+            packets: self.packets.documents(),
             missing: missing.map(|(_, name)| (*name).to_owned()).collect(),
             unread_lines: None,
         }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use foldhash::HashMap;
-use noise_common::signals::{NET_RX, polls_packets};
+use noise_common::signals::{NET_RX, Signal, polls_packets};
 
 use super::cpu::{Cpu, Cpus};
 use super::document::Interface;
 use super::sums::Spread;
-use super::watch::{Delay, DelaySignal, DelaySubject, Watch};
+use super::watch::{Delay, DelaySubject, Watch};
 use crate::event::{Comm, Event, Packet, TraceKind};
 
 /// Packets that are on their way at a time; further ones are not measured.
@@ -22,16 +22,9 @@ const TAG_BYTES: u32 = 4;
 pub struct PacketDelays {
     /// By address: since when, and of what length.
     sent: HashMap<u64, (u64, u32)>,
-    tx: BTreeMap<String, Spread>,
     /// By CPU, the latest packet that its softirq, or a thread that polls, received without a wake-up since.
     received: HashMap<u32, (u64, String)>,
-    rx: BTreeMap<String, Spread>,
-}
-
-fn add(map: &mut BTreeMap<String, Spread>, name: String, ns: u64) {
-    if map.len() < MAX_INTERFACES || map.contains_key(&name) {
-        map.entry(name).or_default().add(ns);
-    }
+    ended: BTreeMap<Signal, BTreeMap<String, Spread>>,
 }
 
 fn interface(packet: &Packet<'_>) -> String {
@@ -42,9 +35,14 @@ impl PacketDelays {
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>, cpus: &Cpus, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
-        let mut ended = |signal: DelaySignal, subject: DelaySubject<'_>, from_ns: u64| {
-            let (cpu, to_ns) = (event.cpu, now_ns);
+        let all = &mut self.ended;
+        let mut ended = |signal: Signal, name: String, from_ns: u64| {
+            let (subject, cpu, to_ns) = (DelaySubject::Interface(&name), event.cpu, now_ns);
             watch.delayed(&Delay { signal, subject, cpu, from_ns, to_ns, net_ns: None });
+            let all = all.entry(signal).or_default();
+            if all.len() < MAX_INTERFACES || all.contains_key(&name) {
+                all.entry(name).or_default().add(to_ns.saturating_sub(from_ns));
+            }
         };
         match &event.kind {
             TraceKind::NetDevQueue(packet)
@@ -61,9 +59,7 @@ impl PacketDelays {
                 {
                     return;
                 }
-                let name = interface(packet);
-                ended(DelaySignal::NetTxWait, DelaySubject::Interface(&name), since_ns);
-                add(&mut self.tx, name, now_ns.saturating_sub(since_ns));
+                ended(Signal::NetTxWait, interface(packet), since_ns);
             }
             TraceKind::SkbKfree { skb, .. } => {
                 self.sent.remove(skb);
@@ -75,8 +71,7 @@ impl PacketDelays {
             TraceKind::SchedWaking(woken) if polls(&woken.task.comm) => {}
             TraceKind::SchedWaking(_) if is_receiving(cpus, event.cpu) => {
                 if let Some((since_ns, name)) = self.received.remove(&event.cpu) {
-                    ended(DelaySignal::NetRxWait, DelaySubject::Interface(&name), since_ns);
-                    add(&mut self.rx, name, now_ns.saturating_sub(since_ns));
+                    ended(Signal::NetRxWait, name, since_ns);
                 }
             }
             TraceKind::SoftirqEntry { .. } | TraceKind::SoftirqExit { .. } => {
@@ -101,18 +96,16 @@ impl PacketDelays {
 
     /// Forgets what was counted.
     pub fn begin(&mut self) {
-        self.tx.clear();
-        self.rx.clear();
+        self.ended.clear();
     }
 
-    /// From the interface's queue to its driver.
-    pub fn net_tx(&self) -> Vec<Interface> {
-        interfaces(&self.tx)
-    }
-
-    /// From the network stack to the receiver's wake-up.
-    pub fn net_rx(&self) -> Vec<Interface> {
-        interfaces(&self.rx)
+    /// The waits at each interface, also of a signal without any.
+    pub fn documents(&self) -> BTreeMap<Signal, Vec<Interface>> {
+        let of = |signal| {
+            let all = self.ended.get(&signal).into_iter().flatten();
+            all.map(|(name, whole)| Interface { interface: name.clone(), whole: *whole }).collect()
+        };
+        [Signal::NetTxWait, Signal::NetRxWait].map(|signal| (signal, of(signal))).into()
     }
 }
 
@@ -130,10 +123,4 @@ fn is_receiving(cpus: &Cpus, cpu: u32) -> bool {
 /// Whether a CPU runs a thread that polls, and no interrupt in it.
 fn is_polling(cpu: &Cpu) -> bool {
     cpu.nesting.running().is_none() && cpu.runner().is_some_and(|(_, comm)| polls(&comm))
-}
-
-fn interfaces(spreads: &BTreeMap<String, Spread>) -> Vec<Interface> {
-    let interface =
-        |(name, whole): (&String, &Spread)| Interface { interface: name.clone(), whole: *whole };
-    spreads.iter().map(interface).collect()
 }

@@ -9,10 +9,12 @@
 
 use std::collections::BTreeMap;
 
+use noise_common::signals::Signal;
+
 use super::ahead::{Ahead, Done, RequestStage as AheadStage};
 use super::document::Device;
 use super::sums::Spread;
-use super::watch::{Delay, DelaySignal, DelaySubject, Watch};
+use super::watch::{Delay, DelaySubject, Watch};
 use crate::event::{Event, Request, TraceKind};
 use crate::rwbs::{DISCARD, FLUSH, PREFLUSH, READ, WRITE};
 
@@ -167,7 +169,7 @@ impl RequestDelays {
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
-        let mut ended = |signal: DelaySignal, subject: DelaySubject<'_>, from_ns: u64| {
+        let mut ended = |signal: Signal, subject: DelaySubject<'_>, from_ns: u64| {
             let (cpu, to_ns) = (event.cpu, now_ns);
             watch.delayed(&Delay { signal, subject, cpu, from_ns, to_ns, net_ns: None });
         };
@@ -200,7 +202,7 @@ impl RequestDelays {
                 if let Some(open) = queued {
                     add(&mut self.queue, request.dev, now_ns.saturating_sub(open.since_ns));
                     let subject = device(&self.disks, request.dev);
-                    ended(DelaySignal::BlockQueueWait, subject, open.since_ns);
+                    ended(Signal::BlockQueueWait, subject, open.since_ns);
                 }
                 let tid = queued.map_or(request.tid, |open| open.tid);
                 let (is_back, queued_ns) = (false, queued.map(|open| open.since_ns));
@@ -246,7 +248,7 @@ impl RequestDelays {
                 }
                 add(&mut self.device, request.dev, now_ns.saturating_sub(open.since_ns));
                 let subject = device(&self.disks, request.dev);
-                ended(DelaySignal::BlockDeviceWait, subject, open.since_ns);
+                ended(Signal::BlockDeviceWait, subject, open.since_ns);
                 if let Some(ahead) = &mut self.ahead {
                     // What the request needed itself is its own share of the wait.
                     ahead.served(request.dev, AheadStage::Device, open.tid, done, now_ns);

@@ -5,6 +5,7 @@ mod lost;
 
 use std::collections::BTreeMap;
 
+use noise_common::signals::Signal;
 use proptest::prelude::*;
 
 use super::document::{DelaysDocument, Device};
@@ -332,8 +333,7 @@ fn packets_are_followed_to_their_interface() {
         (17, 0, TraceKind::SkbKfree { skb: 3, reason: 2 }),
         (18, 0, TraceKind::NetDevStartXmit(packet(3, 100, b"eth0"))),
     ]);
-    let waits: Vec<_> = document
-        .net_tx_wait
+    let waits: Vec<_> = document.packets[&Signal::NetTxWait]
         .iter()
         .map(|wait| (wait.interface.as_str(), wait.whole.count, wait.whole.sum_ns))
         .collect();
@@ -447,8 +447,9 @@ fn packets_that_a_thread_receives_are_delivered_until_it_gives_way() {
         (263, 0, TraceKind::IrqHandlerExit { irq: 11, ret: 1 }),
         (269, 0, waking(task(2))),
     ]);
-    let found =
-        document.net_rx_wait.iter().map(|it| (&*it.interface, it.whole.count, it.whole.sum_ns));
+    let found = document.packets[&Signal::NetRxWait]
+        .iter()
+        .map(|it| (&*it.interface, it.whole.count, it.whole.sum_ns));
     assert_eq!(found.collect::<Vec<_>>(), [("eth0", 2, 4 + 9)]);
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use noise_common::charge::{Cause, VECTOR_SOURCE};
 use noise_common::hooks::{VECTORS, Vector};
-use noise_common::signals::SOFTIRQ_VECTORS;
+use noise_common::signals::{SOFTIRQ_VECTORS, Signal};
 
 use super::document::Charge;
 use super::sums::{Party, Sums};
@@ -97,34 +97,6 @@ pub(super) fn charge(party: Party, comm: String, ns: u64) -> Charge {
     Charge { tid, comm, cause, source, ns }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DelaySignal {
-    Hardirq,
-    Vector,
-    Softirq,
-    SoftirqRaiseWait,
-    BlockQueueWait,
-    BlockDeviceWait,
-    NetTxWait,
-    NetRxWait,
-}
-
-impl DelaySignal {
-    /// As documents name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hardirq => "hardirq",
-            Self::Vector => "vector",
-            Self::Softirq => "softirq",
-            Self::SoftirqRaiseWait => "softirq_raise_wait",
-            Self::BlockQueueWait => "block_queue_wait",
-            Self::BlockDeviceWait => "block_device_wait",
-            Self::NetTxWait => "net_tx_wait",
-            Self::NetRxWait => "net_rx_wait",
-        }
-    }
-}
-
 /// Whose delay it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DelaySubject<'a> {
@@ -166,7 +138,7 @@ impl DelaySubject<'_> {
 /// An interrupt, a request or a packet, from its begin to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay<'a> {
-    pub signal: DelaySignal,
+    pub signal: Signal,
     pub subject: DelaySubject<'a>,
     pub cpu: u32,
     /// From then on, nanoseconds since the epoch of the trace's clock.

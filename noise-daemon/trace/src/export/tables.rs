@@ -323,7 +323,7 @@ impl Tables {
         let (number, subject) = (self.number(), delay.subject.to_string());
         self.delays.row([
             number.into(),
-            delay.signal.name().into(),
+            delay.signal.info().name.into(),
             ColumnValue::Nothing,
             ColumnValue::Nothing,
             delay.subject.number().into(),

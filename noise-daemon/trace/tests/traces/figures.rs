@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use noise_common::signals::Signal;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::{Culprit, DelaysDocument, Spread, ThreadDocument};
 use noise_trace::record::Source as _;
@@ -223,7 +224,11 @@ fn interrupts(document: &DelaysDocument, expected: &Value) {
         assert_spread(raise.whole, &raises[&raise.vector.to_string()], raise.name);
     }
     if let Some(tx) = expected.get("tx") {
-        assert_spread(sum(document.net_tx_wait.iter().map(|tx| tx.whole)), tx, "tx");
+        assert_spread(
+            sum(document.packets[&Signal::NetTxWait].iter().map(|tx| tx.whole)),
+            tx,
+            "tx",
+        );
     }
 }
 

@@ -113,10 +113,8 @@ fn expected_delays(document: &DelaysDocument) -> BTreeMap<(String, i64), Spread>
     ] {
         devices.iter().for_each(|device| add(signal, device.dev.into(), device.whole));
     }
-    for (signal, interfaces) in
-        [("net_tx_wait", &document.net_tx_wait), ("net_rx_wait", &document.net_rx_wait)]
-    {
-        interfaces.iter().for_each(|interface| add(signal, -1, interface.whole));
+    for (signal, interfaces) in &document.packets {
+        interfaces.iter().for_each(|interface| add(signal.info().name, -1, interface.whole));
     }
     for vector in &document.vector {
         add("vector", -1, vector.whole);

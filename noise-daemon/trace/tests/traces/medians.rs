@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use noise_common::signals::Signal;
 use noise_trace::delays::Delays;
-use noise_trace::delays::watch::{Delay, DelaySignal, DelaySubject, Run, RunQueueWait, Watch};
+use noise_trace::delays::watch::{Delay, DelaySubject, Run, RunQueueWait, Watch};
 use noise_trace::record::Source as _;
 use serde_json::Value;
 
@@ -29,16 +30,12 @@ impl Watch for Lengths {
 
     fn delayed(&mut self, delay: &Delay<'_>) {
         let (list, row) = match (delay.signal, delay.subject) {
-            (DelaySignal::Hardirq, DelaySubject::Irq(irq, name)) => {
-                ("irq", format!("{irq}:{name}"))
-            }
-            (DelaySignal::Softirq, DelaySubject::Softirq(vector)) => {
-                ("softirq", vector.to_string())
-            }
-            (DelaySignal::SoftirqRaiseWait, DelaySubject::Softirq(vector)) => {
+            (Signal::Hardirq, DelaySubject::Irq(irq, name)) => ("irq", format!("{irq}:{name}")),
+            (Signal::Softirq, DelaySubject::Softirq(vector)) => ("softirq", vector.to_string()),
+            (Signal::SoftirqRaiseWait, DelaySubject::Softirq(vector)) => {
                 ("softirq_raise", vector.to_string())
             }
-            (DelaySignal::NetTxWait, _) => ("tx", String::new()),
+            (Signal::NetTxWait, _) => ("tx", String::new()),
             _ => return,
         };
         self.add(list, row, delay.from_ns, delay.to_ns);

@@ -33,8 +33,6 @@ fn lacks(one: &Disturbed<'_>, resource: Account) -> String {
     let does = |one: &'static str, many: &'static str, then: &'static str| {
         if is_many { when(many, then) } else { when(one, then) }
     };
-    let (waits, wait) = (does("waits", "wait", "waited"), when("wait", "waited"));
-    let (device, operation) = request(one.victim);
     let Some(signal) = one.signal else {
         let to = match resource {
             Account::Hypervisor => "the hypervisor",
@@ -42,34 +40,29 @@ fn lacks(one: &Disturbed<'_>, resource: Account) -> String {
         };
         return format!("{victim} {} CPU time to {to}", does("loses", "lose", "lost"));
     };
-    match signal {
-        Signal::CgroupRunqueueWait => format!("{victim} {waits} for a CPU"),
-        Signal::RunqueueWait => format!("tasks of this host {wait} for a CPU"),
-        Signal::UninterruptibleWait => match resource {
+    let (info, waits) = (signal.info(), does("waits", "wait", "waited"));
+    if signal == Signal::UninterruptibleWait {
+        return match resource {
             Account::Disk => format!("{victim} {waits} for disks"),
             Account::Memory => format!("{victim} {waits} for memory"),
             _ => format!("{victim} {} uninterruptibly", does("sleeps", "sleep", "slept")),
-        },
-        Signal::BlockQueueWait => {
-            format!("{operation} requests {wait} in the queue of {device}")
-        }
-        Signal::BlockDeviceWait => {
-            format!("{device} {} longer for {operation} requests", when("takes", "took"))
-        }
-        Signal::NetTxWait => format!("packets {wait} in the queue of {victim} to be sent"),
-        Signal::NetRxWait => format!("packets from {victim} {wait} to be delivered"),
-        Signal::DirectReclaim => format!("tasks of this host {wait} for memory to be freed"),
-        Signal::Compaction => format!("tasks of this host {wait} for memory to be compacted"),
-        Signal::SoftirqRaiseWait => {
-            format!("softirq {victim} {} late", when("starts", "started"))
-        }
-        Signal::Softirq => format!("softirq {victim} {} longer", when("takes", "took")),
-        Signal::Hardirq | Signal::Vector => {
-            format!("interrupt {victim} {} longer", when("takes", "took"))
-        }
-        Signal::Nmi => format!("NMIs {} longer", when("take", "took")),
-        other => format!("{} of {victim} {}", other.info().name, when("rises", "rose")),
+        };
     }
+    let (device, operation) = request(one.victim);
+    let words = info.disturbed.split(['{', '}']).enumerate().map(|(place, word)| match word {
+        _ if place % 2 == 0 => word,
+        "victim" => victim.as_str(),
+        "device" => device,
+        "operation" => operation,
+        "waits" => waits,
+        "wait" => when("wait", "waited"),
+        "takes" => when("takes", "took"),
+        "take" => when("take", "took"),
+        "starts" => when("starts", "started"),
+        "rises" => when("rises", "rose"),
+        _ => info.name,
+    });
+    words.collect()
 }
 
 /// By whom: who is charged with what the first finding says.

@@ -1,6 +1,7 @@
 //! What becomes of incidents between answers, and that each comes once.
 
 use noise_analysis::{Ending, Time, made};
+use noise_common::signals::Signal;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
 use super::*;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use noise_common::signals::Signal;
+
 use super::{block, culprits, document, request, switch, wakeup};
 use crate::event::{LostEvents, Packet, TraceKind};
 
@@ -44,7 +46,7 @@ fn what_begins_while_events_of_another_cpu_are_lost_is_not_measured() {
     assert!(document.block_queue_wait.is_empty());
     let device = document.block_device_wait[0].whole;
     assert_eq!((device.count, device.sum_ns), (1, 4));
-    let sent = document.net_tx_wait[0].whole;
+    let sent = document.packets[&Signal::NetTxWait][0].whole;
     assert_eq!((sent.count, sent.sum_ns), (1, 5));
 }
 

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
 use noise_common::hooks::Vector;
+use noise_common::signals::Signal;
 use noise_protobuf::Message;
 use noise_text::clean::as_text;
 
 use super::{field, put_packet};
-use crate::delays::watch::{Delay, DelaySignal, DelaySubject, RunQueueWait};
+use crate::delays::watch::{Delay, DelaySubject, RunQueueWait};
 use crate::event::{Event, LostEvents, ProgramMark};
 use crate::events::MARK_ACTIONS;
 
@@ -55,7 +56,7 @@ pub struct PathPart {
 }
 
 /// What a group of tracks shows.
-type TrackGroup = (DelaySignal, String);
+type TrackGroup = (Signal, String);
 
 /// All tracks so far.
 #[derive(Debug, Default)]
@@ -116,15 +117,13 @@ impl Tracks {
     /// A block request on a device's tracks, a vector on its CPU's.
     pub fn delayed(&mut self, packets: &mut Message, offset_ns: u64, delay: &Delay<'_>) {
         let (name, shown) = match (delay.signal, delay.subject) {
-            (DelaySignal::BlockQueueWait, subject) => {
-                (format!("{subject} queue"), "queued".to_owned())
-            }
-            (DelaySignal::BlockDeviceWait, subject) => {
+            (Signal::BlockQueueWait, subject) => (format!("{subject} queue"), "queued".to_owned()),
+            (Signal::BlockDeviceWait, subject) => {
                 (format!("{subject} requests"), "on the device".to_owned())
             }
             // Perfetto draws the local timer itself, with the interrupts.
-            (DelaySignal::Vector, DelaySubject::Vector(Vector::LocalTimer)) => return,
-            (DelaySignal::Vector, subject) => {
+            (Signal::Vector, DelaySubject::Vector(Vector::LocalTimer)) => return,
+            (Signal::Vector, subject) => {
                 (format!("Vectors of CPU {}", delay.cpu), subject.to_string())
             }
             _ => return,
