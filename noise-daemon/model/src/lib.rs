@@ -48,7 +48,7 @@ pub use names::SharedNames;
 pub use outlier::{OutlierPart, OutlierRecord};
 pub use step::{Cpu, SeriesNames, Step, StepDelays, TAKERS, Taker, by_labels, run};
 use sums::Sums;
-pub use trends::{HeldUp, MOST_TREND_BYTES, SignalPoint, TRENDS_NS, Trends, VictimTrend};
+pub use trends::{HeldUp, MOST_TREND_BYTES, TRENDS_NS, Trends};
 
 pub use sample::{
     Count, CpuNoise, HookSample, Interference, Label, Labels, NoiseSource, Recorder, Reload,

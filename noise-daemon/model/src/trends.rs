@@ -1,9 +1,9 @@
-//! PURE: the last 15 minutes in few figures: of each second what every signal lost, and who was held up most, by whom. A daemon
-//! keeps them, and hands them to those who begin to look.
+//! PURE: the last 15 minutes in few figures: of each second what every signal lost, and who was held up most. A daemon keeps
+//! them, and hands them to those who begin to look.
 //!
 //! Memory is bounded, however many cgroups there are and however long their names: where it would be too much, less than 15 minutes
-//! are kept. Not kept: delays by label, pairs other than a victim with its main culprit, and what a daemon
-//! does not read each time (page faults, what the hypervisor took).
+//! are kept. Not kept: delays by label, culprits, and what a daemon does not read each time (page faults, what the hypervisor
+//! took).
 
 mod names;
 mod written;
@@ -13,11 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem::size_of;
 use std::sync::Arc;
 
-use noise_common::charge::{Cause, Resource};
+use noise_common::charge::Resource;
 use noise_common::signals::{ExportKind, SIGNALS, Signal};
 
 use super::amount::total;
-use super::histogram::Histogram;
 use super::name::name;
 use super::sample::is_held_up;
 use super::step::Step;
@@ -40,37 +39,18 @@ const CURVE: usize = 180;
 
 /// What a signal did in a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignalPoint {
-    pub signal: Signal,
-    pub count: u32,
+struct SignalPoint {
+    signal: Signal,
+    count: u32,
     /// What they took, µs.
-    pub lost_us: u32,
-    /// 99 of 100 took no longer, ns; 0 where that is not known.
-    pub p99_ns: u64,
+    lost_us: u32,
 }
 
-/// What a victim lost in a point.
+/// For how long something else held a victim up in a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct VictimPoint {
     victim: Id,
-    /// Who held it up most.
-    culprit: Option<Id>,
-    cause: Cause,
     held_up_us: u32,
-    lost_us: u32,
-    culprit_us: u32,
-}
-
-/// What a victim lost in a point, with the names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VictimTrend<'a> {
-    pub victim: &'a str,
-    /// How long something else held it up, µs.
-    pub held_up_us: u32,
-    /// All that it lost, µs.
-    pub lost_us: u32,
-    /// Who held it up most, with the main cause, and for how long, µs.
-    pub culprit: Option<(&'a str, Cause, u32)>,
 }
 
 /// How a victim was held up over the time that is known.
@@ -99,7 +79,7 @@ impl TrendPoint {
     }
 
     fn ids(&self) -> impl Iterator<Item = Id> {
-        self.victims.iter().flat_map(|one| [Some(one.victim), one.culprit]).flatten()
+        self.victims.iter().map(|one| one.victim)
     }
 }
 
@@ -108,69 +88,18 @@ impl TrendPoint {
 struct PendingPoint {
     start_ns: u64,
     end_ns: u64,
-    signals: BTreeMap<u8, (u64, Histogram)>,
-    charges: BTreeMap<ChargeParties, Lost>,
+    /// How many, and what they took, ns.
+    signals: BTreeMap<u8, (u64, u64)>,
+    /// What each victim lost.
+    victims: BTreeMap<Arc<str>, Lost>,
 }
 
-/// A victim, a culprit, and why.
-type ChargeParties = (Arc<str>, Arc<str>, Cause);
-
-/// What a victim lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What a victim lost; the first counts most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Lost {
     /// For how long something else held it up, ns.
     held_up_ns: u64,
     all_ns: u64,
-}
-
-impl Lost {
-    fn add(&mut self, more: Self) {
-        self.held_up_ns = self.held_up_ns.saturating_add(more.held_up_ns);
-        self.all_ns = self.all_ns.saturating_add(more.all_ns);
-    }
-}
-
-/// A victim's sum, and who held it up most, with the main cause, for how long, ns.
-struct VictimLoss<'a> {
-    name: &'a Arc<str>,
-    lost: Lost,
-    culprit: Option<(&'a Arc<str>, Cause, u64)>,
-}
-
-impl<'a> VictimLoss<'a> {
-    /// That of its charges, which are beside each other.
-    fn of(charges: &[(&'a ChargeParties, &Lost)]) -> Option<Self> {
-        let sum = |charges: &[(&ChargeParties, &Lost)]| {
-            let mut sum = Lost::default();
-            charges.iter().for_each(|(_, lost)| sum.add(**lost));
-            sum
-        };
-        let ((name, ..), _) = charges.first()?;
-        let by_culprit = charges.chunk_by(|((_, one, _), _), ((_, other, _), _)| one == other);
-        let culprit = by_culprit.filter_map(|own| {
-            let ns = sum(own).held_up_ns;
-            let ((_, culprit, cause), _) = own.iter().max_by_key(|(_, lost)| lost.held_up_ns)?;
-            (ns > 0).then_some((culprit, *cause, ns))
-        });
-        let culprit = culprit.max_by_key(|(_, _, ns)| *ns);
-        Some(Self { name, lost: sum(charges), culprit })
-    }
-
-    fn point(&self, names: &mut TrendNames) -> Option<VictimPoint> {
-        let victim = names.take(self.name)?;
-        let (culprit, cause, culprit_ns) = match self.culprit {
-            Some((culprit, cause, ns)) => (names.take(culprit), cause, ns),
-            None => (None, Cause::Untracked, 0),
-        };
-        Some(VictimPoint {
-            victim,
-            culprit,
-            cause,
-            held_up_us: micros(self.lost.held_up_ns),
-            lost_us: micros(self.lost.all_ns),
-            culprit_us: micros(culprit_ns),
-        })
-    }
 }
 
 /// The last 15 minutes.
@@ -234,11 +163,6 @@ impl Trends {
         self.newest_ns().saturating_sub(start_ns) as f64 / 1e9
     }
 
-    /// Whether there is nothing as yet.
-    pub fn is_empty(&self) -> bool {
-        self.points.is_empty()
-    }
-
     fn newest_ns(&self) -> u64 {
         self.points.back().map_or(0, |point| point.end_ns)
     }
@@ -271,20 +195,6 @@ impl Trends {
         let curve = self.victim(victim).into_iter().map(round).collect();
         let (subject, seconds) = (victim.into(), self.seconds());
         Some(HeldUp { subject, seconds, held_up_seconds_per_second: curve })
-    }
-
-    /// The victims of the points that ended after a time, ns, the oldest point first.
-    pub fn victims_since(&self, from_ns: u64) -> impl Iterator<Item = (u64, VictimTrend<'_>)> {
-        let points = self.points.iter().filter(move |point| point.end_ns > from_ns);
-        points.flat_map(|point| {
-            point.victims.iter().filter_map(|one| Some((point.end_ns, self.named(one)?)))
-        })
-    }
-
-    fn named(&self, one: &VictimPoint) -> Option<VictimTrend<'_>> {
-        let VictimPoint { victim, culprit, cause, held_up_us, lost_us, culprit_us } = *one;
-        let culprit = culprit.and_then(|id| Some((self.names.name(id)?, cause, culprit_us)));
-        Some(VictimTrend { victim: self.names.name(victim)?, held_up_us, lost_us, culprit })
     }
 
     /// A number of each point as so much in a second, over all of the time that is known, in parts of the same length: a second
@@ -326,36 +236,36 @@ impl PendingPoint {
             if counted == 0 && delays.peek().is_none() {
                 continue;
             }
-            let (count, sum) = self.signals.entry(index).or_default();
+            let (count, sum_ns) = self.signals.entry(index).or_default();
             *count = count.saturating_add(counted);
             for (_, delays) in delays {
                 *count = count.saturating_add(delays.count());
-                sum.add(&delays);
+                *sum_ns = sum_ns.saturating_add(delays.sum_ns);
             }
         }
         for one in step.charges.iter().filter(|one| one.resource != Resource::Preemption) {
-            let key = (Arc::clone(&one.victim), Arc::clone(&one.culprit), one.cause);
-            let all_ns = one.charged.ns;
-            let held_up_ns = if is_held_up(one.resource, one.cause) { all_ns } else { 0 };
-            self.charges.entry(key).or_default().add(Lost { held_up_ns, all_ns });
+            let lost = self.victims.entry(Arc::clone(&one.victim)).or_default();
+            lost.all_ns = lost.all_ns.saturating_add(one.charged.ns);
+            if is_held_up(one.resource, one.cause) {
+                lost.held_up_ns = lost.held_up_ns.saturating_add(one.charged.ns);
+            }
         }
     }
 
     fn point(self, names: &mut TrendNames) -> TrendPoint {
-        let signal = |(index, (count, delays)): (u8, (u64, Histogram))| {
+        let signal = |(index, (count, sum_ns)): (u8, (u64, u64))| {
             Some(SignalPoint {
                 signal: SIGNALS.get(usize::from(index))?.signal,
                 count: u32::try_from(count).unwrap_or(u32::MAX),
-                lost_us: micros(delays.sum_ns),
-                p99_ns: delays.quantile_ns(0.99).unwrap_or(0),
+                lost_us: micros(sum_ns),
             })
         };
-        let charges: Vec<_> = self.charges.iter().collect();
-        let by_victim = charges.chunk_by(|((one, ..), _), ((other, ..), _)| one == other);
-        let mut victims: Vec<_> = by_victim.filter_map(VictimLoss::of).collect();
-        victims.retain(|one| one.lost.all_ns > 0);
-        victims.sort_by_key(|one| Reverse((one.lost.held_up_ns, one.lost.all_ns)));
-        let named = victims.iter().take(VICTIMS).filter_map(|one| one.point(names));
+        let mut victims: Vec<_> =
+            self.victims.into_iter().filter(|(_, lost)| lost.all_ns > 0).collect();
+        victims.sort_by_key(|(_, lost)| Reverse(*lost));
+        let named = victims.iter().take(VICTIMS).filter_map(|(name, lost)| {
+            Some(VictimPoint { victim: names.take(name)?, held_up_us: micros(lost.held_up_ns) })
+        });
         let victims = named.collect();
         TrendPoint {
             start_ns: self.start_ns,

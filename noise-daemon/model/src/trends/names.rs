@@ -62,10 +62,6 @@ impl TrendNames {
         self.ids.get(name).copied()
     }
 
-    pub fn name(&self, id: Id) -> Option<&str> {
-        self.names.get(usize::from(id))?.as_ref().map(|(name, _)| &**name)
-    }
-
     /// As it is written: by number, without what is free.
     pub fn all(&self) -> impl Iterator<Item = (Id, &Arc<str>)> {
         let named = |(id, slot): (Id, &'_ Option<(Arc<str>, u32)>)| slot.is_some().then_some(id);

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{SignalPoint, TrendPoint, Trends, VICTIMS, VictimPoint};
 
-/// Signal, events, µs, p99 in ns.
+/// Signal, events, µs, and a place that earlier versions expect.
 type WrittenSignal = (Signal, u32, u32, u64);
-/// Victim, its main culprit, and cause; µs: held up, lost, by the culprit.
+/// Victim, µs that it was held up in the fourth place, and places that earlier versions expect.
 type WrittenVictimPoint = (u16, Option<u16>, Cause, u32, u32, u32);
 
 #[derive(Serialize, Deserialize)]
@@ -30,10 +30,8 @@ struct WrittenPoint {
 
 impl From<Trends> for Written {
     fn from(trends: Trends) -> Self {
-        let signal = |one: &SignalPoint| (one.signal, one.count, one.lost_us, one.p99_ns);
-        let victim = |one: &VictimPoint| {
-            (one.victim, one.culprit, one.cause, one.held_up_us, one.lost_us, one.culprit_us)
-        };
+        let signal = |one: &SignalPoint| (one.signal, one.count, one.lost_us, 0);
+        let victim = |one: &VictimPoint| (one.victim, None, Cause::Untracked, one.held_up_us, 0, 0);
         let point = |point: &TrendPoint| WrittenPoint {
             start_ns: point.start_ns,
             end_ns: point.end_ns,
@@ -61,20 +59,14 @@ impl TryFrom<Written> for Trends {
             if victims.len() > VICTIMS || signals.len() > noise_common::signals::SIGNALS.len() {
                 return Err("trends with too much in a point");
             }
-            let mut taken = |id: u16| {
-                let name = names.get(&id).ok_or("trends that lack a name")?;
-                trends.names.take(name).ok_or("trends with too many names")
+            let mut victim = |(victim, _, _, held_up_us, ..): WrittenVictimPoint| {
+                let name = names.get(&victim).ok_or("trends that lack a name")?;
+                let victim = trends.names.take(name).ok_or("trends with too many names")?;
+                Ok(VictimPoint { victim, held_up_us })
             };
-            let mut victim =
-                |(victim, culprit, cause, held_up_us, lost_us, culprit_us): WrittenVictimPoint| {
-                    let victim = taken(victim)?;
-                    let culprit = culprit.map(&mut taken).transpose()?;
-                    Ok(VictimPoint { victim, culprit, cause, held_up_us, lost_us, culprit_us })
-                };
             let victims =
                 victims.into_iter().map(&mut victim).collect::<Result<_, Self::Error>>()?;
-            let signal =
-                |(signal, count, lost_us, p99_ns)| SignalPoint { signal, count, lost_us, p99_ns };
+            let signal = |(signal, count, lost_us, _)| SignalPoint { signal, count, lost_us };
             let signals = signals.into_iter().map(signal).collect();
             trends.append(TrendPoint { start_ns, end_ns, signals, victims });
         }
