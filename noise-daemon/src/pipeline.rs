@@ -4,8 +4,6 @@
 //! What is published goes through one `watch` channel, which holds the newest sample alone, as samples
 //! cost memory. Subscribers are brought up to date before the next sample is taken, so that each of them
 //! sees each sample, in order.
-//!
-//! Raw records of the ring go through one `broadcast` channel: see [`Pipeline::records`].
 
 mod beat;
 
@@ -18,12 +16,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use noise_analysis::Stops;
-use noise_common::record::RingRecord;
 use noise_host::collect::Collector;
 use noise_host::kernel::{HookStatus, Measured};
 use noise_model::{Builder, Longest, Sample, Step};
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
 pub use self::beat::Beat;
 
@@ -150,11 +147,6 @@ impl Pipeline {
     /// Adds a subscriber, which sees every sample from now on.
     pub fn subscribe<S: Subscriber + 'static>(&mut self, subscriber: S) -> Rc<Subscription<S>> {
         self.publisher.subscribe(subscriber)
-    }
-
-    /// Raw records of the ring from now on; see [`Collector::records`].
-    pub fn records(&self) -> broadcast::Receiver<Arc<RingRecord>> {
-        self.collector.records()
     }
 
     /// Waits for the next beat, and publishes its sample; or for a ring that runs full, and drains it

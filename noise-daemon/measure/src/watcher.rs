@@ -63,7 +63,8 @@ impl States {
 
 /// Loaded and attached programs. Dropping it detaches them.
 pub struct Watcher {
-    engine: Engine,
+    /// Its programs are attached as long as it is there.
+    _engine: Engine,
     ring: RingBuf<MapData>,
     states: Arc<States>,
 }
@@ -150,13 +151,7 @@ impl Watcher {
         }
         // What parsing the type information took.
         noise_system::memory::give_back();
-        Ok(Self { engine, ring, states: Arc::new(States { map, cpus }) })
-    }
-
-    /// Hooks that this kernel has but refused, and why: what they would report looks like the
-    /// hardware's.
-    pub fn refused(&self) -> Vec<(Hook, String)> {
-        refused(&self.engine).collect()
+        Ok(Self { _engine: engine, ring, states: Arc::new(States { map, cpus }) })
     }
 
     /// The switch for a CPU.

@@ -101,11 +101,6 @@ impl Exchange {
         }
     }
 
-    /// Whether a packet is known.
-    pub const fn is_empty(&self) -> bool {
-        self.base.is_none()
-    }
-
     /// Distances of less than 2^53 ns, a hundred days, are exact.
     fn bound(&mut self, time_ns: u64, reference_ns: u64) -> Bound {
         let offset = i128::from(reference_ns) - i128::from(time_ns);

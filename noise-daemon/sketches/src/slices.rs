@@ -72,14 +72,6 @@ impl<T> Long<T> {
     pub fn drain(self) -> impl Iterator<Item = T> {
         self.pieces.into_iter().flatten()
     }
-
-    /// Only the first so many stay.
-    pub fn truncate(&mut self, count: usize) {
-        self.pieces.truncate(count.div_ceil(PIECE));
-        if let Some(last) = self.pieces.last_mut() {
-            last.truncate(count - (count - 1) / PIECE * PIECE);
-        }
-    }
 }
 
 /// Where a slice stands.
@@ -447,11 +439,6 @@ mod tests {
         }
         assert_eq!(long.get(PIECE), Some(&PIECE));
         assert!(long.iter().copied().eq(0..3 * PIECE));
-        for count in [PIECE + 1, PIECE, 1, 0] {
-            long.truncate(count);
-            assert_eq!(long.len(), count);
-            assert!(long.iter().copied().eq(0..count));
-        }
     }
 
     #[test]

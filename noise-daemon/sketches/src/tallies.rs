@@ -158,11 +158,6 @@ impl Profiles {
     pub fn numbers(&self, place: u32) -> &[(u16, u32)] {
         self.all.get(place as usize).map_or(&[], |calls| calls)
     }
-
-    /// How many names there are.
-    pub fn names(&self) -> usize {
-        self.names.len()
-    }
 }
 
 #[cfg(test)]

@@ -162,12 +162,7 @@ impl Pairs {
         self.known.len()
     }
 
-    /// How many pairs are in some step.
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// Whether there is none.
+    /// Whether no pair is in any step.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }

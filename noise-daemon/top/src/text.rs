@@ -8,9 +8,9 @@ use noise_text::times;
 use super::app::App;
 use super::arrange::{Filter, Sort, arrange};
 use super::draw::grid::Grid;
+use super::draw::header;
 use super::draw::theme::Theme;
-use super::draw::{header, page};
-use super::{Page, Screen, Table, TableRow};
+use super::{Screen, Table, TableRow};
 
 const PLAIN: Theme = Theme { colour: false };
 
@@ -58,13 +58,4 @@ pub fn screen(app: &App, filter: &Filter, columns: usize) -> String {
         text += &table(&app.signals(), &Filter::default(), None, columns);
     }
     text + "\n"
-}
-
-/// A page, at most so many columns wide.
-pub fn page(opened: &Page, columns: usize) -> String {
-    let mut text = format!("{}\n", clean(&opened.title));
-    for line in page::lines(opened, columns, PLAIN) {
-        let _ = writeln!(text, "{}", line.to_string().trim_end());
-    }
-    text
 }

@@ -3,7 +3,7 @@
 
 use core::net::{Ipv4Addr, SocketAddr};
 
-use noise_common::store::calls::{CallInfo, ObjectKind, ObjectSource};
+use noise_common::store::calls::{CallInfo, ObjectKind};
 
 use crate::task::Task;
 
@@ -36,20 +36,6 @@ pub struct Call {
     pub arguments: [i32; 3],
     /// What it is about.
     pub object: Object,
-}
-
-impl Call {
-    /// The descriptor of the file that it is about, where it is about one.
-    pub fn descriptor(&self) -> Option<i32> {
-        let [first, ..] = self.arguments;
-        matches!(self.info.source, ObjectSource::File | ObjectSource::IpcFile).then_some(first)
-    }
-
-    /// The operation of a futex, its command with its flags; 0 of other calls.
-    pub fn operation(&self) -> u32 {
-        let [_, operation, _] = self.arguments;
-        if self.info.source == ObjectSource::Futex { operation.cast_unsigned() } else { 0 }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -252,12 +252,6 @@ impl Collector {
         old_parts.divide(all, states, monotonic_ns(), look_up, charges);
     }
 
-    /// The records of the ring from now on, but for the windows, which are in the samples. One that
-    /// receives too slowly loses the oldest, and sees how many.
-    pub fn records(&self) -> broadcast::Receiver<Arc<RingRecord>> {
-        self.records.subscribe()
-    }
-
     /// Adds to a sample what costs more to read and is needed less often: the statistics of the
     /// programs themselves, and what the host has counted on its own.
     pub fn complete(&mut self, sample: &mut Sample) {

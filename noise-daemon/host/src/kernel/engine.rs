@@ -276,20 +276,6 @@ impl Engine {
         ends_first(&hooks)
     }
 
-    /// Detaches every program; they stay loaded and can be attached again.
-    ///
-    /// Begins before ends, so that nothing is stored whose end is missed.
-    pub fn detach(&mut self) {
-        for hook in self.order().iter().rev() {
-            self.links.remove(hook);
-        }
-        for status in &mut self.hooks {
-            if let HookState::Attached(attach) = status.state {
-                status.state = HookState::Loaded(attach);
-            }
-        }
-    }
-
     /// How each hook fares, in table order.
     pub fn hooks(&self) -> &[HookStatus] {
         &self.hooks

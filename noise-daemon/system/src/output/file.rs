@@ -92,11 +92,6 @@ impl OutputPlace {
         Ok(Self { at, name, path })
     }
 
-    /// How it was called.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     fn cannot(&self, error: io::Error) -> io::Error {
         let sentence = format!("cannot write {}: {error}", self.path.display());
         io::Error::new(error.kind(), sentence)
@@ -157,11 +152,6 @@ impl AsFd for OutputPlace {
 }
 
 impl Target {
-    /// How the file was called.
-    pub fn path(&self) -> &Path {
-        &self.place.path
-    }
-
     /// Writes a piece.
     /// Errors: as the system has it.
     pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {

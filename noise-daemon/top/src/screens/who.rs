@@ -343,7 +343,7 @@ mod tests {
         assert!(open(&made.history, &ScreenLook::default(), &pair).is_some());
         (0..130).for_each(|_| made.frame());
         assert!(open(&made.history, &ScreenLook::default(), &pair).is_none());
-        assert_eq!(made.history.pairs().len(), 0);
+        assert!(made.history.pairs().is_empty());
     }
 
     #[test]

@@ -72,10 +72,6 @@ impl Recorder {
         self.write(&record)
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         let written = self.file.write_all_at(bytes, self.end).and_then(|()| self.file.flush());
         if let Err(error) = written {

@@ -95,11 +95,6 @@ impl Tracefs {
         &self.root
     }
 
-    /// A file that stands for the whole machine.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
-    }
-
     /// A name for an instance of this process.
     pub fn own_instance(&self) -> PathBuf {
         self.root.join(format!("instances/{OURS}{}", std::process::id()))
