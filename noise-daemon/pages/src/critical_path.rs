@@ -117,7 +117,7 @@ fn summary(page: &mut Painted, group: &[Traced], width: usize) {
     rows.iter_mut().for_each(|row| row.divide(group.len() as u64));
     page.plain(&wrapped(
         &format!(
-            "{}: {} executions took {} ms on average, {}; the slowest took {} ms.\n",
+            "{}: {} executions took {} ms on average, {}; the slowest took {} ms.",
             slowest.name,
             group.len(),
             milli(mean_ns),
@@ -137,7 +137,7 @@ fn execution(page: &mut Painted, traced: &Traced, width: usize) {
     let rows = states(traced.path.iter());
     page.plain(&wrapped(
         &format!(
-            "{}{key}: {own} took {} ms, {}.\n",
+            "{}{key}: {own} took {} ms, {}.",
             traced.name,
             milli(span_ns),
             answer(&rows, span_ns, Some(&own))
