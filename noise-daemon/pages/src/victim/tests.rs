@@ -26,6 +26,13 @@ fn text(found: &Findings, title: &str) -> String {
     page(found, title, &TimeZone::UTC, 80, Extent::All).text(false)
 }
 
+/// Of a signal that comes 100 times a second, and loses so much of one.
+fn usual(signal: &'static str, mean_ms: Option<f64>, lost: f64) -> Usual {
+    let mean_ns = mean_ms.map(|mean_ms| mean_ms * 1e6);
+    let (rate, lost) = (Some(100.0), Some(lost));
+    Usual { signal, from: "baseline", mean_ns, p99_ns: None, rate, lost }
+}
+
 fn screen(found: &Findings) -> String {
     page(found, "service nginx.service", &TimeZone::UTC, 80, Extent::Screen).text(false)
 }
@@ -171,17 +178,9 @@ fn fewer_and_longer_waits_are_not_as_usual() {
         found.uninterruptible = spread(40, 800, 30);
         found.culprits.push(blamed("disk", 77, "fio", "backup.service", "foreign", 800));
         // It always waits for disks for 0.4 of the time.
-        let usual = |signal: Signal, mean_ms: f64, lost| Usual {
-            signal: signal.info().name,
-            from: "baseline",
-            mean_ns: Some(mean_ms * 1e6),
-            p99_ns: None,
-            rate: Some(100.0),
-            lost: Some(lost),
-        };
         found.around.usual = vec![
-            usual(Signal::CgroupRunqueueWait, 1_000.0, 1.0),
-            usual(Signal::UninterruptibleWait, usual_mean_ms, 0.4),
+            usual("cgroup_runqueue_wait", Some(1_000.0), 1.0),
+            usual("uninterruptible_wait", Some(usual_mean_ms), 0.4),
         ];
         found.judge("redis", &setup());
         let findings = found.verdict.unwrap().findings;

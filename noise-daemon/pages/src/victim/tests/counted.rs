@@ -9,14 +9,13 @@ use noise_trace::delays::document::Spread;
 use noise_verdict::Account;
 use noise_verdict::CulpritKind;
 use noise_verdict::Evidence::{Counters, Part};
-use noise_why::around::Usual;
 use noise_why::counted::Counted;
 use noise_why::findings::Findings;
 use noise_why::made::{MS, ender, found, peer, setup};
 use noise_why::memory::of_victim;
 use noise_why::peers::{PeerLink, Peers, Role};
 
-use super::{screen, text};
+use super::{screen, text, usual};
 
 fn charged(resource: Resource, cause: Cause, culprit: &str, ms: u64) -> StopCharges {
     StopCharges { resource, cause, culprit: culprit.into(), ns: ms * MS }
@@ -130,17 +129,11 @@ fn fewer_and_longer_delays_are_not_as_usual_by_counters_either() {
     let disk = Signal::UninterruptibleWait;
     let verdict = |delays| {
         let mut found = counted(0);
-        let usual = |signal: Signal, mean_ms: f64, lost| Usual {
-            signal: signal.info().name,
-            from: "baseline",
-            mean_ns: Some(mean_ms * 1e6),
-            p99_ns: None,
-            rate: Some(100.0),
-            lost: Some(lost),
-        };
         // It writes to a disk, request after request, and waits for 0.8 of the time.
-        found.around.usual =
-            vec![usual(disk, 2.0, 0.8), usual(Signal::CgroupRunqueueWait, 0.02, 0.05)];
+        found.around.usual = vec![
+            usual("uninterruptible_wait", Some(2.0), 0.8),
+            usual("cgroup_runqueue_wait", Some(0.02), 0.05),
+        ];
         let counted = found.around.counted.as_mut().unwrap();
         counted.charges = vec![
             charged(Resource::Cpu, Cause::Foreign, "fio.service", 500),

@@ -4,8 +4,7 @@ use noise_model::pressure::Quota;
 use noise_model::setup::{CgroupSetup, Setup};
 use noise_verdict::Kind;
 
-use super::{screen, text};
-use noise_why::around::Usual;
+use super::{screen, text, usual};
 use noise_why::findings::Findings;
 use noise_why::made::{MS, blamed, found, setup, spread};
 
@@ -86,18 +85,10 @@ fn three_findings_with_what_can_be_done_are_one_screen() {
 #[test]
 fn what_is_as_usual_has_nothing_to_be_done() {
     let mut found = on_disk_and_cpu();
-    let usual = |signal, lost| Usual {
-        signal,
-        from: "baseline",
-        mean_ns: None,
-        p99_ns: None,
-        rate: Some(100.0),
-        lost: Some(lost),
-    };
     found.around.usual = vec![
-        usual("cgroup_runqueue_wait", 0.41),
-        usual("uninterruptible_wait", 0.61),
-        usual("interruption", 0.011),
+        usual("cgroup_runqueue_wait", None, 0.41),
+        usual("uninterruptible_wait", None, 0.61),
+        usual("interruption", None, 0.011),
     ];
     found.judge("service nginx.service", &setup());
     assert_eq!(found.verdict.as_ref().unwrap().kind, Kind::AsUsual);
