@@ -1,5 +1,6 @@
-//! Turns of clients of the local socket whose answers take long to send. A user has one at a time, so that others are
-//! answered however slowly that one reads.
+//! Turns of clients at what takes long: answers of the local socket that are large, and passwords. A client has one at
+//! a time, so that others have theirs however slow that one is, or however much it wants. Layers of tower limit all
+//! requests alike, and know no clients.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -23,11 +24,23 @@ pub struct Turns {
 
 /// A turn, which is over when it is dropped.
 #[derive(Debug)]
-pub struct Turn {
-    #[expect(dead_code, reason = "given back when dropped")]
-    permits: [OwnedSemaphorePermit; 2],
-    #[expect(dead_code, reason = "known to the others as long as it is held")]
+pub struct Turn(#[expect(dead_code, reason = "given back when dropped")] [OwnedSemaphorePermit; 2]);
+
+/// A client that may wait for its turn.
+#[derive(Debug)]
+pub struct QueuePlace {
+    all: Arc<Semaphore>,
     own: Arc<Semaphore>,
+}
+
+impl QueuePlace {
+    /// Waits for the turn, first come first served.
+    pub async fn turn(self) -> Option<Turn> {
+        // One that waits for itself does not take the place of another.
+        let first = self.own.acquire_owned().await.ok()?;
+        let second = self.all.acquire_owned().await.ok()?;
+        Some(Turn([first, second]))
+    }
 }
 
 impl Turns {
@@ -39,33 +52,40 @@ impl Turns {
     /// Waits for the turn of a client.
     /// Errors: where others take too long.
     pub async fn next(&self, client: Peer) -> Result<Turn, StatusCode> {
-        let own = self.own(client);
-        let both = async {
-            // One that waits for itself does not take the place of another.
-            let first = Arc::clone(&own).acquire_owned().await.ok()?;
-            let second = Arc::clone(&self.all).acquire_owned().await.ok()?;
-            Some([first, second])
-        };
-        let both = tokio::time::timeout(WAIT, both).await.ok().flatten();
-        let permits = both.ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
-        Ok(Turn { permits, own })
+        let place =
+            self.place(client, usize::MAX, usize::MAX).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+        let turn = tokio::time::timeout(WAIT, place.turn()).await.ok().flatten();
+        turn.ok_or(StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    /// A place of a client, where it has fewer than `most_of_one`, and all have fewer than `most`: half of them are for
+    /// clients that have none.
+    pub fn place(&self, client: Peer, most_of_one: usize, most: usize) -> Option<QueuePlace> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        // Each place and each turn holds its client's.
+        clients.retain(|_, own| own.strong_count() > 0);
+        let all: usize = clients.values().map(Weak::strong_count).sum();
+        let known = clients.get(&client);
+        let most = if known.is_some() { most / 2 } else { most };
+        if all >= most || known.map_or(0, Weak::strong_count) >= most_of_one {
+            return None;
+        }
+        let own = known.and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Semaphore::new(1)));
+        clients.insert(client, Arc::downgrade(&own));
+        Some(QueuePlace { all: Arc::clone(&self.all), own })
+    }
+
+    /// Those that have a turn or wait for one.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.values().map(Weak::strong_count).sum()
     }
 
     /// Turns that are free.
     #[cfg(test)]
     pub fn free(&self) -> usize {
         self.all.available_permits()
-    }
-
-    fn own(&self, client: Peer) -> Arc<Semaphore> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.retain(|_, own| own.strong_count() > 0);
-        if let Some(own) = clients.get(&client).and_then(Weak::upgrade) {
-            return own;
-        }
-        let own = Arc::new(Semaphore::new(1));
-        clients.insert(client, Arc::downgrade(&own));
-        own
     }
 }
 
@@ -95,7 +115,36 @@ mod tests {
         drop(held);
         drop(turns.next(slow).await.unwrap());
         assert_eq!(turns.free(), 2);
-        turns.own(third);
+        let _place = turns.place(third, 1, 1).unwrap();
         assert_eq!(turns.clients.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_client_has_few_places_and_its_turns_come_between_those_of_others() {
+        let turns = Arc::new(Turns::new(1));
+        let [many, other, late] = [1, 2, 3].map(|number| Peer::at([10, 0, 0, number].into()));
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiting = tokio::task::JoinSet::new();
+        let held = turns.place(other, 3, 12).unwrap().turn().await.unwrap();
+        for (name, client) in [("a", many), ("b", many), ("c", many), ("d", other), ("e", late)] {
+            let place = turns.place(client, 3, 12).unwrap();
+            let order = Arc::clone(&order);
+            waiting.spawn(async move {
+                let _turn = place.turn().await.unwrap();
+                order.lock().unwrap().push(name);
+            });
+            tokio::task::yield_now().await;
+            // However many one has, another finds a place.
+            assert!(name != "c" || turns.place(many, 3, 12).is_none());
+        }
+        assert_eq!(turns.waiting(), 6);
+        assert!(turns.place(late, 3, 12).is_none());
+        let [new, crowded] = [12, 6].map(|most| turns.place(Peer::User(None), 3, most));
+        assert!(new.is_some() && crowded.is_none());
+        drop(new);
+        drop(held);
+        waiting.join_all().await;
+        assert_eq!(*order.lock().unwrap(), ["a", "e", "d", "b", "c"]);
+        assert_eq!(turns.waiting(), 0);
     }
 }

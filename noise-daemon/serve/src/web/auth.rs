@@ -1,14 +1,13 @@
 //! Basic authentication. A bcrypt hash takes long on purpose, so what was verified is remembered,
 //! under a hash with a key of this process, never as a password; and a client that has no password that
 //! fits can make the daemon compute for a tenth of one CPU at most, without keeping others from
-//! being let in: it is verified one at a time, outside the thread that measures. Few can wait at once,
-//! of one address or in all; a newcomer takes the place of one of those who have most, and turns go to
-//! addresses, not to requests, both by chance: who has the right password but was never verified has
-//! as good a chance as any other address, however many passwords the others try.
+//! being let in: one password is verified at a time, outside the thread that measures, and addresses
+//! take turns. Few can wait at once, of one address or in all, because each keeps a connection.
+//!
+//! tower-http's layer for authentication asks a function of ours, and tower's limit of concurrency knows
+//! no addresses: what is left for them is a call.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -17,42 +16,18 @@ use ring::hmac;
 use ring::rand::SystemRandom;
 use tokio::sync::{oneshot, watch};
 
+use super::peer::Peer;
 use super::secret::Secret;
+use crate::turns::{QueuePlace, Turns};
 
 /// Refusals that are remembered.
 const REFUSALS: usize = 256;
-/// Verifications that may wait.
-const MOST_WAITING: usize = 32;
-/// Verifications that may wait for one address.
-const MOST_WAITING_OF_ONE: usize = 2;
+/// Verifications that run or wait.
+const MOST: usize = 96;
+/// Those of one address.
+const MOST_OF_ONE: usize = 3;
 /// After a refusal nothing is verified for this many times as long as it took.
 const REST: u32 = 9;
-
-/// A client, as far as limits are concerned: an address, or the network that one host may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Peer {
-    Address(IpAddr),
-    /// On the local socket: the user, where that is known.
-    User(Option<u32>),
-}
-
-impl Peer {
-    /// One at this address.
-    pub fn at(address: IpAddr) -> Self {
-        Self::Address(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-            }
-            address => address,
-        })
-    }
-
-    /// Whether it is on the local socket.
-    pub fn is_local(self) -> bool {
-        matches!(self, Self::User(_))
-    }
-}
 
 /// What a client says who it is.
 #[derive(Clone, PartialEq, Eq)]
@@ -68,20 +43,19 @@ pub enum Admission {
     Accepted,
     /// It is not, or says nothing.
     Refused,
-    /// Too many wait to be verified, and another took its place.
+    /// Too many wait to be verified.
     Busy,
 }
 
 /// Stands for a name, a hash and a password.
 type Tag = [u8; 32];
 
-/// Whether a password fits, as soon as that is known.
+/// Whether a client is let in, as soon as that is known.
 type VerificationReceiver = watch::Receiver<Option<bool>>;
 
-/// A password that waits to be verified.
+/// A password that is to be verified.
 struct VerificationRequest {
     tag: Tag,
-    peer: Peer,
     user: String,
     hash: String,
     password: Secret,
@@ -113,89 +87,26 @@ struct CredentialCache {
     accepted: HashMap<String, Tag>,
     /// What was refused, the oldest first.
     refused: VecDeque<Tag>,
-    waiting: Vec<VerificationRequest>,
-    /// What is being verified.
-    running: Option<(Tag, VerificationReceiver)>,
-    /// A task verifies what waits.
-    is_working: bool,
+    /// What runs or waits for its turn.
+    awaited: HashMap<Tag, VerificationReceiver>,
 }
 
 impl CredentialCache {
-    /// The outcome of a verification that waits or runs already.
-    fn outcome(&self, tag: &Tag) -> Option<VerificationReceiver> {
-        let running = self.running.iter().find(|(running, _)| running == tag);
-        let waiting = || self.waiting.iter().find(|question| question.tag == *tag);
-        running
-            .map(|(_, outcome)| outcome.clone())
-            .or_else(|| waiting().map(|question| question.done.subscribe()))
+    /// The outcome of a verification that waits or runs already, unless it was cut off.
+    fn awaited(&mut self, tag: &Tag) -> Option<VerificationReceiver> {
+        self.awaited.retain(|_, outcome| outcome.has_changed().is_ok());
+        self.awaited.get(tag).cloned()
     }
 
-    fn waiting_of(&self, peer: Peer) -> usize {
-        self.waiting.iter().filter(|question| question.peer == peer).count()
-    }
-
-    /// Sends one away where there is no room for another of this peer: one of its own, or of those
-    /// who have most.
-    fn make_room(&mut self, peer: Peer, random: u64) {
-        let is_chosen: Vec<bool> = if self.waiting_of(peer) >= MOST_WAITING_OF_ONE {
-            self.waiting.iter().map(|question| question.peer == peer).collect()
-        } else if self.waiting.len() >= MOST_WAITING {
-            let counts: Vec<_> =
-                self.waiting.iter().map(|question| self.waiting_of(question.peer)).collect();
-            let most = counts.iter().max().copied().unwrap_or_default();
-            counts.into_iter().map(|count| count == most).collect()
-        } else {
+    fn remember(&mut self, user: String, tag: Tag, is_accepted: bool) {
+        if is_accepted {
+            self.accepted.insert(user, tag);
             return;
-        };
-        let chosen = is_chosen.iter().enumerate().filter(|(_, is_chosen)| **is_chosen);
-        let chosen: Vec<_> = chosen.map(|(index, _)| index).collect();
-        if let Some(index) = one_of(&chosen, random) {
-            self.waiting.remove(index);
         }
-    }
-
-    /// The next question: the first of any peer.
-    fn next(&mut self, random: u64) -> Option<VerificationRequest> {
-        let mut firsts: Vec<usize> = Vec::new();
-        for (index, question) in self.waiting.iter().enumerate() {
-            if !firsts.iter().any(|first| self.waiting[*first].peer == question.peer) {
-                firsts.push(index);
-            }
+        if self.refused.len() >= REFUSALS {
+            self.refused.pop_front();
         }
-        one_of(&firsts, random).map(|index| self.waiting.remove(index))
-    }
-}
-
-fn one_of(indices: &[usize], random: u64) -> Option<usize> {
-    let index = random.checked_rem(indices.len() as u64)?;
-    indices.get(index as usize).copied()
-}
-
-/// The one task that verifies what waits. However it ends, the next question starts another.
-struct Working(Arc<Auth>);
-
-impl Working {
-    /// Verifies what waits, one after the other.
-    async fn work(self) {
-        while let Some(question) = self.0.next() {
-            let began = Instant::now();
-            if !self.0.verify(question).await {
-                tokio::time::sleep(began.elapsed() * REST).await;
-            }
-        }
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        let mut known = self.0.known();
-        // Another may have begun since the last question was answered: only where this task was cut
-        // off is there one that is still being verified.
-        if std::thread::panicking() {
-            (known.is_working, known.running) = (false, None);
-            // Those that wait are sent away, and may try again.
-            known.waiting.clear();
-        }
+        self.refused.push_back(tag);
     }
 }
 
@@ -205,8 +116,7 @@ pub struct Auth {
     known: Mutex<CredentialCache>,
     /// Computes; not there before [`Auth::begin`].
     computer: OnceLock<Worker<PasswordHashJob>>,
-    /// How many random numbers were made.
-    randoms: AtomicU64,
+    turns: Turns,
 }
 
 impl Auth {
@@ -215,8 +125,8 @@ impl Auth {
     pub fn new() -> anyhow::Result<Self> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
-        let (known, computer, randoms) = Default::default();
-        Ok(Self { key, known, computer, randoms })
+        let (known, computer) = Default::default();
+        Ok(Self { key, known, computer, turns: Turns::new(1) })
     }
 
     /// Starts the thread that computes: it has the privileges of the caller.
@@ -247,27 +157,19 @@ impl Auth {
                 return Admission::Refused;
             }
             // The same credentials may have come at the same time.
-            if let Some(outcome) = known.outcome(&tag) {
+            if let Some(outcome) = known.awaited(&tag) {
                 outcome
             } else {
-                known.make_room(peer, self.random());
+                let Some(place) = self.turns.place(peer, MOST_OF_ONE, MOST) else {
+                    return Admission::Busy;
+                };
                 let (done, outcome) = watch::channel(None);
+                known.awaited.insert(tag, outcome.clone());
                 let hash = hash.0.clone();
-                known.waiting.push(VerificationRequest {
-                    tag,
-                    peer,
-                    user,
-                    hash,
-                    password,
-                    is_user,
-                    done,
-                });
-                if !known.is_working {
-                    known.is_working = true;
-                    // Goes on although the client may go away: else that would be a way to compute
-                    // without limit.
-                    tokio::spawn(Working(Arc::clone(self)).work());
-                }
+                let request = VerificationRequest { tag, user, hash, password, is_user, done };
+                // Goes on although the client may go away: else that would be a way to compute
+                // without limit, and a scraper that waits for less than its turn would never be let in.
+                tokio::spawn(Arc::clone(self).verify(request, place));
                 outcome
             }
         };
@@ -278,13 +180,28 @@ impl Auth {
         }
     }
 
-    /// The next question, which is being verified from now on; without one, the work is over.
-    fn next(&self) -> Option<VerificationRequest> {
-        let mut known = self.known();
-        let next = known.next(self.random());
-        known.running = next.as_ref().map(|next| (next.tag, next.done.subscribe()));
-        known.is_working = next.is_some();
-        next
+    /// Verifies a password when it is its client's turn.
+    async fn verify(self: Arc<Self>, request: VerificationRequest, place: QueuePlace) {
+        let VerificationRequest { tag, user, hash, password, is_user, done } = request;
+        let turn = place.turn().await;
+        let began = Instant::now();
+        let fits = self.fits(hash, password).await;
+        let is_accepted = fits == Some(true) && is_user;
+        {
+            let mut known = self.known();
+            known.awaited.remove(&tag);
+            // Neither accepted nor refused where it could not be computed: the next request is verified again.
+            if fits.is_some() {
+                known.remember(user, tag, is_accepted);
+                // The client may be gone.
+                let _ = done.send(Some(is_accepted));
+            }
+        }
+        drop(done);
+        if !is_accepted {
+            tokio::time::sleep(began.elapsed() * REST).await;
+        }
+        drop(turn);
     }
 
     /// Whether a password fits; `None` where that could not be computed.
@@ -292,36 +209,6 @@ impl Auth {
         let (fits, outcome) = oneshot::channel();
         self.computer.get()?.give(PasswordHashJob { hash, password, fits }).ok()?;
         outcome.await.ok()
-    }
-
-    async fn verify(&self, question: VerificationRequest) -> bool {
-        let VerificationRequest { tag, user, hash, password, is_user, done, .. } = question;
-        let fits = self.fits(hash, password).await;
-        {
-            let mut known = self.known();
-            known.running = None;
-            // Neither accepted nor refused: the next request is verified again.
-            let Some(fits) = fits else { return false };
-            if fits && is_user {
-                known.accepted.insert(user, tag);
-            } else {
-                if known.refused.len() >= REFUSALS {
-                    known.refused.pop_front();
-                }
-                known.refused.push_back(tag);
-            }
-        }
-        // The client may be gone.
-        let accepted = fits == Some(true) && is_user;
-        let _ = done.send(Some(accepted));
-        accepted
-    }
-
-    /// A number that cannot be foreseen from outside.
-    fn random(&self) -> u64 {
-        let number = self.randoms.fetch_add(1, Ordering::Relaxed);
-        let digest = hmac::sign(&self.key, &number.to_le_bytes());
-        digest.as_ref().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
     }
 
     /// Forgets what is known of names that are no users any more.
@@ -404,8 +291,8 @@ mod tests {
             attackers.spawn(attack(Arc::clone(&auth), users.clone(), peer, name));
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let waiting = auth.known().waiting.len();
-        assert!(waiting + 2 >= MOST_WAITING, "{waiting}");
+        let waiting = auth.turns.waiting();
+        assert!(waiting + 4 >= MOST / 2, "{waiting}");
         // Was never verified, and is not sent away once.
         let verdict = auth.check(&users, credentials("right"), peer(200)).await;
         assert_eq!(verdict, Admission::Accepted);
@@ -428,70 +315,37 @@ mod tests {
     #[tokio::test]
     async fn work_that_was_cut_off_begins_again() {
         let (auth, users) = (auth(), users());
-        let (waits, outcome) = question(9, 1);
-        {
-            let mut known = auth.known();
-            known.is_working = true;
-            known.waiting.push(waits);
-        }
-        let working = Working(Arc::clone(&auth));
+        let turn = auth.turns.place(peer(2), 1, 1).unwrap().turn().await.unwrap();
+        let checked = {
+            let (auth, users) = (Arc::clone(&auth), users.clone());
+            tokio::spawn(async move { auth.check(&users, credentials("right"), peer(1)).await })
+        };
         let task = tokio::spawn(async move {
-            let _question = working.0.next();
-            let _working = working;
+            let _turn = turn;
             panic!("planted");
         });
         assert!(task.await.is_err());
-        // Who waited is sent away, and the next one is verified.
-        assert!(outcome.has_changed().is_err());
-        let verdict = auth.check(&users, credentials("right"), peer(1)).await;
-        assert_eq!(verdict, Admission::Accepted);
+        assert_eq!(checked.await.unwrap(), Admission::Accepted);
     }
 
-    fn question(number: u8, of: u8) -> (VerificationRequest, VerificationReceiver) {
-        let (user, hash, password) = ("alice".to_owned(), String::new(), Secret(String::new()));
-        let (done, outcome) = watch::channel(None);
-        let (tag, peer) = ([number; 32], peer(of));
-        (VerificationRequest { tag, peer, user, hash, password, is_user: true, done }, outcome)
-    }
-
-    #[test]
-    fn a_newcomer_takes_the_place_of_one_of_those_who_have_most() {
-        let auth = Auth::new().unwrap();
-        let mut known = CredentialCache::default();
-        let ask = |known: &mut CredentialCache, number: u8, of: u8| {
-            known.make_room(peer(of), auth.random());
-            let (question, outcome) = question(number, of);
-            known.waiting.push(question);
-            outcome
-        };
-        // Of one there are no more than may be, and the newest is among them.
-        let first: Vec<_> = (0..10).map(|number| ask(&mut known, number, 1)).collect();
-        assert_eq!(known.waiting.len(), MOST_WAITING_OF_ONE);
-        let stays = |outcome: &VerificationReceiver| outcome.has_changed().is_ok();
-        assert_eq!(first.iter().filter(|outcome| stays(outcome)).count(), MOST_WAITING_OF_ONE);
-        assert!(stays(&first[9]));
-        for other in 2..=MOST_WAITING as u8 {
-            ask(&mut known, 0, other);
+    #[tokio::test]
+    async fn what_clients_wait_for_goes_on_when_they_go_away() {
+        let (auth, users) = (auth(), users());
+        let turn = auth.turns.place(peer(9), 1, 1).unwrap().turn().await.unwrap();
+        let mut same = tokio::task::JoinSet::new();
+        for _ in 0..10 {
+            let (auth, users) = (Arc::clone(&auth), users.clone());
+            same.spawn(async move { auth.check(&users, credentials("right"), peer(1)).await });
         }
-        assert_eq!(known.waiting.len(), MOST_WAITING);
-        // The only one with two had to give one.
-        assert_eq!(known.waiting_of(peer(1)), 1);
-        ask(&mut known, 0, 100);
-        assert_eq!((known.waiting.len(), known.waiting_of(peer(100))), (MOST_WAITING, 1));
-    }
-
-    #[test]
-    fn turns_go_to_addresses() {
-        let auth = Auth::new().unwrap();
-        let mut turns = [0; 5];
-        for _ in 0..600 {
-            let of = [1, 1, 2, 3, 3].into_iter().enumerate();
-            let waiting = of.map(|(number, of)| question(number as u8, of).0).collect();
-            let mut known = CredentialCache { waiting, ..CredentialCache::default() };
-            turns[usize::from(known.next(auth.random()).unwrap().tag[0])] += 1;
+        tokio::task::yield_now().await;
+        // The same credentials need one place, however many clients come with them.
+        assert_eq!(auth.turns.waiting(), 2);
+        same.shutdown().await;
+        assert_eq!(auth.turns.waiting(), 2);
+        drop(turn);
+        while auth.turns.waiting() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // The first of each, a third of the times; the others never.
-        assert!([0, 2, 3].iter().all(|first: &usize| turns[*first] > 100), "{turns:?}");
-        assert_eq!(turns[1] + turns[4], 0, "{turns:?}");
+        assert!(auth.known().accepted.contains_key("alice") && auth.known().awaited.is_empty());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::auth::Peer;
+use super::peer::Peer;
 
 /// From one line to the next about the same.
 const AGAIN: Duration = Duration::from_secs(60);

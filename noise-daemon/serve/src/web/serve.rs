@@ -30,12 +30,13 @@ use tokio::task::Id;
 use tokio_rustls::TlsAcceptor;
 
 use super::audience::Audience;
-use super::auth::{Admission, Credentials, Peer};
+use super::auth::{Admission, Credentials};
 use super::budget::{Budget, Pace};
 use super::connections::{Busy, Connections};
 use super::hangups::Hangups;
 use super::hosts;
 use super::listen::Listeners;
+use super::peer::Peer;
 use super::refusals::Refusals;
 use super::reload::{Rules, Web};
 use super::secret::Secret;
