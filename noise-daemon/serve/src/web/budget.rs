@@ -7,11 +7,13 @@
 //! comes at once is delayed as soon as [`BURST`] has been spent beyond the share; new connections, and
 //! those that paused since their last answer, only from [`LARGE_BURST`] on, which a thousand scrapers at
 //! once do not reach.
+//!
+//! Limits that libraries have (tower, governor) count requests or those under way; none measures what a request
+//! costs.
 
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
@@ -133,8 +135,9 @@ impl Budget {
     }
 
     /// A future that does something for clients.
-    pub fn spending<F: Future>(&self, work: F) -> Spending<F> {
-        Spending { work: Box::pin(work), budget: self.clone() }
+    pub fn spending<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        let (budget, mut work) = (self.clone(), Box::pin(work));
+        poll_fn(move |context| budget.spend(|| work.as_mut().poll(context)))
     }
 
     fn wait(&self, pace: Pace) -> Duration {
@@ -150,21 +153,6 @@ impl Budget {
 /// What this thread has had of a CPU: time in which others had it is not charged to clients.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
-}
-
-/// See [`Budget::spending`].
-pub struct Spending<F> {
-    work: Pin<Box<F>>,
-    budget: Budget,
-}
-
-impl<F: Future> Future for Spending<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let budget = self.budget.clone();
-        budget.spend(|| self.work.as_mut().poll(context))
-    }
 }
 
 #[cfg(test)]
