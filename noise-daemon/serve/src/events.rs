@@ -2,9 +2,7 @@
 //! when the one before is on its way, so that a slow client costs no memory.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
@@ -12,11 +10,10 @@ use axum::extract::Extension;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use bytes::Bytes;
-use hyper::body::{Body as HttpBody, Frame};
+use futures_util::stream;
 use noise_wire::events::EVENTS_CONTENT_TYPE;
 
-use super::turns::{Turn, Turns};
+use super::turns::Turns;
 use super::web::Peer;
 
 /// Answers that are on their way at once.
@@ -27,26 +24,6 @@ pub type EventPieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
 
 /// Makes the answer for the stretch between two times, ns on CLOCK_MONOTONIC.
 pub type EventSource = Arc<dyn Fn(u64, u64) -> EventPieces + Send + Sync>;
-
-/// An answer that is sent.
-struct EventStreamBody {
-    pieces: EventPieces,
-    _turn: Turn,
-}
-
-impl HttpBody for EventStreamBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        // An empty piece would end the answer.
-        let piece = self.pieces.find(|piece| !piece.is_empty());
-        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece.into()))))
-    }
-}
 
 /// Begin and end of the stretch that `since=NS` and `until=NS` name; without them, all of it.
 fn stretch(query: Option<&str>) -> Option<(u64, u64)> {
@@ -71,7 +48,10 @@ async fn answer(
 ) -> Result<Response, StatusCode> {
     let (since_ns, until_ns) = stretch(uri.query()).ok_or(StatusCode::BAD_REQUEST)?;
     let turn = turns.next(peer).await?;
-    let body = Body::new(EventStreamBody { pieces: source(since_ns, until_ns), _turn: turn });
+    // An empty piece would end the answer.
+    let pieces = source(since_ns, until_ns).filter(|piece| !piece.is_empty());
+    let pieces = pieces.map(move |piece| (Ok::<_, Infallible>(piece), &turn).0);
+    let body = Body::from_stream(stream::iter(pieces));
     Ok(([(header::CONTENT_TYPE, EVENTS_CONTENT_TYPE)], body).into_response())
 }
 

@@ -2,9 +2,8 @@
 //! read, so that a slow client costs no memory, and a slow disk delays no other answer.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,8 +11,7 @@ use axum::extract::{Extension, Path};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use bytes::Bytes;
-use hyper::body::{Body as HttpBody, Frame};
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc::Receiver;
 
 use super::turns::{Turn, Turns};
@@ -27,21 +25,6 @@ const TRACE_TYPE: &str = "application/vnd.noised.trace";
 /// them has the turn until it ends: a disk may keep it for longer than a client waits.
 pub type TraceSource = Arc<dyn Fn(u64, Turn) -> Option<Receiver<Vec<u8>>> + Send + Sync>;
 
-/// A file that is sent.
-struct TraceFileBody(Receiver<Vec<u8>>);
-
-impl HttpBody for TraceFileBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece.into()))))
-    }
-}
-
 async fn trace(
     source: TraceSource,
     turns: Arc<Turns>,
@@ -50,8 +33,9 @@ async fn trace(
 ) -> Result<Response, StatusCode> {
     let id = id.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
     let turn = turns.next(peer).await?;
-    let pieces = source(id, turn).ok_or(StatusCode::NOT_FOUND)?;
-    let body = Body::new(TraceFileBody(pieces));
+    let mut pieces = source(id, turn).ok_or(StatusCode::NOT_FOUND)?;
+    let piece = move |context: &mut Context<'_>| pieces.poll_recv(context);
+    let body = Body::from_stream(stream::poll_fn(piece).map(Ok::<_, Infallible>));
     Ok(([(header::CONTENT_TYPE, TRACE_TYPE)], body).into_response())
 }
 
