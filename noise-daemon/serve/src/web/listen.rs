@@ -1,4 +1,4 @@
-//! The sockets that clients connect to over the network.
+//! The sockets that clients connect to over the network. tokio binds one, with buffers that the kernel lets grow.
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -47,20 +47,24 @@ impl Listeners {
     /// Listens where the configuration says.
     /// Errors: another process has one of the addresses, or this host has none of them.
     pub fn bind(address: &ListenAddress) -> Result<Self, ListenError> {
-        let listener = match address {
+        let unresolved = |error| ListenError::Unresolved(address.to_string(), error);
+        let listeners = match address {
             ListenAddress::At(address) => {
-                listen(*address, None).map_err(|error| ListenError::Bind(*address, error))?
+                let listener = listen(*address, false);
+                vec![listener.map_err(|error| ListenError::Bind(*address, error))?]
             }
-            ListenAddress::All(port) => all(*port)?,
+            ListenAddress::All(port) => {
+                let all = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+                each(all.map(|any: IpAddr| SocketAddr::new(any, *port)).into_iter())?
+            }
             ListenAddress::Named(name, port) => {
-                let unresolved = |error| ListenError::Unresolved(address.to_string(), error);
-                let found = (name.as_str(), *port).to_socket_addrs().map_err(unresolved)?;
-                let listeners = each(found)?;
-                let none = || unresolved(io::Error::new(ErrorKind::NotFound, "it has no address"));
-                return if listeners.is_empty() { Err(none()) } else { Ok(listeners.into()) };
+                each((name.as_str(), *port).to_socket_addrs().map_err(unresolved)?)?
             }
         };
-        Ok(vec![listener].into())
+        if listeners.is_empty() {
+            return Err(unresolved(io::Error::new(ErrorKind::NotFound, "it has no address")));
+        }
+        Ok(listeners.into())
     }
 
     /// Where they listen.
@@ -86,21 +90,7 @@ impl Listeners {
     }
 }
 
-/// One socket for all addresses: of version 6, which takes those of version 4 as well, or of version 4
-/// where there is no other.
-fn all(port: u16) -> Result<TcpListener, ListenError> {
-    let [v6, v4] = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)]
-        .map(|any| SocketAddr::new(any, port));
-    match listen(v6, Some(Version6::AndVersion4)) {
-        Err(error) if error.kind() != ErrorKind::AddrInUse => {
-            listen(v4, None).map_err(|error| ListenError::Bind(v4, error))
-        }
-        listener => listener.map_err(|error| ListenError::Bind(v6, error)),
-    }
-}
-
-/// A socket for each address that this host has. `localhost` may have one of version 6 where the host
-/// has none.
+/// A socket for each address that this host has. It may be without one of the two versions.
 fn each(addresses: impl Iterator<Item = SocketAddr>) -> Result<Vec<TcpListener>, ListenError> {
     let mut listeners: Vec<TcpListener> = Vec::new();
     let mut known = Vec::new();
@@ -114,7 +104,7 @@ fn each(addresses: impl Iterator<Item = SocketAddr>) -> Result<Vec<TcpListener>,
         if let Some(first) = listeners.first().and_then(|first| first.local_addr().ok()) {
             address.set_port(first.port());
         }
-        match listen(address, Some(Version6::Alone)) {
+        match listen(address, true) {
             Ok(listener) => listeners.push(listener),
             Err(error) => {
                 let is_missing = error.kind() == ErrorKind::AddrNotAvailable
@@ -133,21 +123,15 @@ fn each(addresses: impl Iterator<Item = SocketAddr>) -> Result<Vec<TcpListener>,
     }
 }
 
-/// What a socket of version 6 takes; else what the system is set to (net.ipv6.bindv6only).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version6 {
-    Alone,
-    AndVersion4,
-}
-
-/// Listens at an address.
-fn listen(address: SocketAddr, version_6: Option<Version6>) -> io::Result<TcpListener> {
+/// Listens at an address: on a socket of version 6 for that version alone, or for what the system is set to
+/// (net.ipv6.bindv6only).
+fn listen(address: SocketAddr, alone: bool) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    if let (SocketAddr::V6(_), Some(version)) = (address, version_6) {
-        set_version_6(&socket, version == Version6::Alone)?;
+    if address.is_ipv6() && alone {
+        take_version_6_alone(&socket)?;
     }
     // So that a restart need not wait until the last connections are forgotten.
     socket.set_reuseaddr(true)?;
@@ -160,8 +144,8 @@ fn listen(address: SocketAddr, version_6: Option<Version6>) -> io::Result<TcpLis
     socket.listen(MOST_WAITING)
 }
 
-fn set_version_6(socket: &TcpSocket, alone: bool) -> io::Result<()> {
-    let alone = libc::c_int::from(alone);
+fn take_version_6_alone(socket: &TcpSocket) -> io::Result<()> {
+    let alone: libc::c_int = 1;
     // SAFETY: the descriptor is open, and the pointer is that of a number of this length.
     let result = unsafe {
         libc::setsockopt(
@@ -179,11 +163,12 @@ fn set_version_6(socket: &TcpSocket, alone: bool) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::time::Duration;
+
     #[tokio::test]
     async fn the_kernel_takes_little_that_is_not_read() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             // A host may be without one of the two.
-            let Ok(listener) = listen(address.parse().unwrap(), None) else { continue };
+            let Ok(listener) = listen(address.parse().unwrap(), false) else { continue };
             let client = TcpStream::connect(listener.local_addr().unwrap());
             let (client, accepted) = tokio::join!(client, listener.accept());
             let (client, (accepted, _)) = (client.unwrap(), accepted.unwrap());
@@ -205,8 +190,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_is_given_once() {
-        let listener = listen("127.0.0.1:0".parse().unwrap(), None).unwrap();
-        let again = listen(listener.local_addr().unwrap(), None);
+        let listener = listen("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let again = listen(listener.local_addr().unwrap(), false);
         assert_eq!(again.unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 
