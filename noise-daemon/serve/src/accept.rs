@@ -3,6 +3,9 @@
 //!
 //! Each list is read once from its begin to its end, and nothing of it is kept: the server's bound on heads
 //! of requests bounds this as well.
+//!
+//! tower-http reads `Accept-Encoding` for nothing but its compression, which packs an answer anew for each client,
+//! and libraries for `Accept` know no parameters that do not count, such as the `escaping` of Prometheus.
 
 use axum::http::header::HeaderName;
 use axum::http::{HeaderMap, HeaderValue};

@@ -1,4 +1,4 @@
-//! PURE: gzip.
+//! PURE: gzip. tower-http's compression packs each answer while it is sent; here all clients get the same packed one.
 
 use flate2::{Compress, CompressError, Compression, FlushCompress, Status};
 

@@ -3,7 +3,7 @@
 //! Such a listener is meant for this host alone. A web page of another site can reach it all the same,
 //! from a browser on this host: the site lets its own name resolve to 127.0.0.1 (DNS rebinding), and the
 //! browser takes our answers for the site's own. These requests bear the site's name in `Host`: only
-//! addresses, `localhost` and the names that the operator allows are accepted.
+//! addresses, `localhost` and the names that the operator allows are accepted. No layer of tower-http looks at `Host`.
 
 use std::net::{IpAddr, Ipv6Addr};
 

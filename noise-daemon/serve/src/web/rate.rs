@@ -1,4 +1,4 @@
-//! How often requests may come.
+//! How often requests may come. tower's limit delays what exceeds it, where other exporters answer 429.
 
 use std::time::Instant;
 

@@ -19,7 +19,7 @@ use super::auth::Auth;
 use super::file::WebFile;
 use super::hosts::Hosts;
 use super::rate::Bucket;
-use super::tls::{Served, server_config};
+use super::tls::{ServedTls, server_config};
 use super::validity::{Reminder, Validity};
 
 /// How often files are looked at, at most.
@@ -279,7 +279,7 @@ fn load(path: &Path) -> (Vec<(PathBuf, Stamp)>, anyhow::Result<Rules>) {
         stamps.extend(file.paths().map(|path| (path.clone(), stamp(path))));
         let tls = file.tls.as_ref().map(server_config).transpose();
         let tls = tls.with_context(|| path.display().to_string())?;
-        let (tls, validity) = tls.map(|Served { config, validity }| (config, validity)).unzip();
+        let (tls, validity) = tls.map(|ServedTls { config, validity }| (config, validity)).unzip();
         Ok(Rules { tls, validity: validity.flatten(), file })
     });
     (stamps, rules)

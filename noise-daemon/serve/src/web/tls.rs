@@ -23,7 +23,7 @@ use super::validity::Validity;
 
 /// TLS as it is served.
 #[derive(Clone)]
-pub struct Served {
+pub struct ServedTls {
     pub config: Arc<ServerConfig>,
     /// How long its certificate lasts; `None` where that cannot be read.
     pub validity: Option<Validity>,
@@ -31,7 +31,7 @@ pub struct Served {
 
 /// Reads what the settings name.
 /// Errors: one sentence that names the setting and its file.
-pub fn server_config(tls: &TlsFile) -> anyhow::Result<Served> {
+pub fn server_config(tls: &TlsFile) -> anyhow::Result<ServedTls> {
     let provider = Arc::new(provider(tls));
     let versions: Vec<_> = tls.versions.iter().filter_map(supported).collect();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -64,7 +64,7 @@ pub fn server_config(tls: &TlsFile) -> anyhow::Result<Served> {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Served { config: Arc::new(config), validity })
+    Ok(ServedTls { config: Arc::new(config), validity })
 }
 
 fn certificate(tls: &TlsFile) -> String {
