@@ -1,250 +1,200 @@
 //! The connections that are open, and which of them has to go when there are too many: one that
 //! is unused before one that is being answered, the longest unused first; then one that takes its
 //! answer too slowly. Where all are being answered, newcomers wait.
+//!
+//! A semaphore says how many there may be. By itself, as with the limits of libraries, it has newcomers wait until an
+//! open connection ends: scrapers keep theirs from one scrape to the next, so a crowd of them, or of clients that say
+//! nothing, would keep everybody else out. So which connection ends for others is decided here.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use super::hangups::{Hangup, Hangups, Why};
+use super::hangups::Hangup;
+use super::traffic::{ConnectionTraffic, GRACE};
 
 /// Connections open at once.
 pub const MAX_CONNECTIONS: usize = 256;
-/// A connection that is new is left alone for so long: it may not have had its turn.
-const GRACE: Duration = Duration::from_secs(1);
-/// One that was just answered is left alone for so long: what it has not taken by then is lost.
-const TAKING: Duration = Duration::from_secs(2);
-/// An answer that takes longer may be given up for others.
-const SLOW: Duration = Duration::from_secs(30);
-
-/// What a connection does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
-    New,
-    /// It waits for an answer.
-    Busy,
-    Answered,
-}
-
-struct OpenConnection {
-    abort: AbortHandle,
-    used: Use,
-    since: Instant,
-}
 
 /// The connections of one listener.
-#[derive(Default)]
 pub struct Connections {
-    known: Mutex<HashMap<tokio::task::Id, OpenConnection>>,
-    /// One ended, or is not busy any more.
-    changed: Notify,
-    hangups: Hangups,
+    free: Arc<Semaphore>,
+    known: Mutex<Vec<Weak<ConnectionTraffic>>>,
 }
 
-impl OpenConnection {
-    /// From when on it may be ended for others.
-    fn may_end_at(&self) -> Instant {
-        let time = match self.used {
-            Use::New => GRACE,
-            Use::Busy => SLOW,
-            Use::Answered => TAKING,
-        };
-        self.since + time
-    }
-
-    fn is_busy(&self) -> bool {
-        self.used == Use::Busy
+impl Default for Connections {
+    fn default() -> Self {
+        Self { free: Arc::new(Semaphore::new(MAX_CONNECTIONS)), known: Mutex::default() }
     }
 }
 
 impl Connections {
-    /// None yet; those that have to go are counted there.
-    pub fn new(hangups: Hangups) -> Self {
-        Self { hangups, ..Self::default() }
-    }
-
-    /// Waits until there is room for one more, and makes some where that is right.
-    pub async fn room(&self) {
+    /// Waits until there is room for one more, and makes some where that is right. The room is free again when what
+    /// is returned is dropped.
+    /// Errors: never, as long as this exists.
+    pub async fn room(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        if let Ok(room) = Arc::clone(&self.free).try_acquire_owned() {
+            return Ok(room);
+        }
+        let mut free = pin!(Arc::clone(&self.free).acquire_owned());
         loop {
-            let changed = self.changed.notified();
-            let Some(until) = self.make_room(Instant::now()) else { return };
-            // Whatever comes first: then it is looked at anew.
-            let _ = tokio::time::timeout_at(until.into(), changed).await;
+            match tokio::time::timeout_at(self.next_end().into(), free.as_mut()).await {
+                Ok(room) => return room,
+                // What is hung up on ends before another has to.
+                Err(_) if self.make_room(Instant::now()) => return free.await,
+                Err(_) => {}
+            }
         }
     }
 
-    /// Ends one where there are too many; or says when one may be ended, if none may be now.
-    fn make_room(&self, now: Instant) -> Option<Instant> {
+    /// When it is to be looked at which one may end.
+    fn next_end(&self) -> Instant {
+        let first = self.open().iter().map(|one| one.may_end().1).min();
+        // One that is answered meanwhile may end sooner than it may now, but not before that.
+        let again = Instant::now() + GRACE;
+        first.map_or(again, |first| first.min(again))
+    }
+
+    /// Ends one, if one may end.
+    fn make_room(&self, now: Instant) -> bool {
+        let open = self.open();
+        let ends = open.iter().map(|one| (one.may_end(), one));
+        let ripe = ends.filter(|((_, at), _)| *at <= now);
+        let Some(((why, _), one)) = ripe.min_by_key(|(end, _)| *end) else { return false };
+        one.hangup.get().map(|hangup| hangup.end(why)).is_some()
+    }
+
+    fn open(&self) -> Vec<Arc<ConnectionTraffic>> {
+        let is_open = |one: &Arc<ConnectionTraffic>| one.hangup.get().is_some_and(Hangup::is_open);
+        self.known().iter().filter_map(Weak::upgrade).filter(is_open).collect()
+    }
+
+    /// Keeps one that begins.
+    pub fn keep(&self, one: &Arc<ConnectionTraffic>) {
         let mut known = self.known();
-        if known.len() < MAX_CONNECTIONS {
-            return None;
-        }
-        let (id, one) = known
-            .iter()
-            .min_by_key(|(_, one)| (one.may_end_at() > now, one.is_busy(), one.may_end_at()))?;
-        let at = one.may_end_at();
-        if at > now {
-            return known.values().map(OpenConnection::may_end_at).min();
-        }
-        self.hangups.count(if one.is_busy() { Why::Slow } else { Why::Unused });
-        one.abort.abort();
-        let id = *id;
-        known.remove(&id);
-        None
+        known.retain(|one| one.strong_count() > 0);
+        known.push(Arc::downgrade(one));
     }
 
-    /// Keeps one that is spawned meanwhile, so that it cannot end before it is known.
-    pub fn keep(&self, spawn: impl FnOnce() -> AbortHandle) {
-        let mut known = self.known();
-        let abort = spawn();
-        let id = abort.id();
-        known.insert(id, OpenConnection { abort, used: Use::New, since: Instant::now() });
-    }
-
-    /// Forgets one that ended.
-    pub fn forget(&self, id: tokio::task::Id) {
-        self.known().remove(&id);
-        self.changed.notify_one();
-    }
-
-    /// TLS was agreed on with one: only now requests can come.
-    pub fn agreed(&self, id: tokio::task::Id) {
-        self.mark(id, Use::New);
-    }
-
-    /// One is being answered, until what is returned is dropped.
-    pub fn busy(self: &Arc<Self>, id: tokio::task::Id) -> Busy {
-        self.mark(id, Use::Busy);
-        Busy { connections: Arc::clone(self), id }
-    }
-
-    pub fn hangup(&self, id: tokio::task::Id) -> Option<Hangup> {
-        let connection = self.known().get(&id)?.abort.clone();
-        Some(Hangup { connection, hangups: self.hangups.clone() })
-    }
-
-    /// One has taken too long.
-    pub fn late(&self) {
-        self.hangups.count(Why::Late);
-    }
-
-    fn mark(&self, id: tokio::task::Id, used: Use) {
-        if let Some(one) = self.known().get_mut(&id) {
-            one.used = used;
-            one.since = Instant::now();
-        }
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<tokio::task::Id, OpenConnection>> {
+    fn known(&self) -> MutexGuard<'_, Vec<Weak<ConnectionTraffic>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A connection that is being answered.
-pub struct Busy {
-    connections: Arc<Connections>,
-    id: tokio::task::Id,
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.connections.mark(self.id, Use::Answered);
-        self.connections.changed.notify_one();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::web::hangups::Hangups;
+    use crate::web::traffic::{Answering, SLOW, TAKING, Timeouts};
     use tokio::task::JoinSet;
 
-    /// As many as there may be, each since a second after the one before.
-    fn full(tasks: &mut JoinSet<()>) -> (Arc<Connections>, Vec<tokio::task::Id>, Instant) {
-        let connections = Arc::new(Connections::default());
-        let start = Instant::now();
-        let ids = (0..MAX_CONNECTIONS)
-            .map(|second| {
-                connections.keep(|| tasks.spawn(std::future::pending()));
-                let mut known = connections.known();
-                let id = *known.keys().find(|id| known[id].since >= start).unwrap();
-                known.get_mut(&id).unwrap().since =
-                    start - Duration::from_secs(1000 - second as u64);
-                id
-            })
-            .collect();
-        (connections, ids, start)
+    /// As many as there may be, each since a moment after the one before.
+    struct Full {
+        connections: Connections,
+        hangups: Hangups,
+        all: Vec<Arc<ConnectionTraffic>>,
+        tasks: JoinSet<()>,
+        began: Instant,
     }
 
-    fn ended(connections: &Connections, ids: &[tokio::task::Id]) -> Vec<usize> {
-        let known = connections.known();
-        (0..ids.len()).filter(|index| !known.contains_key(&ids[*index])).collect()
+    impl Full {
+        async fn new() -> Self {
+            let mut full = Self {
+                connections: Connections::default(),
+                hangups: Hangups::default(),
+                all: Vec::new(),
+                tasks: JoinSet::new(),
+                began: Instant::now(),
+            };
+            for _ in 0..MAX_CONNECTIONS {
+                full.add().await;
+            }
+            full
+        }
+
+        async fn add(&mut self) {
+            let room = self.connections.room().await.unwrap();
+            let traffic = ConnectionTraffic::new(Timeouts::default());
+            let connection = self.tasks.spawn(async move {
+                let _room = room;
+                std::future::pending::<()>().await;
+            });
+            let hangups = self.hangups.clone();
+            traffic.hangup.set(Hangup { connection, hangups }).ok().unwrap();
+            self.connections.keep(&traffic);
+            self.all.push(traffic);
+        }
+
+        /// Makes room, and says which have ended since the beginning.
+        async fn ended_at(&mut self, now: Instant) -> Vec<usize> {
+            if self.connections.make_room(now) {
+                assert!(self.tasks.join_next().await.unwrap().unwrap_err().is_cancelled());
+            }
+            let is_ended =
+                |index: &usize| self.all[*index].hangup.get().unwrap().connection.is_finished();
+            (0..self.all.len()).filter(is_ended).collect()
+        }
+
+        fn ask(&self, numbers: impl IntoIterator<Item = usize>) -> Vec<Answering> {
+            numbers.into_iter().map(|number| self.all[number].asked().0).collect()
+        }
+
+        fn counts(&self) -> Vec<u64> {
+            self.hangups.counts().map(|(_, count)| count).collect()
+        }
     }
 
     #[tokio::test]
     async fn the_longest_unused_goes_first() {
-        let mut tasks = JoinSet::new();
-        let (connections, ids, now) = full(&mut tasks);
-        assert_eq!(connections.make_room(now), None);
-        assert_eq!(ended(&connections, &ids), [0]);
+        let mut full = Full::new().await;
+        assert_eq!(full.ended_at(full.began).await, [0; 0]);
+        assert_eq!(full.ended_at(Instant::now() + GRACE).await, [0]);
         // There is room now.
-        assert_eq!(connections.make_room(now), None);
-        assert_eq!(ended(&connections, &ids), [0]);
+        full.add().await;
+        assert_eq!(full.ended_at(full.began).await, [0]);
+        assert_eq!(full.ended_at(Instant::now() + GRACE).await, [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_has_the_room_of_one_that_says_nothing() {
+        let mut full = Full::new().await;
+        full.add().await;
+        assert!(full.began.elapsed() >= GRACE, "{:?}", full.began.elapsed());
+        assert_eq!(full.ended_at(full.began).await, [0]);
+        assert_eq!(full.counts(), [1, 0, 0]);
     }
 
     #[tokio::test]
     async fn unused_ones_go_before_slow_ones_and_those_before_none() {
-        let mut tasks = JoinSet::new();
-        let (connections, ids, now) = full(&mut tasks);
-        for one in connections.known().values_mut() {
-            one.used = Use::Busy;
-        }
-        connections.known().get_mut(&ids[7]).unwrap().used = Use::New;
-        connections.make_room(now);
-        assert_eq!(ended(&connections, &ids), [7]);
-        assert_eq!(
-            connections.hangups.counts().map(|(_, count)| count).collect::<Vec<_>>(),
-            [1, 0, 0]
-        );
-        connections.keep(|| tasks.spawn(std::future::pending()));
-        // The new one is not even looked at yet.
-        connections.make_room(now);
-        assert_eq!(ended(&connections, &ids), [0, 7]);
-        connections.keep(|| tasks.spawn(std::future::pending()));
-        for one in connections.known().values_mut() {
-            one.since = now - Duration::from_millis(10);
-        }
-        let until = connections.make_room(now).unwrap();
-        assert!(until > now && until < now + GRACE, "{:?}", until - now);
-        assert_eq!(ended(&connections, &ids), [0, 7]);
-        assert_eq!(
-            connections.hangups.counts().map(|(_, count)| count).collect::<Vec<_>>(),
-            [1, 1, 0]
-        );
+        let mut full = Full::new().await;
+        let before = Instant::now();
+        let _answering = full.ask((0..MAX_CONNECTIONS).filter(|number| *number != 7));
+        let asked = Instant::now();
+        assert_eq!(full.ended_at(asked + SLOW).await, [7]);
+        assert_eq!(full.counts(), [1, 0, 0]);
+        full.add().await;
+        let _another = full.ask([MAX_CONNECTIONS]);
+        assert_eq!(full.ended_at(before + SLOW / 2).await, [7]);
+        assert!(full.connections.next_end() <= Instant::now() + GRACE);
+        assert_eq!(full.ended_at(asked + SLOW).await, [0, 7]);
+        assert_eq!(full.counts(), [1, 1, 0]);
     }
 
     #[tokio::test]
     async fn who_has_just_agreed_on_tls_is_new_again() {
-        let mut tasks = JoinSet::new();
-        let (connections, ids, now) = full(&mut tasks);
-        connections.agreed(ids[0]);
-        assert_eq!(connections.make_room(now), None);
-        assert_eq!(ended(&connections, &ids), [1]);
+        let mut full = Full::new().await;
+        full.all[0].begin();
+        assert_eq!(full.ended_at(Instant::now() + GRACE).await, [1]);
     }
 
     #[tokio::test]
     async fn who_was_answered_has_time_to_take_it() {
-        let mut tasks = JoinSet::new();
-        let (connections, ids, now) = full(&mut tasks);
-        for one in connections.known().values_mut() {
-            one.used = Use::Answered;
-            one.since = now;
-        }
-        assert_eq!(connections.make_room(now + GRACE), Some(now + TAKING));
-        assert_eq!(ended(&connections, &ids), [0; 0]);
-        assert_eq!(connections.make_room(now + TAKING), None);
-        assert_eq!(ended(&connections, &ids).len(), 1);
+        let mut full = Full::new().await;
+        let before = Instant::now();
+        drop(full.ask(0..MAX_CONNECTIONS));
+        assert_eq!(full.ended_at(before + GRACE).await, [0; 0]);
+        assert_eq!(full.ended_at(Instant::now() + TAKING).await, [0]);
     }
 }

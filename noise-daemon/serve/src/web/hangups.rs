@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::task::AbortHandle;
 
-/// Why a connection is ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+/// Why a connection is ended; where there is a choice, the first first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HangupReason {
     /// No request comes over it, and others wait for a connection.
     Unused,
     /// It takes its answer slowly, and others wait.
@@ -16,7 +16,7 @@ pub enum Why {
     Late,
 }
 
-impl Why {
+impl HangupReason {
     const ALL: [Self; 3] = [Self::Unused, Self::Slow, Self::Late];
 
     fn name(self) -> &'static str {
@@ -30,16 +30,18 @@ impl Why {
 
 /// How many were ended, over all listeners that have it.
 #[derive(Clone, Debug, Default)]
-pub struct Hangups(Arc<[AtomicU64; Why::ALL.len()]>);
+pub struct Hangups(Arc<[AtomicU64; HangupReason::ALL.len()]>);
 
 impl Hangups {
-    pub fn count(&self, why: Why) {
+    pub fn count(&self, why: HangupReason) {
         self.0[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Each reason with its count.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Why::ALL.into_iter().map(|why| (why.name(), self.0[why as usize].load(Ordering::Relaxed)))
+        HangupReason::ALL
+            .into_iter()
+            .map(|why| (why.name(), self.0[why as usize].load(Ordering::Relaxed)))
     }
 }
 
@@ -51,12 +53,22 @@ pub struct Hangup {
 }
 
 impl Hangup {
-    /// Ends it, because its client takes its answer too slowly.
-    pub fn too_slow(&self) {
-        if !self.connection.is_finished() {
-            self.hangups.count(Why::Slow);
+    /// Whether it has not ended yet.
+    pub fn is_open(&self) -> bool {
+        !self.connection.is_finished()
+    }
+
+    /// Ends it.
+    pub fn end(&self, why: HangupReason) {
+        if self.is_open() {
+            self.hangups.count(why);
         }
         self.connection.abort();
+    }
+
+    /// Ends it, because its client takes its answer too slowly.
+    pub fn too_slow(&self) {
+        self.end(HangupReason::Slow);
     }
 }
 
@@ -67,7 +79,7 @@ mod tests {
     #[tokio::test]
     async fn each_is_counted_once_by_its_reason() {
         let hangups = Hangups::default();
-        hangups.count(Why::Late);
+        hangups.count(HangupReason::Late);
         let task = tokio::spawn(std::future::pending::<()>());
         let hangup = Hangup { connection: task.abort_handle(), hangups: hangups.clone() };
         hangup.too_slow();

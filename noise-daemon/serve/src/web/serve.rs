@@ -1,14 +1,16 @@
 //! The server: takes connections, encrypts them where that is configured, and checks who has access.
 //! Its memory is bounded whatever clients do: at most `MAX_CONNECTIONS` of each listener are open,
 //! clients may take as long as [`Timeouts`] says, and the head of a request must fit [`HEAD_BYTES`].
+//!
+//! Why connections are accepted here, and not by a library: `axum::serve` lets nobody set these bounds of hyper, and
+//! axum-server starts a task for whatever comes, which nothing ends for others, and brings HTTP/2 along. What is
+//! checked of a request depends on the web file as it is now, which layers of tower-http, made once, do not know.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -17,8 +19,8 @@ use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use bytes::Bytes;
-use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -26,14 +28,14 @@ use noise_common::loss::Loss;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
-use tokio::task::Id;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
 use super::audience::Audience;
 use super::auth::{Admission, Credentials};
 use super::budget::{Budget, Pace};
-use super::connections::{Busy, Connections};
-use super::hangups::Hangups;
+use super::connections::Connections;
+use super::hangups::{Hangup, HangupReason, Hangups};
 use super::hosts;
 use super::listen::Listeners;
 use super::peer::Peer;
@@ -42,7 +44,7 @@ use super::reload::{Rules, Web};
 use super::secret::Secret;
 use super::tls_file::TlsFile;
 use super::tls_words::refusal;
-use super::traffic::{Answering, NotedStream, Overdue, Timeouts, Traffic};
+use super::traffic::{ConnectionTraffic, NotedStream, Timeouts};
 
 /// Largest head of a request.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -144,7 +146,7 @@ pub(super) async fn serve_with<L: Listener>(
     timeouts: Timeouts,
 ) {
     let Costs { budget, hangups, .. } = costs;
-    let connections = Arc::new(Connections::new(hangups));
+    let connections = Connections::default();
     let refusals = Arc::new(Refusals::default());
     // Ends what is open when this future ends.
     let mut tasks = tokio::task::JoinSet::new();
@@ -165,31 +167,38 @@ pub(super) async fn serve_with<L: Listener>(
                 continue;
             }
         };
-        connections.room().await;
+        let Ok(room) = connections.room().await else { return };
         while tasks.try_join_next().is_some() {}
-        let server = Server {
+        let traffic = ConnectionTraffic::new(timeouts);
+        let server = ConnectionServer {
             router: router.clone(),
             web: web.clone(),
             peer,
-            connections: Arc::clone(&connections),
+            traffic: Arc::clone(&traffic),
+            hangups: hangups.clone(),
             refusals: Arc::clone(&refusals),
             budget: budget.clone(),
             timeouts,
+            _room: room,
         };
-        let talk = budget.spending(server.talk(stream, L::reset));
-        connections.keep(|| tasks.spawn(talk));
+        let connection = tasks.spawn(budget.spending(server.talk(stream, L::reset)));
+        // Before it is polled for the first time: both are done on the same thread.
+        let _ = traffic.hangup.set(Hangup { connection, hangups: hangups.clone() });
+        connections.keep(&traffic);
     }
 }
 
 /// What serves one connection.
-struct Server {
+struct ConnectionServer {
     router: Router,
     web: Web,
     peer: Peer,
-    connections: Arc<Connections>,
+    traffic: Arc<ConnectionTraffic>,
+    hangups: Hangups,
     refusals: Arc<Refusals>,
     budget: Budget,
     timeouts: Timeouts,
+    _room: OwnedSemaphorePermit,
 }
 
 /// The TLS that a connection agreed on.
@@ -207,49 +216,34 @@ impl Agreed {
     }
 }
 
-/// Forgets a connection when its task ends, however it ends.
-struct ConnectionGuard(Arc<Connections>, Id);
-
-impl Drop for ConnectionGuard {
-    fn drop(&mut self) {
-        self.0.forget(self.1);
-    }
-}
-
-impl Server {
+impl ConnectionServer {
     async fn talk<S>(self, stream: S, reset: fn(&S))
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let id = tokio::task::id();
-        let _open = ConnectionGuard(Arc::clone(&self.connections), id);
-        let traffic = Traffic::new(self.timeouts);
-        let stream = NotedStream::new(stream, Arc::clone(&traffic), reset);
+        let stream = NotedStream::new(stream, Arc::clone(&self.traffic), reset);
         let (config, verifies) = {
             let rules = self.web.rules();
             (rules.tls.clone(), rules.file.tls.as_ref().is_some_and(TlsFile::verifies))
         };
-        match config {
-            None => self.answer_all(stream, None, traffic, id).await,
-            Some(config) => {
-                let accept = TlsAcceptor::from(Arc::clone(&config)).accept(stream);
-                match tokio::time::timeout(self.timeouts.handshake, accept).await {
-                    Ok(Ok(stream)) => {
-                        self.connections.agreed(id);
-                        let (_, session) = stream.get_ref();
-                        // One that does not verify ends the handshake.
-                        let is_verified = verifies && session.peer_certificates().is_some();
-                        let agreed = Agreed { config, is_verified };
-                        self.answer_all(stream, Some(agreed), traffic, id).await;
-                    }
-                    Ok(Err(error)) => self.say_why(&error),
-                    Err(_) => {
-                        self.connections.late();
-                        tracing::debug!("a client did not agree on TLS in time");
-                    }
-                }
+        let Some(config) = config else { return self.answer_all(stream, None).await };
+        let accept = TlsAcceptor::from(Arc::clone(&config)).accept(stream);
+        match tokio::time::timeout(self.timeouts.handshake, accept).await {
+            Ok(Ok(stream)) => {
+                let (_, session) = stream.get_ref();
+                // One that does not verify ends the handshake.
+                let is_verified = verifies && session.peer_certificates().is_some();
+                self.answer_all(stream, Some(Agreed { config, is_verified })).await;
             }
+            Ok(Err(error)) => self.say_why(&error),
+            Err(_) => self.late("a client did not agree on TLS in time"),
         }
+    }
+
+    /// Counts a client that took too long.
+    fn late(&self, what: &str) {
+        self.hangups.count(HangupReason::Late);
+        tracing::debug!("{what}");
     }
 
     /// Says why TLS was not agreed on.
@@ -269,21 +263,18 @@ impl Server {
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         tls: Option<Agreed>,
-        traffic: Arc<Traffic>,
-        id: Id,
     ) {
-        let connections = Arc::clone(&self.connections);
         let server = Arc::new(self);
-        traffic.begin();
-        let noted = Arc::clone(&traffic);
+        server.traffic.begin();
+        let serving = Arc::clone(&server);
         let service = service_fn(move |request| {
-            let server = Arc::clone(&server);
-            let tls = tls.clone();
-            let (answering, pace) = noted.asked();
+            let (server, tls) = (Arc::clone(&serving), tls.clone());
+            let (answering, pace) = server.traffic.asked();
             async move {
-                let response = server.answer(request, tls.as_ref(), id, pace).await;
-                let answered = |(body, busy)| Answered { body, _busy: busy, _answering: answering };
-                Ok::<_, Infallible>(response.map(answered))
+                let response = server.answer(request, tls.as_ref(), pace).await;
+                // Until it is sent, or given up.
+                let kept = |body: Body| body.map_err(move |error| (error, &answering).0);
+                Ok::<_, Infallible>(response.map(kept))
             }
         });
         let connection = hyper::server::conn::http1::Builder::new()
@@ -296,9 +287,8 @@ impl Server {
             ended = connection => if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended early");
             },
-            overdue = traffic.overdue() => if overdue == Overdue::Late {
-                connections.late();
-                tracing::debug!("a client took too long");
+            is_late = server.traffic.overdue() => if is_late {
+                server.late("a client took too long");
             },
         }
     }
@@ -307,12 +297,10 @@ impl Server {
         &self,
         mut request: Request<Incoming>,
         tls: Option<&Agreed>,
-        id: Id,
         pace: Pace,
-    ) -> Response<(Body, Busy)> {
-        let busy = self.connections.busy(id);
-        if let Some(hangup) = self.connections.hangup(id) {
-            request.extensions_mut().insert(hangup);
+    ) -> Response<Body> {
+        if let Some(hangup) = self.traffic.hangup.get() {
+            request.extensions_mut().insert(hangup.clone());
         }
         request.extensions_mut().insert(self.peer);
         self.budget.turn_to_answer(pace).await;
@@ -335,7 +323,7 @@ impl Server {
             // What was agreed on may have been forbidden since.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        response.map(|body| (body, busy))
+        response
     }
 
     /// Whether a request is answered, and what the client may see.
@@ -385,31 +373,4 @@ fn credentials(request: &Request<Incoming>) -> Option<Credentials> {
     let text = String::from_utf8(BASE64_STANDARD.decode(text.trim()).ok()?).ok()?;
     let (user, password) = text.split_once(':')?;
     Some(Credentials { user: user.to_owned(), password: Secret(password.to_owned()) })
-}
-
-/// An answer that is being sent.
-struct Answered {
-    body: Body,
-    _busy: Busy,
-    _answering: Answering,
-}
-
-impl HttpBody for Answered {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

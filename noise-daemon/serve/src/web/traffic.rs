@@ -1,19 +1,32 @@
 //! What moves over a connection, and when its client has taken too long: with the head of a request
-//! that it has begun, with an answer of which it takes nothing more, or with the next request.
+//! that it has begun, with an answer of which it takes nothing more, or with the next request; and from when on
+//! the connection may end for others.
+//!
+//! hyper has one time-out, for a head, and it runs from one request to the next as well (hyperium/hyper#1628 and
+//! #2355 are open): short enough for a head, it ends the connections of scrapers; as long as they need, it lets
+//! a head take minutes. It has none for an answer that is not taken. axum-server adds one for the first request;
+//! tower-http's are about bodies and handlers.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::budget::Pace;
+use super::hangups::{Hangup, HangupReason};
 
 /// A client whose next request comes before this time has passed does not pause.
 const PAUSE: Duration = Duration::from_millis(50);
+/// A connection that is new is left alone for so long: it may not have had its turn.
+pub const GRACE: Duration = Duration::from_secs(1);
+/// One that was just answered is left alone for so long: what it has not taken by then is lost.
+pub const TAKING: Duration = Duration::from_secs(2);
+/// An answer that takes longer may be given up for others.
+pub const SLOW: Duration = Duration::from_secs(30);
 
 /// How long clients may take.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +71,6 @@ struct ConnectionProgress {
     stage: ConnectionStage,
     /// Since when the stage is that.
     since: Instant,
-    /// When bytes moved last, either way.
-    moved: Instant,
     /// Since when the client takes nothing of what there is for it.
     stuck: Option<Instant>,
     /// When it was answered last.
@@ -68,7 +79,7 @@ struct ConnectionProgress {
 
 impl ConnectionProgress {
     fn new(now: Instant) -> Self {
-        Self { stage: ConnectionStage::Head, since: now, moved: now, stuck: None, answered: None }
+        Self { stage: ConnectionStage::Head, since: now, stuck: None, answered: None }
     }
 
     fn enter(&mut self, stage: ConnectionStage, now: Instant) {
@@ -77,7 +88,6 @@ impl ConnectionProgress {
     }
 
     fn read(&mut self, now: Instant) {
-        self.moved = now;
         match self.stage {
             ConnectionStage::Idle => self.enter(ConnectionStage::Head, now),
             ConnectionStage::Head => {}
@@ -99,32 +109,35 @@ impl ConnectionProgress {
             return Some(stuck + timeouts.stuck);
         }
         match self.stage {
-            ConnectionStage::Idle => Some(self.moved.max(self.since) + timeouts.idle),
+            ConnectionStage::Idle => Some(self.since + timeouts.idle),
             ConnectionStage::Head => Some(self.since + timeouts.head),
             ConnectionStage::Answer { .. } => None,
         }
     }
-}
 
-/// What a client has let pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overdue {
-    /// The time for its next request: it has all that it requested.
-    Idle,
-    /// The time for what it has begun.
-    Late,
+    /// From when on it may end for others, and as what.
+    fn may_end(&self) -> (HangupReason, Instant) {
+        match (self.stage, self.answered) {
+            (ConnectionStage::Answer { .. }, _) => (HangupReason::Slow, self.since + SLOW),
+            (_, Some(answered)) => (HangupReason::Unused, answered + TAKING),
+            (_, None) => (HangupReason::Unused, self.since + GRACE),
+        }
+    }
 }
 
 /// What has moved over a connection.
-pub struct Traffic {
+pub struct ConnectionTraffic {
     state: Mutex<ConnectionProgress>,
     timeouts: Timeouts,
+    /// Ends the connection, once that has a task.
+    pub hangup: OnceLock<Hangup>,
 }
 
-impl Traffic {
+impl ConnectionTraffic {
     /// Of a connection that begins now.
     pub fn new(timeouts: Timeouts) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(ConnectionProgress::new(Instant::now())), timeouts })
+        let state = Mutex::new(ConnectionProgress::new(Instant::now()));
+        Arc::new(Self { state, timeouts, hangup: OnceLock::new() })
     }
 
     /// The first request may come from now on.
@@ -141,9 +154,10 @@ impl Traffic {
         (Answering(Arc::clone(self)), if is_hasty { Pace::Hasty } else { Pace::Patient })
     }
 
-    /// Waits until the client has taken too long. To be polled by the task that serves the
-    /// connection, after it: whatever moves wakes that task, and only then is the time looked at.
-    pub async fn overdue(&self) -> Overdue {
+    /// Waits until the client has taken too long, and says whether it was with what it has begun: else it
+    /// has all that it requested. To be polled by the task that serves the connection, after it: whatever
+    /// moves wakes that task, and only then is the time looked at.
+    pub async fn overdue(&self) -> bool {
         let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
         poll_fn(|context| {
             let Some(due) = self.state().due(&self.timeouts) else { return Poll::Pending };
@@ -154,8 +168,12 @@ impl Traffic {
         })
         .await;
         let state = self.state();
-        let is_idle = state.stage == ConnectionStage::Idle && state.stuck.is_none();
-        if is_idle { Overdue::Idle } else { Overdue::Late }
+        state.stage != ConnectionStage::Idle || state.stuck.is_some()
+    }
+
+    /// From when on it may end for others, and as what.
+    pub fn may_end(&self) -> (HangupReason, Instant) {
+        self.state().may_end()
     }
 
     fn state(&self) -> MutexGuard<'_, ConnectionProgress> {
@@ -170,14 +188,17 @@ impl Traffic {
             state.stuck.get_or_insert(now);
         } else {
             state.stuck = None;
-            state.moved = now;
+            if state.stage == ConnectionStage::Idle {
+                // The answer was still on its way.
+                state.since = now;
+            }
         }
         outcome
     }
 }
 
 /// A request that is being answered.
-pub struct Answering(Arc<Traffic>);
+pub struct Answering(Arc<ConnectionTraffic>);
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -190,13 +211,13 @@ impl Drop for Answering {
 /// otherwise goes on offering the beginning of an answer whose end will never come.
 pub struct NotedStream<S> {
     stream: S,
-    traffic: Arc<Traffic>,
+    traffic: Arc<ConnectionTraffic>,
     reset: fn(&S),
 }
 
 impl<S> NotedStream<S> {
     /// Notes what moves over `stream`; `reset` lets it end without what it still has to send.
-    pub fn new(stream: S, traffic: Arc<Traffic>, reset: fn(&S)) -> Self {
+    pub fn new(stream: S, traffic: Arc<ConnectionTraffic>, reset: fn(&S)) -> Self {
         Self { stream, traffic, reset }
     }
 }
@@ -288,7 +309,7 @@ mod tests {
 
     #[test]
     fn who_takes_an_answer_slowly_has_time_and_who_takes_none_has_not() {
-        let traffic = Traffic::new(Timeouts::default());
+        let traffic = ConnectionTraffic::new(Timeouts::default());
         drop(traffic.asked());
         let due = || traffic.state().due(&traffic.timeouts).unwrap();
         let idle = due();
@@ -299,5 +320,24 @@ mod tests {
         assert_eq!(due(), stuck);
         assert!(traffic.wrote(Poll::Ready(Ok(1))).is_ready());
         assert!(due() > idle);
+    }
+
+    #[test]
+    fn who_is_new_answered_or_being_answered_has_its_time() {
+        let start = Instant::now();
+        let mut state = ConnectionProgress::new(start);
+        assert_eq!(state.may_end(), (HangupReason::Unused, start + GRACE));
+        // TLS was agreed on: only now requests can come.
+        state.enter(ConnectionStage::Head, start + 5 * SECOND);
+        assert_eq!(state.may_end(), (HangupReason::Unused, start + 5 * SECOND + GRACE));
+        state.enter(ConnectionStage::Answer { is_followed: false }, start + 6 * SECOND);
+        state.read(start + 7 * SECOND);
+        assert_eq!(state.may_end(), (HangupReason::Slow, start + 6 * SECOND + SLOW));
+        let answered = start + 8 * SECOND;
+        state.answered(answered);
+        assert_eq!(state.may_end(), (HangupReason::Unused, answered + TAKING));
+        // The beginning of a next request does not make it used.
+        state.read(start + 20 * SECOND);
+        assert_eq!(state.may_end(), (HangupReason::Unused, answered + TAKING));
     }
 }
