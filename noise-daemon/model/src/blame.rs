@@ -239,7 +239,7 @@ impl Attribution {
         {
             let sum = sums.entry(&pair.victim).or_default();
             sum.lost_ns.add(ns);
-            if is_held_up(pair.resource, pair.cause) {
+            if is_held_up(pair.resource, pair.cause, &pair.victim) {
                 sum.culprits.entry((&pair.culprit, pair.cause)).or_default().add(ns);
                 sum.held_up.entry((pair.resource, pair.cause)).or_default().add(ns);
             }
@@ -409,6 +409,26 @@ mod tests {
         assert_eq!(web.culprit, Some(("backup".into(), Cause::Foreign, 50)));
         assert_eq!((&*batch.name, batch.held_up_ns, batch.lost_ns), ("batch", 0, 1790));
         assert_eq!(batch.culprit, None);
+    }
+
+    #[test]
+    fn kernel_threads_that_write_back_are_no_victims() {
+        let mut bench = Bench::new(Limits::default());
+        let one = |resource, victim, ns| charge(resource, "vda", (victim, "backup"), ns);
+        bench.advance(sample(
+            SECOND,
+            vec![
+                one(Resource::BlockQueue, "/", 900),
+                one(Resource::BlockDevice, "/", 800),
+                one(Resource::Uninterruptible, "/", 700),
+                one(Resource::Cpu, "/", 5),
+                one(Resource::BlockQueue, "web", 20),
+            ],
+        ));
+        let victims = bench.attribution.victims();
+        let held_up: Vec<_> = victims.iter().map(|one| (&*one.name, one.held_up_ns)).collect();
+        assert_eq!(held_up, [("web", 20), ("/", 5)]);
+        assert_eq!(victims[1].lost_ns, 2_405);
     }
 
     fn waits(cgroup: &str, count: u64) -> Series {

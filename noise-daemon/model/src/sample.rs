@@ -11,6 +11,7 @@ use noise_common::signals::Signal;
 
 use super::cgroups::Cgroups;
 use super::histogram::Histogram;
+use super::labels::ROOT;
 use super::name::name;
 use super::outlier::OutlierRecord;
 
@@ -64,9 +65,10 @@ pub struct Interference {
 impl Interference {
     /// How long the victim was held up by something else, ns: by others, interrupts, its quota, the hypervisor. Not
     /// waits behind its own work, for CPUs that were idle, or for a reason that is not known; nor sleeps that a device
-    /// ends, as the wait for that device is charged for itself.
+    /// ends, as the wait for that device is charged for itself. Nor requests and uninterruptible sleeps of the root cgroup:
+    /// they are those of kernel threads that write back what others wrote, for which nobody waits.
     pub fn held_up_ns(&self) -> u64 {
-        if is_held_up(self.resource, self.cause) { self.charged.ns } else { 0 }
+        if is_held_up(self.resource, self.cause, &self.victim) { self.charged.ns } else { 0 }
     }
 
     /// The order of [`Sample::interference`]: by all but the charge.
@@ -80,11 +82,13 @@ impl Interference {
 }
 
 /// Whether something else held up a victim: see [`Interference::held_up_ns`].
-pub(super) fn is_held_up(resource: Resource, cause: Cause) -> bool {
+pub(super) fn is_held_up(resource: Resource, cause: Cause, victim: &str) -> bool {
+    let of_disks = [Resource::BlockQueue, Resource::BlockDevice, Resource::Uninterruptible];
+    let is_flush = victim == ROOT && of_disks.contains(&resource);
     let is_own = matches!(cause, Cause::Own | Cause::Idle | Cause::Untracked);
     let is_device = resource == Resource::Uninterruptible
         && matches!(cause, Cause::Hardirq | Cause::Softirq | Cause::Nmi);
-    !is_own && !is_device
+    !is_own && !is_device && !is_flush
 }
 
 /// Names that are one and the same need not be read.

@@ -18,7 +18,6 @@ use noise_common::signals::{ExportKind, SIGNALS, Signal};
 
 use super::amount::total;
 use super::name::name;
-use super::sample::is_held_up;
 use super::step::Step;
 
 use self::names::{Id, TrendNames};
@@ -246,9 +245,7 @@ impl PendingPoint {
         for one in step.charges.iter().filter(|one| one.resource != Resource::Preemption) {
             let lost = self.victims.entry(Arc::clone(&one.victim)).or_default();
             lost.all_ns = lost.all_ns.saturating_add(one.charged.ns);
-            if is_held_up(one.resource, one.cause) {
-                lost.held_up_ns = lost.held_up_ns.saturating_add(one.charged.ns);
-            }
+            lost.held_up_ns = lost.held_up_ns.saturating_add(one.held_up_ns());
         }
     }
 
