@@ -32,6 +32,16 @@ pub struct Baseline {
     histogram: Histogram,
     covered_ns: u64,
     until_halved: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    adopted: Option<AdoptedLevel>,
+}
+
+/// A level that a disturbance came to, which lasted so long that it was adopted.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct AdoptedLevel {
+    since_ns: u64,
+    /// Half way to what was usual before: once the mean is lower, the disturbance is over.
+    least_mean_ns: f64,
 }
 
 impl Baseline {
@@ -47,6 +57,7 @@ impl Baseline {
             histogram: Histogram::default(),
             covered_ns: 0,
             until_halved: half_life.max(1),
+            adopted: None,
         }
     }
 
@@ -62,6 +73,7 @@ impl Baseline {
             && few(self.half_life)
             && (1..=self.half_life).contains(&self.until_halved)
             && (self.learnt > 0 || self.histogram.is_empty())
+            && self.adopted.is_none_or(|adopted| positive(adopted.least_mean_ns))
             && self.histogram.buckets().all(|(_, count)| few(count))
     }
 
@@ -99,6 +111,18 @@ impl Baseline {
         if self.until_halved == 0 {
             self.halve();
         }
+        self.adopted = self.adopted.filter(|adopted| self.mean_ns >= adopted.least_mean_ns);
+    }
+
+    /// Says that all that it learnt is of a disturbance that began then, ns on the clock of the windows, where means were
+    /// shorter than the given one before.
+    pub(super) fn adopt(&mut self, since_ns: u64, least_mean_ns: f64) {
+        self.adopted = Some(AdoptedLevel { since_ns, least_mean_ns });
+    }
+
+    /// Since when it is so, ns on the clock of the windows, where that was a disturbance before it was adopted.
+    pub fn adopted_since_ns(&self) -> Option<u64> {
+        self.adopted.map(|adopted| adopted.since_ns)
     }
 
     /// Time in which nothing happened.
@@ -222,7 +246,8 @@ mod tests {
 
     #[test]
     fn it_survives_being_written() {
-        let baseline = learnt(100, (1..80).map(|index| index * 1000));
+        let mut baseline = learnt(100, (1..80).map(|index| index * 1000));
+        baseline.adopt(7, 1000.0);
         let text = serde_json::to_string(&baseline).unwrap();
         let read: Baseline = serde_json::from_str(&text).unwrap();
         assert_eq!(read, baseline);
@@ -235,6 +260,7 @@ mod tests {
             ("\"learnt\":79", "\"learnt\":0"),
             ("\"half_life\":100", "\"half_life\":18446744073709551615"),
             ("\"buckets\":[", "\"buckets\":[[113,18446744073709551615],"),
+            ("\"since_ns\":7,\"least_mean_ns\":", "\"since_ns\":7,\"least_mean_ns\":-"),
         ] {
             assert!(text.contains(old), "{text}");
             let wrong: Baseline = serde_json::from_str(&text.replace(old, new)).unwrap();

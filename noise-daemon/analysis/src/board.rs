@@ -284,14 +284,7 @@ impl Board {
         let waits = self.feed.baselines().filter(|(watched, _, baseline)| {
             *watched == Signal::CgroupRunqueueWait && baseline.learnt() >= LEAST_WINDOWS
         });
-        waits
-            .map(|(signal, subject, baseline)| Usual {
-                signal,
-                subject: Arc::clone(subject),
-                windows: baseline.learnt(),
-                level: baseline.level(),
-            })
-            .collect()
+        waits.map(|(signal, subject, baseline)| Usual::learnt(signal, subject, baseline)).collect()
     }
 }
 

@@ -34,7 +34,7 @@ fn resource(
 }
 
 fn quota(throttled: &Throttled) -> String {
-    let Throttled { of, quota, periods, throttled_periods, throttled_ms } = throttled;
+    let Throttled { of, quota, periods, throttled_periods, throttled_ms, .. } = throttled;
     let Some(cpus) = quota.cpus() else { return "quota  none".to_owned() };
     let mut text = format!("quota  {cpus:.2} CPUs for {of}");
     if let (Some(periods), Some(stopped), Some(ms)) = (periods, throttled_periods, throttled_ms) {
@@ -105,6 +105,8 @@ mod tests {
         let full = Some(Stalled { avg10_percent: 0.0, stalled_ms: stalled_ms.map(|_| 0.0) });
         let throttled = Throttled {
             of: "web.service".to_owned(),
+            above: 0,
+            is_unclear: false,
             quota: Quota { quota_us: Some(50_000), period_us: 100_000 },
             periods: grown.map(|_| 20),
             throttled_periods: grown.map(|_| 12),

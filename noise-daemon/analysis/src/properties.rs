@@ -6,7 +6,7 @@ use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_o
 use proptest::test_runner::Config;
 
 use super::charge::Charge;
-use super::track::FORGET_NS;
+use super::track::{ADOPT_NS, FORGET_NS};
 use super::window::Window;
 use super::{Change, Ending, Incident, Memory, Monitor, Name, Rule, Settings, UnanalysedCounts};
 use crate::chance::same_draws;
@@ -155,17 +155,32 @@ fn short_calm_does_not_close_an_incident() {
 }
 
 #[test]
-fn a_lasting_change_becomes_the_baseline() {
+fn a_change_becomes_the_baseline_after_hours_and_says_since_when_it_is_so() {
     let mut monitor = monitor(Settings::default());
     let step = |number| if number >= WARM { SLOW_NS } else { USUAL_NS };
-    let incidents = closed(feed(&mut monitor, 0..2000, step));
+    let last = WARM + ADOPT_NS / LENGTH_NS;
+    let usual = |monitor: &Monitor| {
+        let baseline = monitor.baseline(SIGNAL, &name(0)).unwrap();
+        (baseline.mean_ns().round(), baseline.adopted_since_ns())
+    };
+    // While it is open, none of it is learnt.
+    let before = (USUAL_NS as f64, None);
+    assert!(closed(feed(&mut monitor, 0..last - 1, step)).is_empty());
+    assert_eq!(usual(&monitor), before);
+    let incidents = closed(feed(&mut monitor, last - 1..last, step));
     assert_eq!(incidents.len(), 1);
     assert_eq!(incidents[0].ending, Some(Ending::Adopted));
-    assert_eq!(incidents[0].end_ns - incidents[0].start_ns, 600_000_000_000);
-    assert!((monitor.baseline(SIGNAL, &name(0)).unwrap().mean_ns() / 1e7 - 1.0).abs() < 0.05);
+    assert_eq!(incidents[0].end_ns - incidents[0].start_ns, ADOPT_NS);
+    let (mean_ns, since_ns) = usual(&monitor);
+    assert!((mean_ns / 1e7 - 1.0).abs() < 0.05);
+    assert_eq!(since_ns, Some(WARM * LENGTH_NS));
     // From there on it is what others are held against.
-    let worse = |number| if (2000..2020).contains(&number) { 3 * SLOW_NS } else { SLOW_NS };
-    assert_eq!(closed(feed(&mut monitor, 2000..2100, worse)).len(), 1);
+    let worse = |number| if (last..last + 20).contains(&number) { 3 * SLOW_NS } else { SLOW_NS };
+    assert_eq!(closed(feed(&mut monitor, last..last + 100, worse)).len(), 1);
+    assert_eq!(usual(&monitor).1, Some(WARM * LENGTH_NS));
+    // Once it is over, it is so no longer.
+    feed(&mut monitor, last + 100..last + 20_000, |_| USUAL_NS);
+    assert_eq!(usual(&monitor).1, None);
 }
 
 #[test]

@@ -31,8 +31,8 @@ use super::window::{Slice, Window};
 /// Weight of one window in the cost of a subject.
 const COST_WEIGHT: f64 = 0.1;
 
-/// Age at which an incident is adopted as baseline: who has not acted by then lives with it.
-const ADOPT_NS: u64 = 600_000_000_000;
+/// Age at which an incident is adopted as baseline: longer than a nightly job, and than it takes until somebody looks.
+pub(super) const ADOPT_NS: u64 = 6 * 3_600_000_000_000;
 
 /// Silence after which a subject counts as gone: a cgroup of that name is most likely another one by then.
 pub(super) const FORGET_NS: u64 = 600_000_000_000;
@@ -387,6 +387,9 @@ impl Track {
             for slice in &open.tail {
                 open.next.learn(slice);
             }
+            let mean_ns = open.next.baseline.mean_ns();
+            let least_mean_ns = rules::divide_ns(mean_ns, &self.normal.baseline);
+            open.next.baseline.adopt(open.start_ns, least_mean_ns);
             self.normal = open.next;
         } else {
             // What is calm behind the end is judged, and learnt, like any other window.

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 use noise_model::memory::LimitHits;
-use noise_model::pressure::Pressure;
+use noise_model::pressure::{Pressure, Throttled};
 use noise_text::times::{of_day, second};
 use noise_text::units;
 use noise_verdict::{
@@ -57,6 +57,10 @@ impl Episode {
         by.map_or("not known", |first| called(first.cause, &first.culprit))
     }
 
+    fn is_stopped_by_quota(&self) -> bool {
+        self.leading().is_some_and(|first| first.cause == Cause::Throttle)
+    }
+
     fn disturbed<'a>(
         &'a self,
         report: &'a Report,
@@ -96,6 +100,7 @@ impl Episode {
             known_share: if is_charged { 1.0 - self.untracked.share } else { 0.0 },
             stalled: report.pressure_of(self).and_then(stalled_for),
             short: report.pressure_of(self).and_then(Shortage::of),
+            quota: report.quota_of(self),
             advice,
             advised: Advised {
                 culprit: report.beside.advised_culprit.as_deref(),
@@ -189,7 +194,10 @@ impl Report {
     pub fn by_whom_of<'a>(&self, episode: &'a Episode) -> Cow<'a, str> {
         match self.pressure_of(episode).and_then(Shortage::of) {
             Some(short) => short.culprit().name.into(),
-            None => episode.by_whom().into(),
+            None => match self.quota_of(episode).filter(|_| episode.is_stopped_by_quota()) {
+                Some(quota) => quota.into(),
+                None => episode.by_whom().into(),
+            },
         }
     }
 
@@ -245,6 +253,14 @@ impl Report {
         self.worst().severity()
     }
 
+    /// What the CPU quota is called that stopped a victim, as far as the pressure of its cgroup says so.
+    fn quota_of(&self, episode: &Episode) -> Option<String> {
+        let pressure = self.beside.pressure.as_ref();
+        let pressure = pressure.filter(|_| episode.subject == self.main.subject)?;
+        let latest = pressure.latest.as_ref().unwrap_or(&pressure.opening);
+        latest.quota.as_ref().map(Throttled::name)
+    }
+
     /// The pressure that says what the sleeps of an episode were for: known of the cgroup that it is about.
     fn pressure_of(&self, episode: &Episode) -> Option<&Pressure> {
         if episode.subject != self.main.subject || episode.signal != Signal::UninterruptibleWait {
@@ -297,6 +313,7 @@ mod tests {
         assert!(sentence.ends_with(", stopped by its own CPU quota (80.0 %)"), "{sentence}");
         let [quota, other] = verdict.findings.as_slice() else { panic!("{verdict:?}") };
         assert_eq!(quota.remedies, [Advice::plain(Remedy::RaiseQuota)]);
+        assert_eq!(&*report.by_whom(), "its own CPU quota");
         assert_eq!((other.resource, &*other.culprit.name), (Account::Cpu, "/b"));
     }
 

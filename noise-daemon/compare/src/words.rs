@@ -39,7 +39,7 @@ fn whom(culprit: &Culprit) -> Option<String> {
         ("idle", _) => Some("an idle CPU".to_owned()),
         ("thread", _) => Some(thread(&culprit.comm, culprit.tid)),
         ("self", _) => Some("its own requests".to_owned()),
-        (QUOTA, _) => Some("its own CPU quota".to_owned()),
+        (QUOTA, _) => Some("a CPU quota".to_owned()),
         (cause, true) => Some(cause.to_owned()),
         (cause, false) => Some(format!("{} ({cause})", clean(&culprit.comm))),
     }
@@ -121,7 +121,7 @@ mod tests {
         let stopped = Place { state: "waiting_cpu", times: 1, culprits: quota, ..place() };
         assert_eq!(
             sentence(&stopped, 500, 30),
-            "at 1.20 s: waiting for a CPU where 29 of 30 normal runs are not, +41.0 ms, held back by its own CPU quota"
+            "at 1.20 s: waiting for a CPU where 29 of 30 normal runs are not, +41.0 ms, held back by a CPU quota"
         );
         let others = Place { is_own: false, state: "running", times: 2, ..place() };
         assert_eq!(

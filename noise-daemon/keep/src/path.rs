@@ -258,7 +258,7 @@ fn whose(of_cpu: bool, tid: i32, comm: &str, cause: &str, time: &str) -> String 
         (Some(Cause::Untracked) | None, false) => {
             format!("; for whom is not known for {time} of it")
         }
-        (Some(Cause::Throttle), _) => format!("; its own CPU quota stopped it for {time}"),
+        (Some(Cause::Throttle), _) => format!("; a CPU quota stopped it for {time}"),
         (Some(Cause::Steal), _) => format!("; the hypervisor took {time} of it"),
         (Some(Cause::Idle), true) => format!("; the CPU was idle for {time} of it"),
         (Some(cause), true) => format!("; {} had the CPU for {time}", cause.name()),
@@ -334,7 +334,7 @@ mod tests {
             "; it is not known who had the CPU for 1.09 min (no kept event says who ran then)"
         );
         assert_eq!(of(false, -1, "", "untracked"), "; for whom is not known for 1.09 min of it");
-        assert_eq!(of(true, -1, "", "throttle"), "; its own CPU quota stopped it for 1.09 min");
+        assert_eq!(of(true, -1, "", "throttle"), "; a CPU quota stopped it for 1.09 min");
         assert_eq!(of(true, 0, "swapper/0", "idle"), "; the CPU was idle for 1.09 min of it");
         assert_eq!(of(true, -1, "", "hardirq"), "; hardirq had the CPU for 1.09 min");
     }

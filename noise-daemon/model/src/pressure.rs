@@ -105,8 +105,10 @@ impl Quota {
 /// A quota with what it did, of the cgroup that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaReading {
-    /// Its label: that of the cgroup itself, or of the nearest around it that has a quota.
+    /// The label of that cgroup.
     pub of: String,
+    /// How many levels it is above the cgroup that is read: 0 = that one itself.
+    pub above: usize,
     pub quota: Quota,
     /// What it did so far.
     pub counted: Throttles,
@@ -123,8 +125,9 @@ pub struct PressureReading {
     pub io: Result<Stalls, String>,
     /// `memory.pressure`.
     pub memory: Result<Stalls, String>,
-    /// Quota, and what it did.
-    pub quota: Result<QuotaReading, String>,
+    /// Quotas of the cgroup and of those around it, the nearest first; where none of them has one, that is what is read of the
+    /// cgroup itself.
+    pub quotas: Result<Vec<QuotaReading>, String>,
     /// Limits of its memory and of the cgroups around it, the nearest first.
     pub limits: Result<Vec<LimitReading>, String>,
 }
@@ -149,8 +152,15 @@ pub struct ResourcePressure {
 /// A quota, with what it did since an earlier reading.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Throttled {
-    /// Whose quota it is: the cgroup's own, or that of the nearest around it that has one.
+    /// Whose quota it is: the one that stopped the cgroup longest, its own or that of one around it; the nearest where none
+    /// did.
     pub of: String,
+    /// How many levels that is above the cgroup: 0 = its own.
+    #[serde(default)]
+    pub above: usize,
+    /// Whether there are several, and which of them stopped it is not known.
+    #[serde(default)]
+    pub is_unclear: bool,
     /// The quota as it is now.
     #[serde(flatten)]
     pub quota: Quota,
@@ -160,6 +170,25 @@ pub struct Throttled {
     pub throttled_periods: Option<u64>,
     /// How long, ms, threads on different CPUs added up.
     pub throttled_ms: Option<f64>,
+}
+
+impl Throttled {
+    /// Whether a quota of that cgroup is what stops it.
+    pub const fn is_known(&self) -> bool {
+        !self.is_unclear && self.quota.quota_us.is_some()
+    }
+
+    /// What the quota that stops it is called.
+    pub fn name(&self) -> String {
+        let of = &self.of;
+        match self.above {
+            _ if self.is_unclear => "a CPU quota, its own or that of a cgroup around it".to_owned(),
+            _ if self.quota.quota_us.is_none() => "the CPU quota of a cgroup in it".to_owned(),
+            0 => "its own CPU quota".to_owned(),
+            1 => format!("the CPU quota of {of}, its parent"),
+            _ => format!("the CPU quota of {of}, which it is in"),
+        }
+    }
 }
 
 /// Pressure of a cgroup: `null` is what the kernel does not say, and `unavailable` why.
@@ -185,6 +214,35 @@ fn grown(now: u64, before: Option<u64>) -> Option<u64> {
     now.checked_sub(before?)
 }
 
+/// What the quota did that stopped a cgroup longest since an earlier reading; without one, or where none did since then, the
+/// only one that ever stopped it.
+fn throttled(before: &[QuotaReading], now: &[QuotaReading]) -> Option<Throttled> {
+    let since = |one: &QuotaReading, of: fn(&Throttles) -> u64| {
+        let same = |other: &&QuotaReading| other.of == one.of && other.above == one.above;
+        grown(of(&one.counted), before.iter().find(same).map(|earlier| of(&earlier.counted)))
+    };
+    let stopped_ns = |one: &&QuotaReading| since(one, |one| one.throttled_ns).unwrap_or(0);
+    // The nearest of those that stopped it as long.
+    let longest = now.iter().rev().max_by_key(stopped_ns).filter(|one| stopped_ns(one) > 0);
+    let ever: Vec<_> = now.iter().filter(|one| one.counted.throttled_periods > 0).collect();
+    let only = match (longest, now, ever.as_slice()) {
+        (Some(longest), ..) => Some(longest),
+        (None, [only], _) => Some(only),
+        (None, _, [only]) => Some(*only),
+        (None, ..) => None,
+    };
+    let one = only.or_else(|| now.first())?;
+    Some(Throttled {
+        of: one.of.clone(),
+        above: one.above,
+        is_unclear: only.is_none(),
+        quota: one.quota,
+        periods: since(one, |one| one.periods),
+        throttled_periods: since(one, |one| one.throttled_periods),
+        throttled_ms: since(one, |one| one.throttled_ns).map(|ns| ns as f64 / 1e6),
+    })
+}
+
 impl Pressure {
     /// What a reading says, with what grew since an earlier one.
     pub fn of(before: Option<&PressureReading>, now: &PressureReading) -> Self {
@@ -200,18 +258,9 @@ impl Pressure {
             let some = stalled(now.some, before.map(|before| before.some));
             Some(ResourcePressure { some, full: now.full.map(full) })
         };
-        let quota = now.quota.as_ref().ok().map(|QuotaReading { of, quota, counted }| {
-            let earlier = before.and_then(|before| before.quota.as_ref().ok());
-            let earlier =
-                earlier.filter(|earlier| earlier.of == *of).map(|earlier| &earlier.counted);
-            let since = |of: fn(&Throttles) -> u64| grown(of(counted), earlier.map(of));
-            Throttled {
-                of: of.clone(),
-                quota: *quota,
-                periods: since(|one| one.periods),
-                throttled_periods: since(|one| one.throttled_periods),
-                throttled_ms: since(|one| one.throttled_ns).map(|ns| ns as f64 / 1e6),
-            }
+        let quota = now.quotas.as_ref().ok().and_then(|quotas| {
+            let before = before.and_then(|before| before.quotas.as_ref().ok());
+            throttled(before.map_or(&[][..], Vec::as_slice), quotas)
         });
         let limits = || {
             let (earlier, later) = (before?.limits.as_ref().ok()?, now.limits.as_ref().ok()?);
@@ -252,7 +301,7 @@ impl PressureReading {
             format!("pressure of {} is not known: {why}", names.join(", "))
         };
         let quota =
-            self.quota.as_ref().err().map(|why| format!("its CPU quota is not known: {why}"));
+            self.quotas.as_ref().err().map(|why| format!("its CPU quota is not known: {why}"));
         let limits = self.limits.as_ref().err();
         let limits = limits.map(|why| format!("limits of its memory are not known: {why}"));
         reasons.into_iter().map(sentence).chain(quota).chain(limits).collect()
@@ -275,7 +324,7 @@ mod tests {
             cpu: stalls.clone(),
             io: stalls,
             memory: Err("PSI is off".to_owned()),
-            quota: Ok(QuotaReading { of: "/a".to_owned(), quota, counted }),
+            quotas: Ok(vec![QuotaReading { of: "/a".to_owned(), above: 0, quota, counted }]),
             limits: Ok(Vec::new()),
         }
     }
@@ -340,6 +389,40 @@ mod tests {
     }
 
     #[test]
+    fn the_quota_that_stops_a_cgroup_may_be_that_of_one_around_it() {
+        let stopped = |of: &str, above, quota_us, throttled_periods| QuotaReading {
+            of: of.to_owned(),
+            above,
+            quota: Quota { quota_us, period_us: 100_000 },
+            counted: Throttles {
+                periods: 20,
+                throttled_periods,
+                throttled_ns: throttled_periods * 1_000_000,
+            },
+        };
+        let both = |own, pod| {
+            vec![stopped("web", 0, Some(200_000), own), stopped("pod", 1, Some(100_000), pod)]
+        };
+        let name = |before: &[QuotaReading], now: &[QuotaReading]| {
+            throttled(before, now).map(|one| (one.name(), one.is_known()))
+        };
+        let own = || Some(("its own CPU quota".to_owned(), true));
+        let of_pod = Some(("the CPU quota of pod, its parent".to_owned(), true));
+        assert_eq!(name(&both(3, 5), &both(3, 9)), of_pod);
+        assert_eq!(name(&both(3, 5), &both(9, 6)), own());
+        // Of one reading, the one that ever did.
+        assert_eq!(name(&[], &both(0, 9)), of_pod);
+        assert_eq!(name(&[], &both(3, 9)).map(|(_, is_known)| is_known), Some(false));
+        assert_eq!(name(&[], &both(3, 9)[..1]), own());
+        let slice = [stopped("web.slice", 2, Some(100_000), 4)];
+        let expected = "the CPU quota of web.slice, which it is in".to_owned();
+        assert_eq!(name(&[], &slice), Some((expected, true)));
+        let none = [stopped("web", 0, None, 0)];
+        assert_eq!(name(&[], &none), Some(("the CPU quota of a cgroup in it".to_owned(), false)));
+        assert_eq!(name(&[], &[]), None);
+    }
+
+    #[test]
     fn what_has_one_reason_is_one_sentence() {
         let why = || "this kernel has none".to_owned();
         let reading = PressureReading {
@@ -347,7 +430,7 @@ mod tests {
             cpu: Err(why()),
             io: Err(why()),
             memory: Err("it is closed".to_owned()),
-            quota: Err("no controller".to_owned()),
+            quotas: Err("no controller".to_owned()),
             limits: Err("no controller".to_owned()),
         };
         let pressure = Pressure::of(None, &reading);

@@ -188,7 +188,7 @@ pub struct Setup {
     pub is_around: bool,
     /// Whether the culprit's main thread is the one that had what the victim waited for, and not just its first process.
     pub is_culprit_named: bool,
-    /// The nearest cgroup around the victim, it included, that has a CPU quota.
+    /// The cgroup around the victim, it included, whose CPU quota stops it; `None` where that is not known.
     pub limited: Option<CgroupSetup>,
     /// The limit of memory that was hit, and the cgroup that has it: the victim, or one around it.
     pub memory: Option<(LimitKind, CgroupSetup)>,

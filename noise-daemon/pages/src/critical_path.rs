@@ -25,7 +25,7 @@ const SHOWN_NAMES: usize = 3;
 const UNTRACKED: &str = "untracked";
 /// The cause of waits that a quota is the reason of, and what it is called.
 const THROTTLE: &str = "throttle";
-const QUOTA: &str = "its own CPU quota";
+const QUOTA: &str = "a CPU quota";
 /// What stands before names in a row of a state, before a part's state, and before a part's thread.
 const STATE_COLUMNS: usize = 44;
 const TIMES_COLUMNS: usize = 29;

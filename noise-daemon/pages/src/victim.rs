@@ -344,7 +344,7 @@ fn for_whom(text: &mut String, found: &Findings, width: usize) {
         let is_any = culprits_of(text, &found.culprits, state, width);
         if is_any && state.0 == "waiting_cpu" && found.is_throttled() {
             let sentence = format!(
-                "  Its own CPU quota caused {} of these waits, by the daemon's count: those who had the CPUs then \
+                "  A CPU quota caused {} of these waits, by the daemon's count: those who had the CPUs then \
                  had no part in it.",
                 time(found.throttled_ns())
             );
@@ -412,8 +412,8 @@ fn stopped(text: &mut String, found: &Findings, width: usize) {
         return prose(text, sentence, width);
     };
     let quota = match found.target.pid {
-        Some(_) => "its cgroup, by its own CPU quota",
-        None => "by its own CPU quota",
+        Some(_) => "its cgroup, by a CPU quota",
+        None => "by a CPU quota",
     };
     let hypervisor = match found.target.pid {
         Some(_) => "its cgroup, by the hypervisor",

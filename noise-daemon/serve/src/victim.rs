@@ -135,6 +135,7 @@ mod tests {
             subject: "/a".into(),
             windows: 3,
             level,
+            adopted_since_ns: Some(9),
         };
         let expected =
             VictimDocument::new(vec![usual], Some(Stopped::default()), Some(Pressure::default()));

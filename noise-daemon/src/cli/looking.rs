@@ -99,8 +99,9 @@ impl Looking {
             let short = latest.and_then(Shortage::of);
             let paths = (one.victim.as_deref(), culprit.as_deref());
             let limit = short.as_ref().and_then(Shortage::limit);
+            let blamed = (limit, pressure.as_ref().and_then(stopping));
             one.beside = Beside {
-                advice: Some(advice(&self.reader, report, &parties, paths, (limit, idle))),
+                advice: Some(advice(&self.reader, report, &parties, paths, (blamed, idle))),
                 pressure,
                 advised_culprit: parties.culprit.filter(|_| culprit.is_some()),
                 advised_interrupt: parties.interrupt,
@@ -119,8 +120,14 @@ impl Looking {
     }
 }
 
-/// What was found last, with the pressure at the close. Another limit may be to blame by then than the one that commands
-/// raise.
+/// The label of the cgroup whose CPU quota stops the victim, where that is known.
+fn stopping(pressure: &IncidentPressure) -> Option<&str> {
+    let quota = pressure.latest.as_ref().unwrap_or(&pressure.opening).quota.as_ref();
+    quota.filter(|quota| quota.is_known()).map(|quota| &*quota.of)
+}
+
+/// What was found last, with the pressure at the close. Another limit or quota may be to blame by then than the one that
+/// commands raise.
 fn closed(mut beside: Beside, pressure: Option<IncidentPressure>) -> Beside {
     let blamed = |pressure: &Option<IncidentPressure>| {
         let short = Shortage::of(pressure.as_ref()?.latest.as_ref()?)?;
@@ -130,6 +137,11 @@ fn closed(mut beside: Beside, pressure: Option<IncidentPressure>) -> Beside {
         && let Some(advice) = &mut beside.advice
     {
         advice.retain(|one| one.remedy != Remedy::MemoryLimits);
+    }
+    if pressure.as_ref().and_then(stopping) != beside.pressure.as_ref().and_then(stopping)
+        && let Some(advice) = &mut beside.advice
+    {
+        advice.retain(|one| one.remedy != Remedy::RaiseQuota);
     }
     Beside { pressure, ..beside }
 }
@@ -163,7 +175,7 @@ fn advice(
     report: &Report,
     parties: &Parties,
     (victim, culprit): (Option<&Path>, Option<&Path>),
-    (limit, idle): (Option<&LimitHits>, Vec<(u32, f64)>),
+    ((limit, quota), idle): ((Option<&LimitHits>, Option<&str>), Vec<(u32, f64)>),
 ) -> Vec<Advice> {
     let mut remedies = report.main.remedies.clone();
     if limit.is_some() && !remedies.contains(&Remedy::MemoryLimits) {
@@ -178,6 +190,7 @@ fn advice(
         culprit,
         culprit_tid: parties.culprit.as_ref().and_then(thread_of),
         interrupt: parties.interrupt.as_deref(),
+        quota,
         memory: limit.map(|limit| (limit.kind, &*limit.of)),
         disk: parties.disk.as_deref(),
         is_write: parties.is_write,
@@ -295,7 +308,7 @@ mod tests {
             report.processes = tids.iter().map(|tid| named(*tid)).collect();
             let parties = report.main.parties();
             let paths = (Some(Path::new("/operator")), Some(Path::new("/shop")));
-            let advice = advice(&reader, &report, &parties, paths, (None, Vec::new()));
+            let advice = advice(&reader, &report, &parties, paths, ((None, None), Vec::new()));
             advice.into_iter().flat_map(|one| one.commands).collect::<Vec<_>>()
         };
         assert_eq!(commands(&[0, 42]), ["chrt --other --pid 0 42"]);

@@ -232,8 +232,7 @@ impl Watching {
         let of = |subject: &Name| {
             let usual = |signal| {
                 let baseline = self.board.baseline(signal, subject).filter(|_| is_known(signal))?;
-                let (windows, level) = (baseline.learnt(), baseline.level());
-                Some(Usual { signal, subject: Name::clone(subject), windows, level })
+                Some(Usual::learnt(signal, subject, baseline))
             };
             Watched::all().filter_map(usual).collect::<Vec<_>>()
         };

@@ -79,6 +79,17 @@ impl Standstill {
     }
 }
 
+/// What is known of a resource beside how much of it is usually lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsualNote {
+    /// For how long that has been usual, ns, where it was a disturbance before it was adopted.
+    pub adopted_for_ns: Option<u64>,
+    /// For how long it has been more than usual, ns, where that is known.
+    pub disturbed_for_ns: Option<u64>,
+    /// Whether there were more delays than usual.
+    pub is_more_often: bool,
+}
+
 /// All that a verdict is made of.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
@@ -105,7 +116,10 @@ pub struct Case<'a> {
     /// What is usually lost in such a time, ns, by resource; none where that is not known. That of [`Account::Cpu`] is
     /// what waits for a CPU take, whatever they are for, quotas included; that of [`Account::Interrupt`] has in it what
     /// the hypervisor takes, and that of [`Account::Disk`] is what uninterruptible sleeps take, those for memory included.
+    /// That of [`Account::Memory`] is the same for what memory that is short does: it is not longer sleeps, but more of them.
     pub usual_ns: BTreeMap<Account, u64>,
+    /// The same with what is known beside that.
+    pub usual_notes: BTreeMap<Account, UsualNote>,
     /// How victim and main culprit are set up.
     pub setup: &'a Setup,
 }
@@ -114,22 +128,33 @@ impl Case<'_> {
     /// What was lost of a resource as the usual figure has it, and that figure, ns.
     pub(crate) fn against_usual(&self, resource: Account) -> (u64, Option<u64>) {
         let of = |account| self.accounts.ns(account);
-        let (whole_ns, as_what) = match resource {
-            Account::Cpu | Account::Quota => {
-                (of(Account::Cpu).saturating_add(of(Account::Quota)), Account::Cpu)
-            }
+        let whole_ns = match resource {
+            Account::Cpu | Account::Quota => of(Account::Cpu).saturating_add(of(Account::Quota)),
             Account::Interrupt | Account::Hypervisor => {
-                let taken_ns = of(Account::Interrupt).saturating_add(of(Account::Hypervisor));
-                (taken_ns, Account::Interrupt)
+                of(Account::Interrupt).saturating_add(of(Account::Hypervisor))
             }
             // What was thrown out for want of memory is waited for as a disk is.
             Account::Disk | Account::Memory => {
                 let both_ns = of(Account::Disk).saturating_add(of(Account::Memory));
-                (both_ns.max(self.uninterruptible_ns), Account::Disk)
+                both_ns.max(self.uninterruptible_ns)
             }
-            other => (of(other), other),
+            other => of(other),
         };
-        (whole_ns, self.usual_ns.get(&as_what).copied())
+        (whole_ns, self.usual_ns.get(&self.as_what(resource)).copied())
+    }
+
+    /// What is known of a resource beside how much of it is usually lost.
+    pub(crate) fn usual_note(&self, resource: Account) -> UsualNote {
+        self.usual_notes.get(&self.as_what(resource)).copied().unwrap_or_default()
+    }
+
+    /// The account that has the usual figure of a resource.
+    fn as_what(&self, resource: Account) -> Account {
+        match resource {
+            Account::Quota => Account::Cpu,
+            Account::Hypervisor => Account::Interrupt,
+            other => other,
+        }
     }
 
     /// The sleeps of which it is not known whether there was work meanwhile, the longest first, as far as they were longer

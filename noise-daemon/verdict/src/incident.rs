@@ -113,6 +113,8 @@ pub struct Disturbed<'a> {
     pub stalled: Option<Account>,
     /// Of what memory was short meanwhile, where that is what it slept for.
     pub short: Option<Shortage>,
+    /// What the CPU quota is called that stopped it meanwhile, where that is known.
+    pub quota: Option<String>,
     /// The remedies that apply to this host.
     pub advice: &'a [Advice],
     /// Whose settings they rest on.
@@ -246,9 +248,12 @@ impl Disturbed<'_> {
     }
 
     fn culprit(&self, one: &ChargedCulprit<'_>) -> Culprit {
-        match only_completes(self.signal, one.cause, one.name) {
-            true => Culprit { cause: one.cause, ..unknown() },
-            false => culprit(one),
+        match (&self.quota, only_completes(self.signal, one.cause, one.name)) {
+            (_, true) => Culprit { cause: one.cause, ..unknown() },
+            (Some(quota), false) if one.cause == Cause::Throttle => {
+                Culprit { name: quota.clone(), ..culprit(one) }
+            }
+            (_, false) => culprit(one),
         }
     }
 

@@ -314,6 +314,13 @@ fn next(loss: &CulpritLoss, remedies: &[Advice]) -> Option<String> {
         Account::Lock => {
             return tid.map(|tid| format!("see what thread {tid} does: noised why {tid}"));
         }
+        Account::Network if loss.culprit.kind == CulpritKind::None => {
+            return Some(format!(
+                "see where {} leads: it may be translated to a process of this host (conntrack -L, iptables-save, nft list \
+                 ruleset)",
+                loss.culprit.name
+            ));
+        }
         Account::Network => {
             return Some(format!(
                 "look at what {} did: it is seen on its host alone",

@@ -20,7 +20,7 @@ mod words;
 
 pub use account::{Account, Accounts, completes_requests, mostly};
 pub use advice::{Advice, advise, argument};
-pub use case::{Case, CulpritLoss, Reply, Standstill, Unclear};
+pub use case::{Case, CulpritLoss, Reply, Standstill, Unclear, UsualNote};
 pub use finding::{Culprit, CulpritKind, Evidence, Finding};
 pub use incident::{
     Advised, ChargedCulprit, Disturbed, Thread, called, held_up, is_worth, judge_incident, lacking,

@@ -4,11 +4,15 @@ use noise_common::charge::Cause;
 use noise_text::units::duration;
 
 use crate::account::Account;
-use crate::case::{Case, CulpritLoss, Reply, Standstill};
+use crate::case::{Case, CulpritLoss, Reply, Standstill, UsualNote};
 use crate::kind::Kind;
 
 /// Places at which threads sleep that the sentence names.
 const MOST_PLACES: usize = 4;
+
+const MINUTE_NS: u64 = 60_000_000_000;
+/// From when on a disturbance is said to be lasting.
+const LONG_NS: u64 = 10 * MINUTE_NS;
 
 /// What became of packets that wait for a late acknowledgement.
 const HELD_BACK: &str =
@@ -103,7 +107,11 @@ fn lacked(case: &Case<'_>, losses: &[&CulpritLoss], resource: Account, ns: u64) 
     let t = time_of(case, resource, ns);
     Some(match resource {
         Account::Cpu => format!("waited {t} for a CPU{}", of_whom(losses, resource, ns)),
-        Account::Quota => format!("was stopped for {t} by its own CPU quota"),
+        Account::Quota => {
+            let quota = losses.iter().find(|loss| loss.resource == resource);
+            let quota = quota.map_or("a CPU quota", |loss| loss.culprit.name.as_str());
+            format!("was stopped for {t} by {quota}")
+        }
         Account::Interrupt => format!("lost {t} to interrupts{}", by_what(losses, ns)),
         Account::Hypervisor => format!("lost {t} to the hypervisor"),
         Account::Disk => format!("waited {t} for disks{}", of_whom(losses, resource, ns)),
@@ -195,6 +203,28 @@ fn several(phrases: &[String]) -> String {
     }
 }
 
+/// How it is usual.
+fn as_usual(note: UsualNote) -> String {
+    match note.adopted_for_ns {
+        Some(ns) => format!(", as it has been for {}", roughly(ns)),
+        None if note.is_more_often => ", as long as usual each, and more often".to_owned(),
+        None => ", as usual".to_owned(),
+    }
+}
+
+/// For how long it has been so, where that is long.
+fn so_long(ns: u64) -> Option<String> {
+    (ns >= LONG_NS).then(|| format!("; it has been so for {}", roughly(ns)))
+}
+
+/// A length of time in whole minutes or hours.
+fn roughly(ns: u64) -> String {
+    match ns / MINUTE_NS {
+        minutes @ 0..120 => format!("{minutes} min"),
+        minutes => format!("{} h", minutes / 60),
+    }
+}
+
 /// What held the victim up, if anything is known: the resources in the order of the findings, each with its time, ns, and
 /// the losses that are findings.
 pub fn sentence(
@@ -208,10 +238,12 @@ pub fn sentence(
     let mut phrases: Vec<String> =
         held.iter().filter_map(|(resource, ns)| lacked(case, losses, *resource, *ns)).collect();
     // What is said of the first is not said of the rest.
+    let note = held.first().map(|(resource, _)| case.usual_note(*resource)).unwrap_or_default();
     let said = match kind {
-        Kind::Unknown if !held.is_empty() => "; whether that is usual is not known",
-        Kind::AsUsual => ", as usual",
-        _ => "",
+        Kind::Unknown if !held.is_empty() => "; whether that is usual is not known".to_owned(),
+        Kind::AsUsual => as_usual(note),
+        Kind::HeldUp => note.disturbed_for_ns.and_then(so_long).unwrap_or_default(),
+        _ => String::new(),
     };
     let asleep_ns = case.uninterruptible_ns;
     let on_disk_ns = [Account::Disk, Account::Memory].map(|account| case.accounts.ns(account));

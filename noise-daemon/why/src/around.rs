@@ -43,6 +43,9 @@ pub struct Usual {
     pub rate: Option<f64>,
     /// Seconds of delay in a second, likewise.
     pub lost: Option<f64>,
+    /// For how long it has been so, ns, where a disturbance lasted so long that it was adopted as what is usual.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adopted_for_ns: Option<u64>,
 }
 
 /// What stopped the victim that no event says. Figures that are not known are `None`.
@@ -103,6 +106,9 @@ pub struct Around {
     /// Numbers of those that are open and that the victim suffers from.
     #[serde(skip)]
     pub suffers: Vec<u64>,
+    /// What is disturbed now, each with for how long it has been, ns.
+    #[serde(skip)]
+    pub disturbed: Vec<(Watched, u64)>,
     /// What is kept of them.
     pub kept: Vec<Kept>,
 }
@@ -146,8 +152,14 @@ impl Around {
             }),
         };
         let incidents = incidents(labels, last);
-        let suffers = labels.iter().flat_map(|label| last.overview.suffers(label));
-        let suffers = suffers.map(|(report, _)| report.id).collect();
+        let (suffers, disturbed) = labels
+            .iter()
+            .flat_map(|label| last.overview.suffers(label))
+            .map(|(report, episode)| {
+                let since = last.time.duration_since(episode.start).as_nanos();
+                (report.id, (episode.signal, u64::try_from(since).unwrap_or(0)))
+            })
+            .unzip();
         let kept = |report: &Arc<Report>| {
             let trace = last.overview.trace(report.id)?;
             Some(Kept { incident: report.id, sentence: trace.sentence() })
@@ -157,7 +169,24 @@ impl Around {
         let trends = labels.iter().filter_map(trends).take(MOST_TRENDS).collect();
         let usual = usual(labels, &learnt, last);
         let labels = labels.clone();
-        Self { labels, usual, stopped, counted, trends, ledger, incidents, suffers, kept }
+        Self {
+            labels,
+            usual,
+            stopped,
+            counted,
+            trends,
+            ledger,
+            incidents,
+            suffers,
+            disturbed,
+            kept,
+        }
+    }
+
+    /// For how long a signal has been disturbed, ns, where it is.
+    pub fn disturbed_for_ns(&self, signal: Watched) -> Option<u64> {
+        let own = self.disturbed.iter().filter(|(disturbed, _)| *disturbed == signal);
+        own.map(|(_, ns)| *ns).max()
     }
 
     /// What is usual of a signal.
@@ -179,6 +208,7 @@ fn usual(labels: &BTreeSet<String>, learnt: &[Learnt], frame: &Frame) -> Vec<Usu
     let of = |signal: Watched| {
         let own = learnt.iter().filter(|one| one.signal == signal);
         let windows = own.clone().map(|one| one.windows).max().unwrap_or(0);
+        let adopted = own.clone().filter_map(|one| one.adopted_since_ns).max();
         let levels: Vec<Level> = own.map(|one| one.level).collect();
         match together(&levels).filter(|_| windows >= LEAST_WINDOWS) {
             Some(level) => Some(Usual {
@@ -188,6 +218,8 @@ fn usual(labels: &BTreeSet<String>, learnt: &[Learnt], frame: &Frame) -> Vec<Usu
                 p99_ns: level.p99_ns,
                 rate: Some(level.rate),
                 lost: Some(level.lost),
+                // Of several, the shortest: none of them was otherwise since then.
+                adopted_for_ns: adopted.map(|since_ns| frame.sample.at_ns.saturating_sub(since_ns)),
             }),
             None => since_start(labels, signal, frame),
         }
@@ -216,6 +248,7 @@ fn since_start(labels: &BTreeSet<String>, signal: Watched, frame: &Frame) -> Opt
         p99_ns: all.quantile_ns(0.99),
         rate: None,
         lost: None,
+        adopted_for_ns: None,
     })
 }
 
@@ -297,7 +330,8 @@ mod tests {
     use super::*;
 
     fn frame(series: Vec<Series>) -> Frame {
-        Frame { sample: Arc::new(Sample { series, ..Sample::default() }), ..Frame::default() }
+        let sample = Sample { series, at_ns: 10, ..Sample::default() };
+        Frame { sample: Arc::new(sample), ..Frame::default() }
     }
 
     #[test]
@@ -314,6 +348,7 @@ mod tests {
             subject: "/a".into(),
             windows,
             level: level(7.0),
+            adopted_since_ns: Some(4),
         };
         let series = Series {
             signal: Signal::CgroupRunqueueWait,
@@ -328,6 +363,7 @@ mod tests {
             (found[0].from, found[0].mean_ns, found[0].lost),
             ("baseline", Some(7.0), Some(0.5))
         );
+        assert_eq!(found[0].adopted_for_ns, Some(6));
         let found = usual(&labels, &[learnt(LEAST_WINDOWS - 1)], &frame);
         assert_eq!(
             (found[0].from, found[0].mean_ns, found[0].lost),

@@ -39,6 +39,7 @@ use super::stretch::{EventStretch, is_short};
 use super::target::Target;
 use super::unwoken::{OpenSleep, Unwoken, open_sleeps};
 use super::writeback::Writeback;
+use super::writers::{DiskWrites, MainWriter, WritingThread};
 
 /// Waits whose paths are shown where no execution is named.
 const LONGEST: usize = 3;
@@ -170,6 +171,9 @@ pub struct Findings {
     /// Which of these were seen in writeback when the page was made; empty before that look.
     #[serde(skip)]
     pub writeback: Writeback,
+    /// Who gave disks more than half of what they wrote; `None` where nobody did, or that is not seen.
+    #[serde(skip)]
+    pub main_writer: Option<MainWriter>,
     /// What of its sleeps was waiting for packets that were held back until a late acknowledgement.
     #[serde(skip)]
     pub delayed: DelayedNs,
@@ -217,6 +221,7 @@ pub fn find_out(
         wanted.iter().map(|(_, wanted)| Finder::new(wanted, 0)).collect();
     let mut idle = Idle::new(from_ns, to_ns);
     let mut sends = Sends::default();
+    let mut writes = DiskWrites::default();
     let mut reader = stretch.reader();
     while let Some(record) = reader.read() {
         let event = record.event();
@@ -226,6 +231,7 @@ pub fn find_out(
         idle.follow(&event);
         accountant.follow(&event);
         sends.follow(&event, |tid| accountant.wants(tid));
+        writes.follow(&event);
         for finder in finders.iter_mut().flatten() {
             finder.follow(&record, &event, accountant.builder());
         }
@@ -261,6 +267,7 @@ pub fn find_out(
     };
     let culprits = culprits(&document.executions, &is_own, &account.threads, known);
     let enders = enders(&account.enders, &is_own, &account.threads, known);
+    let main_writer = main_writer(&writes, &is_own, &account.threads, known);
     Ok(Findings {
         target: Victim {
             kind: target.kind,
@@ -284,6 +291,7 @@ pub fn find_out(
         held_back: std::mem::take(&mut account.enders.held_back),
         until_kernel: until_kernel(&account.enders, known, &is_journal),
         writeback: Writeback::default(),
+        main_writer,
         delayed: std::mem::take(&mut account.enders.delayed),
         held: std::mem::take(&mut account.held),
         locks: Locks::default(),
@@ -431,6 +439,21 @@ fn until_kernel(
         }
     }
     sums
+}
+
+/// Who gave disks more than half of what they wrote, of those that are neither the victim's nor the kernel's.
+fn main_writer(
+    writes: &DiskWrites,
+    is_own: &dyn Fn(i32) -> bool,
+    threads: &Threads,
+    known: &Known<'_>,
+) -> Option<MainWriter> {
+    writes.main(|tid| {
+        let thread = threads.get(tid).filter(|_| !is_own(tid) && !known.kernel.contains(&tid))?;
+        let cgroup = path_of(known, threads, tid).filter(|path| path.parent().is_some());
+        let cgroup = cgroup.map(|path| clean(&(known.label)(&path)).into_owned());
+        Some(WritingThread { pid: thread.pid, comm: thread.comm.to_string(), cgroup })
+    })
 }
 
 /// Who ended sleeps, with names.

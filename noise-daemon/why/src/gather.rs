@@ -199,6 +199,7 @@ pub fn gather(
         victim_tid: found.threads.first().and_then(|first| tid(first.tid)),
         culprit_tid: culprit.and_then(|culprit| tid(culprit.tid)),
         interrupt: interrupt.as_deref(),
+        quota: found.stopping_quota().filter(|quota| quota.is_known()).map(|quota| &*quota.of),
         memory: limit.map(|limit| (limit.kind, &*limit.of)),
         ..Meeting::default()
     };

@@ -43,7 +43,7 @@ pub fn grouped(culprits: &[Blamed], state: &str) -> Vec<Grouped> {
         let mut who = match (cause, comm.is_empty()) {
             ("idle", _) => "no thread: the CPU was idle".to_owned(),
             ("untracked", _) => "not known".to_owned(),
-            ("throttle", _) => "no one: its own CPU quota".to_owned(),
+            ("throttle", _) => "no one: a CPU quota".to_owned(),
             // Of a whole cgroup, by counters.
             ("foreign", true) if threads.iter().all(|(_, tid)| *tid < 0) => "processes".to_owned(),
             (other, true) => other.to_owned(),

@@ -6,11 +6,12 @@ use noise_analysis::Watched;
 use noise_common::charge::{CHARGE_CAUSES, Cause};
 use noise_common::signals::Signal;
 use noise_model::labels::ROOT;
+use noise_model::pressure::Throttled;
 use noise_model::setup::Setup;
 use noise_text::clean::clean;
 use noise_verdict::{
     Account, Accounts, Advice, Case, Culprit, CulpritKind, CulpritLoss, Evidence, Reply,
-    Standstill, judge,
+    Standstill, UsualNote, judge,
 };
 
 use super::counted::Counted;
@@ -19,6 +20,9 @@ use super::findings::{Advised, Ender, Findings, Whose};
 use super::grouped::grouped;
 use super::peers::Role;
 use super::stretch::is_little;
+
+/// From so many times the usual number on, delays came more often than usual.
+const MORE_OFTEN: f64 = 1.5;
 
 /// The state that a victim was in, why, and who had what it waited for.
 type WaitGroup<'a> = (&'a str, Cause, Option<String>);
@@ -60,6 +64,11 @@ impl Findings {
 
     fn case_of_events<'a>(&self, victim: &'a str, setup: &'a Setup) -> Case<'a> {
         let accounts = self.accounts();
+        let (mut usual_ns, usual_notes) = self.usual(self.span_ns, |watched| self.count(watched));
+        // What is usual of memory is what was slept for it.
+        if accounts.ns(Account::Memory) / 2 > self.uninterruptible.sum_ns {
+            usual_ns.remove(&Account::Memory);
+        }
         Case {
             victim,
             span_ns: self.span_ns,
@@ -69,7 +78,8 @@ impl Findings {
             losses: self.losses(&accounts),
             unclear: self.unclear(),
             standstill: self.standstill(),
-            usual_ns: self.usual_ns(self.span_ns, |watched| self.count(watched)),
+            usual_ns,
+            usual_notes,
             accounts,
             setup,
         }
@@ -90,10 +100,14 @@ impl Findings {
         self.take_counted_memory(counted, &mut accounts);
         let own = &self.around.labels;
         let mut losses = counted.losses(&self.target.name, own);
+        for loss in losses.iter_mut().filter(|loss| loss.resource == Account::Quota) {
+            loss.culprit.name = self.quota_name();
+        }
         let slept = self.of_sleeps(&of_part).into_iter();
         losses.extend(slept.map(|loss| CulpritLoss { evidence: Evidence::Part, ..loss }));
         let of_memory = self.of_memory(&accounts);
         losses.extend(of_memory.map(|loss| CulpritLoss { evidence: Evidence::Counters, ..loss }));
+        let (usual_ns, usual_notes) = self.usual(counted.span_ns, |watched| counted.count(watched));
         Case {
             victim,
             span_ns: counted.span_ns,
@@ -104,7 +118,8 @@ impl Findings {
             unclear: Vec::new(),
             // What threads did all the time is known of the part alone.
             standstill: Standstill { asleep_at: None, ..self.standstill() },
-            usual_ns: self.usual_ns(counted.span_ns, |watched| counted.count(watched)),
+            usual_ns,
+            usual_notes,
             accounts,
             setup,
         }
@@ -259,12 +274,22 @@ impl Findings {
         groups.into_iter().filter_map(loss).collect()
     }
 
-    /// What its own quota and the hypervisor took.
+    /// The CPU quota that stops it, as far as the files of its cgroup say so.
+    pub(super) fn stopping_quota(&self) -> Option<&Throttled> {
+        self.pressure.as_ref()?.quota.as_ref()
+    }
+
+    fn quota_name(&self) -> String {
+        let quota = self.stopping_quota().map(Throttled::name);
+        quota.unwrap_or_else(|| "a CPU quota (it is not known whose)".to_owned())
+    }
+
+    /// What a quota and the hypervisor took.
     fn of_cpus_that_were_stopped(&self, accounts: &Accounts) -> Vec<CulpritLoss> {
         let by_counters = self.culprits.iter().all(|one| one.cause != Cause::Throttle.name());
         let quota = Culprit {
             kind: CulpritKind::Limit,
-            name: "its own CPU quota".to_owned(),
+            name: self.quota_name(),
             cgroup: None,
             pid: None,
             tid: None,
@@ -358,27 +383,109 @@ impl Findings {
         }
     }
 
-    /// What is usually lost in this time, or by as many delays as there were, whichever is less: a program that does one
-    /// thing after another waits all the time, and has fewer waits when they get longer. The daemon knows it of whole
-    /// cgroups, not of one of their processes.
-    fn usual_ns(
+    /// What is usually lost by as many delays as there were, which are the victim's own doing: one that has more work waits
+    /// more often, each time as long as usual. Interrupts that come more often take more, and memory that is short makes more
+    /// sleeps and not longer ones: of these, what is usual in this time counts where that is less. The daemon knows it of
+    /// whole cgroups, not of one of their processes.
+    fn usual(
         &self,
         span_ns: u64,
         count: impl Fn(Watched) -> Option<u64>,
-    ) -> BTreeMap<Account, u64> {
+    ) -> (BTreeMap<Account, u64>, BTreeMap<Account, UsualNote>) {
+        let waits = Watched::from(Signal::CgroupRunqueueWait);
+        let sleeps = Watched::from(Signal::UninterruptibleWait);
         let kinds = [
-            (Account::Cpu, Signal::CgroupRunqueueWait.into()),
-            (Account::Interrupt, Watched::Interruption),
-            (Account::Disk, Signal::UninterruptibleWait.into()),
+            (Account::Cpu, waits, true),
+            (Account::Interrupt, Watched::Interruption, false),
+            (Account::Disk, sleeps, true),
+            (Account::Memory, sleeps, false),
         ];
-        let usual = |(account, watched): (Account, Watched)| {
+        let usual = |(account, watched, is_own_doing): (Account, Watched, bool)| {
             let usual = self.around.usual_of(watched)?;
             let lost = usual.lost.filter(|_| self.target.pid.is_none())?;
             let in_time_ns = lost * span_ns as f64;
             let of_as_many_ns =
                 usual.mean_ns.zip(count(watched)).map(|(mean_ns, count)| mean_ns * count as f64);
-            Some((account, in_time_ns.min(of_as_many_ns.unwrap_or(in_time_ns)) as u64))
+            let ns = match of_as_many_ns {
+                Some(ns) if is_own_doing => ns,
+                of_as_many_ns => in_time_ns.min(of_as_many_ns.unwrap_or(in_time_ns)),
+            };
+            let note = UsualNote {
+                adopted_for_ns: usual.adopted_for_ns,
+                disturbed_for_ns: self.around.disturbed_for_ns(watched),
+                is_more_often: ns >= MORE_OFTEN * in_time_ns,
+            };
+            Some(((account, ns as u64), (account, note)))
         };
-        kinds.into_iter().filter_map(usual).collect()
+        kinds.into_iter().filter_map(usual).unzip()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_trace::delays::document::Spread;
+    use noise_verdict::Kind;
+
+    use super::*;
+    use crate::around::Usual;
+    use crate::made::{MS, found, setup};
+
+    /// A service that waited 212 times for a CPU, 812 ms in all, where so long a wait and so many a second are usual.
+    fn waited(mean_ms: f64, rate: f64) -> Findings {
+        let mut found = found();
+        // It lost nothing else.
+        found.interrupted.clear();
+        found.totals_ns.remove("disk");
+        found.uninterruptible = Spread::default();
+        found.around.usual = vec![Usual {
+            signal: "cgroup_runqueue_wait",
+            from: "baseline",
+            mean_ns: Some(mean_ms * 1e6),
+            p99_ns: None,
+            rate: Some(rate),
+            lost: Some(mean_ms / 1e3 * rate),
+            adopted_for_ns: None,
+        }];
+        found
+    }
+
+    fn judged(mut found: Findings) -> noise_verdict::Verdict {
+        found.judge("nginx.service", &setup());
+        found.verdict.unwrap()
+    }
+
+    #[test]
+    fn more_waits_of_the_usual_length_are_as_usual_and_have_no_command() {
+        let begin = "nginx.service waited 812 ms for a CPU, 790 ms of it for gzip of backup.service, mostly thread 4242";
+        let verdict = judged(waited(3.8, 10.0));
+        assert_eq!((verdict.kind, verdict.ready()), (Kind::AsUsual, None));
+        let expected = format!("{begin}, as long as usual each, and more often");
+        assert!(verdict.sentence.starts_with(&expected), "{}", verdict.sentence);
+        let verdict = judged(waited(3.8, 106.0));
+        assert!(
+            verdict.sentence.starts_with(&format!("{begin}, as usual")),
+            "{}",
+            verdict.sentence
+        );
+        // Longer ones are not, even where there are fewer, so that in all it is as much as usual.
+        let verdict = judged(waited(0.5, 800.0));
+        assert_eq!(verdict.kind, Kind::HeldUp);
+        assert!(verdict.ready().is_some(), "{verdict:?}");
+    }
+
+    #[test]
+    fn what_lasts_is_said_with_since_when() {
+        let with = |adopted_for_ns, disturbed_for_ns: Option<u64>, mean_ms| {
+            let mut found = waited(mean_ms, 106.0);
+            found.around.usual[0].adopted_for_ns = adopted_for_ns;
+            let waits = Watched::from(Signal::CgroupRunqueueWait);
+            found.around.disturbed = disturbed_for_ns.map(|ns| (waits, ns)).into_iter().collect();
+            judged(found).sentence
+        };
+        let hour_ns = 3_600_000 * MS;
+        let is_in = |sentence: String, words: &str| assert!(sentence.contains(words), "{sentence}");
+        is_in(with(Some(7 * hour_ns), None, 3.8), "thread 4242, as it has been for 7 h");
+        is_in(with(None, Some(hour_ns / 4), 0.5), "thread 4242; it has been so for 15 min");
+        assert!(!with(None, Some(hour_ns / 10), 0.5).contains("has been so"));
     }
 }

@@ -34,10 +34,12 @@ mod standstill;
 mod storage;
 pub mod stretch;
 pub mod target;
+mod translated;
 pub mod unwoken;
 mod watching;
 mod who;
 pub mod writeback;
+pub mod writers;
 
 pub use self::gather::{
     Daemon, VictimQuestion, When, ensure_threads, gather, sight, warn_of_sight,

@@ -7,6 +7,11 @@
 //! - Unix sockets: the end that was accepted has the name of the listener, and the one that connected has none. A datagram
 //!   socket that is connected to another one's name asks that, unless they are connected to each other.
 //!
+//! Where an address is translated on the way (DNAT: a port of a container, a service of Kubernetes), the two ends of a
+//! connection do not name each other. The server's end still has the client's address then: it is that server, where no other
+//! one is connected to that. Where none has it, and the address is one of this host or a table of translations has it, it is
+//! not known where the connection leads.
+//!
 //! The ends of a pipe and of a pair of sockets are alike: they link two processes, and do not say who asks.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +85,8 @@ pub struct Hosts {
     pub role: Role,
     /// Where to: an address with its port, or `other hosts` where there are several.
     pub name: String,
+    /// Whether they are other hosts for certain: an address may lead back to this one.
+    pub is_certain: bool,
 }
 
 /// Whom it works with, as far as it is known.
@@ -99,6 +106,8 @@ pub struct Open<'a> {
     pub pipes_of: &'a BTreeMap<i32, BTreeSet<u32>>,
     /// All sockets of the internet of the host.
     pub internet: &'a [Connection],
+    /// Connections whose packets go elsewhere than their client says: its address, and the one that it names.
+    pub translated: &'a BTreeSet<(SocketAddr, SocketAddr)>,
     pub unix: &'a [UnixSocket],
 }
 
@@ -138,6 +147,54 @@ struct FoundPeers {
     /// `Some(None)` where there are both roles.
     hosts: Option<Option<Role>>,
     names: BTreeSet<SocketAddr>,
+    /// Those of them that may lead to this host.
+    uncertain: BTreeSet<SocketAddr>,
+}
+
+/// Connected sockets, by their ends.
+struct SocketEnds<'a> {
+    by_both: BTreeMap<(u32, SocketAddr, SocketAddr), &'a Connection>,
+    by_local: BTreeMap<SocketAddr, Vec<&'a Connection>>,
+    by_remote: BTreeMap<SocketAddr, Vec<&'a Connection>>,
+}
+
+impl<'a> SocketEnds<'a> {
+    fn of(connected: impl Iterator<Item = &'a Connection>) -> Self {
+        let mut by_both = BTreeMap::new();
+        let mut by_local: BTreeMap<SocketAddr, Vec<&Connection>> = BTreeMap::new();
+        let mut by_remote: BTreeMap<SocketAddr, Vec<&Connection>> = BTreeMap::new();
+        for one in connected {
+            by_both.insert((within(one), one.local, one.remote), one);
+            by_local.entry(one.local).or_default().push(one);
+            by_remote.entry(one.remote).or_default().push(one);
+        }
+        Self { by_both, by_local, by_remote }
+    }
+
+    fn direct(&self, one: &Connection) -> Option<&'a Connection> {
+        self.by_both.get(&(within(one), one.remote, one.local)).copied()
+    }
+
+    /// Those that may be the other end behind a translation: the client's address stays, and no socket names them itself.
+    fn behind(&self, one: &Connection, is_server: bool) -> impl Iterator<Item = &'a Connection> {
+        let alike = match is_server {
+            true => self.by_local.get(&one.remote),
+            false => self.by_remote.get(&one.local),
+        };
+        // What comes from a loopback address stays in its network namespace, where sockets name each other.
+        let client = if is_server { one.remote } else { one.local };
+        let alike = alike.filter(|_| !client.ip().is_loopback()).into_iter().flatten().copied();
+        alike.filter(move |other| self.direct(other).is_none())
+    }
+
+    /// The other end: the one that names this one, else the only one that may be it.
+    fn other(&self, one: &Connection, is_server: bool) -> Option<&'a Connection> {
+        self.direct(one).or_else(|| {
+            let mut behind = self.behind(one, is_server);
+            let first = behind.next();
+            first.filter(|_| behind.next().is_none())
+        })
+    }
 }
 
 impl FoundPeers {
@@ -153,6 +210,19 @@ impl FoundPeers {
         self.processes.entry(pid).or_insert(Peer { role: None, link });
     }
 
+    /// A server that is not found among the processes of this host.
+    fn note_server(&mut self, own: &Connection, ends: &SocketEnds<'_>, open: Open<'_>) {
+        let is_here = |socket: &Connection| socket.local.ip() == own.remote.ip();
+        let may_be_here = own.remote.ip().is_loopback()
+            || ends.behind(own, false).next().is_some()
+            || open.internet.iter().any(is_here)
+            || open.translated.contains(&(own.local, own.remote));
+        if may_be_here {
+            self.uncertain.insert(own.remote);
+        }
+        self.note_host(Role::Asks, own.remote);
+    }
+
     fn note_host(&mut self, role: Role, remote: SocketAddr) {
         self.names.insert(remote);
         let known = self.hosts.get_or_insert(Some(role));
@@ -161,7 +231,8 @@ impl FoundPeers {
         }
     }
 
-    fn tcp(&mut self, owners: &Owners<'_>, sockets: &[Connection]) {
+    fn tcp(&mut self, owners: &Owners<'_>, open: Open<'_>) {
+        let sockets = open.internet;
         let is_tcp = |socket: &&Connection| socket.protocol == TCP;
         let listening: BTreeSet<(u32, u16)> = sockets
             .iter()
@@ -172,13 +243,10 @@ impl FoundPeers {
         let is_listening =
             |socket: &Connection| listening.contains(&(socket.namespace, socket.local.port()));
         let connected = || sockets.iter().filter(is_tcp).filter(|one| one.remote.port() != 0);
-        let mut by_ends: BTreeMap<(u32, SocketAddr, SocketAddr), &Connection> = BTreeMap::new();
-        by_ends.extend(
-            connected().map(|socket| ((within(socket), socket.local, socket.remote), socket)),
-        );
+        let ends = SocketEnds::of(connected());
         for own in connected().filter(|own| owners.is_victims(own.inode)) {
-            let other = by_ends.get(&(within(own), own.remote, own.local));
-            let role = match (is_listening(own), other.map(|other| is_listening(other))) {
+            let other = ends.other(own, is_listening(own));
+            let role = match (is_listening(own), other.map(is_listening)) {
                 (true, Some(false) | None) => Some(Role::Serves),
                 (false, Some(true) | None) => Some(Role::Asks),
                 // Neither end is known to listen, or both.
@@ -190,7 +258,8 @@ impl FoundPeers {
                     let link = || PeerLink::Tcp(asked.port());
                     owners.others(other.inode).for_each(|pid| self.note(pid, role, link()));
                 }
-                (None, Some(role)) => self.note_host(role, own.remote),
+                (None, Some(Role::Asks)) => self.note_server(own, &ends, open),
+                (None, Some(Role::Serves)) => self.note_host(Role::Serves, own.remote),
                 (None, None) => {}
             }
         }
@@ -203,7 +272,7 @@ impl FoundPeers {
             .map(|one| (one.namespace, one.local.port()))
             .collect();
         for one in connected().filter(|one| one.inode == 0) {
-            let is_from_elsewhere = !by_ends.contains_key(&(within(one), one.remote, one.local));
+            let is_from_elsewhere = ends.other(one, is_listening(one)).is_none();
             if is_from_elsewhere && own_ports.contains(&(one.namespace, one.local.port())) {
                 self.note_host(Role::Serves, one.remote);
             }
@@ -313,7 +382,7 @@ impl Peers {
     pub fn of(victims: &BTreeSet<i32>, open: Open<'_>) -> Self {
         let owners = Owners::new(victims, open.sockets_of);
         let mut found = FoundPeers::default();
-        found.tcp(&owners, open.internet);
+        found.tcp(&owners, open);
         found.udp(&owners, open.internet);
         found.unix(&owners, open.unix);
         let pipes = Owners::new(victims, open.pipes_of);
@@ -326,6 +395,7 @@ impl Peers {
                 Some(only) => only.to_string(),
                 None => "other hosts".to_owned(),
             },
+            is_certain: found.uncertain.is_empty(),
         });
         Self { processes: found.processes, hosts }
     }

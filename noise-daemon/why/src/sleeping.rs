@@ -11,6 +11,7 @@ use super::locks::{self, Locks};
 use super::moment::{self, Freezers};
 use super::peers::{Open, Peers};
 use super::places::{MOST_THREADS, Places};
+use super::translated;
 use super::unwoken::{OpenSleep, Unwoken, slept_all_along};
 use super::writeback;
 
@@ -32,6 +33,7 @@ pub fn look(found: &mut Findings, host: &DumpedHost) {
         sockets_of: &host.sockets_of(&looked),
         pipes_of: &host.pipes_of(&looked),
         internet: &host.sockets(),
+        translated: &translated::read(),
         unix: &host.unix_sockets(&looked),
     };
     found.peers = Peers::of(&victims, open);

@@ -217,11 +217,17 @@ impl Findings {
             cause: Cause::Untracked,
         };
         if let Some(hosts) = self.peers.hosts.as_ref().filter(|hosts| hosts.role == Role::Asks) {
-            let culprit = Culprit { kind: CulpritKind::Tier, ..no_cgroup(&hosts.name) };
+            let (kind, who) = match hosts.is_certain {
+                true => (CulpritKind::Tier, hosts.name.clone()),
+                false => {
+                    (CulpritKind::None, format!("{} (where that leads is not known)", hosts.name))
+                }
+            };
+            let culprit = Culprit { kind, ..no_cgroup(&hosts.name) };
             let known_ns =
                 self.silent_ns(Account::Network).saturating_add(self.packets_held_back_ns());
             let ns = accounts.ns(Account::Network).saturating_sub(known_ns);
-            losses.push(self.loss(Account::Network, culprit, ns, Some(hosts.name.clone())));
+            losses.push(self.loss(Account::Network, culprit, ns, Some(who)));
         }
         for silent in &self.silent {
             let name = silent.address.to_string();
@@ -398,7 +404,8 @@ mod tests {
     #[test]
     fn what_another_host_sends_unasked_is_no_answer() {
         let mut found = asleep(0, 1_700);
-        found.peers.hosts = Some(Hosts { role: Role::Asks, name: "192.0.2.7:5672".to_owned() });
+        found.peers.hosts =
+            Some(Hosts { role: Role::Asks, name: "192.0.2.7:5672".to_owned(), is_certain: true });
         found.pushed.of_hosts_ns = 1_700 * MS;
         let verdict = judged(found);
         let expected = "worker: no CPU, quota, interrupt or disk held it up. Its threads slept 1.70 s until packets of \

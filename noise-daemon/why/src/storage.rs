@@ -111,7 +111,7 @@ impl Findings {
             losses.push(self.disk_loss(ns, culprit, format!("the journal ({name})")));
         }
         if back_ns > 0 {
-            let culprit = Culprit {
+            let unknown = || Culprit {
                 kind: CulpritKind::None,
                 name: "writeback".to_owned(),
                 cgroup: None,
@@ -119,10 +119,15 @@ impl Findings {
                 tid: None,
                 cause: Cause::Untracked,
             };
-            let who = "writeback (it is not known whose)".to_owned();
+            let (culprit, who) = match &self.main_writer {
+                Some(main) => (main.culprit.clone(), main.words.clone()),
+                None => (unknown(), "writeback (it is not known whose)".to_owned()),
+            };
             let loss = self.disk_loss(back_ns, culprit, who);
-            // What a thread is seen at while the page is made is known of that moment.
-            let evidence = if self.is_stalled_by_disks() { loss.evidence } else { Evidence::Part };
+            // What a thread is seen at while the page is made is known of that moment; that it waits for the main writer is
+            // likely, and not seen.
+            let is_sure = self.is_stalled_by_disks() && self.main_writer.is_none();
+            let evidence = if is_sure { loss.evidence } else { Evidence::Part };
             losses.push(CulpritLoss { evidence, ..loss });
         }
         losses.retain(|loss| loss.ns > 0);

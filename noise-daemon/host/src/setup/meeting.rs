@@ -33,6 +33,8 @@ pub struct Meeting<'a> {
     pub culprit_tid: Option<u32>,
     /// The label of the interrupt that is the main culprit.
     pub interrupt: Option<&'a str>,
+    /// The label of the cgroup whose CPU quota stops the victim, where that is known.
+    pub quota: Option<&'a str>,
     /// The limit of memory that was hit, and the label of the cgroup that has it.
     pub memory: Option<(LimitKind, &'a str)>,
     /// The disk that it is about.
@@ -61,10 +63,11 @@ impl SetupReader {
         let met = meeting.victim.zip(culprit);
         let siblings = met.and_then(|(one, other)| siblings(one, other));
         let is_around = met.is_some_and(|(victim, culprit)| victim.starts_with(culprit));
-        let limited = meeting.victim.and_then(|victim| {
+        let limited = meeting.victim.zip(meeting.quota).and_then(|(victim, of)| {
             let has_quota =
                 |path: &&Path| self.quota(path).is_some_and(|(quota, _)| quota.quota_us.is_some());
-            victim.ancestors().find(has_quota).map(|path| self.cgroup(path))
+            let mut around = victim.ancestors().filter(|path| label(path) == of);
+            around.find(has_quota).map(|path| self.cgroup(path))
         });
         let memory = meeting.victim.zip(meeting.memory).and_then(|(victim, (kind, of))| {
             let own = victim.ancestors().filter(|path| label(path) == of);

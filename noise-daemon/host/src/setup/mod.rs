@@ -58,8 +58,8 @@ impl SetupReader {
         let stalls = |file: &str| self.stalls(path, file);
         let (cpu, io, memory) =
             (stalls("cpu.pressure"), stalls("io.pressure"), stalls("memory.pressure"));
-        let (quota, limits) = (self.quota_reading(path), self.limits(path));
-        PressureReading { at_ns, cpu, io, memory, quota, limits }
+        let (quotas, limits) = (self.quotas(path), self.limits(path));
+        PressureReading { at_ns, cpu, io, memory, quotas, limits }
     }
 
     fn stalls(&self, path: &Path, file: &str) -> Result<Stalls, String> {
@@ -81,16 +81,19 @@ impl SetupReader {
         Stalls::parse(&text).ok_or_else(|| format!("{file} has another form than is known"))
     }
 
-    /// The quota of a cgroup, or of the nearest around it that has one.
-    fn quota_reading(&self, path: &Path) -> Result<QuotaReading, String> {
-        let of = |path: &Path| {
+    /// The quotas of a cgroup and of those around it, the nearest first; where there is none, that the cgroup has none.
+    fn quotas(&self, path: &Path) -> Result<Vec<QuotaReading>, String> {
+        let of = |(above, path): (usize, &Path)| {
             let (quota, counted) = self.quota(path)?;
-            Some(QuotaReading { of: label(path), quota, counted: counted? })
+            Some(QuotaReading { of: label(path), above, quota, counted: counted? })
         };
-        let around = path.ancestors().filter_map(of);
-        let limited = around.into_iter().find(|reading| reading.quota.quota_us.is_some());
+        let around = path.ancestors().enumerate().filter_map(of);
+        let quotas: Vec<_> = around.filter(|one| one.quota.quota_us.is_some()).collect();
+        if !quotas.is_empty() {
+            return Ok(quotas);
+        }
         let why = "it has no cpu controller, which counts the periods of a quota";
-        limited.or_else(|| of(path)).ok_or_else(|| why.to_owned())
+        of((0, path)).map(|own| vec![own]).ok_or_else(|| why.to_owned())
     }
 
     /// The quota of a cgroup, with what it did so far.

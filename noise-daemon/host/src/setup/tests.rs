@@ -113,8 +113,25 @@ fn pressure_and_quota_of_a_cgroup_of_version_2() {
     // The quota of what is around it counts where it has none.
     tree.write("cg/system.slice/cpu.max", "100000 100000\n");
     tree.write("cg/system.slice/cpu.stat", "nr_periods 2\nnr_throttled 1\nthrottled_usec 3\n");
-    let backup = tree.unified().pressure(Path::new(BACKUP), 7).quota.unwrap();
-    assert_eq!((&*backup.of, backup.counted.throttled_ns), ("system.slice", 3_000));
+    let quotas = |path: &str| {
+        let quotas = tree.unified().pressure(Path::new(path), 7).quotas.unwrap();
+        quotas.into_iter().map(|one| (one.of, one.above)).collect::<Vec<_>>()
+    };
+    let of_slice = ("system.slice".to_owned(), 1);
+    assert_eq!(quotas(BACKUP), [of_slice.clone()]);
+    assert_eq!(quotas(WEB), [("web.service".to_owned(), 0), of_slice]);
+    let backup = tree.unified().pressure(Path::new(BACKUP), 7).quotas.unwrap();
+    assert_eq!(backup[0].counted.throttled_ns, 3_000);
+    // What is raised is the one that stops it.
+    for (quota, expected) in [
+        (Some("system.slice"), Some("system.slice")),
+        (Some("web.service"), Some("web.service")),
+        (None, None),
+    ] {
+        let about = Meeting { quota, ..meeting(WEB, BACKUP) };
+        let limited = tree.unified().setup(&about, Vec::new()).limited;
+        assert_eq!(limited.as_ref().map(|one| &*one.label), expected);
+    }
 }
 
 #[test]
@@ -138,20 +155,21 @@ fn what_is_not_there_is_said_and_not_0() {
     tree.write("cpu/old/cpu.stat", "nr_periods 9\nnr_throttled 3\nthrottled_time 5000\n");
     let reading = tree.hybrid().pressure(Path::new("/old"), 0);
     assert!(reading.cpu.unwrap_err().starts_with("it is a cgroup of version 1"));
-    let quota = reading.quota.unwrap();
+    let quota = reading.quotas.unwrap().remove(0);
     assert_eq!((quota.quota.cpus(), quota.counted.throttled_ns), (Some(0.2), 5_000));
     let old = Mounts { cpu: Some(tree.path("cpu")), ..Mounts::default() };
     let reading = tree.reader(old).pressure(Path::new("/old"), 0);
     assert!(reading.io.unwrap_err().ends_with("version 2 is not mounted"));
     let neither = tree.hybrid().pressure(Path::new("/gone"), 0);
     assert_eq!(neither.cpu.unwrap_err(), "the cgroup is gone");
-    assert!(neither.quota.unwrap_err().starts_with("it has no cpu controller"));
+    assert!(neither.quotas.unwrap_err().starts_with("it has no cpu controller"));
 }
 
 #[test]
 fn a_unit_of_systemd_is_set_up_as_its_files_say() {
     let tree = host();
-    let setup = tree.unified().setup(&meeting(WEB, BACKUP), vec![(0, 0.9)]);
+    let about = Meeting { quota: Some("web.service"), ..meeting(WEB, BACKUP) };
+    let setup = tree.unified().setup(&about, vec![(0, 0.9)]);
     let Setup { victim, culprit, siblings, is_around, limited, online, .. } = setup;
     let (victim, culprit) = (victim.unwrap(), culprit.unwrap());
     assert_eq!((victim.weight, culprit.weight), (Some(100), Some(50)));
@@ -263,6 +281,7 @@ fn an_engine_sets_its_whole_container_and_nothing_in_it() {
             victim: Some(Path::new(victim)),
             culprit: Some(Path::new(culprit)),
             memory: Some((LimitKind::Max, &*label)),
+            quota: Some("docker:0123456789ab"),
             ..Meeting::default()
         };
         tree.unified().setup(&meeting, Vec::new())
@@ -283,7 +302,13 @@ fn an_engine_sets_its_whole_container_and_nothing_in_it() {
     assert_eq!(setup.limited.map(|one| one.manager), Some(docker));
     assert_eq!(setup.memory.map(|(_, one)| one.manager), Some(Manager::Files));
     tree.write(&format!("cg{inner}/cpu.max"), "50000 100000\n");
-    assert_eq!(meet(&inner, WEB).limited.map(|one| one.manager), Some(Manager::Files));
+    let about = Meeting {
+        victim: Some(Path::new(&inner)),
+        quota: Some("docker:0123456789ab/inner"),
+        ..Meeting::default()
+    };
+    let limited = tree.unified().setup(&about, Vec::new()).limited;
+    assert_eq!(limited.map(|one| one.manager), Some(Manager::Files));
 }
 
 #[test]

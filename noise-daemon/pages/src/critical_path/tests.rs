@@ -68,7 +68,7 @@ fn for_whom_is_said_as_far_as_it_is_known() {
         (culprit(0, "swapper/0", "idle"), "idle"),
         (culprit(-1, "", "untracked"), "untracked"),
         (culprit(-1, "timer", "softirq"), "softirq timer"),
-        (culprit(-1, "", "throttle"), "its own CPU quota"),
+        (culprit(-1, "", "throttle"), "a CPU quota"),
     ] {
         assert_eq!(named(&culprit), name);
     }
@@ -81,7 +81,7 @@ fn for_whom_is_said_as_far_as_it_is_known() {
     let said = wait("waiting_cpu", culprit(20, "hog", "thread"));
     assert!(said.ends_with("waiting for a CPU, which hog 20 had"), "{said}");
     let said = wait("waiting_cpu", culprit(-1, "", "throttle"));
-    assert!(said.ends_with("waiting for a CPU, held back by its own CPU quota"), "{said}");
+    assert!(said.ends_with("waiting for a CPU, held back by a CPU quota"), "{said}");
     let said = wait("network", culprit(-1, "", "untracked"));
     assert!(said.ends_with("waiting for the network"), "{said}");
 }

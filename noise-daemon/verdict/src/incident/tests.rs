@@ -41,6 +41,7 @@ fn disturbed<'a>(
         known_share: 1.0,
         stalled: None,
         short: None,
+        quota: None,
         advice,
         advised: Advised { culprit: Some("backup.service"), interrupt: Some("eth0") },
     }
@@ -337,4 +338,16 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_quota_of_a_cgroup_around_it_is_not_its_own() {
+    let one = Disturbed {
+        quota: Some("the CPU quota of web.slice, its parent".to_owned()),
+        ..disturbed(CPU, "shop.service", vec![charged("throttle", Cause::Throttle, 900, 0.9)], &[])
+    };
+    let verdict = judged(&one);
+    let expected = ", stopped by the CPU quota of web.slice, its parent (90.0 %)";
+    assert!(verdict.sentence.ends_with(expected), "{}", verdict.sentence);
+    assert_eq!(verdict.findings[0].culprit.name, "the CPU quota of web.slice, its parent");
 }

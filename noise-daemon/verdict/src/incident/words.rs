@@ -70,7 +70,7 @@ fn by(one: &Disturbed<'_>, finding: &Finding, first: &ChargedCulprit<'_>) -> Str
     let name = finding.culprit.name.as_str();
     let is_sleep = one.signal == Some(Signal::UninterruptibleWait);
     let by = match first.cause {
-        Cause::Throttle => "stopped by its own CPU quota".to_owned(),
+        Cause::Throttle => format!("stopped by {name}"),
         Cause::Steal => "stopped by the hypervisor".to_owned(),
         Cause::Untracked => return UNKNOWN.to_owned(),
         Cause::Idle if is_sleep => "until an interrupt came while its CPU was idle".to_owned(),

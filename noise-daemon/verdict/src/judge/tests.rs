@@ -70,6 +70,7 @@ fn case<'a>(setup: &'a Setup, accounts: &[(Account, u64)], losses: Vec<CulpritLo
         unclear: Vec::new(),
         standstill: Standstill::default(),
         usual_ns: BTreeMap::new(),
+        usual_notes: BTreeMap::new(),
         setup,
     }
 }

@@ -24,12 +24,21 @@ fn sockets() -> Vec<Connection> {
 }
 
 fn open(internet: &[Connection], unix: &[UnixSocket], victim: i32) -> Peers {
+    with_translated(internet, unix, victim, &BTreeSet::new())
+}
+
+fn with_translated(
+    internet: &[Connection],
+    unix: &[UnixSocket],
+    victim: i32,
+    translated: &BTreeSet<(SocketAddr, SocketAddr)>,
+) -> Peers {
     let sockets_of =
         [(1, [12].into()), (2, [10, 13, 14, 16, 17].into()), (3, [11, 15].into())].into();
     let pipes_of = [(1, [12].into()), (3, [90].into()), (4, [90].into())].into();
     Peers::of(
         &[victim].into(),
-        Open { sockets_of: &sockets_of, pipes_of: &pipes_of, internet, unix },
+        Open { sockets_of: &sockets_of, pipes_of: &pipes_of, internet, translated, unix },
     )
 }
 
@@ -74,13 +83,50 @@ fn other_hosts_ask_or_are_asked() {
     let mut sockets = sockets();
     sockets.push(socket(16, "10.0.0.1:40002", "10.0.0.9:3306"));
     let hosts = |sockets: &[Connection]| of(2, sockets).hosts;
-    let expected = Hosts { role: Role::Asks, name: "10.0.0.9:3306".to_owned() };
+    let name = "10.0.0.9:3306".to_owned();
+    let expected = Hosts { role: Role::Asks, name, is_certain: true };
     assert_eq!(hosts(&sockets), Some(expected));
     // One that asks comes from another host, too: which of the two a packet was of is not known.
     sockets.push(socket(17, "10.0.0.1:80", "10.0.0.8:50000"));
     assert_eq!(hosts(&sockets), None);
     sockets.retain(|socket| socket.inode != 16);
     assert_eq!(hosts(&sockets).map(|hosts| hosts.role), Some(Role::Serves));
+}
+
+#[test]
+fn a_server_behind_a_translated_address_is_found_or_it_is_not_known_where_that_leads() {
+    let container = |socket| Connection { namespace: 2, ..socket };
+    // 1 asks a service at 10.96.0.7:80, which is 3 in a container at 172.17.0.2:8080.
+    let asks = socket(12, "10.0.0.1:40000", "10.96.0.7:80");
+    let sockets = [
+        asks,
+        container(socket(11, "0.0.0.0:8080", "0.0.0.0:0")),
+        container(socket(15, "172.17.0.2:8080", "10.0.0.1:40000")),
+    ];
+    let found = of(1, &sockets);
+    assert_eq!(found.processes, [(3, peer(Role::Asks, PeerLink::Tcp(80)))].into());
+    assert_eq!(found.hosts, None);
+    let served = of(3, &sockets);
+    assert_eq!(served.processes.get(&1).map(|peer| peer.role), Some(Some(Role::Serves)));
+    assert_eq!(served.hosts, None);
+    // One that none is found for is another host, unless two may be it, its address is one of this host, or is translated.
+    let certain = |sockets: &[Connection], translated: &[(&str, &str)]| {
+        let address = |text: &str| -> SocketAddr { text.parse().unwrap() };
+        let both = |(one, other): &(&str, &str)| (address(one), address(other));
+        let translated = translated.iter().map(both).collect();
+        let found = with_translated(sockets, &[], 1, &translated);
+        assert_eq!(found.processes, BTreeMap::new());
+        found.hosts.map(|hosts| (hosts.role, hosts.is_certain))
+    };
+    let third = Connection { namespace: 3, ..socket(0, "172.18.0.2:8080", "10.0.0.1:40000") };
+    let two = [sockets.as_slice(), &[third]].concat();
+    assert_eq!(certain(&two, &[]), Some((Role::Asks, false)));
+    let alone = [asks];
+    assert_eq!(certain(&alone, &[]), Some((Role::Asks, true)));
+    let entry = [("10.0.0.1:40000", "10.96.0.7:80")];
+    assert_eq!(certain(&alone, &entry), Some((Role::Asks, false)));
+    let own = [asks, socket(0, "10.96.0.7:22", "10.0.0.9:50000")];
+    assert_eq!(certain(&own, &[]), Some((Role::Asks, false)));
 }
 
 #[test]
@@ -126,7 +172,14 @@ fn what_no_connection_says_is_not_known() {
     let mut sockets = both.to_vec();
     sockets.push(socket(19, "0.0.0.0:5432", "0.0.0.0:0"));
     let pipes_of = BTreeMap::new();
-    let open = Open { sockets_of: &sockets_of, pipes_of: &pipes_of, internet: &sockets, unix: &[] };
+    let translated = BTreeSet::new();
+    let open = Open {
+        sockets_of: &sockets_of,
+        pipes_of: &pipes_of,
+        internet: &sockets,
+        translated: &translated,
+        unix: &[],
+    };
     assert_eq!(Peers::of(&[1].into(), open).processes[&2].role, None);
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use noise_paths::delayed_ack::DelayedNs;
 use noise_paths::held::Held;
-use noise_verdict::{Account, Kind};
+use noise_verdict::{Account, CulpritKind, Kind};
 use noise_why::awaited::{Silent, Unanswered};
 use noise_why::locks::Locks;
 use noise_why::made::{MS, asleep, ender, peer, setup};
@@ -135,18 +135,26 @@ fn where_a_link_does_not_say_who_asks_it_is_named() {
 
 #[test]
 fn another_host_that_was_asked_is_a_tier_too() {
-    let remote = |role| {
+    let remote = |role, is_certain| {
         let mut found = asleep(0, 1_700);
         let name = "192.0.2.7:5432".to_owned();
-        found.peers.hosts = Some(Hosts { role, name });
+        found.peers.hosts = Some(Hosts { role, name, is_certain });
         verdict(found)
     };
-    let tier = remote(Role::Asks);
+    let tier = remote(Role::Asks, true);
     let expected =
         "shop waited 1.70 s for 192.0.2.7:5432 to answer; whether that is usual is not known";
     assert_eq!(tier.sentence, expected);
     assert_eq!(tier.findings[0].resource, Account::Network);
-    let idle = remote(Role::Serves);
+    let next = tier.next.unwrap();
+    assert_eq!(next, "look at what 192.0.2.7:5432 did: it is seen on its host alone");
+    let uncertain = remote(Role::Asks, false);
+    let expected = "shop waited 1.70 s for 192.0.2.7:5432 (where that leads is not known) to answer; whether that is \
+                    usual is not known";
+    assert_eq!(uncertain.sentence, expected);
+    assert_eq!(uncertain.findings[0].culprit.kind, CulpritKind::None);
+    assert!(uncertain.next.unwrap().starts_with("see where 192.0.2.7:5432 leads"));
+    let idle = remote(Role::Serves, true);
     assert_eq!((idle.kind, &*idle.sentence), (Kind::Nothing, "shop: nothing held it up"));
 }
 

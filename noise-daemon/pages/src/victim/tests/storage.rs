@@ -1,14 +1,16 @@
 //! Victims that wait for memory, for a journal, and for writeback.
 
+use noise_common::charge::Cause;
 use noise_model::memory::{LimitHits, LimitKind};
 use noise_model::pressure::{Pressure, ResourcePressure, Stalled};
 use noise_model::setup::{CgroupSetup, Controller, Manager, Setup};
-use noise_verdict::{Account, CulpritKind, Evidence, Kind, Verdict};
+use noise_verdict::{Account, Culprit, CulpritKind, Evidence, Kind, Verdict};
 
 use noise_why::around::Usual;
 use noise_why::culprits::Blamed;
 use noise_why::findings::{Ender, Findings, Whose};
 use noise_why::made::{MS, asleep, blamed, ender, setup, spread};
+use noise_why::writers::MainWriter;
 
 fn hit(hits: u64) -> LimitHits {
     LimitHits {
@@ -117,6 +119,7 @@ fn what_is_usual_of_disks_is_so_of_memory() {
         p99_ns: None,
         rate: Some(1.0),
         lost: Some(0.55),
+        adopted_for_ns: None,
     }];
     let verdict = judged(found);
     assert_eq!((verdict.kind, verdict.ready()), (Kind::AsUsual, None));
@@ -217,6 +220,31 @@ fn who_is_seen_to_wait_for_a_page_that_the_kernel_writes_waits_for_disks() {
     };
     let expected = "shop waited 1.20 s for disks, all of it for writeback (it is not known whose)";
     assert_eq!(until_kernel(&[71]).sentence, expected);
+    let mut behind = asleep(0, 0);
+    behind.totals_ns.insert("task", 1_200 * MS);
+    let worker = ender(90, "kworker/u4:1", "/", false, 1_200);
+    behind.enders = vec![Ender { whose: Whose::Kernel, ..worker }];
+    (behind.until_kernel, behind.writeback.seen) = ([(71, 1_200 * MS)].into(), [71].into());
+    let who = "writeback behind dd 7 of backup.service, which wrote 80.0 % of all that was written";
+    behind.main_writer = Some(MainWriter {
+        culprit: Culprit {
+            kind: CulpritKind::Cgroup,
+            name: "backup.service".to_owned(),
+            cgroup: Some("backup.service".to_owned()),
+            pid: Some(7),
+            tid: Some(7),
+            cause: Cause::Foreign,
+        },
+        words: who.to_owned(),
+    });
+    let behind = judged(behind);
+    assert_eq!(behind.sentence, format!("shop waited 1.20 s for disks, all of it for {who}"));
+    // That it waits for these writes is likely, and not seen: there is no command.
+    assert_eq!((behind.findings[0].evidence, behind.ready()), (Evidence::Part, None));
+    assert_eq!(
+        behind.next.as_deref(),
+        Some("see what backup.service does: noised why backup.service")
+    );
     let unknown = until_kernel(&[]);
     assert_eq!(
         (unknown.kind, &*unknown.sentence),

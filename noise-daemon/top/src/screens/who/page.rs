@@ -105,7 +105,7 @@ fn sentence(
         Some(Cause::Hardirq) => format!("{victim} lost {lost} to the interrupt {culprit}."),
         Some(Cause::Softirq) => format!("{victim} lost {lost} to the softirq {culprit}."),
         Some(Cause::Nmi) => format!("{victim} lost {lost} to non-maskable interrupts."),
-        Some(Cause::Throttle) => format!("{victim} was held back {lost} by its own CPU quota."),
+        Some(Cause::Throttle) => format!("{victim} was held back {lost} by a CPU quota."),
         Some(Cause::Steal) => format!("{victim} lost {lost} to the hypervisor."),
         Some(Cause::Idle) => format!(
             "{victim} waited {lost} for CPUs that were idle: they were waking up, or not chosen."
@@ -252,7 +252,7 @@ mod tests {
             ("web", "of its own"),
             ("nvme0q1", "to the interrupt nvme0q1"),
             ("net_rx", "to the softirq net_rx"),
-            ("throttle", "its own CPU quota"),
+            ("throttle", "a CPU quota"),
             ("idle", "CPUs that were idle"),
             ("untracked", "not known for whom"),
         ] {
