@@ -31,7 +31,7 @@ fn text(found: &Findings, title: &str) -> String {
 fn usual(signal: &'static str, mean_ms: Option<f64>, lost: f64) -> Usual {
     let mean_ns = mean_ms.map(|mean_ms| mean_ms * 1e6);
     let (rate, lost) = (Some(100.0), Some(lost));
-    Usual { signal, from: "baseline", mean_ns, p99_ns: None, rate, lost }
+    Usual { signal, from: "baseline", mean_ns, p99_ns: None, rate, lost, adopted_for_ns: None }
 }
 
 fn screen(found: &Findings) -> String {
