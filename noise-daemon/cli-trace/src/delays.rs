@@ -1,22 +1,19 @@
 //! `noised trace delays`: how long threads, interrupts, requests and packets waited in a recording, and for
 //! whom.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use anyhow::bail;
-use noise_command::{CommandError, output};
+use noise_command::CommandError;
 use noise_trace::ctf::CtfReader;
-use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::{DelaysDocument, Spread, ThreadDocument};
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
+use super::analysed::{AnalysedPart, analyse, print_analysis};
 use super::part::RecordingOptions;
 use super::recording::Recording;
-use super::{NO_CGROUPS, report, report_nothing};
 
 /// Threads that the page for people shows.
 const SHOWN_THREADS: usize = 20;
@@ -54,67 +51,18 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
             (document, found)
         }
     };
-    match args.json {
-        true => {
-            let json = serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)?;
-            output::print_json(&(json + "\n"))?;
-        }
-        false => output::print(&page(&document))?,
-    }
-    if found.is_empty {
-        report_nothing(&args.recording, found.is_part);
-    }
-    report(&args.recording, &found.damage);
-    Ok(())
+    print_analysis(&args.recording, args.json, &document, page, &found)
 }
 
-/// What there was beside delays.
-struct DelayCoverage {
-    /// What could not be read.
-    damage: Damage,
-    /// Not a single event was wanted.
-    is_empty: bool,
-    /// Not all events were wanted.
-    is_part: bool,
-}
-
-/// Threads and CPUs are followed from the begin on, so that the part that is wanted begins with what was
-/// under way.
 fn all(
-    mut source: impl Source,
+    source: impl Source,
     mut delays: Delays,
-    mut select: Select,
-) -> anyhow::Result<(DelaysDocument, DelayCoverage)> {
-    let is_part = select.is_part();
-    let mut is_empty = true;
-    let mut wanted = BTreeSet::new();
-    let mut from_ns = select.from_ns;
-    while let Some(record) = source.read() {
-        if from_ns.is_some_and(|from_ns| record.time_ns >= from_ns) {
-            delays.begin(from_ns.take().unwrap_or_default());
-        }
-        if select.is_over(record.time_ns) {
-            break;
-        }
-        is_empty &= from_ns.is_some();
-        let event = record.event();
-        if select.follows() {
-            select.note(&event, &mut wanted);
-        }
-        delays.follow(&event);
-    }
-    if let Some(from_ns) = from_ns {
-        delays.begin(from_ns);
-    }
+    select: Select,
+) -> anyhow::Result<(DelaysDocument, AnalysedPart)> {
+    let found = analyse(source, &mut delays, select)?;
     let mut document = delays.finish();
-    if select.follows() {
-        document.threads.retain(|thread| wanted.contains(&thread.tid));
-    }
-    if select.lacks_cgroups() {
-        bail!(NO_CGROUPS);
-    }
-    is_empty |= select.follows() && wanted.is_empty();
-    Ok((document, DelayCoverage { damage: source.damage(), is_empty, is_part }))
+    document.threads.retain(|thread| found.wants(thread.tid));
+    Ok((document, found))
 }
 
 /// For people, in microseconds.

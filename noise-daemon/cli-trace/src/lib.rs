@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
+mod analysed;
 pub mod asked;
 pub mod compare;
 pub mod critical_path;
@@ -18,6 +19,7 @@ pub mod recording;
 mod sampled;
 mod several;
 pub mod sketch;
+mod states;
 
 use std::path::Path;
 
@@ -40,6 +42,8 @@ pub enum TraceCommand {
     Events(events::EventsArgs),
     /// Say how long threads, interrupts, requests and packets waited, and for whom.
     Delays(delays::DelaysArgs),
+    /// Say how long each thread ran, waited for a CPU and slept.
+    States(states::StatesArgs),
     /// Say what threads or processes really waited for: of each sleep, what its waker did meanwhile.
     CriticalPath(critical_path::CriticalPathArgs),
     /// Say what is different in some executions, held against normal ones: in which state, and where.
@@ -55,6 +59,7 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     match &args.command {
         TraceCommand::Events(args) => events::run(args),
         TraceCommand::Delays(args) => delays::run(args),
+        TraceCommand::States(args) => states::run(args),
         TraceCommand::CriticalPath(args) => critical_path::run(args),
         TraceCommand::Compare(args) => compare::run(args),
         TraceCommand::Sketch(args) => sketch::run(args),

@@ -1,7 +1,7 @@
 //! Examples of command lines, for the manual. A test parses each, so that none outlives an option.
 
 /// Command lines, each with what it is for. A page of the manual has those that begin with its command.
-pub const EXAMPLES: [(&str, &str); 28] = [
+pub const EXAMPLES: [(&str, &str); 29] = [
     ("noised check", "Whether this kernel and these privileges are enough."),
     ("noised check --json", "The same for scripts."),
     ("noised run --config.file=/etc/noised/noised.toml", "Measure, as the service does."),
@@ -38,6 +38,7 @@ pub const EXAMPLES: [(&str, &str); 28] = [
     ("noised mark begin request --key 42", "Say in a recording that a request begins."),
     ("noised trace events slow --summary", "How many events of each kind are in a recording."),
     ("noised trace delays slow --from +2s --to +3s", "Who waited for whom in the third second."),
+    ("noised trace states slow --cgroup nginx.service", "How long its threads ran and slept."),
     (
         "noised trace critical-path slow --execution process:make",
         "What a process really waited for.",

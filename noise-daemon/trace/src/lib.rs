@@ -30,6 +30,7 @@ pub mod rwbs;
 pub mod select;
 pub mod sight;
 pub mod state;
+pub mod states;
 pub mod summary;
 pub mod task;
 pub mod text;

@@ -152,6 +152,13 @@ impl LeftIn {
         matches!(self.left, Left::Asleep)
     }
 
+    /// Whether it does not sleep: it is stopped, by a signal or a debugger, parked, or has ended.
+    pub const fn is_stopped(self) -> bool {
+        const SLEEPS: i64 = 0x3;
+        const STOPPED: i64 = 0x7c;
+        self.is_asleep() && self.bits & SLEEPS == 0 && self.bits & STOPPED != 0
+    }
+
     /// Whether it waits for something that no signal ends.
     pub const fn waits_uninterruptibly(self) -> bool {
         self.is_asleep() && is_uninterruptible_wait(self.bits.cast_unsigned())
@@ -236,5 +243,9 @@ mod tests {
         assert!(LeftIn::printed(b"D|K").waits_uninterruptibly());
         assert!(!LeftIn::printed(b"D|N").waits_uninterruptibly());
         assert!(!LeftIn::printed(b"D+").waits_uninterruptibly());
+        let stopped = [b"T", b"t", b"X", b"Z", b"P"];
+        assert!(stopped.iter().all(|letter| LeftIn::printed(*letter).is_stopped()));
+        let others = [b"R", b"S", b"D", b"I"];
+        assert!(!others.iter().any(|letter| LeftIn::printed(*letter).is_stopped()));
     }
 }

@@ -22,6 +22,7 @@ mod printed;
 mod python;
 mod repeated;
 mod schedule;
+mod states;
 mod wire;
 mod written;
 
@@ -33,12 +34,13 @@ use libtest_mimic::{Arguments, Completion, Trial};
 /// A test, or why it cannot run here.
 type Test = fn(&files::Trace) -> Result<(), String>;
 
-const TESTS: [(&str, Test); 15] = [
+const TESTS: [(&str, Test); 16] = [
     ("events_are_those_of_the_expected_file", figures::events),
     ("delays_are_those_of_the_expected_file", figures::delays),
     ("medians_are_those_of_the_expected_file", medians::medians),
     ("switches_are_those_of_the_expected_file", schedule::switches),
     ("runs_are_those_of_the_expected_file", schedule::runs),
+    ("states_are_those_that_perf_counts", states::perf),
     ("trace_packets_of_perfetto_are_those_events", export::perfetto),
     ("trace_packets_fit_perfettos_schema", judged::perfetto),
     ("tables_are_read_by_duckdb", judged::tables),
