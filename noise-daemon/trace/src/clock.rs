@@ -28,6 +28,11 @@ impl TraceClock {
         Self::plain("ftrace")
     }
 
+    /// That of our recordings, which real time is so far ahead of.
+    pub fn ahead_by(offset_ns: u64) -> Self {
+        Self { offset_cycles: offset_ns.cast_signed(), ..Self::plain("monotonic") }
+    }
+
     fn plain(name: &str) -> Self {
         Self {
             name: name.to_owned(),

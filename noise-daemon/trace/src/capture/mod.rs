@@ -6,6 +6,7 @@
 //! not written yet, and the names.
 
 mod convert;
+mod held;
 mod ipc;
 mod names;
 mod order;
@@ -19,6 +20,7 @@ use noise_common::store::reading::PartStretch;
 use noise_common::store::{Class, PARTS};
 
 use self::convert::{On, Running};
+pub use self::held::{HeldEvent, HeldReader};
 use self::ipc::Addresses;
 pub use self::names::{CapturedNames, Look};
 use self::order::{Order, OrderedItem};

@@ -1,5 +1,6 @@
 //! Events that writers put into a store come out of the recording.
 
+mod held;
 mod ipc;
 
 use std::collections::BTreeMap;

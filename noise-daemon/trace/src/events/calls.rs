@@ -5,11 +5,14 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use noise_common::store::calls::{CallInfo, ObjectKind, ObjectSource};
 
-use super::field::{Declared, EventField, Fields, Hex, Holds};
+use super::field::{
+    Declared, DeclaredType, EventField, FieldSteps as _, Fields, Hex, Holds, PackedFields,
+};
 use super::row::events;
 use crate::ipc;
 use crate::ipc::{Call, FUTEX_ADDRESS, Object, Return, Second, Signal, Transfer};
 use crate::task::Comm;
+use crate::value::Value;
 
 events! {
     // A call's second object.
@@ -84,6 +87,10 @@ pub struct SocketPort;
 
 impl Declared for SocketAddress {
     const DECLARED: &'static str = CStr::DECLARED;
+
+    fn split(bytes: &[u8]) -> (Value<'_>, &[u8]) {
+        CStr::split(bytes)
+    }
 }
 
 impl<'t> Holds<'t, SocketAddr> for SocketAddress {
@@ -99,6 +106,10 @@ impl<'t> Holds<'t, SocketAddr> for SocketAddress {
 
 impl Declared for SocketPort {
     const DECLARED: &'static str = u32::DECLARED;
+
+    fn split(bytes: &[u8]) -> (Value<'_>, &[u8]) {
+        u32::split(bytes)
+    }
 }
 
 impl<'t> Holds<'t, SocketAddr> for SocketPort {
@@ -160,9 +171,10 @@ pub const EXIT: &[EventField] = &[
 ];
 
 /// The fields of a call's begin in recordings, with their types.
-pub fn entry_fields(info: &CallInfo) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let argument = |(name, _): &(&'static str, u8)| {
-        (*name, if *name == FUTEX_ADDRESS { Hex::DECLARED } else { i32::DECLARED })
+pub fn entry_fields(info: &CallInfo) -> impl Iterator<Item = (&'static str, DeclaredType)> {
+    let argument = |(name, _): &(&'static str, u8)| match *name {
+        FUTEX_ADDRESS => (*name, DeclaredType::of::<Hex>()),
+        _ => (*name, DeclaredType::of::<i32>()),
     };
     info.fields
         .iter()
@@ -238,4 +250,43 @@ pub fn write_exit(call: &Return, bytes: &mut Vec<u8>) {
     write_object(call.tid, &call.object, bytes);
     <u32 as Holds<'_, _>>::write(call.object.position, bytes);
     bytes.push(call.peeks.into());
+}
+
+fn unpack_object<'t>(
+    fields: PackedFields<'t>,
+    tid: &mut i32,
+    object: &mut Object,
+) -> PackedFields<'t> {
+    fields
+        .take::<i32, _>(tid)
+        .take::<ObjectKind, _>(&mut object.kind)
+        .take::<u64, _>(&mut object.id)
+        .take::<u32, _>(&mut object.peer)
+}
+
+pub fn unpack_entry<'t>(
+    info: &'static CallInfo,
+    mut fields: PackedFields<'t>,
+) -> (Call, PackedFields<'t>) {
+    let mut call = Call { info, tid: 0, arguments: [0; 3], object: Object::default() };
+    for ((name, _), argument) in info.fields.iter().zip(&mut call.arguments) {
+        fields = match *name {
+            FUTEX_ADDRESS => fields.take::<Hex, _>(&mut call.object.id),
+            _ => fields.take::<i32, _>(argument),
+        };
+    }
+    let left = unpack_object(fields, &mut call.tid, &mut call.object);
+    (call, left)
+}
+
+pub fn unpack_exit<'t>(
+    info: &'static CallInfo,
+    fields: PackedFields<'t>,
+) -> (Return, PackedFields<'t>) {
+    let mut end = Return { info, tid: 0, ret: 0, object: Object::default(), peeks: false };
+    let left = fields.take::<i64, _>(&mut end.ret);
+    let left = unpack_object(left, &mut end.tid, &mut end.object)
+        .take::<u32, _>(&mut end.object.position)
+        .recorded::<u8>(|fields, field| end.peeks = fields.int(field) != 0);
+    (end, left)
 }

@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use noise_common::hooks::{Edge, Hook, VECTOR_HOOKS, Vector};
 
 use super::What;
-use super::field::{EventField, Hex, Holds};
+use super::field::{EventField, Hex, Holds, PackedFields};
 use super::row::events;
 
 events! {
@@ -74,4 +74,10 @@ pub const fn vector_number(which: Vector, edge: Edge) -> u32 {
 
 pub fn write_vector(vector: u32, bytes: &mut Vec<u8>) {
     <i32 as Holds<'_, u32>>::write(vector, bytes);
+}
+
+pub fn unpack_vector(fields: PackedFields<'_>) -> (u32, PackedFields<'_>) {
+    let mut vector = 0;
+    let left = fields.take::<i32, _>(&mut vector);
+    (vector, left)
 }

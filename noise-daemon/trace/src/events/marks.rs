@@ -5,6 +5,7 @@ use core::ffi::CStr;
 use super::field::{Declared, Fields, Holds};
 use super::row::events;
 use crate::event;
+use crate::value::Value;
 
 /// The action of a mark that begins something, and of one that ends it.
 pub const MARK_ACTIONS: [&str; 2] = ["begin", "end"];
@@ -25,6 +26,10 @@ struct MarkAction;
 
 impl Declared for MarkAction {
     const DECLARED: &'static str = CStr::DECLARED;
+
+    fn split(bytes: &[u8]) -> (Value<'_>, &[u8]) {
+        CStr::split(bytes)
+    }
 }
 
 impl<'t> Holds<'t, bool> for MarkAction {

@@ -14,12 +14,15 @@ mod net;
 mod row;
 mod sched;
 
+use std::sync::LazyLock;
+
 use noise_common::hooks::{Edge, VECTOR_HOOKS, Vector};
 use noise_common::store::calls::{CALLS, CallInfo};
 
 use crate::event::TraceKind;
 use crate::ipc::read::edge;
 pub use field::{Declared, EventField, Fields};
+use field::{DeclaredType, FieldReader, PackedFields};
 pub use marks::MARK_ACTIONS;
 use row::EventRow as _;
 
@@ -85,8 +88,8 @@ macro_rules! list {
         pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> TraceKind<'t> {
             match what {
                 What::CgroupAttach if dump::is_of_other_hierarchy(fields) => TraceKind::Other(name),
-                $(What::$event => $family::$event::read(fields),)*
-                $(What::$foreign => $elsewhere::$foreign::read(fields),)*
+                $(What::$event => $family::$event::read(FieldReader::new(fields)).0,)*
+                $(What::$foreign => $elsewhere::$foreign::read(FieldReader::new(fields)).0,)*
                 What::VectorEntry(which) => {
                     TraceKind::VectorEntry { which, vector: fields.int(0) as u32 }
                 }
@@ -112,6 +115,34 @@ macro_rules! list {
                 TraceKind::SyscallExit(call) => CALLS_AT + calls::number(call.info)? + 1,
                 _ => return None,
             })
+        }
+
+        /// Reads an event from its fields as [`write`] appends them; the bytes behind it. `None` of one that recordings do
+        /// not have.
+        #[inline]
+        pub fn unpack(what: What, bytes: &[u8]) -> Option<(TraceKind<'_>, &[u8])> {
+            let fields = PackedFields(bytes);
+            let (kind, left) = match what {
+                $(What::$event => $family::$event::read(fields),)*
+                What::VectorEntry(which) => {
+                    let (vector, left) = irq::unpack_vector(fields);
+                    (TraceKind::VectorEntry { which, vector }, left)
+                }
+                What::VectorExit(which) => {
+                    let (vector, left) = irq::unpack_vector(fields);
+                    (TraceKind::VectorExit { which, vector }, left)
+                }
+                What::SyscallEntry(info) => {
+                    let (call, left) = calls::unpack_entry(info, fields);
+                    (TraceKind::SyscallEntry(call), left)
+                }
+                What::SyscallExit(info) => {
+                    let (end, left) = calls::unpack_exit(info, fields);
+                    (TraceKind::SyscallExit(end), left)
+                }
+                _ => return None,
+            };
+            Some((kind, left.0))
         }
 
         /// Whether an event is part of a state dump.
@@ -227,7 +258,7 @@ impl What {
 }
 
 /// The name of an event in recordings, and its fields with their types.
-pub type DeclaredEvent = (String, Vec<(&'static str, &'static str)>);
+pub type DeclaredEvent = (String, Vec<(&'static str, DeclaredType)>);
 
 /// All events, in order of their numbers; those of calls where a recording may have them.
 pub fn declarations(has_calls: bool) -> impl Iterator<Item = DeclaredEvent> {
@@ -251,6 +282,22 @@ pub fn declarations(has_calls: bool) -> impl Iterator<Item = DeclaredEvent> {
         .chain(last.iter().map(listed))
         .chain(calls.iter().flat_map(call))
 }
+
+/// An event of recordings.
+pub struct RecordedEvent {
+    pub name: String,
+    pub what: What,
+    pub fields: Vec<(&'static str, DeclaredType)>,
+}
+
+/// All of them, by their numbers.
+pub static RECORDED_EVENTS: LazyLock<Vec<RecordedEvent>> = LazyLock::new(|| {
+    let recorded = |(name, fields): DeclaredEvent| {
+        let what = What::named(&name);
+        RecordedEvent { name, what, fields }
+    };
+    declarations(true).map(recorded).collect()
+});
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@
 //! number. A `write` field has a value, and is not read. `by` names a function that reads a field which tracers do not have
 //! alike.
 
-use super::field::{EventField, Fields};
+use super::field::{EventField, FieldSteps};
 use crate::event::TraceKind;
 
 /// An event of the table.
@@ -28,7 +28,8 @@ pub trait EventRow {
 
     fn is_named(name: &str) -> bool;
 
-    fn read<'t>(fields: &impl Fields<'t>) -> TraceKind<'t>;
+    /// Reads it; the step behind its last field.
+    fn read<'t, S: FieldSteps<'t>>(next: S) -> (TraceKind<'t>, S);
 
     /// Appends its fields, if it is this event.
     fn write(kind: &TraceKind<'_>, bytes: &mut Vec<u8>);
@@ -53,12 +54,12 @@ macro_rules! events {
             }
 
             #[inline(always)]
-            fn read<'t>(fields: &impl $crate::events::Fields<'t>) -> $crate::event::TraceKind<'t> {
+            fn read<'t, S: $crate::events::field::FieldSteps<'t>>(
+                next: S,
+            ) -> ($crate::event::TraceKind<'t>, S) {
                 $(let mut $part = <$type>::default();)*
-                let next = $crate::events::field::FieldReader::new(fields);
                 $(let next = events!(@read next $field);)*
-                let _ = next;
-                $crate::event::TraceKind::$event { $($member: $part),* }
+                ($crate::event::TraceKind::$event { $($member: $part),* }, next)
             }
 
             #[inline]
@@ -79,13 +80,22 @@ macro_rules! events {
         $crate::events::EventField::of::<$of>(&[$($name),+])
     };
 
-    (@read $next:ident ($(read)? $($name:literal)|+, $of:ty, $place:expr)) => {
-        $next.read::<$of, _>(&mut $place)
+    (@read $next:ident (read $($name:literal)|+)) => { $next.foreign(|_, _| ()) };
+    (@read $next:ident (read $($name:literal)|+, $of:ty, $place:expr)) => {
+        $next.foreign(|fields, field| events!(@hold $of, $place, fields, field))
+    };
+    (@read $next:ident (write $($name:literal)|+, $of:ty, $value:expr)) => {
+        $next.recorded::<$of>(|_, _| ())
+    };
+    (@read $next:ident ($($name:literal)|+, $of:ty, $place:expr)) => {
+        $next.recorded::<$of>(|fields, field| events!(@hold $of, $place, fields, field))
     };
     (@read $next:ident ($($name:literal)|+, $of:ty, $place:expr, by $by:ident)) => {
-        $next.read_by(&mut $place, |fields, field| $by(fields, field))
+        $next.recorded::<$of>(|fields, field| $place = $by(fields, field))
     };
-    (@read $next:ident $field:tt) => { $next.skip() };
+    (@hold $of:ty, $place:expr, $fields:ident, $field:ident) => {
+        <$of as $crate::events::field::Holds<'_, _>>::read(&mut $place, $fields, $field)
+    };
 
     (@write $bytes:ident (read $($field:tt)*)) => {};
     (@write $bytes:ident ($(write)? $($name:literal)|+, $of:ty, $value:expr $(, by $by:ident)?)) => {

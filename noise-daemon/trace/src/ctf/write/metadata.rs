@@ -105,6 +105,7 @@ pub fn metadata(uuid: Uuid, origin: &Origin) -> String {
             "\nevent {{\n\tname = \"{name}\";\n\tid = {number};\n\tstream_id = 0;\n\tfields := struct {{\n"
         );
         for (field, declared) in fields {
+            let declared = declared.name;
             let length = if declared == Comm::DECLARED { "[16]" } else { "" };
             let _ = writeln!(text, "\t\t{declared} _{field}{length};");
         }

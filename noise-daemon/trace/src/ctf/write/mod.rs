@@ -11,6 +11,7 @@ mod packet;
 
 pub use metadata::{Origin, metadata};
 pub use packet::{HEAD_BYTES, Packets, StreamWriter};
+pub(crate) use packet::{PacketView, split_head};
 
 /// The number that a trace has in its metadata and its packets.
 pub type Uuid = [u8; 16];

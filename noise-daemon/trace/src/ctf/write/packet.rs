@@ -7,7 +7,8 @@ use crate::events;
 
 /// Bytes of a packet's head: what it is, then its context. A packet without events has no more.
 pub const HEAD_BYTES: usize = 84;
-/// Where in it the end of its time is, its content's size, and the packet's.
+/// Where in it the begin and the end of its time are, its content's size, and the packet's.
+const BEGIN_AT: usize = 32;
 const END_AT: usize = 40;
 const SIZES_AT: usize = 48;
 /// Where its number is, and the number of lost events.
@@ -81,6 +82,51 @@ impl Packets {
         }
         Some(Self { bytes, events: 0 })
     }
+}
+
+/// A packet as it was written.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketView<'t> {
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// Events that its stream had lost by its end.
+    pub discarded: u64,
+    pub events: &'t [u8],
+}
+
+impl<'t> PacketView<'t> {
+    /// The packet that bytes begin with, and what is behind it.
+    pub fn split(bytes: &'t [u8]) -> Option<(Self, &'t [u8])> {
+        let length = usize::try_from(number_at(bytes, SIZES_AT)? / 8).ok()?;
+        let (packet, rest) = bytes.split_at_checked(length)?;
+        let view = Self {
+            begin_ns: number_at(packet, BEGIN_AT)?,
+            end_ns: number_at(packet, END_AT)?,
+            discarded: number_at(packet, DISCARDED_AT)?,
+            events: packet.get(HEAD_BYTES..)?,
+        };
+        Some((view, rest))
+    }
+}
+
+/// The number of the event that bytes begin with, its time, and its fields with what is behind them. `last_ns` is the time of
+/// the event before, or the packet's begin.
+#[inline]
+pub fn split_head(bytes: &[u8], last_ns: u64) -> Option<(u32, u64, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    let head = u32::from_le_bytes(*number);
+    if head & LONG != LONG {
+        let low_ns = u64::from(head >> NUMBER_BITS);
+        let time_ns = last_ns & !(SHORT_NS - 1) | low_ns;
+        return Some((
+            head & LONG,
+            if time_ns < last_ns { time_ns + SHORT_NS } else { time_ns },
+            rest,
+        ));
+    }
+    let (number, rest) = bytes.get(1..)?.split_first_chunk()?;
+    let (time_ns, rest) = rest.split_first_chunk()?;
+    Some((u32::from_le_bytes(*number), u64::from_le_bytes(*time_ns), rest))
 }
 
 /// Where a stream goes on.
