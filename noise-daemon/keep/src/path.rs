@@ -18,7 +18,7 @@ use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_text::clean::clean;
 use noise_text::units::duration;
-use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout};
+use noise_trace::capture::HeldReader;
 use noise_trace::delays::Delays;
 use noise_trace::record::Source as _;
 use noise_wire::events::{AnswerItem, StretchHead};
@@ -55,21 +55,10 @@ pub struct PathsFound {
     pub ties: Option<Ties>,
 }
 
-/// Why there are no paths.
-#[derive(Debug, thiserror::Error)]
-pub enum PathError {
-    /// The file cannot be used.
-    #[error(transparent)]
-    Kept(#[from] KeptError),
-    /// The recording that it became cannot be read.
-    #[error("its kernel events cannot be read: {0}")]
-    Replayed(String),
-}
-
 /// Finds them. Its memory is bounded, however many events there are.
 /// Errors: where the file is damaged.
-pub fn find(open: Open<'_>) -> Result<PathsFound, PathError> {
-    let (head, about) = read(open().map_err(KeptError::from)?, |_, _| {})?;
+pub fn find(open: Open<'_>) -> Result<PathsFound, KeptError> {
+    let (head, about) = read(open()?, |_, _| {})?;
     let mut found = PathsFound::default();
     let mut bytes = 0;
     let own = about.who.of_cgroup(&about.subject);
@@ -202,22 +191,16 @@ fn path(
     wait: KeptWait,
     discarded: &mut u64,
     look: impl FnOnce(&Graph),
-) -> Result<Option<Traced>, PathError> {
+) -> Result<Option<Traced>, KeptError> {
     let from_ns = lead_ns(open, wait)?;
-    let part = open().map_err(KeptError::from)?;
-    let Replayed { metadata, packets, lost } = replay(part, about, from_ns..=wait.to_ns, [0; 16])?;
+    let part = open()?;
+    let Replayed { packets, lost, .. } = replay(part, about, from_ns..=wait.to_ns, [0; 16])?;
     *discarded = discarded.saturating_add(lost);
-    let layout =
-        TraceLayout::parse(&metadata).map_err(|error| PathError::Replayed(error.to_string()))?;
-    let named = (0..).zip(&packets);
-    let named: Vec<(String, &[u8])> =
-        named.map(|(cpu, packets)| (format!("channel0_{cpu}"), packets.bytes())).collect();
-    let files: Vec<_> = named.iter().map(|(name, bytes)| StreamFile::held(name, bytes)).collect();
     let offset_ns = offset_ns(head);
     let real_ns = |at_ns: u64| at_ns.saturating_add(offset_ns);
     let (from_ns, to_ns) = (real_ns(wait.from_ns), real_ns(wait.to_ns));
     let mut builder = Builder::new(Waker::Waking);
-    let mut reader = CtfReader::new(&layout, &files);
+    let mut reader = HeldReader::new(&packets, offset_ns);
     while let Some(record) = reader.read() {
         feed::follow(&mut builder, 0, &record, &record.event());
     }
@@ -233,7 +216,7 @@ fn path(
     drop(builder);
     let mut one = PathsDocument { executions: vec![traced], ..PathsDocument::default() };
     let mut blame = Blame::new(&one, Delays::of_turns());
-    let mut reader = CtfReader::new(&layout, &files);
+    let mut reader = HeldReader::new(&packets, offset_ns);
     while let Some(record) = reader.read() {
         if blame.is_over() {
             break;

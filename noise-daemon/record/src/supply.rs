@@ -33,11 +33,6 @@ pub trait Supply {
         None
     }
 
-    /// Whether there are events of system calls.
-    fn has_calls(&self) -> bool {
-        false
-    }
-
     /// System calls of 32-bit programs, which are left out, so far.
     fn foreign_calls(&self) -> u64 {
         0
@@ -62,7 +57,6 @@ struct EbpfEventSource {
     next: Vec<u64>,
     /// By CPU: events that found no part, so far.
     lost: Vec<u64>,
-    has_calls: bool,
 }
 
 /// What events will be missing.
@@ -128,17 +122,8 @@ pub fn own(classes: &[Class], complain: &mut dyn FnMut(&str)) -> SupplyResult {
     let parts = (0..cpus).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));
     let next = parts.map(|(cpu, part)| store.next(cpu, part).unwrap_or(0)).collect();
     let lost = (0..cpus).map(|cpu| store.lost(cpu)).collect();
-    let has_calls = classes.contains(&Class::Ipc);
     let drained_ns = begin_ns;
-    Ok(Box::new(EbpfEventSource {
-        _engine: engine,
-        store,
-        begin_ns,
-        drained_ns,
-        next,
-        lost,
-        has_calls,
-    }))
+    Ok(Box::new(EbpfEventSource { _engine: engine, store, begin_ns, drained_ns, next, lost }))
 }
 
 impl Supply for EbpfEventSource {
@@ -148,10 +133,6 @@ impl Supply for EbpfEventSource {
 
     fn begin_ns(&self) -> u64 {
         self.begin_ns
-    }
-
-    fn has_calls(&self) -> bool {
-        self.has_calls
     }
 
     fn foreign_calls(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! A stretch of events in memory: what the flight recorder of a daemon holds of the last seconds, or what comes
-//! from now on. It is kept as a recording is, and read by the same code.
+//! from now on. The events are held packed, without metadata, and read by the table of events: see
+//! [`HeldReader`].
 
 use std::path::Path;
 use std::thread;
@@ -8,9 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use noise_client::{Fault, Link as _, SocketLink};
 use noise_host::kernel::monotonic_ns;
-use noise_trace::capture::{Capture, Dump};
-use noise_trace::ctf::write::{Origin, Packets, Uuid, metadata};
-use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout};
+use noise_trace::capture::{Capture, Dump, HeldReader};
+use noise_trace::ctf::write::{Packets, Uuid};
 use noise_wire::events::{AnswerItem, EventsReader};
 
 use noise_command::{CommandError, Exit};
@@ -33,8 +33,7 @@ const UUID: Uuid = [0x6e; 16];
 
 /// Events in memory, with the two times that they are asked for.
 pub struct EventStretch {
-    layout: TraceLayout,
-    streams: Vec<(String, Packets)>,
+    streams: Vec<Packets>,
     /// Where they come from: `flight_recorder` or `programs`.
     pub source: &'static str,
     /// By how much real time is ahead of the programs' clock, ns.
@@ -69,48 +68,20 @@ impl EventStretch {
     }
 
     /// All events in the order of time.
-    pub fn reader(&self) -> CtfReader<'_> {
-        let files: Vec<_> = self
-            .streams
-            .iter()
-            .map(|(name, packets)| StreamFile::held(name, packets.bytes()))
-            .collect();
-        CtfReader::new(&self.layout, &files)
+    pub fn reader(&self) -> HeldReader<'_> {
+        HeldReader::new(&self.streams, self.offset_ns)
     }
 
-    /// What its events look like.
-    pub const fn layout(&self) -> &TraceLayout {
-        &self.layout
-    }
-
-    pub(crate) fn new(
-        streams: Vec<Packets>,
-        offset_ns: u64,
-        span_ns: (u64, u64),
-        has_calls: bool,
-    ) -> anyhow::Result<Self> {
-        let origin = Origin {
-            hostname: String::new(),
-            kernel_release: String::new(),
-            kernel_version: String::new(),
-            recorder: "noised".to_owned(),
-            offset_ns,
-            offset_at_end_ns: None,
-            has_calls,
-        };
-        let layout =
-            TraceLayout::parse(&metadata(UUID, &origin)).context("cannot read the events")?;
-        let named = |(cpu, packets)| (format!("channel0_{cpu}"), packets);
-        Ok(Self {
-            layout,
+    pub(crate) const fn new(streams: Vec<Packets>, offset_ns: u64, span_ns: (u64, u64)) -> Self {
+        Self {
+            streams,
             source: "flight_recorder",
-            streams: (0_u32..).zip(streams).map(named).collect(),
             offset_ns,
             from_ns: span_ns.0.saturating_add(offset_ns),
             to_ns: span_ns.1.saturating_add(offset_ns),
             asked_ns: span_ns.1.saturating_sub(span_ns.0),
             notes: Vec::new(),
-        })
+        }
     }
 }
 
@@ -193,8 +164,7 @@ pub fn past(
     capture.finish(to_ns, host);
     let offset_ns = head.realtime_ns.saturating_sub(head.monotonic_ns);
     let streams = (0..head.cpus).map(|cpu| capture.packets(cpu)).collect();
-    let mut stretch =
-        EventStretch::new(streams, offset_ns, (since_ns.max(reach_ns), to_ns), false)?;
+    let mut stretch = EventStretch::new(streams, offset_ns, (since_ns.max(reach_ns), to_ns));
     stretch.asked_ns = to_ns.saturating_sub(since_ns);
     // The first event may come a moment after the begin of a recorder that is younger, or of a quiet host.
     let is_late = reach_ns > since_ns.saturating_add(BEFORE_NS / 100);
@@ -255,8 +225,7 @@ pub fn next(
     if foreign > 0 {
         notes.push(format!("{foreign} system calls of 32-bit programs were left out"));
     }
-    let mut stretch =
-        EventStretch::new(streams, offset_ns, (begin_ns, end_ns), supply.has_calls())?;
+    let mut stretch = EventStretch::new(streams, offset_ns, (begin_ns, end_ns));
     stretch.notes = notes;
     Ok(stretch)
 }

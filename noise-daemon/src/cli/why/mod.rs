@@ -28,6 +28,7 @@ use noise_paths::execution::Wanted;
 use noise_record::offset_ns;
 use noise_text::times::Moment;
 use noise_text::units::count;
+use noise_trace::clock::TraceClock;
 use noise_why::stretch::EventStretch;
 use noise_why::{
     Daemon, Target, VictimQuestion, When, ensure_threads, gather, sight, warn_of_sight,
@@ -147,10 +148,10 @@ impl WhyArgs {
 
 /// Writes the events of a stretch and these paths as a picture for Perfetto; how many events these are.
 fn draw(mut picture: Picture, stretch: &EventStretch, paths: &[Traced]) -> anyhow::Result<u64> {
-    let layout = stretch.layout();
-    if let Some(clock) = layout.clocks.first() {
-        picture.of(clock, &layout.env);
-    }
+    // As a recording of ours says it.
+    let environment = [("domain", "kernel"), ("sysname", "Linux")];
+    let environment = environment.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    picture.of(&TraceClock::ahead_by(stretch.offset_ns), &environment.into());
     picture.draw(paths, stretch.reader(), (stretch.from_ns, stretch.to_ns))
 }
 

@@ -1,8 +1,10 @@
 //! Events of the store that are held in memory, as a source of events beside recordings and texts.
 //!
-//! Who is who has to be looked up while events come, and those that are older than a switch or an exit need what was known by
-//! then: events are held as those of the model. What is held of one are its fields as the table of events packs them, and the
-//! same table reads them: no metadata are written or parsed. That takes a fifth of the memory that events of the model take.
+//! Names are looked up while events come, and what an event says depends on the switches, forks and exits before it. So an
+//! event is converted once, when it comes, and is held as an event of the model. As such it would take 104 bytes, or 40 as
+//! an event of the store with its names; packed as recordings have it, it takes 19 on a host that mostly switches and
+//! handles timers. So it is held packed, and read by the table of events that packed it: nothing is said in metadata, and
+//! nothing is parsed.
 //!
 //! Times and losses come from the packets, and are what a reader of the recording would say.
 

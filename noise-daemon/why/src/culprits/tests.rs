@@ -75,7 +75,7 @@ fn storm_of(of: &str, rounds: u32, each: u32, pid: impl Fn(u32) -> u32) -> Event
     let (capacity, next) = (events.len() as u64, events.len() as u64);
     capture.add(0, 0, Copied { wanted: 0, first: 0, events: &events, capacity, next });
     capture.finish(now_ns, &mut noise_record::DumpedHost::default());
-    EventStretch::new(vec![capture.packets(0)], 0, (BEGIN_NS, now_ns), false).unwrap()
+    EventStretch::new(vec![capture.packets(0)], 0, (BEGIN_NS, now_ns))
 }
 
 /// The page of the shop, made when all processes of the storm are gone.

@@ -5,7 +5,7 @@ use noise_common::store::event::KINDS;
 use noise_common::store::ipc::{Caller, StoredObject};
 
 use super::*;
-use crate::record::{Source, Stored as _};
+use crate::record::Source;
 use crate::value::{Shape, Value, Visit};
 
 const OFFSET_NS: u64 = 1_700_000_000_000_000_000;
