@@ -170,13 +170,17 @@ impl WatchedIncident {
     }
 }
 
+/// The memory limit and the CPU quota that are to blame.
+type BlamedLimits<'a> = (Option<&'a LimitHits>, Option<&'a str>);
+
 fn advice(
     reader: &SetupReader,
     report: &Report,
     parties: &Parties,
     (victim, culprit): (Option<&Path>, Option<&Path>),
-    ((limit, quota), idle): ((Option<&LimitHits>, Option<&str>), Vec<(u32, f64)>),
+    (blamed, idle): (BlamedLimits<'_>, Vec<(u32, f64)>),
 ) -> Vec<Advice> {
+    let (limit, quota) = blamed;
     let mut remedies = report.main.remedies.clone();
     if limit.is_some() && !remedies.contains(&Remedy::MemoryLimits) {
         remedies.push(Remedy::MemoryLimits);

@@ -48,10 +48,10 @@ impl DiskWrites {
     pub fn follow(&mut self, event: &Event<'_>) {
         let place = |request: &Request<'_>| (request.dev, request.sector);
         match &event.kind {
-            TraceKind::BlockRqInsert(request) if request.rwbs & WRITE != 0 => {
-                if self.queued.len() < MOST_QUEUED {
-                    self.queued.insert(place(request), request.tid);
-                }
+            TraceKind::BlockRqInsert(request)
+                if request.rwbs & WRITE != 0 && self.queued.len() < MOST_QUEUED =>
+            {
+                self.queued.insert(place(request), request.tid);
             }
             TraceKind::BlockRqIssue(request) if request.rwbs & WRITE != 0 => {
                 let tid = self.queued.remove(&place(request)).unwrap_or(request.tid);
@@ -74,8 +74,8 @@ impl DiskWrites {
         if (*whole as f64) < OF_ONE_DISK * all as f64 || *whole < LEAST_SECTORS {
             return None;
         }
-        let mut sums: BTreeMap<(Option<String>, i32), (u64, (u64, i32, WritingThread))> =
-            BTreeMap::new();
+        // By cgroup, or else process: the sum, and the thread that wrote most.
+        let mut sums = BTreeMap::new();
         let own = self.sectors.iter().filter(|((dev, _), _)| dev == disk);
         for (tid, sectors, one) in
             own.filter_map(|((_, tid), sum)| Some((*tid, *sum, writer(*tid)?)))

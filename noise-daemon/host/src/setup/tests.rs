@@ -118,7 +118,7 @@ fn pressure_and_quota_of_a_cgroup_of_version_2() {
         quotas.into_iter().map(|one| (one.of, one.above)).collect::<Vec<_>>()
     };
     let of_slice = ("system.slice".to_owned(), 1);
-    assert_eq!(quotas(BACKUP), [of_slice.clone()]);
+    assert_eq!(quotas(BACKUP), std::slice::from_ref(&of_slice));
     assert_eq!(quotas(WEB), [("web.service".to_owned(), 0), of_slice]);
     let backup = tree.unified().pressure(Path::new(BACKUP), 7).quotas.unwrap();
     assert_eq!(backup[0].counted.throttled_ns, 3_000);
