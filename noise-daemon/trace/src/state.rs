@@ -152,10 +152,16 @@ impl LeftIn {
         matches!(self.left, Left::Asleep)
     }
 
-    /// Whether it does not sleep: it is stopped, by a signal or a debugger, parked, or has ended.
+    /// Whether it has ended: it never runs again.
+    pub const fn has_ended(self) -> bool {
+        const ENDED: i64 = 0x30;
+        self.is_asleep() && self.bits & ENDED != 0
+    }
+
+    /// Whether it does not sleep: it is stopped, by a signal or a debugger, or parked.
     pub const fn is_stopped(self) -> bool {
         const SLEEPS: i64 = 0x3;
-        const STOPPED: i64 = 0x7c;
+        const STOPPED: i64 = 0x4c;
         self.is_asleep() && self.bits & SLEEPS == 0 && self.bits & STOPPED != 0
     }
 
@@ -243,9 +249,13 @@ mod tests {
         assert!(LeftIn::printed(b"D|K").waits_uninterruptibly());
         assert!(!LeftIn::printed(b"D|N").waits_uninterruptibly());
         assert!(!LeftIn::printed(b"D+").waits_uninterruptibly());
-        let stopped = [b"T", b"t", b"X", b"Z", b"P"];
-        assert!(stopped.iter().all(|letter| LeftIn::printed(*letter).is_stopped()));
-        let others = [b"R", b"S", b"D", b"I"];
-        assert!(!others.iter().any(|letter| LeftIn::printed(*letter).is_stopped()));
+        for (letters, is_stopped, has_ended) in
+            [("TtP", true, false), ("XZ", false, true), ("RSDI", false, false)]
+        {
+            for letter in letters.chars() {
+                let state = LeftIn::printed(letter.to_string().as_bytes());
+                assert_eq!((state.is_stopped(), state.has_ended()), (is_stopped, has_ended));
+            }
+        }
     }
 }

@@ -60,7 +60,7 @@ pub struct StateTimes {
     pub sleeping_ns: u64,
     /// It slept for something that no signal ends, as a disk.
     pub uninterruptible_ns: u64,
-    /// It was stopped by a signal or a debugger, parked, or ended and still there.
+    /// It was stopped by a signal or a debugger, or parked.
     pub stopped_ns: u64,
 }
 

@@ -106,6 +106,7 @@ impl ThreadStretch {
     pub fn step(&mut self, step: ThreadStep, cpu: u32, now_ns: u64) -> Option<Self> {
         let sleeps = self.state.awaits_wakeup();
         let state = match step {
+            ThreadStep::Leaves(left_in) if left_in.has_ended() => ThreadState::Gone,
             ThreadStep::Leaves(left_in) if self.exits && !left_in.stays_runnable() => {
                 ThreadState::Gone
             }
@@ -278,6 +279,10 @@ mod tests {
         assert_eq!(stretch.state, ThreadState::Gone);
         stretch.step(ThreadStep::Leaves(ASLEEP), 3, 50);
         assert_eq!(stretch.state, ThreadState::Off(ASLEEP));
+        // A trace without that event says so at the last switch.
+        stretch.step(ThreadStep::Runs, 3, 60);
+        stretch.step(ThreadStep::Leaves(LeftIn::of(0x20)), 3, 70);
+        assert_eq!(stretch.state, ThreadState::Gone);
     }
 
     #[test]
