@@ -66,7 +66,7 @@ impl Interference {
     /// How long the victim was held up by something else, ns: by others, interrupts, its quota, the hypervisor. Not
     /// waits behind its own work, for CPUs that were idle, or for a reason that is not known; nor sleeps that a device
     /// ends, as the wait for that device is charged for itself. Nor requests and uninterruptible sleeps of the root cgroup:
-    /// they are those of kernel threads that write back what others wrote, for which nobody waits.
+    /// they belong to kernel threads that flush the page cache, and no program waits for those threads.
     pub fn held_up_ns(&self) -> u64 {
         if is_held_up(self.resource, self.cause, &self.victim) { self.charged.ns } else { 0 }
     }

@@ -171,7 +171,7 @@ pub struct Findings {
     /// Which of these were seen in writeback when the page was made; empty before that look.
     #[serde(skip)]
     pub writeback: Writeback,
-    /// Who gave disks more than half of what they wrote; `None` where nobody did, or that is not seen.
+    /// The writer of more than half of what was written to disks; `None` if there is none, or if events do not show it.
     #[serde(skip)]
     pub main_writer: Option<MainWriter>,
     /// What of its sleeps was waiting for packets that were held back until a late acknowledgement.
@@ -441,7 +441,7 @@ fn until_kernel(
     sums
 }
 
-/// Who gave disks more than half of what they wrote, of those that are neither the victim's nor the kernel's.
+/// The writer of more than half of what was written to disks, unless it is the victim or a kernel thread.
 fn main_writer(
     writes: &DiskWrites,
     is_own: &dyn Fn(i32) -> bool,

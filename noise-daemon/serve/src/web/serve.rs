@@ -2,7 +2,7 @@
 //! Its memory is bounded whatever clients do: at most `MAX_CONNECTIONS` of each listener are open,
 //! clients may take as long as [`Timeouts`] says, and the head of a request must fit [`HEAD_BYTES`].
 //!
-//! Why connections are accepted here, and not by a library: `axum::serve` lets nobody set these bounds of hyper, and
+//! Why connections are accepted here, and not by a library: `axum::serve` does not expose these limits of hyper, and
 //! axum-server starts a task for whatever comes, which nothing ends for others, and brings HTTP/2 along. What is
 //! checked of a request depends on the web file as it is now, which layers of tower-http, made once, do not know.
 
