@@ -1,7 +1,7 @@
 //! What analyses of a recording have in common: they follow it from its begin on, and count the part that is wanted.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use noise_command::{CommandError, output};
@@ -13,7 +13,21 @@ use noise_trace::select::Select;
 use noise_trace::states::StatesOfThreads;
 use serde::Serialize;
 
+use super::part::RecordingOptions;
 use super::{NO_CGROUPS, report, report_nothing};
+
+/// Arguments of a command that analyses a recording.
+#[derive(Debug, clap::Args)]
+pub struct AnalysisArgs {
+    /// The recording: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace.
+    #[arg(value_name = "RECORDING")]
+    pub recording: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub part: RecordingOptions,
+}
 
 /// What takes the events of a recording, in the order of time.
 pub trait Analysis {

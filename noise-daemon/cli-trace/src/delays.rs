@@ -2,7 +2,6 @@
 //! whom.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use noise_command::CommandError;
 use noise_trace::ctf::CtfReader;
@@ -11,8 +10,7 @@ use noise_trace::delays::document::{DelaysDocument, Spread, ThreadDocument};
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
-use super::analysed::{AnalysedPart, analyse, print_analysis};
-use super::part::RecordingOptions;
+use super::analysed::{AnalysedPart, AnalysisArgs, analyse, print_analysis};
 use super::recording::Recording;
 
 /// Threads that the page for people shows.
@@ -20,21 +18,8 @@ const SHOWN_THREADS: usize = 20;
 /// Culprits of each of them.
 const SHOWN_CULPRITS: usize = 3;
 
-/// Arguments of `noised trace delays`.
-#[derive(Debug, clap::Args)]
-pub struct DelaysArgs {
-    /// The recording: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace.
-    #[arg(value_name = "RECORDING")]
-    recording: PathBuf,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    part: RecordingOptions,
-}
-
 /// Runs the command.
-pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
+pub fn run(args: &AnalysisArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let (document, found) = match &recording {
         Recording::Ctf(ctf) => {

@@ -41,9 +41,9 @@ pub enum TraceCommand {
     /// Print the events of a recording, or count them.
     Events(events::EventsArgs),
     /// Say how long threads, interrupts, requests and packets waited, and for whom.
-    Delays(delays::DelaysArgs),
+    Delays(analysed::AnalysisArgs),
     /// Say how long each thread ran, waited for a CPU and slept.
-    States(states::StatesArgs),
+    States(analysed::AnalysisArgs),
     /// Say what threads or processes really waited for: of each sleep, what its waker did meanwhile.
     CriticalPath(critical_path::CriticalPathArgs),
     /// Say what is different in some executions, held against normal ones: in which state, and where.

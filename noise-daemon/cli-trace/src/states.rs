@@ -1,7 +1,6 @@
 //! `noised trace states`: how long each thread of a recording ran, waited for a CPU and slept.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use noise_command::CommandError;
 use noise_text::columns::{shorten, width};
@@ -11,8 +10,7 @@ use noise_trace::record::Source;
 use noise_trace::select::Select;
 use noise_trace::states::{StatesDocument, StatesOfThreads, ThreadTimes};
 
-use super::analysed::{AnalysedPart, analyse, print_analysis};
-use super::part::RecordingOptions;
+use super::analysed::{AnalysedPart, AnalysisArgs, analyse, print_analysis};
 use super::recording::Recording;
 
 /// Threads that the page for people shows.
@@ -20,21 +18,8 @@ const SHOWN_THREADS: usize = 20;
 /// Columns for the name of a thread.
 const NAME_COLUMNS: usize = 24;
 
-/// Arguments of `noised trace states`.
-#[derive(Debug, clap::Args)]
-pub struct StatesArgs {
-    /// The recording: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace.
-    #[arg(value_name = "RECORDING")]
-    recording: PathBuf,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    part: RecordingOptions,
-}
-
 /// Runs the command.
-pub fn run(args: &StatesArgs) -> Result<(), CommandError> {
+pub fn run(args: &AnalysisArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let select = args.part.select(|| recording.first_ns());
     let (document, found) = match &recording {
