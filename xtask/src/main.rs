@@ -17,6 +17,7 @@ mod cargo;
 mod dashboards;
 mod drill;
 mod fuzz;
+mod lanes;
 mod libtest;
 mod lint;
 mod live;

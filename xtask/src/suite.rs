@@ -42,7 +42,7 @@ pub fn command(program: &Executable) -> Command {
 /// Runs tests with a seed, and names it beside those that failed: with it they fail again.
 pub fn seeded(mut command: Command, name: &str, seed: u64) -> Result<Tally> {
     command.env(SEED, seed.to_string());
-    let mut tally = stream(command, name)?;
+    let mut tally = whole(command, name)?;
     for test in &mut tally.failed {
         test.push_str(&format!(" (with {SEED}={seed})"));
     }
@@ -72,6 +72,18 @@ pub fn tests_of(program: &Executable, filter: Option<&str>) -> Result<Vec<String
 /// Names in the output of `--list`.
 fn listed(output: &str) -> impl Iterator<Item = &str> {
     output.lines().filter_map(|line| line.strip_suffix(": test"))
+}
+
+/// Runs a command, and passes its output on when it ends: others may run beside it.
+fn whole(mut command: Command, name: &str) -> Result<Tally> {
+    let program = Path::new(command.get_program()).display().to_string();
+    let doing = || format!("cannot run {program}");
+    let output =
+        command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(doing)?;
+    stdout().lock().write_all(&output.stdout).context("cannot write the output on")?;
+    let mut reading = Reading::default();
+    reading.feed(&output.stdout);
+    Ok(reading.finish(name, output.status))
 }
 
 /// Runs a command, passing its output on as it comes while reading the results from it.

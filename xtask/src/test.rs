@@ -14,7 +14,7 @@ use crate::cargo::Workspace;
 use crate::libtest::Tally;
 use crate::live;
 use crate::suite::{SEED, fresh_seed, seeded};
-use crate::{needed, runs, seeds, setup, suite};
+use crate::{lanes, needed, runs, seeds, setup, suite};
 
 /// What is run.
 #[derive(clap::Args)]
@@ -57,11 +57,14 @@ fn everything(workspace: &Workspace, filter: Option<&str>) -> Result<Tally> {
     let programs = suite::programs(workspace, &[])?;
     let seed = given_seed().unwrap_or_else(fresh_seed);
     let mut tally = Tally::default();
-    for program in &programs.ordinary {
+    let tallies = lanes::each(&programs.ordinary, |program| {
         eprintln!("     Running {}", program.name);
         let mut command = suite::command(program);
         command.args(filter);
-        tally.add(seeded(command, &program.name, seed)?);
+        seeded(command, &program.name, seed)
+    });
+    for one in tallies {
+        tally.add(one?);
     }
     if let Err(error) = live::run(workspace, &programs.live, filter, &mut tally) {
         // An error here must not hide the results so far.

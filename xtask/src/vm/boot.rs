@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,7 @@ pub struct Ended {
 pub struct Folder {
     pub path: PathBuf,
     lock: File,
+    turn: Mutex<()>,
 }
 
 impl Folder {
@@ -43,7 +45,13 @@ impl Folder {
         lock.try_lock().with_context(|| {
             format!("guests are booted from {} already; wait for their end", path.display())
         })?;
-        Ok(Self { path, lock })
+        Ok(Self { path, lock, turn: Mutex::new(()) })
+    }
+
+    /// Does what writes files that are not one guest's: one at a time.
+    pub fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        work()
     }
 }
 

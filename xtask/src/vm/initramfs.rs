@@ -60,8 +60,13 @@ pub fn build(folder: &Path, contents: &Contents) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Packs that archive together with a kernel's modules, which are loaded in this order.
-pub fn with_modules(folder: &Path, archive: &Path, modules: &[Module]) -> Result<PathBuf> {
+/// Packs that archive together with the modules of the kernel `name`, which are loaded in this order.
+pub fn with_modules(
+    folder: &Path,
+    name: &str,
+    archive: &Path,
+    modules: &[Module],
+) -> Result<PathBuf> {
     let root = fresh(&folder.join("modules"))?;
     let inner = root.join("modules");
     fs::create_dir_all(&inner).with_context(|| format!("cannot create {}", inner.display()))?;
@@ -75,7 +80,7 @@ pub fn with_modules(folder: &Path, archive: &Path, modules: &[Module]) -> Result
     write(&inner.join("order"), &order)?;
     let own = folder.join("initramfs.modules");
     pack(&root, &own)?;
-    let whole = folder.join("initramfs.whole");
+    let whole = folder.join(format!("initramfs.{name}"));
     let doing = || format!("cannot write {}", whole.display());
     // Archives end at a multiple of 512 bytes, as the kernel wants them to begin at one of four.
     let mut output = File::create(&whole).with_context(doing)?;

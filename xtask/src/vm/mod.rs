@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cargo::{DAEMON, Workspace, named};
-use crate::setup;
+use crate::{lanes, setup};
 
 mod boot;
 mod complaints;
@@ -107,7 +107,7 @@ const LONGEST: Duration = Duration::from_secs(1500);
 /// As [`LONGEST`], where a check of everything has to end in its time: four times what it takes.
 const LONGEST_IN_CI: Duration = Duration::from_secs(640);
 
-/// Boots every kernel in turn; fails if one of them does.
+/// Boots every kernel; fails if one of them does.
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
     let plan = Plan::new(arguments)?;
     boot::is_possible()?;
@@ -212,8 +212,8 @@ fn matrix(
     let programs = [(noised, "noised"), (live, "live"), (rights, "noise-rights")];
     let contents = Contents { programs: &programs, script: &plan.script, arguments: &for_tests };
     let archive = initramfs::build(&folder.path, &contents)?;
-    let mut rows = Vec::new();
-    for name in &plan.kernels {
+    // One thread of this host emulates a guest.
+    let rows = lanes::each(&plan.kernels, |name| {
         eprintln!("vm: {name}: {} live tests", chosen.len());
         // A check of everything must not pass over kernels without a word.
         let is_wanted = arguments.ci || arguments.kernels.contains(name);
@@ -222,8 +222,8 @@ fn matrix(
             Verdict::Ran(outcome) => eprintln!("vm: {name}: {} passed", outcome.tests.passed),
             Verdict::Skipped(reason) | Verdict::Broken(reason) => eprintln!("vm: {name}: {reason}"),
         }
-        rows.push(row);
-    }
+        row
+    });
     if arguments.json {
         println!("{:#}", table::json(&rows, &left_out));
     } else if arguments.markdown {
@@ -238,7 +238,8 @@ fn matrix(
 /// A kernel that cannot be had is a failure only where it was asked for.
 fn row(folder: &Folder, name: &str, archive: &Path, is_wanted: bool, longest: Duration) -> Row {
     let begin = Instant::now();
-    let verdict = match debian::obtain(&folder.path, name) {
+    let kernel = folder.alone(|| debian::obtain(&folder.path, name));
+    let verdict = match kernel {
         Err(error) if is_wanted => Verdict::Broken(format!("{error:#}")),
         Err(error) => Verdict::Skipped(format!("{error:#}")),
         Ok(kernel) => match guest(folder, name, &kernel, archive, longest) {
@@ -261,9 +262,13 @@ fn guest(
     longest: Duration,
 ) -> Result<boot::Ended> {
     eprintln!("vm: {name} is {}", kernel.package);
-    let modules = modules::wanted(&kernel.modules)?;
-    let whole = initramfs::with_modules(&folder.path, archive, &modules)?;
-    boot::boot(folder, name, &kernel.vmlinux, &whole, longest)
+    let whole = folder.alone(|| {
+        let modules = modules::wanted(&kernel.modules)?;
+        initramfs::with_modules(&folder.path, name, archive, &modules)
+    })?;
+    let ended = boot::boot(folder, name, &kernel.vmlinux, &whole, longest);
+    fs::remove_file(&whole).with_context(|| format!("cannot remove {}", whole.display()))?;
+    ended
 }
 
 /// The end of what a guest said before it broke off.
