@@ -48,7 +48,8 @@ fn learnt(found: &Value) -> Option<&Value> {
 
 fn why_as_a_member_of_the_group() -> Result<Verdict> {
     let copy = PublicCopy::new()?;
-    let options = ["--socket.group=daemon", "--incidents.recent-windows=4"];
+    let options =
+        ["--socket.group=daemon", "--incidents.recent-windows=4", "--incidents.warmup-windows=20"];
     let served = Socketed::start(&options)?;
     let socket = served.socket.to_str().context("a path that is not UTF-8")?;
     // Their way to the socket.
