@@ -37,8 +37,7 @@ macro_rules! define_resources {
                 }
             }
 
-            /// The subjects at whose place it is waited for: a device's requests, interfaces; none for
-            /// CPUs.
+            /// The subjects at whose place it is waited for: a device's requests, interfaces; none for CPUs.
             pub const fn place(self) -> Option<SubjectKind> {
                 match self {
                     $(Self::$variant => $place,)*
@@ -62,7 +61,6 @@ define_resources! {
     Running { name: "running", of: Of::Task, place: None, timed: true }
     /// Its turn in a block device's queue.
     BlockQueue { name: "block_queue", of: Of::Request, place: Some(SubjectKind::Request), timed: true }
-    /// A block device.
     BlockDevice { name: "block_device", of: Of::Request, place: Some(SubjectKind::Request), timed: true }
     /// Its turn in an interface's queue.
     NetTx { name: "net_tx", of: Of::Socket, place: Some(SubjectKind::Interface), timed: true }
@@ -157,9 +155,8 @@ pub const WATCHED_TASK: u64 = u64::MAX - 1;
 /// Set in a culprit of [`WATCHED_TASK`] that is a task, by its pid, instead of a cgroup.
 pub const TASK_CULPRIT: u64 = 1 << 63;
 
-/// Set in the id of a task's cgroup that is one of version 2, on hosts that group tasks by two
-/// hierarchies: each counts its ids by itself. The kernel gives out ids one by one and comes nowhere
-/// near this bit.
+/// Set in the id of a task's cgroup that is one of version 2, on hosts that group tasks by two hierarchies: each
+/// counts its ids by itself. The kernel gives out ids one by one and comes nowhere near this bit.
 pub const UNIFIED_CGROUP: u64 = 1 << 62;
 
 /// Id of the root of every cgroup hierarchy: the first that kernfs gives out.
@@ -189,7 +186,6 @@ pub struct ChargeKey {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct Charged {
-    /// Time, ns.
     pub ns: u64,
     /// Delays of which that is a part.
     pub count: u64,
@@ -212,7 +208,6 @@ pub struct ChargeSlot {
 pub struct ChargeRequest {
     /// Who is charged with what.
     pub key: ChargeKey,
-    /// Time, ns.
     pub ns: u64,
 }
 

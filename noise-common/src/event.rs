@@ -99,7 +99,6 @@ pub enum Hash {
     Charges,
 }
 
-/// Number of [`Hash`]es.
 pub const HASHES: usize = 3;
 
 /// Words of 8 bytes by which [`CpuState`] without its cells falls short of whole cache lines. How many
@@ -176,8 +175,7 @@ pub struct CpuState {
     pub gap: [u64; GAP_WORDS],
     /// Always zero: the initial value of new keyed cells (too large for a program's stack).
     pub empty: Cell,
-    /// Cells of the signals whose subjects are known at build time, and direct-mapped ones of the
-    /// other signals.
+    /// Cells of the signals whose subjects are known at build time, and direct-mapped ones of the other signals.
     pub cells: [Cell; CELLS_PER_CPU],
 }
 
@@ -215,7 +213,6 @@ pub const OUTLIER_PARTS: usize = 16;
 pub struct OutlierPart {
     /// Who; what the number is depends on the cause.
     pub culprit: u64,
-    /// How much, ns.
     pub ns: u64,
     /// Number of the [`crate::charge::Cause`].
     pub cause: u32,

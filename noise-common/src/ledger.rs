@@ -74,8 +74,7 @@ impl<const N: usize> Default for Stretches<N> {
 }
 
 impl<const N: usize> Stretches<N> {
-    /// Notes that the class, having taken `total_ns` so far, was taken by `source` since the last
-    /// note.
+    /// Notes that the class, having taken `total_ns` so far, was taken by `source` since the last note.
     #[inline(always)]
     pub fn note(&mut self, source: u64, total_ns: u64) {
         let newest = &mut self.ring[(self.newest % N as u64) as usize];
@@ -93,8 +92,7 @@ impl<const N: usize> Stretches<N> {
         &self.ring[(self.newest.wrapping_sub(back) % N as u64) as usize]
     }
 
-    /// Whether the last `ns` of the class, up to `to_ns` of its scale, all came from the newest
-    /// source.
+    /// Whether the last `ns` of the class, up to `to_ns` of its scale, all came from the newest source.
     #[inline(always)]
     fn latest_covers(&self, ns: u64, to_ns: u64) -> bool {
         ns == 0 || self.latest(1).until_ns <= to_ns - ns
@@ -229,8 +227,7 @@ pub struct Waiting {
     pub since_ns: u64,
     /// What had been taken from that CPU by then.
     pub taken: Taken,
-    /// How long the task's group had been throttled on that CPU by then; [`UNKNOWN`] where that
-    /// is not known.
+    /// How long the task's group had been throttled on that CPU by then; [`UNKNOWN`] where that is not known.
     pub throttled_ns: u64,
 }
 
@@ -259,8 +256,7 @@ pub struct Division {
     pub throttled_ns: u64,
     /// The cgroup that waited.
     pub victim: u64,
-    /// The scheduler's: number of the resource. Of a delivery: the interface, as keys of charges
-    /// have it.
+    /// The scheduler's: number of the resource. Of a delivery: the interface, as keys of charges have it.
     pub resource: u32,
     /// 1 where the parts go into a record, 0 where they are charged.
     pub recording: u32,
@@ -278,9 +274,8 @@ pub trait Takes {
 
 /// Takes the parts of a wait, step by step.
 ///
-/// The kernel side keeps the state of the division in memory that the verifier does not follow, and
-/// takes each step in a function that is verified by itself; otherwise the paths through the loops
-/// would multiply.
+/// The kernel side keeps the state of the division in memory that the verifier does not follow, and takes each step
+/// in a function that is verified by itself; otherwise the paths through the loops would multiply.
 pub trait Parts: Takes + Sized {
     /// How far the division has come.
     fn walk(&mut self) -> &mut Walk;
@@ -364,8 +359,7 @@ impl Ledger {
         !whole || walk.left_ns == 0
     }
 
-    /// Divides what was taken from `from` to `to` among those who took it, as far as something is left to
-    /// divide.
+    /// Divides what was taken from `from` to `to` among those who took it, as far as something is left to divide.
     #[inline(always)]
     fn divide_taken(&self, from: &Taken, to: &Taken, parts: &mut impl Parts) {
         let nmi_ns = parts.walk().take(grown(from.nmi_ns, to.nmi_ns));
@@ -425,8 +419,7 @@ impl Ledger {
         rare == 0 && self.divide_simply(from, to, length_ns, parts).is_some()
     }
 
-    /// Divides what interrupts took within `length_ns`, if each class had one source; how much it
-    /// was.
+    /// Divides what interrupts took within `length_ns`, if each class had one source; how much it was.
     #[inline(always)]
     fn divide_simply(
         &self,
@@ -464,10 +457,9 @@ impl Ledger {
         self.divide_taken(from, to, parts);
     }
 
-    /// Divides a wait on this CPU that ends at `now_ns`, when `now` has been taken from the CPU.
-    /// `throttled_ns` of it the task's group had used up its quota: that counts before all else,
-    /// from the begin of the wait on. Interrupts in the rest of such a wait count for those whom
-    /// they interrupted.
+    /// Divides a wait on this CPU that ends at `now_ns`, when `now` has been taken from the CPU. `throttled_ns` of it
+    /// the task's group had used up its quota: that counts before all else, from the begin of the wait on. Interrupts
+    /// in the rest of such a wait count for those whom they interrupted.
     #[inline(always)]
     pub fn divide_wait(
         &self,

@@ -37,6 +37,5 @@ pub const WINDOW_NS: u64 = 500_000_000;
 /// Records of long waits that each CPU sends in one window; what goes beyond is counted.
 pub const OUTLIERS_PER_WINDOW: u64 = 4;
 
-/// Name of the map that marks a running `noised` on this host (see `noised run`'s warning about
-/// a second daemon).
+/// Name of the map that marks a running `noised` on this host (see `noised run`'s warning about a second daemon).
 pub const MARKER_MAP: &str = "NOISE_CPUS";

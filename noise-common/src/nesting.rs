@@ -107,7 +107,6 @@ pub struct Nesting {
     irq_frames: [Frame; IRQ_DEPTH],
     /// Number of the vector that runs.
     vector_running: u32,
-    /// Always 0.
     padding: u32,
 }
 
@@ -212,8 +211,7 @@ impl Nesting {
         self.softirq_running == vector + 1
     }
 
-    /// The innermost handler, vector or softirq that runs, as a cause with its culprit. NMIs are not
-    /// followed.
+    /// The innermost handler, vector or softirq that runs, as a cause with its culprit. NMIs are not followed.
     #[inline(always)]
     pub fn running(&self) -> Option<(Cause, u64)> {
         if self.vector.start_ns != 0 {

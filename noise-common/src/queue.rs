@@ -104,8 +104,7 @@ pub trait Ahead {
 }
 
 impl Served {
-    /// Charges who is behind entry number `back`, counted back from the newest. Whether that was the
-    /// last one.
+    /// Charges who is behind entry number `back`, counted back from the newest. Whether that was the last one.
     #[inline(always)]
     pub fn step(&self, back: u64, ahead: &mut impl Ahead) -> bool {
         let own = self.sources.latest(back);

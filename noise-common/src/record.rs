@@ -51,7 +51,6 @@ pub struct OldPart {
     pub victim: u64,
     /// The thread that waited.
     pub pid: u32,
-    /// Always 0.
     pub padding: u32,
     /// When, and how much of it is to charge.
     pub part: Forgotten,

@@ -49,7 +49,6 @@ pub struct Part {
 pub struct CpuParts {
     /// Writers that are at work on this CPU.
     pub depth: u32,
-    /// Always 0.
     pub padding: u32,
     /// The parts, by the number of writers that are interrupted.
     pub parts: [Part; PARTS],

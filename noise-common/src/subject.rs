@@ -23,8 +23,7 @@ impl Domain {
     }
 }
 
-/// What the subjects of a signal are, and with that, what the numbers mean that the kernel side has
-/// for them.
+/// What the subjects of a signal are, and with that, what the numbers mean that the kernel side has for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubjectKind {
     Host,

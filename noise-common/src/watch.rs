@@ -51,7 +51,6 @@ pub struct NoiseEvent {
     /// The thread's name, else zeros.
     pub comm: [u64; 2],
     pub cpu: u32,
-    /// A [`NoiseKind`].
     pub kind: u32,
     /// What it was, by kind.
     pub id: u32,
@@ -76,7 +75,6 @@ pub struct Running {
     pub taken_ns: u64,
     pub comm: [u64; 2],
     pub pid: u32,
-    /// Always 0.
     pub padding: u32,
 }
 
@@ -99,7 +97,6 @@ pub struct Outbox {
 pub struct WatchedCpu {
     /// Pid of the thread that measures there now; 0 = nothing is sent for this CPU.
     pub workload: u32,
-    /// Always 0.
     pub padding: u32,
     /// The interrupts that run, and what those before them took.
     pub nesting: Nesting,
@@ -148,8 +145,7 @@ impl WatchedCpu {
         self.softirqs.put_ended(NoiseKind::Softirq, vector, ended, now_ns) && self.workload != 0
     }
 
-    /// NMI handlers ran for `delta_ns`, by their own clock. True where [`WatchedCpu::nmis`] is to be
-    /// sent.
+    /// NMI handlers ran for `delta_ns`, by their own clock. True where [`WatchedCpu::nmis`] is to be sent.
     #[inline(always)]
     pub fn handled_nmi(&mut self, delta_ns: u64, now_ns: u64) -> bool {
         self.nesting.handled_nmi(delta_ns);
@@ -164,10 +160,9 @@ impl WatchedCpu {
         self.workload != 0
     }
 
-    /// The CPU goes from one thread to another. The thread that measures is not reported; the idle task
-    /// is: it runs where the kernel holds real-time threads up. A thread has the name that it leaves
-    /// with, since it may have become another program while it ran. True where [`WatchedCpu::main`] is
-    /// to be sent.
+    /// The CPU goes from one thread to another. The thread that measures is not reported; the idle task is: it runs
+    /// where the kernel holds real-time threads up. A thread has the name that it leaves with, since it may have
+    /// become another program while it ran. True where [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
     pub fn switch(&mut self, previous: NamedThread, next: NamedThread, now_ns: u64) -> bool {
         let before = self.running;

@@ -42,8 +42,7 @@ pub fn source(store: Arc<Mutex<EventStore>>) -> EventSource {
     })
 }
 
-/// What answers with the newest events of a source up to a time: all that the store has, or so many bytes of
-/// them.
+/// What answers with the newest events of a source up to a time: all that the store has, or so many bytes of them.
 pub fn latest(store: Arc<Mutex<EventStore>>, source: EventSource, most_bytes: u64) -> Latest {
     let most = most_bytes / size_of::<StoredEvent>() as u64;
     Arc::new(move |until_ns| {

@@ -229,7 +229,6 @@ pub fn signal_code(info: u64) -> i32 {
     }
 }
 
-/// A `task_struct`.
 #[derive(Clone, Copy)]
 pub struct TaskStruct<A> {
     access: A,
@@ -350,8 +349,7 @@ impl<A: Access> TaskStruct<A> {
         }
     }
 
-    /// Id of its cgroup; [`UNKNOWN`] where there are no cgroups, and [`WATCHED_TASK`] where it is
-    /// watched.
+    /// Id of its cgroup; [`UNKNOWN`] where there are no cgroups, and [`WATCHED_TASK`] where it is watched.
     ///
     /// Where the `cpu` controller has a hierarchy of its own beside version 2, either may have the
     /// cgroup that people know the task by. A task in a cgroup of version 2 counts for that, with
@@ -464,7 +462,6 @@ impl Default for Address {
     }
 }
 
-/// A `net_device`.
 #[derive(Clone, Copy)]
 pub struct Device<A> {
     access: A,
@@ -531,8 +528,7 @@ impl<A: Access> Skb<A> {
         Self { access, at: access.pointer(0) }
     }
 
-    /// Address, which identifies the buffer while it is under way: to keep and to compare, but not
-    /// to calculate with.
+    /// Address, which identifies the buffer while it is under way: to keep and to compare, but not to calculate with.
     #[inline(always)]
     pub fn pointer(self) -> u64 {
         self.at as u64

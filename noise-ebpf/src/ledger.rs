@@ -507,9 +507,8 @@ pub fn charge_running<const HERE: bool>(state: *mut CpuState, now_ns: u64) {
     }
 }
 
-/// Charges what interrupts took from a task that has been running for long, or that was interrupted
-/// by so many sources in turn that they would be forgotten. Called with interrupts off, as
-/// `sched_switch` is.
+/// Charges what interrupts took from a task that has been running for long, or that was interrupted by so many
+/// sources in turn that they would be forgotten. Called with interrupts off, as `sched_switch` is.
 #[inline(always)]
 pub fn charge_long_turn(state: *mut CpuState, now_ns: u64) {
     // SAFETY: the state is this CPU's.

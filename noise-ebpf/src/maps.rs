@@ -60,8 +60,7 @@ static NOISE_COUNTS: PerCpuHashMap<CellKey, u64> = PerCpuHashMap::with_max_entri
 #[map]
 pub static NOISE_REQUESTS: HashMap<u64, RequestTimes> = HashMap::with_max_entries(8192, 0);
 
-/// Packets between queueing and transmission that are not their CPU's last one, direct-mapped by
-/// address.
+/// Packets between queueing and transmission that are not their CPU's last one, direct-mapped by address.
 #[map]
 pub static NOISE_PACKETS: Array<PacketTimes> = Array::with_max_entries(PACKET_SLOTS as u32, 0);
 

@@ -104,8 +104,7 @@ pub const ROTATING_CELLS: usize = 128;
 /// Cells that may hold one subject of a rotating signal.
 pub const ROTATING_WAYS: usize = 4;
 
-/// The first cell of a rotating signal that may hold a subject; the others are that number xor 1, 2
-/// and 3.
+/// The first cell of a rotating signal that may hold a subject; the others are that number xor 1, 2 and 3.
 #[inline(always)]
 pub const fn rotating_slot(subject: u64) -> usize {
     (subject.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ROTATING_CELLS.trailing_zeros())) as usize

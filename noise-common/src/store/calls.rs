@@ -411,7 +411,6 @@ pub struct CallSlot {
     pub key: u64,
     /// Address of its `sock`; 0 where it is none.
     pub sock: u64,
-    /// Always 0.
     pub padding: u64,
 }
 

@@ -75,7 +75,6 @@ pub struct StoredRequest {
 pub struct StoredPacket {
     /// Address of its `sk_buff`.
     pub skb: u64,
-    /// Length, bytes.
     pub bytes: u32,
     /// Index of the interface, 0 where it is not known.
     pub interface: u32,
@@ -98,61 +97,111 @@ pub enum Payload {
     },
     /// `sched_waking`; the CPU is the one that it ran on last.
     Waking(StoredWoken),
-    /// `sched_wakeup_new`.
     WakeupNew(StoredWoken),
     /// `sched_migrate_task`; the CPU is the one that it leaves.
-    Migrate { task: StoredWoken, to: u32 },
+    Migrate {
+        task: StoredWoken,
+        to: u32,
+    },
     /// `sched_process_fork`: threads, and the child's process.
-    Fork { parent_tid: u32, child_tid: u32, child_pid: u32 },
+    Fork {
+        parent_tid: u32,
+        child_tid: u32,
+        child_pid: u32,
+    },
     /// `sched_process_exec`; where a thread is not its process's first, it takes that one's id.
-    Exec { tid: u32, old_tid: u32 },
+    Exec {
+        tid: u32,
+        old_tid: u32,
+    },
     /// The name of the thread that runs, up to its first zero.
-    Name { comm: [u8; 16] },
-    /// `sched_process_exit`.
-    Exit { tid: u32, pid: u32 },
+    Name {
+        comm: [u8; 16],
+    },
+    Exit {
+        tid: u32,
+        pid: u32,
+    },
     /// `sched_process_wait`: the thread that waits, and the process, or group, that it waits for; 0 = any child.
-    Wait { tid: u32, child: u32 },
-    /// `irq_handler_entry`.
-    IrqEntry { irq: u32 },
+    Wait {
+        tid: u32,
+        child: u32,
+    },
+    IrqEntry {
+        irq: u32,
+    },
     /// `irq_handler_exit`; whether the handler had something to do.
-    IrqExit { irq: u32, handled: bool },
+    IrqExit {
+        irq: u32,
+        handled: bool,
+    },
     /// `<vector>_entry` and `<vector>_exit`, with the number that the kernel has for it.
-    Vector { vector: Vector, edge: Edge, number: u16 },
-    /// `softirq_raise`.
-    SoftirqRaise { vector: u8 },
-    /// `softirq_entry` and `softirq_exit`.
-    Softirq { vector: u8, edge: Edge },
+    Vector {
+        vector: Vector,
+        edge: Edge,
+        number: u16,
+    },
+    SoftirqRaise {
+        vector: u8,
+    },
+    Softirq {
+        vector: u8,
+        edge: Edge,
+    },
     /// `nmi_handler`, at its end.
-    Nmi { duration_ns: u64 },
+    Nmi {
+        duration_ns: u64,
+    },
     /// `hrtimer_expire_entry`: addresses of the timer and of its function, 0 where this kernel does not say,
     /// and the time on the timer's clock, ns.
-    HrtimerEntry { hrtimer: u64, function: u64, now_ns: i64 },
-    /// `hrtimer_expire_exit`.
-    HrtimerExit { hrtimer: u64 },
+    HrtimerEntry {
+        hrtimer: u64,
+        function: u64,
+        now_ns: i64,
+    },
+    HrtimerExit {
+        hrtimer: u64,
+    },
     /// Of the thread's wait that the switch or migration just before ends, its quota took so much.
-    Throttled { tid: u32, throttled_ns: u64 },
+    Throttled {
+        tid: u32,
+        throttled_ns: u64,
+    },
     /// `block_rq_*`; which of them, says the kind.
     Block(StoredRequest),
     /// `net_dev_queue`, `net_dev_start_xmit` or `netif_receive_skb`; which of them, says the kind.
     Net(StoredPacket),
     /// `kfree_skb`; `u32::MAX` where the kernel gives no reason.
-    NetDrop { skb: u64, reason: u32 },
+    NetDrop {
+        skb: u64,
+        reason: u32,
+    },
     /// `tcp_retransmit_skb`, over that interface.
-    TcpRetransmit { skb: u64, interface: u32, namespace: u16 },
+    TcpRetransmit {
+        skb: u64,
+        interface: u32,
+        namespace: u16,
+    },
     /// `sys_enter`, of a call of [`super::calls::CALLS`].
     CallEntry(StoredCall),
-    /// `sys_exit`.
     CallExit(StoredReturn),
     /// The second object of a call.
     CallOther(Other),
     /// The addresses of a socket, and its protocol.
     Connection(StoredEnds, u8),
     /// An address of IPv6 of what follows.
-    Address { address: [u8; 16], is_remote: bool },
+    Address {
+        address: [u8; 16],
+        is_remote: bool,
+    },
     /// `sock_send_length`, `sock_recv_length` or `sk_data_ready`; which of them, says the kind.
     Transfer(StoredTransfer),
     /// `inet_sock_set_state`: from one of the kernel's `TCP_*` to another.
-    SockState { ends: StoredEnds, from: u8, to: u8 },
+    SockState {
+        ends: StoredEnds,
+        from: u8,
+        to: u8,
+    },
     /// `signal_generate` or `signal_deliver`; which of them, says the kind.
     Signal(StoredSignal),
 }
@@ -204,7 +253,6 @@ impl Body {
         Self::new(EventKind::Name, 0, 0, comm, time_ns)
     }
 
-    /// `irq_handler_entry` and `irq_handler_exit`.
     #[inline(always)]
     pub const fn irq(kind: EventKind, irq: u32, result: u32, time_ns: u64) -> Self {
         Self::new(kind, 0, 0, [pair(irq, result), 0], time_ns)
@@ -216,13 +264,11 @@ impl Body {
         Self::new(kind, vector as u8, number, [0; 2], time_ns)
     }
 
-    /// `softirq_*`.
     #[inline(always)]
     pub const fn softirq(kind: EventKind, vector: u8, time_ns: u64) -> Self {
         Self::new(kind, vector, 0, [0; 2], time_ns)
     }
 
-    /// `nmi_handler`.
     #[inline(always)]
     pub const fn nmi(duration_ns: u64, time_ns: u64) -> Self {
         Self::new(EventKind::Nmi, 0, 0, [duration_ns, 0], time_ns)
@@ -237,7 +283,6 @@ impl Body {
         Self::new(EventKind::HrtimerEntry, small, detail, [place, now_ns], time_ns)
     }
 
-    /// `hrtimer_expire_exit`.
     #[inline(always)]
     pub const fn hrtimer_exit(hrtimer: u64, time_ns: u64) -> Self {
         Self::new(EventKind::HrtimerExit, 0, 0, [hrtimer, 0], time_ns)
@@ -287,8 +332,7 @@ impl Body {
 }
 
 impl StoredEvent {
-    /// Copies an event that may be written meanwhile, word by word: the number first, which is written
-    /// last.
+    /// Copies an event that may be written meanwhile, word by word: the number first, which is written last.
     #[inline(always)]
     pub fn copy(mut word: impl FnMut(usize) -> u64) -> Self {
         let head = word(1);

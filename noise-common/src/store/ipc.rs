@@ -134,7 +134,6 @@ impl Body {
         Self::new(kind, small, detail, [pair(first, caller.tid), object.key], time_ns)
     }
 
-    /// `sys_enter`.
     #[inline(always)]
     pub const fn call(
         caller: Caller,
@@ -146,7 +145,6 @@ impl Body {
         Self::about(EventKind::CallEntry, caller, object, (0, extra), first, time_ns)
     }
 
-    /// `sys_exit`.
     #[inline(always)]
     pub const fn call_exit(
         caller: Caller,
@@ -159,7 +157,6 @@ impl Body {
         Self::about(EventKind::CallExit, caller, object, (flags, 0), result, time_ns)
     }
 
-    /// A second object.
     #[inline(always)]
     pub const fn call_other(
         caller: Caller,
@@ -200,7 +197,6 @@ impl Body {
         Self::new(kind, object.kind as u8, 0, [pair(result, position), object.key], time_ns)
     }
 
-    /// `signal_generate` or `signal_deliver`.
     #[inline(always)]
     pub const fn signal(kind: EventKind, signal: &StoredSignal, time_ns: u64) -> Self {
         let detail = signal.to_group as u16 | (signal.result as u16) << 8;

@@ -55,9 +55,8 @@ impl<'a> Accused<'a> {
         culprit.part(self.nothing_beyond)
     }
 
-    /// Culprits that incidents of two subjects can have in common, the first first. A victim's own
-    /// tasks and its own quota are nothing to another victim, and those without a name may be
-    /// different ones.
+    /// Culprits that incidents of two subjects can have in common, the first first. A victim's own tasks and its own
+    /// quota are nothing to another victim, and those without a name may be different ones.
     pub fn main(&self) -> impl Iterator<Item = &'a Culprit<Name>> {
         self.known().filter(|one| one.cause != Cause::Throttle)
     }

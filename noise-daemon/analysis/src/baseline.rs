@@ -45,8 +45,7 @@ struct AdoptedLevel {
 }
 
 impl Baseline {
-    /// One that knows nothing. After `half_life` further windows with events, what a window taught
-    /// weighs half.
+    /// One that knows nothing. After `half_life` further windows with events, what a window taught weighs half.
     pub fn new(half_life: u64) -> Self {
         Self {
             half_life: half_life.max(1),

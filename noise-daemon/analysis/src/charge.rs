@@ -9,6 +9,5 @@ use super::name::Name;
 pub struct Charge {
     pub culprit: Name,
     pub cause: Cause,
-    /// How much, ns.
     pub charged_ns: u64,
 }

@@ -11,8 +11,7 @@ use noise_model::{Interference, Step};
 use super::charge::Charge;
 use super::name::Name;
 
-/// What the same culprits are charged for: all delays of one resource, of one victim or at one
-/// place.
+/// What the same culprits are charged for: all delays of one resource, of one victim or at one place.
 ///
 /// Charges are not kept by operation of a device nor by what made a task runnable: the series of a
 /// signal that differ only in these share a pool.

@@ -18,7 +18,6 @@ const MOST_CULPRITS: usize = 32;
 /// Part of an incident's delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Time {
-    /// How much, seconds.
     pub seconds: f64,
     /// Of all delays of the incident, 0 to 1.
     pub share: f64,
@@ -43,8 +42,7 @@ pub struct Culprit<C> {
 }
 
 impl<C> Culprit<C> {
-    /// Its part in the disturbance, 0 to 1: of what is beyond the usual, or of all delays where
-    /// nothing is.
+    /// Its part in the disturbance, 0 to 1: of what is beyond the usual, or of all delays where nothing is.
     pub fn part(&self, nothing_beyond: bool) -> f64 {
         if nothing_beyond { self.time.share } else { self.beyond.share }
     }
@@ -239,8 +237,7 @@ pub(super) struct Expected<'a> {
 }
 
 impl Usual {
-    /// Learns a window, of which `delays_ns` were lost; after `half_life` further ones it weighs
-    /// half.
+    /// Learns a window, of which `delays_ns` were lost; after `half_life` further ones it weighs half.
     pub fn learn(&mut self, charged: &ChargeSums, delays_ns: u64, length_ns: u64, half_life: u64) {
         self.charged.add(charged);
         let named_ns =

@@ -171,7 +171,6 @@ impl Feed {
         }
     }
 
-    /// See [`Monitor::is_calm`].
     pub fn is_calm(&self) -> bool {
         self.monitor.is_calm()
     }

@@ -179,8 +179,7 @@ impl Monitor {
         self.until_calm = self.until_calm.max(self.settings.closing_windows as u64);
     }
 
-    /// Forgets the cheapest where there are more than there may be by now, but none whose incident is
-    /// open.
+    /// Forgets the cheapest where there are more than there may be by now, but none whose incident is open.
     fn keep_to_room(&mut self, at_ns: u64) {
         let excess = self.tracks.len().saturating_sub(self.settings.subjects);
         if excess == 0 {
@@ -201,8 +200,7 @@ impl Monitor {
         self.tracks.iter().map(|(key, track)| track.memory(key))
     }
 
-    /// Goes on with what an earlier one knew, on the same clock. What cannot be, or has no room, is
-    /// left out.
+    /// Goes on with what an earlier one knew, on the same clock. What cannot be, or has no room, is left out.
     pub fn recall(&mut self, memory: Memory) {
         if self.tracks.len() < self.settings.subjects && memory.baseline.is_plausible() {
             let key = (memory.signal, memory.subject.clone());
@@ -235,8 +233,7 @@ impl Monitor {
         self.counts
     }
 
-    /// Whether there is room for a subject with that window. The cheapest goes, but none whose
-    /// incident is open.
+    /// Whether there is room for a subject with that window. The cheapest goes, but none whose incident is open.
     fn make_room(&mut self, window: &Window) -> bool {
         if self.tracks.len() < self.settings.subjects {
             return true;

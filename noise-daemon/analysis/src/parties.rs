@@ -17,8 +17,8 @@ impl Report {
         self.beside.advice.clone().unwrap_or_else(plain)
     }
 
-    /// Takes what is known beside it. The settings are read of a culprit that is certain: that one is listed before the
-    /// victim's own threads.
+    /// Takes what is known beside it. The settings are read of a culprit that is certain: that one is listed before
+    /// the victim's own threads.
     pub(super) fn set_beside(&mut self, beside: Beside) {
         self.beside = beside;
         if let Some(place) = self.main.behind_own()

@@ -67,8 +67,7 @@ fn is_side(incident: &Incident, culprit: &Culprit<Name>) -> bool {
     incident.signal != Watched::Interruption && culprit.culprit == incident.subject
 }
 
-/// Whether the one is of sleeps that end as requests of a block device do, and the other of such
-/// requests.
+/// Whether the one is of sleeps that end as requests of a block device do, and the other of such requests.
 pub(super) fn sleeps_for(sleep: &Incident, requests: &Incident) -> bool {
     sleep.signal == Signal::UninterruptibleWait
         && matches!(requests.signal, Watched::Signal(signal) if signal.info().domain == Domain::Disk)

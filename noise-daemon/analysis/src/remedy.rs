@@ -25,8 +25,7 @@ fn inherent(watched: Watched) -> &'static [Remedy] {
     }
 }
 
-/// Remedies against the main causes, those of the largest culprit first, then against the signal
-/// itself; each once.
+/// Remedies against the main causes, those of the largest culprit first, then against the signal itself; each once.
 pub fn recommended<C>(watched: Watched, ranked: &[Culprit<C>]) -> Vec<Remedy> {
     let mut recommended = Vec::new();
     let nothing_beyond = nothing_beyond(ranked);

@@ -68,7 +68,6 @@ pub struct StopCharges {
     pub resource: Resource,
     pub cause: Cause,
     pub culprit: Name,
-    /// How long, ns.
     pub ns: u64,
 }
 

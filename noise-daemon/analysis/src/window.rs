@@ -19,8 +19,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether it can have been measured: time advances, and the exact sum is one that the counts
-    /// by bucket allow.
+    /// Whether it can have been measured: time advances, and the exact sum is one that the counts by bucket allow.
     ///
     /// Differences across a reset of the counters, and readings that caught a histogram between
     /// two of its fields, are found by that. Such a window is better left out than believed.

@@ -52,8 +52,8 @@ pub struct IncidentsArgs {
     /// Print incidents as they open, change and close, until an interrupt.
     #[arg(long, conflicts_with_all = ["since", "until", "outliers", "state_directory"])]
     follow: bool,
-    /// Run this command through `/bin/sh -c` with each incident that opens or closes as JSON on its standard input, one
-    /// at a time.
+    /// Run this command through `/bin/sh -c` with each incident that opens or closes as JSON on its standard input,
+    /// one at a time.
     #[arg(long, value_name = "COMMAND", requires = "follow", value_parser = follow::command)]
     exec: Option<String>,
     /// How long the command may take (500ms, 10s, 2m), before it is ended with all that it started.
@@ -68,8 +68,7 @@ pub struct IncidentsArgs {
     #[arg(long = "web.address", global = true, value_name = "HOST:PORT")]
     #[arg(value_parser = source::address, conflicts_with = "connect")]
     web_address: Option<String>,
-    /// How to log in to a daemon: basic_auth and tls_config as in the file of
-    /// `promtool --http.config.file` (YAML).
+    /// How to log in to a daemon: basic_auth and tls_config as in the file of `promtool --http.config.file` (YAML).
     #[arg(long = "http.config.file", global = true, value_name = "FILE")]
     http_config_file: Option<PathBuf>,
     /// Read what a daemon left in this directory [default: /var/lib/noised]; with --connect or
@@ -180,7 +179,6 @@ fn is_on_this_host(name: &str) -> bool {
         || Target::find(name).is_ok()
 }
 
-/// Incidents for programs.
 fn document(listing: Listing) -> anyhow::Result<String> {
     Ok(json(&listing.document())?)
 }

@@ -121,8 +121,7 @@ impl IncidentSource {
         })
     }
 
-    /// The file with the kernel events of an incident, from the daemon or where it keeps them; `None` where
-    /// none are kept.
+    /// The file with the kernel events of an incident, from the daemon or where it keeps them; `None` where none are.
     /// Errors: where a daemon cannot answer, or the file cannot be read.
     pub fn trace(&self, id: u64) -> anyhow::Result<Option<Vec<u8>>> {
         // Kernel events are served by the socket alone.

@@ -75,8 +75,7 @@ impl AnalysedPart {
     }
 }
 
-/// Threads and CPUs are followed from the begin on, so that the part that is wanted begins with what was
-/// under way.
+/// Threads and CPUs are followed from the begin on, so that the part that is wanted begins with what was under way.
 pub fn analyse(
     mut source: impl Source,
     analysis: &mut impl Analysis,

@@ -48,8 +48,8 @@ pub struct CompareArgs {
     /// Write the paths as they stand beside each other, as aligned FASTA.
     #[arg(long, value_name = "FILE")]
     alignment: Option<PathBuf>,
-    /// Draw kinds of executions, the order in which they were found, and the paths of those that lost the most, as SVG into
-    /// this folder.
+    /// Draw kinds of executions, the order in which they were found, and the paths of those that lost the most, as
+    /// SVG into this folder.
     #[arg(long, value_name = "DIR")]
     picture: Option<PathBuf>,
     /// Print JSON.
@@ -127,7 +127,6 @@ struct ExecutionComparison<'a> {
     comparison: &'a Comparison,
 }
 
-/// Runs the command.
 pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     let sets = Sets::read(&args.asking, &args.normal, &split(args))?;
     if let Some(file) = &args.vectors {

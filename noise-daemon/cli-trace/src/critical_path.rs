@@ -44,7 +44,6 @@ pub struct CriticalPathArgs {
     asking: Asking,
 }
 
-/// Runs the command.
 pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     let path = args.recording.as_path();
     let recording = Recording::open(path)?;

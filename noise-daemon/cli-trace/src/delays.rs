@@ -18,7 +18,6 @@ const SHOWN_THREADS: usize = 20;
 /// Culprits of each of them.
 const SHOWN_CULPRITS: usize = 3;
 
-/// Runs the command.
 pub fn run(args: &AnalysisArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let (document, found) = match &recording {

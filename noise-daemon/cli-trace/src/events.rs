@@ -42,7 +42,6 @@ pub struct EventsArgs {
     part: RecordingOptions,
 }
 
-/// Runs the command.
 pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let (damage, reach) = match &recording {

@@ -85,7 +85,6 @@ struct Targets {
     print: fn(&str) -> io::Result<()>,
 }
 
-/// Runs the command.
 pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
     args.ensure_files()?;
     let recording = Recording::open(&args.recording)?;

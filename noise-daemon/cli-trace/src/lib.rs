@@ -54,7 +54,6 @@ pub enum TraceCommand {
     Export(export::ExportArgs),
 }
 
-/// Runs the command.
 pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     match &args.command {
         TraceCommand::Events(args) => events::run(args),

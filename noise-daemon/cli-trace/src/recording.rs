@@ -34,7 +34,6 @@ const MAX_PIPED_BYTES: u64 = 1 << 30;
 /// First bytes of a file, by which those of other programs are known.
 const FIRST_BYTES: usize = 512;
 
-/// A recording, opened.
 pub enum Recording {
     /// CTF 1.8.
     Ctf(Box<Ctf>),

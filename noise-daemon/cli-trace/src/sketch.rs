@@ -101,7 +101,6 @@ fn is_ours(recording: &Recording) -> bool {
     }
 }
 
-/// What was read.
 struct SketchInput {
     system: System,
     select: Select,
@@ -112,7 +111,6 @@ struct SketchInput {
     is_empty: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let others = several::open(&recording, &args.others)?;

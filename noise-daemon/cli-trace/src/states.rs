@@ -18,7 +18,6 @@ const SHOWN_THREADS: usize = 20;
 /// Columns for the name of a thread.
 const NAME_COLUMNS: usize = 24;
 
-/// Runs the command.
 pub fn run(args: &AnalysisArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let select = args.part.select(|| recording.first_ns());

@@ -33,8 +33,8 @@ pub fn ask_socket(socket: &Path, route: &str, timeout: Duration) -> Result<Answe
     SocketLink::with_timeout(socket.to_owned(), timeout).ask(route)
 }
 
-/// How long to wait for a single frame: on a host without a free CPU a daemon takes seconds to answer, and that is when it is
-/// asked.
+/// How long to wait for a single frame: on a host without a free CPU a daemon takes seconds to answer, and that is
+/// when it is asked.
 pub const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Requests a frame from a local socket once.

@@ -98,8 +98,7 @@ impl MergedClusters {
         (2..self.points()).contains(&self.count())
     }
 
-    /// Of a point in that cluster, by the sums of its distances to the points of all clusters. `None` where it is left
-    /// out.
+    /// Of a point in that cluster, by the sums of its distances to the points of all clusters. `None` where left out.
     fn value(&self, cluster: usize, cluster_sums: &[f64]) -> Option<f64> {
         let own = self.of.get(cluster).copied().flatten()?;
         let mut sums = vec![0.0; self.count()];

@@ -97,8 +97,8 @@ impl Beside<'_> {
         1..self.stretches.len()
     }
 
-    /// For each normal execution, what it has of each stretch of the execution, nanoseconds; `None` where it has nothing in
-    /// that state.
+    /// For each normal execution, what it has of each stretch of the execution, nanoseconds; `None` where it has
+    /// nothing in that state.
     fn counted(&self) -> Vec<Vec<Option<u64>>> {
         let row = |row: usize| {
             let stretches = self.stretches.get(row).map_or(&[][..], Vec::as_slice);

@@ -37,8 +37,7 @@ const MOST_WAITS: usize = 3;
 const LEAD_NS: u64 = 100_000_000;
 /// Most events of one path, the latest: this bounds the memory that it takes.
 const MOST_EVENTS: usize = 1 << 16;
-/// Longest document: the daemon has those of all incidents in memory. Of a path that is longer there is the
-/// sentence alone.
+/// Longest document: the daemon has those of all incidents in memory. Of a longer path there is the sentence alone.
 const MOST_DOCUMENT_BYTES: usize = 128 << 10;
 
 /// What opens a file of kept events, which is read more than once.
@@ -182,8 +181,8 @@ fn lead_ns(open: Open<'_>, wait: KeptWait) -> Result<u64, KeptError> {
     Ok(latest.finish().into_iter().min().unwrap_or(from_ns))
 }
 
-/// The path of one wait; `None` where its thread is not in the events that are looked at. `look` is shown the graph that it is
-/// in.
+/// The path of one wait; `None` where its thread is not in the events that are looked at. `look` is shown the graph
+/// that it is in.
 fn path(
     open: Open<'_>,
     head: &StretchHead,

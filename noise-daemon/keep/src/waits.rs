@@ -27,7 +27,6 @@ pub struct KeptWait {
 }
 
 impl KeptWait {
-    /// How long, ns.
     pub const fn ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }

@@ -22,7 +22,6 @@ impl LongGap {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// How long, ns.
     pub runtime_ns: u64,
     /// Length from which on a gap is kept, ns.
     pub threshold_ns: u64,

@@ -24,7 +24,6 @@ pub enum Priority {
     Deadline {
         /// What it may run in every period, ns.
         runtime_ns: u64,
-        /// The period, ns.
         period_ns: u64,
     },
 }
@@ -252,8 +251,7 @@ impl Drop for Placement {
     }
 }
 
-/// All memory of this process kept in RAM, until this is dropped: no page is missing while it
-/// measures.
+/// All memory of this process kept in RAM, until this is dropped: no page is missing while it measures.
 #[derive(Debug)]
 pub struct LockedMemory(());
 

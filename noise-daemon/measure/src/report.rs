@@ -4,15 +4,12 @@ use noise_text::clean::reading::from_json;
 
 use super::source::GapSource;
 
-/// [`DetourReport::format`].
 pub const DETOURS_FORMAT: &str = "noised-detours";
-/// [`DetourReport::version`].
 pub const DETOURS_VERSION: u32 = 1;
 
 /// Detours of all CPUs that were measured at once.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct DetourReport {
-    /// Always [`DETOURS_FORMAT`].
     pub format: String,
     /// Version of this document.
     pub version: u32,
@@ -72,7 +69,6 @@ pub struct DetourPart {
     pub source: usize,
     /// Begin, from [`CpuDetours::start_ns`], ns.
     pub start_ns: u64,
-    /// Net duration, ns.
     pub duration_ns: u64,
 }
 

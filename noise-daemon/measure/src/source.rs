@@ -60,8 +60,7 @@ pub struct GapSource {
 }
 
 impl GapSource {
-    /// Its name without the number of a kernel thread: which of several of one kind did the work is
-    /// chance.
+    /// Its name without the number of a kernel thread: which of several of one kind did the work is chance.
     pub fn kind_name(&self) -> &str {
         if self.class == Class::Thread { without_cpu(&self.name) } else { &self.name }
     }

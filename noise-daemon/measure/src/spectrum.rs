@@ -39,7 +39,6 @@ pub struct Spectrum {
 /// A period that stands out.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Peak {
-    /// Its frequency, Hz.
     pub hz: f64,
     /// Power of its strongest harmonic, as a multiple of the floor around that.
     pub above_floor: f64,
@@ -80,9 +79,8 @@ impl Spectrum {
         place as f64 * self.step_hz
     }
 
-    /// The floor at each frequency: the mean of noise, derived from the median of the frequencies
-    /// around, which peaks do not lift. Where the floor is steep, the higher side counts: its edge is
-    /// no peak.
+    /// The floor at each frequency: the mean of noise, derived from the median of the frequencies around, which peaks
+    /// do not lift. Where the floor is steep, the higher side counts: its edge is no peak.
     pub fn floor(&self) -> Vec<f64> {
         let least = self.power.iter().copied().fold(0.0, f64::max) * ROUNDING;
         let mut blocks = Vec::new();
@@ -110,11 +108,10 @@ impl Spectrum {
 
     /// The period that stands out most, by its fundamental; `None` where none does.
     ///
-    /// Of a train of short events every harmonic is about as strong, so that the strongest says
-    /// little: it is the longest period that has a peak itself, and whose harmonics below the
-    /// strongest one have a quarter of its power in the mean, also those alone that no shorter
-    /// period would have as well. Weaker lines below, as aliases of high harmonics draw them, are no
-    /// fundamentals.
+    /// Of a train of short events every harmonic is about as strong, so that the strongest says little: it is the
+    /// longest period that has a peak itself, and whose harmonics below the strongest one have a quarter of its power
+    /// in the mean, also those alone that no shorter period would have as well. Weaker lines below, as aliases of
+    /// high harmonics draw them, are no fundamentals.
     pub fn tick(&self) -> Option<Peak> {
         let floor = self.floor();
         let places = LEAST_PERIODS..self.power.len().saturating_sub(1);

@@ -6,7 +6,6 @@
 
 use super::spectrum::{Peak, Spectrum};
 
-/// Slices per second.
 const SLICES_HZ: f64 = 10_000.0;
 const SLICE_NS: u64 = 100_000;
 /// Slices that are looked at, at most: the first 104 s.

@@ -191,8 +191,7 @@ impl Attribution {
         counters(&self.preemptions)
     }
 
-    /// The histograms of the signals of which only some subjects are shown: those subjects, and the
-    /// rest, in order.
+    /// The histograms of the signals of which only some subjects are shown: those subjects, and the rest, in order.
     pub fn folded_series(&self) -> Vec<Exported<Series>> {
         let counters = self.folded.iter().flat_map(|(signal, fold)| {
             fold.counters().map(move |(labels, totals, from_ns)| {

@@ -47,8 +47,7 @@ impl<K: Foldable, V> Bounded<K, V> {
         self.most
     }
 
-    /// Makes room for another number of keys. Those that are too many for it stay until they are
-    /// removed.
+    /// Makes room for another number of keys. Those that are too many for it stay until they are removed.
     pub fn set_most(&mut self, most: usize) {
         self.most = most;
     }

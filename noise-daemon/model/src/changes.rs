@@ -6,8 +6,7 @@ use noise_text::joined::side_by_side;
 
 use super::amount::Amount;
 
-/// Each of `now` with its counterpart of `before`, and those of `before` that are gone. Both are in
-/// order.
+/// Each of `now` with its counterpart of `before`, and those of `before` that are gone. Both are in order.
 pub fn changes<'a, T: 'a>(
     before: impl IntoIterator<Item = &'a T>,
     now: impl IntoIterator<Item = &'a T>,

@@ -17,8 +17,7 @@ use super::bounded::{Bounded, Foldable};
 const HALF_LIFE_NS: f64 = 60e9;
 /// How many times the cost of one with a counter another must cost to take its place.
 const TAKEOVER: f64 = 2.0;
-/// The same while the one with a counter has not had it for long: who begins to cost much is shown at
-/// once.
+/// The same while the one with a counter has not had it for long: who begins to cost much is shown at once.
 const EARLY_TAKEOVER: f64 = 16.0;
 /// For how long that is, ns.
 const STAY_NS: u64 = 60_000_000_000;

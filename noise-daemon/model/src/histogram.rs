@@ -22,7 +22,6 @@ pub struct Histogram<C = Vec<u64>> {
     used: [u64; 2],
     /// Of these buckets, in order.
     counts: C,
-    /// Exact sum, ns.
     pub sum_ns: u64,
     /// The longest, ns; 0 where it is not known, as of totals since attach.
     pub max_ns: u64,
@@ -75,8 +74,7 @@ impl<C: AsRef<[u64]>> Histogram<C> {
         None
     }
 
-    /// Whether nothing of it is less than in an earlier reading. If something is, counting began
-    /// anew.
+    /// Whether nothing of it is less than in an earlier reading. If something is, counting began anew.
     pub fn reaches<D: AsRef<[u64]>>(&self, earlier: &Histogram<D>) -> bool {
         if self.sum_ns < earlier.sum_ns {
             return false;

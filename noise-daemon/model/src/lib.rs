@@ -68,9 +68,7 @@ pub struct Summary {
     pub rate: f64,
     /// Median, ns; `None` for counters and where nothing happened.
     pub p50_ns: Option<u64>,
-    /// 99th percentile, ns.
     pub p99_ns: Option<u64>,
-    /// Longest, ns.
     pub max_ns: Option<u64>,
     /// Seconds of delay per second.
     pub lost: f64,
@@ -86,8 +84,7 @@ pub struct Model {
     pub interference: Vec<Exported<(Relation, Charged)>>,
     /// Who took the CPU from whom, counted: the same.
     pub preemptions: Vec<Exported<(Relation, Charged)>>,
-    /// Delays of signals by cgroup, in order: of those that were delayed most, and the rest as
-    /// `~other`.
+    /// Delays of signals by cgroup, in order: of those that were delayed most, and the rest as `~other`.
     pub folded_series: Vec<Exported<Series>>,
     /// How many series were folded into `~other`, by metric.
     pub folded: Vec<(Cow<'static, str>, u64)>,

@@ -47,8 +47,7 @@ impl Longest {
         }
     }
 
-    /// The newest sample with its longest delays raised to those since a time, ns on the clock of the
-    /// samples.
+    /// The newest sample with its longest delays raised to those since a time, ns on the clock of the samples.
     pub fn raised(&self, newest: &Arc<Sample>, since_ns: u64) -> Arc<Sample> {
         let mut longest: BTreeMap<&Label, u64> = BTreeMap::new();
         for (key, ns) in

@@ -39,9 +39,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
 /// How often each limit was hit, of `memory.events.local`, or `memory.events` where kernels before 5.2 have that alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hits {
-    /// `memory.high`.
     pub high: u64,
-    /// `memory.max`.
     pub max: u64,
 }
 

@@ -19,15 +19,13 @@ pub struct OutlierPart {
     /// Its name; empty where it was no thread.
     #[serde(deserialize_with = "name")]
     pub comm: Arc<str>,
-    /// How long, ns.
     pub ns: u64,
 }
 
 /// A wait for a CPU that was longer than its threshold.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OutlierRecord {
-    /// When the wait ended, ns on CLOCK_MONOTONIC. Means nothing after a reboot, so it is not
-    /// written.
+    /// When the wait ended, ns on CLOCK_MONOTONIC. Means nothing after a reboot, so it is not written.
     #[serde(skip)]
     pub at_ns: u64,
     /// How long it was, ns.

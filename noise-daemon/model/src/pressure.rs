@@ -68,12 +68,10 @@ impl Throttles {
 pub struct Quota {
     /// CPU time in a period, µs; `None` = no limit.
     pub quota_us: Option<u64>,
-    /// The period, µs.
     pub period_us: u64,
 }
 
 impl Quota {
-    /// Reads `cpu.max`.
     pub fn parse(text: &str) -> Option<Self> {
         let (quota, period) = text.trim().split_once(' ')?;
         let quota_us = match quota {
@@ -119,14 +117,11 @@ pub struct QuotaReading {
 pub struct PressureReading {
     /// When, on the clock of the samples, ns.
     pub at_ns: u64,
-    /// `cpu.pressure`.
     pub cpu: Result<Stalls, String>,
-    /// `io.pressure`.
     pub io: Result<Stalls, String>,
-    /// `memory.pressure`.
     pub memory: Result<Stalls, String>,
-    /// Quotas of the cgroup and of those around it, the nearest first; where none of them has one, that is what is read of the
-    /// cgroup itself.
+    /// Quotas of the cgroup and of those around it, the nearest first; where none of them has one, that is what is
+    /// read of the cgroup itself.
     pub quotas: Result<Vec<QuotaReading>, String>,
     /// Limits of its memory and of the cgroups around it, the nearest first.
     pub limits: Result<Vec<LimitReading>, String>,
@@ -152,8 +147,7 @@ pub struct ResourcePressure {
 /// A quota, with what it did since an earlier reading.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Throttled {
-    /// Whose quota it is: the one that stopped the cgroup longest, its own or that of one around it; the nearest where none
-    /// did.
+    /// Whose quota it is: the one that stopped the cgroup longest, its own or that of one around it; else the nearest.
     pub of: String,
     /// How many levels that is above the cgroup: 0 = its own.
     #[serde(default)]

@@ -50,9 +50,8 @@ pub struct Interference {
     /// Where: a device or interface by name; empty for CPUs.
     #[serde(deserialize_with = "name")]
     pub place: Arc<str>,
-    /// Who was delayed: a cgroup's label. `~gone` is one that was gone before its name was looked
-    /// up, `~unknown` one that the programs could not identify, `~other` all for which there was no
-    /// room.
+    /// Who was delayed: a cgroup's label. `~gone` is one that was gone before its name was looked up, `~unknown` one
+    /// that the programs could not identify, `~other` all for which there was no room.
     #[serde(deserialize_with = "name")]
     pub victim: Arc<str>,
     /// Who did it: the label of a cgroup, kernel thread, irq or softirq vector; the cause's name
@@ -165,11 +164,9 @@ pub struct Recorder {
 pub struct Sample {
     /// When, on CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
-    /// Histograms, ordered by signal and labels. One that is missing is gone; if it comes again, it
-    /// begins at 0.
+    /// Histograms, ordered by signal and labels. One that is missing is gone; if it comes again, it begins at 0.
     pub series: Vec<Series>,
-    /// Counters, ordered by signal and labels. One that is missing is gone; if it comes again, it
-    /// begins at 0.
+    /// Counters, ordered by signal and labels. One that is missing is gone; if it comes again, it begins at 0.
     pub counts: Vec<Count>,
     /// Who was charged with the delays of whom, ordered by all but the charge; each pair once. One
     /// that is missing is gone; if it comes again, it begins at 0.

@@ -95,15 +95,12 @@ pub struct CgroupSetup {
     pub weight: Option<u64>,
     /// `cpu.max`, or its kin in version 1.
     pub quota: Option<Quota>,
-    /// `cpuset.cpus.effective`.
     pub cpus: Option<CpuList>,
     /// `cpuset.cpus`: empty where the cgroup around it decides.
     pub cpus_set: CpuList,
-    /// `io.weight`.
     pub io_weight: Option<u64>,
     /// Lines of `io.max`: a device's numbers and what is limited.
     pub io_max: Vec<String>,
-    /// `memory.high`.
     pub memory_high: Option<Limit>,
     /// `memory.max`, or version 1's `memory.limit_in_bytes`.
     pub memory_max: Option<Limit>,

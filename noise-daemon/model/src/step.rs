@@ -214,8 +214,7 @@ impl Step {
         self.by_signal.get(signal as usize).map_or(0, |whole| whole.lost_ns)
     }
 
-    /// The longest delay of a signal in the windows that were open meanwhile, ns; 0 where there was
-    /// none.
+    /// The longest delay of a signal in the windows that were open meanwhile, ns; 0 where there was none.
     pub fn longest_ns(&self, signal: Signal) -> u64 {
         self.by_signal.get(signal as usize).map_or(0, |whole| whole.longest_ns)
     }

@@ -18,7 +18,6 @@ pub struct Sum {
 /// Every signal at one time.
 #[derive(Clone, Debug)]
 pub struct Sums {
-    /// When, ns.
     pub at_ns: u64,
     signals: Vec<Sum>,
 }

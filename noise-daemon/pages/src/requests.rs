@@ -94,7 +94,6 @@ fn answer(found: &RequestFindings<'_>) -> String {
     sentence
 }
 
-/// What `busy` is.
 pub const BUSY: &str = "ran before it came to it";
 
 fn tiers(text: &mut String, found: &RequestFindings<'_>) {

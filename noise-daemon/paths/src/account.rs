@@ -100,8 +100,7 @@ pub struct PathAccount {
     pub interrupted: Vec<Interruption>,
     /// Events that were lost between the two times.
     pub discarded: u64,
-    /// Waits and sleeps that have culprits, one execution for each thread, for
-    /// [`Blame`](crate::blame::Blame).
+    /// Waits and sleeps that have culprits, one execution for each thread, for [`Blame`](crate::blame::Blame).
     pub waits: Vec<Traced>,
     /// Who ended their sleeps.
     pub enders: Enders,

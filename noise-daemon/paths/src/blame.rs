@@ -54,7 +54,6 @@ struct PathSleep {
 struct Sleeper {
     /// The one that ends last comes first.
     sleeps: Vec<PathSleep>,
-    /// What it does.
     stretch: ThreadStretch,
 }
 

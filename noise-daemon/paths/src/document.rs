@@ -53,7 +53,6 @@ pub struct Traced {
     pub span_ns: u64,
     /// Whether the trace has its begin and its end; otherwise it is as long as the trace knows of it.
     pub has_begin: bool,
-    /// See `has_begin`.
     pub has_end: bool,
     /// Sleeps that were not replaced because a bound of depth or work was reached.
     pub cut: u64,

@@ -73,7 +73,6 @@ pub const NO_CPU: u32 = u32::MAX;
 /// A moment at which a worker's state changes, or at which it acts on another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// When, in nanoseconds.
     pub time_ns: u64,
     /// What the worker did since the point before; `None` where that is another life of it.
     pub state: Option<State>,

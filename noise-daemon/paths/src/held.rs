@@ -39,7 +39,6 @@ impl Sleep {
 /// What the sleeps of one thread that threads of its own program ended were spent on, by the critical path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Their time, nanoseconds.
     pub ns: u64,
     /// Of that, the time of those whose path was walked: the longest ones.
     pub walked_ns: u64,

@@ -48,8 +48,7 @@ pub fn flow(addresses: (&[u8], &[u8]), ports: (u16, u16)) -> u64 {
 }
 
 impl Segment {
-    /// The same for a segment wherever it is seen, and for the first of the parts that a device cuts it into; hardly for
-    /// another one.
+    /// The same for a segment wherever it is seen, and for the first of the parts that a device cuts it into; hardly for another.
     pub fn key(&self) -> u64 {
         /// FIN and PSH, which the last part alone has.
         const OF_THE_END: u16 = 0x9;

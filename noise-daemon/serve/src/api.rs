@@ -24,7 +24,6 @@ pub const API_VERSION: u64 = 1;
 /// Victims of an incident that are written.
 const VICTIMS: usize = 8;
 
-/// What `/api/v1/incidents` answers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct IncidentsDocument {
     /// That of the document.
@@ -40,7 +39,6 @@ pub struct IncidentsDocument {
     pub trends: Vec<HeldUp>,
 }
 
-/// What `/api/v1/outliers` answers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct OutliersDocument {
     version: u64,

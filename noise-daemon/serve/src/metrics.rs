@@ -136,8 +136,7 @@ impl ExpositionPage {
     }
 }
 
-/// Renders a model and the incidents, with the metrics of the process where given; families in order of
-/// their names.
+/// Renders a model and the incidents, with the metrics of the process where given; families in order of their names.
 pub fn render(
     format: Format,
     model: &Model,

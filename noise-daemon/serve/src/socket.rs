@@ -35,8 +35,7 @@ pub struct LocalSocket {
 }
 
 impl LocalSocket {
-    /// Makes the socket, in a folder that is made if it is missing. The file of a daemon that is
-    /// gone is replaced.
+    /// Makes the socket, in a folder that is made if it is missing. That of a dead daemon is replaced.
     /// Errors: where it cannot be made, or what is there must not be replaced.
     pub async fn bind(options: &SocketOptions) -> io::Result<(Self, UnixListener)> {
         let path = options.path.as_path();

@@ -22,7 +22,6 @@ pub const MOST_CGROUPS: usize = 64;
 const WAIT: Duration = Duration::from_secs(5);
 const ROUTE: &str = "/api/v1/victim";
 
-/// What `/api/v1/victim` answers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct VictimDocument {
     version: u64,

@@ -211,7 +211,7 @@ pub enum Much {
     All,
     /// One post, and which one is not known.
     One,
-    /// Perhaps nothing: only a thread that was woken while it slept took something (System V's semaphores, whose calls both
-    /// give and take).
+    /// Perhaps nothing: only a thread that was woken while it slept took something (System V's semaphores, whose
+    /// calls both give and take).
     IfWoken,
 }

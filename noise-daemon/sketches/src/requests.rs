@@ -93,7 +93,6 @@ pub struct RequestPart {
 }
 
 impl RequestPart {
-    /// How long, nanoseconds.
     pub const fn ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }

@@ -112,7 +112,6 @@ pub struct Slice {
     pub cluster: u32,
     /// Stretches without a CPU: how many.
     pub idle_count: u32,
-    /// Together, nanoseconds.
     pub idle_ns: u64,
     /// Their variance, square nanoseconds.
     pub idle_variance: f64,

@@ -30,7 +30,6 @@ pub struct Tier {
     pub true_latency_sum_ns: u64,
     /// Stretches without a CPU of all.
     pub idle_count: u64,
-    /// Their mean, nanoseconds.
     pub idle_mean_ns: f64,
     /// Their variance, square nanoseconds.
     pub idle_variance: f64,

@@ -49,7 +49,6 @@ enum EdgeAction {
     End,
 }
 
-/// Runs the command.
 pub fn run(args: &MarkArgs) -> Result<(), CommandError> {
     let message = Message {
         begins: args.action == EdgeAction::Begin,

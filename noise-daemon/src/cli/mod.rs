@@ -30,7 +30,6 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure, and serve metrics and a status page.

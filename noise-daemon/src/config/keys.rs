@@ -12,7 +12,6 @@ pub enum FlagKind {
     Integer,
     /// With or without a decimal point.
     Number,
-    /// `true` or `false`.
     Switch,
     /// Names with commas between; empty = none.
     List,

@@ -12,7 +12,6 @@ use super::keys::{KEYS, REMOVED, get, put};
 use super::parse::{Content, check, content};
 use super::sections::Config;
 
-/// What was configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configured {
     pub config: Config,

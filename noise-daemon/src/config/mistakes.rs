@@ -46,8 +46,7 @@ impl Mistakes {
         unreadable.into_values().for_each(|(at, message)| self.add(at, &message));
     }
 
-    /// An error that has each on a line of its own, in the order of the file; if there is any.
-    /// Errors: that one.
+    /// An error that has each on a line of its own, in the order of the file; if there is any. Errors: that one.
     pub fn end(mut self, text: &str, name: &Path) -> anyhow::Result<()> {
         self.0.sort();
         self.0.dedup();

@@ -61,7 +61,6 @@ impl Config {
     }
 }
 
-/// `[web]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WebSection {
@@ -102,7 +101,6 @@ pub struct WebConfigSection {
     pub file: PathBuf,
 }
 
-/// `[socket]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SocketSection {
@@ -144,7 +142,6 @@ impl SocketSection {
     }
 }
 
-/// `[log]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LogSection {
@@ -152,7 +149,6 @@ pub struct LogSection {
     pub level: LogLevel,
 }
 
-/// `[signals]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SignalsSection {
@@ -160,7 +156,6 @@ pub struct SignalsSection {
     pub off: Vec<SignalName>,
 }
 
-/// `[outliers]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OutliersSection {
@@ -206,7 +201,6 @@ impl LimitsSection {
     }
 }
 
-/// `[names]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NamesSection {
@@ -220,7 +214,6 @@ impl Default for NamesSection {
     }
 }
 
-/// `[osnoise]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OsnoiseSection {
@@ -262,7 +255,6 @@ impl OsnoiseSection {
     }
 }
 
-/// `[recorder]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RecorderSection {
@@ -310,7 +302,6 @@ impl RecorderSection {
     }
 }
 
-/// `[state]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StateSection {
@@ -340,7 +331,6 @@ impl StateSection {
     }
 }
 
-/// `[privileges]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PrivilegesSection {

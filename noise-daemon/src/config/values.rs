@@ -5,7 +5,6 @@ use noise_common::store::Class;
 use noise_common::store::event::USUAL_CLASSES;
 use noise_text::cpulist::CpuList;
 
-/// CPUs, or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cpus(pub Option<CpuList>);

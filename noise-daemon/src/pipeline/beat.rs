@@ -34,8 +34,8 @@ impl TickSchedule {
     /// from now the beat after this comes, where that changes. One that is not due comes a little later: so the
     /// beats soon meet one who asks once in some beats, and from then on nothing is done twice.
     ///
-    /// Where beats may be shorter, the next one comes its whole length after the request: one who asks once in a beat is
-    /// met at once.
+    /// Where beats may be shorter, the next one comes its whole length after the request: one who asks once in a beat
+    /// is met at once.
     fn asked(&mut self, elapsed: Duration) -> (bool, Option<Duration>) {
         let is_due = elapsed + self.shortest / LEEWAY >= self.shortest;
         let was_postponed = std::mem::replace(&mut self.is_postponed, !is_due);

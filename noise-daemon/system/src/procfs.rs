@@ -82,8 +82,8 @@ impl ThreadStatus {
     }
 }
 
-/// The fields of a thread's `stat` behind its name, the state first: a name may have any byte in it, but behind it there is
-/// no parenthesis.
+/// The fields of a thread's `stat` behind its name, the state first: a name may have any byte in it, but behind it
+/// there is no parenthesis.
 pub fn stat_fields(stat: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     Some(str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace())

@@ -16,8 +16,7 @@ impl Columns {
         Self { names, rows: vec![headings.iter().map(|text| (*text).to_owned()).collect()] }
     }
 
-    /// Adds a row. Names are cleaned, as their authors are not trusted: they must not control the
-    /// terminal.
+    /// Adds a row. Names are cleaned, as their authors are not trusted: they must not control the terminal.
     pub fn push(&mut self, row: &[String]) {
         self.rows.push(row.iter().map(|text| clean(text).into_owned()).collect());
     }

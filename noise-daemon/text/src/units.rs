@@ -96,8 +96,7 @@ pub fn share(share: f64) -> String {
     scaled(percent, &[(1.0, "%")])
 }
 
-/// How much longer something takes, where 0 is as long as ever: `3.4 %`, from ten times longer on
-/// `12.3x`.
+/// How much longer something takes, where 0 is as long as ever: `3.4 %`, from ten times longer on `12.3x`.
 pub fn slowdown(slowdown: f64) -> String {
     if slowdown.abs() < 9.995 {
         return share(slowdown);

@@ -102,8 +102,7 @@ impl History {
         self.steps.iter()
     }
 
-    /// The steps since a time on the clock of the samples, ns, the newest first; but that one at
-    /// least.
+    /// The steps since a time on the clock of the samples, ns, the newest first; but that one at least.
     pub fn steps_since(&self, from_ns: u64) -> impl Iterator<Item = &Step> {
         let steps = self.steps.iter().rev().enumerate();
         steps

@@ -17,7 +17,6 @@ pub struct Heatmap {
 /// A part of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
-    /// Lines, which wrap.
     Text(Vec<(String, Tone)>),
     /// Lines as they are; what is beyond the right edge is not seen.
     Lines(Vec<String>),

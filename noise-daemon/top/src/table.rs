@@ -84,8 +84,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The rows, in no particular order.
     pub rows: Vec<TableRow>,
-    /// The column by which it is sorted by default; numbers the largest first,
-    /// names in order.
+    /// The column by which it is sorted by default; numbers the largest first, names in order.
     pub sorted_by: usize,
     /// What is shown in place of rows where there are none.
     pub empty: Cow<'static, str>,

@@ -14,8 +14,7 @@ use super::{Screen, Table, TableRow};
 
 const PLAIN: Theme = Theme { colour: false };
 
-/// A table's rows that a filter keeps, in its own order unless another is given, at most so many
-/// columns wide.
+/// A table's rows that a filter keeps, in its own order unless another is given, at most so many columns wide.
 pub fn table(table: &Table, filter: &Filter, sort: Option<Sort>, columns: usize) -> String {
     let sort = sort.unwrap_or(Sort { column: table.sorted_by, reversed: false });
     let order = arrange(table, filter, sort);

@@ -9,17 +9,11 @@ use winnow::error::{ContextError, ErrMode};
 /// How two values stand to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// `=`
     Equal,
-    /// `!=`
     Unequal,
-    /// `<`
     Less,
-    /// `<=`
     AtMost,
-    /// `>`
     Greater,
-    /// `>=`
     AtLeast,
 }
 

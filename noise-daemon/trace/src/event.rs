@@ -33,7 +33,6 @@ pub struct Request<'t> {
     /// The device, as the kernel numbers it (20 bits minor).
     pub dev: u32,
     pub sector: u64,
-    /// Number of sectors.
     pub sectors: u32,
     /// Bytes, where the trace has them.
     pub bytes: u32,

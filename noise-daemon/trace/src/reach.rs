@@ -16,8 +16,8 @@ const CLEAR_NS: u64 = 1_000_000;
 type CpuTimestamps = BTreeMap<u32, u64>;
 
 /// From when on CPUs are known whose older events were overwritten while those of others were not: these losses come
-/// before all events. And up to when CPUs are known whose events end before those of others: no event of such a CPU comes
-/// behind that loss.
+/// before all events. And up to when CPUs are known whose events end before those of others: no event of such a CPU
+/// comes behind that loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reach {
     #[serde(skip)]

@@ -21,8 +21,7 @@ pub trait Stored<'t>: Copy {
     fn visit_contexts<V: Visit>(&self, visit: &mut V, begin: impl FnMut(&mut V));
 }
 
-/// An event of a trace, where it lies, or lost events. Cheap to copy; its fields are read when they are asked
-/// for.
+/// An event of a trace, where it lies, or lost events. Cheap to copy; its fields are read when they are asked for.
 #[derive(Clone, Copy)]
 pub struct Record<S> {
     /// When, in nanoseconds since the epoch of the trace's clock.

@@ -115,7 +115,6 @@ impl TraceSummary {
         }
     }
 
-    /// Counts an event.
     #[inline]
     pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) {
         let loss = record.loss();

@@ -61,8 +61,7 @@ impl Threads {
         self.cgroups.get(place as usize).map(|path| &**path)
     }
 
-    /// The place of a thread's cgroup: its own or, where the trace does not say, that of its process's first
-    /// thread.
+    /// The place of a thread's cgroup: its own or, where the trace does not say, that of its process's first thread.
     fn place(&self, tid: i32) -> u32 {
         let Some(thread) = self.known.get(&tid) else { return 0 };
         match thread.cgroup {

@@ -12,8 +12,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that a window has, and those that all windows of a recording have together: it may have 65,536 files, and a text
-/// as many stretches.
+/// Bytes that a window has, and those that all windows of a recording have together: it may have 65,536 files, and a
+/// text as many stretches.
 const WINDOW_BYTES: usize = 64 << 10;
 const ALL_WINDOWS_BYTES: usize = 64 << 20;
 /// A window has no fewer.

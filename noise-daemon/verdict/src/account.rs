@@ -131,8 +131,8 @@ impl Account {
     }
 }
 
-/// What something else held a victim up in for longest, of the charges that count as that, with their time, ns; `None`
-/// where nothing did.
+/// What something else held a victim up in for longest, of the charges that count as that, with their time, ns;
+/// `None` where nothing did.
 pub fn mostly(held_up: impl IntoIterator<Item = (Resource, Cause, u64)>) -> Option<Account> {
     let mut sums = Accounts::default();
     for (resource, cause, ns) in held_up {
@@ -184,7 +184,6 @@ impl Accounts {
         self.ns.get(&account).copied().unwrap_or(0)
     }
 
-    /// All time, ns.
     pub fn total_ns(&self) -> u64 {
         self.ns.values().fold(0, |sum, ns| sum.saturating_add(*ns))
     }

@@ -28,8 +28,8 @@ pub struct CulpritLoss {
     pub culprit: Culprit,
     /// For how long, ns.
     pub ns: u64,
-    /// What had most of that, as the sentence names it, and for how long, ns; of memory, why it was short. `None` where the
-    /// sentence names nothing.
+    /// What had most of that, as the sentence names it, and for how long, ns; of memory, why it was short. `None`
+    /// where the sentence names nothing.
     pub who: Option<(String, u64)>,
     /// What the time rests on.
     pub evidence: Evidence,
@@ -65,8 +65,8 @@ pub struct Standstill {
     pub frozen: usize,
     /// Where those sleep that slept uninterruptibly all the time: each place with how many threads, as far as known.
     pub uninterruptible_at: Vec<(String, usize)>,
-    /// Where its threads sleep, where all of them slept all the time: each place with how many, as far as known. `None` where
-    /// one did something.
+    /// Where its threads sleep, where all of them slept all the time: each place with how many, as far as known.
+    /// `None` where one did something.
     pub asleep_at: Option<Vec<(String, usize)>>,
     /// What to look at, a sentence; `None` where there is nothing.
     pub next: Option<String>,
@@ -102,8 +102,8 @@ pub struct Case<'a> {
     /// The time that shares are of, ns: that in which the victim had something to do; of counters, which do not say how long it
     /// ran, the time that is looked at.
     pub work_ns: u64,
-    /// Of how much of the time there are events, ns, where all else is what counters say; else `None`. Sleeps are those of this
-    /// part.
+    /// Of how much of the time there are events, ns, where all else is what counters say; else `None`. Sleeps are
+    /// those of this part.
     pub seen_ns: Option<u64>,
     /// Uninterruptible sleeps, whatever ended them, ns.
     pub uninterruptible_ns: u64,

@@ -393,8 +393,8 @@ fn next(one: &ChargedCulprit<'_>) -> Option<String> {
     is_cgroup.then(|| format!("see what {} does: noised why {}", one.name, argument(one.name)))
 }
 
-/// The verdict of an incident: of what cost its victim most, of what else that suffers from, and of the other victims,
-/// the worst first.
+/// The verdict of an incident: of what cost its victim most, of what else that suffers from, and of the other
+/// victims, the worst first.
 pub fn judge_incident(first: &Disturbed<'_>, more: &[Disturbed<'_>], others: &[&str]) -> Verdict {
     let mut own = first.findings().into_iter();
     // What the sentence is about comes first.

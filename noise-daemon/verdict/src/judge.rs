@@ -22,8 +22,8 @@ use crate::words;
 
 /// Least share of what is lost, from which on it is worth a command where what is usual is not known.
 const LEAST_SHARE: f64 = 0.05;
-/// Least part of what is lost of a resource, of another cgroup that deserves a command: one of many that take a little each
-/// is a bystander.
+/// Least part of what is lost of a resource, of another cgroup that deserves a command: one of many that take a
+/// little each is a bystander.
 const LEAST_OF_RESOURCE: f64 = 0.25;
 /// From so many times what is usual on, it is unusual.
 const UNUSUAL_TIMES: f64 = 1.5;

@@ -129,8 +129,8 @@ fn inode(tid: i32, descriptor: i32) -> Option<u32> {
     name.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The sockets that a thread waits to receive from, by its file `syscall`; none where it waits for another file as well, or
-/// does something else.
+/// The sockets that a thread waits to receive from, by its file `syscall`; none where it waits for another file as
+/// well, or does something else.
 pub fn waits_at(text: &str, (tid, pid): (i32, i32)) -> Vec<u32> {
     let descriptors = received(text, |address, count| polled(pid, address, count));
     let inodes = descriptors.unwrap_or_default().into_iter().map(|one| inode(tid, one));

@@ -532,8 +532,7 @@ impl Findings {
         self.stopped_ns(|stopped| stopped.hypervisor_ns)
     }
 
-    /// What stopped it by the daemon's count, scaled to this time. It counts whole cgroups, not
-    /// their processes.
+    /// What stopped it by the daemon's count, scaled to this time. It counts whole cgroups, not their processes.
     fn stopped_ns(&self, of: impl Fn(&Stops) -> u64) -> u64 {
         let stopped = self.around.stopped.filter(|_| self.target.pid.is_none());
         stopped.map_or(0, |stopped| {

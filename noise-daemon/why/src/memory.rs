@@ -7,8 +7,8 @@ use noise_verdict::{Account, Accounts, CulpritLoss, Evidence, Reply, Shortage};
 use super::counted::Counted;
 use super::findings::Findings;
 
-/// The pressure of a cgroup that belongs to a victim, as the victim has it: a limit is its own where it is that of the cgroup
-/// with this label.
+/// The pressure of a cgroup that belongs to a victim, as the victim has it: a limit is its own where it is that of
+/// the cgroup with this label.
 pub fn of_victim(mut pressure: Pressure, label: &str) -> Pressure {
     for limit in pressure.limits.iter_mut().flatten() {
         limit.is_own = limit.of == label;

@@ -89,8 +89,8 @@ pub struct Seen<T> {
     pub is_denied: bool,
 }
 
-/// Looks at a file of each of these threads, which come with their processes, for a tenth of a second at most. `parse` makes
-/// something of it.
+/// Looks at a file of each of these threads, which come with their processes, for a tenth of a second at most.
+/// `parse` makes something of it.
 pub fn see<T: Ord>(
     file: &str,
     threads: &BTreeSet<(i32, i32)>,

@@ -54,8 +54,8 @@ impl Findings {
         seen.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
     }
 
-    /// How long it was held back by disks, ns: all where the cgroup stalled for disks meanwhile; else what threads slept that
-    /// were seen there.
+    /// How long it was held back by disks, ns: all where the cgroup stalled for disks meanwhile; else what threads
+    /// slept that were seen there.
     fn held_back_by_disks_ns(&self) -> u64 {
         match self.is_stalled_by_disks() {
             true => self.held_back_ns(),

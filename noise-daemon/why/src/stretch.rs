@@ -40,7 +40,6 @@ pub struct EventStretch {
     pub offset_ns: u64,
     /// What is asked for, ns since 1970, as far as there are events of it.
     pub from_ns: u64,
-    /// See `from_ns`.
     pub to_ns: u64,
     /// How long it would be if there were events of all that is asked for, ns.
     pub asked_ns: u64,

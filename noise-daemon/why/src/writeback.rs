@@ -8,9 +8,9 @@ use noise_system::procfs;
 
 use super::places::see;
 
-/// Functions of the kernel in which a thread waits until data are written back: until a disk takes what is written, for pages
-/// on their way to it, for a journal. What is called inside of them is part of them. None is one in which it waits for what
-/// is read.
+/// Functions of the kernel in which a thread waits until data are written back: until a disk takes what is written,
+/// for pages on their way to it, for a journal. What is called inside of them is part of them. None is one in which
+/// it waits for what is read.
 const OF_WRITEBACK: [&str; 10] = [
     "balance_dirty_pages",
     "folio_wait_writeback",

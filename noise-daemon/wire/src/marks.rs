@@ -11,9 +11,7 @@ use noise_text::clean::is_harmful;
 
 /// The longest datagram, and the longest name and key, in bytes.
 pub const MOST_DATAGRAM_BYTES: usize = 512;
-/// See [`MOST_DATAGRAM_BYTES`].
 pub const MOST_NAME_BYTES: usize = 64;
-/// See [`MOST_DATAGRAM_BYTES`].
 pub const MOST_KEY_BYTES: usize = 128;
 /// What stands for no key.
 const NO_KEY: &str = "-";
@@ -38,7 +36,6 @@ pub struct Message<'m> {
 /// Why a text is no mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// Its bytes.
     #[error(
         "a mark is one line of UTF-8 with at most {MOST_DATAGRAM_BYTES} bytes, without control characters"
     )]
@@ -85,8 +82,7 @@ impl<'m> Message<'m> {
         Ok(message)
     }
 
-    /// Whether its name and key can be sent.
-    /// Errors: which cannot.
+    /// Whether its name and key can be sent. Errors: which cannot.
     pub fn check(&self) -> Result<(), MessageError> {
         let is_wrong = |c: char| is_harmful(c) || c.is_whitespace();
         let Self { name, key, .. } = self;

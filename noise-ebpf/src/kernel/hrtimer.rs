@@ -4,7 +4,6 @@ use aya_ebpf::helpers::bpf_probe_read_kernel;
 
 use super::{Access, HRTIMER_FUNCTION, Pointer, present};
 
-/// A `hrtimer`.
 #[derive(Clone, Copy)]
 pub struct Hrtimer<A> {
     access: A,

@@ -4,7 +4,6 @@ use super::{
     Access, Pointer, REGS_FIFTH, REGS_FIRST, REGS_FOURTH, REGS_NUMBER, REGS_SECOND, REGS_THIRD,
 };
 
-/// A `pt_regs`.
 #[derive(Clone, Copy)]
 pub struct Regs<A> {
     access: A,

@@ -80,7 +80,6 @@ impl End {
 /// Words of a socket that have its family and its ports.
 const SOCK_WORDS: usize = 3;
 
-/// A `sock`.
 #[derive(Clone, Copy)]
 pub struct Sock(u64);
 

@@ -5,8 +5,7 @@ use noise_common::signals::Signal;
 
 use crate::maps::{EventClock, record_interval};
 
-/// A vector is raised on this CPU, with interrupts off. When, if it is the first raise since its last
-/// entry.
+/// A vector is raised on this CPU, with interrupts off. When, if it is the first raise since its last entry.
 #[inline(always)]
 pub fn raise(state: *mut CpuState, vector: usize, clock: &mut EventClock) -> Option<u64> {
     // SAFETY: the state is this CPU's; the caller checked the vector.

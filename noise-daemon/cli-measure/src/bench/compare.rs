@@ -38,7 +38,6 @@ pub struct CompareArgs {
 /// What is printed as JSON.
 #[derive(serde::Serialize)]
 struct ComparisonDocument<'a> {
-    /// Always `noised-comparison`.
     format: &'static str,
     /// Version of this document.
     version: u32,
@@ -53,7 +52,6 @@ fn confidence(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let (confidence, resamples, seed) = (args.confidence, args.resamples, args.seed);

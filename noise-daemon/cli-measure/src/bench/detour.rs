@@ -69,7 +69,6 @@ fn threshold(text: &str) -> Result<Threshold, String> {
         .map(|time| Threshold::Time(durations::nanoseconds(time)))
 }
 
-/// Runs the command.
 pub fn run(args: &DetourArgs) -> Result<(), CommandError> {
     // What cannot be written is better known before than behind the measurement.
     let files = OutputFiles::open(args)?;

@@ -17,7 +17,6 @@ pub struct BenchArgs {
     pub command: BenchCommand,
 }
 
-/// The benches.
 #[derive(Debug, clap::Subcommand)]
 pub enum BenchCommand {
     /// Watch the clock on all CPUs at once, and say what every gap was.
@@ -32,7 +31,6 @@ pub enum BenchCommand {
     Compare(compare::CompareArgs),
 }
 
-/// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<(), CommandError> {
     match &args.command {
         BenchCommand::Detour(args) => detour::run(args),

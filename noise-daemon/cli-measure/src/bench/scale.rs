@@ -53,11 +53,9 @@ pub struct ScaleArgs {
 /// What is printed; a document of format `noised-scale`.
 #[derive(Debug, serde::Serialize)]
 struct ScalingDocument {
-    /// Always `noised-scale`.
     format: &'static str,
     /// Version of this document.
     version: u32,
-    /// The noise.
     noise: NoiseInput,
     /// One for each granularity.
     forecasts: Vec<Forecast>,
@@ -89,7 +87,6 @@ enum NoiseInput {
     Periodic(Periodic),
 }
 
-/// Runs the command.
 pub fn run(args: &ScaleArgs) -> Result<(), CommandError> {
     let document = match (&args.report, args.period, args.length) {
         (Some(path), ..) => args.measured(&read(path)?)?,

@@ -55,12 +55,10 @@ pub struct OsnoiseArgs {
     /// CPUs to measure (0-3,8) [default: all].
     #[arg(long, short, value_name = "LIST")]
     pub cpus: Option<CpuList>,
-    /// From the begin of one measurement to that of the next (1s, 500ms; without a unit:
-    /// microseconds).
+    /// From the begin of one measurement to that of the next (1s, 500ms; without a unit: microseconds).
     #[arg(long, short, value_name = "TIME", default_value = "1s", value_parser = period)]
     pub period: Duration,
-    /// How long each measurement takes, the period at most; without a unit: microseconds
-    /// [default: the period].
+    /// How long each measurement takes, the period at most; without a unit: microseconds [default: the period].
     #[arg(long, short, value_name = "TIME", value_parser = period)]
     pub runtime: Option<Duration>,
     /// How long altogether (5s, 10m; without a unit: seconds) [default: until it is interrupted].
@@ -112,7 +110,6 @@ const TURN: Duration = Duration::from_millis(20);
 const WORKLOAD_ONLY: [&str; 8] =
     ["cpus", "period", "runtime", "stop", "stop_total", "priority", "housekeeping", "threshold"];
 
-/// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum View {
     /// A line for each CPU, and who it was.
@@ -196,7 +193,6 @@ fn hint(error: CpuError) -> CommandError {
     CommandError::misused(format!("--housekeeping: {error}"))
 }
 
-/// Runs the command.
 pub fn run(args: &OsnoiseArgs) -> Result<Exit, CommandError> {
     backend::refuse(args)?;
     if let Some(subject) = args.subject()? {

@@ -55,8 +55,7 @@ impl Recent {
     }
 }
 
-/// Does what is to be done. Where the output is JSON, the record goes to standard error, and so does
-/// what commands print.
+/// Does what is to be done. Where the output is JSON, the record goes to standard error, and so does the output of commands.
 /// Errors: where a command cannot be run, or fails.
 pub fn act(
     actions: &[OnThreshold],

@@ -18,7 +18,6 @@ const MIN_MARGIN: usize = 32;
 pub struct Band {
     /// Of row `i`, first of which none has a column, cells `lows[i]..highs[i]`; both never fall.
     pub lows: Vec<usize>,
-    /// See `lows`.
     pub highs: Vec<usize>,
 }
 

@@ -27,9 +27,8 @@ pub struct Profile {
     pub edges: Vec<f64>,
 }
 
-/// Where a row has a gap and then a symbol, while a row of the other side has gaps in both columns, the latter
-/// row's gap is one with an earlier one or not, which columns do not say: it is taken to be with this
-/// probability.
+/// Where a row has a gap and then a symbol, while a row of the other side has gaps in both columns, the latter row's
+/// gap is one with an earlier one or not, which columns do not say: it is taken to be with this probability.
 const UNSURE: f64 = 0.5;
 
 impl Profile {

@@ -156,8 +156,8 @@ fn gaps_of(row: &[u32], ops: &Ops, gap: Op) -> Vec<(usize, usize)> {
     gaps
 }
 
-/// What the gaps of a pair cost, from where each row has gaps: as [`super::sum_of_pairs`] counts them, in steps of gaps
-/// instead of columns.
+/// What the gaps of a pair cost, from where each row has gaps: as [`super::sum_of_pairs`] counts them, in steps of
+/// gaps instead of columns.
 fn cost_of(a: &[(usize, usize)], b: &[(usize, usize)], columns: usize, gaps: &Gaps) -> f64 {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut open = PairGaps::default();

@@ -51,10 +51,9 @@ pub struct Scoring {
 }
 
 impl Scoring {
-    /// Log odds from the symbols' own frequencies, in nats: a symbol stayed as it was with probability p = 0.75,
-    /// and else was drawn anew (the model of Felsenstein, Journal of Molecular Evolution 17:368, 1981). Two equal
-    /// symbols of frequency f so count ln(p / f + 1 - p), two others ln(1 - p). One more than there are is
-    /// counted of each.
+    /// Log odds from the symbols' own frequencies, in nats: a symbol stayed as it was with probability p = 0.75, and
+    /// else was drawn anew (the model of Felsenstein, Journal of Molecular Evolution 17:368, 1981). Two equal symbols
+    /// of frequency f so count ln(p / f + 1 - p), two others ln(1 - p). One more than there are is counted of each.
     pub fn by_identity(sequences: &[Vec<Symbol>], gaps: Gaps) -> Self {
         let mut counts: BTreeMap<Symbol, f64> = BTreeMap::new();
         for symbol in sequences.iter().flatten() {

@@ -63,8 +63,7 @@ impl<V: Amount> Bearers<V> {
         self.left.entry(bearer.label).or_default().add(&part(&bearer.before, amount));
     }
 
-    /// Shows what was left to labels. What was left to one that nothing bears any more is forgotten,
-    /// as `show` says.
+    /// Shows what was left to labels. What was left to one that nothing bears any more is forgotten, as `show` says.
     pub fn add_left(&mut self, mut show: impl FnMut(&Label, &V) -> bool) {
         self.left.retain(|label, left| show(label, left));
     }

@@ -152,7 +152,6 @@ pub struct Asked<'a> {
     pub names: &'a mut SubjectNames,
     /// Now, for the names.
     pub at: Instant,
-    /// Now, ns.
     pub at_ns: u64,
 }
 

@@ -111,8 +111,7 @@ impl<K: Pod + Zeroable, V: Pod + Zeroable> Hashed<K, V> {
         self.map.get(key, 0).ok()
     }
 
-    /// Takes a key out. What a program adds at that very moment is lost, so that is for those who
-    /// can add nothing.
+    /// Takes a key out. What a program adds at that very moment is lost, so that is for those who can add nothing.
     pub fn remove(&mut self, key: &K) {
         // Gone already is as good.
         let _ = self.map.remove(key);

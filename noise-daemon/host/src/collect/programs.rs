@@ -10,8 +10,7 @@ use crate::kernel::{Engine, ProgramStats};
 
 /// The program that shows whether the kernel counts runs: it runs before each reading.
 const FREQUENT: Hook = Hook::SchedSwitch;
-/// How often all programs are read while the kernel counts no runs, which leaves the events that they
-/// missed.
+/// How often all programs are read while the kernel counts no runs, which leaves the events that they missed.
 const MISSED_EVERY: Duration = Duration::from_secs(10);
 
 /// What was read last. There are fifty programs, and each is a system call.

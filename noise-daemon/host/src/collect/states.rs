@@ -106,8 +106,7 @@ impl CpuStates {
         None
     }
 
-    /// Frees the direct-mapped cells of a signal's subject that is gone, so that no program writes
-    /// them any more.
+    /// Frees the direct-mapped cells of a signal's subject that is gone, so that no program writes them any more.
     pub fn free_cells(&self, signal: Signal, key: CellKey) {
         let first = signal.first_cell();
         for cpu in 0..self.cpus {
@@ -205,9 +204,8 @@ impl CpuStates {
         (key.used == 1 && home ^ index < CHARGE_WAYS).then_some(key)
     }
 
-    /// Frees an entry that holds no more than `last`, for another key to take. What a program adds
-    /// at that very moment is lost, so that is for those who can add nothing: a victim or culprit
-    /// that is gone.
+    /// Frees an entry that holds no more than `last`, for another key to take. What a program adds at that very
+    /// moment is lost, so that is for those who can add nothing: a victim or culprit that is gone.
     pub fn free_charge(&self, cpu: usize, index: usize, last: Charged) -> bool {
         if self.charged(cpu, index) != Some(last) {
             return false;

@@ -20,8 +20,8 @@ pub struct CellMark {
 #[derive(Debug, Default)]
 pub struct UsedCells {
     claims: u64,
-    /// The number changed at the last reading. It may be seen before the cell that it counts, so the next reading looks at all
-    /// cells once more.
+    /// The number changed at the last reading. It may be seen before the cell that it counts, so the next reading
+    /// looks at all cells once more.
     look_again: bool,
     cells: Vec<(usize, CellMark)>,
 }

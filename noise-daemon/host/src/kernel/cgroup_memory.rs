@@ -30,8 +30,7 @@ fn number(folder: &Path, file: &str) -> Option<u64> {
     procfs::text(folder.join(file)).ok()?.trim().parse().ok()
 }
 
-/// What a group's limit leaves to a process that has `own` bytes of what is in use already; `None`
-/// without a limit.
+/// What a group's limit leaves to a process that has `own` bytes of what is in use already; `None` without a limit.
 fn left(folder: &Path, files: &MemoryFiles, own: u64) -> Option<u64> {
     let limit = number(folder, files.limit)?;
     let usage = number(folder, files.usage).unwrap_or(0);
@@ -80,9 +79,8 @@ fn sizes() -> [u64; 4] {
     sizes
 }
 
-/// The least that is left below a limit on memory of the cgroups that the lines of `/proc/self/cgroup`
-/// name, and of those above them, below where the hierarchies are usually mounted. `None` without a
-/// limit.
+/// The least that is left below a limit on memory of the cgroups that the lines of `/proc/self/cgroup` name, and of
+/// those above them, below where the hierarchies are usually mounted. `None` without a limit.
 pub fn free_memory(mount: &Path, groups: &[u8]) -> Option<u64> {
     let own = own_bytes();
     let limits = groups.split(|byte| *byte == b'\n').filter_map(|line| {

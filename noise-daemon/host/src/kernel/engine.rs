@@ -170,8 +170,7 @@ pub struct Engine {
 impl Engine {
     /// Checks privileges and kernel, creates the maps and loads the programs.
     ///
-    /// A hook that the kernel does not have or refuses is noted in [`Engine::hooks`]; everything
-    /// else goes on.
+    /// A hook that the kernel does not have or refuses is noted in [`Engine::hooks`]; the others go on.
     /// Errors: where nothing can be loaded at all; see [`KernelError`].
     pub fn load(options: &LoadOptions) -> Result<Self, KernelError> {
         let size = preflight(options.recorder)?;

@@ -60,8 +60,7 @@ impl Facts {
         lacking.map(|(_, what)| *what).collect()
     }
 
-    /// Fields of a signal that this kernel does not have. Of two spellings of one field, either
-    /// will do.
+    /// Fields of a signal that this kernel does not have. Of two spellings of one field, either will do.
     pub fn missing_fields(&self, info: &SignalInfo) -> Vec<&'static str> {
         info.fields
             .iter()

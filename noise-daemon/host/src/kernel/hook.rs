@@ -5,7 +5,6 @@ use noise_common::hooks::{Attach, Hook};
 /// How one hook fares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookState {
-    /// Loaded, not attached.
     Loaded(Attach),
     Attached(Attach),
     /// This kernel has no such tracepoint.

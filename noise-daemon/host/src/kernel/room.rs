@@ -14,8 +14,7 @@ use super::loader::is_alone;
 use super::{KernelBtf, KernelError, RecorderSize, Sizes};
 
 const MIB: u64 = 1 << 20;
-/// Descriptors beside those of the programs: maps, sockets, the runtime's own, the standard three, and
-/// some clients.
+/// Descriptors beside those of the programs: maps, sockets, the runtime's own, the standard three, and some clients.
 const OTHER_DESCRIPTORS: usize = 48;
 /// Address space: the program, its libraries, and what allocators and threads reserve.
 const ADDRESS_SPACE: u64 = 72 * MIB;
@@ -24,12 +23,10 @@ const ADDRESS_SPACE_PER_CPU: u64 = MIB;
 /// Of memory that is written to: the same without files.
 const RESERVED: u64 = 16 * MIB;
 
-/// The daemon's own while it loads: heap, the object with its programs, stacks, page tables. 6 MiB were
-/// measured.
+/// The daemon's own while it loads: heap, the object with its programs, stacks, page tables. 6 MiB were measured.
 const OWN: u64 = 7 * MIB;
-/// The kernel's while it verifies the largest program, that of `sched_switch`, beside those that it
-/// keeps: 13 and 2 MiB were measured on Linux 6.18, which charges both to the cgroup. Older ones charge
-/// less.
+/// The kernel's while it verifies the largest program, that of `sched_switch`, beside those that it keeps: 13 and 2
+/// MiB were measured on Linux 6.18, which charges both to the cgroup. Older ones charge less.
 const PROGRAMS: u64 = 16 * MIB;
 
 /// What kernels before 5.11 charge for the loaded programs to the limit on locked memory.
@@ -101,8 +98,7 @@ impl Needed {
 }
 
 /// Lifts the soft limit on descriptors as far as it goes, and requires that a start fits into what this
-/// process may have. Returns the size of a flight recorder that fits as well: what is measured comes
-/// first.
+/// process may have. Returns the size of a flight recorder that fits as well: measuring comes first.
 /// Errors: [`KernelError::NoRoom`] where it does not fit without one.
 pub fn ensure_room(recorder: RecorderSize) -> Result<RecorderSize, KernelError> {
     let descriptors = 2 * HOOKS.len() + OTHER_DESCRIPTORS;

@@ -25,8 +25,7 @@ impl KernelThreads {
         Self { procfs: procfs.to_owned(), known: LruCache::sparse(most) }
     }
 
-    /// The name of a thread; `None` where it is gone and was never looked up. `intern` makes the
-    /// label.
+    /// The name of a thread; `None` where it is gone and was never looked up. `intern` makes the label.
     pub fn name(&mut self, pid: u64, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
         if let Some(name) = self.known.get(&pid) {
             return Some(Arc::clone(name));

@@ -42,8 +42,7 @@ pub fn read(folder: &Path) -> Result<Option<Document>, Unusable> {
     text(folder)?.map(|text| Document::parse(&text)).transpose()
 }
 
-/// How fast the flight recorder was filled, as the state file in a folder says; nothing where there is none that can be
-/// used.
+/// How fast the flight recorder was filled, as the state file in a folder says; nothing where none can be used.
 pub fn demand(folder: &Path) -> Demand {
     text(folder).ok().flatten().map(|text| Document::demand(&text)).unwrap_or_default()
 }
@@ -101,8 +100,7 @@ impl Folder {
         self.heir.give(file);
     }
 
-    /// The state that an earlier daemon left. What cannot be used is set aside, with a sentence
-    /// that says so.
+    /// The state that an earlier daemon left. What cannot be used is set aside, with a sentence that says so.
     pub fn restore(&self) -> (Document, Option<String>) {
         let reason = match read(&self.path) {
             Ok(found) => return (found.unwrap_or_default(), None),

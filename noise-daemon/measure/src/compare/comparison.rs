@@ -55,7 +55,6 @@ pub struct Comparison {
     /// Detours from this length on were compared, ns.
     pub from_ns: u64,
     pub a: Side,
-    /// The second one.
     pub b: Side,
     pub total: ComparedSource,
     /// Each source that either has, those first that take most time.

@@ -11,7 +11,6 @@ pub const SLICE_NS: u64 = 100_000_000;
 /// What happened in each slice, of all CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SliceTally {
-    /// Time lost, ns.
     pub lost_ns: Vec<f64>,
     /// How many: parts of a source, or, in total, detours.
     pub events: Vec<f64>,

@@ -19,11 +19,9 @@ pub struct SourceShare {
     pub name: String,
     /// Its events; for hardware, and for kernel entry/exit overhead, the detours that have them.
     pub events: u64,
-    /// Detours, apportioned.
     pub detours: f64,
     /// Of all detours, 0 to 1.
     pub detours_share: f64,
-    /// Net time, ns.
     pub time_ns: u64,
     /// Of the time of all detours, 0 to 1.
     pub time_share: f64,

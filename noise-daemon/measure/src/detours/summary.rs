@@ -4,11 +4,9 @@ use crate::{CpuDetours, DetourReport};
 
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Lengths {
-    /// Arithmetic mean, ns.
     pub mean_ns: f64,
     /// Median, ns: the mean of the two in the middle where their count is even.
     pub median_ns: f64,
-    /// The longest, ns.
     pub max_ns: u64,
 }
 

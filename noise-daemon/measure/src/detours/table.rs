@@ -9,8 +9,7 @@ use super::{CpuSummary, SourceShare, SourceShares};
 use crate::spectrum::Peak;
 use crate::{DetourReport, tick};
 
-/// The CPUs, then the sources. The tick is the frequency at which detours come, where they come at
-/// one.
+/// The CPUs, then the sources. The tick is the frequency at which detours come, where they come at one.
 pub fn text(report: &DetourReport) -> String {
     let mut text = cpus(report);
     let shares = SourceShares::of(report);

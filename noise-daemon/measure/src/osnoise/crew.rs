@@ -68,8 +68,7 @@ struct Period {
 }
 
 /// Measures for as long as it is to, until it is stopped, or until a gap or their sum is too long.
-/// `each` is given every period, and `turn` is called some times in a second; both run in the calling
-/// thread.
+/// `each` is given every period, and `turn` is called some times in a second; both in the calling thread.
 /// Errors: those of [`MeasureError`]; no thread is left pinned, and nothing is left attached.
 pub fn run(
     options: &OsnoiseOptions,

@@ -70,8 +70,7 @@ pub struct PeriodReport {
     /// The gaps, explained, in order of time. They and the events are on one clock: CLOCK_MONOTONIC, or
     /// the kernel tracer's own.
     pub samples: Vec<Explained>,
-    /// All events of this time, those in gaps below the threshold included, in the order in which they
-    /// ended.
+    /// All events of this time, those in gaps below the threshold included, in the order in which they ended.
     pub events: Vec<NoiseEvent>,
     /// Samples for which there was no room; their time is in the noise.
     pub lost_samples: u64,

@@ -29,7 +29,6 @@ pub struct SourceTally {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTally {
     pub periods: u64,
-    /// Measured time, ns.
     pub runtime_ns: u64,
     /// Time in samples, ns.
     pub noise_ns: u64,

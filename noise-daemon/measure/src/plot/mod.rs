@@ -86,8 +86,7 @@ pub fn heading(
     Ok(())
 }
 
-/// The colours of the kinds of noise: those of Okabe and Ito, which people of all kinds of colour
-/// vision can distinguish.
+/// The colours of the kinds of noise: those of Okabe and Ito, which the colour-blind can tell apart.
 pub const fn colour(class: Class) -> RGBColor {
     match class {
         Class::Hardware => RGBColor(90, 90, 90),

@@ -6,11 +6,8 @@ use noise_text::cpulist::CpuList;
 
 use super::super::placement::Priority;
 
-/// [`QuantaReport::format`] of FTQ.
 pub const FTQ_FORMAT: &str = "noised-ftq";
-/// [`QuantaReport::format`] of FWQ.
 pub const FWQ_FORMAT: &str = "noised-fwq";
-/// [`QuantaReport::version`].
 pub const QUANTA_VERSION: u32 = 1;
 
 #[derive(Clone, Debug)]

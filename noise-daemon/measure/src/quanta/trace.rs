@@ -19,8 +19,7 @@ pub fn json(report: &QuantaReport) -> serde_json::Result<String> {
     serde_json::to_string(&QuantaDocument { report, summaries }).map(|text| text + "\n")
 }
 
-/// One line per quantum: CPU, begin (CLOCK_MONOTONIC, ns), and its units of work, or how long it
-/// took (ns).
+/// One line per quantum: CPU, begin (CLOCK_MONOTONIC, ns), and its units of work, or how long it took (ns).
 pub fn csv(report: &QuantaReport) -> String {
     let mut text = match report.quantum {
         Quantum::TimeNs(_) => "cpu,start_ns,work_units\n".to_owned(),

@@ -60,12 +60,9 @@ pub struct Scaled {
     pub slowdown: f64,
 }
 
-/// The same, played.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct PlayedRow {
-    /// As [`ForecastRow::running`].
     pub running: Option<Played>,
-    /// As [`ForecastRow::anytime`].
     pub anytime: Option<Played>,
     /// Phases that follow one another on nodes whose noise goes on meanwhile.
     pub in_time: Option<Played>,

@@ -104,7 +104,6 @@ impl Lane {
     }
 }
 
-/// See [`Lane::pieces`].
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
     lane: &'a Lane,

@@ -14,7 +14,6 @@ use super::subject::Usage;
 pub struct Charge {
     pub cause: Cause,
     pub culprit: Arc<str>,
-    /// How long, ns.
     pub ns: u64,
 }
 

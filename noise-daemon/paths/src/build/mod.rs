@@ -50,7 +50,6 @@ pub struct Builder {
     wakers: BTreeMap<u16, Waker>,
     machines: Vec<Machine>,
     packets: Packets<PointPlace>,
-    /// See [`Builder::like_trace_compass`].
     is_compass: bool,
 }
 
@@ -169,8 +168,7 @@ impl Builder {
         self.packets.sent(key, place);
     }
 
-    /// A packet with that key arrives on a CPU. The next wake-up there in the same context is linked to its
-    /// sender.
+    /// A packet with that key arrives on a CPU. The next wake-up there in the same context is linked to its sender.
     pub fn received(&mut self, machine: u16, cpu: u32, time_ns: u64, key: u64) {
         let at = EventPlace { machine, cpu, time_ns };
         if self.act(at).is_none() {

@@ -83,8 +83,8 @@ fn note(seen: &mut HashMap<u64, PacketSighting>, key: u64, time_ns: u64) {
     of.last_ns = of.last_ns.max(time_ns);
 }
 
-/// Packets that were sent here and arrived there, in the order of time: when the last interface sent them, and the first
-/// one got them.
+/// Packets that were sent here and arrived there, in the order of time: when the last interface sent them, and the
+/// first one got them.
 fn both(
     sent: &HashMap<u64, PacketSighting>,
     received: &HashMap<u64, PacketSighting>,

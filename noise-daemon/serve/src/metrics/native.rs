@@ -25,8 +25,7 @@ const BEYOND: i32 = f64::MAX_EXP * PER_OCTAVE as i32 + 1;
 /// The number of the native bucket that has the upper bound of the programs' bucket 0 in it. That of
 /// bucket N is N more.
 const FIRST: i32 = first();
-/// For each quarter of an octave, which part of a bucket of the programs is below the native bound in
-/// it, of 2^32.
+/// For each quarter of an octave, which part of a bucket of the programs is below the native bound in it, of 2^32.
 const BELOW: [u64; PER_OCTAVE] = below();
 
 /// The upper bound of a bucket of the programs that has one, ns.

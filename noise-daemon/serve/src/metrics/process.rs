@@ -111,8 +111,7 @@ impl Process {
     }
 }
 
-/// A family of the library: one number without labels. It counts whole seconds of CPU time, of which this process
-/// needs few.
+/// A family of the library: one number without labels. It counts whole seconds of CPU time, and this process needs few.
 fn read(family: &MetricFamily) -> Option<Family<'_>> {
     let (name, help) = (family.name(), family.help());
     let metric = family.get_metric().first()?;

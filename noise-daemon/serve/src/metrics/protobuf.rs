@@ -60,7 +60,6 @@ mod timestamp {
     pub const NANOS: u32 = 2;
 }
 
-/// Writes a family.
 pub fn write(message: &mut Message, family: &Family<'_>, origin: Origin) {
     message.delimited(|message| {
         message.text(family::NAME, family.name);

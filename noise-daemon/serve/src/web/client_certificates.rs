@@ -14,8 +14,7 @@ use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
-/// The verifier of clients' certificates. That a client has the key of its certificate is always
-/// verified.
+/// The verifier of clients' certificates. That a client has the key of its certificate is always verified.
 #[derive(Debug)]
 pub struct Clients {
     /// Verifies whose they are; without it, any certificate will do.

@@ -58,7 +58,6 @@ impl Hangup {
         !self.connection.is_finished()
     }
 
-    /// Ends it.
     pub fn end(&self, why: HangupReason) {
         if self.is_open() {
             self.hangups.count(why);

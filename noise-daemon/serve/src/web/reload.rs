@@ -270,8 +270,7 @@ fn opened(before: &Rules, after: &Rules) -> Option<&'static str> {
     None
 }
 
-/// What there is, and what the files were before they were read: one that changes meanwhile is seen
-/// to have changed.
+/// What there is, and what the files were before they were read: one that changes meanwhile is seen to have changed.
 fn load(path: &Path) -> (Vec<(PathBuf, Stamp)>, anyhow::Result<Rules>) {
     let mut stamps = vec![(path.to_owned(), stamp(path))];
     let rules = read(path).and_then(|text| {

@@ -125,8 +125,7 @@ impl MarkCounts {
 }
 
 impl Costs {
-    /// Those of a listener that is served whatever the load of others is: all but the budget is counted
-    /// together.
+    /// Those of a listener that is served whatever the load of others is: all but the budget is counted together.
     pub fn beside(&self) -> Self {
         Self { budget: Budget::default(), ..self.clone() }
     }

@@ -33,8 +33,7 @@ pub const SLOW: Duration = Duration::from_secs(30);
 pub struct Timeouts {
     /// For TLS to be agreed on.
     pub handshake: Duration,
-    /// For a request's head to arrive, from its first byte on; for the first one, from when it may
-    /// be sent.
+    /// For a request's head to arrive, from its first byte on; for the first one, from when it may be sent.
     pub head: Duration,
     /// From an answer to the first byte of the next request.
     pub idle: Duration,

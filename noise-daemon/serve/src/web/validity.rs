@@ -82,7 +82,6 @@ impl Validity {
 /// How a certificate stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Valid, for longer.
     Fine,
     Early,
     /// Its end is near.

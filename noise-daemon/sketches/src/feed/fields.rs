@@ -25,7 +25,6 @@ pub struct Noised {
 pub struct Fields {
     /// The descriptor that it is about.
     pub fd: i64,
-    /// The second one.
     pub other_fd: i64,
     pub ret: i64,
     /// The operation of a futex, the command of a control.

@@ -263,8 +263,8 @@ impl Follower {
         Some((id, key))
     }
 
-    /// A thread does something on a connection: where another one accepted it, and did nothing more, it is of this one
-    /// from now on.
+    /// A thread does something on a connection: where another one accepted it, and did nothing more, it is of this
+    /// one from now on.
     fn uses(&mut self, place: u32, thread: ThreadId, now_ns: u64) {
         let Some(person) = self.persons.get_mut(thread) else { return };
         person.ends.insert(place);

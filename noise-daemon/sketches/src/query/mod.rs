@@ -19,7 +19,6 @@ pub struct Query {
     expression: Expression,
 }
 
-/// Conditions, put together.
 #[derive(Clone, Debug, PartialEq)]
 enum Expression {
     And(Vec<Self>),
@@ -58,7 +57,6 @@ impl fmt::Display for Query {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub struct QueryError {
     text: String,
-    /// In bytes.
     at: usize,
     expected: String,
 }

@@ -39,8 +39,8 @@ impl Truth {
         self.edges.insert((from, to));
     }
 
-    /// A slice's true latency: the moments, of all between which something begins or ends, in which none of its dependents
-    /// is under way.
+    /// A slice's true latency: the moments, of all between which something begins or ends, in which none of its
+    /// dependents is under way.
     pub fn true_latency(&self, id: usize) -> u64 {
         let slice = &self.slices[id];
         let dependents: Vec<&Slice> = slice.dependents.iter().map(|id| &self.slices[*id]).collect();

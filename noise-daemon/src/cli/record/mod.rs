@@ -42,8 +42,8 @@ pub struct RecordArgs {
     /// Ask the daemon at this socket for events, instead of the one of this host or the kernel.
     #[arg(long, value_name = "SOCKET", value_parser = socket, conflicts_with = "own")]
     connect: Option<PathBuf>,
-    /// Load programs, also where a daemon runs: it costs twice, has more room for bursts, and records timers, sockets and
-    /// system calls too.
+    /// Load programs, also where a daemon runs: it costs twice, has more room for bursts, and records timers, sockets
+    /// and system calls too.
     #[arg(long)]
     own: bool,
     /// Record until this command ends; its exit code is handed on.

@@ -37,8 +37,7 @@ pub struct TopArgs {
     /// [default: /run/noised/noised.sock; where none answers, this process measures].
     #[arg(long, value_name = "SOCKET|URL")]
     pub connect: Option<Connect>,
-    /// How to log in to a daemon: basic_auth and tls_config as in the file of
-    /// `promtool --http.config.file` (YAML).
+    /// How to log in to a daemon: basic_auth and tls_config as in the file of `promtool --http.config.file` (YAML).
     #[arg(long = "http.config.file", value_name = "FILE", requires = "connect")]
     pub http_config_file: Option<PathBuf>,
     /// How often it is refreshed (200ms, 1s, 10s).
@@ -93,7 +92,6 @@ impl TopArgs {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &TopArgs) -> Result<(), CommandError> {
     let terminal = Terminal::of_view();
     let prints = args.once || args.json || args.batch;

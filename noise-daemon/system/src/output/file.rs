@@ -35,9 +35,8 @@ pub struct Target {
 }
 
 impl OutputPlace {
-    /// Follows a path to the folder of a file, and what has its name there if that is a link of the caller's.
-    /// Errors: where there is no such folder, or something has the name that is no regular file, or a link of another
-    /// user.
+    /// Follows a path to the folder of a file, and what has its name there if that is a link of the caller's. Errors:
+    /// where there is no such folder, or something has the name that is no regular file, or a link of another user.
     pub fn find(path: &Path) -> io::Result<Self> {
         let mut followed = Followed::default();
         let way = from_here(path.parent().unwrap_or(Path::new("")), &mut followed)?;

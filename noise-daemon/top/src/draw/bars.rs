@@ -42,8 +42,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// The largest of each of so many parts of the values, the newest last; fewer where there are
-/// fewer values.
+/// The largest of each of so many parts of the values, the newest last; fewer where there are fewer values.
 pub fn folded(values: &[f64], columns: usize) -> Vec<f64> {
     let part = values.len().div_ceil(columns.max(1)).max(1);
     let largest = |part: &[f64]| part.iter().copied().fold(0.0, f64::max);

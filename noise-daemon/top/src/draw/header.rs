@@ -197,8 +197,7 @@ fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usiz
     what + &parties + &how
 }
 
-/// The open incidents: what whom lacks, since when, by whom; behind those that have room, where
-/// the others are.
+/// The open incidents: what whom lacks, since when, by whom; behind those that have room, where the others are.
 pub fn strip(app: &App, others: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let now = app.history().latest().map(|frame| frame.time).unwrap_or_default();
     let mut reports: Vec<&Report> = open_incidents(app).collect();

@@ -38,7 +38,6 @@ fn number(text: String, value: f64) -> Cell {
     Cell::Number { text, value: Some(value) }
 }
 
-/// Time, from ns.
 pub(super) fn duration(ns: f64) -> Cell {
     number(units::duration(ns), ns / 1e9)
 }

@@ -171,8 +171,7 @@ pub fn table(history: &History, look: &ScreenLook) -> Table {
     }
 }
 
-/// The signals that have events, for below another table, those with most time lost first; of the others, how many there
-/// are.
+/// The signals that have events, for below another table, those with most time lost first; of the others, how many.
 pub fn folded(history: &History, look: &ScreenLook) -> Table {
     let whole = table(history, look);
     let quiet = whole.rows.iter().filter(|row| row.tone == Tone::Dim).count();

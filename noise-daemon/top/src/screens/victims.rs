@@ -230,8 +230,8 @@ pub fn table(history: &History, look: &ScreenLook) -> Table {
     }
 }
 
-/// What a victim suffers from: the findings of its open incidents; without one, what held it up in the time that is looked
-/// at, by counters.
+/// What a victim suffers from: the findings of its open incidents; without one, what held it up in the time that is
+/// looked at, by counters.
 pub fn findings(history: &History, look: &ScreenLook, victim: &str) -> Vec<Finding> {
     let Some(frame) = history.latest() else { return Vec::new() };
     let overview = &frame.overview;

@@ -91,8 +91,7 @@ impl<'a> Accounts<'a> {
     }
 }
 
-/// Seconds that each of these pairs lost in a second, of every step; and at the end, all others
-/// together.
+/// Seconds that each of these pairs lost in a second, of every step; and at the end, all others together.
 pub(super) fn trends(history: &History, ids: &[Id]) -> Vec<Vec<f64>> {
     let mut places = vec![ids.len(); history.pairs().bound()];
     for (place, id) in ids.iter().enumerate() {

@@ -49,7 +49,6 @@ impl Running {
 /// Where an event happened.
 pub struct On<'c> {
     pub cpu: u32,
-    /// Who runs there.
     pub processor: &'c mut Processor<Running>,
     /// Addresses that came before the event that they belong to.
     pub addresses: &'c mut Addresses,

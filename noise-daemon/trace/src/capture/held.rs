@@ -54,7 +54,6 @@ impl<'t> Stored<'t> for HeldEvent<'t> {
     fn visit_contexts<V: Visit>(&self, _: &mut V, _: impl FnMut(&mut V)) {}
 }
 
-/// What comes next.
 #[derive(Clone, Copy)]
 enum HeldItem<'t> {
     /// The number of an event, and its fields with what is behind them.

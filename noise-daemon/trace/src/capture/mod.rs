@@ -243,8 +243,7 @@ impl Capture {
         }
     }
 
-    /// Takes a mark, which is written with the events of its time. One that is older than what is written says how
-    /// much.
+    /// Takes a mark, which is written with the events of its time. One that is older than what is written says by how much.
     pub fn mark(&mut self, mark: Marked) {
         self.marks.push(mark);
     }

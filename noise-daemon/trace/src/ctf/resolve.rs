@@ -12,8 +12,8 @@ use super::tsdl::tree::{
 };
 
 /// Types that one trace may have, those inside others counted each: types that name others grow fast. Labels of
-/// enumerations, the ranges that choose an option of a variant, and every 64 bytes of a name count as a type. A tracer of today has some ten thousand; each takes
-/// some hundred bytes.
+/// enumerations, the ranges that choose an option of a variant, and every 64 bytes of a name count as a type. A
+/// tracer of today has some ten thousand; each takes some hundred bytes.
 const MAX_NODES: usize = 500_000;
 const BYTES_OF_NODE: usize = 64;
 /// Types inside types; names may lead far.

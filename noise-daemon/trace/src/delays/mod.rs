@@ -56,14 +56,12 @@ use crate::sight::Sight;
 /// Device interrupts whose names are kept.
 const MAX_LINES: usize = 65_536;
 
-/// What is followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Only {
     #[default]
     All,
     /// Who ran where, and what disks did.
     Turns,
-    /// What interrupts took.
     Interrupts,
 }
 

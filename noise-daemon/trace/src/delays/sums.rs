@@ -120,7 +120,6 @@ impl Sums {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spread {
     pub count: u64,
-    /// All together, nanoseconds.
     pub sum_ns: u64,
     pub max_ns: u64,
 }

@@ -42,8 +42,7 @@ struct WaitStart {
 #[derive(Debug)]
 struct PendingWait {
     why: WaitReason,
-    /// The thread went to sleep while it was being woken, or events were lost: it waits since then, unless it is
-    /// woken later on.
+    /// The thread went to sleep while it was being woken, or events were lost: it waits since then, unless woken later.
     is_in_doubt: bool,
     began: WaitStart,
     since_ns: u64,
@@ -224,8 +223,7 @@ impl Waits {
         WaitStart { is_unseen: self.is_unseen, by_cpu }
     }
 
-    /// Events of a CPU are lost from now on. What other CPUs had at this moment is of that time, too; its own events
-    /// came before.
+    /// Events of a CPU are lost from now on. What other CPUs had at this moment is of that time, too.
     fn lose_sight(&mut self, cpu: u32, now_ns: u64) {
         let open = self.threads.values_mut().filter_map(|thread| thread.open.as_mut());
         for wait in open.filter(|wait| wait.since_ns >= now_ns && wait.began.by_cpu != cpu) {

@@ -82,7 +82,6 @@ events! {
 
 /// The address of an end of a connection; 0.0.0.0 where it is none.
 pub struct SocketAddress;
-/// Its port.
 pub struct SocketPort;
 
 impl Declared for SocketAddress {

@@ -86,7 +86,6 @@ impl DeclaredType {
 pub trait Holds<'t, T>: Declared {
     /// Sets the place in the model to what the field of that number says.
     fn read(place: &mut T, fields: &impl Fields<'t>, field: usize);
-    /// Appends the field.
     fn write(value: T, bytes: &mut Vec<u8>);
 }
 

@@ -117,8 +117,8 @@ macro_rules! list {
             })
         }
 
-        /// Reads an event from its fields as [`write`] appends them; the bytes behind it. `None` of one that recordings do
-        /// not have.
+        /// Reads an event from its fields as [`write`] appends them; the bytes behind it. `None` of one that
+        /// recordings do not have.
         #[inline]
         pub fn unpack(what: What, bytes: &[u8]) -> Option<(TraceKind<'_>, &[u8])> {
             let fields = PackedFields(bytes);

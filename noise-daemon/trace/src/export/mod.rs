@@ -67,8 +67,7 @@ impl Watch for ExportSinks<'_> {
 }
 
 impl Export {
-    /// One in these forms; without `lines`, no lines of JSON. Waits of threads that are woken begin with that
-    /// event.
+    /// One in these forms; without `lines`, no lines of JSON. Waits of threads that are woken begin with that event.
     pub fn new(
         select: Select,
         begin: Begin,

@@ -29,7 +29,6 @@ pub enum ThreadStep {
     Leaves(LeftIn),
     /// It gets a CPU.
     Runs,
-    /// It is woken.
     Wakes,
     /// It is new, and wants a CPU.
     Begins,

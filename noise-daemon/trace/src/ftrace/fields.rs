@@ -190,8 +190,7 @@ impl<'t> Pairs<'t> {
         }
     }
 
-    /// `254,0 RA 4096 () 7864832 + 8 be,0,4 [bash]`; of completions without bytes, with an error in the
-    /// brackets.
+    /// `254,0 RA 4096 () 7864832 + 8 be,0,4 [bash]`; of completions without bytes, with an error in the brackets.
     fn request(&mut self, what: What, rest: &'t [u8]) -> Option<()> {
         let mut words = rest.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
         let dev = words.next()?;

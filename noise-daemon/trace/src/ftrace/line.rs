@@ -79,7 +79,6 @@ const MAX_WORD: usize = 64;
 /// What a line says, as it is found. Its name is ASCII.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'t> {
-    /// See [`EventLine`].
     pub comm: &'t [u8],
     pub tid: i32,
     pub cpu: u32,

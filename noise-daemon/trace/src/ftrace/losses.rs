@@ -78,8 +78,8 @@ impl Losses {
         self.found.push(CpuLoss { cpu, from_ns, to_ns, events });
     }
 
-    /// All of them, in a text whose events lie between two times: those that nothing comes before on their CPU first, then by
-    /// their begin.
+    /// All of them, in a text whose events lie between two times: those that nothing comes before on their CPU first,
+    /// then by their begin.
     pub fn finish(&self, first_ns: u64, last_ns: u64) -> Vec<(u32, bool, LostEvents)> {
         let open = self.awaited.iter().filter(|(_, events)| **events > 0);
         let open = open.map(|(cpu, events)| CpuLoss {

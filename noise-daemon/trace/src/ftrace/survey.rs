@@ -46,9 +46,7 @@ pub struct Survey {
     unitless: u64,
     perf_script: u64,
     is_latency: bool,
-    /// It has `sched_waking`.
     pub has_waking: bool,
-    /// It has `sched_wakeup`.
     pub has_wakeup: bool,
 }
 

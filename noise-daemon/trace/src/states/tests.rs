@@ -193,8 +193,8 @@ fn who_is_woken_on_the_way_to_sleep_waits_unless_it_is_woken_again() {
 const CPUS: usize = 3;
 const THREADS: usize = 4;
 
-/// A step of a schedule: whether it is a wake-up, where, of which thread, the state that one is left in, and how long after the
-/// step before.
+/// A step of a schedule: whether it is a wake-up, where, of which thread, the state that one is left in, and how long
+/// after the step before.
 type ScheduleStep = (bool, usize, usize, usize, u64);
 /// What a thread truly did: its id, a letter for its state, begin and end.
 type TrueStretch = (i32, char, u64, u64);

@@ -33,8 +33,7 @@ fn numbers(value: &Value) -> BTreeMap<String, u64> {
     numbers.map(|(name, value)| (name.clone(), number(value))).collect()
 }
 
-/// What the file has of a trace. All of it is compared but the last two: a text, and what no command computes
-/// yet.
+/// What the file has of a trace. All of it is compared but the last two: a text, and what no command computes yet.
 const LISTS: [&str; 21] = [
     "events",
     "first",

@@ -44,11 +44,7 @@ pub enum FileError {
     Version { path: PathBuf, theirs: u16 },
     /// The head itself, or a record.
     #[error("{} is damaged: {what}", path.display())]
-    Damaged {
-        path: PathBuf,
-        /// Where, and how.
-        what: String,
-    },
+    Damaged { path: PathBuf, what: String },
     #[error("{} records {theirs}, this is {ours}: choose another file", path.display())]
     OtherHost { path: PathBuf, theirs: String, ours: String },
     /// Another process writes to it.
@@ -96,8 +92,7 @@ fn open_regular(options: &OpenOptions, path: &Path) -> Result<File, FileError> {
     files::open_regular(options, path, 0).map_err(FileError::io(path))
 }
 
-/// One record: its bytes, and where the next one begins. Nothing where the file ends before it
-/// does.
+/// One record: its bytes, and where the next one begins. Nothing where the file ends before it does.
 fn record(file: &File, at: u64, size: u64) -> io::Result<Result<(Vec<u8>, u64), TailState>> {
     let (length, crc) = match record_head(file, at, size)? {
         Ok(head) => head,

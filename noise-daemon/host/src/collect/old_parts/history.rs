@@ -181,7 +181,6 @@ impl History {
         self.blocks.iter().flat_map(|block| block.turns.iter().map(|turn| turn.who))
     }
 
-    /// Its memory, bytes.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(TurnBlock::bytes).sum()
     }
@@ -208,8 +207,7 @@ impl History {
         Some(block.begin(block.turns.get(place.index)?).0)
     }
 
-    /// The first turn that `is_late` holds of, as it does of all later ones; where there is none, the place
-    /// behind the last.
+    /// The first turn that `is_late` holds of, as it does of all later ones; else the place behind the last.
     fn first(&self, is_late: impl Fn(u64) -> bool) -> TurnIndex {
         let block = self.blocks.partition_point(|block| !is_late(block.start_ns)).saturating_sub(1);
         let Some(found) = self.blocks.get(block) else { return TurnIndex { block, index: 0 } };

@@ -179,8 +179,7 @@ struct Walked {
     complete: bool,
 }
 
-/// Shows each folder's inode number and path below `root`, those nearer to it first. Symbolic links
-/// are not followed.
+/// Shows each folder's inode number and path below `root`, those nearer to it first. Symbolic links are not followed.
 fn visit(root: &Path, mut show: impl FnMut(u64, &Path)) -> Walked {
     let mut walked = Walked { folders: 0, complete: true };
     let top = PathBuf::from("/");

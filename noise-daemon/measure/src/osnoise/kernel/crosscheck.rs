@@ -186,8 +186,7 @@ impl CrossCheck {
         self.since_ns = now_ns();
     }
 
-    /// Adds what both saw of a period of the tracer; one that began before its thread was watched
-    /// does not count.
+    /// Adds what both saw of a period of the tracer; one that began before its thread was watched does not count.
     pub fn add(&mut self, period: &PeriodReport, naming: &mut Naming) {
         self.drain();
         if period.start_ns < self.since_ns {

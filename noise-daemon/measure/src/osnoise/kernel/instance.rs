@@ -63,9 +63,8 @@ impl Ready {
         Ok(Self(folder))
     }
 
-    /// Starts the tracer: from here on its threads run.
-    /// Errors: where the kernel refuses it, for example because another one was faster; nothing is left
-    /// behind.
+    /// Starts the tracer: from here on its threads run. Errors: where the kernel refuses it, for example because
+    /// another one was faster; nothing is left behind.
     pub fn start(self) -> Result<Instance, TracerError> {
         let Self(folder) = self;
         write(&folder.0.join("current_tracer"), "osnoise")?;

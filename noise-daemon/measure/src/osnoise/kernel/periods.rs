@@ -129,8 +129,7 @@ impl CurrentPeriod {
         }
     }
 
-    /// The period ended by one gap, at the end of which tracing stopped: the tracer did not write its
-    /// sums any more.
+    /// The period ended by one gap, at the end of which tracing stopped: the tracer did not write its sums any more.
     fn broken_off(mut self, cpu: u32, gap: LongGap, start_ns: u64) -> PeriodReport {
         let start_ns = self.begin_ns.unwrap_or(start_ns);
         let samples = explained(&self.samples, &mut self.events);

@@ -25,9 +25,7 @@ pub struct Wanted {
 /// Period and runtime: the kernel does not let the runtime exceed the period at any moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// The period, us.
     pub period_us: u64,
-    /// The runtime, us.
     pub runtime_us: u64,
 }
 

@@ -12,9 +12,9 @@ use crate::slices::SliceId;
 const FIRST_GIVEN: u16 = 32_768;
 
 impl Follower {
-    /// What an end is of a connection that was there before. Of TCP, the side whose port someone listens on serves; where that
-    /// is not recorded, the one whose port is not of those that the kernel gives to those who connect. Of unix sockets, the one
-    /// that is bound.
+    /// What an end is of a connection that was there before. Of TCP, the side whose port someone listens on serves;
+    /// where that is not recorded, the one whose port is not of those that the kernel gives to those who connect. Of
+    /// unix sockets, the one that is bound.
     pub(super) fn role_before(&self, end: &Endpoint) -> Option<ConnectionRole> {
         let side = |one: bool, other: bool| match (one, other) {
             (true, false) => Some(ConnectionRole::Serves),

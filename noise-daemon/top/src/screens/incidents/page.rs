@@ -16,8 +16,7 @@ use crate::heat::heatmap;
 use crate::screens::{cells, threads};
 use crate::{Block, Cell, History, Page, ScreenLook, Table, TableRow, Tone};
 
-/// Culprits, and remedies, that a page has room for: those of whom more is known than that they
-/// were there.
+/// Culprits, and remedies, that a page has room for: those of whom more is known than that they were there.
 const SHOWN: usize = 12;
 const WAITS: usize = 20;
 

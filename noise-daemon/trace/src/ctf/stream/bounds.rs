@@ -77,8 +77,8 @@ impl<'t> Stream<'t> {
         (unseen_ns > least_ns).then_some((self.cpu, loss))
     }
 
-    /// When its last event happens, nanoseconds since the epoch: its last packets are read for that, from the last one on
-    /// that has any.
+    /// When its last event happens, nanoseconds since the epoch: its last packets are read for that, from the last
+    /// one on that has any.
     pub fn last_ns(&self) -> u64 {
         let read = |part: (StreamFile<'t>, u32), at: u64| {
             let mut last = Self::new(self.layout, vec![part], LEAST_WINDOW_BYTES);

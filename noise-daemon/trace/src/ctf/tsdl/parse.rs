@@ -266,8 +266,7 @@ fn declarators<'i>(input: &mut &'i str) -> TsdlParseResult<Vec<Declarator<'i>>> 
     separated(1.., (word, lengths), sign(",")).parse_next(input)
 }
 
-/// A type and the names that get it, none where only the type is defined. Of plain words the last one is
-/// a name.
+/// A type and the names that get it, none where only the type is defined. Of plain words the last one is a name.
 fn declared<'i>(input: &mut &'i str) -> TsdlParseResult<(Type<'i>, Vec<Declarator<'i>>)> {
     if let Some(ty) = opt(spelled).parse_next(input)? {
         let names = opt(declarators).parse_next(input)?;
