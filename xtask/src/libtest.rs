@@ -4,6 +4,9 @@
 //! Counts come from the summary line of each program, names from the lines of single tests. A
 //! program that ends without a summary, or fails without naming a failed test, is a failure of its
 //! own: a run that broke off is never mistaken for one that passed.
+//!
+//! cargo-nextest reads the same and takes 368 s to build on two CPUs (2026-11-29). It runs each test in a process of
+//! its own, which the live tests are not made for, and knows no reason why a test was skipped while it ran.
 
 use std::process::ExitStatus;
 

@@ -4,6 +4,9 @@
 //! image. What a package consists of is said once (`content.rs`); each format has its own file. The
 //! only time in them is SOURCE_DATE_EPOCH, by default the commit's, and no path of this machine gets in;
 //! but buildah writes a random host name into the configuration of an image.
+//!
+//! cargo-deb, cargo-generate-rpm and cargo-about would do two thirds of it, and have to be built first on each new
+//! machine: 104, 293 and 76 s on two CPUs (2026-11-29). A whole check of this repository may take 50 minutes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
