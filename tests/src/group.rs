@@ -14,7 +14,7 @@ use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// What a group's work is to be kept apart for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,37 @@ pub fn own_groups() -> Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+/// A bound of what a disk is written by the whole host, until it is dropped: as a slow disk would be.
+#[derive(Debug)]
+pub struct WriteLimit {
+    file: PathBuf,
+    numbers: String,
+}
+
+impl WriteLimit {
+    /// Bytes per second for a disk (`loop0`); `None` where this host has no such bound.
+    pub fn of_host(disk: &str, per_second: u64) -> Result<Option<Self>> {
+        let Some(blkio) = Mounts::of_host()?.blkio else { return Ok(None) };
+        let file = blkio.join("blkio.throttle.write_bps_device");
+        if !file.exists() {
+            return Ok(None);
+        }
+        let numbers = fs::read_to_string(format!("/sys/block/{disk}/dev"))?.trim().to_owned();
+        let before = fs::read_to_string(&file)?;
+        let is_set = before.lines().any(|line| line.split(' ').next() == Some(numbers.as_str()));
+        ensure!(!is_set, "{disk} has a bound already");
+        fs::write(&file, format!("{numbers} {per_second}"))?;
+        Ok(Some(Self { file, numbers }))
+    }
+}
+
+impl Drop for WriteLimit {
+    fn drop(&mut self) {
+        // The disk is gone, and its bound with it.
+        let _ = fs::write(&self.file, format!("{} 0", self.numbers));
+    }
 }
 
 /// A cgroup, or several of one name. Its processes and inner groups have to go before.

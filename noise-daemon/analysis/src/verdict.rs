@@ -136,7 +136,8 @@ impl Report {
     /// What one of its victims suffers from. The host was looked at for the one that it is about: others have no commands.
     pub fn findings_of(&self, victim: &str, zone: &TimeZone) -> Vec<Finding> {
         if *victim == *self.main.subject {
-            return self.verdict(zone).findings;
+            let all = self.verdict(zone).findings.into_iter();
+            return all.filter(|finding| finding.victim.is_none()).collect();
         }
         let mut own: Vec<&Episode> = self.of(victim).collect();
         own.sort_by(|one, other| other.lost_seconds.total_cmp(&one.lost_seconds));
@@ -232,8 +233,9 @@ impl Report {
         let more: Vec<Disturbed<'_>> =
             more.map(|episode| episode.disturbed(self, &advice, zone)).collect();
         let victims = self.victims();
-        let others: Vec<&str> =
-            victims.iter().skip(1).map(|(_, episode)| &*episode.subject).collect();
+        let others = victims.iter().skip(1);
+        let others: Vec<Disturbed<'_>> =
+            others.map(|(_, episode)| episode.disturbed(self, &[], zone)).collect();
         judge_incident(&worst.disturbed(self, &advice, zone), &more, &others)
     }
 
@@ -495,7 +497,11 @@ mod tests {
         report.beside.advice = Some(vec![ready]);
         report.beside.advised_culprit = Some("/backup".into());
         let of = |victim: &str| report.findings_of(victim, &TimeZone::UTC);
-        assert_eq!(of("/web"), report.verdict(&TimeZone::UTC).findings);
+        let verdict = report.verdict(&TimeZone::UTC);
+        assert_eq!(of("/web"), verdict.findings[..1]);
+        assert_eq!(verdict.findings[1].victim.as_deref(), Some("/other"));
+        let also = "; also disturbed: /other (above all by /writer)";
+        assert!(verdict.sentence.ends_with(also), "{}", verdict.sentence);
         assert!(of("/web")[0].ready().is_some());
         let others: Vec<_> =
             of("/other").iter().map(|one| (one.resource, one.culprit.name.clone())).collect();

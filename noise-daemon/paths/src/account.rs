@@ -106,6 +106,8 @@ pub struct PathAccount {
     pub enders: Enders,
     /// What those of their sleeps were spent on that others of them ended, by the sleeper.
     pub held: BTreeMap<i32, Held>,
+    /// The same of sleeps until a lock of the kernel was let go by another thread of their process.
+    pub held_in_kernel: BTreeMap<i32, Held>,
     pauses: Vec<Pause>,
     ids: BTreeSet<i32>,
 }
@@ -379,10 +381,12 @@ impl Accountant {
         let own = |tid| ids.contains(&tid);
         let between = (self.from_ns, self.to_ns);
         enders.delayed = self.acks.finish(&graph, &enders.sent, own, between);
-        let held = held(&graph, enders.sleeps.iter().copied(), own);
+        let [held, held_in_kernel] = [&enders.sleeps, &enders.in_kernel]
+            .map(|sleeps| held(&graph, sleeps.iter().copied(), own));
         PathAccount {
             graph,
             held,
+            held_in_kernel,
             threads: self.select.threads,
             members,
             interrupted,
@@ -485,8 +489,15 @@ impl WorkerTime<'_> {
                 state => state.name(),
             };
             add(name, from_ns, to_ns);
-            let slept =
-                Slept { worker: self.id, tid, since_ns, from_ns, to_ns, is_uninterruptible };
+            let slept = Slept {
+                worker: self.id,
+                tid,
+                since_ns,
+                from_ns,
+                to_ns,
+                is_uninterruptible,
+                is_open,
+            };
             enders.add(self.graph, name, point.link, slept);
             if matches!(state, State::WaitingCpu | State::Disk) {
                 let cpu = Some(point.cpu).filter(|cpu| *cpu != NO_CPU);

@@ -60,6 +60,9 @@ pub enum Evidence {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
+    /// Whose it is, if that is another victim than the one that the verdict is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub victim: Option<String>,
     pub resource: Account,
     pub culprit: Culprit,
     /// For how long, ns.

@@ -261,6 +261,7 @@ impl Disturbed<'_> {
     fn unnamed(&self, resource: Account) -> Finding {
         let ns = self.lost_ns.saturating_add(self.usual_ns);
         Finding {
+            victim: None,
             resource,
             culprit: unknown(),
             ns,
@@ -393,21 +394,47 @@ fn next(one: &ChargedCulprit<'_>) -> Option<String> {
     is_cgroup.then(|| format!("see what {} does: noised why {}", one.name, argument(one.name)))
 }
 
-/// The verdict of an incident: of what cost its victim most, of what else that suffers from, and of the other
-/// victims, the worst first.
-pub fn judge_incident(first: &Disturbed<'_>, more: &[Disturbed<'_>], others: &[&str]) -> Verdict {
+/// What another victim of an incident suffers from, if its main culprit is known and is another one than that of the incident.
+fn by_another<'d>(other: &'d Disturbed<'d>, leading: &Finding) -> Option<ChargedFinding<'d>> {
+    let mut first = other.findings().into_iter().next()?;
+    let name = &first.finding.culprit.name;
+    let is_another = first.charged.is_some_and(|one| one.cause != Cause::Untracked)
+        && first.finding.culprit.kind != CulpritKind::None
+        && *name != leading.culprit.name
+        && *name != other.victim;
+    first.finding.victim = Some(other.victim.to_owned());
+    is_another.then_some(first)
+}
+
+/// The verdict of an incident: of what cost its victim most, of what else that suffers from, and of what cost each of the
+/// other victims most, the worst first.
+pub fn judge_incident(
+    first: &Disturbed<'_>,
+    more: &[Disturbed<'_>],
+    others: &[Disturbed<'_>],
+) -> Verdict {
     let mut own = first.findings().into_iter();
     // What the sentence is about comes first.
     let leading = own.next();
     let charged = leading.as_ref().and_then(|leading| leading.charged);
     let mut rest: Vec<ChargedFinding<'_>> = own.collect();
     rest.extend(more.iter().flat_map(Disturbed::findings));
+    let by_another: Vec<Option<ChargedFinding<'_>>> = match &leading {
+        Some(leading) => others.iter().map(|one| by_another(one, &leading.finding)).collect(),
+        None => Vec::new(),
+    };
+    let named: Vec<String> = others
+        .iter()
+        .zip(&by_another)
+        .map(|(other, by)| words::also(other.victim, by.as_ref().map(|by| &by.finding)))
+        .collect();
+    rest.extend(by_another.into_iter().flatten());
     rest.sort_by_key(|found| (Reverse(found.beyond_ns), Reverse(found.finding.ns)));
     let all = leading.into_iter().chain(rest).take(MOST);
     let findings: Vec<Finding> = all.map(|found| found.finding).collect();
     Verdict {
         kind: Kind::HeldUp,
-        sentence: words::sentence(first, findings.first(), charged, others),
+        sentence: words::sentence(first, findings.first(), charged, &named),
         known_share: first.known_share.clamp(0.0, 1.0),
         is_unclear: false,
         next: findings.first().and_then(|first| first.next.clone()),
@@ -422,6 +449,7 @@ pub fn held_up<'a>(
     span_ns: u64,
 ) -> Vec<Finding> {
     let finding = |(resource, one): (Resource, ChargedCulprit<'_>)| Finding {
+        victim: None,
         resource: Account::of_charge(resource, one.cause, one.name),
         culprit: culprit(&one),
         ns: one.ns,

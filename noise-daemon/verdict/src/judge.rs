@@ -160,6 +160,7 @@ impl<'c> RankedLoss<'c> {
             false => remedies_of(case, loss, has_commands && deserves_command && is_clear),
         };
         Finding {
+            victim: None,
             resource: loss.resource,
             culprit: loss.culprit.clone(),
             ns: loss.ns,

@@ -39,7 +39,7 @@ use super::stretch::{EventStretch, is_short};
 use super::target::Target;
 use super::unwoken::{OpenSleep, Unwoken, open_sleeps};
 use super::writeback::Writeback;
-use super::writers::{DiskWrites, MainWriter, WritingThread};
+use super::writers::{DiskWrites, MainWriter, UninterruptibleTime, WritingThread};
 
 /// Waits whose paths are shown where no execution is named.
 const LONGEST: usize = 3;
@@ -174,6 +174,15 @@ pub struct Findings {
     /// The writer of more than half of what was written to disks; `None` if there is none, or if events do not show it.
     #[serde(skip)]
     pub main_writer: Option<MainWriter>,
+    /// How long threads have slept uninterruptibly that nothing has woken yet, ns.
+    #[serde(skip)]
+    pub unwoken_in_kernel: BTreeMap<i32, u64>,
+    /// Locks of the kernel that its threads waited for and other threads of their process held.
+    #[serde(skip)]
+    pub kernel_locks: Locks,
+    /// Threads of others that slept uninterruptibly, those first that did so longest: they may be behind writeback.
+    #[serde(skip)]
+    pub also_uninterruptible: Vec<WritingThread>,
     /// What of its sleeps was waiting for packets that were held back until a late acknowledgement.
     #[serde(skip)]
     pub delayed: DelayedNs,
@@ -222,6 +231,7 @@ pub fn find_out(
     let mut idle = Idle::new(from_ns, to_ns);
     let mut sends = Sends::default();
     let mut writes = DiskWrites::default();
+    let mut uninterruptible = UninterruptibleTime::new(from_ns);
     let mut reader = stretch.reader();
     while let Some(record) = reader.read() {
         let event = record.event();
@@ -232,6 +242,7 @@ pub fn find_out(
         accountant.follow(&event);
         sends.follow(&event, |tid| accountant.wants(tid));
         writes.follow(&event);
+        uninterruptible.follow(&event);
         for finder in finders.iter_mut().flatten() {
             finder.follow(&record, &event, accountant.builder());
         }
@@ -267,7 +278,9 @@ pub fn find_out(
     };
     let culprits = culprits(&document.executions, &is_own, &account.threads, known);
     let enders = enders(&account.enders, &is_own, &account.threads, known);
-    let main_writer = main_writer(&writes, &is_own, &account.threads, known);
+    let other = |tid| other(tid, &is_own, &account.threads, known);
+    let main_writer = writes.main(other);
+    let also_uninterruptible = uninterruptible.longest(other);
     Ok(Findings {
         target: Victim {
             kind: target.kind,
@@ -292,6 +305,9 @@ pub fn find_out(
         until_kernel: until_kernel(&account.enders, known, &is_journal),
         writeback: Writeback::default(),
         main_writer,
+        unwoken_in_kernel: std::mem::take(&mut account.enders.unwoken),
+        kernel_locks: Locks::in_kernel(&account.held_in_kernel),
+        also_uninterruptible,
         delayed: std::mem::take(&mut account.enders.delayed),
         held: std::mem::take(&mut account.held),
         locks: Locks::default(),
@@ -441,19 +457,17 @@ fn until_kernel(
     sums
 }
 
-/// The writer of more than half of what was written to disks, unless it is the victim or a kernel thread.
-fn main_writer(
-    writes: &DiskWrites,
+/// A thread that is neither the victim's nor the kernel's.
+fn other(
+    tid: i32,
     is_own: &dyn Fn(i32) -> bool,
     threads: &Threads,
     known: &Known<'_>,
-) -> Option<MainWriter> {
-    writes.main(|tid| {
-        let thread = threads.get(tid).filter(|_| !is_own(tid) && !known.kernel.contains(&tid))?;
-        let cgroup = path_of(known, threads, tid).filter(|path| path.parent().is_some());
-        let cgroup = cgroup.map(|path| clean(&(known.label)(&path)).into_owned());
-        Some(WritingThread { pid: thread.pid, comm: thread.comm.to_string(), cgroup })
-    })
+) -> Option<WritingThread> {
+    let thread = threads.get(tid).filter(|_| !is_own(tid) && !known.kernel.contains(&tid))?;
+    let cgroup = path_of(known, threads, tid).filter(|path| path.parent().is_some());
+    let cgroup = cgroup.map(|path| clean(&(known.label)(&path)).into_owned());
+    Some(WritingThread { tid, pid: thread.pid, comm: thread.comm.to_string(), cgroup })
 }
 
 /// Who ended sleeps, with names.

@@ -74,7 +74,11 @@ impl Findings {
             span_ns: self.span_ns,
             work_ns: accounts.active_ns(),
             seen_ns: None,
-            uninterruptible_ns: self.uninterruptible.sum_ns,
+            // The others are said to be locks.
+            uninterruptible_ns: self
+                .uninterruptible
+                .sum_ns
+                .saturating_sub(self.kernel_locks_alone().ns),
             losses: self.losses(&accounts),
             unclear: self.unclear(),
             standstill: self.standstill(),

@@ -50,6 +50,28 @@ impl Locks {
         locks
     }
 
+    /// Locks of the kernel: all of these sleeps were for them.
+    pub fn in_kernel(held: &BTreeMap<i32, Held>) -> Self {
+        Self::default().rest(held)
+    }
+
+    /// Those of which this is true, by the thread that held them and by what it did meanwhile.
+    pub fn part(&self, is_in: impl Fn(i32, &'static str) -> bool) -> Self {
+        let by = self.by.iter().filter(|((tid, state), _)| is_in(*tid, state));
+        let by: BTreeMap<_, _> = by.map(|(key, ns)| (*key, *ns)).collect();
+        Self { ns: by.values().fold(0, |sum, ns| u64::saturating_add(sum, *ns)).min(self.ns), by }
+    }
+
+    /// These and those.
+    pub fn and(mut self, others: &Self) -> Self {
+        self.ns = self.ns.saturating_add(others.ns);
+        for (key, ns) in &others.by {
+            let sum = self.by.entry(*key).or_default();
+            *sum = sum.saturating_add(*ns);
+        }
+        self
+    }
+
     /// Who was on the path while threads slept until each other woke them, without what these locks have of that time.
     pub fn rest(&self, held: &BTreeMap<i32, Held>) -> Self {
         let mut rest = Self::default();

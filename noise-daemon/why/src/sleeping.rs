@@ -2,6 +2,8 @@
 //! that nothing wakes, whether threads wait for locks, who asks whom, and whether an answer does not come.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use noise_record::DumpedHost;
 
@@ -14,6 +16,10 @@ use super::places::{MOST_THREADS, Places};
 use super::translated;
 use super::unwoken::{OpenSleep, Unwoken, slept_all_along};
 use super::writeback;
+use super::writers::{self, MainWriter};
+
+/// For so long it is seen who writes, at least: the kernel holds writers back for up to 200 ms at a time.
+const LEAST_WRITTEN: Duration = Duration::from_millis(300);
 
 /// Looks, and notes it.
 pub fn look(found: &mut Findings, host: &DumpedHost) {
@@ -73,11 +79,15 @@ fn at_unwoken(found: &mut Findings, host: &DumpedHost) {
 
 fn at_writeback(found: &mut Findings) {
     let least_ns = found.least_sleep_ns();
-    let slept = found.held_back.iter().chain(&found.until_kernel);
-    let mut slept: Vec<_> = slept.filter(|(_, ns)| **ns >= least_ns).collect();
-    slept.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
+    let mut slept = found.open_in_kernel();
+    for (tid, ns) in found.held_back.iter().chain(&found.until_kernel) {
+        let sum: &mut u64 = slept.entry(*tid).or_default();
+        *sum = sum.saturating_add(*ns);
+    }
+    let mut slept: Vec<_> = slept.into_iter().filter(|(_, ns)| *ns >= least_ns).collect();
+    slept.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     let longest = slept.into_iter().take(MOST_THREADS);
-    let threads: BTreeSet<_> = longest.map(|(tid, _)| (*tid, pid(found, *tid))).collect();
+    let threads: BTreeSet<_> = longest.map(|(tid, _)| (tid, pid(found, tid))).collect();
     if threads.is_empty() {
         return;
     }
@@ -86,6 +96,28 @@ fn at_writeback(found: &mut Findings) {
         let sentence = "whether its uninterruptible sleeps were for writeback is known to root alone: run this as root";
         found.notes.push(sentence.to_owned());
     }
+    if !found.writeback.ever.is_empty() && found.main_writer.is_none() {
+        found.main_writer = main_writer(found);
+    }
+}
+
+/// Who writes most of what the page cache takes, at the moment, among those that wait for writeback as the victim does.
+fn main_writer(found: &Findings) -> Option<MainWriter> {
+    let others = &found.also_uninterruptible;
+    let mut pids: BTreeSet<i32> = others.iter().map(|one| one.pid).collect();
+    pids.extend(found.processes());
+    let (before, begin) = (writeback::written(&pids), Instant::now());
+    let seen = writeback::look(&others.iter().map(|one| (one.tid, one.pid)).collect()).ever;
+    thread::sleep(LEAST_WRITTEN.saturating_sub(begin.elapsed()));
+    let mut written: BTreeMap<i32, u64> = writeback::written(&pids);
+    for (pid, bytes) in &mut written {
+        *bytes = before.get(pid).map_or(0, |before| bytes.saturating_sub(*before));
+    }
+    let all = written.values().fold(0, |sum, bytes| u64::saturating_add(sum, *bytes));
+    let waits = others.iter().filter(|one| seen.contains(&(one.tid, one.pid)));
+    // What a process wrote counts once, for the thread that waited longest.
+    let each = waits.filter_map(|one| Some((written.remove(&one.pid)?, one.clone())));
+    writers::main(each, all, "what all wrote that wait for it")
 }
 
 fn at_locks(found: &mut Findings) {

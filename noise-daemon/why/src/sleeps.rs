@@ -256,9 +256,10 @@ impl Findings {
 
     /// The thread of its own that held most of its locks; all of them, where none held half.
     fn of_locks(&self) -> Option<CulpritLoss> {
-        let (tid, ns, state) = self.locks.longest()?;
+        let locks = self.kernel_locks_alone().and(&self.locks);
+        let (tid, ns, state) = locks.longest()?;
         let name = self.thread(tid);
-        let (did, all_ns) = (meanwhile(state), self.locks.ns);
+        let (did, all_ns) = (meanwhile(state), locks.ns);
         let (who, name) = match ns > all_ns / 2 {
             true => (format!("by {name}, {did}"), name),
             false => (

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 
 use noise_common::charge::Cause;
+use noise_paths::state::State;
 use noise_text::clean::clean;
 use noise_verdict::{Account, Accounts, Culprit, CulpritKind, CulpritLoss, Evidence, Reply};
 
 use super::findings::{Ender, Findings, Whose};
 use super::journal::is_journal;
+use super::locks::Locks;
 
 /// Least part of a thread's sleeps for which its cgroup has to stall for disks, if that is what they were for.
 const LEAST_STALLED: f64 = 0.5;
@@ -26,41 +28,83 @@ impl Findings {
         self.held_back.values().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
-    /// Accounts for it, and for what threads of the kernel ended. Both of what it is for make the cgroup stall, in the kernel's
-    /// own count: drivers that sleep do not.
+    /// Accounts for it, and for what threads of the kernel ended, or locks of the kernel. Both of what it is for make the cgroup
+    /// stall, in the kernel's own count: drivers that sleep do not.
     pub fn take_held_back(&self, accounts: &mut Accounts) {
         let all_ns = self.held_back_ns();
-        if self.short().is_some() {
-            accounts.take(Account::Timer, Account::Memory, all_ns);
-            return;
+        match self.short() {
+            Some(_) => {
+                accounts.take(Account::Timer, Account::Memory, all_ns);
+            }
+            None => {
+                let by_disks_ns = self.held_back_by_disks_ns();
+                accounts.take(Account::Timer, Account::Disk, by_disks_ns);
+                accounts.take(Account::Timer, Account::Unknown, all_ns - by_disks_ns);
+                accounts.take(Account::Unknown, Account::Disk, self.in_writeback_ns());
+            }
         }
-        let by_disks_ns = self.held_back_by_disks_ns();
-        accounts.take(Account::Timer, Account::Disk, by_disks_ns);
-        accounts.take(Account::Timer, Account::Unknown, all_ns - by_disks_ns);
-        accounts.take(Account::Unknown, Account::Disk, self.seen_ns(&self.until_kernel));
+        accounts.take(Account::Unknown, Account::Lock, self.kernel_locks_alone().ns);
     }
 
     /// How long it waited for writeback, ns.
     fn by_writeback_ns(&self) -> u64 {
         match self.short() {
             Some(_) => 0,
-            None => self.held_back_by_disks_ns().saturating_add(self.seen_ns(&self.until_kernel)),
+            None => self.held_back_by_disks_ns().saturating_add(self.in_writeback_ns()),
         }
     }
 
-    /// What of these sleeps, by their threads, is that of threads that were seen to wait for disks, ns.
-    fn seen_ns(&self, sleeps: &BTreeMap<i32, u64>) -> u64 {
-        let seen = sleeps.iter().filter(|(tid, _)| self.writeback.seen.contains(tid));
-        seen.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
+    /// What of its other sleeps was waiting for writeback, ns: until the kernel woke it, and behind its own threads.
+    fn in_writeback_ns(&self) -> u64 {
+        let seen = |tid: &i32| self.writeback.seen.contains(tid);
+        let until_kernel = self.until_kernel.iter().filter(|(tid, _)| seen(tid));
+        let until_kernel_ns = until_kernel.fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
+        let behind = |tid: &i32| {
+            let of_thread = self.writeback.at_locks.iter().filter(|(at, _)| at == tid);
+            let pids: Vec<i32> = of_thread.map(|(_, pid)| *pid).collect();
+            self.writeback.ever.iter().any(|(_, pid)| pids.contains(pid))
+        };
+        let open = self.open_in_kernel();
+        let open = open.iter().filter(|(tid, _)| seen(tid) || behind(tid));
+        let open_ns = open.fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
+        until_kernel_ns.saturating_add(open_ns).saturating_add(self.locks_in_writeback().ns)
     }
 
-    /// How long it was held back by disks, ns: all where the cgroup stalled for disks meanwhile; else what threads
-    /// slept that were seen there.
+    /// Uninterruptible sleeps that nothing has ended yet, by thread, ns.
+    pub fn open_in_kernel(&self) -> BTreeMap<i32, u64> {
+        let mut open = self.unwoken_in_kernel.clone();
+        for tid in &self.unwoken.uninterruptible {
+            open.insert(*tid, self.open.get(tid).map_or(0, |sleep| sleep.ns));
+        }
+        open
+    }
+
+    /// Locks of the kernel whose holders were held back by disks.
+    fn locks_in_writeback(&self) -> Locks {
+        if self.short().is_some() || self.held_back_by_disks_ns() == 0 {
+            return Locks::default();
+        }
+        let is_held_back = |tid| self.held_back.contains_key(&tid);
+        self.kernel_locks.part(|tid, state| state == State::Timer.name() && is_held_back(tid))
+    }
+
+    /// The other locks of the kernel; none where it is not known who held them.
+    pub fn kernel_locks_alone(&self) -> Locks {
+        let in_writeback = self.locks_in_writeback();
+        let rest =
+            self.kernel_locks.part(|tid, state| !in_writeback.by.contains_key(&(tid, state)));
+        match rest.by.is_empty() {
+            true => rest,
+            false => Locks { ns: self.kernel_locks.ns.saturating_sub(in_writeback.ns), ..rest },
+        }
+    }
+
+    /// How long it was held back by disks, ns: all where the cgroup stalled for disks meanwhile, or where threads that were
+    /// held back were seen there.
     fn held_back_by_disks_ns(&self) -> u64 {
-        match self.is_stalled_by_disks() {
-            true => self.held_back_ns(),
-            false => self.seen_ns(&self.held_back),
-        }
+        let mut ever = self.writeback.ever.iter().map(|(tid, _)| tid);
+        let is_seen = ever.any(|tid| self.held_back.contains_key(tid));
+        if is_seen || self.is_stalled_by_disks() { self.held_back_ns() } else { 0 }
     }
 
     /// Whether the cgroup stalled for disks while it was held back.

@@ -1,8 +1,8 @@
 //! IO: which threads the kernel holds back because they write to files faster than a disk takes it, or until it has written
 //! their pages or a journal, as `/proc` says it while a page is made. It says so to root alone.
 
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use noise_system::procfs;
 
@@ -25,11 +25,26 @@ const OF_WRITEBACK: [&str; 10] = [
     "xlog_grant_head_wait",
 ];
 
+/// Parts of the names of functions in which a writer waits until another one of the same file is done.
+const OF_FILE_LOCKS: [&str; 4] = ["write_iter", "buffered_write", "inode_lock", "xfs_ilock"];
+
+/// Where an uninterruptible sleep is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SleepsIn {
+    Writeback,
+    FileLock,
+    Other,
+}
+
 /// What is seen of writeback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writeback {
     /// Threads that waited for it in most looks that found them in an uninterruptible sleep.
     pub seen: BTreeSet<i32>,
+    /// Threads that waited for it in any look, with their processes.
+    pub ever: BTreeSet<(i32, i32)>,
+    /// Threads that waited for another writer of a file in most of these looks, with their processes.
+    pub at_locks: BTreeSet<(i32, i32)>,
     /// Whether the kernel does not say it to this user.
     pub is_denied: bool,
 }
@@ -39,25 +54,53 @@ fn of_writeback(text: &str) -> bool {
     OF_WRITEBACK.iter().any(|function| text.starts_with(function))
 }
 
+/// Whether that is where it waits for another writer of a file.
+fn of_file_lock(text: &str) -> bool {
+    OF_FILE_LOCKS.iter().any(|part| text.contains(part))
+}
+
 /// Whether a thread sleeps uninterruptibly at the moment.
 fn is_uninterruptible(tid: i32) -> bool {
     let stat = procfs::text(format!("/proc/{tid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('D'))
 }
 
+/// What each of these processes has written so far, bytes: to the page cache, or past it to a disk.
+pub fn written(pids: &BTreeSet<i32>) -> BTreeMap<i32, u64> {
+    let bytes = |pid: &i32| {
+        let text = procfs::text(format!("/proc/{pid}/io")).ok()?;
+        let bytes = text.lines().find_map(|line| line.strip_prefix("write_bytes: "))?;
+        Some((*pid, bytes.parse().ok()?))
+    };
+    pids.iter().filter_map(bytes).collect()
+}
+
 /// Looks at threads that slept uninterruptibly for what is not known, which come with their processes.
 pub fn look(threads: &BTreeSet<(i32, i32)>) -> Writeback {
+    let ever = RefCell::new(BTreeSet::new());
     // Where a thread sleeps otherwise is not where it slept uninterruptibly. Where it is seen as often in one as in the other,
     // it counts as the other.
-    let place = |text: &str, (tid, _)| {
-        let is_there = of_writeback(text);
-        (is_there || is_uninterruptible(tid)).then_some(Reverse(is_there))
+    let place = |text: &str, (tid, pid)| {
+        if of_writeback(text) {
+            ever.borrow_mut().insert((tid, pid));
+            return Some(SleepsIn::Writeback);
+        }
+        let place = if of_file_lock(text) { SleepsIn::FileLock } else { SleepsIn::Other };
+        is_uninterruptible(tid).then_some(place)
     };
     let seen = see("wchan", threads, place);
     // To others the kernel says 0 of every thread, and no error.
     let is_denied = !nix::unistd::geteuid().is_root();
-    let there = seen.of.into_iter().filter(|(_, Reverse(is_there))| *is_there);
-    Writeback { seen: there.map(|(tid, _)| tid).collect(), is_denied }
+    let at = |place| {
+        let seen = &seen.of;
+        threads.iter().filter(move |(tid, _)| seen.get(tid) == Some(place)).copied()
+    };
+    Writeback {
+        seen: at(&SleepsIn::Writeback).map(|(tid, _)| tid).collect(),
+        at_locks: at(&SleepsIn::FileLock).collect(),
+        ever: ever.take(),
+        is_denied,
+    }
 }
 
 #[cfg(test)]
@@ -72,13 +115,17 @@ mod tests {
             assert!(of_writeback(text), "{text}");
         }
         for text in ["0", "", "do_epoll_wait", "folio_wait_bit_common", "blk_mq_get_tag"] {
-            assert!(!of_writeback(text), "{text}");
+            assert!(!of_writeback(text) && !of_file_lock(text), "{text}");
+        }
+        for text in ["ext4_buffered_write_iter", "xfs_ilock", "btrfs_inode_lock"] {
+            assert!(of_file_lock(text) && !of_writeback(text), "{text}");
         }
     }
 
     #[test]
     fn threads_that_sleep_elsewhere_are_not_held_back() {
         let own = nix::unistd::gettid().as_raw();
-        assert_eq!(look(&[(own, own)].into()).seen, BTreeSet::new());
+        let found = look(&[(own, own)].into());
+        assert!(found.seen.is_empty() && found.ever.is_empty() && found.at_locks.is_empty());
     }
 }

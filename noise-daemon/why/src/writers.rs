@@ -1,6 +1,7 @@
 //! PURE: who gave disks what they wrote in a stretch. Of what is written behind the page cache that is a thread of the kernel,
 //! and whose it was is not seen.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use noise_common::charge::Cause;
@@ -9,6 +10,8 @@ use noise_text::units::share;
 use noise_trace::event::{Event, Request, TraceKind};
 use noise_trace::rwbs::WRITE;
 use noise_verdict::{Culprit, CulpritKind};
+
+use super::places::MOST_THREADS;
 
 /// Requests whose issue is waited for; of further ones, who issues them counts.
 const MOST_QUEUED: usize = 65_536;
@@ -35,8 +38,9 @@ pub struct MainWriter {
 }
 
 /// A thread that wrote.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritingThread {
+    pub tid: i32,
     /// Its process; 0 where that is not known.
     pub pid: i32,
     pub comm: String,
@@ -74,36 +78,76 @@ impl DiskWrites {
         if (*whole as f64) < OF_ONE_DISK * all as f64 || *whole < LEAST_SECTORS {
             return None;
         }
-        // By cgroup, or else process: the sum, and the thread that wrote most.
-        let mut sums = BTreeMap::new();
         let own = self.sectors.iter().filter(|((dev, _), _)| dev == disk);
-        for (tid, sectors, one) in
-            own.filter_map(|((_, tid), sum)| Some((*tid, *sum, writer(*tid)?)))
-        {
-            let pid = if one.cgroup.is_some() { 0 } else { one.pid };
-            let most = (sectors, tid, one.clone());
-            let (sum, first) = sums.entry((one.cgroup, pid)).or_insert_with(|| (0, most.clone()));
-            *sum += sectors;
-            if sectors > first.0 {
-                *first = most;
-            }
+        let own = own.filter_map(|((_, tid), sum)| Some((*sum, writer(*tid)?)));
+        main(own, *whole, "all that was written")
+    }
+}
+
+/// Who wrote more than half of all, by what each thread wrote: a cgroup, or else a process. `of` says what all is.
+pub fn main(
+    each: impl Iterator<Item = (u64, WritingThread)>,
+    all: u64,
+    of: &str,
+) -> Option<MainWriter> {
+    // The sum, and the thread that wrote most.
+    let mut sums = BTreeMap::new();
+    for (written, one) in each {
+        let key = (one.cgroup.clone(), if one.cgroup.is_some() { 0 } else { one.pid });
+        let (sum, most, first) = sums.entry(key).or_insert_with(|| (0, written, one.clone()));
+        *sum += written;
+        if written > *most {
+            (*most, *first) = (written, one);
         }
-        let (sum, (_, tid, first)) = sums.into_values().max_by_key(|(sum, _)| *sum)?;
-        (sum > whole / 2).then(|| first.main(tid, sum as f64 / *whole as f64))
+    }
+    let (sum, _, first) = sums.into_values().max_by_key(|(sum, ..)| *sum)?;
+    (sum > all / 2).then(|| first.main(&format!("{} of {of}", share(sum as f64 / all as f64))))
+}
+
+/// How long threads slept uninterruptibly.
+#[derive(Debug)]
+pub struct UninterruptibleTime {
+    from_ns: u64,
+    since_ns: BTreeMap<i32, u64>,
+    sums_ns: BTreeMap<i32, u64>,
+}
+
+impl UninterruptibleTime {
+    /// From that time on.
+    pub const fn new(from_ns: u64) -> Self {
+        Self { from_ns, since_ns: BTreeMap::new(), sums_ns: BTreeMap::new() }
+    }
+
+    pub fn follow(&mut self, event: &Event<'_>) {
+        let TraceKind::SchedSwitch { prev, prev_state, next } = &event.kind else { return };
+        if prev_state.waits_uninterruptibly() && self.since_ns.len() < MOST_QUEUED {
+            self.since_ns.insert(prev.tid, event.time_ns);
+        }
+        if let Some(since_ns) = self.since_ns.remove(&next.tid)
+            && self.sums_ns.len() < MOST_QUEUED
+        {
+            let ns = event.time_ns.saturating_sub(since_ns.max(self.from_ns));
+            let sum = self.sums_ns.entry(next.tid).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+    }
+
+    /// The threads that `writer` knows which did so longest.
+    pub fn longest(self, writer: impl Fn(i32) -> Option<WritingThread>) -> Vec<WritingThread> {
+        let mut all: Vec<(i32, u64)> = self.sums_ns.into_iter().filter(|(_, ns)| *ns > 0).collect();
+        all.sort_by_key(|(tid, ns)| (Reverse(*ns), *tid));
+        all.into_iter().filter_map(|(tid, _)| writer(tid)).take(MOST_THREADS).collect()
     }
 }
 
 impl WritingThread {
-    fn main(self, tid: i32, part: f64) -> MainWriter {
+    fn main(self, wrote: &str) -> MainWriter {
+        let tid = self.tid;
         let comm = clean(&self.comm).into_owned();
         let own = format!("{comm} {}", if self.pid > 0 { self.pid } else { tid });
         let of = self.cgroup.as_deref().map(|cgroup| format!(" of {}", clean(cgroup)));
         MainWriter {
-            words: format!(
-                "writeback behind {own}{}, which wrote {} of all that was written",
-                of.unwrap_or_default(),
-                share(part)
-            ),
+            words: format!("writeback behind {own}{}, which wrote {wrote}", of.unwrap_or_default(),),
             culprit: Culprit {
                 kind: if self.cgroup.is_some() {
                     CulpritKind::Cgroup
@@ -122,6 +166,9 @@ impl WritingThread {
 
 #[cfg(test)]
 mod tests {
+    use noise_trace::event::Task;
+    use noise_trace::state::LeftIn;
+
     use super::*;
 
     fn written(requests: &[(u32, i32, u32)]) -> DiskWrites {
@@ -144,10 +191,37 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_slept_uninterruptibly_longest_come_first() {
+        let mut slept = UninterruptibleTime::new(100);
+        let task = |tid| Task { tid, ..Task::default() };
+        let switch = |prev, state: &[u8], next| TraceKind::SchedSwitch {
+            prev: task(prev),
+            prev_state: LeftIn::printed(state),
+            next: task(next),
+        };
+        for (time_ns, kind) in [
+            (10, switch(7, b"D", 8)),
+            (150, switch(8, b"D", 7)),
+            (160, switch(7, b"S", 9)),
+            (300, switch(9, b"D", 8)),
+            (900, switch(8, b"R", 7)),
+        ] {
+            slept.follow(&Event { time_ns, cpu: 0, kind });
+        }
+        let known = |tid| {
+            Some(WritingThread { tid, pid: tid, comm: String::new(), cgroup: None })
+                .filter(|_| tid != 9)
+        };
+        // 8 from 150 to 300, 7 from 100 to 150; the last sleep of 9 goes on.
+        let tids: Vec<_> = slept.longest(known).iter().map(|one| one.tid).collect();
+        assert_eq!(tids, [8, 7]);
+    }
+
+    #[test]
     fn who_wrote_more_than_half_is_named_and_no_thread_of_the_kernel() {
         let writer = |tid: i32| {
             let cgroup = (tid < 9).then(|| "backup.service".to_owned());
-            (tid > 1).then(|| WritingThread { pid: tid, comm: "dd".to_owned(), cgroup })
+            (tid > 1).then(|| WritingThread { tid, pid: tid, comm: "dd".to_owned(), cgroup })
         };
         let main = |requests: &[(u32, i32, u32)]| written(requests).main(writer);
         let found = main(&[(8, 7, 3_000), (8, 6, 3_000), (8, 1, 4_000)]).unwrap();

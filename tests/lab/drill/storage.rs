@@ -4,13 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::Prepared;
 use super::kit::{CONNECTIONS, Kit, PAUSE_US, Stage, caused_by, taken_by};
 use super::truth::Truth;
 use crate::disk::{LoopDevice, ScratchFile};
-use crate::group::{Group, Hierarchy};
+use crate::group::{Group, Hierarchy, WriteLimit};
 use crate::load::files::open_dropped;
 use crate::namespace::configure;
 
@@ -102,11 +102,12 @@ pub(super) fn swap() -> Result<Prepared> {
     Ok(Stage::planted(kit, shop, truth, move |_| limited.limit_memory(32).map(drop)))
 }
 
-/// A file system of its own, of which little may be dirty at a time; gone when dropped.
-struct SmallDisk {
+/// A file system of its own on a slow disk, of which little may be dirty at a time; gone when dropped.
+struct SlowDisk {
     folder: PathBuf,
     /// Settings of the device that are not its own, with what they were.
     settings: Vec<(PathBuf, String)>,
+    limit: Option<WriteLimit>,
     // Behind the file system that is on it.
     _device: LoopDevice,
     _file: ScratchFile,
@@ -114,8 +115,10 @@ struct SmallDisk {
 
 /// How much may be dirty, in parts of a hundred of what the host allows.
 const DIRTY_PARTS: &str = "1";
+/// How fast it is written, bytes per second: writers wait for it and leave the CPUs alone.
+const WRITTEN_PER_SECOND: u64 = 8 << 20;
 
-impl SmallDisk {
+impl SlowDisk {
     fn new(folder: PathBuf) -> Result<Self> {
         let file = ScratchFile::new("disk", 256)?;
         let device = LoopDevice::attach(&file)?;
@@ -124,7 +127,10 @@ impl SmallDisk {
         let number = fs::read_to_string(format!("/sys/block/{}/dev", device.name))?;
         let bdi = Path::new("/sys/class/bdi").join(number.trim());
         configure("mount", &[&device.path(), folder.to_str().context("no text")?])?;
-        let mut disk = Self { folder, settings: Vec::new(), _device: device, _file: file };
+        let limit = WriteLimit::of_host(&device.name, WRITTEN_PER_SECOND)?;
+        ensure!(limit.is_some(), "this host has no bound of what a disk is written");
+        let settings = Vec::new();
+        let mut disk = Self { folder, settings, limit, _device: device, _file: file };
         for (name, value) in [("max_ratio", DIRTY_PARTS), ("strict_limit", "1")] {
             let path = bdi.join(name);
             let before = fs::read_to_string(&path).with_context(|| format!("no {name}"))?;
@@ -135,12 +141,14 @@ impl SmallDisk {
     }
 }
 
-impl Drop for SmallDisk {
+impl Drop for SlowDisk {
     fn drop(&mut self) {
         for (path, before) in self.settings.iter().rev() {
             // The device is gone, and its settings with it.
             let _ = fs::write(path, before);
         }
+        // What is dirty is written before the file system is gone.
+        self.limit = None;
         // A failure shows as a leftover mount.
         let _ = configure("umount", &[&self.folder.to_string_lossy()]);
     }
@@ -149,7 +157,7 @@ impl Drop for SmallDisk {
 /// A service that writes to the page cache, beside others that have filled what may be dirty.
 pub(super) fn writeback() -> Result<Prepared> {
     let mut kit = Kit::new()?;
-    let disk = match SmallDisk::new(kit.path("disk")) {
+    let disk = match SlowDisk::new(kit.path("disk")) {
         Ok(disk) => disk,
         Err(error) => return Ok(Prepared::Impossible(format!("no disk of its own: {error:#}"))),
     };

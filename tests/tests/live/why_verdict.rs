@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("packets_that_wait_for_an_acknowledgement", packets_that_wait_for_an_acknowledgement),
     ("what_is_open_is_looked_at", what_is_open_is_looked_at),
     ("two_hogs_are_named", two_hogs_are_named),
+    ("a_server_that_is_stopped_is_said_to_be", a_server_that_is_stopped_is_said_to_be),
 ];
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -140,13 +141,18 @@ struct Running(Child);
 impl Running {
     /// Starts one, and waits until it says that it is ready. What is left of its start takes less than attaching to it.
     fn start(program: &str, arguments: &[&str]) -> Result<Self> {
+        Self::until(&[&[program], arguments].concat(), "ready")
+    }
+
+    /// Starts Python, and waits for a line that begins so.
+    fn until(arguments: &[&str], ready: &str) -> Result<Self> {
         let mut command = Command::new(PYTHON);
-        command.arg(program).args(arguments).stdout(Stdio::piped());
+        command.arg("-u").args(arguments).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut running = Self(command.spawn()?);
         let output = running.0.stdout.take().context("no standard output")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        ensure!(line == "ready\n", "{program} does not start");
+        ensure!(line.starts_with(ready), "{arguments:?} does not start: {line:?}");
         Ok(running)
     }
 
@@ -348,5 +354,27 @@ fn two_hogs_are_named() -> Result<Verdict> {
         });
         ensure!(is_against_hogs, "{verdict}");
     }
+    Ok(Verdict::Passed)
+}
+
+fn a_server_that_is_stopped_is_said_to_be() -> Result<Verdict> {
+    if let Some(reason) = missing(&[PYTHON]) {
+        return Ok(Verdict::Impossible(reason));
+    }
+    let port = free_address()?.port().to_string();
+    let server = ["-m", "http.server", "--bind", "127.0.0.1", &port];
+    let server = Running::until(&server, "Serving HTTP")?;
+    let pid = server.pid();
+    let idle = why(&pid)?;
+    ensure!(idle["verdict"]["kind"] == "nothing", "{}", idle["verdict"]);
+    ensure_no_command(&idle)?;
+    // SAFETY: no memory argument; the child is not reaped yet, so the id is still its own.
+    let sent = unsafe { libc::kill(server.0.id().cast_signed(), libc::SIGSTOP) };
+    ensure!(sent == 0, "cannot stop it");
+    let stopped = why(&pid)?;
+    let verdict = &stopped["verdict"];
+    let sentence = verdict["sentence"].as_str().unwrap_or_default();
+    ensure!(sentence.contains(" is stopped (SIGSTOP or a debugger)"), "{verdict}");
+    ensure_no_command(&stopped)?;
     Ok(Verdict::Passed)
 }

@@ -21,12 +21,16 @@ pub struct Enders {
     pub held_back: BTreeMap<i32, u64>,
     /// How long a thread slept uninterruptibly until another one woke it, by both of their ids.
     pub uninterruptible: BTreeMap<(i32, i32), u64>,
+    /// How long a thread has slept uninterruptibly that nothing has woken yet, by its id; only of sleeps whose begin was seen.
+    pub unwoken: BTreeMap<i32, u64>,
     /// Each sleep without a waker.
     pub alone: Vec<Alone>,
     /// What of this was waiting for packets that were held back until a late acknowledgement.
     pub delayed: DelayedNs,
     /// Each sleep until a thread woke the sleeper.
     pub(super) sleeps: Vec<Sleep>,
+    /// The uninterruptible ones until a thread of the same process did: only the kernel's own locks are waited for so.
+    pub(super) in_kernel: Vec<Sleep>,
     /// Each until a thread's packet came.
     pub(super) sent: Vec<Sleep>,
 }
@@ -57,13 +61,20 @@ impl Enders {
             *sum = sum.saturating_add(slept.to_ns.saturating_sub(slept.from_ns));
             return;
         }
-        let Slept { worker, tid, since_ns, from_ns, to_ns, is_uninterruptible } = slept;
+        let Slept { worker, tid, since_ns, from_ns, to_ns, is_uninterruptible, is_open } = slept;
+        if is_open && is_uninterruptible {
+            let sum = self.unwoken.entry(tid).or_default();
+            *sum = sum.saturating_add(to_ns.saturating_sub(from_ns));
+        }
         if [State::Timer.name(), ASLEEP].contains(&state) {
             self.alone.push(Alone { tid, since_ns, from_ns, to_ns, is_over: state != ASLEEP });
         }
-        let from = link.and_then(|link| graph.get(link.from.worker)).map(|worker| worker.who);
-        let Some(Who::Thread { tid: ender, .. }) = from else { return };
+        let from = link.and_then(|link| graph.get(link.from.worker));
+        let Some(Who::Thread { tid: ender, .. }) = from.map(|worker| worker.who) else { return };
+        let pid = graph.get(worker).map(|worker| worker.pid).filter(|pid| *pid > 0);
+        let is_in_kernel = is_uninterruptible && pid.is_some() && from.map(|from| from.pid) == pid;
         let (sleeps, map) = match state {
+            "task" | "futex" if is_in_kernel => (&mut self.in_kernel, &mut self.wakers),
             "task" | "futex" => (&mut self.sleeps, &mut self.wakers),
             "network" => (&mut self.sent, &mut self.senders),
             _ => return,
@@ -86,4 +97,6 @@ pub(super) struct Slept {
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
     pub(super) is_uninterruptible: bool,
+    /// Whether nothing has ended it yet.
+    pub(super) is_open: bool,
 }

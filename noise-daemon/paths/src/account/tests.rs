@@ -369,6 +369,28 @@ fn who_waits_for_one_that_waits_for_a_disk_waits_for_the_disk() {
 }
 
 #[test]
+fn a_lock_of_the_kernel_is_let_go_by_a_thread_of_the_same_process() {
+    let of = |state, waker: i32| {
+        let mut events = dump();
+        events.extend([
+            (50, 0, switch(0, 0, 4)),
+            (60, 1, switch(0, 0, waker)),
+            (200, 0, switch(4, state, 0)),
+            (400, 1, waking(4)),
+            (410, 0, switch(0, 0, 4)),
+            (420, 1, switch(waker, ASLEEP, 0)),
+            (600, 0, switch(4, state, 0)),
+        ]);
+        let account = account(process(), (100, 1_000), &events, |_| false);
+        let ns = |held: &BTreeMap<i32, Held>| held.get(&4).map(|held| held.ns);
+        (ns(&account.held), ns(&account.held_in_kernel), account.enders.unwoken.get(&4).copied())
+    };
+    assert_eq!(of(DISK_STATE, 5), (None, Some(200), Some(400)));
+    assert_eq!(of(ASLEEP, 5), (Some(200), None, None));
+    assert_eq!(of(DISK_STATE, 9), (None, None, Some(400)));
+}
+
+#[test]
 fn sleeps_without_a_waker_keep_when_they_began() {
     let mut events = dump();
     events.extend([

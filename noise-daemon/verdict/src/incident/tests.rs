@@ -70,12 +70,44 @@ fn a_sentence_says_who_lacks_what_since_when_and_by_whom() {
     }
     let mut one = disturbed(CPU, "shop.service", Vec::new(), &[]);
     (one.is_over, one.when, one.rose) = (true, "during 20.5 s".to_owned(), None);
-    let verdict = judge_incident(&one, &[], &["a", "b", "c", "d"]);
+    let others = ["a", "b", "c", "d"].map(|name| disturbed(CPU, name, Vec::new(), &[]));
+    let verdict = judge_incident(&one, &[], &others);
     assert_eq!(
         verdict.sentence,
         "shop.service waited for a CPU during 20.5 s, by whom is not known; also disturbed: a, b and 2 more"
     );
     assert_eq!(verdict.findings[0].culprit.kind, CulpritKind::None);
+}
+
+#[test]
+fn a_victim_whose_culprit_is_another_one_has_that_said() {
+    let disk = Some(Signal::BlockDeviceWait);
+    let by = |name, part| charged(name, Cause::Foreign, 900, part);
+    let own = charged("vda write", Cause::Own, 900, 0.9);
+    let one = disturbed(disk, "vda write", vec![by("writer.service", 0.9)], &[]);
+    let others = [
+        disturbed(
+            CPU,
+            "shop.service",
+            vec![by("hog.service", 0.6), by("writer.service", 0.4)],
+            &[],
+        ),
+        disturbed(CPU, "web.service", vec![by("writer.service", 0.9)], &[]),
+        disturbed(CPU, "vda write", vec![own], &[]),
+        disturbed(CPU, "db.service", Vec::new(), &[]),
+    ];
+    let verdict = judge_incident(&one, &[], &others);
+    let also = "; also disturbed: shop.service (above all by hog.service), web.service and 2 more";
+    assert!(verdict.sentence.ends_with(also), "{}", verdict.sentence);
+    let found = verdict.findings.iter();
+    let found: Vec<_> = found
+        .map(|one| (one.resource, &*one.culprit.name, one.victim.as_deref(), one.ready().is_some()))
+        .collect();
+    let expected = [
+        (Account::Disk, "writer.service", None, false),
+        (Account::Cpu, "hog.service", Some("shop.service"), false),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -86,7 +118,7 @@ fn what_stands_for_several_is_said_in_words_and_carries_no_command() {
             let charges = vec![charged(culprit, Cause::Foreign, 900, 0.9)];
             let mut one = disturbed(CPU, victim, charges, &advice);
             one.advised = Advised { culprit: Some(culprit), interrupt: None };
-            let verdict = judge_incident(&one, &[], &[name]);
+            let verdict = judge_incident(&one, &[], &[disturbed(CPU, name, Vec::new(), &[])]);
             let (sentence, first) = (&verdict.sentence, &verdict.findings[0]);
             assert!(!sentence.contains('~') && !sentence.contains(" / "), "{sentence}");
             assert!(

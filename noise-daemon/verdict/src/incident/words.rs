@@ -105,12 +105,21 @@ fn above_all(finding: &Finding, first: &ChargedCulprit<'_>) -> String {
     thread.map_or_else(String::new, |thread| format!(", above all {}", thread.words()))
 }
 
+/// Another victim, with its main culprit if that is another one than that of the incident.
+pub fn also(victim: &str, by: Option<&Finding>) -> String {
+    let victim = spoken(victim);
+    match by {
+        Some(by) => format!("{victim} (above all by {})", by.culprit.name),
+        None => victim.to_owned(),
+    }
+}
+
 /// The sentence: the first finding, and who is charged with it, where that is known.
 pub fn sentence(
     one: &Disturbed<'_>,
     first: Option<&Finding>,
     charged: Option<&ChargedCulprit<'_>>,
-    others: &[&str],
+    others: &[String],
 ) -> String {
     let lacks = lacks(one, first.map_or(Account::Unknown, |first| first.resource));
     let by = match (&one.short, first.zip(charged)) {
@@ -122,7 +131,7 @@ pub fn sentence(
         Some(rose) => format!(": {rose}"),
         None => String::new(),
     };
-    let named = others.iter().take(NAMED).map(|other| spoken(other)).collect::<Vec<_>>().join(", ");
+    let named = others.get(..NAMED.min(others.len())).unwrap_or_default().join(", ");
     let also = match others.len().saturating_sub(NAMED) {
         _ if others.is_empty() => String::new(),
         0 => format!("; also disturbed: {named}"),

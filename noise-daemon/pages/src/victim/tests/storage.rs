@@ -9,6 +9,7 @@ use noise_verdict::{Account, Culprit, CulpritKind, Evidence, Kind, Verdict};
 use noise_why::around::Usual;
 use noise_why::culprits::Blamed;
 use noise_why::findings::{Ender, Findings, Whose};
+use noise_why::locks::Locks;
 use noise_why::made::{MS, asleep, blamed, ender, setup, spread};
 use noise_why::writers::MainWriter;
 
@@ -186,24 +187,64 @@ fn what_the_kernel_holds_back_does_not_sleep_on_timers_of_its_own() {
 
 #[test]
 fn who_is_seen_in_writeback_waits_for_disks() {
-    let held = |seen: &[i32]| {
+    let held = |ever: &[i32]| {
         let mut found = asleep(0, 0);
         found.totals_ns.insert("timer", 1_500 * MS);
         found.uninterruptible = spread(30, 1_500, 60);
         found.held_back = [(71, 1_400 * MS), (72, 100 * MS)].into();
-        found.writeback.seen = seen.iter().copied().collect();
+        found.writeback.ever = ever.iter().map(|tid| (*tid, 70)).collect();
         judged(found)
     };
-    let all = held(&[71, 72]);
+    // Other threads of it that the kernel held back as long were not looked at in time.
+    let all = held(&[71]);
     let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose)";
     assert_eq!((all.kind, &*all.sentence), (Kind::HeldUp, expected));
     assert_eq!((all.findings[0].evidence, all.ready()), (Evidence::Part, None));
-    // What of it other threads slept for is not known.
-    let some = held(&[71]);
-    assert_eq!(some.findings[0].ns, 1_400 * MS);
-    let expected = "shop waited 1.40 s for disks, all of it for writeback (it is not known whose); it also slept 100 ms \
-                    uninterruptibly";
-    assert_eq!(some.sentence, expected);
+    // One that was never held back says nothing of the others.
+    assert_eq!(held(&[73]).sentence, "shop slept 1.50 s uninterruptibly");
+}
+
+#[test]
+fn who_waits_for_a_lock_of_the_kernel_waits_for_what_its_holder_waits_for() {
+    let locked = |state: &'static str, ever: &[(i32, i32)]| {
+        let mut found = asleep(900, 0);
+        found.totals_ns.insert("timer", 600 * MS);
+        found.uninterruptible = spread(30, 1_500, 60);
+        found.enders = vec![ender(71, "shop", "", false, 900)];
+        found.held_back = [(71, 600 * MS)].into();
+        found.kernel_locks = Locks { ns: 900 * MS, by: [((71, state), 900 * MS)].into() };
+        found.writeback.ever = ever.iter().copied().collect();
+        judged(found)
+    };
+    let behind = locked("timer", &[(71, 70)]);
+    let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose)";
+    assert_eq!(behind.sentence, expected);
+    let running = locked("running", &[]);
+    let expected = "shop: its threads waited 900 ms for each other; held by thread 71 (nginx), which ran meanwhile; whether that \
+                    is usual is not known. It also slept 600 ms uninterruptibly";
+    assert_eq!(running.sentence, expected);
+}
+
+#[test]
+fn a_sleep_that_nothing_has_ended_is_writeback_where_it_is_seen_there_or_behind_it() {
+    let open = |seen: &[i32], at_locks: &[(i32, i32)]| {
+        let mut found = asleep(0, 0);
+        found.totals_ns.insert("unknown", 1_800 * MS);
+        found.uninterruptible = spread(2, 1_800, 1_000);
+        found.unwoken_in_kernel = [(72, 1_000 * MS), (73, 800 * MS)].into();
+        found.writeback.ever = seen.iter().map(|tid| (*tid, 70)).collect();
+        found.writeback.seen = seen.iter().copied().collect();
+        found.writeback.at_locks = at_locks.iter().copied().collect();
+        judged(found).sentence
+    };
+    let all = "shop waited 1.80 s for disks, all of it for writeback (it is not known whose)";
+    assert_eq!(open(&[72, 73], &[]), all);
+    assert_eq!(open(&[72], &[(73, 70)]), all);
+    // The lock of another process may be held for anything.
+    let part = "shop waited 1.00 s for disks, all of it for writeback (it is not known whose); it also slept 800 ms \
+                uninterruptibly";
+    assert_eq!(open(&[72], &[(73, 90)]), part);
+    assert_eq!(open(&[], &[(73, 70)]), "shop slept 1.80 s uninterruptibly");
 }
 
 #[test]
