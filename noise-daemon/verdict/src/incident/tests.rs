@@ -111,6 +111,17 @@ fn a_victim_whose_culprit_is_another_one_has_that_said() {
 }
 
 #[test]
+fn a_sleep_in_the_kernel_that_own_threads_end_is_said_so() {
+    let sleep = Some(Signal::UninterruptibleWait);
+    let by = |name| {
+        let charges = vec![charged(name, Cause::Own, 900, 0.9)];
+        judged(&disturbed(sleep, "shop.service", charges, &[])).sentence
+    };
+    let own = by("shop.service");
+    assert!(own.ends_with(", until threads of its own woke it (90.0 %)"), "{own}");
+}
+
+#[test]
 fn what_stands_for_several_is_said_in_words_and_carries_no_command() {
     let advice = everything();
     for name in ["/", "~gone", "~other", "~unknown"] {
