@@ -60,7 +60,7 @@ impl Findings {
         let until_kernel = self.until_kernel.iter().filter(|(tid, _)| seen(tid));
         let until_kernel_ns = until_kernel.fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
         let behind = |tid: &i32| {
-            let of_thread = self.writeback.at_locks.iter().filter(|(at, _)| at == tid);
+            let of_thread = self.writeback.at_file_locks.iter().filter(|(at, _)| at == tid);
             let pids: Vec<i32> = of_thread.map(|(_, pid)| *pid).collect();
             self.writeback.ever.iter().any(|(_, pid)| pids.contains(pid))
         };
@@ -100,11 +100,18 @@ impl Findings {
     }
 
     /// How long it was held back by disks, ns: all where the cgroup stalled for disks meanwhile, or where threads that were
-    /// held back were seen there.
+    /// held back were seen there, or behind another writer of a file that the kernel held back.
     fn held_back_by_disks_ns(&self) -> u64 {
         let mut ever = self.writeback.ever.iter().map(|(tid, _)| tid);
         let is_seen = ever.any(|tid| self.held_back.contains_key(tid));
-        if is_seen || self.is_stalled_by_disks() { self.held_back_ns() } else { 0 }
+        let is_behind = || {
+            let mut holders = self.kernel_locks.by.keys();
+            let is_held_back = |tid| self.held_back.contains_key(tid);
+            !self.writeback.at_file_locks.is_empty()
+                && holders.any(|(tid, state)| *state == State::Timer.name() && is_held_back(tid))
+        };
+        let is_by_disks = is_seen || is_behind() || self.is_stalled_by_disks();
+        if is_by_disks { self.held_back_ns() } else { 0 }
     }
 
     /// Whether the cgroup stalled for disks while it was held back.

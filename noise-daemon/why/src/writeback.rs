@@ -3,6 +3,8 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::Duration;
 
 use noise_system::procfs;
 
@@ -25,6 +27,9 @@ const OF_WRITEBACK: [&str; 10] = [
     "xlog_grant_head_wait",
 ];
 
+const MOST_LOOKS: u32 = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(40);
+
 /// Parts of the names of functions in which a writer waits until another one of the same file is done.
 const OF_FILE_LOCKS: [&str; 4] = ["write_iter", "buffered_write", "inode_lock", "xfs_ilock"];
 
@@ -44,7 +49,7 @@ pub struct Writeback {
     /// Threads that waited for it in any look, with their processes.
     pub ever: BTreeSet<(i32, i32)>,
     /// Threads that waited for another writer of a file in most of these looks, with their processes.
-    pub at_locks: BTreeSet<(i32, i32)>,
+    pub at_file_locks: BTreeSet<(i32, i32)>,
     /// Whether the kernel does not say it to this user.
     pub is_denied: bool,
 }
@@ -75,8 +80,24 @@ pub fn written(pids: &BTreeSet<i32>) -> BTreeMap<i32, u64> {
     pids.iter().filter_map(bytes).collect()
 }
 
-/// Looks at threads that slept uninterruptibly for what is not known, which come with their processes.
+/// Looks at threads that slept uninterruptibly for what is not known, which come with their processes: again where none of
+/// them is in writeback at that moment.
 pub fn look(threads: &BTreeSet<(i32, i32)>) -> Writeback {
+    let mut found = look_once(threads);
+    for _ in 1..MOST_LOOKS {
+        if found.is_denied || !found.ever.is_empty() {
+            break;
+        }
+        thread::sleep(BETWEEN_LOOKS);
+        let again = look_once(threads);
+        // A thread that sleeps for a short time may be in two places.
+        found.at_file_locks.extend(again.at_file_locks);
+        found = Writeback { at_file_locks: found.at_file_locks, ..again };
+    }
+    found
+}
+
+fn look_once(threads: &BTreeSet<(i32, i32)>) -> Writeback {
     let ever = RefCell::new(BTreeSet::new());
     // Where a thread sleeps otherwise is not where it slept uninterruptibly. Where it is seen as often in one as in the other,
     // it counts as the other.
@@ -97,7 +118,7 @@ pub fn look(threads: &BTreeSet<(i32, i32)>) -> Writeback {
     };
     Writeback {
         seen: at(&SleepsIn::Writeback).map(|(tid, _)| tid).collect(),
-        at_locks: at(&SleepsIn::FileLock).collect(),
+        at_file_locks: at(&SleepsIn::FileLock).collect(),
         ever: ever.take(),
         is_denied,
     }
@@ -126,6 +147,6 @@ mod tests {
     fn threads_that_sleep_elsewhere_are_not_held_back() {
         let own = nix::unistd::gettid().as_raw();
         let found = look(&[(own, own)].into());
-        assert!(found.seen.is_empty() && found.ever.is_empty() && found.at_locks.is_empty());
+        assert!(found.seen.is_empty() && found.ever.is_empty() && found.at_file_locks.is_empty());
     }
 }

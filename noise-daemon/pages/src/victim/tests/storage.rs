@@ -206,7 +206,7 @@ fn who_is_seen_in_writeback_waits_for_disks() {
 
 #[test]
 fn who_waits_for_a_lock_of_the_kernel_waits_for_what_its_holder_waits_for() {
-    let locked = |state: &'static str, ever: &[(i32, i32)]| {
+    let locked = |state: &'static str, ever: &[(i32, i32)], at_file_locks: &[(i32, i32)]| {
         let mut found = asleep(900, 0);
         found.totals_ns.insert("timer", 600 * MS);
         found.uninterruptible = spread(30, 1_500, 60);
@@ -214,12 +214,14 @@ fn who_waits_for_a_lock_of_the_kernel_waits_for_what_its_holder_waits_for() {
         found.held_back = [(71, 600 * MS)].into();
         found.kernel_locks = Locks { ns: 900 * MS, by: [((71, state), 900 * MS)].into() };
         found.writeback.ever = ever.iter().copied().collect();
+        found.writeback.at_file_locks = at_file_locks.iter().copied().collect();
         judged(found)
     };
-    let behind = locked("timer", &[(71, 70)]);
     let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose)";
-    assert_eq!(behind.sentence, expected);
-    let running = locked("running", &[]);
+    assert_eq!(locked("timer", &[(71, 70)], &[]).sentence, expected);
+    // What the kernel holds a writer back for while another one waits for the same file is writeback as well.
+    assert_eq!(locked("timer", &[], &[(72, 70)]).sentence, expected);
+    let running = locked("running", &[], &[]);
     let expected = "shop: its threads waited 900 ms for each other; held by thread 71 (nginx), which ran meanwhile; whether that \
                     is usual is not known. It also slept 600 ms uninterruptibly";
     assert_eq!(running.sentence, expected);
@@ -227,14 +229,14 @@ fn who_waits_for_a_lock_of_the_kernel_waits_for_what_its_holder_waits_for() {
 
 #[test]
 fn a_sleep_that_nothing_has_ended_is_writeback_where_it_is_seen_there_or_behind_it() {
-    let open = |seen: &[i32], at_locks: &[(i32, i32)]| {
+    let open = |seen: &[i32], at_file_locks: &[(i32, i32)]| {
         let mut found = asleep(0, 0);
         found.totals_ns.insert("unknown", 1_800 * MS);
         found.uninterruptible = spread(2, 1_800, 1_000);
         found.unwoken_in_kernel = [(72, 1_000 * MS), (73, 800 * MS)].into();
         found.writeback.ever = seen.iter().map(|tid| (*tid, 70)).collect();
         found.writeback.seen = seen.iter().copied().collect();
-        found.writeback.at_locks = at_locks.iter().copied().collect();
+        found.writeback.at_file_locks = at_file_locks.iter().copied().collect();
         judged(found).sentence
     };
     let all = "shop waited 1.80 s for disks, all of it for writeback (it is not known whose)";
