@@ -96,7 +96,9 @@ fn at_writeback(found: &mut Findings) {
         let sentence = "whether its uninterruptible sleeps were for writeback is known to root alone: run this as root";
         found.notes.push(sentence.to_owned());
     }
-    if !found.writeback.ever.is_empty() && found.main_writer.is_none() {
+    let writeback::Writeback { ever, at_file_locks, .. } = &found.writeback;
+    let is_seen = !ever.is_empty() || !at_file_locks.is_empty();
+    if is_seen && found.main_writer.is_none() {
         found.main_writer = main_writer(found);
     }
 }

@@ -79,23 +79,27 @@ impl Findings {
         open
     }
 
-    /// Locks of the kernel whose holders were held back by disks.
-    fn locks_in_writeback(&self) -> Locks {
-        if self.short().is_some() || self.held_back_by_disks_ns() == 0 {
-            return Locks::default();
-        }
+    /// Locks of the kernel whose holders the kernel held back.
+    fn locks_behind_held_back(&self) -> Locks {
         let is_held_back = |tid| self.held_back.contains_key(&tid);
         self.kernel_locks.part(|tid, state| state == State::Timer.name() && is_held_back(tid))
     }
 
+    /// Those of them that disks held back.
+    fn locks_in_writeback(&self) -> Locks {
+        match self.short().is_none() && self.held_back_by_disks_ns() > 0 {
+            true => self.locks_behind_held_back(),
+            false => Locks::default(),
+        }
+    }
+
     /// The other locks of the kernel; none where it is not known who held them.
     pub fn kernel_locks_alone(&self) -> Locks {
-        let in_writeback = self.locks_in_writeback();
-        let rest =
-            self.kernel_locks.part(|tid, state| !in_writeback.by.contains_key(&(tid, state)));
+        let behind = self.locks_behind_held_back();
+        let rest = self.kernel_locks.part(|tid, state| !behind.by.contains_key(&(tid, state)));
         match rest.by.is_empty() {
             true => rest,
-            false => Locks { ns: self.kernel_locks.ns.saturating_sub(in_writeback.ns), ..rest },
+            false => Locks { ns: self.kernel_locks.ns.saturating_sub(behind.ns), ..rest },
         }
     }
 

@@ -221,6 +221,7 @@ fn who_waits_for_a_lock_of_the_kernel_waits_for_what_its_holder_waits_for() {
     assert_eq!(locked("timer", &[(71, 70)], &[]).sentence, expected);
     // What the kernel holds a writer back for while another one waits for the same file is writeback as well.
     assert_eq!(locked("timer", &[], &[(72, 70)]).sentence, expected);
+    assert_eq!(locked("timer", &[], &[]).sentence, "shop slept 1.50 s uninterruptibly");
     let running = locked("running", &[], &[]);
     let expected = "shop: its threads waited 900 ms for each other; held by thread 71 (nginx), which ran meanwhile; whether that \
                     is usual is not known. It also slept 600 ms uninterruptibly";
