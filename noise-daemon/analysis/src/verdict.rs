@@ -136,8 +136,7 @@ impl Report {
     /// What one of its victims suffers from. The host was looked at for the one that it is about: others have no commands.
     pub fn findings_of(&self, victim: &str, zone: &TimeZone) -> Vec<Finding> {
         if *victim == *self.main.subject {
-            let all = self.verdict(zone).findings.into_iter();
-            return all.filter(|finding| finding.victim.is_none()).collect();
+            return self.verdict_beside(&[], zone).findings;
         }
         let mut own: Vec<&Episode> = self.of(victim).collect();
         own.sort_by(|one, other| other.lost_seconds.total_cmp(&one.lost_seconds));
@@ -228,15 +227,20 @@ impl Report {
 
     /// What it is, who did it, and what can be done. Times are those of a zone.
     pub fn verdict(&self, zone: &TimeZone) -> Verdict {
-        let (advice, worst) = (self.advice(), self.worst());
-        let more = self.others().filter(|one| one.subject == worst.subject);
-        let more: Vec<Disturbed<'_>> =
-            more.map(|episode| episode.disturbed(self, &advice, zone)).collect();
         let victims = self.victims();
         let others = victims.iter().skip(1);
         let others: Vec<Disturbed<'_>> =
             others.map(|(_, episode)| episode.disturbed(self, &[], zone)).collect();
-        judge_incident(&worst.disturbed(self, &advice, zone), &more, &others)
+        self.verdict_beside(&others, zone)
+    }
+
+    /// The same with these other victims.
+    fn verdict_beside(&self, others: &[Disturbed<'_>], zone: &TimeZone) -> Verdict {
+        let (advice, worst) = (self.advice(), self.worst());
+        let more = self.others().filter(|one| one.subject == worst.subject);
+        let more: Vec<Disturbed<'_>> =
+            more.map(|episode| episode.disturbed(self, &advice, zone)).collect();
+        judge_incident(&worst.disturbed(self, &advice, zone), &more, others)
     }
 
     /// The verdict in its sentence.

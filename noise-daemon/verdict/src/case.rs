@@ -107,6 +107,8 @@ pub struct Case<'a> {
     pub seen_ns: Option<u64>,
     /// Uninterruptible sleeps, whatever ended them, ns.
     pub uninterruptible_ns: u64,
+    /// What of these is in the account of locks, ns.
+    pub locked_in_kernel_ns: u64,
     /// Who had what was lacking.
     pub losses: Vec<CulpritLoss>,
     /// What it slept for, where it is not known whether there was work for it.

@@ -25,6 +25,10 @@ const LEAST_PART: f64 = 0.01;
 const LEAST_REMEDIED: f64 = 0.1;
 /// Findings that are kept.
 const MOST: usize = 5;
+/// Those of other victims among them.
+const MOST_OF_OTHERS: usize = 2;
+/// Least part in what another victim suffers from of a culprit that is said.
+const MOSTLY: f64 = 0.5;
 
 /// What a culprit is called of whom nothing is known.
 const NOT_KNOWN: &str = "not known";
@@ -394,16 +398,20 @@ fn next(one: &ChargedCulprit<'_>) -> Option<String> {
     is_cgroup.then(|| format!("see what {} does: noised why {}", one.name, argument(one.name)))
 }
 
-/// What another victim of an incident suffers from, if its main culprit is known and is another one than that of the incident.
-fn by_another<'d>(other: &'d Disturbed<'d>, leading: &Finding) -> Option<ChargedFinding<'d>> {
+/// What another victim of an incident suffers from, if another cgroup did more than half of that than the one that the
+/// incident is about.
+fn by_another<'d>(
+    other: &'d Disturbed<'d>,
+    leading: Option<&ChargedCulprit<'_>>,
+) -> Option<ChargedFinding<'d>> {
     let mut first = other.findings().into_iter().next()?;
-    let name = &first.finding.culprit.name;
-    let is_another = first.charged.is_some_and(|one| one.cause != Cause::Untracked)
-        && first.finding.culprit.kind != CulpritKind::None
-        && *name != leading.culprit.name
-        && *name != other.victim;
+    let is_another = first.charged.is_some_and(|one| {
+        one.cause == Cause::Foreign
+            && one.part > MOSTLY
+            && leading.is_none_or(|leading| leading.name != one.name)
+    });
     first.finding.victim = Some(other.victim.to_owned());
-    is_another.then_some(first)
+    (is_another && first.finding.culprit.kind == CulpritKind::Cgroup).then_some(first)
 }
 
 /// The verdict of an incident: of what cost its victim most, of what else that suffers from, and of what cost each of the
@@ -419,16 +427,14 @@ pub fn judge_incident(
     let charged = leading.as_ref().and_then(|leading| leading.charged);
     let mut rest: Vec<ChargedFinding<'_>> = own.collect();
     rest.extend(more.iter().flat_map(Disturbed::findings));
-    let by_another: Vec<Option<ChargedFinding<'_>>> = match &leading {
-        Some(leading) => others.iter().map(|one| by_another(one, &leading.finding)).collect(),
-        None => Vec::new(),
-    };
+    let by_another: Vec<_> = others.iter().map(|one| by_another(one, charged)).collect();
     let named: Vec<String> = others
         .iter()
         .zip(&by_another)
         .map(|(other, by)| words::also(other.victim, by.as_ref().map(|by| &by.finding)))
         .collect();
-    rest.extend(by_another.into_iter().flatten());
+    // Most are the victim's own.
+    rest.extend(by_another.into_iter().flatten().take(MOST_OF_OTHERS));
     rest.sort_by_key(|found| (Reverse(found.beyond_ns), Reverse(found.finding.ns)));
     let all = leading.into_iter().chain(rest).take(MOST);
     let findings: Vec<Finding> = all.map(|found| found.finding).collect();

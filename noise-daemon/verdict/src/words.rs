@@ -245,7 +245,7 @@ pub fn sentence(
         Kind::HeldUp => note.disturbed_for_ns.and_then(so_long).unwrap_or_default(),
         _ => String::new(),
     };
-    let asleep_ns = case.uninterruptible_ns;
+    let asleep_ns = case.uninterruptible_ns.saturating_sub(case.locked_in_kernel_ns);
     let on_disk_ns = [Account::Disk, Account::Memory].map(|account| case.accounts.ns(account));
     let on_disk_ns = on_disk_ns.into_iter().fold(0, u64::saturating_add);
     // What it waited for disks and memory is part of that, and said already.

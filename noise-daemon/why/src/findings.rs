@@ -280,7 +280,7 @@ pub fn find_out(
     let enders = enders(&account.enders, &is_own, &account.threads, known);
     let other = |tid| other(tid, &is_own, &account.threads, known);
     let main_writer = writes.main(other);
-    let also_uninterruptible = uninterruptible.longest(other);
+    let also_uninterruptible = uninterruptible.longest(to_ns, other);
     Ok(Findings {
         target: Victim {
             kind: target.kind,

@@ -74,11 +74,8 @@ impl Findings {
             span_ns: self.span_ns,
             work_ns: accounts.active_ns(),
             seen_ns: None,
-            // The others are said to be locks.
-            uninterruptible_ns: self
-                .uninterruptible
-                .sum_ns
-                .saturating_sub(self.kernel_locks_alone().ns),
+            uninterruptible_ns: self.uninterruptible.sum_ns,
+            locked_in_kernel_ns: self.kernel_locks_alone().ns,
             losses: self.losses(&accounts),
             unclear: self.unclear(),
             standstill: self.standstill(),
@@ -118,6 +115,7 @@ impl Findings {
             work_ns: counted.span_ns,
             seen_ns: Some(self.span_ns),
             uninterruptible_ns: counted.uninterruptible_ns(),
+            locked_in_kernel_ns: self.kernel_locks_alone().ns,
             losses,
             unclear: Vec::new(),
             // What threads did all the time is known of the part alone.

@@ -16,10 +16,12 @@ use super::places::{MOST_THREADS, Places};
 use super::translated;
 use super::unwoken::{OpenSleep, Unwoken, slept_all_along};
 use super::writeback;
-use super::writers::{self, MainWriter};
+use super::writers::{self, MainWriter, WritingThread};
 
 /// For so long it is seen who writes, at least: the kernel holds writers back for up to 200 ms at a time.
-const LEAST_WRITTEN: Duration = Duration::from_millis(300);
+const LEAST_WATCHED: Duration = Duration::from_millis(300);
+/// Less than this, bytes, says nothing of who writes most.
+const LEAST_WRITTEN: u64 = 256 << 10;
 
 /// Looks, and notes it.
 pub fn look(found: &mut Findings, host: &DumpedHost) {
@@ -103,23 +105,35 @@ fn at_writeback(found: &mut Findings) {
     }
 }
 
-/// Who writes most of what the page cache takes, at the moment, among those that wait for writeback as the victim does.
+/// Who writes most, at the moment, among those that wait for writeback as the victim does. Whether for the same disk is not
+/// known.
 fn main_writer(found: &Findings) -> Option<MainWriter> {
-    let others = &found.also_uninterruptible;
+    let victims = found.processes();
+    if found.threads.iter().any(|one| one.pid > 0 && !victims.contains(&one.pid)) {
+        return None;
+    }
+    // Of one thread, the others of its process are none of them.
+    let others = found.also_uninterruptible.iter().filter(|one| !victims.contains(&one.pid));
+    let others: Vec<&WritingThread> = others.collect();
     let mut pids: BTreeSet<i32> = others.iter().map(|one| one.pid).collect();
-    pids.extend(found.processes());
+    pids.extend(&victims);
     let (before, begin) = (writeback::written(&pids), Instant::now());
     let seen = writeback::look(&others.iter().map(|one| (one.tid, one.pid)).collect()).ever;
-    thread::sleep(LEAST_WRITTEN.saturating_sub(begin.elapsed()));
-    let mut written: BTreeMap<i32, u64> = writeback::written(&pids);
+    thread::sleep(LEAST_WATCHED.saturating_sub(begin.elapsed()));
+    let waits = |pid: &i32| victims.contains(pid) || seen.iter().any(|(_, one)| one == pid);
+    let mut written = writeback::written(&pids);
+    written.retain(|pid, _| waits(pid));
     for (pid, bytes) in &mut written {
         *bytes = before.get(pid).map_or(0, |before| bytes.saturating_sub(*before));
     }
     let all = written.values().fold(0, |sum, bytes| u64::saturating_add(sum, *bytes));
-    let waits = others.iter().filter(|one| seen.contains(&(one.tid, one.pid)));
+    if all < LEAST_WRITTEN {
+        return None;
+    }
     // What a process wrote counts once, for the thread that waited longest.
-    let each = waits.filter_map(|one| Some((written.remove(&one.pid)?, one.clone())));
-    writers::main(each, all, "what all wrote that wait for it")
+    let each = others.into_iter().filter_map(|one| Some((written.remove(&one.pid)?, one.clone())));
+    let writes = |part| format!("writes {part} of what all that wait for it write now");
+    writers::main(each, all, writes)
 }
 
 fn at_locks(found: &mut Findings) {

@@ -1,7 +1,7 @@
 //! PURE: what a victim waited for disks for without a request of its own, as a verdict is made of it: the journal of a file
 //! system, and the kernel that held it back because it writes to files faster than a disk takes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use noise_common::charge::Cause;
 use noise_paths::state::State;
@@ -28,8 +28,8 @@ impl Findings {
         self.held_back.values().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
-    /// Accounts for it, and for what threads of the kernel ended, or locks of the kernel. Both of what it is for make the cgroup
-    /// stall, in the kernel's own count: drivers that sleep do not.
+    /// Accounts for it, and for what threads of the kernel ended, or locks of the kernel. A cgroup that waits for disks or for
+    /// memory stalls, in the kernel's own count; one whose driver sleeps does not.
     pub fn take_held_back(&self, accounts: &mut Accounts) {
         let all_ns = self.held_back_ns();
         match self.short() {
@@ -93,29 +93,30 @@ impl Findings {
         }
     }
 
-    /// The other locks of the kernel; none where it is not known who held them.
+    /// The other locks of the kernel, as far as it is known who held them.
     pub fn kernel_locks_alone(&self) -> Locks {
         let behind = self.locks_behind_held_back();
-        let rest = self.kernel_locks.part(|tid, state| !behind.by.contains_key(&(tid, state)));
-        match rest.by.is_empty() {
-            true => rest,
-            false => Locks { ns: self.kernel_locks.ns.saturating_sub(behind.ns), ..rest },
-        }
+        self.kernel_locks.part(|tid, state| !behind.by.contains_key(&(tid, state)))
     }
 
-    /// How long it was held back by disks, ns: all where the cgroup stalled for disks meanwhile, or where threads that were
-    /// held back were seen there, or behind another writer of a file that the kernel held back.
+    /// How long it was held back by disks, ns: all where the cgroup stalled for disks meanwhile; else what threads slept of
+    /// processes that were seen there, or behind a writer that the kernel held back.
     fn held_back_by_disks_ns(&self) -> u64 {
-        let mut ever = self.writeback.ever.iter().map(|(tid, _)| tid);
-        let is_seen = ever.any(|tid| self.held_back.contains_key(tid));
-        let is_behind = || {
-            let mut holders = self.kernel_locks.by.keys();
-            let is_held_back = |tid| self.held_back.contains_key(tid);
-            !self.writeback.at_file_locks.is_empty()
-                && holders.any(|(tid, state)| *state == State::Timer.name() && is_held_back(tid))
-        };
-        let is_by_disks = is_seen || is_behind() || self.is_stalled_by_disks();
-        if is_by_disks { self.held_back_ns() } else { 0 }
+        if self.is_stalled_by_disks() {
+            return self.held_back_ns();
+        }
+        let of = |tid: i32| self.threads.iter().find(|one| one.tid == tid).map(|one| one.pid);
+        let holders = self.locks_behind_held_back();
+        let holders: BTreeSet<i32> = holders.by.keys().filter_map(|(tid, _)| of(*tid)).collect();
+        let behind = self.writeback.at_file_locks.iter().map(|(_, pid)| *pid);
+        let behind = behind.filter(|pid| holders.contains(pid));
+        let pids: BTreeSet<i32> =
+            self.writeback.ever.iter().map(|(_, pid)| *pid).chain(behind).collect();
+        let seen = self
+            .held_back
+            .iter()
+            .filter(|(tid, _)| of(**tid).is_some_and(|pid| pids.contains(&pid)));
+        seen.fold(0, |sum, (_, ns)| u64::saturating_add(sum, *ns))
     }
 
     /// Whether the cgroup stalled for disks while it was held back.

@@ -30,8 +30,9 @@ const OF_WRITEBACK: [&str; 10] = [
 const MOST_LOOKS: u32 = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(40);
 
-/// Parts of the names of functions in which a writer waits until another one of the same file is done.
-const OF_FILE_LOCKS: [&str; 4] = ["write_iter", "buffered_write", "inode_lock", "xfs_ilock"];
+/// How the names of functions end in which a thread waits for the lock of a file.
+const OF_FILE_LOCKS: [&str; 4] =
+    ["_write_iter", "_buffered_write", "btrfs_inode_lock", "xfs_ilock"];
 
 /// Where an uninterruptible sleep is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +49,7 @@ pub struct Writeback {
     pub seen: BTreeSet<i32>,
     /// Threads that waited for it in any look, with their processes.
     pub ever: BTreeSet<(i32, i32)>,
-    /// Threads that waited for another writer of a file in most of these looks, with their processes.
+    /// Threads that waited for a lock of a file in most looks, with their processes.
     pub at_file_locks: BTreeSet<(i32, i32)>,
     /// Whether the kernel does not say it to this user.
     pub is_denied: bool,
@@ -59,9 +60,9 @@ fn of_writeback(text: &str) -> bool {
     OF_WRITEBACK.iter().any(|function| text.starts_with(function))
 }
 
-/// Whether that is where it waits for another writer of a file.
+/// Whether that is where it waits for the lock of a file.
 fn of_file_lock(text: &str) -> bool {
-    OF_FILE_LOCKS.iter().any(|part| text.contains(part))
+    OF_FILE_LOCKS.iter().any(|name| text.trim_end().ends_with(name))
 }
 
 /// Whether a thread sleeps uninterruptibly at the moment.

@@ -80,15 +80,16 @@ impl DiskWrites {
         }
         let own = self.sectors.iter().filter(|((dev, _), _)| dev == disk);
         let own = own.filter_map(|((_, tid), sum)| Some((*sum, writer(*tid)?)));
-        main(own, *whole, "all that was written")
+        main(own, *whole, |part| format!("wrote {part} of all that was written"))
     }
 }
 
-/// Who wrote more than half of all, by what each thread wrote: a cgroup, or else a process. `of` says what all is.
+/// Who wrote more than half of all, by what each thread wrote: a cgroup, or else a process. `wrote` says it of a
+/// part.
 pub fn main(
     each: impl Iterator<Item = (u64, WritingThread)>,
     all: u64,
-    of: &str,
+    wrote: impl Fn(String) -> String,
 ) -> Option<MainWriter> {
     // The sum, and the thread that wrote most.
     let mut sums = BTreeMap::new();
@@ -101,7 +102,7 @@ pub fn main(
         }
     }
     let (sum, _, first) = sums.into_values().max_by_key(|(sum, ..)| *sum)?;
-    (sum > all / 2).then(|| first.main(&format!("{} of {of}", share(sum as f64 / all as f64))))
+    (sum > all / 2).then(|| first.main(&wrote(share(sum as f64 / all as f64))))
 }
 
 /// How long threads slept uninterruptibly.
@@ -132,8 +133,16 @@ impl UninterruptibleTime {
         }
     }
 
-    /// The threads that `writer` knows which did so longest.
-    pub fn longest(self, writer: impl Fn(i32) -> Option<WritingThread>) -> Vec<WritingThread> {
+    /// The threads that `writer` knows which did so longest up to that time.
+    pub fn longest(
+        mut self,
+        to_ns: u64,
+        writer: impl Fn(i32) -> Option<WritingThread>,
+    ) -> Vec<WritingThread> {
+        for (tid, since_ns) in self.since_ns {
+            let sum = self.sums_ns.entry(tid).or_default();
+            *sum = sum.saturating_add(to_ns.saturating_sub(since_ns.max(self.from_ns)));
+        }
         let mut all: Vec<(i32, u64)> = self.sums_ns.into_iter().filter(|(_, ns)| *ns > 0).collect();
         all.sort_by_key(|(tid, ns)| (Reverse(*ns), *tid));
         all.into_iter().filter_map(|(tid, _)| writer(tid)).take(MOST_THREADS).collect()
@@ -147,7 +156,7 @@ impl WritingThread {
         let own = format!("{comm} {}", if self.pid > 0 { self.pid } else { tid });
         let of = self.cgroup.as_deref().map(|cgroup| format!(" of {}", clean(cgroup)));
         MainWriter {
-            words: format!("writeback behind {own}{}, which wrote {wrote}", of.unwrap_or_default(),),
+            words: format!("writeback behind {own}{}, which {wrote}", of.unwrap_or_default(),),
             culprit: Culprit {
                 kind: if self.cgroup.is_some() {
                     CulpritKind::Cgroup
@@ -212,8 +221,8 @@ mod tests {
             Some(WritingThread { tid, pid: tid, comm: String::new(), cgroup: None })
                 .filter(|_| tid != 9)
         };
-        // 8 from 150 to 300, 7 from 100 to 150; the last sleep of 9 goes on.
-        let tids: Vec<_> = slept.longest(known).iter().map(|one| one.tid).collect();
+        // 8 from 150 to 300, 7 from 100 to 150, and again to the end.
+        let tids: Vec<_> = slept.longest(900, known).iter().map(|one| one.tid).collect();
         assert_eq!(tids, [8, 7]);
     }
 

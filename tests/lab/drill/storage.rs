@@ -127,10 +127,11 @@ impl SlowDisk {
         let number = fs::read_to_string(format!("/sys/block/{}/dev", device.name))?;
         let bdi = Path::new("/sys/class/bdi").join(number.trim());
         configure("mount", &[&device.path(), folder.to_str().context("no text")?])?;
-        let limit = WriteLimit::of_host(&device.name, WRITTEN_PER_SECOND)?;
-        ensure!(limit.is_some(), "this host has no bound of what a disk is written");
+        let name = device.name.clone();
         let settings = Vec::new();
-        let mut disk = Self { folder, settings, limit, _device: device, _file: file };
+        let mut disk = Self { folder, settings, limit: None, _device: device, _file: file };
+        disk.limit = WriteLimit::of_host(&name, WRITTEN_PER_SECOND)?;
+        ensure!(disk.limit.is_some(), "this host has no bound of what a disk is written");
         for (name, value) in [("max_ratio", DIRTY_PARTS), ("strict_limit", "1")] {
             let path = bdi.join(name);
             let before = fs::read_to_string(&path).with_context(|| format!("no {name}"))?;

@@ -299,7 +299,6 @@ fn service_is_reloaded() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// What may mend itself is waited for, as long as it takes; a mistake is not.
 /// Sooner than an operator would want it, so that a test need not wait for long.
 fn soon(machine: &Machine, settings: &str) -> Result<()> {
     machine.output(&format!(
@@ -310,6 +309,7 @@ fn soon(machine: &Machine, settings: &str) -> Result<()> {
     Ok(())
 }
 
+/// What may mend itself is waited for, as long as it takes; a mistake is not.
 fn service_tries_again_only_where_it_helps() -> Result<Verdict> {
     let machine = match serving()? {
         Ok(machine) => machine,

@@ -147,7 +147,7 @@ impl Running {
     /// Starts Python, and waits for a line that begins so.
     fn until(arguments: &[&str], ready: &str) -> Result<Self> {
         let mut command = Command::new(PYTHON);
-        command.arg("-u").args(arguments).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.arg("-u").args(arguments).stdout(Stdio::piped());
         let mut running = Self(command.spawn()?);
         let output = running.0.stdout.take().context("no standard output")?;
         let mut line = String::new();

@@ -28,7 +28,7 @@ pub struct Ended {
     pub script: Result<()>,
 }
 
-/// A folder that no other guest boots from: guests would write over each other's disks.
+/// A folder for guests of this process alone: others would write over their disks. Each of them has files of its own.
 pub struct Folder {
     pub path: PathBuf,
     lock: File,
@@ -96,14 +96,15 @@ pub fn boot(
         command.arg("-serial").arg(format!("file:{}", file.display()));
     }
     let (subsystem_disk, bytes) = SUBSYSTEM_DISK;
-    let subsystem_disk = folder.path.join(subsystem_disk);
+    let subsystem_disk = folder.path.join(format!("{subsystem_disk}.{name}"));
     empty(&subsystem_disk, bytes)?;
+    let disks = disks(&folder.path, name)?;
     command
         .args(["-device", "nvme-subsys,id=subsystem,nqn=subsystem"])
         .args(["-device", "nvme,serial=1,subsys=subsystem"])
         .args(["-drive", &format!("file={},format=raw,if=none,id=ns", subsystem_disk.display())])
         .args(["-device", "nvme-ns,drive=ns,shared=on"]);
-    for (index, disk) in disks(&folder.path)?.iter().enumerate() {
+    for (index, disk) in disks.iter().enumerate() {
         let file = disk.display();
         command
             .args(["-drive", &format!("file={file},format=raw,if=none,id=disk{index}")])
@@ -132,6 +133,7 @@ pub fn boot(
         }
         thread::sleep(LOOK);
     };
+    disks.iter().chain([&subsystem_disk]).try_for_each(|disk| forget(disk))?;
     // QEMU may have refused before it made them.
     let read = |path: &PathBuf| match fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
@@ -182,11 +184,11 @@ fn empty(path: &Path, bytes: u64) -> Result<()> {
         .with_context(|| format!("cannot create {}", path.display()))
 }
 
-/// Fresh disks.
-fn disks(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Fresh disks of a guest.
+fn disks(folder: &Path, guest: &str) -> Result<Vec<PathBuf>> {
     let mut disks = Vec::new();
     for (name, bytes) in DISKS {
-        let path = folder.join(name);
+        let path = folder.join(format!("{name}.{guest}"));
         empty(&path, bytes)?;
         disks.push(path);
     }

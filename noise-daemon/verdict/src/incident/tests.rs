@@ -94,7 +94,7 @@ fn a_victim_whose_culprit_is_another_one_has_that_said() {
         ),
         disturbed(CPU, "web.service", vec![by("writer.service", 0.9)], &[]),
         disturbed(CPU, "vda write", vec![own], &[]),
-        disturbed(CPU, "db.service", Vec::new(), &[]),
+        disturbed(CPU, "db.service", vec![by("hog.service", 0.4)], &[]),
     ];
     let verdict = judge_incident(&one, &[], &others);
     let also = "; also disturbed: shop.service (above all by hog.service), web.service and 2 more";
@@ -118,7 +118,7 @@ fn a_sleep_in_the_kernel_that_own_threads_end_is_said_so() {
         judged(&disturbed(sleep, "shop.service", charges, &[])).sentence
     };
     let own = by("shop.service");
-    assert!(own.ends_with(", until threads of its own woke it (90.0 %)"), "{own}");
+    assert!(own.ends_with(", until its own threads woke it (90.0 %)"), "{own}");
 }
 
 #[test]

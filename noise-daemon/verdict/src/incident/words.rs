@@ -82,7 +82,7 @@ fn by(one: &Disturbed<'_>, finding: &Finding, first: &ChargedCulprit<'_>) -> Str
         Cause::Hardirq | Cause::Nmi if is_sleep => format!("until interrupt {name} came"),
         Cause::Kthread if is_sleep => format!("until {} was done", kernel_thread(first)),
         Cause::Own if is_sleep && first.name == one.victim => {
-            "until threads of its own woke it".to_owned()
+            "until its own threads woke it".to_owned()
         }
         Cause::Foreign | Cause::Own if is_sleep => format!("until {name} was done"),
         Cause::Own if first.name == one.victim => "behind its own threads".to_owned(),

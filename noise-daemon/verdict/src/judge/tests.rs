@@ -66,6 +66,7 @@ fn case<'a>(setup: &'a Setup, accounts: &[(Account, u64)], losses: Vec<CulpritLo
         seen_ns: None,
         accounts: all,
         uninterruptible_ns: 0,
+        locked_in_kernel_ns: 0,
         losses,
         unclear: Vec::new(),
         standstill: Standstill::default(),

@@ -187,21 +187,21 @@ fn what_the_kernel_holds_back_does_not_sleep_on_timers_of_its_own() {
 
 #[test]
 fn who_is_seen_in_writeback_waits_for_disks() {
-    let held = |ever: &[i32]| {
+    let held = |ever: (i32, i32)| {
         let mut found = asleep(0, 0);
         found.totals_ns.insert("timer", 1_500 * MS);
         found.uninterruptible = spread(30, 1_500, 60);
         found.held_back = [(71, 1_400 * MS), (72, 100 * MS)].into();
-        found.writeback.ever = ever.iter().map(|tid| (*tid, 70)).collect();
+        found.writeback.ever = [ever].into();
         judged(found)
     };
-    // Other threads of it that the kernel held back as long were not looked at in time.
-    let all = held(&[71]);
+    // Other threads of the process that the kernel held back were not looked at in time.
+    let all = held((71, 70));
     let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose)";
     assert_eq!((all.kind, &*all.sentence), (Kind::HeldUp, expected));
     assert_eq!((all.findings[0].evidence, all.ready()), (Evidence::Part, None));
-    // One that was never held back says nothing of the others.
-    assert_eq!(held(&[73]).sentence, "shop slept 1.50 s uninterruptibly");
+    // A thread of another process says nothing of them.
+    assert_eq!(held((93, 90)).sentence, "shop slept 1.50 s uninterruptibly");
 }
 
 #[test]
