@@ -35,7 +35,6 @@ const MAX_PIPED_BYTES: u64 = 1 << 30;
 const FIRST_BYTES: usize = 512;
 
 pub enum Recording {
-    /// CTF 1.8.
     Ctf(Box<Ctf>),
     /// A text of ftrace.
     Text(Box<Text>),

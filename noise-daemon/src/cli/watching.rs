@@ -278,7 +278,7 @@ fn boot_id() -> String {
 }
 
 /// Seconds since 1970.
-fn now_s() -> u64 {
+pub fn now_s() -> u64 {
     u64::try_from(Timestamp::now().as_second()).unwrap_or(0)
 }
 

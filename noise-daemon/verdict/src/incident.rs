@@ -398,8 +398,8 @@ fn next(one: &ChargedCulprit<'_>) -> Option<String> {
     is_cgroup.then(|| format!("see what {} does: noised why {}", one.name, argument(one.name)))
 }
 
-/// What another victim of an incident suffers from, if another cgroup did more than half of that than the one that the
-/// incident is about.
+/// What another victim of an incident suffers from, if another cgroup did more than half of that than the one that
+/// the incident is about.
 fn by_another<'d>(
     other: &'d Disturbed<'d>,
     leading: Option<&ChargedCulprit<'_>>,

@@ -44,7 +44,6 @@ pub enum Whose {
 /// A number of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// Its length, nanoseconds.
     Latency,
     /// The same without that of those it waited for.
     TrueLatency,

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::logging::Log;
 use super::service::Service;
-use crate::cli::watching::Watching;
+use crate::cli::watching::{Watching, now_s};
 use crate::config::{Config, Flags, applied, changes, load};
 use crate::pipeline::{Occasion, Pipeline, Subscription};
 
@@ -31,11 +31,6 @@ pub struct ConfigSource {
     pub file: Option<PathBuf>,
     /// What comes before it.
     pub flags: Flags,
-}
-
-/// Seconds since 1970.
-pub fn now_s() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0)
 }
 
 /// What came of a configuration that was applied.

@@ -41,11 +41,11 @@ use tokio::net::{UnixDatagram, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use self::daemon::{ConfigSource, Daemon, now_s};
+use self::daemon::{ConfigSource, Daemon};
 use self::loading::{DebugReader, Loaded, load as load_programs};
 use self::logging::Log;
 use self::service::Service;
-use super::watching::Watching;
+use super::watching::{Watching, now_s};
 use crate::config::{Config, Flags, LogLevel, load};
 use crate::confine::{
     Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
