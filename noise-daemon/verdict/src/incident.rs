@@ -398,15 +398,16 @@ fn next(one: &ChargedCulprit<'_>) -> Option<String> {
     is_cgroup.then(|| format!("see what {} does: noised why {}", one.name, argument(one.name)))
 }
 
-/// What another victim of an incident suffers from, if another cgroup did more than half of that than the one that
-/// the incident is about.
+/// What another victim of an incident suffers from, if more than half of that was done by another cgroup than the one that the
+/// incident is about. The thread that ends an uninterruptible sleep is not the reason for it.
 fn by_another<'d>(
     other: &'d Disturbed<'d>,
     leading: Option<&ChargedCulprit<'_>>,
 ) -> Option<ChargedFinding<'d>> {
     let mut first = other.findings().into_iter().next()?;
     let is_another = first.charged.is_some_and(|one| {
-        one.cause == Cause::Foreign
+        other.signal != Some(Signal::UninterruptibleWait)
+            && one.cause == Cause::Foreign
             && one.part > MOSTLY
             && leading.is_none_or(|leading| leading.name != one.name)
     });

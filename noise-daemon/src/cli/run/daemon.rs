@@ -22,7 +22,7 @@ use crate::cli::watching::{Watching, now_s};
 use crate::config::{Config, Flags, applied, changes, load};
 use crate::pipeline::{Occasion, Pipeline, Subscription};
 
-/// Windows in one sample while the host is calm: fewer samples cost less CPU time. A disturbance is noticed a window later.
+/// Windows in one sample while the host is calm: fewer samples cost less CPU time. A disturbance is noticed up to a window later.
 const WINDOWS_WHEN_CALM: u32 = 2;
 
 /// Where the configuration is from.

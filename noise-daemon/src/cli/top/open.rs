@@ -13,7 +13,7 @@ use noise_wire::WebClient;
 
 use super::engine::{EngineSource, OpenError};
 
-/// The daemon that the user named; else the one of this host; else the kernel itself.
+/// The daemon that the user named; else the one of this host; else the kernel itself, if allowed.
 /// Errors: where there is neither.
 pub fn open(
     connect: Option<&Connect>,

@@ -223,7 +223,7 @@ impl Waits {
         WaitStart { is_unseen: self.is_unseen, by_cpu }
     }
 
-    /// Events of a CPU are lost from now on. What other CPUs had at this moment is of that time, too.
+    /// Events of a CPU are lost from now on. What other CPUs had at this moment is of that time, too; its own came before.
     fn lose_sight(&mut self, cpu: u32, now_ns: u64) {
         let open = self.threads.values_mut().filter_map(|thread| thread.open.as_mut());
         for wait in open.filter(|wait| wait.since_ns >= now_ns && wait.began.by_cpu != cpu) {

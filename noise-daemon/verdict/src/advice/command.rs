@@ -52,7 +52,7 @@ enum SettingOwner {
 }
 
 impl Change<'_> {
-    /// The commands that make it, and those that take it back. A manager that sets files of cgroups gets its own command.
+    /// The commands that make it, and those that take it back. A manager of cgroups gets its own command, which lasts.
     pub fn made(&self, of: &CgroupSetup) -> Made {
         let commands = match self.way(&self.to, of) {
             SettingOwner::Command(command) | SettingOwner::Manifest(command) => vec![command],

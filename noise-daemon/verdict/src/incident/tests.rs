@@ -95,9 +95,10 @@ fn a_victim_whose_culprit_is_another_one_has_that_said() {
         disturbed(CPU, "web.service", vec![by("writer.service", 0.9)], &[]),
         disturbed(CPU, "vda write", vec![own], &[]),
         disturbed(CPU, "db.service", vec![by("hog.service", 0.4)], &[]),
+        disturbed(Some(Signal::UninterruptibleWait), "app", vec![by("waker.service", 0.9)], &[]),
     ];
     let verdict = judge_incident(&one, &[], &others);
-    let also = "; also disturbed: shop.service (above all by hog.service), web.service and 2 more";
+    let also = "; also disturbed: shop.service (above all by hog.service), web.service and 3 more";
     assert!(verdict.sentence.ends_with(also), "{}", verdict.sentence);
     let found = verdict.findings.iter();
     let found: Vec<_> = found
