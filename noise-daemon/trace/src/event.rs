@@ -94,217 +94,236 @@ pub struct LostEvents {
     pub to_ns: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TraceKind<'t> {
-    /// A CPU goes from one thread to another.
-    SchedSwitch {
-        prev: Task,
-        /// The state that it is left in.
-        prev_state: LeftIn,
-        /// Who runs from now on.
-        next: Task,
-    },
-    /// A thread is about to be woken, seen by its waker.
-    SchedWaking(Woken),
-    /// A thread was made runnable; on the CPU that does so.
-    SchedWakeup(Woken),
-    /// A new thread was made runnable.
-    SchedWakeupNew(Woken),
-    /// A thread moves to another CPU.
-    SchedMigrateTask {
-        task: Task,
-        orig_cpu: u32,
-        dest_cpu: u32,
-    },
-    /// A thread was created.
-    SchedProcessFork {
-        parent: Task,
-        parent_pid: i32,
-        child: Task,
-        /// Its process: its own id, or its maker's process where it is a thread of that. 0 where the
-        /// trace does not say.
-        child_pid: i32,
-    },
-    /// A process runs another program.
-    SchedProcessExec {
-        /// The program's file; in our recordings, the name that the thread has from then on.
-        filename: &'t [u8],
-        tid: i32,
-        /// The id that it had before: another one where it was not its process's first thread.
-        old_tid: i32,
-    },
-    SchedProcessExit(Task),
-    /// The thread that runs begins to wait for its children.
-    SchedProcessWait {
-        comm: Comm,
-        /// The process, or group of processes, that it waits for; 0 = any child.
-        child: i32,
-        prio: i32,
-    },
-    /// The last of a thread is gone.
-    SchedProcessFree(Task),
-    /// A handler of a device interrupt begins.
-    IrqHandlerEntry {
-        irq: u32,
-        /// The name that its driver gave.
-        name: &'t [u8],
-    },
-    IrqHandlerExit {
-        irq: u32,
-        /// What it returned: 1 where it was for this handler.
-        ret: i32,
-    },
-    /// A softirq is asked for.
-    SoftirqRaise {
-        vec: u32,
-    },
-    SoftirqEntry {
-        vec: u32,
-    },
-    SoftirqExit {
-        vec: u32,
-    },
-    /// A vector of the CPU itself begins: local timer, reschedule, calls of functions …
-    VectorEntry {
-        which: Vector,
-        vector: u32,
-    },
-    VectorExit {
-        which: Vector,
-        vector: u32,
-    },
-    /// A handler of a non-maskable interrupt ran.
-    NmiHandler {
-        /// For so long, in nanoseconds.
-        delta_ns: i64,
-        /// How many causes it handled.
-        handled: i32,
-    },
-    /// The function of a high-resolution timer begins.
-    HrtimerExpireEntry {
-        /// Address of the timer.
-        hrtimer: u64,
-        /// Address of its function, where the trace has it.
-        function: u64,
-        /// The time on the timer's clock, in nanoseconds.
-        now: i64,
-    },
-    HrtimerExpireExit {
-        /// Address of the timer.
-        hrtimer: u64,
-    },
-    /// A block request enters a queue.
-    BlockRqInsert(Request<'t>),
-    /// It goes to the device.
-    BlockRqIssue(Request<'t>),
-    /// The device is done with it.
-    BlockRqComplete(Request<'t>),
-    /// It goes back into the queue.
-    BlockRqRequeue(Request<'t>),
-    /// It becomes part of another one.
-    BlockRqMerge(Request<'t>),
-    /// A packet goes to an interface's queue.
-    NetDevQueue(Packet<'t>),
-    /// It goes to the interface's driver.
-    NetDevStartXmit(Packet<'t>),
-    /// The interface's driver took it, or not.
-    NetDevXmit {
-        packet: Packet<'t>,
-        /// What the driver said: 0 where it took it.
-        rc: i32,
-    },
-    /// A received packet goes up to the protocols.
-    NetifReceiveSkb(Packet<'t>),
-    /// A received packet waits for its softirq.
-    NetifRx(Packet<'t>),
-    /// A driver hands a received packet over with others.
-    NapiGroReceive(Packet<'t>),
-    /// The kernel dropped a packet.
-    SkbKfree {
-        /// Address of its buffer.
-        skb: u64,
-        /// Why, by the kernel's numbers; all ones where it gives none.
-        reason: u32,
-    },
-    /// A segment is sent again.
-    TcpRetransmitSkb(Packet<'t>),
-    /// A thread begins a system call of communication.
-    SyscallEntry(Call),
-    SyscallExit(Return),
-    /// The second object of such a call.
-    CallOther(Second),
-    /// The addresses of a socket: of the call that ends next, on the same CPU.
-    Connection(Connection),
-    /// A socket of the internet is in another state, one of the kernel's `TCP_*`.
-    InetSockSetState {
-        connection: Connection,
-        from: u32,
-        to: u32,
-    },
-    /// A socket sent something.
-    SockSendLength(Transfer),
-    /// A socket received something.
-    SockRecvLength(Transfer),
-    /// A socket has something to receive; of TCP, the position is how far it has got.
-    SkDataReady(Object),
-    /// A signal is sent, by what runs on that CPU.
-    SignalGenerate(Signal),
-    /// A thread takes a signal.
-    SignalDeliver(Signal),
-    /// A file of communication that a process had open when the recording began.
-    StatedumpFile {
-        pid: i32,
-        fd: i32,
-        /// Its flags, as `open` has them.
-        flags: u32,
-        /// `socket:[INODE]`, `pipe:[INODE]`, `anon_inode:[eventfd]` …, or the path of a FIFO.
-        filename: &'t [u8],
-        /// What it is, where the trace says so; a socket of any kind is a socket.
-        object: Object,
-    },
-    /// A socket that there was when the recording began.
-    StatedumpSocket(Connection),
-    /// The state dump begins.
-    StatedumpStart,
-    /// A thread that was there.
-    StatedumpProcess(Dumped),
-    /// An interrupt that has a handler.
-    StatedumpInterrupt {
-        irq: u32,
-        name: &'t [u8],
-        action: &'t [u8],
-    },
-    StatedumpBlockDevice {
-        /// As the kernel numbers it.
-        dev: u32,
-        name: &'t [u8],
-    },
-    StatedumpInterface {
-        name: &'t [u8],
-    },
-    /// The state dump ends.
-    StatedumpEnd,
-    /// From now on a thread is in a cgroup.
-    CgroupAttach {
-        tid: i32,
-        /// The cgroup's path from the root of its hierarchy.
-        path: &'t [u8],
-    },
-    /// A part of a thread's wait for a CPU was its own quota's. It comes right before the switch or the migration that
-    /// ends the wait on that CPU, at the same time.
-    Throttled {
-        /// The thread, without its priority.
-        task: Task,
-        /// For so long, in nanoseconds.
-        throttled_ns: u64,
-    },
-    /// A program began or ended something.
-    Mark(ProgramMark<'t>),
-    /// Events are missing here.
-    Lost(LostEvents),
-    /// Any other event, by its name.
-    Other(&'t str),
+/// Calls `$then!` with the events that have a row in `events/`: the file of that row, the name, and what the event
+/// consists of.
+macro_rules! for_each_event {
+    ($then:ident) => {
+        $then! {
+            // In the order of their numbers in recordings, with those of vectors in front of `NmiHandler` and those of
+            // calls behind all. Numbers below 31 fit into the short head of an event: those are the frequent ones.
+            recorded {
+                /// A CPU goes from one thread to another.
+                sched::SchedSwitch {
+                    prev: Task,
+                    /// The state that it is left in.
+                    prev_state: LeftIn,
+                    /// Who runs from now on.
+                    next: Task,
+                },
+                /// A thread is about to be woken, seen by its waker.
+                sched::SchedWaking(Woken),
+                /// A new thread was made runnable.
+                sched::SchedWakeupNew(Woken),
+                /// A thread moves to another CPU.
+                sched::SchedMigrateTask {
+                    task: Task,
+                    orig_cpu: u32,
+                    dest_cpu: u32,
+                },
+                /// A handler of a device interrupt begins.
+                irq::IrqHandlerEntry {
+                    irq: u32,
+                    /// The name that its driver gave.
+                    name: &'t [u8],
+                },
+                irq::IrqHandlerExit {
+                    irq: u32,
+                    /// What it returned: 1 where it was for this handler.
+                    ret: i32,
+                },
+                /// A softirq is asked for.
+                irq::SoftirqRaise { vec: u32 },
+                irq::SoftirqEntry { vec: u32 },
+                irq::SoftirqExit { vec: u32 },
+                /// A block request enters a queue.
+                block::BlockRqInsert(Request<'t>),
+                /// It goes to the device.
+                block::BlockRqIssue(Request<'t>),
+                /// It goes back into the queue.
+                block::BlockRqRequeue(Request<'t>),
+                /// The device is done with it.
+                block::BlockRqComplete(Request<'t>),
+                /// It becomes part of another one.
+                block::BlockRqMerge(Request<'t>),
+                /// A packet goes to an interface's queue.
+                net::NetDevQueue(Packet<'t>),
+                /// It goes to the interface's driver.
+                net::NetDevStartXmit(Packet<'t>),
+                /// A received packet goes up to the protocols.
+                net::NetifReceiveSkb(Packet<'t>),
+                /// The kernel dropped a packet.
+                net::SkbKfree {
+                    /// Address of its buffer.
+                    skb: u64,
+                    /// Why, by the kernel's numbers; all ones where it gives none.
+                    reason: u32,
+                },
+                /// The function of a high-resolution timer begins.
+                irq::HrtimerExpireEntry {
+                    /// Address of the timer.
+                    hrtimer: u64,
+                    /// Address of its function, where the trace has it.
+                    function: u64,
+                    /// The time on the timer's clock, in nanoseconds.
+                    now: i64,
+                },
+                irq::HrtimerExpireExit {
+                    /// Address of the timer.
+                    hrtimer: u64,
+                },
+                /// A handler of a non-maskable interrupt ran.
+                irq::NmiHandler {
+                    /// For so long, in nanoseconds.
+                    delta_ns: i64,
+                    /// How many causes it handled.
+                    handled: i32,
+                },
+                /// A segment is sent again.
+                net::TcpRetransmitSkb(Packet<'t>),
+                /// A thread was created.
+                sched::SchedProcessFork {
+                    parent: Task,
+                    parent_pid: i32,
+                    child: Task,
+                    /// Its process: its own id, or its maker's process where it is a thread of that. 0 where the
+                    /// trace does not say.
+                    child_pid: i32,
+                },
+                /// A process runs another program.
+                sched::SchedProcessExec {
+                    /// The program's file; in our recordings, the name that the thread has from then on.
+                    filename: &'t [u8],
+                    tid: i32,
+                    /// The id that it had before: another one where it was not its process's first thread.
+                    old_tid: i32,
+                },
+                sched::SchedProcessExit(Task),
+                /// The state dump begins.
+                dump::StatedumpStart,
+                /// A thread that was there.
+                dump::StatedumpProcess(Dumped),
+                /// An interrupt that has a handler.
+                dump::StatedumpInterrupt {
+                    irq: u32,
+                    name: &'t [u8],
+                    action: &'t [u8],
+                },
+                dump::StatedumpBlockDevice {
+                    /// As the kernel numbers it.
+                    dev: u32,
+                    name: &'t [u8],
+                },
+                dump::StatedumpInterface { name: &'t [u8] },
+                /// The state dump ends.
+                dump::StatedumpEnd,
+                /// From now on a thread is in a cgroup.
+                dump::CgroupAttach {
+                    tid: i32,
+                    /// The cgroup's path from the root of its hierarchy.
+                    path: &'t [u8],
+                },
+                /// A program began or ended something.
+                marks::Mark(ProgramMark<'t>),
+                /// The second object of a system call of communication.
+                calls::CallOther(Second),
+                /// The addresses of a socket: of the call that ends next, on the same CPU.
+                calls::Connection(Connection),
+                /// A socket of the internet is in another state, one of the kernel's `TCP_*`.
+                calls::InetSockSetState {
+                    connection: Connection,
+                    from: u32,
+                    to: u32,
+                },
+                /// A socket sent something.
+                calls::SockSendLength(Transfer),
+                /// A socket received something.
+                calls::SockRecvLength(Transfer),
+                /// A socket has something to receive; of TCP, the position is how far it has got.
+                calls::SkDataReady(Object),
+                /// A signal is sent, by what runs on that CPU.
+                calls::SignalGenerate(Signal),
+                /// A thread takes a signal.
+                calls::SignalDeliver(Signal),
+                /// A file of communication that a process had open when the recording began.
+                dump::StatedumpFile {
+                    pid: i32,
+                    fd: i32,
+                    /// Its flags, as `open` has them.
+                    flags: u32,
+                    /// `socket:[INODE]`, `pipe:[INODE]`, `anon_inode:[eventfd]` …, or the path of a FIFO.
+                    filename: &'t [u8],
+                    /// What it is, where the trace says so; a socket of any kind is a socket.
+                    object: Object,
+                },
+                /// A socket that there was when the recording began.
+                dump::StatedumpSocket(Connection),
+                /// A part of a thread's wait for a CPU was its own quota's. It comes right before the switch or the migration that
+                /// ends the wait on that CPU, at the same time.
+                sched::Throttled {
+                    /// The thread, without its priority.
+                    task: Task,
+                    /// For so long, in nanoseconds.
+                    throttled_ns: u64,
+                },
+                /// The thread that runs begins to wait for its children.
+                sched::SchedProcessWait {
+                    comm: Comm,
+                    /// The process, or group of processes, that it waits for; 0 = any child.
+                    child: i32,
+                    prio: i32,
+                },
+            }
+            // Other tracers alone have them.
+            foreign {
+                /// A thread was made runnable; on the CPU that does so.
+                sched::SchedWakeup(Woken),
+                /// The last of a thread is gone.
+                sched::SchedProcessFree(Task),
+                /// The interface's driver took it, or not.
+                net::NetDevXmit {
+                    packet: Packet<'t>,
+                    /// What the driver said: 0 where it took it.
+                    rc: i32,
+                },
+                /// A received packet waits for its softirq.
+                net::NetifRx(Packet<'t>),
+                /// A driver hands a received packet over with others.
+                net::NapiGroReceive(Packet<'t>),
+            }
+        }
+    };
 }
+
+pub(crate) use for_each_event;
+
+macro_rules! define_kinds {
+    ($($origin:ident {
+        $($(#[$doc:meta])* $family:ident::$event:ident $(($($only:tt)*))? $({$($parts:tt)*})?,)*
+    })*) => {
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum TraceKind<'t> {
+            $($($(#[$doc])* $event $(($($only)*))? $({$($parts)*})?,)*)*
+            /// A vector of the CPU itself begins: local timer, reschedule, calls of functions …
+            VectorEntry {
+                which: Vector,
+                vector: u32,
+            },
+            VectorExit {
+                which: Vector,
+                vector: u32,
+            },
+            /// A thread begins a system call of communication.
+            SyscallEntry(Call),
+            SyscallExit(Return),
+            /// Events are missing here.
+            Lost(LostEvents),
+            /// Any other event, by its name.
+            Other(&'t str),
+        }
+    };
+}
+
+for_each_event!(define_kinds);
 
 #[cfg(test)]
 mod tests {

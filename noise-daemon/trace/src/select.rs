@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::event::{Event, TraceKind};
+use crate::events;
 use crate::threads::Threads;
 
 /// A thread or a process, as it is asked for.
@@ -147,38 +148,8 @@ impl Select {
 
 /// The threads that an event is about: the one that runs, and those that it names.
 fn about(event: &Event<'_>, current: Option<i32>) -> [Option<i32>; 3] {
-    let [one, other] = named_by(&event.kind);
+    let [one, other] = events::threads(&event.kind);
     [current, one, other]
-}
-
-/// The threads that an event names.
-fn named_by(kind: &TraceKind<'_>) -> [Option<i32>; 2] {
-    match kind {
-        TraceKind::SchedSwitch { prev, next, .. } => [Some(prev.tid), Some(next.tid)],
-        TraceKind::SchedWaking(woken)
-        | TraceKind::SchedWakeup(woken)
-        | TraceKind::SchedWakeupNew(woken) => [Some(woken.task.tid), None],
-        TraceKind::SchedMigrateTask { task, .. }
-        | TraceKind::Throttled { task, .. }
-        | TraceKind::SchedProcessExit(task)
-        | TraceKind::SchedProcessFree(task) => [Some(task.tid), None],
-        TraceKind::SchedProcessFork { parent, child, .. } => [Some(parent.tid), Some(child.tid)],
-        TraceKind::SchedProcessExec { tid, .. } => [Some(*tid).filter(|tid| *tid != 0), None],
-        TraceKind::SchedProcessWait { child, .. } => [Some(*child).filter(|tid| *tid != 0), None],
-        TraceKind::StatedumpProcess(dumped) => [Some(dumped.tid), None],
-        TraceKind::CgroupAttach { tid, .. } => [Some(*tid), None],
-        TraceKind::Mark(mark) => [Some(mark.tid).filter(|tid| *tid != 0), None],
-        TraceKind::SignalGenerate(signal) | TraceKind::SignalDeliver(signal) => {
-            [Some(signal.task.tid).filter(|tid| *tid != 0), None]
-        }
-        TraceKind::StatedumpFile { pid, .. } => [Some(*pid), None],
-        TraceKind::SyscallEntry(call) => [Some(call.tid).filter(|tid| *tid != 0), None],
-        TraceKind::SyscallExit(call) => [Some(call.tid).filter(|tid| *tid != 0), None],
-        TraceKind::BlockRqInsert(request)
-        | TraceKind::BlockRqIssue(request)
-        | TraceKind::BlockRqRequeue(request) => [Some(request.tid).filter(|tid| *tid != 0), None],
-        _ => [None, None],
-    }
 }
 
 #[cfg(test)]

@@ -6,15 +6,15 @@ use crate::event::Request;
 use crate::task::Comm;
 
 events! {
-    BlockRqInsert = "block_rq_insert",
-    BlockRqIssue = "block_rq_issue" => (request: Request<'_>) {
-        ("dev",                   u32,  request.dev)
-        ("sector",                u64,  request.sector)
-        ("nr_sector",             u32,  request.sectors)
-        ("bytes",                 u32,  request.bytes)
-        ("tid",                   i32,  request.tid)
-        ("rwbs",                  u32,  request.rwbs)
-        ("comm",                  Comm, request.comm)
+    BlockRqInsert = "block_rq_insert" perfetto 126,
+    BlockRqIssue = "block_rq_issue" perfetto 45 => (request: Request<'_>) {
+        ("dev" = int 1,           u32,  request.dev)
+        ("sector" = address 2,    u64,  request.sector)
+        ("nr_sector" = int 3,     u32,  request.sectors)
+        ("bytes" = int 4,         u32,  request.bytes)
+        ("tid",                   i32,  request.tid, names known)
+        ("rwbs" = rwbs 5,         u32,  request.rwbs)
+        ("comm" = text 6,         Comm, request.comm)
         (read "error" | "errors", i32,  request.error)
     }
 
@@ -29,16 +29,26 @@ events! {
         (read "error" | "errors", i32,  request.error)
     }
 
-    BlockRqRequeue = "block_rq_requeue",
-    BlockRqComplete = "block_rq_complete" => (request: Request<'_>) {
-        ("dev",              u32,  request.dev)
-        ("sector",           u64,  request.sector)
-        ("nr_sector",        u32,  request.sectors)
-        ("error" | "errors", i32,  request.error)
-        ("rwbs",             u32,  request.rwbs)
-        (read "bytes",       u32,  request.bytes)
-        (read "tid",         i32,  request.tid)
-        (read "comm",        Comm, request.comm)
+    BlockRqRequeue = "block_rq_requeue" perfetto 129 => (request: Request<'_>) {
+        ("dev" = int 1,        u32,  request.dev)
+        ("sector" = address 2, u64,  request.sector)
+        ("nr_sector" = int 3,  u32,  request.sectors)
+        ("error" | "errors",   i32,  request.error)
+        ("rwbs" = rwbs 5,      u32,  request.rwbs)
+        (read "bytes",         u32,  request.bytes)
+        (read "tid",           i32,  request.tid, names known)
+        (read "comm",          Comm, request.comm)
+    }
+
+    BlockRqComplete = "block_rq_complete" perfetto 125 => (request: Request<'_>) {
+        ("dev" = int 1,        u32,  request.dev)
+        ("sector" = address 2, u64,  request.sector)
+        ("nr_sector" = int 3,  u32,  request.sectors)
+        ("error" | "errors",   i32,  request.error)
+        ("rwbs" = rwbs 5,      u32,  request.rwbs)
+        (read "bytes",         u32,  request.bytes)
+        (read "tid",           i32,  request.tid)
+        (read "comm",          Comm, request.comm)
     }
 }
 

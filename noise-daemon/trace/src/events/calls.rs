@@ -68,7 +68,7 @@ events! {
         ("sig",             i32,  signal.sig)
         ("code",            i32,  signal.code)
         ("comm",            Comm, signal.task.comm)
-        ("pid",             i32,  signal.task.tid)
+        ("pid",             i32,  signal.task.tid, names known)
         ("group" | "grp",   i32,  signal.group)
         ("result" | "res",  i32,  signal.result)
     }
@@ -76,7 +76,7 @@ events! {
     SignalDeliver = "signal_deliver" => (signal: Signal) {
         ("sig",                i32, signal.sig)
         ("code",               i32, signal.code)
-        ("noised_tid" | "pid", i32, signal.task.tid)
+        ("noised_tid" | "pid", i32, signal.task.tid, names known)
     }
 }
 

@@ -3,26 +3,27 @@
 use core::ffi::CStr;
 
 use noise_common::hooks::{Edge, Hook, VECTOR_HOOKS, Vector};
+use noise_protobuf::Message;
 
 use super::What;
 use super::field::{EventField, Hex, Holds, PackedFields};
 use super::row::events;
 
 events! {
-    IrqHandlerEntry = "irq_handler_entry" => { irq: u32, name: &[u8] } {
-        ("irq",  i32,  irq)
-        ("name", CStr, name)
+    IrqHandlerEntry = "irq_handler_entry" perfetto 36 => { irq: u32, name: &[u8] } {
+        ("irq" = int 1,   i32,  irq)
+        ("name" = text 2, CStr, name)
     }
 
-    IrqHandlerExit = "irq_handler_exit" => { irq: u32, ret: i32 } {
-        ("irq", i32, irq)
-        ("ret", i32, ret)
+    IrqHandlerExit = "irq_handler_exit" perfetto 37 => { irq: u32, ret: i32 } {
+        ("irq" = int 1, i32, irq)
+        ("ret" = int 2, i32, ret)
     }
 
-    SoftirqRaise = "irq_softirq_raise" | "softirq_raise",
-    SoftirqEntry = "irq_softirq_entry" | "softirq_entry",
-    SoftirqExit = "irq_softirq_exit" | "softirq_exit" => { vec: u32 } {
-        ("vec", u32, vec)
+    SoftirqRaise = "irq_softirq_raise" | "softirq_raise" perfetto 26,
+    SoftirqEntry = "irq_softirq_entry" | "softirq_entry" perfetto 24,
+    SoftirqExit = "irq_softirq_exit" | "softirq_exit" perfetto 25 => { vec: u32 } {
+        ("vec" = int 1, u32, vec)
     }
 
     NmiHandler = "nmi_handler" => { delta_ns: i64, handled: i32 } {
@@ -30,15 +31,16 @@ events! {
         (read "handled", i32, handled)
     }
 
-    HrtimerExpireEntry = "timer_hrtimer_expire_entry" | "hrtimer_expire_entry" =>
+    HrtimerExpireEntry = "timer_hrtimer_expire_entry" | "hrtimer_expire_entry" perfetto 553 =>
     { hrtimer: u64, function: u64, now: i64 } {
-        ("hrtimer",  Hex, hrtimer)
-        ("now",      i64, now)
-        ("function", Hex, function)
+        ("hrtimer" = address 1,  Hex, hrtimer)
+        ("now" = int 2,          i64, now)
+        ("function" = address 3, Hex, function)
     }
 
-    HrtimerExpireExit = "timer_hrtimer_expire_exit" | "hrtimer_expire_exit" => { hrtimer: u64 } {
-        ("hrtimer", Hex, hrtimer)
+    HrtimerExpireExit = "timer_hrtimer_expire_exit" | "hrtimer_expire_exit" perfetto 554 =>
+    { hrtimer: u64 } {
+        ("hrtimer" = address 1, Hex, hrtimer)
     }
 }
 
@@ -70,6 +72,17 @@ pub const fn vector_number(which: Vector, edge: Edge) -> u32 {
         Edge::Exit => 1,
     };
     2 * which as u32 + exit
+}
+
+/// Perfetto has a type for the local timer alone.
+pub fn perfetto_vector(which: Vector, edge: Edge, vector: u32, message: &mut Message) -> bool {
+    let field = match (which, edge) {
+        (Vector::LocalTimer, Edge::Entry) => 559,
+        (Vector::LocalTimer, Edge::Exit) => 560,
+        _ => return false,
+    };
+    message.message(field, |event| event.unsigned(1, vector));
+    true
 }
 
 pub fn write_vector(vector: u32, bytes: &mut Vec<u8>) {

@@ -16,7 +16,7 @@ events! {
         ("name",      CStr,       mark.name)
         ("key",       CStr,       mark.key)
         ("pid",       i32,        mark.pid)
-        ("tid",       i32,        mark.tid)
+        ("tid",       i32,        mark.tid, names known)
         ("uid",       u32,        mark.uid)
         ("before_ns", u64,        mark.before_ns)
     }

@@ -1,8 +1,9 @@
 //! The table of events: one file for each family, one row for each event. From it comes which event a name means, whatever
-//! tracer wrote it, which fields make it up, and how recordings of ours hold it.
+//! tracer wrote it, which fields make it up, how recordings of ours hold it, which type Perfetto has for it, and which
+//! threads it names.
 //!
-//! A new event is a variant of [`TraceKind`], a row in its family, and its place in the list below. Interrupt vectors and
-//! system calls have no rows: their names and numbers come from [`VECTOR_HOOKS`] and [`CALLS`].
+//! A new event is an entry of [`for_each_event`] and a row in its family. Interrupt vectors and system calls have no rows:
+//! their names and numbers come from [`VECTOR_HOOKS`] and [`CALLS`].
 
 mod block;
 mod calls;
@@ -18,13 +19,14 @@ use std::sync::LazyLock;
 
 use noise_common::hooks::{Edge, VECTOR_HOOKS, Vector};
 use noise_common::store::calls::{CALLS, CallInfo};
+use noise_protobuf::Message;
 
-use crate::event::TraceKind;
+use crate::event::{TraceKind, for_each_event};
 use crate::ipc::read::edge;
 pub use field::{Declared, EventField, Fields};
 use field::{DeclaredType, FieldReader, PackedFields};
 pub use marks::MARK_ACTIONS;
-use row::EventRow as _;
+use row::{EventRow as _, NamedThreads};
 
 macro_rules! is_dump {
     (dump) => {
@@ -36,7 +38,12 @@ macro_rules! is_dump {
 }
 
 macro_rules! list {
-    (recorded { $($family:ident::$event:ident,)* } foreign { $($elsewhere:ident::$foreign:ident,)* }) => {
+    (
+        recorded { $($(#[$doc:meta])* $family:ident::$event:ident
+            $(($($only:tt)*))? $({$($parts:tt)*})?,)* }
+        foreign { $($(#[$foreign_doc:meta])* $elsewhere:ident::$foreign:ident
+            $(($($foreign_only:tt)*))? $({$($foreign_parts:tt)*})?,)* }
+    ) => {
         /// A kind, before its fields are read.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum What {
@@ -154,6 +161,34 @@ macro_rules! list {
             }
         }
 
+        /// Writes an event with the type that Perfetto has for it; false where it has none, and nothing is written.
+        pub fn perfetto(kind: &TraceKind<'_>, message: &mut Message, add_prio: i32) -> bool {
+            match kind {
+                $(TraceKind::$event { .. } => $family::$event::perfetto(kind, message, add_prio),)*
+                $(TraceKind::$foreign { .. } => $elsewhere::$foreign::perfetto(kind, message, add_prio),)*
+                TraceKind::VectorEntry { which, vector } => {
+                    irq::perfetto_vector(*which, Edge::Entry, *vector, message)
+                }
+                TraceKind::VectorExit { which, vector } => {
+                    irq::perfetto_vector(*which, Edge::Exit, *vector, message)
+                }
+                _ => false,
+            }
+        }
+
+        /// The threads that an event names.
+        pub fn threads(kind: &TraceKind<'_>) -> [Option<i32>; 2] {
+            let mut named = NamedThreads::default();
+            match kind {
+                $(TraceKind::$event { .. } => $family::$event::threads(kind, &mut named),)*
+                $(TraceKind::$foreign { .. } => $elsewhere::$foreign::threads(kind, &mut named),)*
+                TraceKind::SyscallEntry(call) => named.known(call.tid),
+                TraceKind::SyscallExit(end) => named.known(end.tid),
+                _ => {}
+            }
+            named.found()
+        }
+
         /// Appends the fields of an event, as recordings have them.
         #[inline]
         pub fn write(kind: &TraceKind<'_>, bytes: &mut Vec<u8>) {
@@ -171,65 +206,7 @@ macro_rules! list {
     };
 }
 
-list! {
-    // In the order of their numbers in recordings, with those of vectors in front of [`AFTER_VECTORS`] and those of
-    // calls behind all. Numbers below 31 fit into the short head of an event: those are the frequent ones.
-    recorded {
-        sched::SchedSwitch,
-        sched::SchedWaking,
-        sched::SchedWakeupNew,
-        sched::SchedMigrateTask,
-        irq::IrqHandlerEntry,
-        irq::IrqHandlerExit,
-        irq::SoftirqRaise,
-        irq::SoftirqEntry,
-        irq::SoftirqExit,
-        block::BlockRqInsert,
-        block::BlockRqIssue,
-        block::BlockRqRequeue,
-        block::BlockRqComplete,
-        block::BlockRqMerge,
-        net::NetDevQueue,
-        net::NetDevStartXmit,
-        net::NetifReceiveSkb,
-        net::SkbKfree,
-        irq::HrtimerExpireEntry,
-        irq::HrtimerExpireExit,
-        irq::NmiHandler,
-        net::TcpRetransmitSkb,
-        sched::SchedProcessFork,
-        sched::SchedProcessExec,
-        sched::SchedProcessExit,
-        dump::StatedumpStart,
-        dump::StatedumpProcess,
-        dump::StatedumpInterrupt,
-        dump::StatedumpBlockDevice,
-        dump::StatedumpInterface,
-        dump::StatedumpEnd,
-        dump::CgroupAttach,
-        marks::Mark,
-        calls::CallOther,
-        calls::Connection,
-        calls::InetSockSetState,
-        calls::SockSendLength,
-        calls::SockRecvLength,
-        calls::SkDataReady,
-        calls::SignalGenerate,
-        calls::SignalDeliver,
-        dump::StatedumpFile,
-        dump::StatedumpSocket,
-        sched::Throttled,
-        sched::SchedProcessWait,
-    }
-    // Other tracers alone have them.
-    foreign {
-        sched::SchedWakeup,
-        sched::SchedProcessFree,
-        net::NetDevXmit,
-        net::NetifRx,
-        net::NapiGroReceive,
-    }
-}
+for_each_event!(list);
 
 /// The event that follows those of vectors.
 const AFTER_VECTORS: RecordedOrder = RecordedOrder::NmiHandler;

@@ -9,19 +9,31 @@ use crate::event::Packet;
 events! {
     NetDevQueue = "net_dev_queue",
     NetDevStartXmit = "net_dev_start_xmit",
-    NetifReceiveSkb = "netif_receive_skb" | "net_if_receive_skb",
-    NetifRx = "netif_rx" | "net_if_rx",
-    NapiGroReceive = "napi_gro_receive_entry" | "net_napi_gro_receive_entry" => (packet: Packet<'_>) {
+    NetifRx = "netif_rx" | "net_if_rx" => (packet: Packet<'_>) {
         ("skbaddr",      Hex,  packet.skb)
         ("len",          u32,  packet.len)
         ("name" | "dev", CStr, packet.name)
     }
 
-    NetDevXmit = "net_dev_xmit" => { packet: Packet<'_>, rc: i32 } {
-        ("skbaddr",      Hex,  packet.skb)
-        ("len",          u32,  packet.len)
-        ("name" | "dev", CStr, packet.name)
-        ("rc",           i32,  rc)
+    NetifReceiveSkb = "netif_receive_skb" | "net_if_receive_skb" perfetto 360 =>
+    (packet: Packet<'_>) {
+        ("skbaddr" = address 3,   Hex,  packet.skb)
+        ("len" = int 1,           u32,  packet.len)
+        ("name" | "dev" = text 2, CStr, packet.name)
+    }
+
+    NapiGroReceive = "napi_gro_receive_entry" | "net_napi_gro_receive_entry" perfetto 365 =>
+    (packet: Packet<'_>) {
+        ("skbaddr" = address 15,   Hex,  packet.skb)
+        ("len" = int 7,            u32,  packet.len)
+        ("name" | "dev" = text 10, CStr, packet.name)
+    }
+
+    NetDevXmit = "net_dev_xmit" perfetto 361 => { packet: Packet<'_>, rc: i32 } {
+        ("skbaddr" = address 4,   Hex,  packet.skb)
+        ("len" = int 1,           u32,  packet.len)
+        ("name" | "dev" = text 2, CStr, packet.name)
+        ("rc" = int 3,            i32,  rc)
     }
 
     SkbKfree = "skb_kfree" | "kfree_skb" => { skb: u64, reason: u32 } {

@@ -8,7 +8,6 @@
 //! Times are readings of the recording's clock; one packet says how they relate to real time. Numbers of
 //! fields are those of Perfetto's published `perfetto_trace.proto`.
 
-mod events;
 mod generic;
 mod tracks;
 
@@ -23,6 +22,7 @@ use self::tracks::Tracks;
 use crate::clock::TraceClock;
 use crate::delays::watch::{Delay, RunQueueWait};
 use crate::event::{Dumped, Event, LostEvents, TraceKind};
+use crate::events;
 use crate::record::{Record, Stored};
 use crate::threads::Threads;
 
@@ -172,7 +172,7 @@ impl Perfetto {
             message.unsigned(bundle::EVENT_TIMESTAMP, stamp);
             // The idle task is 0, and so is what is not known.
             message.unsigned(bundle::EVENT_PID, pid.unwrap_or(0).cast_unsigned());
-            if !events::typed(message, &event.kind, add_prio) {
+            if !events::perfetto(&event.kind, message, add_prio) {
                 Generic::write(message, record);
             }
         });
