@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use noise_command::{CommandError, output};
+use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
-use noise_trace::delays::Delays;
 use noise_trace::event::Event;
+use noise_trace::follow::Begin;
+use noise_trace::ftrace::UnreadLines;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
-use noise_trace::states::StatesOfThreads;
 use serde::Serialize;
 
 use super::part::RecordingOptions;
+use super::recording::Recording;
 use super::{NO_CGROUPS, report, report_nothing};
 
 /// Arguments of a command that analyses a recording.
@@ -29,32 +31,42 @@ pub struct AnalysisArgs {
     pub part: RecordingOptions,
 }
 
-/// What takes the events of a recording, in the order of time.
+/// What takes the events of a recording, in the order of time, and makes a document of them.
 pub trait Analysis {
+    type Document: Serialize;
+
+    fn new(begin: Begin) -> Self;
     /// Takes the next event.
     fn follow(&mut self, event: &Event<'_>);
     /// Counts from now on only.
     fn begin(&mut self, from_ns: u64);
+    /// The document, with those threads alone, and with what is said of lines that were not read.
+    fn finish(
+        self,
+        wants: impl Fn(i32) -> bool,
+        unread_lines: Option<UnreadLines>,
+    ) -> Self::Document;
 }
 
-impl Analysis for Delays {
-    fn follow(&mut self, event: &Event<'_>) {
-        Self::follow(self, event);
-    }
-
-    fn begin(&mut self, from_ns: u64) {
-        Self::begin(self, from_ns);
-    }
-}
-
-impl Analysis for StatesOfThreads {
-    fn follow(&mut self, event: &Event<'_>) {
-        Self::follow(self, event);
-    }
-
-    fn begin(&mut self, from_ns: u64) {
-        Self::begin(self, from_ns);
-    }
+/// Analyses the recording, and prints the document as JSON or as a page.
+pub fn run<A: Analysis>(
+    args: &AnalysisArgs,
+    page: impl FnOnce(&A::Document) -> String,
+) -> Result<(), CommandError> {
+    let recording = Recording::open(&args.recording)?;
+    let select = args.part.select(|| recording.first_ns());
+    let (document, found) = match &recording {
+        Recording::Ctf(ctf) => {
+            let files = ctf.streams();
+            let source = recording.shown(CtfReader::new(&ctf.layout, &files), false);
+            analyse::<A>(source, ctf.begin(), select, None)?
+        }
+        Recording::Text(text) => {
+            let source = recording.shown(text.reader(), false);
+            analyse::<A>(source, text.begin(), select, text.unread_lines())?
+        }
+    };
+    print_analysis(&args.recording, args.json, &document, page, &found)
 }
 
 /// What there was beside figures.
@@ -70,17 +82,19 @@ pub struct AnalysedPart {
 }
 
 impl AnalysedPart {
-    pub fn wants(&self, tid: i32) -> bool {
+    fn wants(&self, tid: i32) -> bool {
         self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&tid))
     }
 }
 
 /// Threads and CPUs are followed from the begin on, so that the part that is wanted begins with what was under way.
-pub fn analyse(
+pub fn analyse<A: Analysis>(
     mut source: impl Source,
-    analysis: &mut impl Analysis,
+    begin: Begin,
     mut select: Select,
-) -> anyhow::Result<AnalysedPart> {
+    unread_lines: Option<UnreadLines>,
+) -> anyhow::Result<(A::Document, AnalysedPart)> {
+    let mut analysis = A::new(begin);
     let is_part = select.is_part();
     let mut is_empty = true;
     let mut wanted = BTreeSet::new();
@@ -107,11 +121,12 @@ pub fn analyse(
     }
     is_empty |= select.follows() && wanted.is_empty();
     let wanted = select.follows().then_some(wanted);
-    Ok(AnalysedPart { damage: source.damage(), is_empty, is_part, wanted })
+    let found = AnalysedPart { damage: source.damage(), is_empty, is_part, wanted };
+    Ok((analysis.finish(|tid| found.wants(tid), unread_lines), found))
 }
 
 /// Prints a document as JSON or as a page, and says on standard error what was not there.
-pub fn print_analysis<D: Serialize>(
+fn print_analysis<D: Serialize>(
     recording: &Path,
     is_json: bool,
     document: &D,

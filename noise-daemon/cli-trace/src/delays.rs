@@ -4,14 +4,14 @@
 use std::fmt::Write as _;
 
 use noise_command::CommandError;
-use noise_trace::ctf::CtfReader;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::{DelaysDocument, Spread, ThreadDocument};
-use noise_trace::record::Source;
-use noise_trace::select::Select;
+use noise_trace::event::Event;
+use noise_trace::follow::Begin;
+use noise_trace::ftrace::UnreadLines;
 
-use super::analysed::{AnalysedPart, AnalysisArgs, analyse, print_analysis};
-use super::recording::Recording;
+use super::analysed;
+use super::analysed::{Analysis, AnalysisArgs};
 
 /// Threads that the page for people shows.
 const SHOWN_THREADS: usize = 20;
@@ -19,34 +19,34 @@ const SHOWN_THREADS: usize = 20;
 const SHOWN_CULPRITS: usize = 3;
 
 pub fn run(args: &AnalysisArgs) -> Result<(), CommandError> {
-    let recording = Recording::open(&args.recording)?;
-    let (document, found) = match &recording {
-        Recording::Ctf(ctf) => {
-            let files = ctf.streams();
-            let select = args.part.select(|| recording.first_ns());
-            let reader = CtfReader::new(&ctf.layout, &files);
-            all(recording.shown(reader, false), Delays::new(ctf.begin()), select)?
-        }
-        Recording::Text(text) => {
-            let select = args.part.select(|| recording.first_ns());
-            let source = recording.shown(text.reader(), false);
-            let (mut document, found) = all(source, Delays::new(text.begin()), select)?;
-            document.unread_lines = text.unread_lines();
-            (document, found)
-        }
-    };
-    print_analysis(&args.recording, args.json, &document, page, &found)
+    analysed::run::<Delays>(args, page)
 }
 
-fn all(
-    source: impl Source,
-    mut delays: Delays,
-    select: Select,
-) -> anyhow::Result<(DelaysDocument, AnalysedPart)> {
-    let found = analyse(source, &mut delays, select)?;
-    let mut document = delays.finish();
-    document.threads.retain(|thread| found.wants(thread.tid));
-    Ok((document, found))
+impl Analysis for Delays {
+    type Document = DelaysDocument;
+
+    fn new(begin: Begin) -> Self {
+        Self::new(begin)
+    }
+
+    fn follow(&mut self, event: &Event<'_>) {
+        Self::follow(self, event);
+    }
+
+    fn begin(&mut self, from_ns: u64) {
+        Self::begin(self, from_ns);
+    }
+
+    fn finish(
+        self,
+        wants: impl Fn(i32) -> bool,
+        unread_lines: Option<UnreadLines>,
+    ) -> DelaysDocument {
+        let mut document = Self::finish(self);
+        document.threads.retain(|thread| wants(thread.tid));
+        document.unread_lines = unread_lines;
+        document
+    }
 }
 
 /// For people, in microseconds.
@@ -149,14 +149,20 @@ fn page(document: &DelaysDocument) -> String {
 
 #[cfg(test)]
 mod tests {
+    use noise_trace::ctf::CtfReader;
+    use noise_trace::select::Select;
+
     use super::*;
+    use crate::analysed::analyse;
+    use crate::recording::Recording;
     use crate::sampled::small;
 
     fn shown(select: Select) -> String {
         let folder = small();
         let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
-        let (document, found) =
-            all(CtfReader::new(&ctf.layout, &ctf.streams()), Delays::default(), select).unwrap();
+        let files = ctf.streams();
+        let reader = CtfReader::new(&ctf.layout, &files);
+        let (document, found) = analyse::<Delays>(reader, Begin::default(), select, None).unwrap();
         assert!(found.damage.is_none(), "{}", found.damage);
         // The parts of these tests lie behind the end.
         assert_eq!(found.is_empty, found.is_part);
@@ -188,7 +194,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             let Recording::Text(text) = Recording::open(&path).unwrap() else { panic!("no text") };
             let (document, _) =
-                all(text.reader(), Delays::new(text.begin()), Select::default()).unwrap();
+                analyse::<Delays>(text.reader(), text.begin(), Select::default(), None).unwrap();
             document.threads.iter().map(|thread| thread.waits.wakeup.sum_ns).sum::<u64>()
         };
         assert_eq!((waits("sched_waking"), waits("sched_wakeup")), (50_000, 50_000));

@@ -4,14 +4,13 @@ use std::fmt::Write as _;
 
 use noise_command::CommandError;
 use noise_text::columns::{shorten, width};
-use noise_trace::ctf::CtfReader;
+use noise_trace::event::Event;
 use noise_trace::follow::Begin;
-use noise_trace::record::Source;
-use noise_trace::select::Select;
+use noise_trace::ftrace::UnreadLines;
 use noise_trace::states::{StatesDocument, StatesOfThreads, ThreadTimes};
 
-use super::analysed::{AnalysedPart, AnalysisArgs, analyse, print_analysis};
-use super::recording::Recording;
+use super::analysed;
+use super::analysed::{Analysis, AnalysisArgs};
 
 /// Threads that the page for people shows.
 const SHOWN_THREADS: usize = 20;
@@ -19,34 +18,34 @@ const SHOWN_THREADS: usize = 20;
 const NAME_COLUMNS: usize = 24;
 
 pub fn run(args: &AnalysisArgs) -> Result<(), CommandError> {
-    let recording = Recording::open(&args.recording)?;
-    let select = args.part.select(|| recording.first_ns());
-    let (document, found) = match &recording {
-        Recording::Ctf(ctf) => {
-            let files = ctf.streams();
-            let reader = CtfReader::new(&ctf.layout, &files);
-            all(recording.shown(reader, false), ctf.begin(), select)?
-        }
-        Recording::Text(text) => {
-            let source = recording.shown(text.reader(), false);
-            let (mut document, found) = all(source, text.begin(), select)?;
-            document.unread_lines = text.unread_lines();
-            (document, found)
-        }
-    };
-    print_analysis(&args.recording, args.json, &document, page, &found)
+    analysed::run::<StatesOfThreads>(args, page)
 }
 
-fn all(
-    source: impl Source,
-    begin: Begin,
-    select: Select,
-) -> anyhow::Result<(StatesDocument, AnalysedPart)> {
-    let mut states = StatesOfThreads::new(begin);
-    let found = analyse(source, &mut states, select)?;
-    let mut document = states.finish();
-    document.threads.retain(|thread| found.wants(thread.tid));
-    Ok((document, found))
+impl Analysis for StatesOfThreads {
+    type Document = StatesDocument;
+
+    fn new(begin: Begin) -> Self {
+        Self::new(begin)
+    }
+
+    fn follow(&mut self, event: &Event<'_>) {
+        Self::follow(self, event);
+    }
+
+    fn begin(&mut self, from_ns: u64) {
+        Self::begin(self, from_ns);
+    }
+
+    fn finish(
+        self,
+        wants: impl Fn(i32) -> bool,
+        unread_lines: Option<UnreadLines>,
+    ) -> StatesDocument {
+        let mut document = Self::finish(self);
+        document.threads.retain(|thread| wants(thread.tid));
+        document.unread_lines = unread_lines;
+        document
+    }
 }
 
 fn row(page: &mut String, thread: &ThreadTimes) {
@@ -97,9 +96,10 @@ fn page(document: &StatesDocument) -> String {
 #[cfg(test)]
 mod tests {
     use noise_trace::ftrace::FtraceReader;
-    use noise_trace::select::ThreadOrProcess;
+    use noise_trace::select::{Select, ThreadOrProcess};
 
     use super::*;
+    use crate::analysed::analyse;
 
     /// 11 waits behind 12, sleeps for a disk, and is stopped; 12 is preempted and goes on.
     const TEXT: &str = "\
@@ -114,8 +114,9 @@ mod tests {
 ";
 
     fn shown(select: Select) -> String {
+        let reader = FtraceReader::new(TEXT.as_bytes());
         let (document, found) =
-            all(FtraceReader::new(TEXT.as_bytes()), Begin::Wakeup, select).unwrap();
+            analyse::<StatesOfThreads>(reader, Begin::Wakeup, select, None).unwrap();
         assert!(found.damage.is_none(), "{}", found.damage);
         page(&document)
     }

@@ -99,7 +99,7 @@ pub struct LostEvents {
 macro_rules! for_each_event {
     ($then:ident) => {
         $then! {
-            // In the order of their numbers in recordings, with those of vectors in front of `NmiHandler` and those of
+            // In the order of their numbers in recordings, with those of vectors in front of `events::AFTER_VECTORS` and those of
             // calls behind all. Numbers below 31 fit into the short head of an event: those are the frequent ones.
             recorded {
                 /// A CPU goes from one thread to another.
@@ -257,8 +257,8 @@ macro_rules! for_each_event {
                 },
                 /// A socket that there was when the recording began.
                 dump::StatedumpSocket(Connection),
-                /// A part of a thread's wait for a CPU was its own quota's. It comes right before the switch or the migration that
-                /// ends the wait on that CPU, at the same time.
+                /// A part of a thread's wait for a CPU was its own quota's. It comes right before the switch or the
+                /// migration that ends the wait on that CPU, at the same time.
                 sched::Throttled {
                     /// The thread, without its priority.
                     task: Task,
@@ -279,7 +279,7 @@ macro_rules! for_each_event {
                 sched::SchedWakeup(Woken),
                 /// The last of a thread is gone.
                 sched::SchedProcessFree(Task),
-                /// The interface's driver took it, or not.
+                /// The interface's driver took a packet, or not.
                 net::NetDevXmit {
                     packet: Packet<'t>,
                     /// What the driver said: 0 where it took it.

@@ -16,7 +16,7 @@ events! {
 
     // Mode, status and namespace are not known.
     StatedumpProcess = "lttng_statedump_process_state" => (dumped: Dumped) {
-        ("tid",            i32,  dumped.tid, names any)
+        ("tid",            i32,  dumped.tid, names known)
         (write "vtid",     i32,  dumped.tid)
         ("pid",            i32,  dumped.pid)
         (write "vpid",     i32,  dumped.pid)
@@ -51,14 +51,14 @@ events! {
 
     // LTTng has none like it.
     CgroupAttach = "statedump_cgroup" | "cgroup_attach_task" => { tid: i32, path: &[u8] } {
-        ("tid" | "pid",       i32,  tid, names any)
+        ("tid" | "pid",       i32,  tid, names known)
         ("path" | "dst_path", CStr, path)
         (read "dst_root")
     }
 
     StatedumpFile = "lttng_statedump_file_descriptor" =>
     { pid: i32, fd: i32, flags: u32, filename: &[u8], object: Object } {
-        ("pid",           i32,        pid, names any)
+        ("pid",           i32,        pid, names known)
         ("fd",            i32,        fd)
         ("flags",         u32,        flags)
         ("filename",      CStr,       filename)

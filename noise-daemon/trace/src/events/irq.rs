@@ -33,14 +33,14 @@ events! {
 
     HrtimerExpireEntry = "timer_hrtimer_expire_entry" | "hrtimer_expire_entry" perfetto 553 =>
     { hrtimer: u64, function: u64, now: i64 } {
-        ("hrtimer" = address 1,  Hex, hrtimer)
+        ("hrtimer" = unsigned 1,  Hex, hrtimer)
         ("now" = int 2,          i64, now)
-        ("function" = address 3, Hex, function)
+        ("function" = unsigned 3, Hex, function)
     }
 
     HrtimerExpireExit = "timer_hrtimer_expire_exit" | "hrtimer_expire_exit" perfetto 554 =>
     { hrtimer: u64 } {
-        ("hrtimer" = address 1, Hex, hrtimer)
+        ("hrtimer" = unsigned 1, Hex, hrtimer)
     }
 }
 

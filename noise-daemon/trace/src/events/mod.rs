@@ -3,7 +3,7 @@
 //! threads it names.
 //!
 //! A new event is an entry of [`for_each_event`] and a row in its family. Interrupt vectors and system calls have no rows:
-//! their names and numbers come from [`VECTOR_HOOKS`] and [`CALLS`].
+//! their names and numbers come from [`VECTOR_HOOKS`] and [`CALLS`], and all else of them is written by hand below.
 
 mod block;
 mod calls;
@@ -56,7 +56,7 @@ macro_rules! list {
             Other,
         }
 
-        /// The places of recorded events in the list.
+        /// The places of recorded events in [`for_each_event`].
         enum RecordedOrder {
             $($event,)*
         }
@@ -66,7 +66,7 @@ macro_rules! list {
             &[$(($family::$event::NAME, $family::$event::FIELDS),)*];
 
         impl What {
-            /// The event of the list that has that name.
+            /// The event with a row that has that name.
             fn listed(name: &str) -> Option<Self> {
                 $(if $elsewhere::$foreign::is_named(name) {
                     return Some(Self::$foreign);
@@ -161,7 +161,7 @@ macro_rules! list {
             }
         }
 
-        /// Writes an event with the type that Perfetto has for it; false where it has none, and nothing is written.
+        /// Writes an event with Perfetto's type. False, and nothing is written, if its row gives no type.
         pub fn perfetto(kind: &TraceKind<'_>, message: &mut Message, add_prio: i32) -> bool {
             match kind {
                 $(TraceKind::$event { .. } => $family::$event::perfetto(kind, message, add_prio),)*

@@ -1,5 +1,6 @@
 //! How an event is written down: its names, what it consists of in the model, and its fields in the order in which a
-//! recording has them. From that its reader and its writer are made.
+//! recording has them. From that come its reader, its writer, its form in Perfetto's traces, and the threads that it
+//! names.
 //!
 //! ```text
 //! events! {
@@ -12,13 +13,21 @@
 //! }
 //! ```
 //!
-//! Events in front of one `=>` have the same fields. Of several names of an event or of a field, the first is the one of
-//! our recordings, the others are those of other tracers. A field has a type of the recording ([`super::field`]) and a
-//! place in the model. A `read` field is one that other tracers alone have; without a place it is only asked for by its
-//! number. A `write` field has a value, and is not read. `by` names a function that reads a field which tracers do not have
-//! alike. `names known` marks the id of a thread that the event names, 0 = not known, `names any` one that may be the idle
-//! task. `perfetto` and the number behind a field's names say what Perfetto's `FtraceEvent` has in their place
-//! ([`PerfettoFields`] lists the kinds).
+//! Events in front of one `=>` have the same fields. Behind it, `(woken: Woken)` is the value of a kind that has just one,
+//! and `{ irq: u32, ret: i32 }` are the names and types of several, as the entry of the event has them.
+//!
+//! Of several names of an event or of a field, the first is the one of our recordings, the others are those of other tracers.
+//! A field has a type of the recording ([`super::field`]) and a place in the model.
+//!
+//! - `read` in front of a field: other tracers alone have it. It needs no place where only its presence counts.
+//! - `write`: it has a value, and is not read.
+//! - `by`: a function that reads a field which tracers do not have alike.
+//! - `names known`, behind `by`: it is the id of a thread that the event names; where it is 0, the thread is not known, and
+//!   none is named. With `names any`, 0 is the idle task, and is named, too. An event names two threads at most.
+//! - `perfetto 20`: the number of the event's message in Perfetto's `FtraceEvent`. An event without it is exported as a generic
+//!   one, with all its fields.
+//! - `= int 2`: the number of the field in that message, and the method of [`PerfettoFields`] that writes it. Fields with `read`
+//!   or `write` have none.
 
 use noise_protobuf::Message;
 use noise_text::clean::as_text;
@@ -43,7 +52,7 @@ pub trait EventRow {
     /// Appends its fields, if it is this event.
     fn write(kind: &TraceKind<'_>, bytes: &mut Vec<u8>);
 
-    /// Writes it with Perfetto's type, if it is this event and Perfetto has one: whether it did.
+    /// Writes it with Perfetto's type. False, and nothing is written, if it is another event or its row gives no type.
     fn perfetto(kind: &TraceKind<'_>, message: &mut Message, add_prio: i32) -> bool;
 
     /// Finds the threads that it names, if it is this event.
@@ -57,14 +66,14 @@ pub struct NamedThreads {
 }
 
 impl NamedThreads {
-    /// One that has to be known; 0 = it is not.
+    /// A thread, unless its id is 0: then it is not known.
     pub fn known(&mut self, tid: i32) {
         if tid != 0 {
             self.any(tid);
         }
     }
 
-    /// One that may be the idle task.
+    /// A thread, or the idle task, whose id is 0.
     pub fn any(&mut self, tid: i32) {
         if let Some(place) = self.found.iter_mut().find(|place| place.is_none()) {
             *place = Some(tid);
@@ -79,7 +88,7 @@ impl NamedThreads {
 /// The fields of an event as Perfetto's type has them.
 pub struct PerfettoFields<'m> {
     message: &'m mut Message,
-    /// What its priorities have more than those of the trace.
+    /// What is added to priorities to have the kernel's.
     add_prio: i32,
 }
 
@@ -92,7 +101,7 @@ impl<'m> PerfettoFields<'m> {
         self.message.signed(number, value);
     }
 
-    pub fn address(&mut self, number: u32, value: u64) {
+    pub fn unsigned(&mut self, number: u32, value: u64) {
         self.message.unsigned(number, value);
     }
 
@@ -176,7 +185,9 @@ macro_rules! events {
         }
     };
 
-    (@typed $event:ident [] ($kind:ident $message:ident $add_prio:ident) $parts:tt $fields:tt) => {{
+    (@typed $event:ident [] ($kind:ident $message:ident $add_prio:ident) $parts:tt
+        { $($field:tt)* }) => {{
+        $(events!(@unnumbered $field);)*
         let _ = ($kind, $message, $add_prio);
         false
     }};
@@ -201,18 +212,18 @@ macro_rules! events {
     };
 
     (@read $next:ident (read $($name:literal)|+)) => { $next.foreign(|_, _| ()) };
-    (@read $next:ident (read $($name:literal)|+, $of:ty, $place:expr $(, names $($which:tt)+)?)) => {
+    (@read $next:ident (read $($name:literal)|+, $of:ty, $place:expr $(, names $which:ident)?)) => {
         $next.foreign(|fields, field| events!(@hold $of, $place, fields, field))
     };
     (@read $next:ident (write $($name:literal)|+, $of:ty, $value:expr)) => {
         $next.recorded::<$of>(|_, _| ())
     };
     (@read $next:ident ($($name:literal)|+ $(= $type:ident $number:literal)?, $of:ty, $place:expr
-        $(, names $($which:tt)+)?)) => {
+        $(, names $which:ident)?)) => {
         $next.recorded::<$of>(|fields, field| events!(@hold $of, $place, fields, field))
     };
     (@read $next:ident ($($name:literal)|+ $(= $type:ident $number:literal)?, $of:ty, $place:expr,
-        by $by:ident $(, names $($which:tt)+)?)) => {
+        by $by:ident $(, names $which:ident)?)) => {
         $next.recorded::<$of>(|fields, field| $place = $by(fields, field))
     };
     (@hold $of:ty, $place:expr, $fields:ident, $field:ident) => {
@@ -229,13 +240,17 @@ macro_rules! events {
         $(, $($note:tt)+)?)) => {
         $fields.$type($number, $value)
     };
-    (@number $fields:ident $field:tt) => {};
+    (@number $fields:ident $field:tt) => { events!(@unnumbered $field) };
+    (@unnumbered (read $($field:tt)*)) => {};
+    (@unnumbered ($(write)? $($name:literal)|+, $($field:tt)*)) => {};
 
     (@thread $named:ident ($(read)? $($name:literal)|+ $(= $type:ident $number:literal)?, $of:ty,
         $tid:expr, $(by $by:ident,)? names $which:ident)) => {
         $named.$which($tid)
     };
-    (@thread $named:ident $field:tt) => {};
+    (@thread $named:ident (read $($name:literal)|+ $(, $of:ty, $place:expr)?)) => {};
+    (@thread $named:ident ($(write)? $($name:literal)|+ $(= $type:ident $number:literal)?, $of:ty,
+        $place:expr $(, by $by:ident)?)) => {};
 
     ($($($event:ident = $($name:literal)|+ $(perfetto $number:literal)?),+ => $parts:tt $fields:tt)+) => {
         $($(events! { @event $event [$($name)+] [$($number)?] $parts $fields })+)+

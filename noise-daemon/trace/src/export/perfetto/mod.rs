@@ -6,7 +6,7 @@
 //! vectors other than the local timer's come on tracks of our own.
 //!
 //! Times are readings of the recording's clock; one packet says how they relate to real time. Numbers of
-//! fields are those of Perfetto's published `perfetto_trace.proto`.
+//! fields are those of Perfetto's published `perfetto_trace.proto`; those of events are in their rows ([`crate::events`]).
 
 mod generic;
 mod tracks;
