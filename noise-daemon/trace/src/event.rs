@@ -94,8 +94,7 @@ pub struct LostEvents {
     pub to_ns: u64,
 }
 
-/// Calls `$then!` with the events that have a row in `events/`: the file of that row, the name, and what the event
-/// consists of.
+/// Calls `$then!` with the events that have a row in `events/`: the file of the row, the event's name, and its contents.
 macro_rules! for_each_event {
     ($then:ident) => {
         $then! {
