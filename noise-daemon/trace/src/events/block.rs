@@ -9,7 +9,7 @@ events! {
     BlockRqInsert = "block_rq_insert" perfetto 126,
     BlockRqIssue = "block_rq_issue" perfetto 45 => (request: Request<'_>) {
         ("dev" = int 1,           u32,  request.dev)
-        ("sector" = unsigned 2,    u64,  request.sector)
+        ("sector" = unsigned 2,   u64,  request.sector)
         ("nr_sector" = int 3,     u32,  request.sectors)
         ("bytes" = int 4,         u32,  request.bytes)
         ("tid",                   i32,  request.tid, names known)
@@ -30,26 +30,26 @@ events! {
     }
 
     BlockRqRequeue = "block_rq_requeue" perfetto 129 => (request: Request<'_>) {
-        ("dev" = int 1,        u32,  request.dev)
+        ("dev" = int 1,         u32,  request.dev)
         ("sector" = unsigned 2, u64,  request.sector)
-        ("nr_sector" = int 3,  u32,  request.sectors)
-        ("error" | "errors",   i32,  request.error)
-        ("rwbs" = rwbs 5,      u32,  request.rwbs)
-        (read "bytes",         u32,  request.bytes)
-        (read "tid",           i32,  request.tid, names known)
-        (read "comm",          Comm, request.comm)
+        ("nr_sector" = int 3,   u32,  request.sectors)
+        ("error" | "errors",    i32,  request.error)
+        ("rwbs" = rwbs 5,       u32,  request.rwbs)
+        (read "bytes",          u32,  request.bytes)
+        (read "tid",            i32,  request.tid, names known)
+        (read "comm",           Comm, request.comm)
     }
 
     // Who asked for a request has no part in its completion, which happens on any CPU.
     BlockRqComplete = "block_rq_complete" perfetto 125 => (request: Request<'_>) {
-        ("dev" = int 1,        u32,  request.dev)
+        ("dev" = int 1,         u32,  request.dev)
         ("sector" = unsigned 2, u64,  request.sector)
-        ("nr_sector" = int 3,  u32,  request.sectors)
-        ("error" | "errors",   i32,  request.error)
-        ("rwbs" = rwbs 5,      u32,  request.rwbs)
-        (read "bytes",         u32,  request.bytes)
-        (read "tid",           i32,  request.tid)
-        (read "comm",          Comm, request.comm)
+        ("nr_sector" = int 3,   u32,  request.sectors)
+        ("error" | "errors",    i32,  request.error)
+        ("rwbs" = rwbs 5,       u32,  request.rwbs)
+        (read "bytes",          u32,  request.bytes)
+        (read "tid",            i32,  request.tid)
+        (read "comm",           Comm, request.comm)
     }
 }
 

@@ -34,7 +34,7 @@ events! {
     HrtimerExpireEntry = "timer_hrtimer_expire_entry" | "hrtimer_expire_entry" perfetto 553 =>
     { hrtimer: u64, function: u64, now: i64 } {
         ("hrtimer" = unsigned 1,  Hex, hrtimer)
-        ("now" = int 2,          i64, now)
+        ("now" = int 2,           i64, now)
         ("function" = unsigned 3, Hex, function)
     }
 

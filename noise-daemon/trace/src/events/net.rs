@@ -17,20 +17,20 @@ events! {
 
     NetifReceiveSkb = "netif_receive_skb" | "net_if_receive_skb" perfetto 360 =>
     (packet: Packet<'_>) {
-        ("skbaddr" = unsigned 3,   Hex,  packet.skb)
+        ("skbaddr" = unsigned 3,  Hex,  packet.skb)
         ("len" = int 1,           u32,  packet.len)
         ("name" | "dev" = text 2, CStr, packet.name)
     }
 
     NapiGroReceive = "napi_gro_receive_entry" | "net_napi_gro_receive_entry" perfetto 365 =>
     (packet: Packet<'_>) {
-        ("skbaddr" = unsigned 15,   Hex,  packet.skb)
+        ("skbaddr" = unsigned 15,  Hex,  packet.skb)
         ("len" = int 7,            u32,  packet.len)
         ("name" | "dev" = text 10, CStr, packet.name)
     }
 
     NetDevXmit = "net_dev_xmit" perfetto 361 => { packet: Packet<'_>, rc: i32 } {
-        ("skbaddr" = unsigned 4,   Hex,  packet.skb)
+        ("skbaddr" = unsigned 4,  Hex,  packet.skb)
         ("len" = int 1,           u32,  packet.len)
         ("name" | "dev" = text 2, CStr, packet.name)
         ("rc" = int 3,            i32,  rc)
