@@ -208,6 +208,30 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_is_not_known_is_not_the_idle_task() {
+        let mut select = Select { thread: Some(ThreadOrProcess::parse("0")), ..Select::default() };
+        let unknown = Woken { task: task("", 0), target_cpu: 1 };
+        let kinds = [
+            TraceKind::SchedSwitch {
+                prev: task("idle", 0),
+                prev_state: LeftIn::of(0),
+                next: task("worker", 5),
+            },
+            TraceKind::SchedWaking(unknown),
+            TraceKind::SchedProcessWait { comm: Comm::default(), child: 0, prio: 0 },
+            TraceKind::SchedSwitch {
+                prev: task("worker", 5),
+                prev_state: LeftIn::of(0),
+                next: task("idle", 0),
+            },
+        ];
+        let events = (0..).zip(kinds).map(|(time_ns, kind)| Event { time_ns, cpu: 0, kind });
+        let wanted: Vec<u64> =
+            events.filter(|event| select.wants(event)).map(|event| event.time_ns).collect();
+        assert_eq!(wanted, [0, 3]);
+    }
+
+    #[test]
     fn cgroups_are_wanted_with_all_below_them() {
         let attach =
             |tid, path: &'static str| TraceKind::CgroupAttach { tid, path: path.as_bytes() };
