@@ -37,6 +37,7 @@ use crate::disk::device_name;
 use crate::ftrace::blind::{await_turns, ensure_sight, keep_sight};
 use crate::ftrace::{Recording, Trace};
 use crate::load::Worker;
+use crate::namespace::interfaces;
 use crate::pairing::{self, Labels, Paired, Sample};
 use crate::prom::{Histogram, LabelSet, Scrape};
 use crate::task;
@@ -123,6 +124,7 @@ impl Observer {
         let recording = self.recording;
         await_turns(&self.sight)?;
         thread::sleep(SETTLE);
+        let mut own = interfaces()?;
         let before = bpf::programs_of(daemon.process().pid())?;
         ensure!(!before.is_empty(), "the daemon holds no BPF program");
         recording.mark("first asked")?;
@@ -133,8 +135,10 @@ impl Observer {
         recording.mark("last asked")?;
         let last = daemon.metrics()?;
         recording.mark("last answered")?;
-        let trace = recording.stop()?;
+        let mut trace = recording.stop()?;
         ensure_sight(&trace.sights)?;
+        own.extend(interfaces()?);
+        pairing::net::fold_interfaces(&mut trace.events, &own);
         let after = bpf::programs_of(daemon.process().pid())?;
 
         let (first, last) = (Scrape::parse(&first)?, Scrape::parse(&last)?);

@@ -1,5 +1,6 @@
 //! Network namespaces joined by a pair of virtual interfaces, gone when dropped.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
 use std::io;
@@ -23,6 +24,12 @@ pub fn configure(command: &str, arguments: &[&str]) -> Result<()> {
     let outcome = run(full)?;
     ensure!(outcome.code == 0, "{command} {arguments:?}: {}", outcome.stderr);
     Ok(())
+}
+
+/// Names of this network namespace's interfaces.
+pub fn interfaces() -> Result<BTreeSet<String>> {
+    let all = fs::read_dir("/sys/class/net").context("listing /sys/class/net")?;
+    all.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
 /// A network namespace with its loopback up.

@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::bpf;
 use crate::ftrace;
 use crate::group::own_groups;
+use crate::namespace::interfaces;
 
 /// Settings that tests change, and the CPUs that are online.
 const SETTINGS: [&str; 4] = [
@@ -88,7 +89,7 @@ impl Surroundings {
                 found.insert(format!("device {disk}"));
             }
         }
-        for interface in names("/sys/class/net")? {
+        for interface in interfaces()? {
             if is_of_tests(&interface) {
                 found.insert(format!("network interface {interface}"));
             }

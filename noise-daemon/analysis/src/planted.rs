@@ -320,9 +320,9 @@ fn both_directions_of_an_interface_are_one_incident_whoever_fills_them() {
     });
     let [report] = closed(&events)[..] else { panic!("{events:#?}") };
     let mut blamed: Vec<_> =
-        report.episodes().map(|one| (one.signal.name(), &*one.culprits[0].culprit)).collect();
+        report.episodes().map(|one| (one.signal, &*one.culprits[0].culprit)).collect();
     blamed.sort_unstable();
-    assert_eq!(blamed, [("net_rx_wait", "/download"), ("net_tx_wait", "/upload")]);
+    assert_eq!(blamed, [(Signal::NetRxWait, "/download"), (Signal::NetTxWait, "/upload")]);
 }
 
 #[test]

@@ -135,7 +135,7 @@ mod tests {
             ("--web.listen-address=nowhere", "a host and a port"),
             ("--socket.mode=rw", "0777"),
             ("--log.level=loud", "`loud` is unknown"),
-            ("--signals.off=net_rx_wait,disk", "there is no signal `disk`"),
+            ("--signals.off=runqueue_wait,disk", "there is no signal `disk`"),
             ("--incidents.enabled=perhaps", "`perhaps` is not true or false"),
             ("--incidents.recent-windows=2", "recent-windows must be from 4 to 1024"),
             ("--osnoise.cpus=x", "x"),

@@ -14,6 +14,23 @@ use super::raise::softirq_raise_wait;
 use super::{Paired, Sample};
 use crate::ftrace::event::{Event, Kind};
 
+/// What noised calls an interface of another network namespace.
+const OTHER: &str = "~other";
+
+/// Interfaces that are not among those of this network namespace have the name that noised has for them. One that is
+/// called as one of ours cannot be told from it: events of ftrace have no namespace.
+pub fn fold_interfaces(events: &mut [Event], own: &BTreeSet<String>) {
+    for event in events {
+        if let Kind::TxQueue { interface, .. }
+        | Kind::TxStart { interface, .. }
+        | Kind::Receive { interface } = &mut event.kind
+            && !own.contains(&**interface)
+        {
+            *interface = OTHER.into();
+        }
+    }
+}
+
 fn sample(event: &Event, interface: &Arc<str>, start_ns: u64) -> Sample {
     Sample {
         labels: (Arc::clone(interface), "".into()),
@@ -114,7 +131,7 @@ pub fn net_rx_backlogs(events: &[Event], deliveries: &[Sample], least_ns: u64) -
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{net_rx_backlogs, net_rx_wait, net_tx_wait};
+    use super::{fold_interfaces, net_rx_backlogs, net_rx_wait, net_tx_wait};
     use crate::ftrace::event::{Event, Kind, Left};
     use crate::pairing::testing::{at, brief};
 
@@ -150,6 +167,14 @@ mod tests {
             start(23, 1),
         ];
         assert_eq!(brief(&net_tx_wait(&events).samples), [("lo", "", 10, 0), ("lo", "", 6, 0)]);
+    }
+
+    #[test]
+    fn interfaces_of_other_namespaces_are_one() {
+        let on = |interface: &str| Kind::Receive { interface: interface.into() };
+        let mut events = [at(1, 0, on("lo")), at(2, 0, on("eth7"))];
+        fold_interfaces(&mut events, &BTreeSet::from(["lo".to_owned()]));
+        assert_eq!(events, [at(1, 0, on("lo")), at(2, 0, on("~other"))]);
     }
 
     #[test]
