@@ -1,4 +1,5 @@
-//! Which CPUs are known later than a trace begins, or end earlier than it does, in words.
+//! How much of a trace is known: how many events were lost, and which CPUs are known later than it begins, or end earlier
+//! than it does, in words.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +32,12 @@ pub struct Reach {
     /// Up to when the others are known.
     #[serde(skip)]
     end_ns: u64,
+    /// Events, or packets, that were lost.
+    #[serde(skip)]
+    discarded: u64,
+    /// Of these, the latest of each CPU: up to when, and how many.
+    #[serde(skip)]
+    latest_lost: BTreeMap<u32, (u64, u64)>,
 }
 
 impl Reach {
@@ -52,8 +59,16 @@ impl Reach {
     fn note(&mut self, time_ns: u64, cpu: u32, loss: &LostEvents) {
         self.first_ns.get_or_insert(time_ns);
         // What was counted was lost on the way.
-        let is_counted = loss.events > 0 || loss.packets > 0;
-        if is_counted || loss.to_ns <= loss.from_ns || cpu as usize >= MAX_CPUS {
+        let counted = loss.events.max(loss.packets);
+        self.discarded = self.discarded.saturating_add(counted);
+        if cpu as usize >= MAX_CPUS {
+            return;
+        }
+        if counted > 0 {
+            self.latest_lost.insert(cpu, (loss.to_ns, counted));
+            return;
+        }
+        if loss.to_ns <= loss.from_ns {
             return;
         }
         if self.has_begun {
@@ -67,8 +82,15 @@ impl Reach {
         }
     }
 
-    /// Only what lies behind that time is asked for.
+    /// How many events, or packets, were lost, as far as that is known.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    /// Only what lies behind that time is asked for. What was lost up to a later time may lie there.
     pub fn begin(&mut self, from_ns: u64) {
+        let under_way = self.latest_lost.values().filter(|(to_ns, _)| *to_ns > from_ns);
+        self.discarded = under_way.fold(0, |sum, (_, lost)| sum.saturating_add(*lost));
         self.from_ns.retain(|_, known_from_ns| *known_from_ns > from_ns);
     }
 
@@ -187,6 +209,8 @@ mod tests {
                 first_ns: Some(1_000_000_000),
                 has_begun: true,
                 end_ns: 9_000_000_000,
+                discarded: 1,
+                latest_lost: BTreeMap::from([(2, (9_000_000_000, 1))]),
                 ..Reach::default()
             }
         );
@@ -203,10 +227,13 @@ mod tests {
                    other files";
         assert_eq!(reach.to_string(), two);
         reach.begin(8_000_000_000);
+        assert_eq!(reach.discarded(), 1, "it may have been lost behind that time");
         let written = serde_json::to_string(&reach).unwrap();
         assert_eq!(written, r#"{"known_to_ns":{"1":5000000000,"3":3000000000}}"#);
         let lists: Vec<_> = reach.lists().map(|(name, _)| name).collect();
         assert_eq!(lists, ["known_to_ns"]);
+        reach.begin(9_000_000_000);
+        assert_eq!(reach.discarded(), 0);
     }
 
     #[test]

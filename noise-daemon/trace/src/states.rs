@@ -120,7 +120,6 @@ pub struct StatesOfThreads {
     begin: Begin,
     from_ns: Option<u64>,
     to_ns: u64,
-    discarded: u64,
     reach: Reach,
     has_switches: bool,
     has_wakeups: bool,
@@ -138,10 +137,7 @@ impl StatesOfThreads {
         let from_ns = *self.from_ns.get_or_insert(now_ns);
         self.to_ns = now_ns;
         match &event.kind {
-            TraceKind::Lost(loss) => {
-                self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
-                self.reach.follow(now_ns, event.cpu, Some(loss));
-            }
+            TraceKind::Lost(loss) => self.reach.follow(now_ns, event.cpu, Some(loss)),
             _ => self.reach.follow(now_ns, event.cpu, None),
         }
         if let Some(thread) = self.sight.follow(event).and_then(|tid| self.threads.get_mut(&tid))
@@ -204,7 +200,6 @@ impl StatesOfThreads {
         }
         self.from_ns = Some(from_ns);
         self.to_ns = self.to_ns.max(from_ns);
-        self.discarded = 0;
         self.reach.begin(from_ns);
         for thread in self.threads.values_mut() {
             (thread.states, thread.there_ns) = (StateTimes::default(), 0);
@@ -238,7 +233,7 @@ impl StatesOfThreads {
         threads.sort_by_key(|thread| (Reverse(thread.states.running_ns), thread.tid));
         let kinds = [("sched_switch", self.has_switches), ("sched_wakeup", self.has_wakeups)];
         let missing = kinds.into_iter().filter(|(_, is_there)| !is_there).map(|(kind, _)| kind);
-        let (discarded, reach, missing) = (self.discarded, self.reach, missing.collect());
+        let (discarded, reach, missing) = (self.reach.discarded(), self.reach, missing.collect());
         StatesDocument { from_ns, to_ns, discarded, reach, threads, missing, unread_lines: None }
     }
 }

@@ -18,6 +18,7 @@ enum HeaderFieldRole {
     Tag(u8),
     /// The same, and is the kind's number unless the option brings another one.
     KindTag(u8),
+    Cpu,
     None,
 }
 
@@ -151,7 +152,7 @@ impl HeaderLookupTable {
         }
         let kind = form.kind.map_or(Some(tag), read)?;
         let time = form.time.map_or(Some(0), read)?;
-        Some((Head { kind, time, time_bits: form.time_bits, clock: form.clock }, behind))
+        Some((Head { kind, time, time_bits: form.time_bits, clock: form.clock, cpu: None }, behind))
     }
 }
 
@@ -178,7 +179,9 @@ impl Form {
                 (self.time, self.time_bits, self.clock) = (spot, int.size, int.clock)
             }
             HeaderFieldRole::None => {}
-            HeaderFieldRole::Tag(_) | HeaderFieldRole::KindTag(_) => return None,
+            HeaderFieldRole::Tag(_) | HeaderFieldRole::KindTag(_) | HeaderFieldRole::Cpu => {
+                return None;
+            }
         }
         self.bits += u64::from(int.size);
         Some(())
@@ -196,6 +199,8 @@ pub struct Head {
     pub time_bits: u32,
     /// The clock that it is from.
     pub clock: Option<u8>,
+    /// The CPU, where headers say it.
+    pub cpu: Option<u32>,
 }
 
 fn steps(structure: &Struct, into: &mut Vec<HeaderDecodeStep>) -> Option<()> {
@@ -214,6 +219,7 @@ fn read(name: &str, node: &Node, into: &mut Vec<HeaderDecodeStep>) -> Option<()>
                 ("id", Some(slot)) => HeaderFieldRole::KindTag(slot),
                 (_, Some(slot)) => HeaderFieldRole::Tag(slot),
                 (_, None) if int.clock.is_some() || name == "timestamp" => HeaderFieldRole::Time,
+                ("cpu_id", None) => HeaderFieldRole::Cpu,
                 _ => HeaderFieldRole::None,
             };
             into.push(HeaderDecodeStep::Read(*int, role));
@@ -251,6 +257,20 @@ impl Header {
         }
         header.table = HeaderLookupTable::new(&header.steps);
         Some(header)
+    }
+
+    /// Whether headers say of which kind an event is.
+    pub fn has_kind(&self) -> bool {
+        fn any(steps: &[HeaderDecodeStep]) -> bool {
+            steps.iter().any(|step| match step {
+                HeaderDecodeStep::Read(_, role) => {
+                    matches!(role, HeaderFieldRole::Kind | HeaderFieldRole::KindTag(_))
+                }
+                HeaderDecodeStep::Choose(_, options) => options.steps.iter().any(|one| any(one)),
+                HeaderDecodeStep::Align(_) => false,
+            })
+        }
+        any(&self.steps)
     }
 
     /// Reads one at `at`; what it says, and the place behind it.
@@ -329,6 +349,7 @@ impl HeaderDecodeState {
                 self.head.time_bits = int.size;
                 self.head.clock = int.clock;
             }
+            HeaderFieldRole::Cpu => self.head.cpu = u32::try_from(value).ok(),
             HeaderFieldRole::None => {}
         }
         Ok(())

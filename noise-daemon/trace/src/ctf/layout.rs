@@ -236,7 +236,14 @@ impl TraceLayout {
             layout.add_event(&mut resolver, block)?;
         }
         layout.widest = resolver.widest;
-        for stream in layout.streams.values_mut() {
+        for (id, stream) in &mut layout.streams {
+            let kinds = stream.classes.len();
+            if kinds > 1 && !stream.header.has_kind() {
+                return Err(wrong(format!(
+                    "stream {id} has {kinds} kinds of events, and nothing in front of an event says of which kind it is: \
+                     its header needs an `id`"
+                )));
+            }
             stream.finish();
         }
         if layout.streams.is_empty() {

@@ -143,7 +143,9 @@ impl<'t> CtfReader<'t> {
         let last_ns = self.last_ns.or_else(|| self.streams.iter().map(Stream::last_ns).max());
         self.last_ns = last_ns;
         let stream = self.streams.get(number);
-        self.unseen.extend(stream.and_then(|stream| stream.unseen_until(last_ns?)));
+        if let Some((cpus, loss)) = stream.and_then(|stream| stream.unseen_until(last_ns?)) {
+            self.unseen.extend(cpus.into_iter().map(|cpu| (cpu, loss)));
+        }
     }
 
     /// Puts the stream of the latest event among the others, where the next event is one of theirs.

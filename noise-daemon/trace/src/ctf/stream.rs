@@ -5,6 +5,8 @@ mod place;
 
 pub use place::{CtfRecord, Located};
 
+use std::collections::BTreeSet;
+
 use memchr::memmem;
 
 use self::place::{Missed, RecordPlace, locate};
@@ -17,6 +19,7 @@ use super::walk::Bytes;
 use crate::clock::TraceClock;
 use crate::damage::Damage;
 use crate::event::LostEvents;
+use crate::follow::MAX_CPUS;
 use crate::record::Stored as _;
 use crate::window::{Content, Window};
 
@@ -74,6 +77,8 @@ pub struct Stream<'t> {
     /// Where the next event begins, in bits of the window.
     at: u64,
     cpu: u32,
+    /// CPUs that events named themselves.
+    named_cpus: BTreeSet<u32>,
     /// The latest time, as recorded.
     cycles: u64,
     clock: Option<&'t TraceClock>,
@@ -87,8 +92,9 @@ pub struct Stream<'t> {
     /// What that packet said was lost, and its number.
     discarded: Option<u64>,
     sequence: Option<u64>,
-    /// Said before the next event.
+    /// Said before the next event, of each of these CPUs.
     loss: Option<LostEvents>,
+    loss_on: Vec<u32>,
     /// When its first packet begins that is here, nanoseconds since the epoch, where others came before it.
     known_from_ns: Option<u64>,
     /// When its latest packet was closed, nanoseconds since the epoch, where that says how long its CPU was seen.
@@ -118,6 +124,7 @@ impl<'t> Stream<'t> {
             packet: None,
             at: 0,
             cpu: 0,
+            named_cpus: BTreeSet::new(),
             cycles: 0,
             clock: None,
             clock_number: 0,
@@ -127,6 +134,7 @@ impl<'t> Stream<'t> {
             discarded: None,
             sequence: None,
             loss: None,
+            loss_on: Vec::new(),
             known_from_ns: None,
             closed_ns: None,
             pause_ns: 0,
@@ -225,7 +233,7 @@ impl<'t> Stream<'t> {
                 self.give_up(what);
                 continue;
             }
-            if let Some(loss) = self.loss.take() {
+            if let Some(loss) = self.next_loss() {
                 self.time_ns = self.time_ns.max(loss.from_ns);
                 self.head = StreamItem::Lost(loss);
                 return;
@@ -236,6 +244,16 @@ impl<'t> Stream<'t> {
                 return;
             }
         }
+    }
+
+    /// What was lost, as a loss of the next CPU that it is of. How much that was is said of the first one.
+    fn next_loss(&mut self) -> Option<LostEvents> {
+        let loss = self.loss.take()?;
+        self.cpu = self.loss_on.pop().unwrap_or(self.cpu);
+        if !self.loss_on.is_empty() {
+            self.loss = Some(LostEvents { events: 0, packets: 0, ..loss });
+        }
+        Some(loss)
     }
 
     /// Goes to the event at the current place. Where there is none, nothing is changed.
@@ -252,7 +270,7 @@ impl<'t> Stream<'t> {
             self.stamp(head.time, head.time_bits, head.clock);
         }
         if packet.lacks_cpu {
-            self.ask_cpu(&place);
+            self.ask_cpu(&place, head.cpu);
         }
         self.head = StreamItem::Event(place);
         Ok(())
@@ -288,15 +306,21 @@ impl<'t> Stream<'t> {
         self.damage.note(|| format!("{name}: {short}; {} bytes are missing", short.missing));
     }
 
-    /// Takes the CPU from the event itself.
+    /// Takes the CPU from the event itself: from its header, or else from a field.
     #[cold]
-    fn ask_cpu(&mut self, place: &RecordPlace<'t>) {
-        let mut sought = Sought::default();
-        let event = Located::new(place, &self.window);
-        event.visit_contexts(&mut sought, |_| {});
-        event.visit(&mut sought);
-        if let Some(cpu) = sought.found() {
+    fn ask_cpu(&mut self, place: &RecordPlace<'t>, in_header: Option<u32>) {
+        let in_field = || {
+            let mut sought = Sought::default();
+            let event = Located::new(place, &self.window);
+            event.visit_contexts(&mut sought, |_| {});
+            event.visit(&mut sought);
+            sought.found()
+        };
+        if let Some(cpu) = in_header.or_else(in_field) {
             self.cpu = cpu;
+            if (cpu as usize) < MAX_CPUS {
+                self.named_cpus.insert(cpu);
+            }
             return;
         }
         let (name, cpu) = (self.name, self.parts.get(self.part).map_or(0, |(_, cpu)| *cpu));
@@ -417,6 +441,11 @@ impl<'t> Stream<'t> {
         }
         let ended = self.ended;
         self.count_lost(&packet, before);
+        if self.loss.is_some() {
+            // The lowest comes first.
+            self.loss_on = self.cpus();
+            self.loss_on.reverse();
+        }
         self.note_bounds(&packet, ended);
         self.at = packet.events_at;
         let PacketHead { class, end, is_cut, context, .. } = packet;
@@ -442,13 +471,19 @@ impl<'t> Stream<'t> {
             (Some(last), Some(now)) => now.saturating_sub(last.saturating_add(1)),
             _ => 0,
         };
-        if events > 0 || packets > 0 {
+        let is_counted = events > 0 || packets > 0;
+        let is_left_out = self.is_cut && self.ended.is_some();
+        if is_counted || is_left_out {
             let from = match self.ended {
+                _ if is_left_out => before,
                 // The end that a packet says may lie before its last event.
                 Some(ended) => ended.max(before),
                 None => context.begin.unwrap_or(before),
             };
-            let to = context.bound().or_else(|| self.begin_behind(self.next_packet));
+            let to = match is_counted {
+                true => context.bound().or_else(|| self.begin_behind(self.next_packet)),
+                false => context.begin,
+            };
             let to = to.unwrap_or(from);
             let (from_ns, to_ns) = (self.to_ns(from), self.to_ns(to.max(from)));
             self.loss = Some(LostEvents { events, packets, from_ns, to_ns });

@@ -230,10 +230,16 @@ fn what_a_snapshot_lost_before_its_first_packet_is_not_its_own() {
 #[test]
 fn a_damaged_packet_does_not_hide_the_next_one() {
     let trace = Trace { order: Order::Little, header: Header::Plain, per_packet: 1 };
-    let events = [(Vec::new(), 1, false), (Vec::new(), 1, false)];
+    let events = [const { (Vec::new(), 1, false) }; 2];
     let Written { metadata, mut stream, events } = trace.write(&events);
+    let whole = stream.clone();
     stream[0] ^= 0xff;
     let layout = TraceLayout::parse(&metadata).unwrap();
+    // Behind another one, what is between them is lost.
+    let read = [whole, stream.clone()].concat();
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &read)]);
+    let is_loss = [(); 4].map(|()| reader.read().map(|record| record.loss().is_some()));
+    assert_eq!(is_loss, [Some(false), Some(false), Some(true), Some(false)]);
     let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &stream)]);
     assert_eq!(reader.read().map(|record| record.time_ns), Some(events[1].0));
     assert_eq!(reader.damage().unread_bytes, stream.len() as u64 / 2);
@@ -383,6 +389,7 @@ fn an_event_has_an_end() {
         }
         bytes.extend(packet(30, 40, 1, 0, &[]));
         let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
+        assert!(reader.read().is_some_and(|record| record.loss().is_some()));
         assert!(reader.read().is_none());
         let damage = reader.damage();
         assert!(
@@ -465,7 +472,9 @@ fn perfs_own_fields_are_those_of_the_model() {
 
 #[test]
 fn numbers_of_kinds_may_be_far_apart() {
-    let mut metadata = COUNTED.replace("event {", "event { id = 0;");
+    let header = ("event.header := struct {", "event.header := struct { uint64_t id;");
+    let metadata = COUNTED.replace("event {", "event { id = 0;");
+    let mut metadata = metadata.replace(header.0, header.1);
     metadata.push_str("event { name = \"far\"; id = 18446744073709551615; };");
     metadata.push_str("event { name = \"near\"; id = 70000; };");
     let layout = TraceLayout::parse(&metadata).unwrap();
@@ -501,12 +510,66 @@ fn an_event_may_name_its_cpu_itself() {
     for fields in ["uint32_t _cpu_id;", "uint32_t cpu;"] {
         assert_eq!(read(fields), (vec![10, 11], String::new()));
     }
+    // Or say it in front of its fields.
+    let in_header = metadata.replace(" } timestamp;", " } timestamp; uint32_t cpu_id;");
+    let layout = TraceLayout::parse(&in_header.replace("uint32_t _number;", "")).unwrap();
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("stream_3", &stream)]);
+    assert_eq!(reader.read().map(|record| record.cpu), Some(10));
+    assert_eq!(reader.read().map(|record| record.cpu), Some(11));
+    assert!(reader.damage().is_none());
     let (cpus, damage) = read("struct { uint32_t cpu_id; } inside;");
     assert_eq!(cpus, [3, 3]);
     assert!(
         damage.contains("2 events do not say on which CPU") && damage.contains("no CPU is known"),
         "{damage}"
     );
+}
+
+/// Losses of a trace whose packets name no CPU.
+#[test]
+fn what_is_lost_may_be_of_any_cpu_that_events_name() {
+    let metadata = COUNTED.replace(" uint32_t cpu_id;", "").replace("_number", "cpu_id");
+    let packet = |begin: u64, discarded: u32, cpus: &[u32]| {
+        let mut bytes = packet(begin, begin + 10, 0, discarded, &vec![begin; cpus.len()]);
+        for (number, cpu) in cpus.iter().enumerate() {
+            let at = 52 + 12 * number + 8;
+            bytes[at..at + 4].copy_from_slice(&cpu.to_le_bytes());
+        }
+        bytes.drain(48..52);
+        let bits = 8 * bytes.len() as u64;
+        for at in [20, 28] {
+            bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+        }
+        bytes
+    };
+    let layout = TraceLayout::parse(&metadata).unwrap();
+    let stream = [packet(10, 0, &[1, 0, 5]), packet(20, 3, &[2])].concat();
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &stream)]);
+    let mut losses = Vec::new();
+    while let Some(record) = reader.read() {
+        losses.extend(record.loss().map(|loss| (record.cpu, loss.events)));
+    }
+    assert_eq!(losses, [(0, 3), (1, 0), (5, 0)]);
+}
+
+#[test]
+fn what_cannot_be_read_is_lost() {
+    let base = 1_000_000_005;
+    let (from_ns, to_ns) = (base + 31, base + 50);
+    let lost = (from_ns, TraceKind::Lost(LostEvents { events: 0, packets: 0, from_ns, to_ns }));
+    let tick = |time: u64| (base + time, TraceKind::Other("tick"));
+    let mut stream = [10, 30, 50].map(|at| packet(at, at + 10, at / 20, 0, &[at + 1, at + 2]));
+    // The second event of a packet lies beyond its end.
+    stream[1][20] -= 8;
+    let read = [tick(11), tick(12), tick(31), lost, tick(51), tick(52)];
+    assert_eq!(kinds(&stream.concat()), read);
+}
+
+#[test]
+fn events_without_a_number_are_of_one_kind() {
+    let metadata = format!("{COUNTED} event {{ name = \"tock\"; id = 1; }};");
+    let error = TraceLayout::parse(&metadata).unwrap_err().to_string();
+    assert!(error.contains("stream 0 has 2 kinds of events"), "{error}");
 }
 
 #[test]

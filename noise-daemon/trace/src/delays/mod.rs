@@ -77,7 +77,6 @@ pub struct Delays {
     seen: u32,
     from_ns: Option<u64>,
     to_ns: u64,
-    discarded: u64,
     reach: Reach,
     sight: Sight,
     only: Only,
@@ -128,7 +127,6 @@ impl Delays {
         self.to_ns = event.time_ns;
         self.seen |= needed(&event.kind);
         if let TraceKind::Lost(loss) = &event.kind {
-            self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
             self.reach.follow(event.time_ns, event.cpu, Some(loss));
         } else {
             self.reach.follow(event.time_ns, event.cpu, None);
@@ -243,7 +241,6 @@ impl Delays {
     /// Counts from now on only: delays that ended before are left out, those under way are not.
     pub fn begin(&mut self, from_ns: u64) {
         self.from_ns = Some(from_ns);
-        self.discarded = 0;
         self.reach.begin(from_ns);
         self.waits.begin(from_ns);
         self.interrupts.begin();
@@ -256,7 +253,7 @@ impl Delays {
         DelaysDocument {
             from_ns: self.from_ns.unwrap_or(0),
             to_ns: self.to_ns,
-            discarded: self.discarded,
+            discarded: self.reach.discarded(),
             reach: self.reach,
             untracked_ns: self.waits.untracked_ns(),
             threads: self.waits.documents(),

@@ -16,7 +16,7 @@ use super::document::Device;
 use super::sums::Spread;
 use super::watch::{Delay, DelaySubject, Watch};
 use crate::event::{Event, Request, TraceKind};
-use crate::rwbs::{DISCARD, FLUSH, PREFLUSH, READ, WRITE};
+use crate::rwbs::{DISCARD, FLUSH, PREFLUSH, READ, WRITE, other_operation};
 
 /// Requests that are on their way at a time; further ones are not measured.
 const MAX_OPEN: usize = 1 << 18;
@@ -36,15 +36,18 @@ enum Operation {
     /// A flush before Linux 4.8, which is a write, too. Later it is the end of the request that asked for a flush and
     /// was not issued itself, so that it ends none of the former.
     FlushingWrite,
-    /// The event does not say.
-    Unknown,
+    /// Something else, with the bits that say what; 0 where the event does not say.
+    Other(u32),
 }
 
 impl Operation {
     fn of(request: &Request<'_>) -> Self {
         let is = |flag: u32| request.rwbs & flag != 0;
+        let other = other_operation(request.rwbs);
         if request.sectors == 0 && is(FLUSH | PREFLUSH) {
             if is(WRITE) { Self::FlushingWrite } else { Self::Flush }
+        } else if other != 0 {
+            Self::Other(other)
         } else if is(DISCARD) {
             Self::Discard
         } else if is(WRITE) {
@@ -52,13 +55,8 @@ impl Operation {
         } else if is(READ) {
             Self::Read
         } else {
-            Self::Unknown
+            Self::Other(other)
         }
-    }
-
-    /// Whether two events may be of one request.
-    fn fits(self, other: Self) -> bool {
-        self == other || self == Self::Unknown || other == Self::Unknown
     }
 }
 
@@ -117,7 +115,7 @@ impl InFlightRequests {
     ) -> Option<InFlightRequest> {
         // A request without sectors is no other one at the first of them.
         let fits = |open: &InFlightRequest| {
-            (open.sectors == 0) == (sectors == 0) && open.operation.fits(operation) && fits(open)
+            (open.sectors == 0) == (sectors == 0) && open.operation == operation && fits(open)
         };
         let alike = || {
             let alike = self.open.range((dev, sector, 0)..=(dev, sector, u64::MAX)).rev();
@@ -140,7 +138,7 @@ impl InFlightRequests {
         let end = sector.saturating_add(sectors.into());
         let (key, _) = self.open.range((dev, sector.saturating_add(1), 0)..(dev, end, 0)).find(
             |((_, begin, _), open)| {
-                begin.saturating_add(open.sectors.into()) <= end && open.operation.fits(operation)
+                begin.saturating_add(open.sectors.into()) <= end && open.operation == operation
             },
         )?;
         let key = *key;

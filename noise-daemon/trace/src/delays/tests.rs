@@ -12,7 +12,7 @@ use super::document::{DelaysDocument, Device};
 use super::watch::{Delay, Run, RunQueueWait, Watch};
 use super::{Begin, Delays};
 use crate::event::{Comm, Event, LostEvents, Packet, Request, Task, TraceKind, Woken};
-use crate::rwbs::{DISCARD, FLUSH, FUA, PREFLUSH, RAHEAD, READ, SYNC, WRITE};
+use crate::rwbs::{DISCARD, FLUSH, FUA, PREFLUSH, RAHEAD, READ, SECURE, SYNC, WRITE, parse};
 use crate::state::LeftIn;
 
 fn task(tid: i32) -> Task {
@@ -262,10 +262,19 @@ fn a_request_of_another_operation_ends_none() {
         (30, TraceKind::BlockRqComplete(does(READ, 8, 8))),
         (40, TraceKind::BlockRqIssue(does(WRITE, 8, 8))),
         (50, TraceKind::BlockRqComplete(does(READ, 8, 8))),
-        // What it does is not said.
+        // Neither a read nor a write, as one that writes zeroes; two erase, and one only discards.
         (55, TraceKind::BlockRqComplete(does(0, 8, 8))),
+        (60, TraceKind::BlockRqIssue(does(DISCARD | SECURE, 8, 8))),
+        (61, TraceKind::BlockRqComplete(does(DISCARD, 8, 8))),
+        (62, TraceKind::BlockRqComplete(does(DISCARD | SECURE, 8, 8))),
+        (70, TraceKind::BlockRqIssue(does(parse(b"ZR"), 8, 8))),
+        (71, TraceKind::BlockRqComplete(does(parse(b"ZA"), 8, 8))),
+        (72, TraceKind::BlockRqComplete(does(READ, 8, 8))),
+        (73, TraceKind::BlockRqComplete(does(parse(b"ZR"), 8, 8))),
+        (80, TraceKind::BlockRqIssue(does(0, 8, 8))),
+        (84, TraceKind::BlockRqComplete(does(0, 8, 8))),
     ]);
-    assert_eq!((queue, device), ((2, 8 + 30), (2, 10 + 15)));
+    assert_eq!((queue, device), ((2, 8 + 30), (4, 10 + 2 + 3 + 4)));
 }
 
 #[test]

@@ -15,7 +15,7 @@ impl<'t> Stream<'t> {
         let context = &packet.context;
         let begin_ns = context.begin.map(|begin| self.to_ns(begin));
         match ended.map(|ended| self.to_ns(ended)) {
-            None if self.follows_others(packet) => self.known_from_ns = begin_ns,
+            None if self.is_cut || self.follows_others(packet) => self.known_from_ns = begin_ns,
             // What lies between them is lost, or else nothing.
             Some(ended_ns) if self.loss.is_none() => {
                 let pause_ns = begin_ns.map_or(0, |begin_ns| begin_ns.saturating_sub(ended_ns));
@@ -65,16 +65,24 @@ impl<'t> Stream<'t> {
         end_ns.map(|end_ns| end_ns.max(latest_ns))
     }
 
-    /// What is not seen of its CPU up to the last event of the trace, that one included, once all of it was read. A tracer
+    /// The CPUs that events of it are of, as far as that is known.
+    pub(super) fn cpus(&self) -> Vec<u32> {
+        match self.named_cpus.is_empty() {
+            true => vec![self.cpu],
+            false => self.named_cpus.iter().copied().collect(),
+        }
+    }
+
+    /// What is not seen of its CPUs up to the last event of the trace, that one included, once all of it was read. A tracer
     /// that closes packets by a timer has none while a CPU is idle: what is no longer than twice the longest such time before
     /// may be one more.
-    pub fn unseen_until(&self, last_ns: u64) -> Option<(u32, LostEvents)> {
+    pub fn unseen_until(&self, last_ns: u64) -> Option<(Vec<u32>, LostEvents)> {
         let from_ns = self.end_ns()?;
         let unseen_ns = last_ns.saturating_sub(from_ns);
         let least_ns = if self.is_cut { 0 } else { self.pause_ns.saturating_mul(2) };
         let to_ns = last_ns.saturating_add(1);
         let loss = LostEvents { events: 0, packets: 0, from_ns, to_ns };
-        (unseen_ns > least_ns).then_some((self.cpu, loss))
+        (unseen_ns > least_ns).then(|| (self.cpus(), loss))
     }
 
     /// When its last event happens, nanoseconds since the epoch: its last packets are read for that, from the last
