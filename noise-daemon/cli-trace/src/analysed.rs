@@ -1,13 +1,13 @@
-//! What analyses of a recording have in common: they follow it from its begin on, and count the part that is wanted.
+//! What commands that analyse a recording have in common: see [`Analysis`].
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use noise_command::{CommandError, output};
+use noise_trace::analysis::Analysis;
 use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
-use noise_trace::event::Event;
 use noise_trace::follow::Begin;
 use noise_trace::ftrace::UnreadLines;
 use noise_trace::record::Source;
@@ -29,23 +29,6 @@ pub struct AnalysisArgs {
     pub json: bool,
     #[command(flatten)]
     pub part: RecordingOptions,
-}
-
-/// What takes the events of a recording, in the order of time, and makes a document of them.
-pub trait Analysis {
-    type Document: Serialize;
-
-    fn new(begin: Begin) -> Self;
-    /// Takes the next event.
-    fn follow(&mut self, event: &Event<'_>);
-    /// Counts from now on only.
-    fn begin(&mut self, from_ns: u64);
-    /// The document, with those threads alone, and with what is said of lines that were not read.
-    fn finish(
-        self,
-        wants: impl Fn(i32) -> bool,
-        unread_lines: Option<UnreadLines>,
-    ) -> Self::Document;
 }
 
 /// Analyses the recording, and prints the document as JSON or as a page.

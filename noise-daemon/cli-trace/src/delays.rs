@@ -6,12 +6,8 @@ use std::fmt::Write as _;
 use noise_command::CommandError;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::{DelaysDocument, Spread, ThreadDocument};
-use noise_trace::event::Event;
-use noise_trace::follow::Begin;
-use noise_trace::ftrace::UnreadLines;
 
-use super::analysed;
-use super::analysed::{Analysis, AnalysisArgs};
+use super::analysed::{self, AnalysisArgs};
 
 /// Threads that the page for people shows.
 const SHOWN_THREADS: usize = 20;
@@ -20,33 +16,6 @@ const SHOWN_CULPRITS: usize = 3;
 
 pub fn run(args: &AnalysisArgs) -> Result<(), CommandError> {
     analysed::run::<Delays>(args, page)
-}
-
-impl Analysis for Delays {
-    type Document = DelaysDocument;
-
-    fn new(begin: Begin) -> Self {
-        Self::new(begin)
-    }
-
-    fn follow(&mut self, event: &Event<'_>) {
-        Self::follow(self, event);
-    }
-
-    fn begin(&mut self, from_ns: u64) {
-        Self::begin(self, from_ns);
-    }
-
-    fn finish(
-        self,
-        wants: impl Fn(i32) -> bool,
-        unread_lines: Option<UnreadLines>,
-    ) -> DelaysDocument {
-        let mut document = Self::finish(self);
-        document.threads.retain(|thread| wants(thread.tid));
-        document.unread_lines = unread_lines;
-        document
-    }
 }
 
 /// For people, in microseconds.
@@ -150,6 +119,7 @@ fn page(document: &DelaysDocument) -> String {
 #[cfg(test)]
 mod tests {
     use noise_trace::ctf::CtfReader;
+    use noise_trace::follow::Begin;
     use noise_trace::select::Select;
 
     use super::*;

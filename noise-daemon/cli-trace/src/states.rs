@@ -4,13 +4,9 @@ use std::fmt::Write as _;
 
 use noise_command::CommandError;
 use noise_text::columns::{shorten, width};
-use noise_trace::event::Event;
-use noise_trace::follow::Begin;
-use noise_trace::ftrace::UnreadLines;
 use noise_trace::states::{StatesDocument, StatesOfThreads, ThreadTimes};
 
-use super::analysed;
-use super::analysed::{Analysis, AnalysisArgs};
+use super::analysed::{self, AnalysisArgs};
 
 /// Threads that the page for people shows.
 const SHOWN_THREADS: usize = 20;
@@ -19,33 +15,6 @@ const NAME_COLUMNS: usize = 24;
 
 pub fn run(args: &AnalysisArgs) -> Result<(), CommandError> {
     analysed::run::<StatesOfThreads>(args, page)
-}
-
-impl Analysis for StatesOfThreads {
-    type Document = StatesDocument;
-
-    fn new(begin: Begin) -> Self {
-        Self::new(begin)
-    }
-
-    fn follow(&mut self, event: &Event<'_>) {
-        Self::follow(self, event);
-    }
-
-    fn begin(&mut self, from_ns: u64) {
-        Self::begin(self, from_ns);
-    }
-
-    fn finish(
-        self,
-        wants: impl Fn(i32) -> bool,
-        unread_lines: Option<UnreadLines>,
-    ) -> StatesDocument {
-        let mut document = Self::finish(self);
-        document.threads.retain(|thread| wants(thread.tid));
-        document.unread_lines = unread_lines;
-        document
-    }
 }
 
 fn row(page: &mut String, thread: &ThreadTimes) {
@@ -95,6 +64,7 @@ fn page(document: &StatesDocument) -> String {
 
 #[cfg(test)]
 mod tests {
+    use noise_trace::follow::Begin;
     use noise_trace::ftrace::FtraceReader;
     use noise_trace::select::{Select, ThreadOrProcess};
 

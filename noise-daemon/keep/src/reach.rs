@@ -11,6 +11,7 @@ use noise_paths::feed;
 use noise_paths::graph::Who;
 use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
+use noise_trace::analysis::Analysis as _;
 use noise_trace::ctf::write::metadata;
 use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout};
 use noise_trace::delays::watch::{Delay, Run, RunQueueWait as Waited, Watch};

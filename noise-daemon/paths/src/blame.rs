@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashMap;
+use noise_trace::analysis::Analysis as _;
 use noise_trace::delays::document::Culprit;
 use noise_trace::delays::{Delays, Portion};
 use noise_trace::event::{Event, TraceKind};

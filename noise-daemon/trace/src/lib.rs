@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::disallowed_types))]
 
+pub mod analysis;
 mod bounded;
 pub mod capture;
 pub mod clock;

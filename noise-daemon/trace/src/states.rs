@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use crate::analysis::Analysis;
 use crate::event::{Comm, Event, TraceKind};
 use crate::follow::{
     Begin, PassedStretch, ThreadSight, ThreadState, ThreadStep, ThreadStretch, steps,
@@ -126,13 +127,30 @@ pub struct StatesOfThreads {
 }
 
 impl StatesOfThreads {
-    /// Waits of threads that are woken begin with that event.
-    pub fn new(begin: Begin) -> Self {
+    /// After an exec, a thread has the id of its process's first thread.
+    fn rename(&mut self, old_tid: i32, tid: i32, now_ns: u64, from_ns: u64) {
+        let Some(old) = self.threads.get_mut(&old_tid) else { return };
+        let passed = self.sight.until(&old.stretch, now_ns);
+        old.add(&passed, from_ns);
+        old.end(now_ns);
+        let (mut stretch, comm) = (std::mem::take(&mut old.stretch), old.comm);
+        stretch.since_ns = now_ns;
+        if (1..MAX_TID).contains(&tid) {
+            let thread = self.threads.entry(tid).or_default();
+            (thread.stretch, thread.comm) = (stretch, comm);
+            thread.since_ns.get_or_insert(now_ns);
+        }
+    }
+}
+
+impl Analysis for StatesOfThreads {
+    type Document = StatesDocument;
+
+    fn new(begin: Begin) -> Self {
         Self { begin, ..Self::default() }
     }
 
-    /// Takes the next event.
-    pub fn follow(&mut self, event: &Event<'_>) {
+    fn follow(&mut self, event: &Event<'_>) {
         let now_ns = event.time_ns;
         let from_ns = *self.from_ns.get_or_insert(now_ns);
         self.to_ns = now_ns;
@@ -177,23 +195,8 @@ impl StatesOfThreads {
         }
     }
 
-    /// After an exec, a thread has the id of its process's first thread.
-    fn rename(&mut self, old_tid: i32, tid: i32, now_ns: u64, from_ns: u64) {
-        let Some(old) = self.threads.get_mut(&old_tid) else { return };
-        let passed = self.sight.until(&old.stretch, now_ns);
-        old.add(&passed, from_ns);
-        old.end(now_ns);
-        let (mut stretch, comm) = (std::mem::take(&mut old.stretch), old.comm);
-        stretch.since_ns = now_ns;
-        if (1..MAX_TID).contains(&tid) {
-            let thread = self.threads.entry(tid).or_default();
-            (thread.stretch, thread.comm) = (stretch, comm);
-            thread.since_ns.get_or_insert(now_ns);
-        }
-    }
-
-    /// Counts from now on only; what threads do at that time is known.
-    pub fn begin(&mut self, from_ns: u64) {
+    /// What threads do at that time is known.
+    fn begin(&mut self, from_ns: u64) {
         // A recording has no time before its first event.
         if self.from_ns.is_none() {
             return;
@@ -207,7 +210,11 @@ impl StatesOfThreads {
         }
     }
 
-    pub fn finish(self) -> StatesDocument {
+    fn finish(
+        self,
+        wants: impl Fn(i32) -> bool,
+        unread_lines: Option<UnreadLines>,
+    ) -> StatesDocument {
         let (from_ns, to_ns) = (self.from_ns.unwrap_or(0), self.to_ns);
         let mut threads = Vec::new();
         for (tid, mut thread) in self.threads {
@@ -220,7 +227,7 @@ impl StatesOfThreads {
             }
             let TimedThread { comm, there_ns: span_ns, states, .. } = thread;
             let unknown_ns = span_ns.saturating_sub(states.sum_ns());
-            if span_ns > 0 {
+            if span_ns > 0 && wants(tid) {
                 threads.push(ThreadTimes {
                     tid,
                     comm: comm.to_string(),
@@ -234,7 +241,7 @@ impl StatesOfThreads {
         let kinds = [("sched_switch", self.has_switches), ("sched_wakeup", self.has_wakeups)];
         let missing = kinds.into_iter().filter(|(_, is_there)| !is_there).map(|(kind, _)| kind);
         let (discarded, reach, missing) = (self.reach.discarded(), self.reach, missing.collect());
-        StatesDocument { from_ns, to_ns, discarded, reach, threads, missing, unread_lines: None }
+        StatesDocument { from_ns, to_ns, discarded, reach, threads, missing, unread_lines }
     }
 }
 

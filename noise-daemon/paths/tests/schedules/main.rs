@@ -20,6 +20,7 @@ use noise_paths::graph::{Graph, Who, WorkerId};
 use noise_paths::path::Path;
 use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
+use noise_trace::analysis::Analysis as _;
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::{Event, LostEvents, TraceKind};
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, prop_assume, proptest};

@@ -49,7 +49,9 @@ use self::sums::{Party, Sums};
 pub use self::waits::Begin;
 use self::waits::Waits;
 use self::watch::Watch;
+use crate::analysis::Analysis;
 use crate::event::{Comm, Event, TraceKind};
+use crate::ftrace::UnreadLines;
 use crate::reach::Reach;
 use crate::sight::Sight;
 
@@ -85,11 +87,6 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Waits of threads that are woken begin with that event.
-    pub fn new(begin: Begin) -> Self {
-        Self { waits: Waits::new(begin), ..Self::default() }
-    }
-
     /// Those that follow no more than [`Self::culprits`], [`Self::disk_culprits`] and [`Self::running`] need, which is
     /// much less work. There is nothing in their document.
     pub fn of_turns() -> Self {
@@ -104,14 +101,6 @@ impl Delays {
     /// From now on it is noted who was ahead of whom at disks: see [`Self::disk_culprits`].
     pub fn note_ahead(&mut self) {
         self.requests.note_ahead();
-    }
-
-    /// Takes the next event.
-    pub fn follow(&mut self, event: &Event<'_>) {
-        match self.only {
-            Only::Turns => self.follow_turns(event),
-            Only::All | Only::Interrupts => self.follow_each(event, &mut ()),
-        }
     }
 
     /// Takes the next event, and shows the delays that end with it.
@@ -237,9 +226,24 @@ impl Delays {
             cpu.interrupt(event);
         }
     }
+}
 
-    /// Counts from now on only: delays that ended before are left out, those under way are not.
-    pub fn begin(&mut self, from_ns: u64) {
+impl Analysis for Delays {
+    type Document = DelaysDocument;
+
+    fn new(begin: Begin) -> Self {
+        Self { waits: Waits::new(begin), ..Self::default() }
+    }
+
+    fn follow(&mut self, event: &Event<'_>) {
+        match self.only {
+            Only::Turns => self.follow_turns(event),
+            Only::All | Only::Interrupts => self.follow_each(event, &mut ()),
+        }
+    }
+
+    /// Delays that ended before are left out, those under way are not.
+    fn begin(&mut self, from_ns: u64) {
         self.from_ns = Some(from_ns);
         self.reach.begin(from_ns);
         self.waits.begin(from_ns);
@@ -248,7 +252,13 @@ impl Delays {
         self.packets.begin();
     }
 
-    pub fn finish(self) -> DelaysDocument {
+    fn finish(
+        self,
+        wants: impl Fn(i32) -> bool,
+        unread_lines: Option<UnreadLines>,
+    ) -> DelaysDocument {
+        let mut threads = self.waits.documents();
+        threads.retain(|thread| wants(thread.tid));
         let missing = NEEDED.iter().enumerate().filter(|(place, _)| self.seen & 1 << place == 0);
         DelaysDocument {
             from_ns: self.from_ns.unwrap_or(0),
@@ -256,7 +266,7 @@ impl Delays {
             discarded: self.reach.discarded(),
             reach: self.reach,
             untracked_ns: self.waits.untracked_ns(),
-            threads: self.waits.documents(),
+            threads,
             hardirq: self.interrupts.hardirq(),
             vector: self.interrupts.vector(),
             softirq: self.interrupts.softirq(),
@@ -265,7 +275,7 @@ impl Delays {
             block_device_wait: self.requests.block_device(),
             packets: self.packets.documents(),
             missing: missing.map(|(_, name)| (*name).to_owned()).collect(),
-            unread_lines: None,
+            unread_lines,
         }
     }
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::document::{DelaysDocument, Device};
 use super::watch::{Delay, Run, RunQueueWait, Watch};
-use super::{Begin, Delays};
+use super::{Analysis as _, Begin, Delays};
 use crate::event::{Comm, Event, LostEvents, Packet, Request, Task, TraceKind, Woken};
 use crate::rwbs::{DISCARD, FLUSH, FUA, PREFLUSH, RAHEAD, READ, SECURE, SYNC, WRITE, parse};
 use crate::state::LeftIn;
@@ -37,7 +37,7 @@ fn document(events: &[(u64, u32, TraceKind<'_>)]) -> DelaysDocument {
     for (time_ns, cpu, kind) in events {
         delays.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
     }
-    delays.finish()
+    delays.finish(|_| true, None)
 }
 
 fn culprits(document: &DelaysDocument, tid: i32) -> BTreeMap<(i32, &'static str), u64> {
@@ -73,7 +73,7 @@ fn waits_begin_with_wakings_where_there_is_nothing_else() {
         for (time_ns, cpu, kind) in &events {
             delays.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
         }
-        let document = delays.finish();
+        let document = delays.finish(|_| true, None);
         let is_named = document.missing.iter().any(|kind| kind == "sched_wakeup");
         let threads = document.threads.iter().filter(|thread| thread.tid == 2);
         (threads.map(|thread| thread.waits.wakeup.sum_ns).sum::<u64>(), is_named)
@@ -100,7 +100,7 @@ fn a_thread_that_falls_asleep_while_it_is_woken_waits() {
     ] {
         delays.follow(&Event { time_ns, cpu, kind });
     }
-    let document = delays.finish();
+    let document = delays.finish(|_| true, None);
     let thread = document.threads.iter().find(|thread| thread.tid == 1).unwrap();
     assert_eq!((thread.waits.wakeup.count, thread.waits.wakeup.sum_ns), (2, 7 + 5));
     assert_eq!(culprits(&document, 1), [((2, "thread"), 7), ((0, "idle"), 5)].into());
@@ -532,7 +532,7 @@ proptest! {
             for (time_ns, cpu, kind) in &events {
                 delays.follow_each(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind }, &mut taken);
             }
-            (taken.0, delays.finish().threads.len())
+            (taken.0, delays.finish(|_| true, None).threads.len())
         };
         let (alone, threads) = taken(Delays::of_interrupts());
         prop_assert_eq!(threads, 0, "pairs of threads are not kept");

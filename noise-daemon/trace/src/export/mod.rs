@@ -10,6 +10,7 @@ use noise_text::clean::clean_json;
 
 use self::perfetto::Perfetto;
 use self::tables::Tables;
+use crate::analysis::Analysis as _;
 use crate::delays::watch::{Delay, Run, RunQueueWait, Watch};
 use crate::delays::{Begin, Delays};
 use crate::json;

@@ -5,6 +5,7 @@ mod windows;
 use noise_common::hooks::Vector;
 
 use super::*;
+use crate::analysis::Analysis as _;
 use crate::delays::{Begin, Delays};
 use crate::event::{Comm, Packet, Request, Task, Woken};
 use crate::state::LeftIn;
@@ -386,7 +387,7 @@ fn no_wait_is_joined_across_what_was_overwritten() {
     let waits = |text: &str| {
         let mut delays = Delays::new(Begin::Waking);
         all(text.as_bytes()).0.iter().for_each(|record| delays.follow(&record.event()));
-        let threads = delays.finish().threads;
+        let threads = delays.finish(|_| true, None).threads;
         threads.iter().map(|thread| thread.waits.wakeup.sum_ns).collect::<Vec<_>>()
     };
     assert_eq!(waits(UNEQUAL).iter().sum::<u64>(), 0);
@@ -408,7 +409,7 @@ fn a_loss_lasts_from_the_last_event_of_its_cpu_to_the_next() {
     let waits = |text: &str| {
         let mut delays = Delays::new(Begin::Waking);
         all(text.as_bytes()).0.iter().for_each(|record| delays.follow(&record.event()));
-        let document = delays.finish();
+        let document = delays.finish(|_| true, None);
         let waits = document.threads.iter().map(|thread| thread.waits.wakeup.sum_ns);
         (waits.sum::<u64>(), document.discarded)
     };

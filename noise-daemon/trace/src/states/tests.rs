@@ -44,7 +44,7 @@ fn document(begin: Begin, from_ns: u64, events: TimedEvents<'_>) -> StatesDocume
         }
         states.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
     }
-    states.finish()
+    states.finish(|_| true, None)
 }
 
 /// Of a thread: running, runnable, sleeping, uninterruptible, stopped, unknown.

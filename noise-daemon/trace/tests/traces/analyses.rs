@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use noise_trace::analysis::Analysis as _;
 use noise_trace::delays::document::Spread;
 use noise_trace::delays::watch::{Delay, Run, RunQueueWait, Watch};
 use noise_trace::delays::{Begin, Delays};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use noise_common::signals::Signal;
+use noise_trace::analysis::Analysis as _;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::{Culprit, DelaysDocument, Spread, ThreadDocument};
 use noise_trace::record::Source as _;
@@ -93,7 +94,7 @@ pub fn delays_of(trace: &Trace) -> DelaysDocument {
     while let Some(record) = reader.read() {
         delays.follow(&record.event());
     }
-    delays.finish()
+    delays.finish(|_| true, None)
 }
 
 /// As the file names threads.

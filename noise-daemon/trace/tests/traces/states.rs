@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use noise_trace::analysis::Analysis as _;
 use noise_trace::event::TraceKind;
 use noise_trace::follow::Begin;
 use noise_trace::record::Source as _;
@@ -15,7 +16,7 @@ fn states_of(trace: &Trace) -> StatesDocument {
     while let Some(record) = reader.read() {
         states.follow(&record.event());
     }
-    states.finish()
+    states.finish(|_| true, None)
 }
 
 /// What perf knows of a thread: `struct thread_runtime` of its `builtin-sched.c`.
