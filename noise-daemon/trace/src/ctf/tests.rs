@@ -183,6 +183,14 @@ fn packet(begin: u64, end: u64, sequence: u64, discarded: u32, times: &[u64]) ->
     bytes
 }
 
+/// Says in the head of a packet how long it is now.
+fn set_sizes(packet: &mut [u8]) {
+    let bits = 8 * packet.len() as u64;
+    for at in [20, 28] {
+        packet[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+    }
+}
+
 fn kinds(stream: &[u8]) -> Vec<(u64, TraceKind<'static>)> {
     let layout = TraceLayout::parse(COUNTED).unwrap();
     let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", stream)]);
@@ -358,10 +366,7 @@ fn a_variant_may_have_many_options() {
         bytes.extend((options as u32 - 1 - event % 3).to_le_bytes());
         bytes.push(7);
     }
-    let bits = 8 * bytes.len() as u64;
-    for at in [20, 28] {
-        bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
-    }
+    set_sizes(&mut bytes);
     let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let mut shown = Shown::default();
     while let Some(record) = reader.read() {
@@ -383,10 +388,7 @@ fn an_event_has_an_end() {
         let at = bytes.len() - 5 - (2 << 20);
         let count = if fields.starts_with("string") { 0x0101_0101 } else { 8_u32 << 21 };
         bytes[at..at + 4].copy_from_slice(&count.to_le_bytes());
-        let bits = 8 * bytes.len() as u64;
-        for at in [20, 28] {
-            bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
-        }
+        set_sizes(&mut bytes);
         bytes.extend(packet(30, 40, 1, 0, &[]));
         let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
         assert!(reader.read().is_some_and(|record| record.loss().is_some()));
@@ -455,10 +457,7 @@ fn perfs_own_fields_are_those_of_the_model() {
     let mut bytes = packet(10, 20, 0, 0, &[10]);
     bytes.truncate(bytes.len() - 4);
     bytes.extend(fields);
-    let bits = 8 * bytes.len() as u64;
-    for at in [20, 28] {
-        bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
-    }
+    set_sizes(&mut bytes);
     let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let task = |name: &[u8], tid, prio| Task { comm: Comm::new(name), tid, prio };
     let expected = TraceKind::SchedSwitch {
@@ -491,10 +490,7 @@ fn an_event_may_name_its_cpu_itself() {
         let end = bytes.len();
         bytes[end - 4..].copy_from_slice(&number.to_le_bytes());
         bytes.drain(48..52);
-        let bits = 8 * bytes.len() as u64;
-        for at in [20, 28] {
-            bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
-        }
+        set_sizes(&mut bytes);
         bytes
     });
     let stream = bytes.concat();

@@ -82,21 +82,9 @@ impl From<u64> for ColumnValue<'_> {
     }
 }
 
-impl From<Option<u64>> for ColumnValue<'_> {
-    fn from(number: Option<u64>) -> Self {
-        number.map_or(Self::Nothing, Self::Number)
-    }
-}
-
 impl From<u32> for ColumnValue<'_> {
     fn from(number: u32) -> Self {
         Self::Number(number.into())
-    }
-}
-
-impl From<Option<u32>> for ColumnValue<'_> {
-    fn from(number: Option<u32>) -> Self {
-        number.map_or(Self::Nothing, |number| Self::Number(number.into()))
     }
 }
 
@@ -106,15 +94,18 @@ impl From<i32> for ColumnValue<'_> {
     }
 }
 
-impl From<Option<i32>> for ColumnValue<'_> {
-    fn from(number: Option<i32>) -> Self {
-        number.map_or(Self::Nothing, Self::Signed)
-    }
-}
-
 impl<'a> From<&'a str> for ColumnValue<'a> {
     fn from(text: &'a str) -> Self {
         Self::Text(text)
+    }
+}
+
+impl<T> From<Option<T>> for ColumnValue<'_>
+where
+    Self: From<T>,
+{
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Nothing, Self::from)
     }
 }
 
@@ -214,7 +205,7 @@ impl Tables {
             event.cpu.into(),
             record.name().into(),
             current.into(),
-            comm.as_deref().map_or(ColumnValue::Nothing, ColumnValue::Text),
+            comm.as_deref().into(),
             ColumnValue::Json(&fields),
             if context.is_empty() { ColumnValue::Nothing } else { ColumnValue::Json(&context) },
         ]);
@@ -312,7 +303,7 @@ impl Tables {
                 part.cause.into(),
                 part.tid.into(),
                 part.tid.map_or(ColumnValue::Nothing, |_| ColumnValue::Text(&part.comm)),
-                part.source.as_deref().map_or(ColumnValue::Nothing, ColumnValue::Text),
+                part.source.as_deref().into(),
                 part.ns.into(),
             ]);
         }
@@ -364,7 +355,7 @@ mod tests {
     use crate::select::{Select, ThreadOrProcess};
 
     /// A thread waits twice for a CPU, another one once; a third one is never seen to begin.
-    const TEXT: &[u8] = "\
+    const TEXT: &str = "\
  x-10 [001] d.... 10.000000: sched_switch: prev_comm=x prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
  b-12 [001] d.... 10.000010: sched_wakeup: comm=a\u{202e} pid=11 prio=120 target_cpu=001
  b-12 [001] d.... 10.000030: sched_switch: prev_comm=b prev_pid=12 prev_prio=120 prev_state=R ==> next_comm=a\u{202e} next_pid=11 next_prio=120
@@ -372,17 +363,20 @@ mod tests {
  a-11 [001] d.h.. 10.000036: irq_handler_exit: irq=36 ret=handled
  a-11 [001] d.... 10.000040: sched_process_exit: comm=a\u{202e} pid=11 prio=120
  a-11 [001] d.... 10.000050: sched_switch: prev_comm=a\u{202e} prev_pid=11 prev_prio=120 prev_state=X ==> next_comm=b next_pid=12 next_prio=120
-".as_bytes();
+";
 
-    fn tables(select: Select) -> Tables {
-        let mut export =
-            Export::new(select, Begin::default(), None, Some(Tables::default()), false);
-        let mut reader = FtraceReader::new(TEXT);
+    fn exported(text: &str, select: Select, begin: Begin) -> Tables {
+        let mut export = Export::new(select, begin, None, Some(Tables::default()), false);
+        let mut reader = FtraceReader::new(text.as_bytes());
         while let Some(record) = reader.read() {
             export.add(&record);
         }
         export.finish();
         export.tables.unwrap()
+    }
+
+    fn tables(select: Select) -> Tables {
+        exported(TEXT, select, Begin::default())
     }
 
     fn rows(table: &Table) -> Vec<&str> {
@@ -442,15 +436,9 @@ mod tests {
 
     #[test]
     fn waits_begin_with_wakings_where_there_is_nothing_else() {
-        let text = str::from_utf8(TEXT).unwrap().replace("sched_wakeup", "sched_waking");
+        let text = TEXT.replace("sched_wakeup", "sched_waking");
         let waits = |begin| {
-            let tables = Some(Tables::default());
-            let mut export = Export::new(Select::default(), begin, None, tables, false);
-            let mut reader = FtraceReader::new(text.as_bytes());
-            while let Some(record) = reader.read() {
-                export.add(&record);
-            }
-            let tables = export.tables.unwrap();
+            let tables = exported(&text, Select::default(), begin);
             [tables.states, tables.delays].map(|table| table.rows.matches("wakeup").count())
         };
         assert_eq!(waits(Begin::Waking), [1, 1]);
@@ -500,15 +488,8 @@ mod tests {
 
     #[test]
     fn names_of_threads_are_no_formulas() {
-        let text = str::from_utf8(TEXT).unwrap().replace("=b ", "=@1+2 ").replace(" b-", " @1+2-");
-        let mut export =
-            Export::new(Select::default(), Begin::default(), None, Some(Tables::default()), false);
-        let mut reader = FtraceReader::new(text.as_bytes());
-        while let Some(record) = reader.read() {
-            export.add(&record);
-        }
-        export.finish();
-        for table in export.tables.unwrap().all() {
+        let text = TEXT.replace("=b ", "=@1+2 ").replace(" b-", " @1+2-");
+        for table in exported(&text, Select::default(), Begin::default()).all() {
             assert!(table.rows.contains("'@1+2"), "{table:?}");
             assert!(!table.rows.contains(",@") && !table.rows.contains(",\"@"), "{table:?}");
         }

@@ -1,7 +1,7 @@
 //! What would cost time or memory without end.
 
 use super::written::{Header, Order, Trace, Written};
-use super::{COUNTED, CtfReader, Shown, StreamFile, TraceLayout, packet};
+use super::{COUNTED, CtfReader, Shown, StreamFile, TraceLayout, packet, set_sizes};
 use crate::record::Source as _;
 
 #[test]
@@ -20,10 +20,7 @@ fn what_chooses_among_many_options_has_an_end() {
     let mut bytes = packet(10, 20, 0, 0, &[10]);
     let last = bytes.len() - 4;
     bytes.splice(last.., [many as u32 - 1, 7].iter().flat_map(|number| number.to_le_bytes()));
-    let bits = 8 * bytes.len() as u64;
-    for at in [20, 28] {
-        bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
-    }
+    set_sizes(&mut bytes);
     let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
     let mut shown = Shown::default();
     reader.read().unwrap().visit(&mut shown);

@@ -6,7 +6,9 @@ use std::io;
 use proptest::prelude::{any, prop_assert_eq, proptest};
 
 use super::written::{Trace, Written};
-use super::{COUNTED, CtfReader, Shown, StreamFile, TraceLayout, field, header, order, packet};
+use super::{
+    COUNTED, CtfReader, Shown, StreamFile, TraceLayout, field, header, order, packet, set_sizes,
+};
 use crate::damage::Damage;
 use crate::record::Source as _;
 use crate::window::cut::Cut;
@@ -137,10 +139,7 @@ fn an_event_that_is_too_long_costs_no_more_than_one_may_have() {
         TraceLayout::parse(&COUNTED.replace("uint32_t _number;", "string _text;")).unwrap();
     let mut bytes = packet(10, 20, 0, 0, &[10]);
     bytes.extend(vec![1; 9 << 20]);
-    let bits = 8 * bytes.len() as u64;
-    for at in [20, 28] {
-        bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
-    }
+    set_sizes(&mut bytes);
     let expected = held(&layout, &bytes, 0);
     assert!(expected.1.to_string().contains("an event is longer than 1 MiB"), "{}", expected.1);
     for window in [1, 4096, 256 << 10] {

@@ -236,6 +236,18 @@ fn the_environment_names_layout_and_recorder() {
     assert_eq!(layout.clocks[0].offset_ns(), OFFSET_NS);
 }
 
+/// Times and CPUs of what was written, and how many events each record says were lost.
+fn read_back(writer: &mut StreamWriter) -> Vec<(u64, u32, u64)> {
+    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let packets = writer.take();
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", packets.bytes())]);
+    let mut found = Vec::new();
+    while let Some(record) = reader.read() {
+        found.push((record.time_ns, record.cpu, record.loss().map_or(0, |loss| loss.events)));
+    }
+    found
+}
+
 #[test]
 fn late_events_get_the_time_of_the_one_before() {
     let mut writer = StreamWriter::new(UUID, 1, 1 << 16, 0);
@@ -244,14 +256,7 @@ fn late_events_get_the_time_of_the_one_before() {
     assert!(!writer.event(60, &TraceKind::Other("x")));
     writer.flush();
     assert_eq!(writer.late(), 1);
-    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
-    let bytes = writer.take().bytes().to_vec();
-    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
-    let mut times = Vec::new();
-    while let Some(record) = reader.read() {
-        times.push((record.time_ns, record.cpu));
-    }
-    assert_eq!(times, [(50, 1), (50, 1)]);
+    assert_eq!(read_back(&mut writer), [(50, 1, 0), (50, 1, 0)]);
 }
 
 /// Events of one time keep it as long as their packet does not begin with them.
@@ -264,14 +269,7 @@ fn events_of_one_time_in_a_packet_keep_it() {
     writer.flush();
     assert!(writer.event(50, &TraceKind::SoftirqEntry { vec: 3 }));
     writer.flush();
-    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
-    let bytes = writer.take().bytes().to_vec();
-    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
-    let mut times = Vec::new();
-    while let Some(record) = reader.read() {
-        times.push(record.time_ns);
-    }
-    assert_eq!(times, [50, 50, 50, 51]);
+    assert_eq!(read_back(&mut writer), [50, 50, 50, 51].map(|time_ns| (time_ns, 1, 0)));
 }
 
 /// babeltrace 2 puts packets into the order of their begins.
@@ -323,12 +321,6 @@ fn a_loss_behind_a_whole_packet_is_counted() {
     writer.event(50, &TraceKind::SoftirqEntry { vec: 1 });
     writer.lost(7, 60, 100);
     writer.end(100);
-    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
-    let bytes = writer.take().bytes().to_vec();
-    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &bytes)]);
-    let mut lost = 0;
-    while let Some(record) = reader.read() {
-        lost += record.loss().map_or(0, |loss| loss.events);
-    }
+    let lost: u64 = read_back(&mut writer).iter().map(|(_, _, lost)| lost).sum();
     assert_eq!((lost, writer.discarded()), (12, 12));
 }
