@@ -154,6 +154,21 @@ impl World {
         self.emit(thread, at, What::Enters { call, purpose, object });
     }
 
+    /// Sleeps in a call, and does the same again when it is woken.
+    fn waits(
+        &mut self,
+        thread: usize,
+        at: u64,
+        call: &'static str,
+        purpose: Purpose,
+        object: Option<ChannelObject>,
+        op: Op,
+    ) {
+        self.enters(thread, at, call, purpose, object);
+        self.threads[thread].ops.push_front(op);
+        self.sleep(thread, at);
+    }
+
     fn conn(&mut self, asks: usize, serves: usize, protocol: Protocol) -> usize {
         let id = self.conns.len();
         let flow = 2 * id as u64 + 2;
@@ -291,10 +306,7 @@ impl World {
                 let side = usize::from(self.conns[conn].threads[1] == thread);
                 let object = ChannelObject::End(self.conns[conn].ends[side]);
                 if self.conns[conn].inbox[side].is_empty() {
-                    self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
-                    self.threads[thread].ops.push_front(op);
-                    self.sleep(thread, t);
-                    return;
+                    return self.waits(thread, t, "recvfrom", Purpose::Receive, Some(object), op);
                 }
                 if !self.is_in_call(thread) {
                     self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
@@ -303,10 +315,7 @@ impl World {
             }
             Op::Poll => {
                 if self.threads[thread].ready.is_empty() {
-                    self.enters(thread, t, "epoll_wait", Purpose::Loop, None);
-                    self.threads[thread].ops.push_front(op);
-                    self.sleep(thread, t);
-                    return;
+                    return self.waits(thread, t, "epoll_wait", Purpose::Loop, None, op);
                 }
                 if !self.is_in_call(thread) {
                     self.enters(thread, t, "epoll_wait", Purpose::Loop, None);
@@ -340,16 +349,8 @@ impl World {
                 // Of a worker of a pool.
                 let local = self.futex(thread);
                 let Some((conn, steps, of, chain)) = self.threads[thread].task.take() else {
-                    self.enters(
-                        thread,
-                        t,
-                        "futex",
-                        Purpose::Receive,
-                        Some(ChannelObject::Local(local)),
-                    );
-                    self.threads[thread].ops.push_front(op);
-                    self.sleep(thread, t);
-                    return;
+                    let object = Some(ChannelObject::Local(local));
+                    return self.waits(thread, t, "futex", Purpose::Receive, object, op);
                 };
                 self.emit(thread, t, What::Act(Act::Taken(local, Much::One)));
                 let slice =
@@ -387,26 +388,12 @@ impl World {
             }
             Op::Get { pipe } => {
                 let local = self.pipes[pipe].local;
+                let object = Some(ChannelObject::Local(local));
                 let Some((of, steps)) = self.pipes[pipe].inbox.pop_front() else {
-                    self.enters(
-                        thread,
-                        t,
-                        "read",
-                        Purpose::Receive,
-                        Some(ChannelObject::Local(local)),
-                    );
-                    self.threads[thread].ops.push_front(op);
-                    self.sleep(thread, t);
-                    return;
+                    return self.waits(thread, t, "read", Purpose::Receive, object, op);
                 };
                 if !self.is_in_call(thread) {
-                    self.enters(
-                        thread,
-                        t,
-                        "read",
-                        Purpose::Receive,
-                        Some(ChannelObject::Local(local)),
-                    );
+                    self.enters(thread, t, "read", Purpose::Receive, object);
                 }
                 t += 300;
                 let bytes = self.truth.pipe_bytes.get_mut(&pipe).unwrap().pop_front().unwrap();
@@ -477,10 +464,7 @@ impl World {
             Op::Reap { child, process } => {
                 let object = Some(ChannelObject::Local(Local::Child));
                 if !self.truth.ended.contains(&process) {
-                    self.enters(thread, t, "wait4", Purpose::Receive, object);
-                    self.threads[thread].ops.push_front(op);
-                    self.sleep(thread, t);
-                    return;
+                    return self.waits(thread, t, "wait4", Purpose::Receive, object, op);
                 }
                 if !self.is_in_call(thread) {
                     self.enters(thread, t, "wait4", Purpose::Receive, object);
@@ -500,10 +484,7 @@ impl World {
                 let conn = self.threads[thread].log.unwrap();
                 let object = ChannelObject::End(self.conns[conn].ends[1]);
                 if self.conns[conn].inbox[1].is_empty() {
-                    self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
-                    self.threads[thread].ops.push_front(op);
-                    self.sleep(thread, t);
-                    return;
+                    return self.waits(thread, t, "recvfrom", Purpose::Receive, Some(object), op);
                 }
                 if !self.is_in_call(thread) {
                     self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
