@@ -45,22 +45,10 @@ impl Ties {
 #[cfg(test)]
 mod tests {
     use noise_paths::build::Builder;
-    use noise_trace::event::{Event, Task, TraceKind, Woken};
-    use noise_trace::state::LeftIn;
+    use noise_trace::event::{Event, TraceKind};
+    use noise_trace::fixtures::{ASLEEP, switch, waking};
 
     use super::*;
-
-    fn task(tid: i32) -> Task {
-        Task { tid, ..Task::default() }
-    }
-
-    fn switch(prev: i32, next: i32) -> TraceKind<'static> {
-        TraceKind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(1), next: task(next) }
-    }
-
-    fn waking(tid: i32) -> TraceKind<'static> {
-        TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
-    }
 
     fn ties(events: &[(u64, TraceKind<'static>)], cgroups: &str) -> Option<BTreeSet<String>> {
         let mut builder = Builder::default();
@@ -82,19 +70,19 @@ mod tests {
         let cgroups = r#"[["/system.slice/web.service",[7]],["/system.slice/client.service",[8]],
             ["/system.slice/db.service",[9]],["/system.slice/hog.service",[10]]]"#;
         let events = [
-            (1, switch(0, 7)),
-            (2, switch(7, 8)),
+            (1, switch(0, ASLEEP, 7)),
+            (2, switch(7, ASLEEP, 8)),
             // The client asks, and the victim asks a database.
             (3, waking(7)),
-            (4, switch(8, 9)),
-            (5, switch(9, 7)),
+            (4, switch(8, ASLEEP, 9)),
+            (5, switch(9, ASLEEP, 7)),
             (6, waking(9)),
-            (7, switch(7, 10)),
+            (7, switch(7, ASLEEP, 10)),
             // An interrupt while the hog runs.
             (8, TraceKind::SoftirqEntry { vec: 3 }),
             (9, waking(7)),
             (10, TraceKind::SoftirqExit { vec: 3 }),
-            (11, switch(10, 7)),
+            (11, switch(10, ASLEEP, 7)),
         ];
         let with = ["client.service".to_owned(), "db.service".to_owned()];
         assert_eq!(ties(&events, cgroups), Some(with.into()));

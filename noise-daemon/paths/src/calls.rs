@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
     use crate::document::Traced;
-    use crate::fixtures::switch;
+    use noise_trace::fixtures::switch;
 
     fn part(tid: i32, from_ns: u64, to_ns: u64) -> Segment {
         Segment { tid, state: "running", from_ns, to_ns, ..Segment::default() }

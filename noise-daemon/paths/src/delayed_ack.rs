@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
     use crate::build::Builder;
-    use crate::fixtures::{ASLEEP, switch, waking};
+    use noise_trace::fixtures::{ASLEEP, switch, waking};
 
     const MS: u64 = 1_000_000;
 

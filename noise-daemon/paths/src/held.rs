@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
     use crate::build::Builder;
-    use crate::fixtures::{ASLEEP, switch, waking};
+    use noise_trace::fixtures::{ASLEEP, switch, waking};
 
     /// A timer wakes a thread, which runs at once.
     fn timer(at_ns: u64, tid: i32) -> [(u64, TraceKind<'static>); 4] {

@@ -23,8 +23,6 @@ pub mod delayed_ack;
 pub mod document;
 pub mod execution;
 pub mod feed;
-#[cfg(test)]
-mod fixtures;
 pub mod graph;
 pub mod held;
 pub mod packets;

@@ -21,6 +21,8 @@ pub mod delays;
 pub mod event;
 pub mod events;
 pub mod export;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 pub mod follow;
 pub mod ftrace;
 pub mod ipc;

@@ -53,28 +53,20 @@ impl Idle {
 
 #[cfg(test)]
 mod tests {
-    use noise_trace::event::{LostEvents, Task};
-    use noise_trace::state::LeftIn;
+    use noise_trace::event::LostEvents;
+    use noise_trace::fixtures::switch;
 
     use super::*;
-
-    fn task(tid: i32) -> Task {
-        Task { tid, ..Task::default() }
-    }
-
-    fn switch(prev: i32, next: i32) -> TraceKind<'static> {
-        TraceKind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) }
-    }
 
     #[test]
     fn a_cpu_that_lost_events_is_not_idle_up_to_the_next_switch() {
         let mut idle = Idle::new(1_000, 2_000);
         let lost = || TraceKind::Lost(LostEvents { events: 1, packets: 0, from_ns: 0, to_ns: 0 });
         for (time_ns, kind) in [
-            (1_000, switch(7, 0)),
+            (1_000, switch(7, 0, 0)),
             (1_100, lost()),
-            (1_400, switch(0, 9)),
-            (1_500, switch(9, 0)),
+            (1_400, switch(0, 0, 9)),
+            (1_500, switch(9, 0, 0)),
             (1_600, lost()),
         ] {
             idle.follow(&Event { time_ns, cpu: 0, kind });
@@ -87,12 +79,12 @@ mod tests {
         let mut idle = Idle::new(1_000, 2_000);
         let mut at = |time_ns, cpu, kind| idle.follow(&Event { time_ns, cpu, kind });
         // Idle before the begin and until 1,100; busy until 1,500; idle to the end.
-        at(500, 0, switch(7, 0));
-        at(1_100, 0, switch(0, 7));
-        at(1_500, 0, switch(7, 0));
+        at(500, 0, switch(7, 0, 0));
+        at(1_100, 0, switch(0, 0, 7));
+        at(1_500, 0, switch(7, 0, 0));
         // The first switch says who ran before it.
-        at(1_250, 1, switch(0, 7));
-        at(900, 2, switch(7, 8));
+        at(1_250, 1, switch(0, 0, 7));
+        at(900, 2, switch(7, 0, 8));
         assert_eq!(idle.parts(), [(0, 0.6), (1, 0.25), (2, 0.0)]);
     }
 }

@@ -121,26 +121,16 @@ pub fn pushed(
 #[cfg(test)]
 mod tests {
     use noise_paths::build::Builder;
-    use noise_trace::event::{Event, Packet, Task, TraceKind, Woken};
-    use noise_trace::state::LeftIn;
+    use noise_trace::event::{Event, Packet, TraceKind};
+    use noise_trace::fixtures::{ASLEEP, switch, waking};
 
     use super::*;
 
-    const ASLEEP: i64 = 1;
     /// A segment without content, and one that has some.
     const BARE: u32 = 66;
     const DATA: u32 = 80;
     const WORKER: i32 = 1;
     const QUEUE: i32 = 2;
-
-    fn task(tid: i32) -> Task {
-        Task { tid, ..Task::default() }
-    }
-
-    fn switch(prev: i32, next: i32) -> TraceKind<'static> {
-        let prev_state = LeftIn::of(ASLEEP);
-        TraceKind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
-    }
 
     fn sent(skb: u64, len: u32) -> TraceKind<'static> {
         TraceKind::NetDevQueue(Packet { skb, len, name: b"lo" })
@@ -149,26 +139,25 @@ mod tests {
     /// The queue sends something to the worker, which runs then and sends packets of these lengths.
     fn job(at_ns: u64, lengths: &[u32]) -> Vec<(u64, TraceKind<'static>)> {
         let packet = Packet { skb: at_ns, len: DATA - 14, name: b"lo" };
-        let waking = Woken { task: task(WORKER), target_cpu: 0 };
         let mut events = vec![
-            (at_ns, switch(0, QUEUE)),
+            (at_ns, switch(0, ASLEEP, QUEUE)),
             (at_ns + 1, sent(at_ns, DATA)),
             (at_ns + 2, TraceKind::SoftirqEntry { vec: 3 }),
             (at_ns + 3, TraceKind::NetifReceiveSkb(packet)),
-            (at_ns + 4, TraceKind::SchedWaking(waking)),
+            (at_ns + 4, waking(WORKER)),
             (at_ns + 5, TraceKind::SoftirqExit { vec: 3 }),
-            (at_ns + 6, switch(QUEUE, WORKER)),
+            (at_ns + 6, switch(QUEUE, ASLEEP, WORKER)),
         ];
         events.extend(
             (7..).zip(lengths).map(|(after, len)| (at_ns + after, sent(at_ns + after, *len))),
         );
-        events.push((at_ns + 50, switch(WORKER, 0)));
+        events.push((at_ns + 50, switch(WORKER, ASLEEP, 0)));
         events
     }
 
     fn found(jobs: &[(u64, &[u32])], more: &[(u64, TraceKind<'static>)]) -> Pushed {
         let mut events: Vec<(u64, TraceKind<'static>)> =
-            vec![(10, switch(0, WORKER)), (20, switch(WORKER, 0))];
+            vec![(10, switch(0, ASLEEP, WORKER)), (20, switch(WORKER, ASLEEP, 0))];
         events.extend(jobs.iter().flat_map(|(at_ns, lengths)| job(*at_ns, lengths)));
         events.extend_from_slice(more);
         events.sort_by_key(|(time_ns, _)| *time_ns);
@@ -201,10 +190,10 @@ mod tests {
         // It is woken once more before the answer comes, and sends nothing then.
         let timer = [
             (1_500, TraceKind::SoftirqEntry { vec: 1 }),
-            (1_501, TraceKind::SchedWaking(Woken { task: task(WORKER), target_cpu: 0 })),
+            (1_501, waking(WORKER)),
             (1_502, TraceKind::SoftirqExit { vec: 1 }),
-            (1_503, switch(0, WORKER)),
-            (1_510, switch(WORKER, 0)),
+            (1_503, switch(0, ASLEEP, WORKER)),
+            (1_510, switch(WORKER, ASLEEP, 0)),
         ];
         assert_eq!(found(&jobs, &timer).by, [(QUEUE, 1_104 - 500)].into());
     }

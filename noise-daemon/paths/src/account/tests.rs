@@ -6,7 +6,7 @@ use noise_trace::select::ThreadOrProcess;
 use super::*;
 use crate::blame::Blame;
 use crate::document::PathsDocument;
-use crate::fixtures::{ASLEEP, switch, task, waking};
+use noise_trace::fixtures::{ASLEEP, switch, task, waking};
 
 const DISK_STATE: i64 = 2;
 

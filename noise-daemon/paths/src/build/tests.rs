@@ -5,9 +5,9 @@ use noise_trace::ipc::read::edge;
 use noise_trace::ipc::{Call, Object, Return};
 
 use super::*;
-use crate::fixtures::{switch, task, waking};
 use crate::path::{Step, Why};
 use crate::walk::{Bounds, walk};
+use noise_trace::fixtures::{switch, task, waking};
 
 mod children;
 

@@ -8,24 +8,8 @@ use noise_paths::document::{PathsDocument, Segment, traced};
 use noise_paths::execution::{Wanted, find};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::Delays;
-use noise_trace::event::{Comm, Event, Packet, Request, Task, TraceKind, Woken};
-use noise_trace::state::LeftIn;
-
-fn task(tid: i32) -> Task {
-    Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 0 }
-}
-
-fn switch(prev: i32, prev_state: i64, next: i32) -> TraceKind<'static> {
-    TraceKind::SchedSwitch {
-        prev: task(prev),
-        prev_state: LeftIn::of(prev_state),
-        next: task(next),
-    }
-}
-
-fn waking(tid: i32) -> TraceKind<'static> {
-    TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
-}
+use noise_trace::event::{Event, Packet, Request, TraceKind};
+use noise_trace::fixtures::{switch, task, waking};
 
 fn request(tid: i32, sector: u64) -> Request<'static> {
     let comm: &[u8] = if tid == 1 { b"t1" } else { b"other" };

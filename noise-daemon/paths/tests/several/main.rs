@@ -1,8 +1,5 @@
 //! Recordings of two machines whose clocks are apart, read as one: a request goes over and its answer comes back.
 
-use std::iter::Peekable;
-use std::vec::IntoIter;
-
 use noise_paths::blame::Blame;
 use noise_paths::build::Builder;
 use noise_paths::clocks::traffic::lines;
@@ -11,118 +8,55 @@ use noise_paths::execution::{Wanted, find};
 use noise_paths::feed;
 use noise_paths::several::{Merged, traffic};
 use noise_paths::walk::{Bounds, walk};
-use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
-use noise_trace::event::{Comm, Packet, Task, TraceKind, Woken};
-use noise_trace::record::{Record, Source, Stored};
-use noise_trace::state::LeftIn;
-use noise_trace::value::{Value, Visit};
+use noise_trace::event::{Packet, TraceKind};
+use noise_trace::fixtures::{MadeEvent, MadeRecording, switch, waking};
 
 /// How far the second machine's clock is behind, and how long a packet takes.
 const BEHIND_NS: u64 = 40_000_000;
 const WAY_NS: u64 = 30_000;
 const BEGIN_NS: u64 = 1_000_000_000;
 
-/// An event, with the sequence number and ports of a segment where it is about one.
-#[derive(Clone, Copy)]
-struct Fake {
-    kind: TraceKind<'static>,
-    segment: Option<(u64, [u64; 2])>,
-}
-
-impl<'t> Stored<'t> for Fake {
-    fn name(&self) -> &'static str {
-        "fake"
-    }
-
-    fn kind(&self) -> TraceKind<'static> {
-        self.kind
-    }
-
-    fn visit(&self, visit: &mut impl Visit) {
-        let Some((sequence, ports)) = self.segment else { return };
-        for (name, value) in [
-            ("_saddr", ports[0]),
-            ("_daddr", ports[1]),
-            ("_source_port", ports[0]),
-            ("_dest_port", ports[1]),
-            ("_seq", sequence),
-            ("_tot_len", 140),
-            ("_ihl", 5),
-            ("_data_offset", 5),
-        ] {
-            visit.name(name);
-            visit.value(Value::Unsigned { value, base: 10 });
-        }
-    }
-
-    fn visit_contexts<V: Visit>(&self, _: &mut V, _: impl FnMut(&mut V)) {}
-}
-
-/// A recording in memory.
-struct Memory(Peekable<IntoIter<Record<Fake>>>);
-
-impl Source for Memory {
-    type Stored<'r> = Fake;
-
-    fn read(&mut self) -> Option<Record<Fake>> {
-        self.0.next()
-    }
-
-    fn next_ns(&mut self) -> Option<u64> {
-        self.0.peek().map(|record| record.time_ns)
-    }
-
-    fn damage(&self) -> Damage {
-        Damage::default()
-    }
-
-    fn read_bytes(&self) -> u64 {
-        0
-    }
-}
-
-fn task(tid: i32) -> Task {
-    Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 0 }
-}
-
-fn switch(prev: i32, prev_state: i64, next: i32) -> TraceKind<'static> {
-    TraceKind::SchedSwitch {
-        prev: task(prev),
-        prev_state: LeftIn::of(prev_state),
-        next: task(next),
-    }
-}
-
 const PACKET: Packet<'static> = Packet { skb: 7, len: 154, name: b"eth0" };
+
+/// A packet, with the sequence number and ports of its segment.
+fn packet(kind: TraceKind<'static>, (sequence, ports): (i64, [i64; 2])) -> MadeEvent {
+    let numbers = vec![
+        ("_saddr", ports[0]),
+        ("_daddr", ports[1]),
+        ("_source_port", ports[0]),
+        ("_dest_port", ports[1]),
+        ("_seq", sequence),
+        ("_tot_len", 140),
+        ("_ihl", 5),
+        ("_data_offset", 5),
+    ];
+    MadeEvent { numbers: numbers.leak(), ..MadeEvent::new("fake", kind) }
+}
 
 /// One machine's events, and those of a packet that it gets, at true times.
 #[derive(Default)]
-struct Machine(Vec<(u64, Fake)>);
+struct Machine(Vec<(u64, MadeEvent)>);
 
 impl Machine {
     fn at(&mut self, time_ns: u64, kind: TraceKind<'static>) {
-        self.0.push((time_ns, Fake { kind, segment: None }));
+        self.0.push((time_ns, MadeEvent::new("fake", kind)));
     }
 
-    fn sends(&mut self, time_ns: u64, segment: (u64, [u64; 2])) {
-        self.0
-            .push((time_ns, Fake { kind: TraceKind::NetDevQueue(PACKET), segment: Some(segment) }));
+    fn sends(&mut self, time_ns: u64, segment: (i64, [i64; 2])) {
+        self.0.push((time_ns, packet(TraceKind::NetDevQueue(PACKET), segment)));
     }
 
     /// In a softirq, in which it wakes a thread.
-    fn gets(&mut self, time_ns: u64, segment: (u64, [u64; 2]), tid: i32) {
+    fn gets(&mut self, time_ns: u64, segment: (i64, [i64; 2]), tid: i32) {
         self.at(time_ns - 10, TraceKind::SoftirqEntry { vec: 3 });
-        let kind = TraceKind::NetifReceiveSkb(PACKET);
-        self.0.push((time_ns, Fake { kind, segment: Some(segment) }));
-        self.at(time_ns + 10, TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 }));
+        self.0.push((time_ns, packet(TraceKind::NetifReceiveSkb(PACKET), segment)));
+        self.at(time_ns + 10, waking(tid));
         self.at(time_ns + 20, TraceKind::SoftirqExit { vec: 3 });
     }
 
-    fn recorded(&self, behind_ns: u64) -> Memory {
-        let record = |(time_ns, fake): &(u64, Fake)| Record::new(time_ns - behind_ns, 0, *fake);
-        let records: Vec<_> = self.0.iter().map(record).collect();
-        Memory(records.into_iter().peekable())
+    fn recorded(&self, behind_ns: u64) -> MadeRecording {
+        MadeRecording::new(self.0.iter().map(|(time_ns, event)| (time_ns - behind_ns, *event)))
     }
 }
 
@@ -133,7 +67,8 @@ fn requests(count: u64) -> [Machine; 2] {
     server.at(BEGIN_NS, switch(5, 1, 0));
     for number in 0..count {
         let asks_ns = BEGIN_NS + 1_000_000 * (number + 1);
-        let (there, back) = ((number * 100, [4000, 80]), (number * 100, [80, 4000]));
+        let sequence = number.cast_signed() * 100;
+        let (there, back) = ((sequence, [4000, 80]), (sequence, [80, 4000]));
         client.sends(asks_ns, there);
         client.at(asks_ns + 1_000, switch(1, 1, 0));
         let gets_ns = asks_ns + WAY_NS;
@@ -208,7 +143,7 @@ fn a_path_leads_through_both_machines() {
 #[test]
 fn one_recording_is_read_as_it_is() {
     let machines = requests(3);
-    let times = |source: Memory| source.0.map(|record| record.time_ns).collect::<Vec<_>>();
+    let times = |source: MadeRecording| source.0.map(|record| record.time_ns).collect::<Vec<_>>();
     let mut merged = Merged::one(machines[0].recorded(0));
     let mut found = Vec::new();
     while let Some((machine, record)) = merged.read_from() {

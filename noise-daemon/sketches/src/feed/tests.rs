@@ -1,56 +1,10 @@
 //! Events as recordings have them.
 
-use noise_trace::damage::Damage;
-use noise_trace::event::{Task, Woken};
-use noise_trace::record::Source;
-use noise_trace::state::LeftIn;
-use noise_trace::value::{Shape, Value, Visit};
+use noise_trace::fixtures::{ASLEEP, MadeEvent, MadeRecording, switch, task, waking};
 
 use super::transfers::{TransferSide, transfers};
 use super::*;
 use crate::marker::MarkerRule;
-
-/// An event of a name, with numbers, and texts.
-#[derive(Clone, Debug)]
-struct Made {
-    name: &'static str,
-    kind: TraceKind<'static>,
-    numbers: Vec<(&'static str, i64)>,
-    texts: Vec<(&'static str, &'static str)>,
-    elements: Vec<(&'static str, [i64; 2])>,
-}
-
-impl<'t> Stored<'t> for &'t Made {
-    fn name(&self) -> &'t str {
-        self.name
-    }
-
-    fn kind(&self) -> TraceKind<'t> {
-        self.kind
-    }
-
-    fn visit(&self, visit: &mut impl Visit) {
-        for (name, value) in &self.numbers {
-            visit.name(name);
-            visit.value(Value::Signed { value: *value, base: 10, bits: 64 });
-        }
-        for (name, text) in &self.texts {
-            visit.name(name);
-            visit.value(Value::Text(text.as_bytes()));
-        }
-        for (name, elements) in &self.elements {
-            visit.name(name);
-            visit.begin(Shape::Elements);
-            for (number, value) in (0..).zip(elements) {
-                visit.element(number);
-                visit.value(Value::Signed { value: *value, base: 10, bits: 32 });
-            }
-            visit.end(Shape::Elements);
-        }
-    }
-
-    fn visit_contexts<V: Visit>(&self, _: &mut V, _: impl FnMut(&mut V)) {}
-}
 
 #[derive(Default)]
 struct Scene {
@@ -58,45 +12,33 @@ struct Scene {
     now_ns: u64,
 }
 
-fn task(tid: i32) -> Task {
-    Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 20 }
-}
-
 impl Scene {
-    fn make(&mut self, cpu: u32, made: &Made) {
+    fn make(&mut self, cpu: i32, made: MadeEvent) -> &mut Self {
         self.now_ns += 10;
-        let record = Record::new(self.now_ns, cpu, made);
+        let record = Record::new(self.now_ns, cpu as u32, made);
         self.feed.follow(0, &record, &record.event());
-    }
-
-    fn kind(&mut self, cpu: i32, kind: TraceKind<'static>) -> &mut Self {
-        let made = Made { name: "", kind, numbers: vec![], texts: vec![], elements: vec![] };
-        self.make(cpu as u32, &made);
         self
     }
 
+    fn kind(&mut self, cpu: i32, kind: TraceKind<'static>) -> &mut Self {
+        self.make(cpu, MadeEvent::new("", kind))
+    }
+
     fn run(&mut self, tid: i32) -> &mut Self {
-        let kind =
-            TraceKind::SchedSwitch { prev: task(0), prev_state: LeftIn::of(0), next: task(tid) };
-        self.kind(tid, kind)
+        self.kind(tid, switch(0, 0, tid))
     }
 
     fn sleep(&mut self, tid: i32) -> &mut Self {
-        self.kind(
-            tid,
-            TraceKind::SchedSwitch { prev: task(tid), prev_state: LeftIn::of(1), next: task(0) },
-        )
+        self.kind(tid, switch(tid, ASLEEP, 0))
     }
 
     fn wake(&mut self, by: i32, tid: i32) -> &mut Self {
-        self.kind(by, TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 }))
+        self.kind(by, waking(tid))
     }
 
     /// A call of the thread on that CPU.
     fn call(&mut self, tid: i32, name: &'static str, numbers: &[(&'static str, i64)]) -> &mut Self {
-        let (numbers, kind) = (numbers.to_vec(), TraceKind::Other(name));
-        self.make(tid as u32, &Made { name, kind, numbers, texts: vec![], elements: vec![] });
-        self
+        self.make(tid, MadeEvent::other(name, numbers.to_vec().leak()))
     }
 
     fn made(
@@ -106,32 +48,17 @@ impl Scene {
         field: &'static str,
         of: [i64; 2],
     ) -> &mut Self {
-        let made = Made {
-            name,
-            kind: TraceKind::Other(name),
-            numbers: vec![("ret", 0)],
-            texts: vec![],
-            elements: vec![(field, of)],
-        };
-        self.make(tid as u32, &made);
-        self
+        let pairs = vec![(field, of)].leak();
+        self.make(tid, MadeEvent { pairs, ..MadeEvent::other(name, &[("ret", 0)]) })
     }
 
     fn connection(&mut self, tid: i32, inode: i64, ends: [(&'static str, i64); 2]) -> &mut Self {
         let [(local, local_port), (remote, remote_port)] = ends;
-        let made = Made {
-            name: "noised_connection",
-            kind: TraceKind::Other("noised_connection"),
-            numbers: vec![
-                ("inode", inode),
-                ("local_port", local_port),
-                ("remote_port", remote_port),
-            ],
-            texts: vec![("local_address", local), ("remote_address", remote)],
-            elements: vec![],
-        };
-        self.make(tid as u32, &made);
-        self
+        let numbers =
+            vec![("inode", inode), ("local_port", local_port), ("remote_port", remote_port)];
+        let texts = vec![("local_address", local), ("remote_address", remote)].leak();
+        let made = MadeEvent::other("noised_connection", numbers.leak());
+        self.make(tid, MadeEvent { texts, ..made })
     }
 
     fn finish(&mut self) -> System {
@@ -295,43 +222,16 @@ fn signals_of_threads_are_followed_and_those_of_timers_are_not() {
     assert_eq!(edges(&scene.finish()), [(1, 2, MarkerRule::Signal)]);
 }
 
-/// Events one after the other.
-struct Events<'m>(std::slice::Iter<'m, Made>, u64);
-
-impl<'m> Source for Events<'m> {
-    type Stored<'r>
-        = &'r Made
-    where
-        Self: 'r;
-
-    fn read(&mut self) -> Option<Record<&Made>> {
-        self.1 += 10;
-        Some(Record::new(self.1, 0, self.0.next()?))
-    }
-
-    fn next_ns(&mut self) -> Option<u64> {
-        (!self.0.as_slice().is_empty()).then_some(self.1 + 10)
-    }
-
-    fn damage(&self) -> Damage {
-        Damage::default()
-    }
-
-    fn read_bytes(&self) -> u64 {
-        0
-    }
-}
-
 #[test]
 fn what_one_machine_sends_has_the_key_of_what_the_other_one_receives() {
     let of = |name: &'static str, ports: i64, tid: i64, ret: i64, position: i64| {
         let end = [("noised_tid", tid), ("ret", ret), ("noised_position", position)];
-        let numbers = [&ours(1, 7, ports)[..], &end].concat();
-        Made { name, kind: TraceKind::Other(name), numbers, texts: vec![], elements: vec![] }
+        MadeEvent::other(name, [&ours(1, 7, ports)[..], &end].concat().leak())
     };
-    let all = |events: &[Made]| {
+    let all = |events: &[MadeEvent]| {
         let mut found = Vec::new();
-        transfers(Events(events.iter(), 0), |transfer| found.push(transfer));
+        let recording = MadeRecording::new((1..).map(|number| 10 * number).zip(events.to_vec()));
+        transfers(recording, |transfer| found.push(transfer));
         found
     };
     let ports = |local: i64, remote: i64| local << 16 | remote;

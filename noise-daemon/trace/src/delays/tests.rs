@@ -12,25 +12,9 @@ use super::document::{DelaysDocument, Device};
 use super::watch::{Delay, Run, RunQueueWait, Watch};
 use super::{Analysis as _, Begin, Delays};
 use crate::event::{Comm, Event, LostEvents, Packet, Request, Task, TraceKind, Woken};
+use crate::fixtures::{switch, task, wakeup, waking};
 use crate::rwbs::{DISCARD, FLUSH, FUA, PREFLUSH, RAHEAD, READ, SECURE, SYNC, WRITE, parse};
 use crate::state::LeftIn;
-
-fn task(tid: i32) -> Task {
-    let name = if tid == 0 { "idle".to_owned() } else { format!("t{tid}") };
-    Task { comm: Comm::new(name.as_bytes()), tid, prio: 120 }
-}
-
-fn switch(prev: i32, prev_state: i64, next: i32) -> TraceKind<'static> {
-    TraceKind::SchedSwitch {
-        prev: task(prev),
-        prev_state: LeftIn::of(prev_state),
-        next: task(next),
-    }
-}
-
-fn wakeup(tid: i32, target_cpu: u32) -> TraceKind<'static> {
-    TraceKind::SchedWakeup(Woken { task: task(tid), target_cpu })
-}
 
 fn document(events: &[(u64, u32, TraceKind<'_>)]) -> DelaysDocument {
     let mut delays = Delays::default();
@@ -66,8 +50,7 @@ fn waits_begin_with_the_first_wakeup_and_are_charged_to_who_ran() {
 
 #[test]
 fn waits_begin_with_wakings_where_there_is_nothing_else() {
-    let waking = TraceKind::SchedWaking(Woken { task: task(2), target_cpu: 0 });
-    let events = [(100, 0, switch(0, 0, 1)), (110, 0, waking), (150, 0, switch(1, 1, 2))];
+    let events = [(100, 0, switch(0, 0, 1)), (110, 0, waking(2)), (150, 0, switch(1, 1, 2))];
     let waited = |begin| {
         let mut delays = Delays::new(begin);
         for (time_ns, cpu, kind) in &events {
@@ -84,7 +67,6 @@ fn waits_begin_with_wakings_where_there_is_nothing_else() {
 
 #[test]
 fn a_thread_that_falls_asleep_while_it_is_woken_waits() {
-    let waking = |tid| TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 });
     let mut delays = Delays::new(Begin::Waking);
     for (time_ns, cpu, kind) in [
         (100, 0, switch(0, 0, 1)),

@@ -113,19 +113,11 @@ impl Processor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{LostEvents, Task};
-    use crate::state::LeftIn;
-
-    fn task(tid: i32) -> Task {
-        Task { tid, ..Task::default() }
-    }
+    use crate::event::LostEvents;
+    use crate::fixtures::switch;
 
     fn follow(processor: &mut Processor, time_ns: u64, kind: TraceKind<'_>) -> Option<i32> {
         processor.follow(&Event { time_ns, cpu: 0, kind })
-    }
-
-    fn switch(prev: i32, next: i32) -> TraceKind<'static> {
-        TraceKind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) }
     }
 
     fn exec(tid: i32, old_tid: i32) -> TraceKind<'static> {
@@ -136,9 +128,9 @@ mod tests {
     fn the_thread_of_an_event_is_the_one_that_the_switch_before_went_to() {
         let mut processor = Processor::default();
         assert_eq!((processor.current(), processor.since_ns()), (None, 0));
-        assert_eq!(follow(&mut processor, 10, switch(7, 8)), None);
+        assert_eq!(follow(&mut processor, 10, switch(7, 0, 8)), None);
         assert_eq!(follow(&mut processor, 20, TraceKind::Other("sys_read")), Some(8));
-        assert_eq!(follow(&mut processor, 30, switch(8, 0)), Some(8));
+        assert_eq!(follow(&mut processor, 30, switch(8, 0, 0)), Some(8));
         assert_eq!((processor.current(), processor.since_ns()), (Some(0), 30));
         // Its switch to 9 is missing.
         assert_eq!((processor.unseen(0), processor.unseen(9)), (None, Some(0)));
@@ -148,20 +140,20 @@ mod tests {
     fn lost_events_are_a_fact_until_the_next_switch() {
         let lost = TraceKind::Lost(LostEvents { events: 1, packets: 0, from_ns: 15, to_ns: 16 });
         let mut processor = Processor::default();
-        follow(&mut processor, 10, switch(7, 8));
+        follow(&mut processor, 10, switch(7, 0, 8));
         assert_eq!(follow(&mut processor, 15, lost), Some(8));
         assert_eq!(follow(&mut processor, 16, lost), None);
         assert_eq!((processor.current(), processor.latest()), (None, Some(8)));
         // After lost events no thread is known to have run there, so none is missed at the next switch.
         assert_eq!((processor.unseen(9), processor.losses()), (None, 2));
-        follow(&mut processor, 20, switch(9, 8));
+        follow(&mut processor, 20, switch(9, 0, 8));
         assert_eq!((processor.current(), processor.losses()), (Some(8), 2));
     }
 
     #[test]
     fn a_thread_that_runs_another_program_has_its_processs_id() {
         let mut processor = Processor::default();
-        follow(&mut processor, 10, switch(7, 8));
+        follow(&mut processor, 10, switch(7, 0, 8));
         follow(&mut processor, 11, exec(5, 6));
         follow(&mut processor, 12, exec(8, 8));
         assert_eq!(processor.current(), Some(8));

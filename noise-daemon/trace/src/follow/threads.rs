@@ -222,12 +222,9 @@ impl ThreadSight {
 mod tests {
     use super::*;
     use crate::event::LostEvents;
+    use crate::fixtures::task;
 
     const ASLEEP: LeftIn = LeftIn::of(1);
-
-    fn task(tid: i32) -> Task {
-        Task { tid, ..Task::default() }
-    }
 
     fn switch(prev: i32, prev_state: LeftIn, next: i32) -> TraceKind<'static> {
         TraceKind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }

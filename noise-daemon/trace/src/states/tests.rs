@@ -3,24 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{LostEvents, Task, Woken};
+use crate::event::{LostEvents, Woken};
+use crate::fixtures::{task, wakeup, waking};
 use crate::state::LeftIn;
-
-fn task(tid: i32) -> Task {
-    Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 120 }
-}
 
 fn switch(prev: i32, state: &str, next: i32) -> TraceKind<'static> {
     let prev_state = LeftIn::printed(state.as_bytes());
     TraceKind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
-}
-
-fn wakeup(tid: i32) -> TraceKind<'static> {
-    TraceKind::SchedWakeup(Woken { task: task(tid), target_cpu: 0 })
-}
-
-fn waking(tid: i32) -> TraceKind<'static> {
-    TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
 }
 
 fn created(tid: i32) -> TraceKind<'static> {
@@ -61,11 +50,11 @@ fn times(document: &StatesDocument, tid: i32) -> [u64; 6] {
 fn each_nanosecond_has_one_state() {
     let events = [
         (100, 0, switch(0, "R", 1)),
-        (110, 0, wakeup(2)),
-        (115, 0, wakeup(2)),
+        (110, 0, wakeup(2, 0)),
+        (115, 0, wakeup(2, 0)),
         (130, 0, switch(1, "R", 2)),
         (150, 0, switch(2, "D", 1)),
-        (170, 0, wakeup(2)),
+        (170, 0, wakeup(2, 0)),
         (190, 0, switch(1, "S", 2)),
         (191, 0, switch(2, "T", 0)),
         (195, 0, switch(0, "R", 3)),
@@ -135,10 +124,10 @@ fn what_may_be_missing_is_unknown_until_the_thread_is_seen_again() {
             // CPU 1 is not seen: 3 is lost, 2 may run there; 1 runs elsewhere, and is seen.
             (110, 1, lost(110, 150)),
             (120, 0, switch(1, "S", 4)),
-            (160, 0, wakeup(2)),
+            (160, 0, wakeup(2, 0)),
             (170, 0, switch(4, "S", 2)),
             (180, 1, switch(3, "S", 0)),
-            (200, 0, wakeup(1)),
+            (200, 0, wakeup(1, 0)),
         ],
     );
     assert_eq!(times(&states, 1), [20, 0, 0, 0, 0, 80]);
@@ -232,7 +221,7 @@ impl PlayedSchedule {
         let state = self.threads[thread].0;
         if is_wake {
             if "SDT".contains(state) {
-                self.events.push((self.now_ns, cpu as u32, wakeup(tid(Some(thread)))));
+                self.events.push((self.now_ns, cpu as u32, wakeup(tid(Some(thread)), 0)));
                 self.turn(thread, 'w');
             }
             return;

@@ -1,56 +1,22 @@
 //! Delimiters of all kinds, and executions that are made of them.
 
-use noise_trace::event::{Comm, Dumped, LostEvents, Packet, Task, Woken};
+use noise_trace::event::{Comm, Dumped, LostEvents, Packet, Woken};
+use noise_trace::fixtures::{MadeEvent, switch, task};
 use noise_trace::record::Source as _;
-use noise_trace::state::LeftIn;
 use proptest::prelude::*;
 
 use super::*;
 use crate::graph::Who;
 
-/// An event with fields that are numbers.
-#[derive(Clone, Copy)]
-struct Fake {
-    name: &'static str,
-    kind: TraceKind<'static>,
-    fields: &'static [(&'static str, i64)],
+fn runs(prev: i32, next: i32) -> MadeEvent {
+    MadeEvent::new("sched_switch", switch(prev, 0, next))
 }
 
-impl Stored<'static> for Fake {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn kind(&self) -> TraceKind<'static> {
-        self.kind
-    }
-
-    fn visit(&self, visit: &mut impl Visit) {
-        for (name, value) in self.fields {
-            visit.name(name);
-            visit.value(Value::Signed { value: *value, base: 10, bits: 64 });
-        }
-    }
-
-    fn visit_contexts<V: Visit>(&self, _: &mut V, _: impl FnMut(&mut V)) {}
+fn lost() -> MadeEvent {
+    MadeEvent::new("lost", TraceKind::Lost(LostEvents::default()))
 }
 
-fn plain(name: &'static str, fields: &'static [(&'static str, i64)]) -> Fake {
-    Fake { name, kind: TraceKind::Other(name), fields }
-}
-
-fn switch(prev: i32, next: i32) -> Fake {
-    let task = |tid| Task { comm: Comm::new(b"t"), tid, prio: 0 };
-    let kind =
-        TraceKind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(0), next: task(next) };
-    Fake { name: "sched_switch", kind, fields: &[] }
-}
-
-fn lost() -> Fake {
-    Fake { name: "lost", kind: TraceKind::Lost(LostEvents::default()), fields: &[] }
-}
-
-fn mark(begins: bool, key: &'static [u8], tid: i32) -> Fake {
+fn mark(begins: bool, key: &'static [u8], tid: i32) -> MadeEvent {
     let kind = TraceKind::Mark(ProgramMark {
         begins,
         name: b"q",
@@ -60,14 +26,17 @@ fn mark(begins: bool, key: &'static [u8], tid: i32) -> Fake {
         uid: 1,
         before_ns: 0,
     });
-    Fake { name: "noised_mark", kind, fields: &[] }
+    MadeEvent::new("noised_mark", kind)
 }
 
 /// Thread, begin, end and key of an execution.
 type Found = (i32, u64, u64, Option<String>);
 
 /// What is found: thread, begin, end and key of each, and what is none. Events are at 1, 2, 3 …
-fn found(wanted: &str, events: &[(u32, Fake)]) -> (Vec<Found>, DelimiterTally, Option<String>) {
+fn found(
+    wanted: &str,
+    events: &[(u32, MadeEvent)],
+) -> (Vec<Found>, DelimiterTally, Option<String>) {
     let mut builder = Builder::default();
     let mut finder = Finder::new(&wanted.parse().unwrap(), 0).unwrap();
     for (time_ns, (cpu, fake)) in (1..).zip(events) {
@@ -94,18 +63,18 @@ fn found(wanted: &str, events: &[(u32, Fake)]) -> (Vec<Found>, DelimiterTally, O
 
 #[test]
 fn events_of_a_thread_begin_and_end_executions() {
-    let begin = plain("in", &[("fd", 3)]);
-    let other = plain("in", &[("fd", 4)]);
-    let end = plain("out", &[("ret", 1)]);
+    let begin = MadeEvent::other("in", &[("fd", 3)]);
+    let other = MadeEvent::other("in", &[("fd", 4)]);
+    let end = MadeEvent::other("out", &[("ret", 1)]);
     let events = [
-        (0, switch(0, 7)),
+        (0, runs(0, 7)),
         (0, begin),
-        (0, switch(7, 8)),
+        (0, runs(7, 8)),
         (0, begin),
         (0, end),
         (0, other),
         (0, end),
-        (1, switch(0, 7)),
+        (1, runs(0, 7)),
         (1, end),
     ];
     let (all, tally, lacks) = found("event:in/fd=3/..out/ret>0/", &events);
@@ -126,14 +95,14 @@ fn events_of_a_thread_begin_and_end_executions() {
 
 #[test]
 fn what_is_no_execution_is_counted() {
-    let (begin, end) = (plain("in", &[]), plain("out", &[]));
-    let run = |events: &[Fake]| {
+    let (begin, end) = (MadeEvent::other("in", &[]), MadeEvent::other("out", &[]));
+    let run = |events: &[MadeEvent]| {
         let events: Vec<_> = events.iter().map(|event| (0, *event)).collect();
         let (all, tally, _) = found("event:in..out", &events);
         (all.len(), tally)
     };
     let none = DelimiterTally::default();
-    let on = switch(0, 7);
+    let on = runs(0, 7);
     assert_eq!(
         run(&[on, begin, begin, end, end]),
         (0, DelimiterTally { overlapping: 2, unbegun: 1, ..none })
@@ -146,7 +115,7 @@ fn what_is_no_execution_is_counted() {
         (0, DelimiterTally { lost: 1, strangers: 1, ..none })
     );
     assert_eq!(
-        run(&[on, begin, lost(), switch(0, 7), end, begin, end]),
+        run(&[on, begin, lost(), runs(0, 7), end, begin, end]),
         (1, DelimiterTally { lost: 1, ..none })
     );
     assert_eq!(run(&[begin, end]), (0, DelimiterTally { strangers: 2, ..none }));
@@ -154,11 +123,11 @@ fn what_is_no_execution_is_counted() {
 
 #[test]
 fn what_begins_while_events_are_lost_may_have_ended_unseen() {
-    let (begin, end) = (plain("in", &[]), plain("out", &[]));
+    let (begin, end) = (MadeEvent::other("in", &[]), MadeEvent::other("out", &[]));
     // Events of CPU 1 are there from 4 on.
     let loss = LostEvents { events: 0, packets: 0, from_ns: 2, to_ns: 4 };
-    let unseen = Fake { name: "lost", kind: TraceKind::Lost(loss), fields: &[] };
-    let events = [(0, switch(0, 7)), (1, unseen), (0, begin), (0, end), (0, begin), (0, end)];
+    let unseen = MadeEvent::new("lost", TraceKind::Lost(loss));
+    let events = [(0, runs(0, 7)), (1, unseen), (0, begin), (0, end), (0, begin), (0, end)];
     let (all, tally, _) = found("event:in..out", &events);
     assert_eq!(all, [(7, 5, 6, None)]);
     assert_eq!(tally, DelimiterTally { lost: 1, ..DelimiterTally::default() });
@@ -168,9 +137,9 @@ fn what_begins_while_events_are_lost_may_have_ended_unseen() {
 fn marks_belong_together_by_key_or_by_thread() {
     let dumped = |tid, pid| {
         let dumped = Dumped { tid, pid, ppid: 1, comm: Comm::new(b"t") };
-        Fake { name: "dump", kind: TraceKind::StatedumpProcess(dumped), fields: &[] }
+        MadeEvent::new("dump", TraceKind::StatedumpProcess(dumped))
     };
-    let (on7, on8) = ((0, switch(0, 7)), (1, switch(0, 8)));
+    let (on7, on8) = ((0, runs(0, 7)), (1, runs(0, 8)));
     let events = [
         on7,
         on8,
@@ -195,7 +164,10 @@ fn marks_belong_together_by_key_or_by_thread() {
     // Of a process of one thread it is that thread's, of another one it is not known.
     let of = |begins, pid| {
         let TraceKind::Mark(known) = mark(begins, b"", pid).kind else { panic!("no mark") };
-        Fake { kind: TraceKind::Mark(ProgramMark { tid: 0, ..known }), ..mark(begins, b"", pid) }
+        MadeEvent {
+            kind: TraceKind::Mark(ProgramMark { tid: 0, ..known }),
+            ..mark(begins, b"", pid)
+        }
     };
     let events = [
         (0, dumped(7, 7)),
@@ -215,10 +187,12 @@ fn marks_belong_together_by_key_or_by_thread() {
 #[test]
 fn a_mark_is_of_the_time_that_its_program_gave() {
     let TraceKind::Mark(known) = mark(true, b"", 7).kind else { panic!("no mark") };
-    let early =
-        Fake { kind: TraceKind::Mark(ProgramMark { before_ns: 2, ..known }), ..mark(true, b"", 7) };
-    let none = plain("x", &[]);
-    let events = [(0, switch(0, 7)), (0, none), (0, none), (0, early), (0, mark(false, b"", 7))];
+    let early = MadeEvent {
+        kind: TraceKind::Mark(ProgramMark { before_ns: 2, ..known }),
+        ..mark(true, b"", 7)
+    };
+    let none = MadeEvent::other("x", &[]);
+    let events = [(0, runs(0, 7)), (0, none), (0, none), (0, early), (0, mark(false, b"", 7))];
     assert_eq!(found("mark:q", &events).0, [(7, 2, 5, None)]);
 }
 
@@ -227,8 +201,8 @@ proptest! {
     /// where no begin follows on another, all is found.
     #[test]
     fn nothing_is_left_out(steps in proptest::collection::vec((0..3_u32, 0..20_u8), 0..200)) {
-        let (begin, end) = (plain("in", &[]), plain("out", &[]));
-        let mut events: Vec<_> = (0..3_u32).map(|cpu| (cpu, switch(0, 7 + cpu.cast_signed()))).collect();
+        let (begin, end) = (MadeEvent::other("in", &[]), MadeEvent::other("out", &[]));
+        let mut events: Vec<_> = (0..3_u32).map(|cpu| (cpu, runs(0, 7 + cpu.cast_signed()))).collect();
         let mut expected = Vec::new();
         let mut open = [None; 3];
         let mut has_trouble = false;
@@ -238,7 +212,7 @@ proptest! {
                 (0, _) => {
                     // Behind a loss, who runs is shown again.
                     events.push((cpu, lost()));
-                    events.push((cpu, switch(0, 7 + cpu.cast_signed())));
+                    events.push((cpu, runs(0, 7 + cpu.cast_signed())));
                     has_trouble = true;
                 }
                 (1, Some(_)) => {
@@ -273,7 +247,7 @@ proptest! {
 }
 
 /// A segment between a client's port 4000 and a server's port 80.
-fn segment(is_sent: bool, flags: i64, bytes: i64) -> Fake {
+fn segment(is_sent: bool, flags: i64, bytes: i64) -> MadeEvent {
     // Texts and numbers of a test live as long as it does.
     let (from, to) = if is_sent { (80, 4000) } else { (4000, 80) };
     let (source, target) = if is_sent { (2, 1) } else { (1, 2) };
@@ -292,7 +266,7 @@ fn segment(is_sent: bool, flags: i64, bytes: i64) -> Fake {
     let packet = Packet::default();
     let kind =
         if is_sent { TraceKind::NetDevQueue(packet) } else { TraceKind::NetifReceiveSkb(packet) };
-    Fake { name: "net", kind, fields: fields.leak() }
+    MadeEvent { numbers: fields.leak(), ..MadeEvent::new("net", kind) }
 }
 
 #[test]
@@ -303,11 +277,11 @@ fn a_request_lasts_until_its_answer_and_a_connection_until_it_is_closed() {
         } else {
             TraceKind::SoftirqExit { vec: 3 }
         };
-        Fake { name: "softirq", kind, fields: &[] }
+        MadeEvent::new("softirq", kind)
     };
     let (syn, ack, fin) = (2, 16, 17);
     let events = [
-        (0, switch(0, 7)),
+        (0, runs(0, 7)),
         (1, softirq(true)),
         (1, segment(false, syn, 0)),
         (1, segment(true, syn | ack, 0)),
@@ -333,7 +307,7 @@ fn a_request_lasts_until_its_answer_and_a_connection_until_it_is_closed() {
     assert!(lacks.unwrap().contains("no packet of port 81"));
     let (_, _, lacks) = found("connection:80", &events[..2]);
     assert!(lacks.unwrap().contains("with headers of TCP"));
-    let lossy = [&events[..5], &[(0, lost()), (0, switch(0, 7))], &events[6..8]].concat();
+    let lossy = [&events[..5], &[(0, lost()), (0, runs(0, 7))], &events[6..8]].concat();
     let (all, tally, _) = found("request:80", &lossy);
     assert_eq!((all, tally), (Vec::new(), DelimiterTally { lost: 1, ..none }));
 }
@@ -364,26 +338,17 @@ fn an_event_that_names_its_thread_is_its() {
     assert_eq!(tally, DelimiterTally { strangers: 1, ..DelimiterTally::default() });
 }
 
-fn task(tid: i32) -> Task {
-    Task { comm: Comm::new(b"t"), tid, prio: 0 }
-}
-
-fn of_kind(name: &'static str, kind: TraceKind<'static>) -> Fake {
-    Fake { name, kind, fields: &[] }
-}
-
 #[test]
 fn what_a_thread_began_is_not_ended_by_another_one_that_gets_its_id() {
-    let (begin, end) = (plain("in", &[]), plain("out", &[]));
+    let (begin, end) = (MadeEvent::other("in", &[]), MadeEvent::other("out", &[]));
     let (parent, child) = (task(9), task(7));
     let fork = TraceKind::SchedProcessFork { parent, parent_pid: 9, child, child_pid: 7 };
-    let fork = of_kind("sched_process_fork", fork);
+    let fork = MadeEvent::new("sched_process_fork", fork);
     let new = TraceKind::SchedWakeupNew(Woken { task: child, target_cpu: 0 });
-    let new = of_kind("sched_wakeup_new", new);
+    let new = MadeEvent::new("sched_wakeup_new", new);
     for events in [[fork, new], [fork, fork], [new, new]] {
         let [first, second] = events;
-        let events =
-            [switch(0, 7), begin, switch(7, 9), first, second, switch(9, 7), end, begin, end];
+        let events = [runs(0, 7), begin, runs(7, 9), first, second, runs(9, 7), end, begin, end];
         let (all, tally, _) = found("event:in..out", &events.map(|event| (0, event)));
         assert_eq!(all, [(7, 8, 9, None)]);
         assert_eq!(
@@ -395,14 +360,13 @@ fn what_a_thread_began_is_not_ended_by_another_one_that_gets_its_id() {
 
 #[test]
 fn what_ended_threads_began_takes_no_place() {
-    let (begin, end) = (plain("in", &[]), plain("out", &[]));
+    let (begin, end) = (MadeEvent::other("in", &[]), MadeEvent::other("out", &[]));
     let mut events = Vec::new();
     for tid in 1..=MAX_OPEN as i32 {
-        let prev = task(tid);
-        let dead = TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(0x10), next: task(0) };
-        events.extend([switch(0, tid), begin, of_kind("sched_switch", dead)]);
+        let dead = MadeEvent::new("sched_switch", switch(tid, 0x10, 0));
+        events.extend([runs(0, tid), begin, dead]);
     }
-    events.extend([switch(0, 70_000), begin, end]);
+    events.extend([runs(0, 70_000), begin, end]);
     let events: Vec<_> = events.into_iter().map(|event| (0, event)).collect();
     let (all, tally, _) = found("event:in..out", &events);
     assert_eq!(all.len(), 1);
@@ -411,15 +375,15 @@ fn what_ended_threads_began_takes_no_place() {
 
 #[test]
 fn a_thread_that_becomes_its_process_first_one_goes_on_with_what_it_began() {
-    let (begin, end) = (plain("in", &[]), plain("out", &[]));
+    let (begin, end) = (MadeEvent::other("in", &[]), MadeEvent::other("out", &[]));
     let exec = TraceKind::SchedProcessExec { filename: b"p", tid: 7, old_tid: 8 };
-    let exec = of_kind("sched_process_exec", exec);
-    let events = [switch(0, 7), begin, switch(7, 8), begin, exec, switch(7, 0), switch(0, 7), end];
+    let exec = MadeEvent::new("sched_process_exec", exec);
+    let events = [runs(0, 7), begin, runs(7, 8), begin, exec, runs(7, 0), runs(0, 7), end];
     let (all, tally, _) = found("event:in..out", &events.map(|event| (0, event)));
     assert_eq!(all, [(7, 4, 8, None)]);
     assert_eq!(tally, DelimiterTally { unfinished: 1, ..DelimiterTally::default() });
     // Before the next switch it runs by its new id.
-    let events = [switch(0, 8), begin, exec, end];
+    let events = [runs(0, 8), begin, exec, end];
     let (all, tally, _) = found("event:in..out", &events.map(|event| (0, event)));
     assert_eq!((all, tally), (vec![(7, 2, 4, None)], DelimiterTally::default()));
 }

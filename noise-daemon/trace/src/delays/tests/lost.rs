@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use noise_common::signals::Signal;
 
-use super::{block, culprits, document, request, switch, wakeup};
+use super::{block, culprits, document, request};
 use crate::event::{LostEvents, Packet, TraceKind};
+use crate::fixtures::{switch, wakeup};
 
 fn lost(at_ns: u64, to_ns: u64) -> (u64, u32, TraceKind<'static>) {
     (at_ns, 0, TraceKind::Lost(LostEvents { events: 9, packets: 0, from_ns: at_ns, to_ns }))
