@@ -29,6 +29,7 @@ use noise_serve::{
     Costs, Hosts, Listener, Peer, Refresh, ShownPages, Viewer, Web, WebFile, router, serve,
 };
 use noise_text::cpulist::CpuList;
+use noise_trace::analysis::Analysis as _;
 use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout, metadata};
 use noise_trace::delays::Delays;
 use noise_trace::json;
@@ -297,7 +298,7 @@ fn events(mut source: impl Source, most: usize) {
         count += 1;
         assert!(count <= most, "more events than bits");
     }
-    let document = delays.finish();
+    let document = delays.finish(|_| true, None);
     for thread in &document.threads {
         let waited = thread.waits.wakeup.sum_ns.saturating_add(thread.waits.preempt.sum_ns);
         let charged =
