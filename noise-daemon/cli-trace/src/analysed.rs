@@ -54,11 +54,9 @@ pub fn run<A: Analysis>(
 
 /// What there was beside figures.
 pub struct AnalysedPart {
-    /// What could not be read.
     pub damage: Damage,
     /// Not a single event was wanted.
     pub is_empty: bool,
-    /// Not all events were wanted.
     pub is_part: bool,
     /// Threads that are wanted, where not all are.
     wanted: Option<BTreeSet<i32>>,

@@ -94,11 +94,8 @@ impl AskedExecution {
 pub struct Sought<'a> {
     /// As it is asked for.
     pub name: &'a str,
-    /// What it is.
     pub wanted: &'a Wanted,
-    /// From then on.
     pub from_ns: Option<u64>,
-    /// Until then.
     pub to_ns: Option<u64>,
 }
 

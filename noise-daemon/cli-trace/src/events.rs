@@ -152,7 +152,6 @@ fn hand_on(args: &EventsArgs, piece: &mut String) -> anyhow::Result<bool> {
     }
 }
 
-/// The summary for people.
 fn page(summary: &TraceSummary) -> String {
     let mut page = String::new();
     let seconds = summary.to_ns.saturating_sub(summary.from_ns) as f64 / 1e9;

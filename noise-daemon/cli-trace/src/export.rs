@@ -75,7 +75,6 @@ impl ExportArgs {
     }
 }
 
-/// Where the forms go.
 struct Targets {
     perfetto: Option<Target>,
     /// In the order of [`Tables::all`].

@@ -36,7 +36,6 @@ const FIRST_BYTES: usize = 512;
 
 pub enum Recording {
     Ctf(Box<Ctf>),
-    /// A text of ftrace.
     Text(Box<Text>),
 }
 
@@ -48,9 +47,7 @@ const fn waker(has_waking: bool) -> Waker {
     if has_waking { Waker::Waking } else { Waker::Wakeup }
 }
 
-/// A folder in CTF.
 pub struct Ctf {
-    /// What its metadata says.
     pub layout: TraceLayout,
     files: Vec<(String, Opened<File>)>,
 }
@@ -106,7 +103,6 @@ pub struct Text {
 }
 
 impl Text {
-    /// A reader of its events.
     pub fn reader(&self) -> ftrace::FtraceReader<'_> {
         ftrace::FtraceReader::of(self.printed.content(), &self.survey)
     }

@@ -16,7 +16,6 @@ pub fn needed_bytes(bytes_per_second: u64, seconds: u64) -> u64 {
     bytes.checked_next_power_of_two().unwrap_or(1 << 63)
 }
 
-/// The busiest window of an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct HourlyPeak {
     /// Hours since 1970.

@@ -24,7 +24,6 @@ const MOST_ABOUT_BYTES: u64 = 16 << 20;
 /// Of which incident the events are, and who is in them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct About {
-    /// The number of the incident.
     pub incident: u64,
     /// Begin of the first disturbed window.
     pub started: Timestamp,
@@ -114,7 +113,6 @@ struct Tee<'a, W> {
     piece: Vec<u8>,
     at: usize,
     to: W,
-    /// Why it cannot be written.
     failure: &'a Cell<Option<io::Error>>,
 }
 
@@ -209,7 +207,6 @@ pub mod made {
 
     use super::{About, AnswerItem, EventPieces, KeptNumbers, StoredEvent, StretchHead};
 
-    /// An event of that number.
     pub fn event(body: &Body, number: u64) -> StoredEvent {
         let mut words = [0; 4];
         for (place, word) in body.words(number) {

@@ -76,7 +76,6 @@ struct Work {
     gone: Vec<u64>,
 }
 
-/// Keeps what there is to keep.
 pub struct Keeping {
     shelf: Shelf,
     /// `None` without a flight recorder.
@@ -289,7 +288,6 @@ impl Keeping {
         ties.is_none_or(|ties| *ties.of != *victim || ties.with.contains(other))
     }
 
-    /// Ends what is under way.
     pub fn finish(&mut self) {
         if let Some(work) = self.work.take() {
             // What was written is found by the next daemon.

@@ -78,7 +78,6 @@ pub fn find(open: Open<'_>) -> Result<PathsFound, KeptError> {
     Ok(found)
 }
 
-/// Whether an incident is about a cgroup.
 fn is_of_cgroup(watched: Watched) -> bool {
     let signal = watched.signal();
     signal.is_none_or(|signal| matches!(signal.info().subject, SubjectKind::Cgroup))

@@ -78,7 +78,6 @@ pub fn replay(
     Ok(Replayed { metadata, packets, lost: capture.discarded() })
 }
 
-/// Events on their way.
 struct StoreReplay {
     capture: Capture,
     parts: BTreeMap<ItemPlace, PartProgress>,

@@ -20,7 +20,6 @@ use super::unseen::Gaps;
 /// Most steps of requests that are looked at, the latest.
 const MOST_STEPS: usize = 1 << 17;
 
-/// Which waits of requests are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestWaitStage {
     /// From the insertion to the issue.
@@ -29,7 +28,6 @@ enum RequestWaitStage {
     Device,
 }
 
-/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum BlockRequestEvent {
     Insert,
@@ -42,7 +40,6 @@ enum BlockRequestEvent {
 /// A step with its time, some bits of the request's address, the thread that runs there, and the bytes.
 type RequestStep = (u64, u16, BlockRequestEvent, u32, u32);
 
-/// A request under way.
 #[derive(Clone, Copy, Debug)]
 struct PendingRequest {
     tid: u32,

@@ -37,11 +37,8 @@ pub struct Kept {
 /// What is kept of one incident, and cannot be used.
 #[derive(Debug)]
 pub struct Unusable {
-    /// The number of the incident.
     pub incident: u64,
-    /// When it was written.
     pub written: Timestamp,
-    /// Why it cannot be used.
     pub error: io::Error,
 }
 
@@ -61,7 +58,6 @@ impl Unusable {
     }
 }
 
-/// A kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeptFileKind {
     Trace,
@@ -153,7 +149,6 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// That in a folder.
     pub fn new(folder: Arc<Folder>) -> Self {
         Self { folder }
     }
@@ -197,7 +192,6 @@ impl Shelf {
         kept
     }
 
-    /// Removes what is kept of an incident.
     pub fn remove(&self, id: u64) {
         // What says that there are events goes first.
         for ending in [PATH, TRACE] {

@@ -15,7 +15,6 @@ pub struct Unseen {
     parts: BTreeMap<ItemPlace, RecorderPart>,
 }
 
-/// A part of the recorder's store.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecorderPart {
     /// Time of its latest event so far.

@@ -62,12 +62,10 @@ impl Wanted {
     }
 }
 
-/// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SchedTransition {
     /// It leaves its CPU and stays runnable.
     Preempted,
-    /// It goes to sleep.
     Sleeps {
         blocked: bool,
     },
@@ -214,7 +212,6 @@ impl<'a> LongestWaits<'a> {
     }
 }
 
-/// What a thread does, and since when.
 type SchedStateSince = (SchedState, u64);
 
 /// The part of it that is known up to a time.

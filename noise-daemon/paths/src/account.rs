@@ -64,12 +64,10 @@ pub struct Member {
 }
 
 impl Member {
-    /// How long it was there, nanoseconds.
     pub fn span_ns(&self) -> u64 {
         self.totals_ns.values().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
-    /// Its time in a state, nanoseconds.
     pub fn ns(&self, state: &str) -> u64 {
         self.totals_ns.get(state).copied().unwrap_or(0)
     }
@@ -90,7 +88,6 @@ pub struct Pause {
 
 #[derive(Debug)]
 pub struct PathAccount {
-    /// The graph that it was read from.
     pub graph: Graph,
     /// Who is who, at the end.
     pub threads: Threads,
@@ -102,7 +99,6 @@ pub struct PathAccount {
     pub discarded: u64,
     /// Waits and sleeps that have culprits, one execution for each thread, for [`Blame`](crate::blame::Blame).
     pub waits: Vec<Traced>,
-    /// Who ended their sleeps.
     pub enders: Enders,
     /// What those of their sleeps were spent on that others of them ended, by the sleeper.
     pub held: BTreeMap<i32, Held>,
@@ -119,7 +115,6 @@ impl PathAccount {
         disk_waits(&self.graph, self.enders.sleeps.iter().filter(|sleep| is_one(sleep.waker)))
     }
 
-    /// Whether a thread is one of them.
     pub fn is_member(&self, tid: i32) -> bool {
         self.ids.contains(&tid)
     }
@@ -241,7 +236,6 @@ impl Accountant {
         }
     }
 
-    /// The graph so far.
     pub const fn builder(&self) -> &Builder {
         &self.builder
     }
@@ -251,7 +245,6 @@ impl Accountant {
         self.wanted.contains(&tid)
     }
 
-    /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
         if event.time_ns > self.to_ns {
             return;
@@ -417,7 +410,6 @@ fn as_far_as_seen(
     totals
 }
 
-/// The time of one worker.
 struct WorkerTime<'g> {
     graph: &'g Graph,
     id: WorkerId,

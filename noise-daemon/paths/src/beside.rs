@@ -45,7 +45,6 @@ pub struct Beside {
     pub whom: Vec<ForWhom>,
 }
 
-/// Time in one state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OfState {
     /// Its name, as [`State::name`](crate::state::State::name) has it.

@@ -50,7 +50,6 @@ struct PathSleep {
     is_disk: bool,
 }
 
-/// Sleeps of one thread.
 #[derive(Debug, Default)]
 struct Sleeper {
     /// The one that ends last comes first.
@@ -126,7 +125,6 @@ impl Blame {
             && (self.sleepers.is_empty() || self.left == 0)
     }
 
-    /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>, document: &mut PathsDocument) {
         // All events at the begin and at the end of a wait have come.
         self.begin(event.time_ns);
@@ -151,7 +149,6 @@ impl Blame {
         self.delays.follow(event);
     }
 
-    /// No event comes any more.
     pub fn finish(mut self, document: &mut PathsDocument) {
         self.begin(u64::MAX);
         self.divide(u64::MAX, document);

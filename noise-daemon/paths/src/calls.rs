@@ -59,7 +59,6 @@ impl PathThread {
         self.in_call = None;
     }
 
-    /// The parts that a time lies in.
     fn parts_at(&self, time_ns: u64) -> impl Iterator<Item = (usize, usize)> {
         let own = self.parts.iter().skip(self.next).take_while(move |part| part.from_ns < time_ns);
         let own = own.filter(move |part| part.to_ns > time_ns);
@@ -120,7 +119,6 @@ impl Calls {
         self.is_over
     }
 
-    /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
         let time_ns = event.time_ns;
         self.is_over |= time_ns > self.last_ns;

@@ -20,7 +20,6 @@ const MANY: usize = 1 << 16;
 /// Why clocks cannot be brought together.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ClocksError {
-    /// There is no packet.
     #[error("no packet that one of them sent is seen to arrive in the other one")]
     NoPackets,
     /// All go in one direction.
@@ -73,7 +72,6 @@ impl ClockLine {
 /// A bound of the offset at a time, both as distances from the first ones.
 type Bound = (f64, f64);
 
-/// Packets that two machines exchanged.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
     /// The first packet's time by the clock, and its offset.

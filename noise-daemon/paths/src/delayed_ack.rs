@@ -54,7 +54,6 @@ pub struct DelayedNs {
 }
 
 impl DelayedAcks {
-    /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
         let Some(cpu) = self.cpus.of(event.cpu) else { return };
         let context = cpu.contexts.running();

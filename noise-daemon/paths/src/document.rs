@@ -65,7 +65,6 @@ pub struct Traced {
     pub path: Vec<Segment>,
 }
 
-/// A part of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Segment {
     /// The number of the recording that it is in; documents leave out that of the first one, 0.
@@ -99,7 +98,6 @@ pub struct Segment {
     pub culprits: Vec<Culprit>,
 }
 
-/// A thread that waits for its child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingParent {
     pub tid: i32,

@@ -106,9 +106,7 @@ pub struct Execution {
     /// From then on, in nanoseconds.
     pub from_ns: u64,
     pub to_ns: u64,
-    /// Whether the trace has its begin.
     pub has_begin: bool,
-    /// Whether the trace has its end.
     pub has_end: bool,
 }
 

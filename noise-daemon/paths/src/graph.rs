@@ -51,19 +51,15 @@ pub struct WorkerId(pub(crate) u32);
 /// The place of a point in its graph. It stays the same while older points are forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PointPlace {
-    /// Whose point it is.
     pub worker: WorkerId,
     /// Its number among that worker's, from 0 on.
     pub number: u32,
 }
 
-/// Where a link comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkOrigin {
     pub from: PointPlace,
-    /// Its time, in nanoseconds.
     pub time_ns: u64,
-    /// What the one does to the other.
     pub action: Action,
 }
 
@@ -173,7 +169,6 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A new worker without any point.
     pub fn add(&mut self, who: Who, comm: Comm) -> WorkerId {
         let id = WorkerId(self.count);
         self.count = self.count.saturating_add(1);
@@ -211,7 +206,6 @@ impl Graph {
         self.blocks.get_mut(id.0 as usize / BLOCK)?.as_mut()?.get_mut(id.0 as usize % BLOCK)
     }
 
-    /// All workers with their numbers.
     pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
         let numbered = (0..).step_by(BLOCK).zip(&self.blocks);
         numbered.flat_map(|(first, block)| (first..).map(WorkerId).zip(block.iter().flatten()))

@@ -64,7 +64,6 @@ impl Segment {
     }
 }
 
-/// What was sent in a buffer.
 #[derive(Clone, Debug)]
 struct Buffer<T> {
     from: T,
@@ -122,7 +121,6 @@ impl<T: Clone> Packets<T> {
         self.buffers.insert((machine, packet.skb), (buffer, count));
     }
 
-    /// A segment was sent.
     pub fn sent_segment(&mut self, segment: Segment, from: T) {
         let count = self.order(TransitKey::Flow(segment.flow));
         let flow = self.flows.entry(segment.flow).or_default();

@@ -16,7 +16,6 @@ pub enum Why {
     Cut,
 }
 
-/// A part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A worker is in a state.
@@ -60,7 +59,6 @@ impl Step {
         }
     }
 
-    /// Who it begins with.
     pub const fn first(&self) -> WorkerId {
         match self {
             Self::Stay { worker, .. } => *worker,
@@ -68,7 +66,6 @@ impl Step {
         }
     }
 
-    /// Who it ends with.
     pub const fn last(&self) -> WorkerId {
         match self {
             Self::Stay { worker, .. } => *worker,
@@ -76,13 +73,11 @@ impl Step {
         }
     }
 
-    /// How long it is, in nanoseconds.
     pub const fn ns(&self) -> u64 {
         let (from_ns, to_ns) = self.span();
         to_ns.saturating_sub(from_ns)
     }
 
-    /// What it counts as.
     pub fn state(&self) -> State {
         match self {
             Self::Stay { state, .. } => *state,
@@ -116,7 +111,6 @@ impl Path {
         totals
     }
 
-    /// All that it leads through.
     pub fn workers(&self) -> BTreeSet<WorkerId> {
         self.steps.iter().flat_map(|step| [step.first(), step.last()]).collect()
     }

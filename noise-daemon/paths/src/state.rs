@@ -1,9 +1,7 @@
 //! What a worker does between two points of its time, and how one worker acts on another.
 
-/// What a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
-    /// It runs on a CPU.
     Running,
     /// It was woken or preempted, or is new, and waits for a CPU.
     WaitingCpu,
@@ -70,7 +68,6 @@ impl State {
     }
 }
 
-/// How one worker acts on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
     Wakes,

@@ -122,7 +122,6 @@ fn join(steps: &mut Vec<Step>, sleeper: WorkerId, begin_ns: u64, replacement: Ve
     }
 }
 
-/// The replacement of one sleep.
 struct SleepReplacement<'g> {
     graph: &'g Graph,
     /// Points that may still be looked at.

@@ -23,7 +23,6 @@ pub enum Way {
     Local(u16, Local),
 }
 
-/// From where something came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The slice; [`NONE`] where it was in none.
@@ -34,7 +33,6 @@ pub struct Origin {
     pub bytes: u64,
 }
 
-/// To where it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     pub slice: SliceId,

@@ -12,7 +12,6 @@ use crate::tiers::{SliceShare, Tier};
 
 #[derive(Clone, Debug)]
 pub struct SketchesDocument<'s> {
-    /// All that was found.
     pub system: &'s System,
     /// The slices that are shown, in the order of their numbers.
     pub shown: Vec<SliceId>,
@@ -25,7 +24,6 @@ pub struct SketchesDocument<'s> {
     pub reach: Reach,
 }
 
-/// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,6 @@ use core::net::SocketAddr;
 
 use noise_trace::event::Comm;
 
-/// One thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Input<'a> {
     /// When, in nanoseconds since the epoch of the trace's clock.
@@ -25,16 +24,13 @@ pub enum What<'a> {
         prev: i32,
         /// It does not want the CPU any more.
         sleeps: bool,
-        /// Who runs from now on.
         next: i32,
     },
-    /// A thread is woken.
     Waking {
         tid: i32,
         /// By the thread that runs, and not by an interrupt of that.
         in_task: bool,
     },
-    /// Who a thread is.
     Known(Known),
     /// A thread was created; it has its maker's name.
     Created {
@@ -47,7 +43,6 @@ pub enum What<'a> {
     /// The thread begins a system call.
     Enters {
         call: &'a str,
-        /// What it is for.
         purpose: Purpose,
         /// What it is about, where that is known.
         object: Option<ChannelObject>,
@@ -69,7 +64,6 @@ pub struct Known {
     pub pid: i32,
     /// Its name; empty where that is not known.
     pub comm: Comm,
-    /// It is one of the kernel's own.
     pub is_kernel: bool,
 }
 
@@ -99,7 +93,6 @@ impl Purpose {
     }
 }
 
-/// How a socket talks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
     Tcp,
@@ -108,7 +101,6 @@ pub enum Protocol {
     UnixStream,
     /// Messages between processes of a machine.
     UnixMessages,
-    /// The recording does not say.
     Unknown,
 }
 
@@ -119,7 +111,6 @@ impl Protocol {
     }
 }
 
-/// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     pub protocol: Protocol,
@@ -139,7 +130,6 @@ pub struct Endpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelObject {
     End(Endpoint),
-    /// Something of one machine.
     Local(Local),
 }
 
@@ -179,9 +169,7 @@ pub struct Bytes {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Act {
-    /// It connected a socket.
     Connected(Endpoint),
-    /// It accepted a connection.
     Accepted(Endpoint),
     Sent(Endpoint, Bytes),
     Received(Endpoint, Bytes),

@@ -108,7 +108,6 @@ impl Marker {
         }
     }
 
-    /// The one of that name.
     pub fn named(name: &str) -> Option<Self> {
         ALL.into_iter().find(|marker| marker.name() == name)
     }

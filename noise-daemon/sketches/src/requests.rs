@@ -77,7 +77,6 @@ pub enum PartKind {
     Away,
 }
 
-/// A part of a request's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RequestPart {
     pub slice: SliceId,
@@ -145,7 +144,6 @@ fn gaps((from_ns, to_ns): (u64, u64), mut others: Vec<(u64, u64)>) -> Vec<(u64, 
 }
 
 impl<'s> Requests<'s> {
-    /// Those of a system.
     pub fn new(system: &'s System) -> Self {
         let mut below: HashMap<SliceId, Vec<SliceId>> = HashMap::new();
         for (id, slice) in (0..).zip(&system.slices) {

@@ -8,7 +8,6 @@ use crate::input::{Endpoint, Local, Protocol};
 use crate::marker::{Family, Marker, MarkerRule};
 use crate::tallies::{Idle, Profiles};
 
-/// The number of a slice.
 pub type SliceId = u32;
 pub const NONE: SliceId = u32::MAX;
 
@@ -34,13 +33,11 @@ impl<T> Default for Long<T> {
 }
 
 impl<T> Long<T> {
-    /// How many there are.
     pub fn len(&self) -> usize {
         let last = self.pieces.last().map_or(0, Vec::len);
         self.pieces.len().saturating_sub(1) * PIECE + last
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -84,7 +81,6 @@ pub enum State {
     Merged(SliceId),
 }
 
-/// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// With the other marker of the pair.
@@ -100,13 +96,11 @@ pub struct Slice {
     pub thread: u32,
     /// What it is about, by its place.
     pub key: u32,
-    /// What it begins with.
     pub marker: Marker,
     pub ended: Ended,
     pub state: State,
     /// Its system calls, by the place of their combination.
     pub profile: u32,
-    /// The slice that caused it.
     pub cause: SliceId,
     /// The cluster that it is in, from 0 on; [`NONE`] where it is in none.
     pub cluster: u32,
@@ -123,7 +117,6 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// How long it took, nanoseconds.
     pub const fn latency_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
@@ -155,7 +148,6 @@ pub struct Edge {
     pub bytes: u32,
     /// When it was sent, nanoseconds since the epoch.
     pub sent_ns: u64,
-    /// When it was received.
     pub received_ns: u64,
 }
 
@@ -181,7 +173,6 @@ impl Edge {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Key {
     End(Endpoint),
-    /// Something of one machine.
     Local(Local),
     Thread(i32),
     /// One of those that are too many.
@@ -189,7 +180,6 @@ pub enum Key {
 }
 
 impl Key {
-    /// The ports of both ends.
     pub fn ports(&self) -> [Option<u16>; 2] {
         match self {
             Self::End(end) => [end.local, end.remote].map(|end| end.map(|end| end.port())),
@@ -241,7 +231,6 @@ pub struct Store {
     /// Slices by their numbers.
     pub slices: Long<Slice>,
     pub edges: Long<Edge>,
-    /// What they are about.
     pub keys: Vec<Key>,
     locals: HashMap<(u16, Local), u32>,
     pub profiles: Profiles,
@@ -325,7 +314,6 @@ impl Store {
         }
     }
 
-    /// Whether it goes on.
     pub fn is_open(&self, id: SliceId) -> bool {
         self.get(self.whole(id)).is_some_and(|slice| slice.state == State::Open)
     }
@@ -337,7 +325,6 @@ impl Store {
         }
     }
 
-    /// Whether it has its answer.
     pub fn is_answered(&self, id: SliceId) -> bool {
         self.get(id).is_some_and(|slice| slice.ended == Ended::Explicit)
     }

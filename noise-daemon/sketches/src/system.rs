@@ -18,7 +18,6 @@ use crate::tallies::Profiles;
 /// How far causes are gone back.
 const MAX_CHAIN: usize = 256;
 
-/// All that was found.
 #[derive(Clone, Debug, Default)]
 pub struct System {
     /// Slices, by when they began to be known; a slice's number is its place.
@@ -27,7 +26,6 @@ pub struct System {
     pub edges: Vec<Edge>,
     /// For each slice its sketch: the smallest number of a slice in that.
     pub sketches: Vec<SliceId>,
-    /// What slices are about.
     pub keys: Vec<Key>,
     pub profiles: Profiles,
     pub threads: Vec<NamedOwner>,
@@ -70,7 +68,6 @@ impl System {
         self.threads.get(slice.thread as usize)
     }
 
-    /// What a slice is about.
     pub fn key(&self, slice: &Slice) -> &Key {
         self.keys.get(slice.key as usize).unwrap_or(&Key::Other)
     }

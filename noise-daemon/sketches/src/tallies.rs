@@ -25,7 +25,6 @@ impl Idle {
         self.squares = self.squares.saturating_add(u128::from(ns) * u128::from(ns));
     }
 
-    /// What came since an earlier moment.
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             count: self.count.saturating_sub(earlier.count),
@@ -45,7 +44,6 @@ pub struct TallyMark {
     pub calls: Box<[u32]>,
 }
 
-/// The system calls of a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
     /// Which ones, in the order in which it began with each.
@@ -116,7 +114,6 @@ impl Default for Profiles {
 }
 
 impl Profiles {
-    /// The number of a system call's name.
     pub fn number(&mut self, name: &str) -> u16 {
         if let Some(number) = self.numbers.get(name) {
             return *number;

@@ -115,7 +115,6 @@ pub enum By {
 pub struct SliceShare {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// How many they are.
     pub count: u64,
     /// How many fulfil it.
     pub holds: u64,

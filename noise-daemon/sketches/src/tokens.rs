@@ -14,7 +14,6 @@ const MAX_POSTS: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Post {
-    /// The slice that it is of.
     pub slice: SliceId,
     /// When, nanoseconds since the epoch.
     pub sent_ns: u64,

@@ -1,15 +1,12 @@
 //! The clock of a trace and its distance from real time.
 
-/// Nanoseconds of a second.
 const SECOND_NS: i128 = 1_000_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceClock {
     /// Its name, such as `monotonic`.
     pub name: String,
-    /// What it is, in words.
     pub description: String,
-    /// How often it counts in a second.
     pub frequency_hz: u64,
     /// Its zero, in seconds since the epoch …
     pub offset_s: i64,

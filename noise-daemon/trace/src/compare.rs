@@ -6,7 +6,6 @@ use winnow::Parser as _;
 use winnow::combinator::alt;
 use winnow::error::{ContextError, ErrMode};
 
-/// How two values stand to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     Equal,

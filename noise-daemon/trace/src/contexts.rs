@@ -100,7 +100,6 @@ impl Contexts {
         self.in_entry = false;
     }
 
-    /// What the CPU does.
     pub fn running(&self) -> CpuContext {
         let running = self.nesting.running();
         if self.hrtimer == Some(running) {

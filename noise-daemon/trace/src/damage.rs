@@ -39,7 +39,6 @@ impl Damage {
         *self == Self::default()
     }
 
-    /// Adds what another one says.
     pub fn add(&mut self, other: &Self) {
         self.unread_bytes = self.unread_bytes.saturating_add(other.unread_bytes);
         self.missing_bytes = self.missing_bytes.saturating_add(other.missing_bytes);

@@ -23,7 +23,6 @@ pub struct Event<'t> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
     pub task: Task,
-    /// The CPU that it is put on.
     pub target_cpu: u32,
 }
 
@@ -65,7 +64,6 @@ pub struct Dumped {
 /// A begin or an end that a program stated itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramMark<'t> {
-    /// Whether it is a begin.
     pub begins: bool,
     /// What begins or ends.
     pub name: &'t [u8],
@@ -104,22 +102,17 @@ macro_rules! for_each_event {
                 /// A CPU goes from one thread to another.
                 sched::SchedSwitch {
                     prev: Task,
-                    /// The state that it is left in.
                     prev_state: LeftIn,
-                    /// Who runs from now on.
                     next: Task,
                 },
                 /// A thread is about to be woken, seen by its waker.
                 sched::SchedWaking(Woken),
-                /// A new thread was made runnable.
                 sched::SchedWakeupNew(Woken),
-                /// A thread moves to another CPU.
                 sched::SchedMigrateTask {
                     task: Task,
                     orig_cpu: u32,
                     dest_cpu: u32,
                 },
-                /// A handler of a device interrupt begins.
                 irq::IrqHandlerEntry {
                     irq: u32,
                     /// The name that its driver gave.
@@ -130,23 +123,15 @@ macro_rules! for_each_event {
                     /// What it returned: 1 where it was for this handler.
                     ret: i32,
                 },
-                /// A softirq is asked for.
                 irq::SoftirqRaise { vec: u32 },
                 irq::SoftirqEntry { vec: u32 },
                 irq::SoftirqExit { vec: u32 },
-                /// A block request enters a queue.
                 block::BlockRqInsert(Request<'t>),
-                /// It goes to the device.
                 block::BlockRqIssue(Request<'t>),
-                /// It goes back into the queue.
                 block::BlockRqRequeue(Request<'t>),
-                /// The device is done with it.
                 block::BlockRqComplete(Request<'t>),
-                /// It becomes part of another one.
                 block::BlockRqMerge(Request<'t>),
-                /// A packet goes to an interface's queue.
                 net::NetDevQueue(Packet<'t>),
-                /// It goes to the interface's driver.
                 net::NetDevStartXmit(Packet<'t>),
                 /// A received packet goes up to the protocols.
                 net::NetifReceiveSkb(Packet<'t>),
@@ -170,16 +155,12 @@ macro_rules! for_each_event {
                     /// Address of the timer.
                     hrtimer: u64,
                 },
-                /// A handler of a non-maskable interrupt ran.
                 irq::NmiHandler {
-                    /// For so long, in nanoseconds.
                     delta_ns: i64,
                     /// How many causes it handled.
                     handled: i32,
                 },
-                /// A segment is sent again.
                 net::TcpRetransmitSkb(Packet<'t>),
-                /// A thread was created.
                 sched::SchedProcessFork {
                     parent: Task,
                     parent_pid: i32,
@@ -188,7 +169,6 @@ macro_rules! for_each_event {
                     /// trace does not say.
                     child_pid: i32,
                 },
-                /// A process runs another program.
                 sched::SchedProcessExec {
                     /// The program's file; in our recordings, the name that the thread has from then on.
                     filename: &'t [u8],
@@ -197,7 +177,6 @@ macro_rules! for_each_event {
                     old_tid: i32,
                 },
                 sched::SchedProcessExit(Task),
-                /// The state dump begins.
                 dump::StatedumpStart,
                 /// A thread that was there.
                 dump::StatedumpProcess(Dumped),
@@ -213,7 +192,6 @@ macro_rules! for_each_event {
                     name: &'t [u8],
                 },
                 dump::StatedumpInterface { name: &'t [u8] },
-                /// The state dump ends.
                 dump::StatedumpEnd,
                 /// From now on a thread is in a cgroup.
                 dump::CgroupAttach {
@@ -233,15 +211,12 @@ macro_rules! for_each_event {
                     from: u32,
                     to: u32,
                 },
-                /// A socket sent something.
                 calls::SockSendLength(Transfer),
-                /// A socket received something.
                 calls::SockRecvLength(Transfer),
                 /// A socket has something to receive; of TCP, the position is how far it has got.
                 calls::SkDataReady(Object),
                 /// A signal is sent, by what runs on that CPU.
                 calls::SignalGenerate(Signal),
-                /// A thread takes a signal.
                 calls::SignalDeliver(Signal),
                 /// A file of communication that a process had open when the recording began.
                 dump::StatedumpFile {
@@ -261,7 +236,6 @@ macro_rules! for_each_event {
                 sched::Throttled {
                     /// The thread, without its priority.
                     task: Task,
-                    /// For so long, in nanoseconds.
                     throttled_ns: u64,
                 },
                 /// The thread that runs begins to wait for its children.
@@ -314,7 +288,6 @@ macro_rules! define_kinds {
             /// A thread begins a system call of communication.
             SyscallEntry(Call),
             SyscallExit(Return),
-            /// Events are missing here.
             Lost(LostEvents),
             /// Any other event, by its name.
             Other(&'t str),

@@ -34,7 +34,6 @@ pub struct Call {
     pub tid: i32,
     /// The arguments that [`CallInfo::fields`] names, but the address of a futex, which is its object's id.
     pub arguments: [i32; 3],
-    /// What it is about.
     pub object: Object,
 }
 
@@ -68,7 +67,6 @@ pub struct Connection {
     pub protocol: u32,
     /// Its own address. One of IPv4 within one of IPv6 is shown as of IPv4, and `::` as `0.0.0.0`.
     pub local: SocketAddr,
-    /// That of the other end.
     pub remote: SocketAddr,
     /// Low bits of the inode number of its network namespace.
     pub namespace: u32,

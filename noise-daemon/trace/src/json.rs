@@ -70,7 +70,6 @@ fn lost(loss: &LostEvents, into: &mut String) {
 /// Writes values as they come.
 struct Writer<'a> {
     into: &'a mut String,
-    /// Whether nothing stands before the next one.
     is_first: bool,
 }
 

@@ -129,7 +129,6 @@ impl<'t, S: Stored<'t>> fmt::Debug for Record<S> {
 /// All records of a trace, in the order of time. A record lies in what its source has in memory, which may be read anew
 /// for the next one: it is borrowed until then, and not an iterator's for that reason.
 pub trait Source {
-    /// Events as its format stores them.
     type Stored<'r>: Stored<'r>
     where
         Self: 'r;

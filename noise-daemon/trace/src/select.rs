@@ -74,18 +74,13 @@ pub struct Select {
     /// Not before, nanoseconds since the epoch.
     pub from_ns: Option<u64>,
     pub to_ns: Option<u64>,
-    /// Of this thread only.
     pub thread: Option<ThreadOrProcess>,
-    /// Of threads of this process only.
     pub process: Option<ThreadOrProcess>,
-    /// Of threads of this cgroup only.
     pub cgroup: Option<Cgroup>,
-    /// What is known of threads so far.
     pub threads: Threads,
 }
 
 impl Select {
-    /// Whether only a part is wanted.
     pub fn is_part(&self) -> bool {
         self.follows() || self.from_ns.is_some() || self.to_ns.is_some()
     }

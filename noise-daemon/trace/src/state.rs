@@ -142,7 +142,6 @@ impl LeftIn {
         self.left
     }
 
-    /// Whether the thread still wants the CPU.
     pub const fn stays_runnable(self) -> bool {
         matches!(self.left, Left::Runnable)
     }

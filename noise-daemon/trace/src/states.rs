@@ -40,7 +40,6 @@ pub struct StatesDocument {
     pub unread_lines: Option<UnreadLines>,
 }
 
-/// Where the time of a thread went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadTimes {
     pub tid: i32,
@@ -66,7 +65,6 @@ pub struct StateTimes {
 }
 
 impl StateTimes {
-    /// All of them together.
     pub fn sum_ns(&self) -> u64 {
         let Self { running_ns, runnable_ns, sleeping_ns, uninterruptible_ns, stopped_ns } = *self;
         let all = [running_ns, runnable_ns, sleeping_ns, uninterruptible_ns, stopped_ns];
@@ -94,7 +92,6 @@ impl StateTimes {
 struct TimedThread {
     comm: Comm,
     stretch: ThreadStretch,
-    /// It is there since then.
     since_ns: Option<u64>,
     /// How long it, or another one with its id, was there before.
     there_ns: u64,

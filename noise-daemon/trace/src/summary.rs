@@ -11,11 +11,9 @@ use crate::ftrace::UnreadLines;
 use crate::reach::Reach;
 use crate::record::{Record, Stored};
 
-/// A clock, as documents have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClockDocument {
     pub name: String,
-    /// How often it counts in a second.
     pub frequency_hz: u64,
     /// Its zero, in nanoseconds since the epoch.
     pub offset_ns: u64,
@@ -31,7 +29,6 @@ impl From<&TraceClock> for ClockDocument {
 /// What could not be read, as documents have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UnreadDocument {
-    /// Bytes that were left out.
     pub unread_bytes: u64,
     /// Bytes that packets announce and files do not have.
     pub missing_bytes: u64,
@@ -70,7 +67,6 @@ pub struct TraceSummary {
     pub count: u64,
     /// Events that the tracer counted as lost.
     pub discarded: u64,
-    /// Packets that are missing.
     pub discarded_packets: u64,
     /// CPUs that are not known from its begin to its end.
     #[serde(flatten)]
@@ -79,7 +75,6 @@ pub struct TraceSummary {
     pub events: BTreeMap<String, u64>,
     /// Events by their CPUs.
     pub cpus: BTreeMap<u32, u64>,
-    /// What could not be read.
     pub unread: UnreadDocument,
     /// Lines of a text that could not be read, where they are more than 1 %.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -33,7 +33,6 @@ impl fmt::Debug for Comm {
     }
 }
 
-/// A thread, as an event names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Task {
     pub comm: Comm,

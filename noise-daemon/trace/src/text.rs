@@ -21,7 +21,6 @@ const DAY_S: u64 = 86_400;
 pub struct TextLines {
     host: String,
     zone: TimeZone,
-    /// Time of the event before.
     before_ns: Option<u64>,
     /// The second of that event, and how lines of it begin.
     second: Option<u64>,
@@ -36,7 +35,6 @@ impl TextLines {
         Self { host, zone, before_ns: None, second: None, begin: String::new() }
     }
 
-    /// The same with times of a zone.
     pub fn in_zone(self, zone: TimeZone) -> Self {
         Self { zone, ..self }
     }
@@ -108,7 +106,6 @@ fn lost(loss: &LostEvents, line: &mut String) {
     );
 }
 
-/// What was written last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastWritten {
     Nothing,
@@ -117,7 +114,6 @@ enum LastWritten {
     Value,
 }
 
-/// Writes fields with their names.
 struct FieldWriter<'a> {
     line: &'a mut String,
     open: LastWritten,

@@ -33,7 +33,6 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// The thread with that id.
     pub fn get(&self, tid: i32) -> Option<&Thread> {
         self.known.get(&tid)
     }

@@ -2,13 +2,11 @@
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'t> {
-    /// An integer without a sign.
     Unsigned {
         value: u64,
         /// How people write it: 2, 8, 10 or 16.
         base: u8,
     },
-    /// An integer with a sign.
     Signed {
         value: i64,
         /// How people write it: 2, 8, 10 or 16.
@@ -19,9 +17,7 @@ pub enum Value<'t> {
     Float(f64),
     /// A text, of any bytes.
     Text(&'t [u8]),
-    /// A value that has a name.
     Label {
-        /// The name, where the value has one.
         label: Option<&'t str>,
         value: &'t Value<'t>,
     },

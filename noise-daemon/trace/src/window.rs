@@ -16,7 +16,6 @@ use std::os::unix::fs::FileExt;
 /// text as many stretches.
 const WINDOW_BYTES: usize = 64 << 10;
 const ALL_WINDOWS_BYTES: usize = 64 << 20;
-/// A window has no fewer.
 pub const LEAST_WINDOW_BYTES: usize = 4 << 10;
 
 /// Bytes of each of so many windows.
@@ -55,12 +54,10 @@ impl<F: FileExt> ReadAt for Opened<F> {
 pub enum Content<'t> {
     /// In memory, all of them.
     Held(&'t [u8]),
-    /// Where they are read from.
     Read(&'t dyn ReadAt),
 }
 
 impl Content<'_> {
-    /// How many there are.
     pub fn length(&self) -> u64 {
         match self {
             Self::Held(bytes) => bytes.len() as u64,
@@ -134,7 +131,6 @@ impl<'t> Window<'t> {
         (self.buffer, self.filled, self.seen) = (Vec::new(), 0, 0..0);
     }
 
-    /// Bytes that are read at once.
     pub const fn usual(&self) -> usize {
         self.usual
     }

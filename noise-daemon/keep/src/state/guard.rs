@@ -13,7 +13,6 @@ use std::path::Path;
 use nix::unistd::geteuid;
 use noise_system::files::open_regular;
 
-/// The mode of every file.
 pub const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 /// That of folders on the way to it, which are no secret.

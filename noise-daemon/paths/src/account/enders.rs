@@ -11,9 +11,7 @@ use crate::state::State;
 /// How long threads slept until a thread woke them (locks among that), or sent them a packet, ns, by the id of that one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enders {
-    /// Those that woke them.
     pub wakers: BTreeMap<i32, u64>,
-    /// Those that sent a packet.
     pub senders: BTreeMap<i32, u64>,
     /// How long a thread slept uninterruptibly until a timer, by its id: the kernel held it back, and its program did not
     /// ask for that. So it does with who writes to files faster than a disk takes it, and with who is above a limit of

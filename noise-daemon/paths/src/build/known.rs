@@ -6,7 +6,6 @@ use noise_trace::threads::MAX_TID;
 /// What a worker does from its latest event on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
-    /// It is not known.
     #[default]
     Unknown,
     Running,
@@ -37,13 +36,11 @@ pub enum SleepingCall {
     Wait,
 }
 
-/// What is known of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     pub status: Status,
     /// The CPU of that.
     pub cpu: u32,
-    /// The system call that it is in.
     pub in_call: Option<SleepingCall>,
     /// It was woken while it was on its way to sleep, by the number of losses of events up to then: its waker may
     /// have seen it asleep already, and makes it runnable once it is.

@@ -65,7 +65,6 @@ pub struct Handled {
     pub link: LinkOrigin,
 }
 
-/// What is known of a CPU.
 #[derive(Clone, Debug, Default)]
 pub struct Cpu {
     pub runs: Processor<WorkerId>,
@@ -143,7 +142,6 @@ impl Machine {
         Some((gaps.first()?.0, gaps.last()?.1))
     }
 
-    /// The thread of that id.
     pub fn thread(&self, tid: i32) -> Option<WorkerId> {
         self.workers.get(tid)
     }
@@ -170,7 +168,6 @@ impl Machine {
         })
     }
 
-    /// The contexts of a CPU.
     pub fn contexts(&mut self, cpu: u32) -> &Contexts {
         &self.cpu(cpu).contexts
     }

@@ -53,7 +53,6 @@ pub struct Builder {
     is_compass: bool,
 }
 
-/// A place where something happens.
 #[derive(Clone, Copy)]
 struct EventPlace {
     machine: u16,
@@ -83,7 +82,6 @@ impl Builder {
         }
     }
 
-    /// The graph so far.
     pub const fn graph(&self) -> &Graph {
         &self.graph
     }
@@ -214,7 +212,6 @@ impl Builder {
         &mut self.machines[number]
     }
 
-    /// What is known of a worker.
     fn known(&self, id: WorkerId) -> Known {
         self.graph.get(id).map(|worker| worker.now).unwrap_or_default()
     }
@@ -552,7 +549,6 @@ impl Builder {
         }
     }
 
-    /// A packet arrives on a CPU.
     fn arrived(&mut self, at: EventPlace, packet: &Packet<'_>, segment: Option<Segment>) {
         let in_buffer = self.packets.arrived(at.machine, packet);
         let by_number = segment.and_then(|segment| self.packets.received_segment(&segment));

@@ -12,7 +12,6 @@ const MAX_PACKETS: usize = 1 << 18;
 /// interface of the same machine.
 const AGAIN_NS: u64 = 1_000_000;
 
-/// When a packet was seen.
 #[derive(Clone, Copy, Debug)]
 struct PacketSighting {
     first_ns: u64,
@@ -35,7 +34,6 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// A packet was sent.
     pub fn sent(&mut self, key: u64, time_ns: u64) {
         if key & self.zeroes == 0 {
             note(&mut self.sent, key, time_ns);

@@ -79,7 +79,6 @@ enum ExecutionKey {
     Connection(u64),
 }
 
-/// An execution that is under way.
 #[derive(Clone, Copy, Debug)]
 struct OngoingExecution {
     from_ns: u64,

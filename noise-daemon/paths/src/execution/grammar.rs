@@ -30,7 +30,6 @@ pub struct Pattern {
     pub conditions: Vec<Condition>,
 }
 
-/// What a field is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     pub field: String,

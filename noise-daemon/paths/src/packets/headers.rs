@@ -38,7 +38,6 @@ impl PacketAddress {
     }
 }
 
-/// A field that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PacketField {
     SourceAddress,

@@ -219,7 +219,6 @@ fn blamed(trace: &Trace, graph: &Graph, path: &Path, name: &str) {
     assert_eq!(waits(&document), waits(&with_all));
 }
 
-/// All threads on a path.
 fn threads(graph: &Graph, path: &Path) -> BTreeSet<i32> {
     path.workers().iter().filter_map(|id| tid(graph, *id)).collect()
 }

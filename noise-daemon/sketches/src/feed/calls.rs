@@ -2,7 +2,6 @@
 
 use crate::input::Purpose;
 
-/// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
     /// Receives from a file.
@@ -17,7 +16,6 @@ pub enum Does {
     Accept,
     Connect,
     Close,
-    /// Shuts a connection down.
     Shutdown,
     /// Waits for one of several files.
     Poll,
@@ -25,11 +23,8 @@ pub enum Does {
     Loop,
     /// Waits on a futex, or wakes others, as its operation says.
     Futex,
-    /// Waits on a futex.
     FutexWait,
-    /// Wakes others that do.
     FutexWake,
-    /// Sends to a message queue.
     QueueSend,
     QueueReceive,
     /// Gives to a set of semaphores, or takes from it.
@@ -39,11 +34,9 @@ pub enum Does {
     Wait,
     Exit,
     Socket,
-    /// Makes two that are connected.
     SocketPair,
     Pipe,
     Eventfd,
-    /// Makes another descriptor of a file.
     Duplicate,
     Control,
     /// Goes on with the call that a signal interrupted.
@@ -125,7 +118,6 @@ const CALLS: &[(&str, Does)] = &[
 ];
 
 impl Does {
-    /// What the call of that name does.
     pub fn named(call: &str) -> Self {
         let found = CALLS.iter().find(|(name, _)| *name == call);
         found.map_or(Self::Other, |(_, does)| *does)

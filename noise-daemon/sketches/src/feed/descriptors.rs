@@ -36,7 +36,6 @@ impl Descriptors {
         }
     }
 
-    /// A descriptor is closed.
     pub fn close(&mut self, pid: i32, fd: i64) {
         if self.known.remove(&(pid, fd)).is_some()
             && let Some(all) = self.of.get_mut(&pid)
@@ -73,7 +72,6 @@ impl Descriptors {
         FIRST + self.count
     }
 
-    /// A socket that was made.
     pub fn socket(&mut self, family: u64, kind: u64) -> Endpoint {
         let protocol = match (family, kind & 0xf) {
             (1, STREAM) => Protocol::UnixStream,
@@ -85,12 +83,10 @@ impl Descriptors {
         self.end(protocol)
     }
 
-    /// An end of a connection.
     pub fn end(&mut self, protocol: Protocol) -> Endpoint {
         Endpoint { protocol, id: self.number(), out: 0, into: 0, local: None, remote: None }
     }
 
-    /// Two sockets that are connected.
     pub fn pair(&mut self, family: u64, kind: u64) -> [Endpoint; 2] {
         let (one, other) = (self.socket(family, kind), self.socket(family, kind));
         [
@@ -99,12 +95,10 @@ impl Descriptors {
         ]
     }
 
-    /// A pipe that was made.
     pub fn pipe(&mut self) -> Local {
         Local::Pipe { inode: self.number(), superblock: 0 }
     }
 
-    /// An eventfd that was made.
     pub fn eventfd(&mut self) -> Local {
         Local::Eventfd(self.number())
     }

@@ -11,7 +11,6 @@ const MAX_NAME: usize = 64;
 /// What a call is about, by the numbers of our recordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noised {
-    /// The kind of the object.
     pub kind: u64,
     pub id: u64,
     /// What is known beside.
@@ -23,7 +22,6 @@ pub struct Noised {
 /// Fields of an event. One that is not there is 0, -1 or empty.
 #[derive(Clone, Debug)]
 pub struct Fields {
-    /// The descriptor that it is about.
     pub fd: i64,
     pub other_fd: i64,
     pub ret: i64,
@@ -33,7 +31,6 @@ pub struct Fields {
     pub uaddr: u64,
     /// Flags of a call that receives, or makes a descriptor.
     pub flags: u64,
-    /// The family of a socket.
     pub family: u64,
     pub kind: u64,
     pub pid: i64,
@@ -165,7 +162,6 @@ impl SyscallField {
 }
 
 impl Fields {
-    /// The fields of an event.
     pub fn of<'t>(record: &Record<impl Stored<'t>>) -> Self {
         let mut fields = Self::default();
         record.visit(&mut fields);

@@ -71,7 +71,6 @@ impl SketchEventKind {
     }
 }
 
-/// A call that a thread is in.
 #[derive(Clone, Debug)]
 struct PendingCall {
     does: Does,
@@ -121,7 +120,6 @@ pub struct Feed {
     sockets: Sockets,
 }
 
-/// Where and when an event happened.
 #[derive(Clone, Copy, Debug)]
 struct EventStamp {
     time_ns: u64,
@@ -135,7 +133,6 @@ impl Feed {
         self.machine(machine).by_wakeup = true;
     }
 
-    /// What came of all.
     pub fn finish(self) -> System {
         self.follower.finish()
     }

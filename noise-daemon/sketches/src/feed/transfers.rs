@@ -16,7 +16,6 @@ use crate::input::{ChannelObject, Endpoint};
 /// Calls that are under way.
 const MAX_CALLS: usize = 1 << 20;
 
-/// One side of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferSide {
     /// It is the sender's.

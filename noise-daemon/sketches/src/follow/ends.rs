@@ -25,7 +25,6 @@ const MAX_ENDS: usize = 1 << 18;
 /// Parts of a request that is not answered.
 const MAX_PARTS: usize = 16;
 
-/// What a thread is on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionRole {
     /// It receives and then sends.
@@ -46,7 +45,6 @@ struct SlicePart {
     cause: Option<SliceId>,
 }
 
-/// A slice that goes on.
 #[derive(Clone, Debug)]
 struct OngoingSlice {
     thread: ThreadId,
@@ -208,7 +206,6 @@ impl FollowedEnds {
     }
 }
 
-/// Why slices of a connection end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SliceEndReason {
     /// The next one begins, or the connection or the thread ends.

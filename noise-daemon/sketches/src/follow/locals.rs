@@ -295,7 +295,6 @@ impl Follower {
         self.persons.get(thread)?.woken
     }
 
-    /// Whether a slice is of a thread.
     pub(super) fn is_of(&self, slice: SliceId, thread: ThreadId) -> bool {
         self.store.get(slice).is_some_and(|slice| slice.thread == thread)
     }

@@ -64,7 +64,6 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Takes the next event.
     pub fn follow(&mut self, input: &Input<'_>) {
         let now_ns = input.time_ns;
         let (from_ns, to_ns) = self.span.unwrap_or((now_ns, now_ns));
@@ -203,7 +202,6 @@ impl Follower {
         }
     }
 
-    /// What came of it.
     pub fn finish(mut self) -> System {
         self.end_all();
         self.counts.unmatched += self.channels.unmatched();

@@ -49,7 +49,6 @@ pub struct Implicit {
     pub key: u32,
     /// It began with something that the thread sent, not with what came.
     pub asks: bool,
-    /// The thread sent something in it.
     pub has_sent: bool,
     /// The latest that came back.
     pub answered: Option<TallyMark>,
@@ -78,12 +77,9 @@ pub struct Person {
     pub tid: i32,
     /// Its process; 0 where that is not known.
     pub pid: i32,
-    /// The process that made it.
     pub parent: Option<i32>,
     pub comm: Comm,
-    /// It is one of the kernel's own.
     pub is_kernel: bool,
-    /// The call that it is in.
     pub call: Option<InCall>,
     /// The slice that it works on.
     pub current: Option<SliceId>,
@@ -170,7 +166,6 @@ pub struct Persons {
     cpus: Vec<RecordingCpus>,
 }
 
-/// Those of one recording.
 #[derive(Debug, Default)]
 struct RecordingCpus {
     all: PerCpu<Processor<ThreadId>>,
@@ -220,7 +215,6 @@ impl Persons {
         self.add(machine, tid)
     }
 
-    /// What is known of a thread.
     pub fn known(&mut self, machine: u16, known: &Known) {
         let Some(place) = self.place(machine, known.tid) else { return };
         let Some(person) = self.get_mut(place) else { return };
@@ -249,7 +243,6 @@ impl Persons {
         self.cpus(input.machine).all.of(input.cpu)
     }
 
-    /// The thread that runs on a CPU.
     pub fn current(&self, machine: u16, cpu: u32) -> Option<ThreadId> {
         self.cpus.get(usize::from(machine))?.all.get(cpu)?.current()
     }
@@ -294,7 +287,6 @@ impl Persons {
         is_intact
     }
 
-    /// Events of a CPU were lost.
     pub fn lost(&mut self, input: &Input<'_>) {
         self.unseen(input.machine);
         if let Some(cpu) = self.cpu(input) {

@@ -41,7 +41,6 @@ pub enum Whose {
     Named(Pattern),
 }
 
-/// A number of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Number {
     Latency,
@@ -60,7 +59,6 @@ pub enum Number {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// What it begins with.
     Marker(Compare, Marker),
     Process(Compare, Whose),
     Thread(Compare, Whose),
@@ -83,7 +81,6 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Whether a slice fulfils it.
     pub fn holds(&self, system: &System, slice: &Slice) -> bool {
         let equal = |is: bool| is.then_some(Ordering::Equal);
         let thread = system.thread(slice);

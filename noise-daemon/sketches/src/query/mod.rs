@@ -24,7 +24,6 @@ enum Expression {
     And(Vec<Self>),
     /// At least one holds.
     Or(Vec<Self>),
-    /// It does not hold.
     Not(Box<Self>),
     Is(Condition),
 }
@@ -41,7 +40,6 @@ impl Expression {
 }
 
 impl Query {
-    /// Whether a slice fulfils it.
     pub fn holds(&self, system: &System, slice: &Slice) -> bool {
         self.expression.holds(system, slice)
     }

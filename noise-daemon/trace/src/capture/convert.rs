@@ -27,13 +27,11 @@ const DISCARD: u8 = 3;
 const SECURE_ERASE: u8 = 5;
 const WRITE_ZEROES: u8 = 9;
 
-/// The number of the protocol.
 const TCP: u32 = 6;
 
 /// The priority of most threads, as the kernel has it.
 const USUAL_PRIORITY: i16 = 120;
 
-/// The thread that runs on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     tid: u32,

@@ -19,7 +19,6 @@ use crate::events::{RECORDED_EVENTS, RecordedEvent, unpack};
 use crate::record::{Record, Source, Stored};
 use crate::value::Visit;
 
-/// An event that is held.
 #[derive(Clone, Copy)]
 pub struct HeldEvent<'t> {
     number: usize,
@@ -72,7 +71,6 @@ struct HeldStream<'t> {
     clock_ns: u64,
     /// When the packet ends, on the same clock.
     end_ns: Option<u64>,
-    /// What was lost by then.
     discarded: u64,
     next: Option<HeldItem<'t>>,
 }

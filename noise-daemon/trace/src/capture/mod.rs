@@ -58,7 +58,6 @@ pub struct Dump {
     pub sockets: Vec<Connection>,
 }
 
-/// A file that a process has open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenFile {
     pub pid: i32,
@@ -76,7 +75,6 @@ pub struct OpenFile {
 pub struct Marked {
     /// When, ns of the clock.
     pub time_ns: u64,
-    /// Whether it is a begin.
     pub begins: bool,
     pub name: Vec<u8>,
     /// Of which one; may be empty.
@@ -103,7 +101,6 @@ struct CpuStream {
 }
 
 impl CpuStream {
-    /// Writes an event or a loss.
     fn write(&mut self, item: &OrderedItem, names: &mut CapturedNames, look: &mut impl Look) {
         let payload = match item {
             OrderedItem::Event(event) => event.payload(),
@@ -397,7 +394,6 @@ impl Capture {
         cpu.map(|cpu| cpu.writer.give_up(packets)).unwrap_or_default()
     }
 
-    /// Events that were lost.
     pub fn discarded(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.writer.discarded()).sum()
     }
@@ -440,7 +436,6 @@ fn write_dump(dump: &Dump, time_ns: u64, writer: &mut StreamWriter) {
     write(TraceKind::StatedumpEnd);
 }
 
-/// The idle task of a CPU.
 fn idle(cpu: u32) -> Comm {
     Comm::new(format!("swapper/{cpu}").as_bytes())
 }

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Dump, idle};
 use crate::event::{Comm, Dumped};
 
-/// Looks a name up.
 pub trait Look {
     /// Of a thread, unless it is gone.
     fn thread(&mut self, tid: u32) -> Option<Comm>;
@@ -189,7 +188,6 @@ impl CapturedNames {
         }
     }
 
-    /// A thread has another name.
     pub fn renamed(&mut self, tid: u32, comm: Comm, now_ns: u64) {
         match self.threads.get_mut(&tid) {
             Some(known) => known.comm = comm,

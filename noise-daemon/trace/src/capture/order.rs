@@ -3,11 +3,9 @@
 use noise_common::store::reading::{PartStretch, Piece};
 use noise_common::store::{EventKind, PARTS, StoredEvent};
 
-/// An event, or a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderedItem {
     Event(StoredEvent),
-    /// Events that are missing.
     Lost {
         events: u64,
         /// Not before then, ns.
@@ -30,7 +28,6 @@ impl OrderedItem {
     }
 }
 
-/// How far one part is.
 #[derive(Clone, Copy, Debug, Default)]
 struct PartWatermark {
     /// Time of its latest event.
@@ -135,7 +132,6 @@ impl Order {
         (time_ns < until_ns || until_ns == u64::MAX).then_some(time_ns)
     }
 
-    /// Takes the next one.
     pub fn take(&mut self) -> Option<OrderedItem> {
         let item = self.items.get(self.taken).copied()?;
         self.taken += 1;

@@ -19,7 +19,6 @@ struct FixedFieldRun {
     tail: Option<usize>,
 }
 
-/// Where a field is read.
 #[derive(Clone, Copy, Debug)]
 enum CtfFieldLocation {
     /// The event has no such field, or it is of another type than is asked for.
@@ -34,14 +33,12 @@ enum CtfFieldLocation {
     TailInt(u16, Int),
 }
 
-/// A kind of event.
 #[derive(Debug)]
 pub struct EventClass {
     /// As the trace has it.
     pub name: Box<str>,
     /// Its number among all kinds of the trace.
     pub number: usize,
-    /// What it is to us.
     pub what: What,
     /// How its trace numbers the states of threads.
     pub numbers: Numbers,
@@ -150,7 +147,6 @@ impl EventClass {
     }
 }
 
-/// Fields of one event.
 struct EventFields<'t> {
     class: &'t EventClass,
     bytes: Bytes<'t>,

@@ -9,12 +9,10 @@ use super::layout::TraceLayout;
 use super::packet::{PacketHead, open};
 use crate::window::{Content, Window};
 
-/// A file of a trace.
 #[derive(Clone, Copy)]
 pub struct StreamFile<'t> {
     /// Its name, without folders.
     pub name: &'t str,
-    /// What is in it.
     pub content: Content<'t>,
 }
 
@@ -31,7 +29,6 @@ type RingBuffer<'t> = (u64, u32, &'t str);
 /// When a packet began, and its number, as far as it says. What says neither comes before and behind nothing.
 type PacketBegin = (Option<u64>, Option<u64>);
 
-/// A file of a ring buffer.
 struct RingBufferFile {
     number: usize,
     first: PacketBegin,

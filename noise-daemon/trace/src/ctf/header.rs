@@ -22,7 +22,6 @@ enum HeaderFieldRole {
     None,
 }
 
-/// One thing to do.
 #[derive(Debug)]
 enum HeaderDecodeStep {
     Align(u64),
@@ -90,7 +89,6 @@ impl BitFieldPosition {
 struct Form {
     first: u64,
     last: u64,
-    /// Bits of the header.
     bits: u64,
     /// The kind's number, where it is not the tag.
     kind: Option<BitFieldPosition>,
@@ -197,7 +195,6 @@ pub struct Head {
     pub time: u64,
     /// How many bits of it were recorded; 0 where headers have none.
     pub time_bits: u32,
-    /// The clock that it is from.
     pub clock: Option<u8>,
     /// The CPU, where headers say it.
     pub cpu: Option<u32>,

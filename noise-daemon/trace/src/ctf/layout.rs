@@ -19,7 +19,6 @@ const SPREAD: u64 = 16;
 /// Events that share headers and contexts.
 #[derive(Debug, Default)]
 pub struct StreamClass {
-    /// How headers of its events are read.
     pub header: Header,
     /// Fields of its packets.
     pub packet_context: Option<Struct>,
@@ -51,7 +50,6 @@ impl StreamClass {
         }
     }
 
-    /// The kind with that number.
     #[inline(always)]
     pub fn class(&self, id: u64) -> Option<&EventClass> {
         let number = match self.dense.get(usize::try_from(id).ok()?) {
@@ -74,9 +72,7 @@ pub struct TraceLayout {
     pub uuid: Option<[u8; 16]>,
     /// Whether its byte order is big-endian.
     pub big: bool,
-    /// What each packet begins with.
     pub packet_header: Option<Struct>,
-    /// Its streams, by their numbers.
     pub streams: BTreeMap<u64, StreamClass>,
     pub clocks: Vec<TraceClock>,
     /// What it says about where and by what it was recorded.
@@ -85,7 +81,6 @@ pub struct TraceLayout {
     pub is_chunk: bool,
     /// The widest alignment of anything in a packet, bits, a power of two.
     pub widest: u64,
-    /// Number of kinds of events.
     kinds: usize,
 }
 

@@ -18,7 +18,6 @@ pub struct Int {
     pub size: u32,
     /// Bits, a power of two.
     pub align: u64,
-    /// Whether it may be negative.
     pub signed: bool,
     /// Whether its most significant byte comes first.
     pub big: bool,
@@ -47,7 +46,6 @@ impl Int {
     }
 }
 
-/// The names of an enumeration's values.
 #[derive(Debug, Default)]
 pub struct EnumLabels {
     /// Each with the numbers it stands for, first and last.
@@ -67,12 +65,10 @@ impl EnumLabels {
         Self { all, by_number, by_name }
     }
 
-    /// The name of a number.
     pub fn name(&self, number: i128) -> Option<&str> {
         self.all.get(self.by_number.find(number)?).map(|(name, ..)| &**name)
     }
 
-    /// The numbers that a name stands for.
     pub fn ranges(&self, name: &str) -> impl Iterator<Item = (i128, i128)> {
         let label = |place: &u32| self.all.get(*place as usize);
         let is_before = |place: &u32| label(place).is_some_and(|(found, ..)| **found < *name);
@@ -88,7 +84,6 @@ impl EnumLabels {
 pub struct Struct {
     /// Bits, a power of two.
     pub align: u64,
-    /// Its fields, by name.
     pub fields: Vec<(Box<str>, Node)>,
     /// Bits from its aligned begin to its end, where that is always the same.
     pub fixed: Option<u64>,
@@ -105,16 +100,13 @@ impl Default for Struct {
 pub struct Variant {
     /// Where the tag's value is.
     pub slot: u8,
-    /// Whether the tag may be negative.
     pub signed: bool,
-    /// The options, by name.
     pub options: Vec<(Box<str>, Node)>,
     /// Which of them the tag chooses.
     pub by_tag: Ranges,
 }
 
 impl Variant {
-    /// The option that is there.
     pub fn chosen(&self, slots: &Slots) -> Option<(&str, &Node)> {
         let raw = slots.get(usize::from(self.slot)).copied().unwrap_or_default();
         let tag = if self.signed { i128::from(raw as i64) } else { i128::from(raw) };
@@ -126,16 +118,13 @@ impl Variant {
 #[derive(Clone, Debug)]
 pub enum Node {
     Int(Int),
-    /// An integer with names for its values.
     Enum(Int, Arc<EnumLabels>),
     /// A floating-point number of 32 or 64 bits, as the integer that has the same bits.
     Float(Int),
     /// Bytes up to a zero.
     Text,
-    /// Fields one after the other.
     Struct(Box<Struct>),
     Variant(Box<Variant>),
-    /// Always so many of the same.
     Array(Box<Node>, u64),
     /// As many as a slot says.
     Sequence(Box<Node>, u8),

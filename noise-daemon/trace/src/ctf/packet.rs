@@ -31,7 +31,6 @@ pub struct PacketHead<'t> {
     pub missing: u64,
     /// Whether the file ends in it.
     pub is_cut: bool,
-    /// What its context says.
     pub context: PacketContext,
 }
 

@@ -47,7 +47,6 @@ impl Ranges {
         Self { sorted }
     }
 
-    /// What a number stands for.
     #[inline]
     pub fn find(&self, number: i128) -> Option<usize> {
         let place = self.sorted.partition_point(|(_, last, _)| *last < number);

@@ -51,7 +51,6 @@ impl StreamMergeKey {
 }
 
 impl<'t> CtfReader<'t> {
-    /// A reader of files with this layout.
     pub fn new(layout: &'t TraceLayout, files: &[StreamFile<'t>]) -> Self {
         Self::from(layout, files, 0)
     }

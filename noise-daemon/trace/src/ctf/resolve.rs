@@ -19,7 +19,6 @@ const BYTES_OF_NODE: usize = 64;
 /// Types inside types; names may lead far.
 const MAX_DEPTH: usize = 60;
 
-/// What a reference may lead to.
 #[derive(Clone, Debug)]
 struct ReferenceTarget {
     path: String,
@@ -33,7 +32,6 @@ struct FieldScope {
     fields: HashMap<String, ReferenceTarget>,
 }
 
-/// Types that have names, in one scope.
 type TypeScope<'a, 'i> = HashMap<String, &'a Type<'i>>;
 
 /// Looks names up and lays types out.
@@ -92,7 +90,6 @@ impl<'a, 'i> Resolver<'a, 'i> {
         }
     }
 
-    /// Enters the scope of a block.
     pub fn enter(&mut self) {
         self.scopes.push(HashMap::new());
     }

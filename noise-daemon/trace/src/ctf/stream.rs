@@ -31,14 +31,12 @@ const MAX_EVENT_BITS: u64 = 8 << 20;
 /// nothing else into a file has it read as often as it has such places.
 const MAX_FALSE_BEGINS: u32 = 64;
 
-/// What a stream is at.
 enum StreamItem<'t> {
     Event(RecordPlace<'t>),
     Lost(LostEvents),
     End,
 }
 
-/// The packet that is read.
 #[derive(Clone, Copy)]
 struct CurrentPacket<'t> {
     class: &'t StreamClass,

@@ -58,7 +58,6 @@ fn number(int: &Int, value: u64) -> Value<'static> {
     }
 }
 
-/// The name of an enumeration's value.
 fn label<'a>(labels: &'a EnumLabels, int: &Int, value: u64) -> Option<&'a str> {
     let value = if int.signed { i128::from(value as i64) } else { i128::from(value) };
     labels.name(value)

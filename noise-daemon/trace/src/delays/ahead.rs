@@ -14,12 +14,10 @@ use crate::follow::PerCpu;
 
 /// Services that each queue remembers.
 const MAX_SERVICES: usize = 1 << 15;
-/// Queues that are followed.
 const MAX_QUEUES: usize = 128;
 /// Threads whose names are kept.
 const MAX_NAMES: usize = 65_536;
 
-/// A stage of a request's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestStage {
     /// From its insertion to its issue.
@@ -41,9 +39,7 @@ struct CompletedRequest {
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     pub dev: u32,
-    /// When it was queued, where it was.
     pub queued_ns: Option<u64>,
-    /// When it was issued.
     pub issued_ns: u64,
     pub done_ns: u64,
 }
@@ -57,7 +53,6 @@ pub struct Ahead {
     done: PerCpu<Option<Done>>,
 }
 
-/// Time by tid and cause.
 #[derive(Debug, Default)]
 struct CauseShares(BTreeMap<(Cause, i32), u64>);
 
@@ -90,7 +85,6 @@ impl Ahead {
         }
     }
 
-    /// A request ended on a CPU.
     pub fn ended(&mut self, cpu: u32, done: Done) {
         if let Some(latest) = self.done.of(cpu) {
             *latest = Some(done);

@@ -65,7 +65,6 @@ struct WaitDivision<'a> {
 /// Runs a turn of which only its begin is known: events are lost from then on.
 const UNKNOWN_RUNNER: u32 = u32::MAX;
 
-/// Whose a turn is.
 fn party(turn: &Turn) -> Party {
     if turn.runner == UNKNOWN_RUNNER {
         return Party::Other { cause: Cause::Untracked, source: 0 };

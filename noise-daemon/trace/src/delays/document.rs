@@ -34,7 +34,6 @@ pub struct DelaysDocument {
     /// From the queue to the device.
     pub block_queue_wait: Vec<Device>,
     pub block_device_wait: Vec<Device>,
-    /// Waits of packets, by signal.
     #[serde(flatten)]
     pub packets: BTreeMap<Signal, Vec<Interface>>,
     /// Kinds of events that the recording has none of: what is measured with them is missing here.
@@ -50,7 +49,6 @@ pub struct ThreadDocument {
     pub comm: String,
     /// How long it ran, from switch to switch.
     pub run_ns: u64,
-    /// How long it waited for a CPU.
     pub waits: WaitsByStart,
     /// Threads that ran on the CPU that it got in the end. They sum to the waits.
     pub culprits: Vec<Culprit>,
@@ -60,7 +58,6 @@ pub struct ThreadDocument {
     pub charges: Vec<Charge>,
 }
 
-/// Waits by how they began.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct WaitsByStart {
     pub wakeup: Spread,

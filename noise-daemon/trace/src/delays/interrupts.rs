@@ -13,10 +13,8 @@ use crate::event::{Event, TraceKind};
 
 /// Interrupt lines that are kept apart.
 const MAX_IRQS: usize = 65_536;
-/// Softirqs that there are.
 const SOFTIRQS: usize = SOFTIRQ_VECTORS.len();
 
-/// Time inside, whole and net.
 #[derive(Clone, Debug, Default)]
 struct Inside {
     name: String,
@@ -42,7 +40,6 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>, cpus: &mut Cpus, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
         let mut ended =

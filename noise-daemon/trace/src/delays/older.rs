@@ -35,7 +35,6 @@ impl Had {
 struct PartyTurn {
     start_ns: u64,
     had: Had,
-    /// The number of its party.
     party: u32,
 }
 
@@ -56,7 +55,6 @@ impl LedgerBlock {
     }
 }
 
-/// A turn that is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Over {
     pub party: Party,

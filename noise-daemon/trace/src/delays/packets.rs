@@ -32,7 +32,6 @@ fn interface(packet: &Packet<'_>) -> String {
 }
 
 impl PacketDelays {
-    /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>, cpus: &Cpus, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
         let all = &mut self.ended;

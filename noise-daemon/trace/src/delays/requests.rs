@@ -25,7 +25,6 @@ const MAX_ALIKE: usize = 64;
 /// Devices that are kept apart.
 const MAX_DEVICES: usize = 65_536;
 
-/// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Read,
@@ -60,7 +59,6 @@ impl Operation {
     }
 }
 
-/// A request on its way.
 #[derive(Clone, Copy, Debug)]
 struct InFlightRequest {
     since_ns: u64,
@@ -164,7 +162,6 @@ fn add(map: &mut BTreeMap<u32, Spread>, dev: u32, ns: u64) {
 }
 
 impl RequestDelays {
-    /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
         let mut ended = |signal: Signal, subject: DelaySubject<'_>, from_ns: u64| {
@@ -273,7 +270,6 @@ impl RequestDelays {
         self.ahead.get_or_insert_default();
     }
 
-    /// Who was ahead, where that is noted.
     pub fn ahead(&self) -> Option<&Ahead> {
         self.ahead.as_deref()
     }

@@ -15,11 +15,7 @@ pub const MOST_PARTIES: usize = 1 << 21;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Party {
     /// A thread, or an idle task.
-    Thread {
-        /// Which of the two.
-        cause: Cause,
-        tid: i32,
-    },
+    Thread { cause: Cause, tid: i32 },
     /// An interrupt, or an unknown cause.
     Other {
         cause: Cause,
@@ -39,7 +35,6 @@ pub struct Sums {
     few: Vec<(Party, Comm, u64)>,
     /// All of them, where there are more.
     many: HashMap<Party, (Comm, u64)>,
-    /// It takes no more parties.
     is_closed: bool,
 }
 
@@ -116,7 +111,6 @@ impl Sums {
     }
 }
 
-/// Number, sum and largest of delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spread {
     pub count: u64,
@@ -131,7 +125,6 @@ impl Spread {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Adds all of another one.
     pub fn add_all(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);

@@ -474,7 +474,6 @@ fn happened(steps: Vec<(u8, u32, i32, i32, u64)>) -> Vec<(u64, u32, TraceKind<'s
     events
 }
 
-/// What interrupts took, one by one.
 #[derive(Default)]
 struct InterruptsTaken(Vec<String>);
 

@@ -13,7 +13,6 @@ pub use crate::follow::Begin;
 use crate::state::{Left, LeftIn};
 use crate::threads::MAX_TID;
 
-/// Why a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitReason {
     Wakeup,
@@ -29,7 +28,6 @@ impl WaitReason {
     }
 }
 
-/// How a wait began.
 #[derive(Clone, Copy, Debug)]
 struct WaitStart {
     /// While events of some CPU were lost.
@@ -38,7 +36,6 @@ struct WaitStart {
     by_cpu: u32,
 }
 
-/// A wait that has not ended.
 #[derive(Debug)]
 struct PendingWait {
     why: WaitReason,
@@ -61,7 +58,6 @@ struct WaitParts {
     charges: Sums,
 }
 
-/// What is known of a thread.
 #[derive(Debug, Default)]
 struct ThreadAccounting {
     comm: Comm,
@@ -81,7 +77,6 @@ struct ThreadAccounting {
 struct PartyCapacity {
     /// At most as many are there.
     parties: usize,
-    /// No more are taken.
     is_full: bool,
 }
 
@@ -278,7 +273,6 @@ impl Waits {
         }
     }
 
-    /// A thread begins to run.
     fn run<W: Watch>(&mut self, next: &Task, cpu: u32, now_ns: u64, cpus: &Cpus, watch: &mut W) {
         let (is_unseen, is_full) = (self.is_unseen, self.room.is_full);
         let Some(thread) = thread(&mut self.threads, next) else { return };

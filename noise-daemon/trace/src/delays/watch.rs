@@ -44,7 +44,6 @@ pub struct Run {
     pub to_ns: u64,
 }
 
-/// A thread waited for a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct RunQueueWait<'a> {
     pub tid: i32,
@@ -97,12 +96,10 @@ pub(super) fn charge(party: Party, comm: String, ns: u64) -> Charge {
     Charge { tid, comm, cause, source, ns }
 }
 
-/// Whose delay it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DelaySubject<'a> {
     /// A device interrupt, by its number and its handler's name.
     Irq(u32, &'a str),
-    /// A vector of a CPU.
     Vector(Vector),
     Softirq(u32),
     /// A block device, with its name where the recording has it.

@@ -8,7 +8,6 @@ use crate::state::LeftIn;
 use crate::task::Comm;
 use crate::value::{Value, Visit};
 
-/// A field of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct EventField {
     /// The names that tracers gave it, the best first.
@@ -36,7 +35,6 @@ impl EventField {
 
 /// Fields of an event, by their numbers in [`What::fields`](super::What::fields). One that is not there is 0 or empty.
 pub trait Fields<'t> {
-    /// Whether it is there.
     fn has(&self, field: usize) -> bool;
     /// An integer; one with a sign is sign-extended.
     fn int(&self, field: usize) -> u64;

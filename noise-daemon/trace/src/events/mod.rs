@@ -176,7 +176,6 @@ macro_rules! list {
             }
         }
 
-        /// The threads that an event names.
         pub fn threads(kind: &TraceKind<'_>) -> [Option<i32>; 2] {
             let mut named = NamedThreads::default();
             match kind {
@@ -260,7 +259,6 @@ pub fn declarations(has_calls: bool) -> impl Iterator<Item = DeclaredEvent> {
         .chain(calls.iter().flat_map(call))
 }
 
-/// An event of recordings.
 pub struct RecordedEvent {
     pub name: String,
     pub what: What,

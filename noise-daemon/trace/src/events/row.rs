@@ -38,7 +38,6 @@ use crate::rwbs;
 use crate::state::LeftIn;
 use crate::task::Comm;
 
-/// An event of the table.
 pub trait EventRow {
     /// The name in recordings.
     const NAME: &'static str;

@@ -47,7 +47,6 @@ impl Table {
     }
 }
 
-/// What stands in a column.
 enum ColumnValue<'a> {
     Nothing,
     Number(u64),
@@ -277,7 +276,6 @@ impl Tables {
         self.state(run.tid, "running", run.cpu, [run.from_ns, run.to_ns], true);
     }
 
-    /// A wait for a CPU ended.
     pub fn waited(&mut self, wait: &RunQueueWait<'_>) {
         let (times, number) = ([wait.from_ns, wait.to_ns], self.number());
         self.state(wait.tid, wait.signal, wait.cpu, times, true);

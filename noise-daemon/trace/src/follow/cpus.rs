@@ -9,7 +9,6 @@ use crate::event::{Event, TraceKind};
 /// CPUs that are followed; the kernel's own limit.
 pub const MAX_CPUS: usize = 8192;
 
-/// A value for each CPU.
 #[derive(Clone, Debug, Default)]
 pub struct PerCpu<T>(Vec<T>);
 

@@ -59,7 +59,6 @@ pub fn steps<'e>(
     first.into_iter().chain(second)
 }
 
-/// What a thread does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThreadState {
     /// No event said so yet.

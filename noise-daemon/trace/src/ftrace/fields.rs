@@ -14,7 +14,6 @@ use crate::value::{Value, Visit};
 /// Fields of one event, at most.
 const MAX_FIELDS: usize = 32;
 
-/// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FieldValue<'t> {
     /// A number, printed so.
@@ -128,7 +127,6 @@ impl<'t> Pairs<'t> {
         }
     }
 
-    /// The fields of an event.
     pub fn of(what: What, rest: &'t [u8]) -> Self {
         let mut pairs = Self { list: [(b"", FieldValue::Number(0)); MAX_FIELDS], count: 0 };
         let read = match what {

@@ -10,7 +10,6 @@ pub struct EventLine<'t> {
     pub cpu: u32,
     /// Time on the trace's clock.
     pub time_ns: u64,
-    /// Name of the event.
     pub name: &'t str,
     pub rest: &'t [u8],
 }
@@ -97,7 +96,6 @@ pub enum Noted {
     Nothing,
 }
 
-/// The place of a piece.
 pub fn find(text: &[u8], piece: &[u8]) -> Option<usize> {
     let (first, rest) = piece.split_first()?;
     memchr_iter(*first, text)

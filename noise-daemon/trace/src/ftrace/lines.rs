@@ -19,7 +19,6 @@ pub enum Next<'l> {
     Short(Short, u64),
 }
 
-/// What is found at a place.
 enum ScannedLine {
     /// A line of so many bytes, and of so many with its end.
     Line(usize, usize),

@@ -9,7 +9,6 @@ use crate::follow::{MAX_CPUS, PerCpu};
 /// Losses that are kept apart; those of one CPU are joined where there are more.
 const MAX_LOSSES: usize = 1 << 16;
 
-/// A loss on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CpuLoss {
     cpu: u32,

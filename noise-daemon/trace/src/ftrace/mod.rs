@@ -36,7 +36,6 @@ use crate::record::{self, Source, Stored};
 use crate::value::{Value, Visit};
 use crate::window::{Content, Short, bytes_of_each};
 
-/// A record of a text of ftrace.
 pub type FtraceRecord<'t> = record::Record<EventLine<'t>>;
 
 impl<'t> Stored<'t> for EventLine<'t> {

@@ -27,7 +27,6 @@ pub struct Run {
     /// Its first byte, and the one behind its last.
     pub begin: u64,
     pub end: u64,
-    /// The time of its first event.
     pub first_ns: u64,
 }
 
@@ -41,7 +40,6 @@ pub struct Survey {
     /// Lines that are none.
     pub(super) damage: Damage,
     losses: Losses,
-    /// The time of its last event.
     last_ns: u64,
     unitless: u64,
     perf_script: u64,

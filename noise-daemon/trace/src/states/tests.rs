@@ -20,7 +20,6 @@ fn lost(from_ns: u64, to_ns: u64) -> TraceKind<'static> {
     TraceKind::Lost(LostEvents { events: 3, packets: 0, from_ns, to_ns })
 }
 
-/// Events with their times and CPUs.
 type TimedEvents<'a> = &'a [(u64, u32, TraceKind<'static>)];
 
 fn document(begin: Begin, from_ns: u64, events: TimedEvents<'_>) -> StatesDocument {
@@ -188,7 +187,6 @@ type ScheduleStep = (bool, usize, usize, usize, u64);
 /// What a thread truly did: its id, a letter for its state, begin and end.
 type TrueStretch = (i32, char, u64, u64);
 
-/// A schedule while it is played.
 struct PlayedSchedule {
     now_ns: u64,
     threads: [(char, u64); THREADS],

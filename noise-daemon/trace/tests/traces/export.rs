@@ -48,7 +48,6 @@ const TYPES: [(u64, What); 25] = [
 const GENERIC: u64 = 327;
 const MIGRATE: (u64, What) = (491, What::SchedMigrateTask);
 
-/// All trace packets of a trace.
 pub fn packets(trace: &Trace) -> Vec<u8> {
     let perfetto = Perfetto::new(&trace.layout.clocks[0], &trace.layout.env);
     let mut export = Export::new(Select::default(), Begin::default(), Some(perfetto), None, false);
@@ -174,7 +173,6 @@ fn add(sum: &mut Spread, more: &Spread) {
     sum.max_ns = sum.max_ns.max(more.max_ns);
 }
 
-/// Waits of all threads.
 pub fn all_waits(document: &DelaysDocument) -> Spread {
     let mut all = Spread::default();
     for thread in &document.threads {

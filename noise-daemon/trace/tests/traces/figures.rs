@@ -87,7 +87,6 @@ pub fn events(trace: &Trace) -> Result<(), String> {
     Ok(())
 }
 
-/// The delays of a trace.
 pub fn delays_of(trace: &Trace) -> DelaysDocument {
     let mut delays = Delays::default();
     let mut reader = trace.reader();

@@ -55,7 +55,6 @@ impl Trace {
         self.files.iter().map(|(name, bytes)| StreamFile::held(name, bytes)).collect()
     }
 
-    /// A reader of all of it.
     pub fn reader(&self) -> CtfReader<'_> {
         CtfReader::new(&self.layout, &self.streams())
     }

@@ -54,7 +54,6 @@ impl Tables {
     }
 }
 
-/// A number in a column.
 pub fn value(row: &Value, column: usize) -> u64 {
     row[column]["value"].as_u64().unwrap()
 }

@@ -141,7 +141,6 @@ fn captured(acts: &[Act], packet_bytes: usize) -> Vec<Packets> {
     packets
 }
 
-/// Fields one after the other.
 #[derive(Default)]
 struct FieldList(String);
 

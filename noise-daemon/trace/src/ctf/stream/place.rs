@@ -43,7 +43,6 @@ impl<'r> Located<'r> {
     }
 }
 
-/// A record of a trace in CTF.
 pub type CtfRecord<'t> = record::Record<Located<'t>>;
 
 impl<'t> Stored<'t> for Located<'t> {
@@ -87,7 +86,6 @@ fn show(fields: &Struct, bytes: Bytes<'_>, at: u64, visit: &mut impl Visit) -> R
     }
 }
 
-/// Why there is no event.
 pub enum Missed {
     Cut,
     Kind,

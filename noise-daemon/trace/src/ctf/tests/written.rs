@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-/// A field, and what it holds.
 #[derive(Clone, Debug)]
 pub enum Field {
     Int { size: u32, align: u32, signed: bool, value: u64, other: bool },
@@ -18,7 +17,6 @@ pub enum Field {
     Variant { tag: u64, options: Vec<Field> },
 }
 
-/// The byte order of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Little,

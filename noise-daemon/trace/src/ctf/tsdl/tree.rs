@@ -41,7 +41,6 @@ impl TsdlValue<'_> {
 /// `NAME = VALUE;` inside `integer { … }` and its like.
 pub type Attribute<'i> = (&'i str, TsdlValue<'i>);
 
-/// A type as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type<'i> {
     /// An alias; several words (`unsigned long`) are joined by one space.
@@ -54,7 +53,6 @@ pub enum Type<'i> {
     Text,
     /// `enum NAME : BASE { … }`
     Enum {
-        /// What it may be referred to as.
         name: Option<&'i str>,
         /// The integer beneath; `int` where none is named.
         base: Option<Box<Type<'i>>>,
@@ -63,7 +61,6 @@ pub enum Type<'i> {
     },
     /// `struct NAME { … } align(N)`
     Struct {
-        /// What it may be referred to as.
         name: Option<&'i str>,
         /// Its fields; none where one defined elsewhere is meant.
         items: Option<Vec<StructItem<'i>>>,
@@ -72,7 +69,6 @@ pub enum Type<'i> {
     },
     /// `variant NAME <TAG> { … }`
     Variant {
-        /// What it may be referred to as.
         name: Option<&'i str>,
         /// The field that says which option is there.
         tag: Option<Path<'i>>,
@@ -99,7 +95,6 @@ pub enum StructItem<'i> {
         /// The lengths behind the name, outermost first.
         lengths: Vec<Length<'i>>,
     },
-    /// A declaration of a type.
     Declared(Declaration<'i>),
 }
 
@@ -125,7 +120,6 @@ pub enum Declaration<'i> {
     Type(Type<'i>),
 }
 
-/// A line of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockLine<'i> {
     /// `path = value;`
@@ -135,7 +129,6 @@ pub enum BlockLine<'i> {
     Declared(Declaration<'i>),
 }
 
-/// What stands at the top level.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Top<'i> {
     /// `trace { … };`, `event { … };` and their like, by their word.

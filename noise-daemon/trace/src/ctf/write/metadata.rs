@@ -13,7 +13,6 @@ use crate::task::Comm;
 /// and by the tracer's name, which names they look for.
 const TRACER: (&str, u32, u32, u32) = ("lttng-modules", 2, 11, 0);
 
-/// Where and when a recording was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     pub hostname: String,

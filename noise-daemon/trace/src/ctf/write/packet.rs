@@ -44,7 +44,6 @@ impl Packets {
         self.bytes.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -54,7 +53,6 @@ impl Packets {
         self.events
     }
 
-    /// Adds those that follow.
     pub fn append(&mut self, mut next: Self) {
         self.bytes.append(&mut next.bytes);
         self.events += next.events;
@@ -84,7 +82,6 @@ impl Packets {
     }
 }
 
-/// A packet as it was written.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketView<'t> {
     pub begin_ns: u64,
@@ -129,7 +126,6 @@ pub fn split_head(bytes: &[u8], last_ns: u64) -> Option<(u32, u64, &[u8])> {
     Some((u32::from_le_bytes(*number), u64::from_le_bytes(*time_ns), rest))
 }
 
-/// Where a stream goes on.
 #[derive(Clone, Copy, Debug)]
 struct StreamPosition {
     /// Time of the latest event, or of the end of the packet before. The next packet begins there, so that
@@ -259,7 +255,6 @@ impl StreamWriter {
         std::mem::take(&mut self.whole)
     }
 
-    /// Bytes of the whole packets.
     pub fn whole_bytes(&self) -> usize {
         self.whole.len()
     }
@@ -312,7 +307,6 @@ impl StreamWriter {
         self.at.last_ns
     }
 
-    /// Events that were counted as lost.
     pub fn discarded(&self) -> u64 {
         self.at.discarded
     }

@@ -152,7 +152,6 @@ fn step() -> impl Strategy<Value = Step> {
 const BEGIN_NS: u64 = 1_000;
 const REST_NS: u64 = 7;
 
-/// Begins and ends of packets.
 fn bounds(packets: &Packets) -> Vec<(u64, u64)> {
     let number = |bytes: &[u8], at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
     let (mut rest, mut bounds) = (packets.bytes(), Vec::new());

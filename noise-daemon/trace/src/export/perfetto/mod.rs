@@ -206,7 +206,6 @@ impl Perfetto {
         self.tracks.path(&mut self.packets, self.offset_ns, name, parts);
     }
 
-    /// Events were lost on a CPU.
     fn lost(&mut self, event: &Event<'_>, loss: &LostEvents) {
         self.flush(event.cpu);
         let bundle = self.bundles.entry(event.cpu).or_default();
@@ -273,7 +272,6 @@ impl Perfetto {
         bundle.events.clear();
     }
 
-    /// A wait for a CPU ended.
     pub fn waited(&mut self, wait: &RunQueueWait<'_>) {
         self.begin(wait.from_ns);
         self.tracks.waited(&mut self.packets, self.offset_ns, wait);

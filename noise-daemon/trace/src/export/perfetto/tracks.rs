@@ -40,7 +40,6 @@ const THREADS_FROM: u64 = 1 << 32;
 const LANES_FROM: u64 = 2 << 32;
 const PATHS_FROM: u64 = 3 << 32;
 
-/// A part of a critical path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathPart {
     /// Whose time it is: name and id.
@@ -49,7 +48,6 @@ pub struct PathPart {
     /// From then on, in nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,
     pub to_ns: u64,
-    /// The CPU, where that is known.
     pub cpu: Option<u32>,
     /// Who took how much of it, in nanoseconds.
     pub culprits: Vec<(String, u64)>,
@@ -58,7 +56,6 @@ pub struct PathPart {
 /// What a group of tracks shows.
 type TrackGroup = (Signal, String);
 
-/// All tracks so far.
 #[derive(Debug, Default)]
 pub struct Tracks {
     has_waits: bool,
@@ -81,7 +78,6 @@ struct Flows {
     ends: Option<u64>,
 }
 
-/// A note of a slice.
 enum Note<'a> {
     Number(&'a str, u64),
     Text(&'a str, &'a str),
