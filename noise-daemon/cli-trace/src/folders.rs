@@ -1,10 +1,13 @@
 //! Which folder has a recording in CTF: this one, its `kernel`, or which ones below it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+
+use super::foreign::{first_of, is_stream, is_table, recognised};
 
 /// What says how a recording is laid out.
 pub const METADATA: &str = "metadata";
@@ -77,9 +80,16 @@ pub fn refuse(path: &Path) -> anyhow::Result<()> {
         found.parent().and_then(Path::file_name).is_some_and(|name| name == CHUNKS)
     };
     if found.is_empty() {
+        ensure_whole(path)?;
         bail!(
             "{shown} is no recording: neither it nor its folder `{KERNEL}` has a file `{METADATA}`; name the \
              folder that `noised record`, `lttng` or `perf data convert --to-ctf` wrote, or a text of ftrace"
+        );
+    }
+    if found.iter().all(|folder| is_of_programs(folder)) {
+        bail!(
+            "{shown} has only events of programs (LTTng's user space), and noised reads those of the kernel: record \
+             these as well (`lttng enable-event --kernel`), or print what there is with `babeltrace2 {shown}`"
         );
     }
     if found.iter().all(is_chunk) {
@@ -90,6 +100,43 @@ pub fn refuse(path: &Path) -> anyhow::Result<()> {
         );
     }
     bail!("{shown} is no recording, but has some below it; name one of them: {}", names(&found))
+}
+
+/// Whether LTTng writes events of programs into this folder: `ust/uid/1000/64-bit`, `ust/pid/NAME-1-TIME`.
+fn is_of_programs(folder: &Path) -> bool {
+    let names: Vec<_> = folder.iter().filter_map(OsStr::to_str).collect();
+    names.windows(2).any(|pair| matches!(pair, [PROGRAMS, "uid" | "pid"]))
+}
+
+/// Refuses a folder with files of a recording in CTF that lacks what says how it is laid out, or with our tables.
+fn ensure_whole(path: &Path) -> anyhow::Result<()> {
+    for place in [path.to_path_buf(), path.join(KERNEL)] {
+        let Ok(entries) = fs::read_dir(&place) else { continue };
+        let mut files: Vec<_> = entries.flatten().take(MAX_FOLDERS).map(|it| it.path()).collect();
+        files.sort();
+        for file in files {
+            let (first, shown) = (first_of(&file), place.display());
+            if is_stream(&first) {
+                bail!(
+                    "{shown} has no file `{METADATA}`, without which its other files cannot be read: if the session \
+                     still runs, end it (`lttng stop`, `lttng destroy`), otherwise copy `{METADATA}` from where it \
+                     was recorded"
+                );
+            }
+            if is_table(&first) {
+                bail!(
+                    "{shown} has tables that `noised trace export --csv` wrote, which noised does not read; name the \
+                     recording that they were made of"
+                );
+            }
+            if file.file_stem().is_some_and(|stem| stem == METADATA)
+                && let Some(sentence) = recognised(&file, &first)
+            {
+                bail!(sentence);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a folder of which this user may not even see what it has.
@@ -224,5 +271,45 @@ mod tests {
         assert!(archives.ends_with("archives/one"), "{archives}");
         assert!(left_out(&kernel, &kernel).is_empty());
         assert!(left_out(made(&["kernel"]).path(), &kernel).is_empty());
+    }
+
+    #[test]
+    fn a_folder_with_events_of_programs_alone_is_no_recording() {
+        let root = made(&["ust/uid/1000/64-bit", "archives/one/ust/pid/cook-7-20260101-000000"]);
+        for path in [root.path().to_path_buf(), root.path().join("ust")] {
+            let sentence = refused(&path);
+            let begin = format!("{} has only events of programs", path.display());
+            assert!(sentence.starts_with(&begin), "{sentence}");
+            assert!(sentence.contains("lttng enable-event --kernel"), "{sentence}");
+        }
+        let root = made(&["ust/uid/1000/64-bit", "other/ust"]);
+        assert!(refused(root.path()).contains("name one of them"));
+    }
+
+    #[test]
+    fn files_without_their_metadata_are_named() {
+        const STREAM: &[u8] = &[0xc1, 0x1f, 0xfc, 0xc1];
+        for name in [None, Some(KERNEL)] {
+            let root = tempfile::tempdir().unwrap();
+            let place = name.map_or(root.path().to_path_buf(), |name| root.path().join(name));
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join("channel0_0"), STREAM).unwrap();
+            let sentence = refused(root.path());
+            let begin = format!("{} has no file `metadata`", place.display());
+            assert!(sentence.starts_with(&begin), "{sentence}");
+            assert!(sentence.contains("`lttng stop`"), "{sentence}");
+            fs::remove_file(place.join("channel0_0")).unwrap();
+            fs::write(place.join("metadata.gz"), b"\x1f\x8b").unwrap();
+            assert!(refused(root.path()).contains("gunzip -k"));
+        }
+    }
+
+    #[test]
+    fn a_folder_with_tables_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("charges.csv"), "delay,tid,list,cause\n").unwrap();
+        assert!(refused(root.path()).contains("`noised trace export --csv`"));
+        fs::write(root.path().join("charges.csv"), "a,b\n").unwrap();
+        assert!(refused(root.path()).contains("neither it nor its folder"));
     }
 }

@@ -11,7 +11,7 @@ use noise_command::output::complain;
 use noise_paths::build::Waker;
 use noise_system::files::{open_regular, read, read_input_bytes};
 use noise_text::clean::quoted;
-use noise_trace::ctf::{CtfReader, StreamFile, TraceLayout, metadata};
+use noise_trace::ctf::{CtfError, CtfReader, StreamFile, TraceLayout, metadata};
 use noise_trace::damage::Damage;
 use noise_trace::delays::Begin;
 use noise_trace::events::What;
@@ -20,19 +20,19 @@ use noise_trace::record::{Record, Source};
 use noise_trace::window::{Content, Opened, Window};
 
 use super::folders::{METADATA, folder, is_chunk, left_out, refuse};
-use super::foreign::{losses_of_perf, recognised};
+use super::foreign::{FIRST_BYTES, losses_of_perf, recognised, recognised_text, stray};
 use super::reading::Reading;
 
 /// Longest metadata that is read; LTTng's for a kernel of today are below 2 MiB.
 const MAX_METADATA_BYTES: u64 = 16 << 20;
 /// Files of one recording; one or a few per CPU.
 const MAX_FILES: usize = 65_536;
+/// What editors put before a text in UTF-8.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Files that a command has open beside those.
 const OTHER_FILES: u64 = 64;
 /// Text that comes through a pipe.
 const MAX_PIPED_BYTES: u64 = 1 << 30;
-/// First bytes of a file, by which those of other programs are known.
-const FIRST_BYTES: usize = 512;
 
 pub enum Recording {
     Ctf(Box<Ctf>),
@@ -61,6 +61,20 @@ impl Ctf {
     /// The event that says who wakes a thread.
     pub fn waker(&self) -> Waker {
         waker(self.layout.has(What::SchedWaking))
+    }
+
+    /// A sentence about files in its folder that are packed, or others'.
+    fn strays(&self, folder: &Path) -> Option<String> {
+        let of = |(name, file): &(String, Opened<File>)| {
+            stray(&folder.join(name), &first_of(Content::Read(file)))
+        };
+        let mut strays = self.files.iter().filter_map(of);
+        let first = strays.next()?;
+        Some(match strays.count() {
+            0 => first,
+            1 => format!("{first}; 1 more file likewise"),
+            more => format!("{first}; {more} more files likewise"),
+        })
     }
 
     pub fn streams(&self) -> Vec<StreamFile<'_>> {
@@ -198,12 +212,16 @@ impl Recording {
         let shown = path.display();
         if let Some(folder) = folder(path) {
             let ctf = ctf(&folder).with_context(|| format!("cannot read the recording {shown}"))?;
-            let damage = unreadable(CtfReader::new(&ctf.layout, &ctf.streams()));
-            if let Some(damage) = damage {
-                bail!("no event of the recording {shown} can be read: {damage}");
+            let mut reader = CtfReader::new(&ctf.layout, &ctf.streams());
+            let (is_empty, damage) = (reader.next_ns().is_none(), reader.damage());
+            let is_damaged = !damage.is_none();
+            let strays = is_damaged.then(|| ctf.strays(&folder)).flatten();
+            if is_empty && is_damaged {
+                let why = strays.unwrap_or_else(|| damage.to_string());
+                bail!("no event of the recording {shown} can be read: {why}");
             }
             let of_perf = ctf.layout.is_perfs().then(|| losses_of_perf(path));
-            for sentence in left_out(path, &folder).into_iter().chain(of_perf) {
+            for sentence in left_out(path, &folder).into_iter().chain(of_perf).chain(strays) {
                 complain(&sentence);
             }
             return Ok(Self::Ctf(Box::new(ctf)));
@@ -218,23 +236,23 @@ impl Recording {
                  prints a text of ftrace"
             );
         }
-        let mut begin = Window::new(printed.content(), FIRST_BYTES);
-        let first = begin.view(0, FIRST_BYTES);
-        if let Some(sentence) = recognised(path, first.get(..FIRST_BYTES).unwrap_or(first)) {
+        let first = first_of(printed.content());
+        if let Some(sentence) = recognised(path, &first) {
             bail!(sentence);
         }
         let survey = Survey::of(printed.content());
         if let Some(refusal) = survey.refusal() {
-            bail!("{shown} {refusal}");
+            bail!(recognised_text(path, &first).unwrap_or_else(|| format!("{shown} {refusal}")));
         }
         Ok(Self::Text(Box::new(Text { printed, survey })))
     }
 }
 
-/// What is wrong where there is not a single event, but something else.
-fn unreadable(mut source: impl Source) -> Option<Damage> {
-    let is_empty = source.next_ns().is_none();
-    Some(source.damage()).filter(|damage| is_empty && !damage.is_none())
+/// How a file begins.
+fn first_of(content: Content<'_>) -> Vec<u8> {
+    let mut window = Window::new(content, FIRST_BYTES);
+    let first = window.view(0, FIRST_BYTES);
+    first.get(..FIRST_BYTES).unwrap_or(first).to_vec()
 }
 
 /// Opens a file that is read in windows.
@@ -247,7 +265,17 @@ fn opened(path: &Path) -> io::Result<Opened<File>> {
 
 fn ctf(folder: &Path) -> anyhow::Result<Ctf> {
     let bytes = read(&folder.join(METADATA), MAX_METADATA_BYTES).context(METADATA)?;
-    let mut layout = TraceLayout::parse(&metadata::text(&bytes)?)?;
+    let bytes = bytes.strip_prefix(UTF8_MARK).unwrap_or(&bytes);
+    match bytes.trim_ascii_start() {
+        [] => bail!(
+            "its file `{METADATA}` is empty: if the session still runs, end it (`lttng stop`, `lttng destroy`), \
+             otherwise copy `{METADATA}` from where it was recorded"
+        ),
+        // All records of CTF 2 as one list.
+        [b'[', ..] => bail!(CtfError::Version2),
+        _ => {}
+    }
+    let mut layout = TraceLayout::parse(&metadata::text(bytes)?)?;
     layout.is_chunk = is_chunk(folder);
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -260,6 +288,12 @@ fn ctf(folder: &Path) -> anyhow::Result<Ctf> {
         if names.len() > MAX_FILES {
             bail!("it has more than {MAX_FILES} files");
         }
+    }
+    if names.is_empty() {
+        bail!(
+            "it has no stream files, in which events are, only `{METADATA}`: copy all files of the folder from where \
+             it was recorded (`lttng` names them channel0_0 …, `perf data convert` perf_stream_0 …)"
+        );
     }
     names.sort_by(|one, other| in_order(one).cmp(&in_order(other)));
     // All of them stay open. What is not allowed is said where one is opened.
@@ -331,6 +365,62 @@ mod tests {
         fs::create_dir(folder.path().join("kernel")).unwrap();
         fs::write(folder.path().join("kernel/metadata"), "nonsense").unwrap();
         assert!(error(folder.path()).ends_with("cannot be understood from line 1 on: `nonsense`"));
+    }
+
+    fn refused(path: &Path) -> String {
+        format!("{:#}", Recording::open(path).err().unwrap())
+    }
+
+    #[test]
+    fn metadata_without_streams_are_refused_with_what_is_missing() {
+        let folder = small();
+        let kernel = folder.path().join("kernel");
+        fs::remove_file(kernel.join("channel0_1")).unwrap();
+        for path in [folder.path().to_path_buf(), kernel.join(METADATA)] {
+            let error = refused(&path);
+            assert!(error.contains("it has no stream files"), "{error}");
+        }
+        fs::write(kernel.join(METADATA), "\n").unwrap();
+        let error = refused(&kernel);
+        assert!(error.contains("`metadata` is empty") && error.contains("lttng stop"), "{error}");
+    }
+
+    #[test]
+    fn metadata_may_be_those_of_ctf_2_in_any_form() {
+        let folder = small();
+        let path = folder.path().join("kernel/metadata");
+        let one = fs::read(&path).unwrap();
+        for text in ["[{\"type\": \"preamble\"}]", "{}", "\u{1e}{}"] {
+            for mark in ["", "\u{feff}"] {
+                fs::write(&path, format!("{mark}\n{text}")).unwrap();
+                let error = refused(folder.path());
+                assert!(error.contains("CTF 2"), "{error}");
+            }
+        }
+        fs::write(&path, [UTF8_MARK, &one].concat()).unwrap();
+        assert!(Recording::open(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn packed_files_of_a_folder_are_named() {
+        let folder = small();
+        let kernel = folder.path().join("kernel");
+        let gzip = b"\x1f\x8b\x08\0\0\0\0\0";
+        fs::write(kernel.join("channel0_1.gz"), gzip).unwrap();
+        let strays = || {
+            let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else {
+                panic!("no CTF")
+            };
+            ctf.strays(&kernel)
+        };
+        assert_eq!(strays(), None);
+        fs::write(kernel.join("channel0_2.gz"), gzip).unwrap();
+        let sentence = strays().unwrap();
+        assert!(sentence.ends_with("kernel/channel0_2.gz`"), "{sentence}");
+        fs::remove_file(kernel.join("channel0_1")).unwrap();
+        let error = refused(folder.path());
+        assert!(error.contains("channel0_1.gz is packed with gzip"), "{error}");
+        assert!(error.ends_with("; 1 more file likewise"), "{error}");
     }
 
     #[test]
