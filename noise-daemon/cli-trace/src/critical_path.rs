@@ -86,3 +86,40 @@ fn print(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::sampled::with_unread_lines;
+
+    #[derive(Debug, clap::Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: CriticalPathArgs,
+    }
+
+    #[test]
+    fn lines_that_were_not_read_are_said() {
+        const SENTENCE: &str =
+            "10 of 20 lines are no events that noised knows: figures may be far off\n";
+        let folder = with_unread_lines(1);
+        let path = folder.path().join("text");
+        let words = ["", &path.display().to_string(), "--execution", "thread:91"];
+        let Words { args } = Words::try_parse_from(words).unwrap();
+        let recording = Recording::open(&path).unwrap();
+        let (document, _) = found(&args.asking, &recording, &[], None).unwrap();
+        let page = page(&document, 120).text(false);
+        assert!(page.starts_with(SENTENCE), "{page}");
+        let json = serde_json::to_value(&document).unwrap();
+        assert_eq!(json["unread_lines"], serde_json::json!({"unread": 10, "of": 20}));
+        let both = beside::BesideDocument::new(document, PathsDocument::default());
+        let page = beside::page(&both, [&path, Path::new("other")], 120).text(false);
+        assert!(page.starts_with(&format!("text: {SENTENCE}")), "{page}");
+        assert!(Recording::open(&with_unread_lines(2).path().join("text")).is_err());
+        let all = Recording::open(&with_unread_lines(0).path().join("text")).unwrap();
+        let (document, _) = found(&args.asking, &all, &[], None).unwrap();
+        assert_eq!(serde_json::to_value(&document).unwrap().get("unread_lines"), None);
+    }
+}

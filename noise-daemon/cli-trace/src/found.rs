@@ -73,7 +73,8 @@ pub fn found(
             let shown = || recording.shown(text.reader(), false);
             let builder = builder(asking, Reading::Events, Builder::new(text.waker()));
             let found = all(Merged::one(shown()), builder, select, &sought)?;
-            let (document, damage) = blamed(Merged::one(shown()), found);
+            let (mut document, damage) = blamed(Merged::one(shown()), found);
+            document.unread_lines = text.unread_lines();
             picture.map(|picture| picture.finish(&document, shown())).transpose()?;
             (document, damage)
         }

@@ -1,4 +1,4 @@
-//! A recording to test with.
+//! Recordings to test with.
 
 use std::fs;
 use std::path::Path;
@@ -14,5 +14,21 @@ pub fn small() -> TempDir {
     fs::copy(fuzz.join("layout.tsdl"), inside.join("metadata")).unwrap();
     fs::copy(fuzz.join("corpus/packets/one"), inside.join("channel0_1")).unwrap();
     fs::write(inside.join(".hidden"), "x").unwrap();
+    folder
+}
+
+/// A text of ftrace: threads 91 and 92 take turns on a CPU, and behind each event come so many lines that are none.
+pub fn with_unread_lines(count: usize) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let event = |at: usize| {
+        let (prev, next) = if at.is_multiple_of(2) { (92, 91) } else { (91, 92) };
+        format!(
+            "t{prev}-{prev} [000] d..2. {at}.0: sched_switch: prev_comm=t{prev} prev_pid={prev} prev_prio=120 \
+             prev_state=S ==> next_comm=t{next} next_pid={next} next_prio=120\n{}",
+            "no event\n".repeat(count)
+        )
+    };
+    let text: String = (0..10).map(event).collect();
+    fs::write(folder.path().join("text"), text).unwrap();
     folder
 }

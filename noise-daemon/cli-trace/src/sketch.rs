@@ -20,6 +20,7 @@ use noise_sketches::system::System;
 use noise_sketches::tiers::{self, probability, tiers};
 use noise_trace::damage::Damage;
 use noise_trace::event::TraceKind;
+use noise_trace::ftrace::UnreadLines;
 use noise_trace::reach::Reach;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
@@ -107,34 +108,14 @@ struct SketchInput {
     wanted: BTreeSet<i32>,
     discarded: u64,
     reach: Reach,
+    unread_lines: Option<UnreadLines>,
     damage: Damage,
     is_empty: bool,
 }
 
 pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
-    let others = several::open(&recording, &args.others)?;
-    let mut found = match &recording {
-        Recording::Ctf(ctf) => {
-            let select = args.part.select(|| recording.first_ns());
-            let are_ours = [&recording].into_iter().chain(&others).all(is_ours);
-            let together = match are_ours {
-                true => Together::by(&BYTES, &recording, ctf, &others, &args.others)?,
-                false => Together::new(&recording, ctf, &others, &args.others)?,
-            };
-            let mut feed = Feed::default();
-            together.by_wakeup().for_each(|machine| feed.wakes_by_wakeup(machine));
-            all(together.read(), feed, select)?
-        }
-        Recording::Text(text) => {
-            let select = args.part.select(|| recording.first_ns());
-            let mut feed = Feed::default();
-            if text.waker() == Waker::Wakeup {
-                feed.wakes_by_wakeup(0);
-            }
-            all(Merged::one(recording.shown(text.reader(), false)), feed, select)?
-        }
-    };
+    let mut found = input(args, &recording)?;
     cluster(&mut found.system).map_err(anyhow::Error::from)?;
     let document = document(args, &found);
     match args.json {
@@ -146,6 +127,31 @@ pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
     }
     report(&args.recording, &found.damage);
     Ok(())
+}
+
+/// Reads the recording, with those beside it.
+fn input(args: &SketchArgs, recording: &Recording) -> anyhow::Result<SketchInput> {
+    let others = several::open(recording, &args.others)?;
+    let select = args.part.select(|| recording.first_ns());
+    let mut feed = Feed::default();
+    match recording {
+        Recording::Ctf(ctf) => {
+            let are_ours = [recording].into_iter().chain(&others).all(is_ours);
+            let together = match are_ours {
+                true => Together::by(&BYTES, recording, ctf, &others, &args.others)?,
+                false => Together::new(recording, ctf, &others, &args.others)?,
+            };
+            together.by_wakeup().for_each(|machine| feed.wakes_by_wakeup(machine));
+            all(together.read(), feed, select)
+        }
+        Recording::Text(text) => {
+            if text.waker() == Waker::Wakeup {
+                feed.wakes_by_wakeup(0);
+            }
+            let source = Merged::one(recording.shown(text.reader(), false));
+            Ok(SketchInput { unread_lines: text.unread_lines(), ..all(source, feed, select)? })
+        }
+    }
 }
 
 /// Goes over the events: also over those before the time that is asked for, since they say what was under way.
@@ -177,7 +183,16 @@ fn all<S: Source>(
         bail!(NO_CGROUPS);
     }
     let damage = source.damage();
-    Ok(SketchInput { system: feed.finish(), select, wanted, discarded, reach, damage, is_empty })
+    Ok(SketchInput {
+        system: feed.finish(),
+        select,
+        wanted,
+        discarded,
+        reach,
+        unread_lines: None,
+        damage,
+        is_empty,
+    })
 }
 
 /// The slices in the part that is asked for.
@@ -208,5 +223,33 @@ fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> SketchesDocument<'
     });
     let tiers = tiers(system, &shown);
     let reach = found.reach.clone();
-    SketchesDocument { system, shown, tiers, answer, discarded: found.discarded, reach }
+    let SketchInput { discarded, unread_lines, .. } = *found;
+    SketchesDocument { system, shown, tiers, answer, discarded, reach, unread_lines }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::sampled::with_unread_lines;
+
+    #[derive(Debug, clap::Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: SketchArgs,
+    }
+
+    #[test]
+    fn lines_that_were_not_read_are_said() {
+        let folder = with_unread_lines(1);
+        let path = folder.path().join("text");
+        let Words { args } = Words::try_parse_from(["", &path.display().to_string()]).unwrap();
+        let found = input(&args, &Recording::open(&path).unwrap()).unwrap();
+        let document = document(&args, &found);
+        let page = page(&document, 120).text(false);
+        assert!(page.contains("\n10 of 20 lines are no events that noised knows: "), "{page}");
+        let json = serde_json::to_value(&document).unwrap();
+        assert_eq!(json["unread_lines"], serde_json::json!({"unread": 10, "of": 20}));
+    }
 }

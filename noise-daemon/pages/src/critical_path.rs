@@ -73,6 +73,9 @@ pub fn named(culprit: &Culprit) -> String {
 /// All executions, in so many columns.
 pub fn page(document: &PathsDocument, width: usize) -> Painted {
     let mut page = Painted::default();
+    if let Some(unread) = &document.unread_lines {
+        page.plain(&format!("{unread}\n"));
+    }
     page.plain(&document.reach.line());
     if document.discarded > 0 {
         page.plain(&format!("{} events were lost while recording\n", document.discarded));

@@ -31,6 +31,9 @@ pub fn page(document: &SketchesDocument<'_>, width: usize) -> Painted {
     }
     page.plain(&slow(&document.tiers));
     page.plain(&whole(document));
+    if let Some(unread) = &document.unread_lines {
+        page.plain(&format!("{unread}\n"));
+    }
     page.plain(&document.reach.line());
     page.plain(&missing(&document.system.counts, document.discarded));
     if document.tiers.is_empty() {

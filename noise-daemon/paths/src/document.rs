@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use noise_trace::delays::document::Culprit;
+use noise_trace::ftrace::UnreadLines;
 use noise_trace::reach::Reach;
 use serde::Serialize;
 
@@ -25,6 +26,9 @@ pub struct PathsDocument {
     /// Of executions between two delimiters: those of the delimiters that make none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delimiters: Vec<Delimiters>,
+    /// Lines of a text that could not be read, where they are more than 1 %.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread_lines: Option<UnreadLines>,
 }
 
 /// Begins and ends that make no execution.

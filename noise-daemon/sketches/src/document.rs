@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use noise_trace::ftrace::UnreadLines;
 use noise_trace::reach::Reach;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
@@ -22,6 +23,8 @@ pub struct SketchesDocument<'s> {
     pub discarded: u64,
     /// CPUs that are not known from its begin to its end.
     pub reach: Reach,
+    /// Lines of a text that could not be read, where they are more than 1 %.
+    pub unread_lines: Option<UnreadLines>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,12 +48,15 @@ impl SketchesDocument<'_> {
 impl Serialize for SketchesDocument<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (from_ns, to_ns) = self.system.span;
-        let mut all = serializer.serialize_struct("Document", 11)?;
+        let mut all = serializer.serialize_struct("Document", 12)?;
         all.serialize_field("from_ns", &from_ns)?;
         all.serialize_field("to_ns", &to_ns)?;
         all.serialize_field("discarded", &self.discarded)?;
         for (name, cpus) in self.reach.lists() {
             all.serialize_field(name, cpus)?;
+        }
+        if let Some(unread_lines) = &self.unread_lines {
+            all.serialize_field("unread_lines", unread_lines)?;
         }
         all.serialize_field("counts", &self.system.counts)?;
         all.serialize_field("tiers", &self.tiers)?;

@@ -312,6 +312,7 @@ impl<'h> Looked<'h> {
                 answer: None,
                 discarded,
                 reach: Reach::default(),
+                unread_lines: None,
             },
         }
     }

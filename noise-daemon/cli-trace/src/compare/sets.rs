@@ -110,6 +110,9 @@ impl Sets {
 
 fn notes(path: &Path, document: &PathsDocument) -> Vec<String> {
     let (path, mut notes) = (path.display(), Vec::new());
+    if let Some(unread) = &document.unread_lines {
+        notes.push(format!("{path}: {unread}"));
+    }
     if !document.reach.is_whole() {
         notes.push(format!("{path}: {}", document.reach));
     }

@@ -130,6 +130,9 @@ pub fn page(document: &BesideDocument, paths: [&Path; 2], columns: usize) -> Pai
     let mut page = Painted::default();
     let names = names(paths);
     for (name, of) in names.iter().zip([&document.paths, &document.against]) {
+        if let Some(unread) = &of.unread_lines {
+            page.plain(&format!("{name}: {unread}\n"));
+        }
         if !of.reach.is_whole() {
             page.plain(&format!("{name}: {}\n", of.reach));
         }

@@ -87,6 +87,7 @@ pub fn found(system: &System) -> RequestFindings<'_> {
                 answer: None,
                 discarded: 3,
                 reach: Reach::default(),
+                unread_lines: None,
             },
         },
         tiers,

@@ -22,8 +22,15 @@ fn document(system: &System, given: &str, of: Option<&str>, by: tiers::By) -> Ve
         Answer { given: given.map(|given| given.to_string()), of: of.to_string(), all, groups }
     });
     let tiers = tiers(system, &shown);
-    let document =
-        SketchesDocument { system, shown, tiers, answer, discarded: 0, reach: Reach::default() };
+    let document = SketchesDocument {
+        system,
+        shown,
+        tiers,
+        answer,
+        discarded: 0,
+        reach: Reach::default(),
+        unread_lines: None,
+    };
     vec![page(&document, 120).text(false), serde_json::to_string_pretty(&document).unwrap()]
 }
 
