@@ -322,7 +322,8 @@ fn both_directions_of_an_interface_are_one_incident_whoever_fills_them() {
     let mut blamed: Vec<_> =
         report.episodes().map(|one| (one.signal, &*one.culprits[0].culprit)).collect();
     blamed.sort_unstable();
-    assert_eq!(blamed, [(Signal::NetRxWait, "/download"), (Signal::NetTxWait, "/upload")]);
+    let [receiving, sending] = [Signal::NetRxWait, Signal::NetTxWait].map(Watched::Signal);
+    assert_eq!(blamed, [(receiving, "/download"), (sending, "/upload")]);
 }
 
 #[test]
