@@ -165,8 +165,7 @@ pub struct OutliersSection {
 
 impl Default for OutliersSection {
     fn default() -> Self {
-        const USUAL: Microseconds = valid(Microseconds::new(1_000));
-        Self { threshold_microseconds: USUAL }
+        Self { threshold_microseconds: const { Microseconds::of(1_000) } }
     }
 }
 
@@ -184,10 +183,11 @@ pub struct LimitsSection {
 
 impl Default for LimitsSection {
     fn default() -> Self {
-        const INTERFERENCE: Limit = valid(Limit::new(200));
-        const PREEMPTIONS: Limit = valid(Limit::new(100));
-        const CGROUPS: Limit = valid(Limit::new(50));
-        Self { interference: INTERFERENCE, preemptions: PREEMPTIONS, cgroups: CGROUPS }
+        Self {
+            interference: const { Limit::of(200) },
+            preemptions: const { Limit::of(100) },
+            cgroups: const { Limit::of(50) },
+        }
     }
 }
 
@@ -229,15 +229,12 @@ pub struct OsnoiseSection {
 
 impl Default for OsnoiseSection {
     fn default() -> Self {
-        // One percent of a CPU.
-        const PERIOD: Milliseconds = valid(Milliseconds::new(1_000));
-        const RUNTIME: Milliseconds = valid(Milliseconds::new(10));
-        const THRESHOLD: Microseconds = valid(Microseconds::new(5));
         Self {
             cpus: Cpus::default(),
-            period_milliseconds: PERIOD,
-            runtime_milliseconds: RUNTIME,
-            threshold_microseconds: THRESHOLD,
+            // One percent of a CPU.
+            period_milliseconds: const { Milliseconds::of(1_000) },
+            runtime_milliseconds: const { Milliseconds::of(10) },
+            threshold_microseconds: const { Microseconds::of(5) },
         }
     }
 }
@@ -271,13 +268,11 @@ pub struct RecorderSection {
 
 impl Default for RecorderSection {
     fn default() -> Self {
-        const SECONDS: Seconds = valid(Seconds::new(10));
-        const IN_ALL: Kibibytes = valid(Kibibytes::new(64 * 1_024));
         Self {
             enabled: true,
-            seconds: SECONDS,
+            seconds: const { Seconds::of(10) },
             kibibytes_per_cpu: SizeOrAsNeeded::default(),
-            kibibytes_in_all: IN_ALL,
+            kibibytes_in_all: const { Kibibytes::of(64 * 1_024) },
             classes: USUAL_CLASSES.map(ClassName).to_vec(),
         }
     }
@@ -315,9 +310,11 @@ pub struct StateSection {
 
 impl Default for StateSection {
     fn default() -> Self {
-        const TRACE: Kibibytes = valid(Kibibytes::new(8 * 1_024));
-        const TRACES: Traces = valid(Traces::new(8));
-        Self { directory: DEFAULT_DIRECTORY.into(), traces: TRACES, trace_kibibytes: TRACE }
+        Self {
+            directory: DEFAULT_DIRECTORY.into(),
+            traces: const { Traces::of(8) },
+            trace_kibibytes: const { Kibibytes::of(8 * 1_024) },
+        }
     }
 }
 
@@ -341,13 +338,5 @@ pub struct PrivilegesSection {
 impl Default for PrivilegesSection {
     fn default() -> Self {
         Self { drop: true }
-    }
-}
-
-/// A default: a number out of its range does not compile.
-const fn valid<T: Copy>(number: Option<T>) -> T {
-    match number {
-        Some(number) => number,
-        None => unreachable!(),
     }
 }

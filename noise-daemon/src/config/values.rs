@@ -24,7 +24,7 @@ impl From<Cpus> for String {
 }
 
 macro_rules! number {
-    ($(#[$doc:meta])* $name:ident, $number:ident, $largest:literal) => {
+    ($(#[$doc:meta])* $name:ident, $number:ident, $smallest:literal..=$largest:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         #[serde(try_from = "i64")]
@@ -33,7 +33,18 @@ macro_rules! number {
         impl $name {
             /// That many, where that is in range.
             pub const fn new(number: $number) -> Option<Self> {
-                if number >= 1 && number <= $largest { Some(Self(number)) } else { None }
+                match number {
+                    $smallest..=$largest => Some(Self(number)),
+                    _ => None,
+                }
+            }
+
+            /// A usual value: in a constant, one out of range does not compile.
+            pub const fn of(number: $number) -> Self {
+                match Self::new(number) {
+                    Some(valid) => valid,
+                    None => unreachable!(),
+                }
             }
 
             pub const fn get(self) -> $number {
@@ -46,7 +57,7 @@ macro_rules! number {
 
             fn try_from(number: i64) -> Result<Self, Self::Error> {
                 let within = $number::try_from(number).ok().and_then(Self::new);
-                within.ok_or_else(|| format!("{number} is not between 1 and {}", $largest))
+                within.ok_or_else(|| format!("{number} is not between {} and {}", $smallest, $largest))
             }
         }
     };
@@ -54,77 +65,45 @@ macro_rules! number {
 
 number! {
     /// A time in milliseconds, up to an hour.
-    Milliseconds, u32, 3_600_000
+    Milliseconds, u32, 1..=3_600_000
 }
 
 number! {
     /// A time in microseconds, up to a minute.
-    Microseconds, u32, 60_000_000
+    Microseconds, u32, 1..=60_000_000
 }
 
 number! {
     /// A number of series; the largest is what a server that scrapes many hosts can bear of each.
-    Limit, u16, 10_000
+    Limit, u16, 1..=10_000
 }
 
 number! {
     /// A size in KiB, up to 16 GiB.
-    Kibibytes, u32, 16_777_216
+    Kibibytes, u32, 1..=16_777_216
 }
 
 number! {
     /// A time in seconds, up to an hour.
-    Seconds, u16, 3_600
+    Seconds, u16, 1..=3_600
 }
 
-/// A size in KiB, up to 16 GiB, or 0 for one that follows from what the host does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(try_from = "i64")]
-pub struct SizeOrAsNeeded(u32);
+number! {
+    /// A size in KiB, up to 16 GiB, or 0 for one that follows from what the host does.
+    #[derive(Default)]
+    SizeOrAsNeeded, u32, 0..=16_777_216
+}
 
 impl SizeOrAsNeeded {
-    const LARGEST: u32 = 16_777_216;
-
     /// The size, bytes; `None` where it follows from what the host does.
     pub fn bytes(self) -> Option<u64> {
         (self.0 > 0).then(|| u64::from(self.0) * 1024)
     }
 }
 
-impl TryFrom<i64> for SizeOrAsNeeded {
-    type Error = String;
-
-    fn try_from(number: i64) -> Result<Self, Self::Error> {
-        let within = u32::try_from(number).ok().filter(|number| *number <= Self::LARGEST);
-        within.map(Self).ok_or_else(|| format!("{number} is not between 0 and {}", Self::LARGEST))
-    }
-}
-
-/// A number of incidents whose kernel events are kept; 0 = none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(try_from = "i64")]
-pub struct Traces(u16);
-
-impl Traces {
-    const LARGEST: u16 = 1_000;
-
-    /// That many, where that is in range.
-    pub const fn new(number: u16) -> Option<Self> {
-        if number <= Self::LARGEST { Some(Self(number)) } else { None }
-    }
-
-    pub const fn get(self) -> u16 {
-        self.0
-    }
-}
-
-impl TryFrom<i64> for Traces {
-    type Error = String;
-
-    fn try_from(number: i64) -> Result<Self, Self::Error> {
-        let within = u16::try_from(number).ok().and_then(Self::new);
-        within.ok_or_else(|| format!("{number} is not between 0 and {}", Self::LARGEST))
-    }
+number! {
+    /// A number of incidents whose kernel events are kept; 0 = none.
+    Traces, u16, 0..=1_000
 }
 
 /// Permissions, written as chmod takes them.
