@@ -79,63 +79,36 @@ impl Resource {
     }
 }
 
-/// Why a resource was not available: what held it, or what kept it from being given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-#[repr(u8)]
-pub enum Cause {
-    /// Work of another cgroup. The culprit is that cgroup's id.
-    Foreign,
-    /// Other work of the same cgroup. The culprit is its id.
-    #[cfg_attr(feature = "serde", serde(rename = "self"))]
-    Own,
-    /// A kernel thread. The culprit is its pid.
-    Kthread,
-    /// A hard interrupt. The culprit is the irq, or the vector with [`VECTOR_SOURCE`].
-    Hardirq,
-    /// A softirq. The culprit is the vector.
-    Softirq,
-    Nmi,
-    /// The victim's own CPU quota.
-    Throttle,
-    Steal,
-    /// Nothing: the CPU was idle, and was being woken or not chosen.
-    Idle,
-    Untracked,
+crate::named! {
+    /// Why a resource was not available: what held it, or what kept it from being given. By its name, a value of the
+    /// label `cause`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+    #[repr(u8)]
+    pub enum Cause all CHARGE_CAUSES {
+        /// Work of another cgroup. The culprit is that cgroup's id.
+        Foreign = "foreign",
+        /// Other work of the same cgroup. The culprit is its id.
+        #[cfg_attr(feature = "serde", serde(rename = "self"))]
+        Own = "self",
+        /// A kernel thread. The culprit is its pid.
+        Kthread = "kthread",
+        /// A hard interrupt. The culprit is the irq, or the vector with [`VECTOR_SOURCE`].
+        Hardirq = "hardirq",
+        /// A softirq. The culprit is the vector.
+        Softirq = "softirq",
+        Nmi = "nmi",
+        /// The victim's own CPU quota.
+        Throttle = "throttle",
+        Steal = "steal",
+        /// Nothing: the CPU was idle, and was being woken or not chosen.
+        Idle = "idle",
+        Untracked = "untracked",
+    }
 }
 
-/// All causes, in order of their discriminants.
-pub const CHARGE_CAUSES: [Cause; 10] = [
-    Cause::Foreign,
-    Cause::Own,
-    Cause::Kthread,
-    Cause::Hardirq,
-    Cause::Softirq,
-    Cause::Nmi,
-    Cause::Throttle,
-    Cause::Steal,
-    Cause::Idle,
-    Cause::Untracked,
-];
-
 impl Cause {
-    /// Value of the label `cause`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Foreign => "foreign",
-            Self::Own => "self",
-            Self::Kthread => "kthread",
-            Self::Hardirq => "hardirq",
-            Self::Softirq => "softirq",
-            Self::Nmi => "nmi",
-            Self::Throttle => "throttle",
-            Self::Steal => "steal",
-            Self::Idle => "idle",
-            Self::Untracked => "untracked",
-        }
-    }
-
     /// The cause of a number that came from the kernel side.
     pub fn from_number(number: u8) -> Option<Self> {
         CHARGE_CAUSES.get(usize::from(number)).copied()

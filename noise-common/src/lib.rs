@@ -18,6 +18,7 @@ pub mod hist;
 pub mod hooks;
 pub mod ledger;
 pub mod loss;
+mod named;
 #[cfg(feature = "serde")]
 mod names;
 pub mod nesting;

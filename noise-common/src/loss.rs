@@ -1,48 +1,24 @@
 //! What is not counted, and why: every loss is accounted for.
 
-/// Why something was not counted, or was counted late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Loss {
-    /// The end of a pair came before its start by the clock.
-    ClockBackwards,
-    /// An end whose start was not seen (before the programs were attached, or lost).
-    NoStart,
-    /// A map had no room for a new entry.
-    MapFull,
-    /// An index (a pid, a vector) beyond what the maps were sized for.
-    OutOfRange,
-    /// A 32-bit bucket of one window was full.
-    Saturated,
-    /// A record of a long wait that the limit on their number suppressed.
-    RateLimited,
-    /// The ring buffer was full: the window stays open and is sent later, nothing is lost.
-    RingFullDelayed,
-}
-
-/// All reasons, in order of their discriminants.
-pub const LOSSES: [Loss; 7] = [
-    Loss::ClockBackwards,
-    Loss::NoStart,
-    Loss::MapFull,
-    Loss::OutOfRange,
-    Loss::Saturated,
-    Loss::RateLimited,
-    Loss::RingFullDelayed,
-];
-
-impl Loss {
-    /// Value of the label `reason`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ClockBackwards => "clock_backwards",
-            Self::NoStart => "no_start",
-            Self::MapFull => "map_full",
-            Self::OutOfRange => "out_of_range",
-            Self::Saturated => "saturated",
-            Self::RateLimited => "rate_limited",
-            Self::RingFullDelayed => "ring_full_delayed",
-        }
+crate::named! {
+    /// Why something was not counted, or was counted late. By its name, a value of the label `reason`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u32)]
+    pub enum Loss all LOSSES {
+        /// The end of a pair came before its start by the clock.
+        ClockBackwards = "clock_backwards",
+        /// An end whose start was not seen (before the programs were attached, or lost).
+        NoStart = "no_start",
+        /// A map had no room for a new entry.
+        MapFull = "map_full",
+        /// An index (a pid, a vector) beyond what the maps were sized for.
+        OutOfRange = "out_of_range",
+        /// A 32-bit bucket of one window was full.
+        Saturated = "saturated",
+        /// A record of a long wait that the limit on their number suppressed.
+        RateLimited = "rate_limited",
+        /// The ring buffer was full: the window stays open and is sent later, nothing is lost.
+        RingFullDelayed = "ring_full_delayed",
     }
 }
 

@@ -26,34 +26,20 @@ pub enum Shown {
     },
 }
 
-/// What happens at a device or interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
-    /// Requests to a block device.
-    Block,
-    /// Packets that an interface sends.
-    Send,
-    /// Packets that it receives.
-    Receive,
-    /// Segments that were sent again.
-    Retransmit,
-    /// Packets that were thrown away, by reason.
-    Drop,
-}
-
-/// All ways, in the order of their discriminants.
-pub const WAYS: [Way; 5] = [Way::Block, Way::Send, Way::Receive, Way::Retransmit, Way::Drop];
-
-impl Way {
-    /// The operation, where it says it all.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Send => "send",
-            Self::Receive => "receive",
-            Self::Retransmit => "retransmit",
-            Self::Drop => "drop",
-        }
+crate::named! {
+    /// What happens at a device or interface. The name is the operation, where that says it all.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Way all WAYS {
+        /// Requests to a block device.
+        Block = "block",
+        /// Packets that an interface sends.
+        Send = "send",
+        /// Packets that it receives.
+        Receive = "receive",
+        /// Segments that were sent again.
+        Retransmit = "retransmit",
+        /// Packets that were thrown away, by reason.
+        Drop = "drop",
     }
 }
 

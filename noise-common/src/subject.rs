@@ -1,25 +1,15 @@
 //! What the subjects of signals are, and to which part of the host signals belong.
 
-/// A part of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Domain {
-    /// Tasks and the CPUs that they wait for.
-    Cpu,
-    Interrupts,
-    Disk,
-    Network,
-    Memory,
-}
-
-impl Domain {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Interrupts => "interrupts",
-            Self::Disk => "disk",
-            Self::Network => "network",
-            Self::Memory => "memory",
-        }
+crate::named! {
+    /// A part of the host.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Domain {
+        /// Tasks and the CPUs that they wait for.
+        Cpu = "cpu",
+        Interrupts = "interrupts",
+        Disk = "disk",
+        Network = "network",
+        Memory = "memory",
     }
 }
 

@@ -4,58 +4,43 @@
 //! Numbers are those of x86-64, names those that LTTng gives them. Calls of 32-bit programs have other numbers, and are
 //! counted alone.
 
-/// What a call, or a socket, is about. The discriminant is its number in events and in recordings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum ObjectKind {
-    /// Nothing that has an identity.
-    #[default]
-    None,
-    /// A TCP socket: its inode, and its local and remote port.
-    Tcp,
-    /// A UDP socket, likewise.
-    Udp,
-    /// A unix socket: its inode, and that of its peer.
-    Unix,
-    /// Another socket: its inode.
-    Socket,
-    /// A pipe or a FIFO: the low bits of its inode, and the device of its file system.
-    Pipe,
-    /// An eventfd: its id.
-    Eventfd,
-    /// An epoll instance: its address.
-    Epoll,
-    /// A signalfd: its address.
-    Signalfd,
-    /// A POSIX message queue: the low bits of its inode, and the device of its file system.
-    Mqueue,
-    /// A futex: its address, and bits that stand for the memory map that it counts in.
-    Futex,
-    /// A System V message queue: its id, and the inode of its ipc namespace.
-    Msg,
-    /// A System V set of semaphores, likewise.
-    Sem,
-    /// A file that could not be looked up.
-    Unknown,
+crate::named! {
+    /// What a call, or a socket, is about. The discriminant is its number in events and in recordings, which have its
+    /// name as well.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum ObjectKind all OBJECT_KINDS {
+        /// Nothing that has an identity.
+        #[default]
+        None = "none",
+        /// A TCP socket: its inode, and its local and remote port.
+        Tcp = "tcp",
+        /// A UDP socket, likewise.
+        Udp = "udp",
+        /// A unix socket: its inode, and that of its peer.
+        Unix = "unix",
+        /// Another socket: its inode.
+        Socket = "socket",
+        /// A pipe or a FIFO: the low bits of its inode, and the device of its file system.
+        Pipe = "pipe",
+        /// An eventfd: its id.
+        Eventfd = "eventfd",
+        /// An epoll instance: its address.
+        Epoll = "epoll",
+        /// A signalfd: its address.
+        Signalfd = "signalfd",
+        /// A POSIX message queue: the low bits of its inode, and the device of its file system.
+        Mqueue = "mqueue",
+        /// A futex: its address, and bits that stand for the memory map that it counts in.
+        Futex = "futex",
+        /// A System V message queue: its id, and the inode of its ipc namespace.
+        Msg = "msg",
+        /// A System V set of semaphores, likewise.
+        Sem = "sem",
+        /// A file that could not be looked up.
+        Unknown = "unknown",
+    }
 }
-
-/// All kinds, in order of their discriminants.
-pub const OBJECT_KINDS: [ObjectKind; 14] = [
-    ObjectKind::None,
-    ObjectKind::Tcp,
-    ObjectKind::Udp,
-    ObjectKind::Unix,
-    ObjectKind::Socket,
-    ObjectKind::Pipe,
-    ObjectKind::Eventfd,
-    ObjectKind::Epoll,
-    ObjectKind::Signalfd,
-    ObjectKind::Mqueue,
-    ObjectKind::Futex,
-    ObjectKind::Msg,
-    ObjectKind::Sem,
-    ObjectKind::Unknown,
-];
 
 impl ObjectKind {
     /// The kind with that number.
@@ -81,26 +66,6 @@ impl ObjectKind {
             11 => Self::Msg,
             12 => Self::Sem,
             _ => Self::Unknown,
-        }
-    }
-
-    /// Its name in recordings.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Unix => "unix",
-            Self::Socket => "socket",
-            Self::Pipe => "pipe",
-            Self::Eventfd => "eventfd",
-            Self::Epoll => "epoll",
-            Self::Signalfd => "signalfd",
-            Self::Mqueue => "mqueue",
-            Self::Futex => "futex",
-            Self::Msg => "msg",
-            Self::Sem => "sem",
-            Self::Unknown => "unknown",
         }
     }
 

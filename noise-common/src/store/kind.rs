@@ -2,34 +2,24 @@
 
 use crate::hooks::Hook;
 
-/// What events are about. The discriminant is the number of its bit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum Class {
-    /// The scheduler and interrupts: what a critical path needs.
-    Sched,
-    /// Block devices and the network.
-    Io,
-    /// Communication of threads and processes: its system calls, and signals.
-    Ipc,
+crate::named! {
+    /// What events are about. The discriminant is the number of its bit; options have the name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[repr(u32)]
+    pub enum Class all CLASSES {
+        /// The scheduler and interrupts: what a critical path needs.
+        Sched = "sched",
+        /// Block devices and the network.
+        Io = "io",
+        /// Communication of threads and processes: its system calls, and signals.
+        Ipc = "ipc",
+    }
 }
-
-/// All classes, in order of their discriminants.
-pub const CLASSES: [Class; 3] = [Class::Sched, Class::Io, Class::Ipc];
 
 /// The classes that a flight recorder may keep, and that a recording has unless others are asked for.
 pub const USUAL_CLASSES: [Class; 2] = [Class::Sched, Class::Io];
 
 impl Class {
-    /// Its name in options.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sched => "sched",
-            Self::Io => "io",
-            Self::Ipc => "ipc",
-        }
-    }
-
     /// The class of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         CLASSES.into_iter().find(|class| class.name() == name)

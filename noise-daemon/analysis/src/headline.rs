@@ -19,33 +19,24 @@ pub struct Headline {
     pub during: f64,
 }
 
-/// What figures there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
-    /// Half of the delays are shorter, ns.
-    Median,
-    /// 99 of 100 delays are shorter, ns.
-    P99,
-    /// Mean delay, ns.
-    Mean,
-    /// Time that is taken, of one CPU's.
-    Taken,
-    /// Delay above normal, ns: where no other figure rose.
-    Excess,
+noise_common::named! {
+    /// What figures there are.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Figure {
+        /// Half of the delays are shorter, ns.
+        Median = "median",
+        /// 99 of 100 delays are shorter, ns.
+        P99 = "p99",
+        /// Mean delay, ns.
+        Mean = "mean",
+        /// Time that is taken, of one CPU's.
+        Taken = "taken",
+        /// Delay above normal, ns: where no other figure rose.
+        Excess = "excess delay",
+    }
 }
 
 impl Figure {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Median => "median",
-            Self::P99 => "p99",
-            Self::Mean => "mean",
-            Self::Taken => "taken",
-            Self::Excess => "excess delay",
-        }
-    }
-
     /// So much of it, with its unit.
     pub fn amount(self, amount: f64) -> String {
         match self {

@@ -4,39 +4,23 @@ use std::fmt;
 
 use noise_host::resolve::without_cpu;
 
-/// Kinds of noise, in the words of the kernel's osnoise tracer.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// No event of the kernel: the hardware (SMI) or the hypervisor.
-    Hardware,
-    Nmi,
-    /// Device interrupts and interrupt vectors.
-    Irq,
-    Softirq,
-    /// Other threads, the kernel's and users'.
-    Thread,
-    /// Page faults of the measuring thread.
-    PageFault,
-}
-
-/// All kinds, in order of their discriminants.
-pub const CLASSES: [Class; 6] =
-    [Class::Hardware, Class::Nmi, Class::Irq, Class::Softirq, Class::Thread, Class::PageFault];
-
-impl Class {
-    /// Its name, as in metrics and JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hardware => "hardware",
-            Self::Nmi => "nmi",
-            Self::Irq => "irq",
-            Self::Softirq => "softirq",
-            Self::Thread => "thread",
-            Self::PageFault => "page_fault",
-        }
+noise_common::named! {
+    /// Kinds of noise, in the words of the kernel's osnoise tracer.
+    #[derive(
+        Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+    )]
+    #[serde(rename_all = "snake_case")]
+    pub enum Class all CLASSES {
+        /// No event of the kernel: the hardware (SMI) or the hypervisor.
+        Hardware = "hardware",
+        Nmi = "nmi",
+        /// Device interrupts and interrupt vectors.
+        Irq = "irq",
+        Softirq = "softirq",
+        /// Other threads, the kernel's and users'.
+        Thread = "thread",
+        /// Page faults of the measuring thread.
+        PageFault = "page_fault",
     }
 }
 

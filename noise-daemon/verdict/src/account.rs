@@ -10,56 +10,41 @@ use serde::Serialize;
 /// The softirq that completes requests of block devices.
 const BLOCK: &str = SOFTIRQ_VECTORS[4];
 
-/// What time is accounted to. A sleep is accounted to what ended it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Account {
-    /// It had a CPU, and used it.
-    Running,
-    /// It was runnable, and others had the CPU, or the CPU was not given yet.
-    Cpu,
-    /// It was runnable, and its own CPU quota was used up.
-    Quota,
-    /// It had a CPU or waited for one, and an interrupt had it.
-    Interrupt,
-    /// The same, and the hypervisor had it.
-    Hypervisor,
-    /// It slept until a disk was done.
-    Disk,
-    /// It had to free or move memory before it got some, or slept until memory came back from a disk.
-    Memory,
-    /// It waited for a lock or a full queue that a thread of its own held.
-    Lock,
-    /// It waited for another process of this host that it had asked.
-    Tier,
-    /// It waited for another host that it had asked, or for packets to be sent or handled.
-    Network,
-    /// It slept until a timer expired.
-    Timer,
-    /// Nothing was asked of it: it slept until somebody asked, or nothing has woken it yet.
-    Idle,
-    /// It is not known what it did, or what it slept for.
-    Unknown,
+noise_common::named! {
+    /// What time is accounted to, in the order in which it is shown. A sleep is accounted to what ended it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Account all ACCOUNTS {
+        /// It had a CPU, and used it.
+        Running = "running",
+        /// It was runnable, and others had the CPU, or the CPU was not given yet.
+        Cpu = "cpu",
+        /// It was runnable, and its own CPU quota was used up.
+        Quota = "quota",
+        /// It had a CPU or waited for one, and an interrupt had it.
+        Interrupt = "interrupt",
+        /// The same, and the hypervisor had it.
+        Hypervisor = "hypervisor",
+        /// It slept until a disk was done.
+        Disk = "disk",
+        /// It had to free or move memory before it got some, or slept until memory came back from a disk.
+        Memory = "memory",
+        /// It waited for a lock or a full queue that a thread of its own held.
+        Lock = "lock",
+        /// It waited for another process of this host that it had asked.
+        Tier = "tier",
+        /// It waited for another host that it had asked, or for packets to be sent or handled.
+        Network = "network",
+        /// It slept until a timer expired.
+        Timer = "timer",
+        /// Nothing was asked of it: it slept until somebody asked, or nothing has woken it yet.
+        Idle = "idle",
+        /// It is not known what it did, or what it slept for.
+        Unknown = "unknown",
+    }
 }
 
 impl Account {
-    /// All, in the order in which they are shown.
-    pub const ALL: [Self; 13] = [
-        Self::Running,
-        Self::Cpu,
-        Self::Quota,
-        Self::Interrupt,
-        Self::Hypervisor,
-        Self::Disk,
-        Self::Memory,
-        Self::Lock,
-        Self::Tier,
-        Self::Network,
-        Self::Timer,
-        Self::Idle,
-        Self::Unknown,
-    ];
-
     /// Whether a thread that is at this had something to do. One that sleeps on a timer may have, or not.
     pub const fn is_active(self) -> bool {
         matches!(
@@ -81,25 +66,6 @@ impl Account {
     /// is usual of them is not known.
     pub const fn is_slept(self) -> bool {
         matches!(self, Self::Lock | Self::Tier | Self::Network | Self::Timer)
-    }
-
-    /// Its name, as documents, metrics and screens have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Cpu => "cpu",
-            Self::Quota => "quota",
-            Self::Interrupt => "interrupt",
-            Self::Hypervisor => "hypervisor",
-            Self::Disk => "disk",
-            Self::Memory => "memory",
-            Self::Lock => "lock",
-            Self::Tier => "tier",
-            Self::Network => "network",
-            Self::Timer => "timer",
-            Self::Idle => "idle",
-            Self::Unknown => "unknown",
-        }
     }
 
     /// What a wait for a CPU is accounted to, by what kept the CPU away.
@@ -208,12 +174,12 @@ mod tests {
         ) {
             let mut accounts = Accounts::default();
             for (account, ns) in &added {
-                accounts.add(Account::ALL[*account], *ns);
+                accounts.add(ACCOUNTS[*account], *ns);
             }
             let sum: u64 = added.iter().map(|(_, ns)| ns).sum();
             for (from, to, ns) in taken {
-                let before = accounts.ns(Account::ALL[from]);
-                let moved = accounts.take(Account::ALL[from], Account::ALL[to], ns);
+                let before = accounts.ns(ACCOUNTS[from]);
+                let moved = accounts.take(ACCOUNTS[from], ACCOUNTS[to], ns);
                 prop_assert_eq!(moved, ns.min(before));
                 prop_assert_eq!(accounts.total_ns(), sum);
                 prop_assert!(accounts.active_ns() <= sum);
@@ -223,7 +189,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_documents() {
-        for account in Account::ALL {
+        for account in ACCOUNTS {
             assert_eq!(serde_json::to_value(account).unwrap(), account.name());
         }
     }

@@ -13,7 +13,7 @@ use noise_common::remedy::{Remedy, against};
 use noise_common::signals::Signal;
 use serde::Serialize;
 
-use crate::account::Account;
+use crate::account::{ACCOUNTS, Account};
 use crate::advice::{Advice, advise, argument};
 use crate::case::{Case, CulpritLoss, Reply};
 use crate::finding::{Culprit, CulpritKind, Evidence, Finding};
@@ -133,8 +133,7 @@ impl<'c> RankedLoss<'c> {
     /// What took longest stays there where nothing is known of its usual though that of others is: it was not lost before.
     fn is_grave(&self, case: &Case<'_>) -> bool {
         let is_much = |ns: u64| ns as f64 >= LEAST_SHARE * case.work_ns as f64;
-        let lost =
-            Account::ALL.into_iter().filter(|one| one.is_active() && *one != Account::Running);
+        let lost = ACCOUNTS.into_iter().filter(|one| one.is_active() && *one != Account::Running);
         let longest_ns = lost.map(|one| case.accounts.ns(one)).max().unwrap_or(0);
         let is_longest = case.accounts.ns(self.loss.resource) == longest_ns;
         let beyond_ns = if is_longest { self.whole_beyond_ns } else { self.beyond_ns };
@@ -212,7 +211,7 @@ fn others_first(case: &Case<'_>, ranked: &mut [RankedLoss<'_>]) {
 
 pub fn judge(case: &Case<'_>) -> Verdict {
     let least_ns = case.least_ns();
-    let mut held: Vec<(Account, u64)> = Account::ALL
+    let mut held: Vec<(Account, u64)> = ACCOUNTS
         .into_iter()
         .filter(|account| account.is_active() && *account != Account::Running)
         .map(|account| (account, case.accounts.ns(account)))

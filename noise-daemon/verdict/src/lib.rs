@@ -18,7 +18,7 @@ mod kind;
 mod memory;
 mod words;
 
-pub use account::{Account, Accounts, completes_requests, mostly};
+pub use account::{ACCOUNTS, Account, Accounts, completes_requests, mostly};
 pub use advice::{Advice, advise, argument};
 pub use case::{Case, CulpritLoss, Reply, Standstill, Unclear, UsualNote};
 pub use finding::{Culprit, CulpritKind, Evidence, Finding};

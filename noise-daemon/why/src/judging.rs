@@ -10,7 +10,7 @@ use noise_model::pressure::Throttled;
 use noise_model::setup::Setup;
 use noise_text::clean::clean;
 use noise_verdict::{
-    Account, Accounts, Advice, Case, Culprit, CulpritKind, CulpritLoss, Evidence, Reply,
+    ACCOUNTS, Account, Accounts, Advice, Case, Culprit, CulpritKind, CulpritLoss, Evidence, Reply,
     Standstill, UsualNote, judge,
 };
 
@@ -95,7 +95,7 @@ impl Findings {
     ) -> Case<'a> {
         let of_part = self.accounts();
         let mut accounts = counted.accounts(self.threads.len());
-        for account in Account::ALL.into_iter().filter(|account| account.is_slept()) {
+        for account in ACCOUNTS.into_iter().filter(|account| account.is_slept()) {
             accounts.take(Account::Unknown, account, of_part.ns(account));
         }
         self.take_counted_memory(counted, &mut accounts);

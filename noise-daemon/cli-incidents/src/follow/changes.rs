@@ -16,30 +16,19 @@ const MOST: usize = 1 << 14;
 /// By how much of the whole another culprit has to be ahead of the one that was named, before that is an event.
 const AHEAD: f64 = 0.1;
 
-/// What became of an incident.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
-    /// It was open when this began.
-    Open,
-    Opened,
-    /// Something of it changed.
-    Changed,
-    /// It is over, and does not come back.
-    Closed,
-    /// It turned out to be a part of another one.
-    Merged,
-}
-
-impl ChangeKind {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Opened => "opened",
-            Self::Changed => "changed",
-            Self::Closed => "closed",
-            Self::Merged => "merged",
-        }
+noise_common::named! {
+    /// What became of an incident.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ChangeKind {
+        /// It was open when this began.
+        Open = "open",
+        Opened = "opened",
+        /// Something of it changed.
+        Changed = "changed",
+        /// It is over, and does not come back.
+        Closed = "closed",
+        /// It turned out to be a part of another one.
+        Merged = "merged",
     }
 }
 

@@ -5,25 +5,16 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// How a host mounts its cgroups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CgroupLayout {
-    /// One hierarchy with all controllers.
-    V2,
-    /// Controllers in hierarchies of version 1, and one of version 2 beside them.
-    Hybrid,
-    /// Hierarchies of version 1 only.
-    V1,
-}
-
-impl CgroupLayout {
-    /// For people and scripts.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::V2 => "v2",
-            Self::Hybrid => "hybrid (v1 controllers and a v2 tree)",
-            Self::V1 => "v1",
-        }
+noise_common::named! {
+    /// How a host mounts its cgroups.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum CgroupLayout {
+        /// One hierarchy with all controllers.
+        V2 = "v2",
+        /// Controllers in hierarchies of version 1, and one of version 2 beside them.
+        Hybrid = "hybrid (v1 controllers and a v2 tree)",
+        /// Hierarchies of version 1 only.
+        V1 = "v1",
     }
 }
 

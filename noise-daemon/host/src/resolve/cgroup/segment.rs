@@ -2,35 +2,22 @@
 
 use noise_text::clean::is_printable;
 
-/// Who made a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Runtime {
-    Docker,
-    /// containerd, on behalf of Kubernetes' kubelet.
-    CriContainerd,
-    /// containerd, on behalf of its own clients.
-    Containerd,
-    CriO,
-    Podman,
-    /// LXC, LXD or Incus.
-    Lxc,
-    /// A container for certain, whose path does not name the runtime: several runtimes with the
-    /// `cgroupfs` driver use the bare id.
-    Unnamed,
-}
-
-impl Runtime {
-    /// The name in labels.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Docker => "docker",
-            Self::CriContainerd => "cri-containerd",
-            Self::Containerd => "containerd",
-            Self::CriO => "cri-o",
-            Self::Podman => "podman",
-            Self::Lxc => "lxc",
-            Self::Unnamed => "container",
-        }
+noise_common::named! {
+    /// Who made a container.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Runtime {
+        Docker = "docker",
+        /// containerd, on behalf of Kubernetes' kubelet.
+        CriContainerd = "cri-containerd",
+        /// containerd, on behalf of its own clients.
+        Containerd = "containerd",
+        CriO = "cri-o",
+        Podman = "podman",
+        /// LXC, LXD or Incus.
+        Lxc = "lxc",
+        /// A container for certain, whose path does not name the runtime: several runtimes with the
+        /// `cgroupfs` driver use the bare id.
+        Unnamed = "container",
     }
 }
 
