@@ -70,7 +70,7 @@ fn head(screen: Screen, history: &History, look: &ScreenLook) -> Map<String, Val
     };
     let head = [
         ("version", json!(VERSION)),
-        ("screen", json!(screen.key())),
+        ("screen", json!(screen.name())),
         ("time", json!(frame.map(|frame| frame.time.to_string()))),
         ("host", json!(frame.map(|frame| frame.host.name.as_str()))),
         ("seconds", json!(seconds)),
@@ -141,6 +141,6 @@ impl App {
     /// A name for the file of it.
     pub fn export_name(&self) -> String {
         let time = self.history().latest().map(|frame| frame.time).unwrap_or_default();
-        format!("noised-{}-{}.json", self.screen().key(), time.strftime("%Y%m%dT%H%M%S%3fZ"))
+        format!("noised-{}-{}.json", self.screen().name(), time.strftime("%Y%m%dT%H%M%S%3fZ"))
     }
 }

@@ -37,8 +37,11 @@ fn shown(app: &mut App, width: u16, height: u16) -> String {
 fn every_screen() {
     for screen in SCREENS {
         let mut app = app(screen);
-        insta::assert_snapshot!(format!("recorded_{}_80", screen.key()), shown(&mut app, 80, 24));
-        insta::assert_snapshot!(format!("recorded_{}_130", screen.key()), shown(&mut app, 130, 30));
+        insta::assert_snapshot!(format!("recorded_{}_80", screen.name()), shown(&mut app, 80, 24));
+        insta::assert_snapshot!(
+            format!("recorded_{}_130", screen.name()),
+            shown(&mut app, 130, 30)
+        );
     }
 }
 
@@ -48,7 +51,7 @@ fn what_the_first_row_of_every_screen_opens() {
         let mut app = app(screen);
         app.handle(KeyEvent::from(KeyCode::Enter));
         insta::assert_snapshot!(
-            format!("recorded_{}_opened", screen.key()),
+            format!("recorded_{}_opened", screen.name()),
             shown(&mut app, 110, 45)
         );
     }

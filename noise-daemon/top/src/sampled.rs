@@ -190,7 +190,7 @@ fn table(screen: Screen, history: &History, look: &ScreenLook) -> Table {
     }
     let rows = sums.iter().filter_map(|(labels, delays)| row(history, labels, delays, seconds));
     Table {
-        title: format!("Cgroups as {}", screen.title()),
+        title: format!("Cgroups as {}", screen.titles().0),
         columns: columns(),
         rows: rows.collect(),
         sorted_by: 2,

@@ -42,7 +42,7 @@ pub fn screen(app: &App, filter: &Filter, columns: usize) -> String {
     let mut text = String::new();
     if let Some(frame) = app.history().latest() {
         let time = times::second(frame.time, &app.look().zone);
-        let (name, title) = (clean(&frame.host.name), app.screen().title());
+        let (name, title) = (clean(&frame.host.name), app.screen().titles().0);
         let _ = writeln!(text, "{time}  {name}  {title}");
     }
     // The screen of incidents lists them itself.

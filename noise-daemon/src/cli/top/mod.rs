@@ -145,8 +145,8 @@ struct ScreenOptions {
 }
 
 fn screen(text: &str) -> Result<Screen, String> {
-    SCREENS.into_iter().find(|screen| screen.key() == text).ok_or_else(|| {
-        let keys: Vec<_> = SCREENS.iter().map(|screen| screen.key()).collect();
+    SCREENS.into_iter().find(|screen| screen.name() == text).ok_or_else(|| {
+        let keys: Vec<_> = SCREENS.iter().map(|screen| screen.name()).collect();
         format!("expected one of {}", keys.join(", "))
     })
 }

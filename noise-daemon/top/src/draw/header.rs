@@ -85,12 +85,11 @@ fn tabs(app: &App, columns: usize, theme: Theme) -> Line<'static> {
         let chosen = screen == app.screen();
         Span::styled(text, if chosen { style.patch(theme.selected()) } else { style })
     };
-    let wide = Line::from_iter(SCREENS.map(|screen| tab(screen, screen.title(), " ")));
-    let close = Line::from_iter(SCREENS.map(|screen| tab(screen, screen.title(), "")));
-    [wide, close]
-        .into_iter()
-        .find(|line| line.width() <= columns)
-        .unwrap_or_else(|| Line::from_iter(SCREENS.map(|screen| tab(screen, screen.short(), ""))))
+    let wide = Line::from_iter(SCREENS.map(|screen| tab(screen, screen.titles().0, " ")));
+    let close = Line::from_iter(SCREENS.map(|screen| tab(screen, screen.titles().0, "")));
+    [wide, close].into_iter().find(|line| line.width() <= columns).unwrap_or_else(|| {
+        Line::from_iter(SCREENS.map(|screen| tab(screen, screen.titles().1, "")))
+    })
 }
 
 /// What is unusual about what is shown, in short.

@@ -35,7 +35,7 @@ pub fn lines(app: &App, columns: usize, theme: Theme) -> Vec<Line<'static>> {
         lines.extend(entries(REPLAY_KEYS.into_iter(), columns, theme));
     }
     let screen = app.screen();
-    lines.extend([Line::default(), Line::styled(screen.title(), theme.title())]);
+    lines.extend([Line::default(), Line::styled(screen.titles().0, theme.title())]);
     lines.extend(wrap(&format!("  {}", screen.help()), columns).into_iter().map(Line::raw));
     let table = &app.shown.table;
     lines.extend(entries(

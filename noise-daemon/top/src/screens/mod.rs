@@ -18,35 +18,25 @@ pub mod who;
 
 use super::{History, Page, ScreenLook, Table};
 
-/// What can be looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Screen {
-    /// Who is held up, and by whom.
-    #[default]
-    Victims,
-    Overview,
-    /// What is taken from each CPU.
-    Cpu,
-    Who,
-    DiskNet,
-    Irq,
-    /// What left its baseline.
-    Incidents,
-    /// Which service waits for which.
-    Services,
+noise_common::named! {
+    /// What can be looked at, in the order of their keys; scripts, options and file names have the name.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Screen all SCREENS {
+        /// Who is held up, and by whom.
+        #[default]
+        Victims = "victims",
+        Overview = "overview",
+        /// What is taken from each CPU.
+        Cpu = "cpu",
+        Who = "who",
+        DiskNet = "disk-net",
+        Irq = "irq",
+        /// What left its baseline.
+        Incidents = "incidents",
+        /// Which service waits for which.
+        Services = "services",
+    }
 }
-
-/// All screens, in the order of their keys.
-pub const SCREENS: [Screen; 8] = [
-    Screen::Victims,
-    Screen::Overview,
-    Screen::Cpu,
-    Screen::Who,
-    Screen::DiskNet,
-    Screen::Irq,
-    Screen::Incidents,
-    Screen::Services,
-];
 
 impl Screen {
     /// Its place in [`SCREENS`].
@@ -54,45 +44,17 @@ impl Screen {
         self as usize
     }
 
-    /// As people read it.
-    pub fn title(self) -> &'static str {
+    /// As people read it, and where there is little room.
+    pub fn titles(self) -> (&'static str, &'static str) {
         match self {
-            Self::Victims => "Victims",
-            Self::Overview => "Signals",
-            Self::Cpu => "CPU",
-            Self::Who => "Who",
-            Self::DiskNet => "Disk and net",
-            Self::Irq => "IRQ",
-            Self::Incidents => "Incidents",
-            Self::Services => "Services",
-        }
-    }
-
-    /// The same where there is little room.
-    pub fn short(self) -> &'static str {
-        match self {
-            Self::Victims => "Vict",
-            Self::Overview => "Sig",
-            Self::Cpu => "CPU",
-            Self::Who => "Who",
-            Self::DiskNet => "Disk",
-            Self::Irq => "IRQ",
-            Self::Incidents => "Inc",
-            Self::Services => "Svc",
-        }
-    }
-
-    /// As scripts, options and file names have it.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Victims => "victims",
-            Self::Overview => "overview",
-            Self::Cpu => "cpu",
-            Self::Who => "who",
-            Self::DiskNet => "disk-net",
-            Self::Irq => "irq",
-            Self::Incidents => "incidents",
-            Self::Services => "services",
+            Self::Victims => ("Victims", "Vict"),
+            Self::Overview => ("Signals", "Sig"),
+            Self::Cpu => ("CPU", "CPU"),
+            Self::Who => ("Who", "Who"),
+            Self::DiskNet => ("Disk and net", "Disk"),
+            Self::Irq => ("IRQ", "IRQ"),
+            Self::Incidents => ("Incidents", "Inc"),
+            Self::Services => ("Services", "Svc"),
         }
     }
 
