@@ -42,6 +42,28 @@ pub struct CulpritLoss {
     pub reply: Reply,
 }
 
+impl CulpritLoss {
+    /// One to a culprit that does not work with the victim, and is not that of [`Case::setup`]; `who` had all of it.
+    pub fn new(
+        resource: Account,
+        culprit: Culprit,
+        ns: u64,
+        who: Option<String>,
+        evidence: Evidence,
+    ) -> Self {
+        Self {
+            resource,
+            culprit,
+            ns,
+            who: who.map(|who| (who, ns)),
+            evidence,
+            works_with_victim: false,
+            is_set_up: false,
+            reply: Reply::Comes,
+        }
+    }
+}
+
 /// Sleeps of which it is not known whether there was work meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unclear {

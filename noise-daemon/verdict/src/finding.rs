@@ -46,6 +46,13 @@ pub struct Culprit {
     pub cause: Cause,
 }
 
+impl Culprit {
+    /// One of which no more is known than this.
+    pub fn named(kind: CulpritKind, name: impl Into<String>, cause: Cause) -> Self {
+        Self { kind, name: name.into(), cgroup: None, pid: None, tid: None, cause }
+    }
+}
+
 /// What the figures of a finding rest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -349,14 +349,7 @@ pub fn called(cause: Cause, name: &str) -> &str {
 }
 
 fn unknown() -> Culprit {
-    Culprit {
-        kind: CulpritKind::None,
-        name: NOT_KNOWN.to_owned(),
-        cgroup: None,
-        pid: None,
-        tid: None,
-        cause: Cause::Untracked,
-    }
+    Culprit::named(CulpritKind::None, NOT_KNOWN, Cause::Untracked)
 }
 
 /// What is in no cgroup is named by its processes, as far as they are known.

@@ -73,7 +73,7 @@ impl Shortage {
                 (CulpritKind::None, "not known".to_owned(), Cause::Untracked)
             }
         };
-        Culprit { kind, name, cgroup: None, pid: None, tid: None, cause }
+        Culprit::named(kind, name, cause)
     }
 
     /// Why memory was short, as a sentence goes on behind a comma.

@@ -10,9 +10,7 @@ use noise_analysis::{StopCharges, Stopped, Watched};
 use noise_common::charge::{Cause, Resource};
 use noise_model::labels::is_one;
 use noise_text::clean::clean;
-use noise_verdict::{
-    Account, Accounts, Culprit, CulpritKind, CulpritLoss, Evidence, Reply, called,
-};
+use noise_verdict::{Account, Accounts, Culprit, CulpritKind, CulpritLoss, Evidence, called};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
@@ -128,24 +126,10 @@ fn loss((resource, cause, name): ShortageKey, ns: u64) -> CulpritLoss {
         (Account::Cpu | Account::Disk, Cause::Foreign | Cause::Kthread) => Some(words.clone()),
         _ => None,
     };
-    CulpritLoss {
-        resource,
-        culprit: Culprit {
-            kind,
-            cgroup: (kind == CulpritKind::Cgroup).then(|| clean(&name).into_owned()),
-            name: words,
-            pid: None,
-            tid: None,
-            cause,
-        },
-        ns,
-        who: who.map(|who| (who, ns)),
-        evidence: Evidence::Counters,
-        // That is not known, and so it is never reason enough for a command.
-        works_with_victim: false,
-        is_set_up: false,
-        reply: Reply::Comes,
-    }
+    let cgroup = (kind == CulpritKind::Cgroup).then(|| clean(&name).into_owned());
+    let culprit = Culprit { cgroup, ..Culprit::named(kind, words, cause) };
+    // Whether it works with the victim is not known, and so it is never reason enough for a command.
+    CulpritLoss::new(resource, culprit, ns, who, Evidence::Counters)
 }
 
 #[cfg(test)]

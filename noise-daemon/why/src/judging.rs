@@ -289,29 +289,10 @@ impl Findings {
     /// What a quota and the hypervisor took.
     fn of_cpus_that_were_stopped(&self, accounts: &Accounts) -> Vec<CulpritLoss> {
         let by_counters = self.culprits.iter().all(|one| one.cause != Cause::Throttle.name());
-        let quota = Culprit {
-            kind: CulpritKind::Limit,
-            name: self.quota_name(),
-            cgroup: None,
-            pid: None,
-            tid: None,
-            cause: Cause::Throttle,
-        };
-        let hypervisor = Culprit {
-            kind: CulpritKind::None,
-            name: "the hypervisor".to_owned(),
-            cause: Cause::Steal,
-            ..quota.clone()
-        };
-        let loss = |resource, culprit, evidence| CulpritLoss {
-            resource,
-            culprit,
-            ns: accounts.ns(resource),
-            who: None,
-            evidence,
-            works_with_victim: false,
-            is_set_up: false,
-            reply: Reply::Comes,
+        let quota = Culprit::named(CulpritKind::Limit, self.quota_name(), Cause::Throttle);
+        let hypervisor = Culprit::named(CulpritKind::None, "the hypervisor", Cause::Steal);
+        let loss = |resource, culprit, evidence| {
+            CulpritLoss::new(resource, culprit, accounts.ns(resource), None, evidence)
         };
         let counted = if by_counters { Evidence::Counters } else { self.evidence() };
         vec![
@@ -337,22 +318,10 @@ impl Findings {
             let sum = sums.entry((cause, source)).or_default();
             *sum = sum.saturating_add(ns);
         }
-        let loss = |((cause, source), ns): ((Cause, &str), u64)| CulpritLoss {
-            resource: Account::Interrupt,
-            culprit: Culprit {
-                kind: CulpritKind::Device,
-                name: clean(if source.is_empty() { cause.name() } else { source }).into_owned(),
-                cgroup: None,
-                pid: None,
-                tid: None,
-                cause,
-            },
-            ns,
-            who: None,
-            evidence: self.evidence(),
-            works_with_victim: false,
-            is_set_up: false,
-            reply: Reply::Comes,
+        let loss = |((cause, source), ns): ((Cause, &str), u64)| {
+            let name = clean(if source.is_empty() { cause.name() } else { source });
+            let culprit = Culprit::named(CulpritKind::Device, name, cause);
+            CulpritLoss::new(Account::Interrupt, culprit, ns, None, self.evidence())
         };
         sums.into_iter().map(loss).collect()
     }

@@ -2,7 +2,7 @@
 //! were hit meanwhile.
 
 use noise_model::pressure::Pressure;
-use noise_verdict::{Account, Accounts, CulpritLoss, Evidence, Reply, Shortage};
+use noise_verdict::{Account, Accounts, CulpritLoss, Evidence, Shortage};
 
 use super::counted::Counted;
 use super::findings::Findings;
@@ -76,15 +76,10 @@ impl Findings {
         let span_ns = self.pressure.as_ref().and_then(|pressure| pressure.span_ns);
         // What was read of a part of the time says nothing of the rest.
         let is_whole = span_ns.is_some_and(|span_ns| span_ns >= self.span_ns);
-        (ns > 0).then(|| CulpritLoss {
-            resource: Account::Memory,
-            culprit: short.culprit(),
-            ns,
-            who: Some((format!("{}{}", short.words(), self.what_is_not_known(&short)), ns)),
-            evidence: if is_whole { self.evidence() } else { Evidence::Part },
-            works_with_victim: false,
-            is_set_up: false,
-            reply: Reply::Comes,
+        (ns > 0).then(|| {
+            let who = format!("{}{}", short.words(), self.what_is_not_known(&short));
+            let evidence = if is_whole { self.evidence() } else { Evidence::Part };
+            CulpritLoss::new(Account::Memory, short.culprit(), ns, Some(who), evidence)
         })
     }
 }

@@ -190,16 +190,8 @@ impl Findings {
         ns: u64,
         who: Option<String>,
     ) -> CulpritLoss {
-        CulpritLoss {
-            resource,
-            culprit,
-            ns,
-            who: who.map(|who| (who, ns)),
-            evidence: self.evidence(),
-            works_with_victim: true,
-            is_set_up: false,
-            reply: Reply::Comes,
-        }
+        let loss = CulpritLoss::new(resource, culprit, ns, who, self.evidence());
+        CulpritLoss { works_with_victim: true, ..loss }
     }
 
     /// What it lost while it slept, and its own timers.
@@ -208,14 +200,7 @@ impl Findings {
         losses.extend(self.of_kept_lock());
         let asked = self.ended_by(|ender| self.asked_ns(ender));
         losses.extend(asked.iter().flat_map(|other| self.of_tier(other)));
-        let no_cgroup = |name: &str| Culprit {
-            kind: CulpritKind::None,
-            name: name.to_owned(),
-            cgroup: None,
-            pid: None,
-            tid: None,
-            cause: Cause::Untracked,
-        };
+        let no_cgroup = |name: &str| Culprit::named(CulpritKind::None, name, Cause::Untracked);
         if let Some(hosts) = self.peers.hosts.as_ref().filter(|hosts| hosts.role == Role::Asks) {
             let (kind, who) = match hosts.is_certain {
                 true => (CulpritKind::Tier, hosts.name.clone()),

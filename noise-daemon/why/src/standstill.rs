@@ -98,24 +98,11 @@ impl Findings {
     /// A lock that is not let go.
     pub fn of_kept_lock(&self) -> Option<CulpritLoss> {
         let ns = self.open_ns(&self.at_locks());
-        (ns > 0).then(|| CulpritLoss {
-            resource: Account::Lock,
-            culprit: Culprit {
-                kind: CulpritKind::None,
-                name: "a lock that was not let go".to_owned(),
-                cgroup: None,
-                pid: None,
-                tid: None,
-                cause: Cause::Own,
-            },
-            ns,
-            who: Some(("all the time, by whom is not known".to_owned(), ns)),
-            // Where a thread sleeps is known of the moment.
-            evidence: Evidence::Part,
-            works_with_victim: false,
-            is_set_up: false,
-            reply: Reply::Never,
-        })
+        let lock = Culprit::named(CulpritKind::None, "a lock that was not let go", Cause::Own);
+        let who = Some("all the time, by whom is not known".to_owned());
+        // Where a thread sleeps is known of the moment.
+        let loss = CulpritLoss::new(Account::Lock, lock, ns, who, Evidence::Part);
+        (ns > 0).then_some(CulpritLoss { reply: Reply::Never, ..loss })
     }
 
     /// Where threads sleep, each place with how many, most first.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use noise_common::charge::Cause;
 use noise_paths::state::State;
 use noise_text::clean::clean;
-use noise_verdict::{Account, Accounts, Culprit, CulpritKind, CulpritLoss, Evidence, Reply};
+use noise_verdict::{Account, Accounts, Culprit, CulpritKind, CulpritLoss, Evidence};
 
 use super::findings::{Ender, Findings, Whose};
 use super::journal::is_journal;
@@ -130,16 +130,7 @@ impl Findings {
     }
 
     fn disk_loss(&self, ns: u64, culprit: Culprit, who: String) -> CulpritLoss {
-        CulpritLoss {
-            resource: Account::Disk,
-            culprit,
-            ns,
-            who: Some((who, ns)),
-            evidence: self.evidence(),
-            works_with_victim: false,
-            is_set_up: false,
-            reply: Reply::Comes,
-        }
+        CulpritLoss::new(Account::Disk, culprit, ns, Some(who), self.evidence())
     }
 
     /// What it lost to the journal, beside what that waited for others, and to writeback.
@@ -157,24 +148,13 @@ impl Findings {
             rest_ns -= ns;
             let name = clean(&journal.comm).into_owned();
             let culprit = Culprit {
-                kind: CulpritKind::Thread,
-                name: name.clone(),
-                cgroup: None,
-                pid: None,
                 tid: Some(journal.tid),
-                cause: Cause::Kthread,
+                ..Culprit::named(CulpritKind::Thread, &*name, Cause::Kthread)
             };
             losses.push(self.disk_loss(ns, culprit, format!("the journal ({name})")));
         }
         if back_ns > 0 {
-            let unknown = || Culprit {
-                kind: CulpritKind::None,
-                name: "writeback".to_owned(),
-                cgroup: None,
-                pid: None,
-                tid: None,
-                cause: Cause::Untracked,
-            };
+            let unknown = || Culprit::named(CulpritKind::None, "writeback", Cause::Untracked);
             let (culprit, who) = match &self.main_writer {
                 Some(main) => (main.culprit.clone(), main.words.clone()),
                 None => (unknown(), "writeback (it is not known whose)".to_owned()),
