@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn what_counts_nothing_has_no_begin() {
         assert_eq!(
-            written(&Family::gauges("x", "Help.", &[], [Point::bare(-0.5)])),
+            written(&Family::gauge("x", "Help.", -0.5)),
             "# TYPE x gauge\n# HELP x Help.\nx -0.5\n"
         );
     }

@@ -111,6 +111,16 @@ impl<'a> Family<'a> {
         Self { name, help, labels, metrics: Metrics::Gauges(points.into_iter().collect()) }
     }
 
+    /// A counter without labels.
+    pub fn counter(name: &'a str, help: &'a str, value: f64) -> Self {
+        Self::counters(name, help, &[], [Point::bare(value)])
+    }
+
+    /// A gauge without labels.
+    pub fn gauge(name: &'a str, help: &'a str, value: f64) -> Self {
+        Self::gauges(name, help, &[], [Point::bare(value)])
+    }
+
     /// Whether it has no metric, and says nothing.
     pub fn is_empty(&self) -> bool {
         match &self.metrics {

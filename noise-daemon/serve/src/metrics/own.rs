@@ -84,29 +84,25 @@ pub fn families(
             &["version", "revision"],
             [Point::new([env!("CARGO_PKG_VERSION"), REVISION], 1.0)],
         ),
-        Family::gauges(
+        Family::gauge(
             "noised_config_last_reload_successful",
             "Whether the last attempt to read the configuration succeeded.",
-            &[],
-            [Point::bare(flag(!reload.failed))],
+            flag(!reload.failed),
         ),
-        Family::gauges(
+        Family::gauge(
             "noised_config_last_reload_success_timestamp_seconds",
             "When the configuration was last read without a mistake, since 1970.",
-            &[],
-            [Point::bare(reload.read_at_s as f64)],
+            reload.read_at_s as f64,
         ),
-        Family::gauges(
+        Family::gauge(
             "noised_history_seconds",
             "How far back the daemon knows what signals and victims lost in each second: 15 minutes at most.",
-            &[],
-            [Point::bare(model.trends.seconds())],
+            model.trends.seconds(),
         ),
-        Family::gauges(
+        Family::gauge(
             "noised_history_bytes",
             "Memory that this history takes: 4 MiB at most.",
-            &[],
-            [Point::bare(model.trends.bytes() as f64)],
+            model.trends.bytes() as f64,
         ),
         Family::gauges(
             "noised_cgroup_hierarchy_found",

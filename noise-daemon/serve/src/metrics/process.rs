@@ -88,11 +88,10 @@ impl Process {
             &["reason"],
             hangups.map(|(why, count)| Point::new([why], count as f64)),
         ));
-        families.push(Family::counters(
+        families.push(Family::counter(
             "noised_http_requests_delayed_total",
             "Requests that waited for their turn, because answering had used up its part of a CPU.",
-            &[],
-            [Point::bare(self.costs.budget.delayed() as f64)],
+            self.costs.budget.delayed() as f64,
         ));
         let marks = self.costs.marks.all();
         families.push(Family::counters(
@@ -119,11 +118,11 @@ fn read(family: &MetricFamily) -> Option<Family<'_>> {
         MetricType::COUNTER => {
             let finer = (name == CPU_TIME).then(cpu_time).flatten();
             let value = finer.unwrap_or_else(|| metric.get_counter().get_value());
-            Some(Family::counters(name, help, &[], [Point::bare(value)]))
+            Some(Family::counter(name, help, value))
         }
         MetricType::GAUGE => {
             let value = metric.get_gauge().get_value();
-            Some(Family::gauges(name, help, &[], [Point::bare(value)]))
+            Some(Family::gauge(name, help, value))
         }
         _ => None,
     }

@@ -2,48 +2,38 @@
 
 use noise_model::{Model, Recorder};
 
-use super::family::{Family, Point, seconds};
+use super::family::{Family, seconds};
 
 /// None where there is no recorder.
 pub fn families(model: &Model) -> Vec<Family<'_>> {
     let Some(recorder) = model.sample.recorder else { return Vec::new() };
     let Recorder { bytes, events, overwritten, held_ns, held_median_ns, next_bytes } = recorder;
     vec![
-        Family::gauges(
-            "noised_recorder_bytes",
-            "Memory of the flight recorder.",
-            &[],
-            [Point::bare(bytes as f64)],
-        ),
-        Family::counters(
+        Family::gauge("noised_recorder_bytes", "Memory of the flight recorder.", bytes as f64),
+        Family::counter(
             "noised_recorder_events_total",
             "Kernel events that were written to the flight recorder.",
-            &[],
-            [Point::bare(events as f64)],
+            events as f64,
         ),
-        Family::counters(
+        Family::counter(
             "noised_recorder_overwritten_total",
             "Of these, the ones that newer ones replaced before they were read.",
-            &[],
-            [Point::bare(overwritten as f64)],
+            overwritten as f64,
         ),
-        Family::gauges(
+        Family::gauge(
             "noised_recorder_seconds_held",
             "How far back the flight recorder goes on every CPU.",
-            &[],
-            [Point::bare(seconds(held_ns))],
+            seconds(held_ns),
         ),
-        Family::gauges(
+        Family::gauge(
             "noised_recorder_seconds_held_median",
             "How far back the flight recorder goes on half of the CPUs at least.",
-            &[],
-            [Point::bare(seconds(held_median_ns))],
+            seconds(held_median_ns),
         ),
-        Family::gauges(
+        Family::gauge(
             "noised_recorder_next_bytes",
             "Memory that the flight recorder would have after a restart, by the busiest 10 s of the last day.",
-            &[],
-            [Point::bare(next_bytes as f64)],
+            next_bytes as f64,
         ),
     ]
 }
