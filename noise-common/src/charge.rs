@@ -169,7 +169,6 @@ pub struct Charged {
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct ChargeSlot {
-    /// Whose entry it is.
     pub key: ChargeKey,
     /// Its charges since attach.
     pub charged: Charged,
@@ -179,7 +178,6 @@ pub struct ChargeSlot {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ChargeRequest {
-    /// Who is charged with what.
     pub key: ChargeKey,
     pub ns: u64,
 }
@@ -206,12 +204,10 @@ impl ChargeKey {
         place as u64 | (cause as u64) << 32 | (resource as u64) << 40 | 1 << 48
     }
 
-    /// The cause, if it is one.
     pub fn cause(&self) -> Option<Cause> {
         Cause::from_number(self.cause)
     }
 
-    /// The resource, if it is one.
     pub fn resource(&self) -> Option<Resource> {
         Resource::from_number(self.resource)
     }

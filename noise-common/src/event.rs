@@ -43,7 +43,6 @@ pub struct Cell {
 }
 
 impl CpuState {
-    /// Whether a signal is switched on.
     #[inline(always)]
     pub const fn measures(&self, signal: Signal) -> bool {
         self.off & signal.bit() == 0
@@ -230,7 +229,6 @@ pub struct Outlier {
     pub header: Header,
     /// When the wait ended, ns on CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// How long it was, ns.
     pub wait_ns: u64,
     /// The cgroup that waited.
     pub victim: u64,
@@ -240,7 +238,6 @@ pub struct Outlier {
     pub pid: u32,
     /// Index into [`crate::signals::CAUSES`]: what made it runnable.
     pub made_runnable: u16,
-    /// How many parts there are.
     pub parts_used: u16,
     pub comm: [u64; COMM_WORDS],
     pub parts: [OutlierPart; OUTLIER_PARTS],
@@ -265,7 +262,6 @@ pub const PACKET_SLOTS: usize = 4096;
 pub struct PacketTimes {
     /// Address of the `sk_buff`; 0 = free slot.
     pub skb: u64,
-    /// When it was queued.
     pub queued_ns: u64,
     /// Its length then. A segment that reuses the memory of a packet which software segmentation
     /// consumed is always shorter, so it is not mistaken for that packet.

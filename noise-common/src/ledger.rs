@@ -134,7 +134,6 @@ fn divide_class(ledger: &Ledger, class: Cause, ns: u64, to_ns: u64, parts: &mut 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Walk {
-    /// What is left to divide.
     left_ns: u64,
     /// Begin of the wait, or of what follows a throttle.
     since_ns: u64,
@@ -152,7 +151,6 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// What is left to divide, ns.
     #[inline(always)]
     pub const fn left_ns(&self) -> u64 {
         self.left_ns
@@ -195,7 +193,6 @@ impl Walk {
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct Forgotten {
-    /// Begin of the wait, ns.
     pub since_ns: u64,
     /// When the oldest turn that is remembered began, ns: the end of this part.
     pub end_ns: u64,
@@ -241,7 +238,6 @@ pub enum Context {
     Delivery,
 }
 
-/// Number of the [`Context`]s.
 pub const CONTEXTS: usize = Context::Delivery as usize + 1;
 
 /// A division under way on the kernel side.

@@ -172,7 +172,6 @@ impl Nesting {
         Ok(ended)
     }
 
-    /// A softirq vector begins.
     #[inline(always)]
     pub fn enter_softirq(&mut self, vector: u32, now_ns: u64) {
         self.softirq = Frame::open(now_ns, &self.taken);

@@ -50,7 +50,6 @@ pub enum QueueWait {
 pub const QUEUE_WAITS: usize = QueueWait::Transmit as usize + 1;
 
 impl QueueWait {
-    /// What was waited for.
     #[inline(always)]
     pub const fn resource(self) -> Resource {
         match self {
@@ -68,7 +67,6 @@ pub struct Share {
     /// Begin of what is left, on the scale of the queue.
     pub from: u64,
     pub to: u64,
-    /// Wait that is left, ns.
     pub left_ns: u64,
     pub victim: u64,
     /// Place, cause (none yet) and resource: see [`crate::charge::ChargeKey::kind`].

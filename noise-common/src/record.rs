@@ -18,7 +18,6 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// The kind with that number.
     pub const fn from_number(number: u16) -> Option<Self> {
         match number {
             1 => Some(Self::Window),

@@ -19,9 +19,7 @@ pub enum Shown {
     },
     /// *Disk and net*: a row for each subject.
     Way {
-        /// What the row is about.
         way: Way,
-        /// Which part of it.
         stage: Stage,
     },
 }

@@ -44,7 +44,6 @@ pub const KINDS: [NoiseKind; 7] = [
 pub struct NoiseEvent {
     /// When it began, CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
-    /// When it ended, ns.
     pub end_ns: u64,
     /// How long it ran itself, without what interrupted it, ns.
     pub net_ns: u64,
@@ -58,7 +57,6 @@ pub struct NoiseEvent {
     pub number: u32,
 }
 
-/// A thread and its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamedThread {
     pub pid: u32,
@@ -85,7 +83,6 @@ pub struct Running {
 pub struct Outbox {
     /// The event that is sent next, or was sent last.
     pub event: NoiseEvent,
-    /// Events that were sent.
     pub sent: u64,
     /// Events that found the ring full.
     pub lost: u64,
@@ -100,7 +97,6 @@ pub struct WatchedCpu {
     pub padding: u32,
     /// The interrupts that run, and what those before them took.
     pub nesting: Nesting,
-    /// The thread that runs.
     pub running: Running,
     /// Events that end while interrupts are off: interrupts, switches and page faults.
     pub main: Outbox,

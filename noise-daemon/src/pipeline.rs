@@ -41,13 +41,11 @@ pub struct Published {
     pub sample: Arc<Sample>,
     /// What came since the one before, whatever its occasion.
     pub step: Step,
-    /// Why there is one.
     pub occasion: Occasion,
 }
 
 /// A consumer that sees every sample.
 pub trait Subscriber {
-    /// Takes the next sample.
     fn advance(&mut self, published: &Published);
 }
 
@@ -197,7 +195,6 @@ impl Pipeline {
         self.collector.cgroup_path(label)
     }
 
-    /// The state of each hook.
     pub fn hooks(&self) -> &[HookStatus] {
         self.collector.hooks()
     }

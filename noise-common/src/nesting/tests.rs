@@ -169,7 +169,6 @@ fn an_end_without_its_begin_is_refused() {
     assert_eq!(nesting.taken, Taken::default());
 }
 
-/// Whether no interrupt runs.
 fn is_idle(nesting: &Nesting) -> bool {
     !nesting.in_hardirq() && nesting.softirq_running == 0
 }

@@ -128,7 +128,6 @@ pub struct SignalInfo {
     /// One sentence: what is measured, from which event to which.
     pub help: &'static str,
     pub kind: ExportKind,
-    /// Labels of the metric.
     pub labels: &'static [&'static str],
     /// Hooks without which the signal cannot be measured.
     pub hooks: &'static [Hook],

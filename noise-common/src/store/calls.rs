@@ -43,7 +43,6 @@ crate::named! {
 }
 
 impl ObjectKind {
-    /// The kind with that number.
     pub fn from_number(number: u64) -> Option<Self> {
         OBJECT_KINDS.get(usize::try_from(number).ok()?).copied()
     }
@@ -102,7 +101,6 @@ pub enum Role {
     Sends,
     /// It returns the descriptor of a new connection.
     Accepts,
-    /// It makes a connection.
     Connects,
 }
 
@@ -115,9 +113,7 @@ pub struct CallInfo {
     pub number: u16,
     /// LTTng's name of it.
     pub name: &'static str,
-    /// Where its object comes from.
     pub source: ObjectSource,
-    /// What it does with it.
     pub role: Role,
     /// The arguments that are kept: LTTng's names, and which they are. Of a call with an object, a second one is
     /// kept in [`EXTRA_BITS`] bits.
@@ -251,7 +247,6 @@ impl CallInfo {
         CALLS.binary_search_by_key(&number, |info| info.number).ok()
     }
 
-    /// The call of that name.
     pub fn named(name: &str) -> Option<&'static Self> {
         CALLS.iter().find(|info| info.name == name)
     }
@@ -319,7 +314,6 @@ impl CallRule {
         self.three(1) == source as u32
     }
 
-    /// Whether its object is a file.
     #[inline(always)]
     pub const fn has_file(self) -> bool {
         self.is_of(ObjectSource::File) || self.is_of(ObjectSource::IpcFile)
@@ -341,7 +335,6 @@ impl CallRule {
         self.three(4) == 3
     }
 
-    /// Whether it makes a connection.
     #[inline(always)]
     pub const fn connects(self) -> bool {
         self.three(4) == 4

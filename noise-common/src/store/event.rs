@@ -366,7 +366,6 @@ impl StoredEvent {
         bytes
     }
 
-    /// The event of such bytes.
     pub fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
         Self::copy(|word| {
             let (words, _) = bytes.as_chunks();

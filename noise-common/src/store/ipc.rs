@@ -49,7 +49,6 @@ pub struct StoredCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredReturn {
     pub caller: Caller,
-    /// What it is about.
     pub object: StoredObject,
     pub result: i32,
     /// What it received stays there.

@@ -20,7 +20,6 @@ crate::named! {
 pub const USUAL_CLASSES: [Class; 2] = [Class::Sched, Class::Io];
 
 impl Class {
-    /// The class of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         CLASSES.into_iter().find(|class| class.name() == name)
     }
@@ -52,7 +51,6 @@ macro_rules! define_kinds {
                 }
             }
 
-            /// The class that it belongs to.
             pub const fn class(self) -> Class {
                 match self {
                     $(Self::$variant => Class::$class,)*

@@ -43,7 +43,6 @@ pub trait Store {
     /// Index in the array of the event of that number.
     fn index(&mut self, part: usize, number: u64) -> u32;
 
-    /// The place with that index.
     fn slot(&mut self, index: u32) -> Option<Self::Slot>;
 
     /// Writes one of the four words of an event.

@@ -83,7 +83,6 @@ pub struct Victim {
     pub name: Arc<str>,
     /// How long something else held it up, ns: see [`Interference::held_up_ns`].
     pub held_up_ns: u64,
-    /// All that it lost, ns.
     pub lost_ns: u64,
     /// Who held it up most, with the main cause, and for how long, ns.
     pub culprit: Option<(Arc<str>, Cause, u64)>,
@@ -118,7 +117,6 @@ impl Attribution {
         }
     }
 
-    /// Goes on with other limits.
     pub fn set_limits(&mut self, limits: Limits) {
         self.interference.set_limit(limits.interference);
         self.preemptions.set_limit(limits.preemptions);

@@ -78,17 +78,14 @@ impl<K: Foldable, V> Bounded<K, V> {
         }
     }
 
-    /// The value of a key that has one.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.own.get(key).or_else(|| self.rest.get(key))
     }
 
-    /// The same, to be changed.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.own.get_mut(key).or_else(|| self.rest.get_mut(key))
     }
 
-    /// Takes a value out.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         self.own.remove(key).or_else(|| self.rest.remove(key))
     }
@@ -103,7 +100,6 @@ impl<K: Foldable, V> Bounded<K, V> {
         in_order(self.own.iter(), self.rest.iter())
     }
 
-    /// The same, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         in_order(self.own.iter_mut(), self.rest.iter_mut())
     }

@@ -49,7 +49,6 @@ impl<C: AsRef<[u64]>> Histogram<C> {
         total(self.counts.as_ref().iter().copied())
     }
 
-    /// Whether there is no delay.
     pub fn is_empty(&self) -> bool {
         self.used == [0; 2]
     }
@@ -137,7 +136,6 @@ impl<C: AsRef<[u64]>> Histogram<C> {
 }
 
 impl Histogram<&[u64]> {
-    /// The same on its own.
     pub fn owned(&self) -> Histogram {
         let Self { used, counts, sum_ns, max_ns } = *self;
         Histogram { used, counts: counts.to_vec(), sum_ns, max_ns }

@@ -134,12 +134,10 @@ impl Builder {
         Self { newest: None, now, history, attribution, trends: Arc::default() }
     }
 
-    /// Goes on with other limits.
     pub fn set_limits(&mut self, limits: Limits) {
         self.attribution.set_limits(limits);
     }
 
-    /// The model after the newest sample.
     pub fn model(&self) -> Model {
         let Some(sample) = self.newest.clone() else { return Model::default() };
         let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample)).collect();

@@ -19,7 +19,6 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// The name of its file.
     pub const fn file(self) -> &'static str {
         match self {
             Self::High => "memory.high",
@@ -124,7 +123,6 @@ pub struct LimitReading {
     pub kind: LimitKind,
     /// How much it allows, bytes.
     pub bytes: u64,
-    /// How often it was hit.
     pub hits: u64,
     /// What became of pages below it.
     pub pages: Pages,
@@ -141,7 +139,6 @@ pub struct LimitHits {
     pub kind: LimitKind,
     /// How much it allows now, bytes.
     pub bytes: u64,
-    /// How often it was hit.
     pub hits: u64,
     /// Pages that were thrown out below it and came back; `None` where the kernel does not count it.
     pub refaulted: Option<u64>,

@@ -28,7 +28,6 @@ pub struct OutlierRecord {
     /// When the wait ended, ns on CLOCK_MONOTONIC. Means nothing after a reboot, so it is not written.
     #[serde(skip)]
     pub at_ns: u64,
-    /// How long it was, ns.
     pub wait_ns: u64,
     /// Who waited: a cgroup's label.
     #[serde(deserialize_with = "name")]

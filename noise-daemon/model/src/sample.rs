@@ -103,7 +103,6 @@ pub struct HookSample {
     pub attached: bool,
     /// Runs of its program, where the kernel keeps the statistic.
     pub runs: u64,
-    /// Time of these runs, ns.
     pub run_ns: u64,
     /// Events that it missed because it was already running on that CPU.
     pub missed: u64,

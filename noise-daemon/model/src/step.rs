@@ -86,7 +86,6 @@ pub struct StepDelays<'a> {
 }
 
 impl Step {
-    /// What came between two samples.
     pub fn between(earlier: &Sample, later: &Sample) -> Self {
         Self::made(earlier, later, [None; 2])
     }
@@ -181,7 +180,6 @@ impl Step {
         }
     }
 
-    /// How long it was.
     pub fn seconds(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
     }
@@ -225,7 +223,6 @@ impl Step {
         own.iter().map(|((_, labels), count)| (labels, *count))
     }
 
-    /// The charges for some resource.
     pub fn charges_of(&self, resource: Resource) -> &[Interference] {
         run(&self.charges, |one| one.resource, resource)
     }

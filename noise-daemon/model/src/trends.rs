@@ -25,7 +25,6 @@ use self::written::Written;
 
 /// How far back, ns.
 pub const TRENDS_NS: u64 = 900_000_000_000;
-/// Most bytes of memory.
 pub const MOST_TREND_BYTES: usize = 4 << 20;
 /// Most victims of a point.
 const VICTIMS: usize = 32;

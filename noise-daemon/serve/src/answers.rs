@@ -36,7 +36,6 @@ pub struct Question {
 /// What all of an audience see alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SharedDocument {
-    /// Metrics, in a format.
     Metrics(Format),
     Page(Audience),
     Incidents(Audience),

@@ -26,7 +26,6 @@ const VICTIMS: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct IncidentsDocument {
-    /// That of the document.
     pub version: u64,
     /// Incidents, the oldest first.
     #[serde(serialize_with = "write", deserialize_with = "read")]
@@ -50,7 +49,6 @@ pub struct OutliersDocument {
 }
 
 impl IncidentsDocument {
-    /// One of this version.
     pub fn new(incidents: Vec<Arc<Report>>, traces: Vec<Arc<KeptTrace>>) -> Self {
         Self { version: API_VERSION, incidents, traces, trends: Vec::new() }
     }
@@ -65,7 +63,6 @@ impl IncidentsDocument {
 }
 
 impl OutliersDocument {
-    /// One of this version.
     pub fn new(outliers: Vec<Arc<ReportedOutlier>>, commands: Vec<StartCommand>) -> Self {
         Self { version: API_VERSION, outliers, commands }
     }

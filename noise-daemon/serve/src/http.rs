@@ -39,7 +39,6 @@ pub struct ShownPages {
 /// A request for what there is now.
 #[derive(Debug)]
 pub struct Viewer {
-    /// Where the answer goes.
     pub reply: oneshot::Sender<Arc<ShownPages>>,
     /// When this viewer looked last, ns on the clock of the samples: the longest delays shall be
     /// those since then. `None` where it does not look at them.

@@ -39,7 +39,6 @@ type Counting<'a> = (&'a Series, u64);
 /// The series and folded series of all signals.
 type AllSeries<'a> = [Vec<Counting<'a>>; 2];
 
-/// The family of one signal.
 fn signal_family<'a>(
     model: &'a Model,
     [series, folded]: &AllSeries<'a>,

@@ -82,7 +82,6 @@ impl Turns {
         clients.values().map(Weak::strong_count).sum()
     }
 
-    /// Turns that are free.
     #[cfg(test)]
     pub fn free(&self) -> usize {
         self.all.available_permits()

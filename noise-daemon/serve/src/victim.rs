@@ -35,7 +35,6 @@ pub struct VictimDocument {
 }
 
 impl VictimDocument {
-    /// One of this version.
     pub fn new(usual: Vec<Usual>, stopped: Option<Stopped>, pressure: Option<Pressure>) -> Self {
         Self { version: API_VERSION, usual, stopped, pressure }
     }
@@ -47,7 +46,6 @@ pub struct Inquiry {
     pub cgroups: BTreeSet<Name>,
     /// From when on they may have been stopped, ns on the clock of the samples; `None` where that is not asked for.
     pub since_ns: Option<u64>,
-    /// Where the answer goes.
     pub reply: oneshot::Sender<VictimDocument>,
 }
 

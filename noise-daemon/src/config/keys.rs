@@ -28,7 +28,6 @@ pub enum Applies {
 /// One thing that can be configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// The section of the file.
     pub section: &'static str,
     /// The key in it; behind a dot, one in a table of the section.
     pub name: &'static str,

@@ -22,12 +22,10 @@ impl Mistakes {
         self.0.push((at, brief(message)));
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -114,7 +114,6 @@ fn judged(key: &Key, value: Value) -> Result<Value, String> {
     single(key, value.clone()).map(|()| value).map_err(|error| format!("`{}`: {error}", key.name))
 }
 
-/// A value in words.
 fn described(value: &Value) -> String {
     match value {
         Value::String(text) => format!("the text \"{text}\""),
@@ -265,7 +264,6 @@ pub(super) fn single(key: &Key, value: Value) -> Result<(), String> {
     config.incidents.check().map_err(|error| error.to_string())
 }
 
-/// The usual value of a key.
 pub(super) fn usual(key: &Key) -> Option<Value> {
     let table = Table::try_from(Config::default()).ok()?;
     get(&table, key).cloned()

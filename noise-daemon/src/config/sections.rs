@@ -46,12 +46,10 @@ pub struct Config {
     pub state: StateSection,
     /// What the daemon gives up once it measures.
     pub privileges: PrivilegesSection,
-    /// When something is unusual.
     pub incidents: IncidentsSection,
 }
 
 impl Config {
-    /// What the programs shall measure.
     pub fn measured(&self) -> Measured {
         Measured {
             off: self.signals.off.iter().map(|name| name.0).collect(),
@@ -255,7 +253,6 @@ impl OsnoiseSection {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RecorderSection {
-    /// Whether there is one.
     pub enabled: bool,
     /// How far back it shall go on every CPU, where its size is not configured.
     pub seconds: Seconds,

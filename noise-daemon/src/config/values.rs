@@ -128,7 +128,6 @@ impl From<SocketMode> for String {
     }
 }
 
-/// A signal, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SignalName(pub Signal);
@@ -151,7 +150,6 @@ impl From<SignalName> for String {
     }
 }
 
-/// A class of events, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ClassName(pub Class);
@@ -178,7 +176,6 @@ impl From<ClassName> for String {
     }
 }
 
-/// Severity of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {

@@ -39,7 +39,6 @@ pub struct Rest {
 /// How far this kernel confines the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confined {
-    /// The capability that was kept.
     pub kept: Option<Capability>,
     /// How far files, ports and signals are.
     pub files: Extent,

@@ -18,7 +18,6 @@ const LEEWAY: u32 = 25;
 /// When beats come, where some of what is done on request serves as one.
 #[derive(Debug)]
 struct TickSchedule {
-    /// The length of a beat.
     length: Duration,
     /// The shortest one, where that is another: then beats come when somebody asks.
     shortest: Duration,

@@ -51,7 +51,6 @@ pub enum Action {
 /// What makes tables and pages: the screens, unless a test says otherwise.
 #[derive(Clone, Copy)]
 pub struct Makers {
-    /// The table of a screen.
     pub table: fn(Screen, &History, &ScreenLook) -> Table,
     /// What a row of it opens.
     pub open: fn(Screen, &History, &ScreenLook, &str) -> Option<Page>,
@@ -76,7 +75,6 @@ pub struct ConnectionStatus {
     pub recording: Option<String>,
 }
 
-/// A page that was opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Opened {
     /// Key of its row.
@@ -152,7 +150,6 @@ impl App {
         app
     }
 
-    /// The screen that is shown.
     pub fn screen(&self) -> Screen {
         self.screen
     }
@@ -167,7 +164,6 @@ impl App {
         &self.look
     }
 
-    /// How often frames come.
     pub fn interval(&self) -> Duration {
         self.interval
     }
@@ -211,7 +207,6 @@ impl App {
         self.message = Some((text, tone));
     }
 
-    /// Takes the next frame.
     pub fn take(&mut self, frame: Arc<Frame>) {
         self.status.trouble = None;
         if frame.sample.at_ns < self.look.since_ns {

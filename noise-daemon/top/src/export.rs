@@ -120,7 +120,6 @@ fn findings(history: &History, look: &ScreenLook, shown: &[&TableRow], written: 
     }
 }
 
-/// A page of a screen.
 pub fn page(screen: Screen, history: &History, look: &ScreenLook, page: &Page) -> Value {
     let mut document = head(screen, history, look);
     document.insert("title".to_owned(), json!(page.title));
@@ -138,7 +137,6 @@ impl App {
         }
     }
 
-    /// A name for the file of it.
     pub fn export_name(&self) -> String {
         let time = self.history().latest().map(|frame| frame.time).unwrap_or_default();
         format!("noised-{}-{}.json", self.screen().name(), time.strftime("%Y%m%dT%H%M%S%3fZ"))

@@ -91,7 +91,6 @@ pub fn history(made: impl IntoIterator<Item = Made>) -> History {
     history
 }
 
-/// The row with that key.
 pub fn row(table: &Table, key: &str) -> TableRow {
     table.rows.iter().find(|row| row.key == key).unwrap().clone()
 }

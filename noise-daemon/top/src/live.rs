@@ -46,7 +46,6 @@ pub type Explain = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
 /// How the view begins.
 pub struct Options {
-    /// How often frames come.
     pub interval: Duration,
     /// What rates and sums cover, s.
     pub seconds: f64,
@@ -55,7 +54,6 @@ pub struct Options {
     pub filter: String,
     /// By the column of it with that name, instead of its own.
     pub sort: Option<String>,
-    /// Whether there are colours.
     pub colour: bool,
     /// Whose times are shown.
     pub zone: TimeZone,

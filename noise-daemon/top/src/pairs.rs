@@ -167,7 +167,6 @@ impl Pairs {
         self.ids.is_empty()
     }
 
-    /// The pair with an id.
     pub fn pair(&self, id: Id) -> Option<&Pair> {
         self.known.get(id as usize)?.as_ref().map(|known| &known.pair)
     }

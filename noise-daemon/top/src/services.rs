@@ -28,9 +28,7 @@ pub struct ServiceLink {
 /// What was watched in some seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Watched {
-    /// How long that was.
     pub seconds: f64,
-    /// Events that were lost.
     pub lost: u64,
     /// Which service waits for which.
     pub links: Vec<ServiceLink>,

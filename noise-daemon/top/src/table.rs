@@ -58,7 +58,6 @@ pub struct Column {
     pub title: &'static str,
     /// The same for scripts: snake case, with the unit of the number (`wait_seconds_per_second`).
     pub key: &'static str,
-    /// Where its cells stand.
     pub align: Align,
     /// Least width; the widest cell is shown whole where there is room.
     pub width: u16,
@@ -74,7 +73,6 @@ pub struct TableRow {
     pub key: String,
     /// A cell for each column.
     pub cells: Vec<Cell>,
-    /// How it is meant.
     pub tone: Tone,
 }
 

@@ -37,7 +37,6 @@ impl ShownTable {
         self.order.iter().filter_map(|index| self.table.rows.get(*index))
     }
 
-    /// The row at a place.
     pub fn row(&self, at: usize) -> Option<&TableRow> {
         self.order.get(at).and_then(|index| self.table.rows.get(*index))
     }
@@ -100,7 +99,6 @@ impl View {
         }
     }
 
-    /// Sorts the other way round.
     pub fn sort_reversed(&mut self, shown: &ShownTable) {
         self.sort = Some(Sort { reversed: !shown.sort.reversed, ..shown.sort });
     }

@@ -31,7 +31,6 @@ const CELL_LAYOUT: [usize; SIGNAL_COUNT + 1] = {
 pub const CELLS_PER_CPU: usize = CELL_LAYOUT[SIGNAL_COUNT];
 
 impl Signal {
-    /// The signal's row of the table.
     pub fn info(self) -> &'static SignalInfo {
         &SIGNALS[self as usize]
     }
@@ -67,7 +66,6 @@ pub fn in_reading_order() -> impl Iterator<Item = &'static SignalInfo> {
     whole.flat_map(|info| [info].into_iter().chain(info.parts()))
 }
 
-/// The signals whose subjects are of a kind.
 pub fn of_subject(subject: SubjectKind) -> impl Iterator<Item = Signal> {
     SIGNALS.iter().filter(move |info| info.subject == subject).map(|info| info.signal)
 }

@@ -77,7 +77,6 @@ impl Foldable for RowLabel {
     }
 }
 
-/// The charges under one label.
 #[derive(Debug)]
 struct LabelCharges {
     label: RowLabel,

@@ -186,12 +186,10 @@ impl Collector {
         &mut self.engine
     }
 
-    /// How the hooks fare.
     pub fn hooks(&self) -> &[HookStatus] {
         self.engine.hooks()
     }
 
-    /// The hierarchies of the cgroups that are counted.
     pub fn hierarchies(&self) -> &Hierarchies {
         &self.hierarchies
     }
@@ -201,7 +199,6 @@ impl Collector {
         self.names.cgroup_path(label)
     }
 
-    /// The event store; `None` where there is none.
     pub fn event_store(&self) -> Option<Arc<Mutex<EventStore>>> {
         self.events.clone()
     }

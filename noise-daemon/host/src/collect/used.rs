@@ -8,9 +8,7 @@
 /// and the count of the shortest, which may be 0 and add nothing to the sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CellMark {
-    /// Number of the window.
     pub window: u64,
-    /// Sum of all values, ns.
     pub sum_ns: u64,
     /// How many are in the first bucket.
     pub shortest: u32,

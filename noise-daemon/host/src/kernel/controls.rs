@@ -13,7 +13,6 @@ use super::monotonic_ns;
 /// What the programs measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// Signals that are switched off.
     pub off: Vec<Signal>,
     /// Length from which on a wait for a CPU gets a record of its own, ns.
     pub outlier_ns: u64,
@@ -28,7 +27,6 @@ impl Default for Measured {
 }
 
 impl Measured {
-    /// Whether a signal is switched on.
     pub fn measures(&self, signal: Signal) -> bool {
         !self.off.contains(&signal)
     }

@@ -34,7 +34,6 @@ const SWITCHED_OFF: &str = "switched off by the configuration";
 /// The programs that are loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ObjectKind {
-    /// The programs that measure.
     #[default]
     Measuring,
     /// The programs that report what interrupts CPUs, event by event.
@@ -129,7 +128,6 @@ pub struct LoadOptions {
     pub debug: DebugRecords,
     /// What is measured at first.
     pub measured: Measured,
-    /// Which of its hooks.
     pub hooks: HookSet,
     /// The event store's size, which may turn out smaller where memory is short.
     pub recorder: RecorderSize,
@@ -143,7 +141,6 @@ pub struct ProgramStats {
     pub hook: Hook,
     /// Runs, where `kernel.bpf_stats_enabled` is on.
     pub runs: u64,
-    /// Time of these runs, ns.
     pub run_ns: u64,
     /// Events not handled because the program was already running on that CPU.
     pub missed: u64,
@@ -280,7 +277,6 @@ impl Engine {
         &self.hooks
     }
 
-    /// What was learnt of the kernel.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -323,7 +319,6 @@ impl Engine {
         !self.program_stats().is_empty()
     }
 
-    /// What the kernel counted of each loaded program.
     pub fn program_stats(&self) -> Vec<ProgramStats> {
         self.hooks.iter().filter_map(|status| self.stats(status)).collect()
     }

@@ -41,7 +41,6 @@ pub enum KernelError {
     NoBtf {
         /// Where it should be.
         path: PathBuf,
-        /// What was wrong with it.
         reason: String,
     },
     /// A facility is missing that all programs need.

@@ -13,7 +13,6 @@ pub enum HookState {
     Refused(String),
 }
 
-/// One hook and how it fares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookStatus {
     pub hook: Hook,

@@ -6,7 +6,6 @@ use caps::CapSet;
 pub use caps::Capability;
 use noise_system::procfs;
 
-/// The kernel's lockdown mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lockdown {

@@ -224,7 +224,6 @@ impl SubjectNames {
         }
     }
 
-    /// The name of a thread.
     fn thread(&mut self, pid: u64) -> Arc<str> {
         let interner = &mut self.interner;
         let name = self.threads.name(pid, |name| interner.get(name));

@@ -35,13 +35,11 @@ fn folder(root: Option<&PathBuf>, path: &Path) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// The label of a cgroup.
 fn label(path: &Path) -> String {
     clean(&Identity::of(path).label).into_owned()
 }
 
 impl SetupReader {
-    /// That of this host.
     pub fn of_host() -> Self {
         Self::new(Mounts::of_process(), Path::new("/proc"), Path::new("/sys"))
     }

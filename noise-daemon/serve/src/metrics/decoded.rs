@@ -94,7 +94,6 @@ pub struct Span {
     pub length: Option<u32>,
 }
 
-/// All families of a page.
 pub fn families(mut page: &[u8]) -> Vec<Family> {
     let mut families = Vec::new();
     while !page.is_empty() {

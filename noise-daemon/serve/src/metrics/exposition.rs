@@ -130,7 +130,6 @@ fn head(text: &mut Text, family: &Family<'_>, syntax: Syntax) {
     }
 }
 
-/// Lines of one family.
 struct FamilyLines<'a> {
     text: &'a mut Text,
     name: &'a str,

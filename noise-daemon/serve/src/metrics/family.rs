@@ -19,15 +19,12 @@ pub const OF_CGROUP: &[&str] = &["cgroup", "namespace", "pod", "container"];
 #[derive(Debug)]
 pub struct Family<'a> {
     pub name: &'a str,
-    /// What it is, for people.
     pub help: &'a str,
     /// The names of the labels of each metric.
     pub labels: &'static [&'static str],
-    /// The metrics, of one kind.
     pub metrics: Metrics<'a>,
 }
 
-/// Metrics of a family.
 #[derive(Debug)]
 pub enum Metrics<'a> {
     Counters(Vec<Point<'a>>),
@@ -60,7 +57,6 @@ impl<'a> FamilyDelays<'a> {
 pub struct Point<'a> {
     /// The values of its labels; behind those that its family has, they are empty.
     labels: [Cow<'a, str>; MOST_LABELS],
-    /// What it counts or shows.
     pub value: f64,
     /// Of a counter: it counts from that time on, ns; 0 = from the start.
     pub from_ns: u64,
@@ -121,7 +117,6 @@ impl<'a> Family<'a> {
         Self::gauges(name, help, &[], [Point::bare(value)])
     }
 
-    /// Whether it has no metric, and says nothing.
     pub fn is_empty(&self) -> bool {
         match &self.metrics {
             Metrics::Counters(points) | Metrics::Gauges(points) => points.is_empty(),

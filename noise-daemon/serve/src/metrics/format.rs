@@ -4,7 +4,6 @@ use axum::http::{HeaderMap, header};
 
 use crate::accept::{Choice, choices};
 
-/// A format of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Prometheus' text format 0.0.4.

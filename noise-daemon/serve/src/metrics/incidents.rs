@@ -9,7 +9,6 @@ use super::family::{Family, Point};
 /// Culprits of a disturbed signal of a subject that have a series.
 const CULPRITS: usize = 3;
 
-/// The families about incidents.
 pub fn families(overview: &Overview) -> [Family<'_>; 5] {
     let active = overview.active.iter();
     let active = active.map(|(signal, subject)| Point::new([signal.name(), subject], 1.0));

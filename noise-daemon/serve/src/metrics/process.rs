@@ -47,7 +47,6 @@ impl Began {
     }
 }
 
-/// The metrics of this process itself.
 pub struct Process {
     began: Began,
     collector: prometheus::process_collector::ProcessCollector,

@@ -12,7 +12,6 @@ impl Text {
         Self(Vec::with_capacity(bytes))
     }
 
-    /// What is in it.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }

@@ -15,7 +15,6 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use super::hangups::Hangup;
 use super::traffic::{ConnectionTraffic, GRACE};
 
-/// Connections open at once.
 pub const MAX_CONNECTIONS: usize = 256;
 
 /// The connections of one listener.

@@ -37,7 +37,6 @@ impl Hangups {
         self.0[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Each reason with its count.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         HangupReason::ALL
             .into_iter()

@@ -11,7 +11,6 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// One at this address.
     pub fn at(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(address) => {

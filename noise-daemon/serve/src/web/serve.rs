@@ -91,9 +91,7 @@ impl Listener for UnixListener {
 pub struct Costs {
     /// How much of a CPU answering may take.
     pub budget: Budget,
-    /// Who was hung up on.
     pub hangups: Hangups,
-    /// What became of marks.
     pub marks: Arc<MarkCounts>,
 }
 
@@ -136,7 +134,6 @@ pub async fn serve(listener: impl Listener, router: Router, web: Web, costs: Cos
     serve_with(listener, router, web, costs, Timeouts::default()).await;
 }
 
-/// Serves with these timeouts.
 pub(super) async fn serve_with<L: Listener>(
     listener: L,
     router: Router,
@@ -187,7 +184,6 @@ pub(super) async fn serve_with<L: Listener>(
     }
 }
 
-/// What serves one connection.
 struct ConnectionServer {
     router: Router,
     web: Web,

@@ -83,7 +83,6 @@ pub struct TlsFile {
     pub client_auth: ClientAuth,
     /// Names of which a client's certificate must have one; `None` = any will do.
     pub client_allowed_sans: Option<Vec<String>>,
-    /// The versions that are offered.
     pub versions: Vec<ProtocolVersion>,
     /// The suites of TLS 1.2, in the order of preference; empty = all that are known. Those of
     /// TLS 1.3 cannot be chosen.

@@ -25,7 +25,6 @@ use crate::pipeline::{Occasion, Pipeline, Subscription};
 /// Windows in one sample while the host is calm: fewer samples cost less CPU time. A disturbance is noticed up to a window later.
 const WINDOWS_WHEN_CALM: u32 = 2;
 
-/// Where the configuration is from.
 pub struct ConfigSource {
     /// The file; `None` = the usual one, which was not there at the start.
     pub file: Option<PathBuf>,

@@ -17,7 +17,6 @@ const MEASURED_FOR: Duration = Duration::from_secs(2);
 /// The reader of the programs' debug records.
 pub(super) type DebugReader = EbpfLogger<&'static dyn tracing_log::log::Log>;
 
-/// What was loaded and attached.
 pub(super) struct Loaded {
     pub engine: Engine,
     /// Where they are on.

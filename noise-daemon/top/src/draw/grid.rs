@@ -17,7 +17,6 @@ const PERCENT: usize = 7;
 /// Least width of a bar with a number behind it.
 const BAR: usize = 3;
 
-/// A column in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PlacedColumn {
     column: usize,

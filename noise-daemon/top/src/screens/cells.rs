@@ -18,7 +18,6 @@ pub(super) fn text(text: impl Into<String>) -> Cell {
     Cell::Text(text.into())
 }
 
-/// A cgroup by its label.
 pub(super) fn cgroup(label: &str) -> Cell {
     text(spoken_briefly(label))
 }

@@ -98,7 +98,6 @@ impl DeviceWaits {
         }
     }
 
-    /// Whether there was anything.
     pub(super) fn is_none(&self) -> bool {
         self.count() == 0 && self.queue.count() == 0
     }
@@ -117,10 +116,8 @@ pub(super) fn charges(step: &Step, way: Way) -> impl Iterator<Item = &Interferen
     resources.flat_map(|resource| step.charges_of(resource))
 }
 
-/// What rows there are.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
-    /// What they are about.
     pub subjects: Vec<DeviceSubject<'a>>,
     /// What each is made of, with its index, by signal and label values.
     sources: Vec<(Signal, Labels, usize)>,

@@ -12,10 +12,8 @@ use super::{cells, totals};
 use crate::heat::heatmap;
 use crate::{Block, Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
 
-/// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowSubject {
-    /// A signal of the table.
     Signal(Signal),
     /// What the kernel counts anyway.
     PageFaults,

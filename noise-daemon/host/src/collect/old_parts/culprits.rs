@@ -29,19 +29,16 @@ pub struct TurnOwner {
 }
 
 impl TurnOwner {
-    /// A kernel thread of that id.
     pub const fn kernel_thread(tid: u32) -> Self {
         Self { runner: Runner::Kthread as u32, id: tid as u64 }
     }
 
-    /// A task of that cgroup.
     pub const fn task(cgroup: u64) -> Self {
         Self { runner: Runner::Task as u32, id: cgroup }
     }
 
     const IDLE: Self = Self { runner: Runner::Idle as u32, id: 0 };
 
-    /// Whose turn that is.
     pub const fn of(turn: &Turn) -> Self {
         if turn.runner == Runner::Kthread as u32 {
             Self::kernel_thread(turn.pid)
@@ -102,7 +99,6 @@ impl Default for Culprits {
 }
 
 impl Culprits {
-    /// Whether there is no room for more.
     pub fn is_full(&self) -> bool {
         self.slots.len() >= MOST || self.threads.len() >= MOST_THREADS
     }

@@ -98,7 +98,6 @@ impl NodeNames {
         }
     }
 
-    /// Those of this host.
     pub fn of_host() -> Self {
         Self::below(Some(Path::new("/")))
     }

@@ -39,7 +39,6 @@ const MAX_FOLDERS: usize = 65_536;
 pub struct Cgroup {
     /// Path in its hierarchy, from `/`.
     pub path: PathBuf,
-    /// What it is to people.
     pub identity: Identity,
 }
 
