@@ -21,6 +21,8 @@ fn counts(path: &str) -> bool {
 
 /// The type that a line begins with.
 fn defined(line: &str) -> Option<&str> {
+    // Those of `named!` are indented.
+    let line = line.strip_prefix("    ").filter(|it| it.starts_with("pub enum ")).unwrap_or(line);
     let line = match line.strip_prefix("pub") {
         Some(rest) => match rest.strip_prefix('(') {
             Some(rest) => rest.split_once(')')?.1.trim_start(),
@@ -71,6 +73,7 @@ mod tests {
             ("pub(in crate::web) type Room = u8;", Some("Room")),
             ("trait Part: Copy {", Some("Part")),
             ("    struct Inside;", None),
+            ("    pub enum Cause all CAUSES {", Some("Cause")),
             ("pub fn open() {}", None),
             ("// struct Open", None),
             ("pubstruct X", None),
