@@ -107,7 +107,7 @@ impl Bench {
         let drawn_ms = ms(|one| one.drawn);
         let cpu_seconds: f64 = taken.iter().map(|one| one.cpu.as_secs_f64()).sum();
         Ok(ViewCost {
-            screen: screen.key().to_owned(),
+            screen: screen.name().to_owned(),
             frame_ms_median: median(&drawn_ms).context("no frame")?,
             frame_ms_p99: p99(&drawn_ms).context("no frame")?,
             decode_ms_median: median(&ms(|one| one.decoded)).context("no frame")?,
