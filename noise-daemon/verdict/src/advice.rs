@@ -118,7 +118,11 @@ pub(crate) const fn target(remedy: Remedy) -> Target {
 fn is_harmful(remedy: Remedy, setup: &Setup) -> bool {
     let siblings = setup.siblings.as_ref();
     let changed = match target(remedy) {
-        Target::Culprit => [setup.culprit.as_ref(), siblings.map(|(_, culprit)| culprit)],
+        Target::Culprit => {
+            // Behind its own threads, it is the victim that would be slowed.
+            let culprit = setup.culprit.as_ref().or(setup.victim.as_ref());
+            [culprit, siblings.map(|(_, culprit)| culprit)]
+        }
         Target::Victim if remedy == Remedy::MemoryLimits => {
             [setup.victim.as_ref(), setup.memory.as_ref().map(|(_, limited)| limited)]
         }

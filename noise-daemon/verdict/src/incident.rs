@@ -288,8 +288,10 @@ impl Disturbed<'_> {
     /// settings.
     fn advice(&self, one: &ChargedCulprit<'_>, resource: Account) -> Vec<Advice> {
         let helps = self.signal.map_or(against(one.cause), |signal| signal.remedies(one.cause));
+        let is_harmful = |remedy: Remedy| one.name == ROOT && target(remedy) == Target::Culprit;
         let belongs = |advice: &&Advice| {
-            helps.contains(&advice.remedy) && gives(advice.remedy).contains(&resource)
+            let remedy = advice.remedy;
+            helps.contains(&remedy) && gives(remedy).contains(&resource) && !is_harmful(remedy)
         };
         let mut advice: Vec<Advice> = self.advice.iter().filter(belongs).cloned().collect();
         for own in advice.iter_mut().filter(|own| !self.rests_on(own.remedy, one)) {

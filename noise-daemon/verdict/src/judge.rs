@@ -11,6 +11,8 @@ use std::cmp::Reverse;
 use noise_common::charge::Cause;
 use noise_common::remedy::{Remedy, against};
 use noise_common::signals::Signal;
+use noise_model::labels::ROOT;
+use noise_model::setup::CgroupSetup;
 use serde::Serialize;
 
 use crate::account::{ACCOUNTS, Account};
@@ -277,7 +279,9 @@ fn remedies_of(case: &Case<'_>, loss: &CulpritLoss, deserves_command: bool) -> V
     // What is known of another culprit says nothing of this one.
     let mut setup = case.setup.clone();
     if !loss.is_set_up {
-        (setup.culprit, setup.siblings) = (None, None);
+        // Of the root cgroup its name is enough.
+        let root = (loss.culprit.name == ROOT).then(|| CgroupSetup::named(ROOT));
+        (setup.culprit, setup.siblings) = (root, None);
     }
     if setup.interrupt.as_ref() != Some(&loss.culprit.name) {
         (setup.interrupt, setup.irqs) = (None, Vec::new());

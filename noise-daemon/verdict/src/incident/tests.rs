@@ -138,6 +138,8 @@ fn what_stands_for_several_is_said_in_words_and_carries_no_command() {
                 "{sentence}"
             );
             assert!(culprit != name || first.ready().is_none(), "{first:?}");
+            let slows = |one: &Advice| target(one.remedy) == Target::Culprit;
+            assert!(culprit != ROOT || !first.remedies.iter().any(slows), "{first:?}");
             assert_eq!(
                 verdict.next,
                 (culprit != name && first.ready().is_none()).then(|| {

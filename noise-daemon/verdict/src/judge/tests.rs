@@ -9,6 +9,7 @@ use noise_model::setup::{CgroupSetup, Controller, Manager, Setup, TaskSetup};
 
 use super::*;
 use crate::account::Accounts;
+use crate::advice::{Target, target};
 use crate::case::{Standstill, Unclear};
 use crate::finding::{Culprit, CulpritKind, Evidence};
 
@@ -104,6 +105,19 @@ fn a_remedy_belongs_to_what_held_it_up_and_can_be_taken_back() {
     assert_eq!(first["remedy"]["command"][0], COMMAND);
     assert_eq!(first["culprit"]["kind"], "cgroup");
     assert!(first["usual_ns"].is_null() && first["unusual"].is_null(), "{first}");
+}
+
+#[test]
+fn nothing_is_to_be_done_to_the_root_cgroup() {
+    let setup = setup();
+    let held_up_by = |name| {
+        let losses = vec![loss(Account::Cpu, name, Cause::Foreign, 700)];
+        let verdict = judge(&case(&setup, &[(Account::Cpu, 700)], losses));
+        let remedies = verdict.remedies().into_iter().map(|one| target(one.remedy));
+        remedies.filter(|target| *target == Target::Culprit).count()
+    };
+    assert_eq!(held_up_by("/"), 0);
+    assert!(held_up_by("other.service") > 0);
 }
 
 #[test]
