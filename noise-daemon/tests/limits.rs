@@ -48,3 +48,26 @@ fn a_small_stack_is_raised_or_refused_in_a_sentence() {
         }
     }
 }
+
+#[test]
+fn too_few_descriptors_are_said_in_a_sentence() {
+    let asking: [&[&str]; 4] = [
+        &["incidents", "--connect", "/nowhere.sock"],
+        &["check", "--connect", "/nowhere.sock"],
+        &["why", "1", "--connect", "/nowhere.sock"],
+        &["record", "--connect", "/nowhere.sock", "--duration", "1s"],
+    ];
+    let root = tempfile::tempdir().unwrap();
+    for (most, arguments) in (6..=9).flat_map(|most| asking.map(|one| (most, one))) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_noised"));
+        command.args(arguments).current_dir(root.path());
+        let limit = move || setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(Into::into);
+        // SAFETY: what runs in the child makes system calls alone.
+        unsafe { command.pre_exec(limit) };
+        let output = command.output().unwrap();
+        let (code, said) = (output.status.code(), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(code, Some(1), "{arguments:?} {most}: {said}");
+        let is_said = said.contains("file descriptors") && said.contains("ulimit -n");
+        assert!(is_said && said.lines().count() == 1, "{arguments:?} {most}: {said}");
+    }
+}

@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 pub mod connect;
+mod descriptors;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fake;
 mod http;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use noise_wire::Frame;
 
+pub use self::descriptors::runtime;
 pub use self::http::start as over_http;
 pub use self::mailbox::Mailbox;
 pub use self::remote::{Answer, Fault, Link, Remote};

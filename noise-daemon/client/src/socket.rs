@@ -17,6 +17,7 @@ use noise_wire::{MAX_FRAME_BYTES, WireError};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
+use super::descriptors::runtime;
 use super::remote::{ANSWER_TIMEOUT, Answer, Fault, Link, MOST_QUOTED, Remote};
 
 /// Frames from a daemon's local socket.
@@ -174,10 +175,7 @@ impl Link for SocketLink {
             .map_err(|error| Fault::Other { place: self.place(), reason: error.to_string() })?;
         let runtime = match self.runtime.take() {
             Some(runtime) => runtime,
-            None => tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(|error| self.fault(Failure::System(error)))?,
+            None => runtime().map_err(|error| self.fault(Failure::System(error)))?,
         };
         let open = self.open.take();
         let asked = runtime.block_on(async {

@@ -113,10 +113,7 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
         tracing::warn!("{warning}");
     }
     // One thread: a second one would be woken for every sample, to wake the first.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let runtime = noise_client::runtime().context("cannot start the runtime")?;
     let source = ConfigSource { file: config_file, flags: args.flags.clone() };
     runtime.block_on(daemon(config, source, log, web))
 }

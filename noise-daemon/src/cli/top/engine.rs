@@ -112,10 +112,7 @@ fn run(
     interval: Duration,
     commands: mpsc::UnboundedReceiver<Duration>,
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let runtime = noise_client::runtime().context("cannot start the runtime")?;
     runtime.block_on(async {
         let measuring = Measuring::new(collector, watching, news)?;
         measuring.measure(interval, commands).await
