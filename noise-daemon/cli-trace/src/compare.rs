@@ -186,12 +186,13 @@ fn draw(folder: &Path, comparison: &Comparison) -> anyhow::Result<()> {
         return Ok(());
     }
     let folder = export::folder(folder)?;
-    for (name, picture) in pictures {
-        if let Some(picture) = picture {
-            output::save_at(export::place_in(&folder, &name)?, &picture)?;
-        }
+    let mut drawn = pictures.iter().filter_map(|(name, picture)| Some((name, picture.as_ref()?)));
+    let saved = drawn
+        .try_for_each(|(name, picture)| output::save_at(export::place_in(&folder, name)?, picture));
+    if saved.is_err() {
+        let _ = folder.discard();
     }
-    Ok(())
+    saved
 }
 
 /// Compares, and shows a person how far that is.

@@ -136,8 +136,13 @@ fn go(
     mut export: Export,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<(Damage, u64)> {
-    let targets = Targets::create(args, &mut export)?;
-    write_to(targets, source, export, interrupted)
+    let folder = args.csv.as_deref().map(folder).transpose()?;
+    let targets = Targets::create(args, folder.as_ref(), &mut export);
+    let done = targets.and_then(|targets| write_to(targets, source, export, interrupted));
+    if let (Err(_), Some(folder)) = (&done, folder) {
+        let _ = folder.discard();
+    }
+    done
 }
 
 fn write_to(
@@ -168,13 +173,16 @@ fn write_to(
 }
 
 impl Targets {
-    fn create(args: &ExportArgs, export: &mut Export) -> anyhow::Result<Self> {
+    fn create(
+        args: &ExportArgs,
+        folder: Option<&OwnFolder>,
+        export: &mut Export,
+    ) -> anyhow::Result<Self> {
         let mut tables = Vec::new();
-        if let (Some(path), Some(wanted)) = (&args.csv, &mut export.tables) {
-            let folder = folder(path)?;
-            refuse_inside(&args.recording, &folder, path)?;
+        if let (Some(folder), Some(wanted)) = (folder, &mut export.tables) {
+            refuse_inside(&args.recording, folder, folder.path())?;
             for table in wanted.all() {
-                let place = place_in(&folder, &format!("{}.csv", table.name))?;
+                let place = place_in(folder, &format!("{}.csv", table.name))?;
                 tables.push(place.begin(FILE_MODE)?);
             }
         }
@@ -360,7 +368,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = export(folder.path(), &["--csv=DIR/t", "--cgroup=a"]).unwrap_err().to_string();
         assert!(error.contains("does not say which cgroups"), "{error}");
-        assert_eq!(fs::read_dir(folder.path().join("t")).unwrap().count(), 0);
+        assert!(!folder.path().join("t").exists());
     }
 
     #[test]
@@ -380,7 +388,9 @@ mod tests {
             let clock = TraceClock::trace();
             let mut export = super::export(&args, select, Begin::Wakeup, &clock, &BTreeMap::new());
             let print = |_: &str| Err(ErrorKind::BrokenPipe.into());
-            let targets = Targets { print, ..Targets::create(&args, &mut export).unwrap() };
+            let csv = args.csv.as_deref().map(|path| super::folder(path).unwrap());
+            let targets = Targets::create(&args, csv.as_ref(), &mut export).unwrap();
+            let targets = Targets { print, ..targets };
             write_to(targets, source, export, &AtomicBool::new(false)).unwrap();
         };
         written(&["--perfetto=DIR/p", "--csv=DIR/t"]);

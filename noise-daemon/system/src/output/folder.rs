@@ -30,8 +30,8 @@ const GROUP_WRITES: u32 = 0o020;
 pub struct OwnFolder {
     folder: File,
     path: PathBuf,
-    /// The folder above it and its name, if it was made.
-    made: Option<(OwnedFd, OsString)>,
+    /// The folders that were made for it, it included, from the outermost on: the folder above each, and its name.
+    made: Vec<(OwnedFd, OsString)>,
 }
 
 /// Where a folder is to be: it is there, or it can be made.
@@ -86,19 +86,51 @@ impl Spot {
     /// The folder, which is made with those above it that are missing.
     /// Errors: where it cannot be made, or another took its name meanwhile.
     pub fn make(self) -> io::Result<OwnFolder> {
-        let Self { path, found, mut at, mut missing } = self;
+        let Self { path, found, at, mut missing } = self;
         if let Some(found) = found {
             return Ok(found);
         }
         let Some(last) = missing.pop_back() else { return Err(Errno::ENOENT.into()) };
-        for name in missing {
-            match make(&at, &name) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => at = through(&at, &name)?,
+        let mut made = Vec::new();
+        let at = make_each(at, missing, &mut made);
+        match at.and_then(|at| OwnFolder::make_in(at, last, path)) {
+            Ok(mut folder) => {
+                folder.made.splice(0..0, made);
+                Ok(folder)
+            }
+            Err(error) => {
+                let _ = remove(&made);
+                Err(error)
             }
         }
-        OwnFolder::make_in(at, last, path)
     }
+}
+
+/// Makes folders, each in the one before, and opens the last one. What another made meanwhile is gone through.
+fn make_each(
+    mut at: OwnedFd,
+    names: VecDeque<OsString>,
+    made: &mut Vec<(OwnedFd, OsString)>,
+) -> io::Result<OwnedFd> {
+    for name in names {
+        let is_own = match make(&at, &name) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            done => done.is_ok(),
+        };
+        let below = through(&at, &name)?;
+        let above = std::mem::replace(&mut at, below);
+        if is_own {
+            made.push((above, name));
+        }
+    }
+    Ok(at)
+}
+
+/// Removes folders, the innermost first, as long as they are empty.
+fn remove(made: &[(OwnedFd, OsString)]) -> io::Result<()> {
+    let mut from_within = made.iter().rev();
+    Ok(from_within
+        .try_for_each(|(at, name)| unlinkat(at, name.as_os_str(), UnlinkatFlags::RemoveDir))?)
 }
 
 fn make(at: &impl AsFd, name: &OsStr) -> io::Result<()> {
@@ -126,7 +158,7 @@ impl OwnFolder {
                 _ => format!("other users may write to it (mode {mode:o})"),
             }));
         }
-        Ok(Self { folder, path: path.to_owned(), made: None })
+        Ok(Self { folder, path: path.to_owned(), made: Vec::new() })
     }
 
     fn make_in(at: OwnedFd, name: OsString, path: PathBuf) -> io::Result<Self> {
@@ -136,7 +168,7 @@ impl OwnFolder {
         if !made.is_empty()? {
             return Err(Errno::EEXIST.into());
         }
-        made.made = Some((at, name));
+        made.made.push((at, name));
         Ok(made)
     }
 
@@ -153,7 +185,7 @@ impl OwnFolder {
     /// The same folder, opened once more.
     /// Errors: where this process has no descriptor for it.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { folder: self.folder.try_clone()?, path: self.path.clone(), made: None })
+        Ok(Self { folder: self.folder.try_clone()?, path: self.path.clone(), made: Vec::new() })
     }
 
     /// Whether there is nothing in it.
@@ -206,13 +238,10 @@ impl OwnFolder {
         Ok(unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// Removes it, if it was made and is empty.
-    /// Errors: as the system has it.
+    /// Removes it, if it was made and is empty, and likewise those above that were made for it.
+    /// Errors: as the system has it; what is above stays then.
     pub fn discard(self) -> io::Result<()> {
-        match &self.made {
-            Some((at, name)) => Ok(unlinkat(at, name.as_os_str(), UnlinkatFlags::RemoveDir)?),
-            None => Ok(()),
-        }
+        remove(&self.made)
     }
 }
 

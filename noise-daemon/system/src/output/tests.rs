@@ -237,10 +237,23 @@ fn folders_are_made_when_they_are_needed() {
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o700);
     folder.remove("x").unwrap();
     folder.discard().unwrap();
-    assert_eq!(names(&root.path().join("a/b")), [""; 0]);
-    // One that was there stays.
+    assert_eq!(names(root.path()), [""; 0]);
+    // One that was there stays, and so does what others have put something into.
+    fs::create_dir_all(root.path().join("a/b")).unwrap();
     Spot::find(&root.path().join("a/b")).unwrap().make().unwrap().discard().unwrap();
-    assert!(root.path().join("a/b").exists());
+    let folder = Spot::find(&root.path().join("a/b/c/d")).unwrap().make().unwrap();
+    fs::write(root.path().join("a/b/c/x"), "").unwrap();
+    assert!(folder.discard().is_err());
+    assert_eq!(names(&root.path().join("a/b/c")), ["x"]);
+}
+
+#[test]
+fn folders_that_lead_to_none_do_not_stay() {
+    let root = tempfile::tempdir().unwrap();
+    let name = "x".repeat(300);
+    let spot = Spot::find(&root.path().join("a/b").join(name)).unwrap();
+    assert!(spot.make().is_err());
+    assert_eq!(names(root.path()), [""; 0]);
 }
 
 #[test]
