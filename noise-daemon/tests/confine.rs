@@ -58,25 +58,39 @@ fn main() -> ExitCode {
 /// A process in a sandbox that answers Landlock with an error, as those of containers and services do, confines
 /// itself as far as it can, and says what is in the way. A kernel without Landlock is told apart.
 fn sandboxed() -> ExitCode {
-    let extent = |errno: libc::c_int| -> anyhow::Result<Extent> {
+    let extent = |call: libc::c_long, errno: libc::c_int| -> anyhow::Result<Extent> {
         let action = SeccompAction::Errno(errno.unsigned_abs());
-        let rules = [(libc::SYS_landlock_create_ruleset, Vec::new())].into();
+        let rules = [(call, Vec::new())].into();
         let architecture = TargetArch::try_from(env::consts::ARCH)?;
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)?;
         seccompiler::apply_filter(&BpfProgram::try_from(filter)?)?;
-        Ok(confine(&Rest::default())?.files)
+        Ok(confine(&Rest { list: vec!["/proc".into()], ..Rest::default() })?.files)
     };
     // Each in a process of its own: a filter stays.
     let mut failed = false;
-    for (errno, is_refused) in [(libc::EPERM, true), (libc::EACCES, true), (libc::ENOSYS, false)] {
+    let [make, add, restrict] = [
+        libc::SYS_landlock_create_ruleset,
+        libc::SYS_landlock_add_rule,
+        libc::SYS_landlock_restrict_self,
+    ];
+    let answers = [
+        (make, libc::EPERM, true),
+        (make, libc::EACCES, true),
+        (make, libc::ENOSYS, false),
+        (add, libc::EPERM, true),
+        (restrict, libc::EPERM, true),
+    ];
+    let has_landlock = landlock_abi().unwrap_or(0) > 0;
+    let answers = answers.into_iter().filter(|(call, ..)| *call == make || has_landlock);
+    for (call, errno, is_refused) in answers {
         // SAFETY: the child of a process with one thread.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let holds = match extent(errno) {
+            let holds = match extent(call, errno) {
                 Ok(Extent::Refused(why)) => is_refused && why.contains("landlock_restrict_self"),
                 Ok(Extent::Not(why)) => !is_refused && why.contains("no Landlock"),
                 other => {
-                    eprintln!("{errno}: {other:?}");
+                    eprintln!("{errno} of {call}: {other:?}");
                     false
                 }
             };
@@ -87,7 +101,7 @@ fn sandboxed() -> ExitCode {
         // SAFETY: the status is valid memory.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         if waited != child || status != 0 {
-            eprintln!("with {errno} it ended otherwise than it should ({status})");
+            eprintln!("with {errno} of {call} it ended otherwise than it should ({status})");
             failed = true;
         }
     }

@@ -55,12 +55,22 @@ pub fn confine(rest: &Rest) -> anyhow::Result<Extent> {
         Ok(_) => {}
         Err(error) => return Ok(Extent::Refused(refused(&error))),
     }
-    let status = restrict(rest).context("cannot confine files (Landlock)")?;
-    Ok(match status {
+    let restricted = restrict(rest);
+    if let Some(error) = restricted.as_ref().err().and_then(of_sandbox) {
+        return Ok(Extent::Refused(refused(error)));
+    }
+    Ok(match restricted.context("cannot confine files (Landlock)")? {
         RulesetStatus::FullyEnforced => Extent::Whole,
         RulesetStatus::PartiallyEnforced => Extent::Part,
         RulesetStatus::NotEnforced => Extent::Not("Landlock is off".to_owned()),
     })
+}
+
+/// What something between the kernel and this process answers: the kernel itself allows all of this to everyone.
+fn of_sandbox(error: &anyhow::Error) -> Option<&io::Error> {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    let answers = [Errno::EPERM, Errno::EACCES, Errno::ENOSYS].map(|errno| Some(errno as i32));
+    causes.find(|cause| answers.contains(&cause.raw_os_error()))
 }
 
 fn restrict(rest: &Rest) -> anyhow::Result<RulesetStatus> {
