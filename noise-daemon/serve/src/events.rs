@@ -90,7 +90,7 @@ mod tests {
         let source: EventSource =
             Arc::new(|since, _| Box::new((0..3).map(move |piece| vec![piece + since as u8; 2])));
         let uri = Uri::from_static("/api/v1/events?since=7");
-        let peer = Peer::User(Some(0));
+        let peer = Peer::User(Some(1));
         let ask = |uri: &Uri| answer(Arc::clone(&source), Arc::clone(&turns), peer, uri.clone());
         let response = ask(&uri).await.unwrap();
         assert_eq!(turns.free(), 0);

@@ -14,11 +14,13 @@ use axum::routing::get;
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc::Receiver;
 
-use super::turns::{Turn, Turns};
+use super::turns::{RESERVED, Turn, Turns};
 use super::web::Peer;
 
-/// Files that are read and sent at once.
-pub const MOST_TRACES: usize = 2;
+/// Files that are read and sent at once, beside those for [root](RESERVED).
+const MOST_OF_ALL: usize = 2;
+/// All that are read and sent at once.
+pub const MOST_TRACES: usize = MOST_OF_ALL + RESERVED;
 const TRACE_TYPE: &str = "application/vnd.noised.trace";
 
 /// The pieces of the file with the kernel events of an incident, where there is one, as they are read. What reads
@@ -42,7 +44,7 @@ async fn trace(
 /// The routes with that of incidents' kernel events.
 pub fn with_traces(router: Router, source: Option<TraceSource>) -> Router {
     let Some(source) = source else { return router };
-    let turns = Arc::new(Turns::new(MOST_TRACES));
+    let turns = Arc::new(Turns::new(MOST_OF_ALL));
     let answer = move |Extension(peer): Extension<Peer>, Path(id): Path<String>| {
         trace(Arc::clone(&source), Arc::clone(&turns), peer, id)
     };
@@ -68,7 +70,7 @@ mod tests {
             })
         });
         let turns = Arc::new(Turns::new(1));
-        let peer = Peer::User(Some(0));
+        let peer = Peer::User(Some(1));
         let ask = |id: &str| trace(Arc::clone(&source), Arc::clone(&turns), peer, id.to_owned());
         let response = ask("3").await.unwrap();
         let bytes = axum::body::to_bytes(response.into_body(), 99).await.unwrap();

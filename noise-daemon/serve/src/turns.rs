@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use nix::unistd::geteuid;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::web::Peer;
@@ -14,10 +15,14 @@ use super::web::Peer;
 /// How long a request waits for others.
 const WAIT: Duration = Duration::from_secs(5);
 
+/// Turns beside those of all, for root and the user of the daemon: whatever others hold, these look at what goes on.
+pub const RESERVED: usize = 1;
+
 /// So many turns at once, and one of each client.
 #[derive(Debug)]
 pub struct Turns {
     all: Arc<Semaphore>,
+    reserved: Arc<Semaphore>,
     /// Of those who have a turn or wait for one.
     clients: Mutex<HashMap<Peer, Weak<Semaphore>>>,
 }
@@ -33,6 +38,11 @@ pub struct QueuePlace {
     own: Arc<Semaphore>,
 }
 
+/// Whether it is root, or the user of the daemon.
+fn is_trusted(client: Peer) -> bool {
+    matches!(client, Peer::User(Some(user)) if user == 0 || user == geteuid().as_raw())
+}
+
 impl QueuePlace {
     /// Waits for the turn, first come first served.
     pub async fn turn(self) -> Option<Turn> {
@@ -44,9 +54,10 @@ impl QueuePlace {
 }
 
 impl Turns {
-    /// So many at once.
+    /// So many at once, beside those that are [reserved](RESERVED).
     pub fn new(most: usize) -> Self {
-        Self { all: Arc::new(Semaphore::new(most)), clients: Mutex::default() }
+        let [all, reserved] = [most, RESERVED].map(|turns| Arc::new(Semaphore::new(turns)));
+        Self { all, reserved, clients: Mutex::default() }
     }
 
     /// Waits for the turn of a client.
@@ -72,7 +83,8 @@ impl Turns {
         }
         let own = known.and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Semaphore::new(1)));
         clients.insert(client, Arc::downgrade(&own));
-        Some(QueuePlace { all: Arc::clone(&self.all), own })
+        let of = if is_trusted(client) { &self.reserved } else { &self.all };
+        Some(QueuePlace { all: Arc::clone(of), own })
     }
 
     /// Those that have a turn or wait for one.
@@ -93,9 +105,22 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
+    async fn root_and_the_daemons_user_have_turns_whatever_others_hold() {
+        let turns = Turns::new(2);
+        let [one, other] = [1, 2].map(|user| Peer::User(Some(user)));
+        let _held = [turns.next(one).await.unwrap(), turns.next(other).await.unwrap()];
+        for user in [0, geteuid().as_raw()] {
+            drop(turns.next(Peer::User(Some(user))).await.unwrap());
+        }
+        for other in [Peer::User(Some(3)), Peer::User(None), Peer::at([10, 0, 0, 1].into())] {
+            assert_eq!(turns.next(other).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn one_user_does_not_hold_the_turns_of_all() {
         let turns = Arc::new(Turns::new(2));
-        let [slow, other, third] = [1000, 1001, 1002].map(|user| Peer::User(Some(user)));
+        let [slow, other, third] = [1, 2, 3].map(|user| Peer::User(Some(user)));
         let held = turns.next(slow).await.unwrap();
         // However often that one asks, there is a turn for another.
         assert_eq!(turns.next(slow).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
