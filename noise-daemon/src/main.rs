@@ -5,18 +5,18 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use noise_text::clean::is_harmful;
+use noise_text::clean::{clean, is_harmful};
 use noise_text::nearest::nearest;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _};
 use noise_command::output;
 use noise_command::terminal::Terminal;
-use noise_daemon::cli::{Cli, stack};
+use noise_daemon::cli::{Cli, limits};
 use noise_system::output::outlive_limit;
 
 /// The command line. A mistake in it is quoted: where an argument (a file of that name, say) would act
-/// on the terminal, without colours and cleaned.
+/// on the terminal, or make a line of its own, without colours and cleaned.
 fn parsed() -> Result<Cli, ExitCode> {
     let has_colours = Terminal::of_output().has_colours || Terminal::of_errors().has_colours;
     let colours = if has_colours { ColorChoice::Auto } else { ColorChoice::Never };
@@ -30,6 +30,10 @@ fn parsed() -> Result<Cli, ExitCode> {
         if std::env::args_os().all(is_plain) {
             error.exit();
         }
+        let arguments =
+            std::env::args_os().map(|argument| clean(&argument.to_string_lossy()).into_owned());
+        let quoting = Cli::command().try_get_matches_from(arguments).err();
+        let error = quoting.map_or(error, suggesting);
         output::note(&error.render().to_string());
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
     })
@@ -59,8 +63,8 @@ fn suggesting(mut error: clap::Error) -> clap::Error {
 
 fn main() -> ExitCode {
     // Before anything else takes some of it.
-    if let Err(error) = stack::ensure() {
-        output::complain(&error.to_string());
+    if let Err(error) = limits::ensure() {
+        error.complain();
         return error.exit.into();
     }
     outlive_limit();
@@ -71,7 +75,7 @@ fn main() -> ExitCode {
     match cli.command.run() {
         Ok(exit) => exit,
         Err(error) => {
-            output::complain(&error.to_string());
+            error.complain();
             error.exit.into()
         }
     }

@@ -445,3 +445,21 @@ fn arguments() {
         }
     }
 }
+
+#[test]
+fn no_name_makes_a_line_of_an_error() {
+    let forged = "noised: all is well";
+    let name = format!("/nonexistent/x\n{forged}");
+    for arguments in [
+        &["trace", "delays", &name][..],
+        &["run", "--config.check", "--config.file", &name],
+        &["trace", &name],
+        &[&name],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_noised"));
+        let output = command.args(arguments).output().unwrap();
+        let said = ensure_clean(&format!("{arguments:?}"), &output.stderr);
+        assert!(!output.status.success() && said.contains("x\\x0a"), "{said}");
+        assert!(!said.lines().any(|line| line.starts_with(forged)), "{said}");
+    }
+}

@@ -54,7 +54,7 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
     if let Some(spot) = spot {
         let said = export::export(&file, spot)
             .with_context(|| format!("cannot export the kernel events of incident {}", args.id))?;
-        output::note(&said);
+        output::say(&said);
     }
     if args.path {
         show_paths(args.id, &file, &listing, is_json)?;

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use noise_host::kernel::KernelError;
 
+use super::output;
+
 /// What a command ends with; the same numbers for all commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -69,7 +71,27 @@ impl CommandError {
     pub fn misused(sentence: impl Into<String>) -> Self {
         Self::usage(anyhow::Error::msg(sentence.into()))
     }
+
+    /// Says it on standard error.
+    pub fn complain(&self) {
+        match self.source.is::<Lines>() {
+            true => output::note(&format!("noised: {self}\n")),
+            false => output::complain(&self.to_string()),
+        }
+    }
 }
+
+/// Sentences that each have a line of their own. What others named in them is to have none.
+#[derive(Debug)]
+pub struct Lines(pub Vec<String>);
+
+impl fmt::Display for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl std::error::Error for Lines {}
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

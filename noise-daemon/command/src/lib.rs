@@ -10,4 +10,4 @@ pub mod output;
 pub mod progress;
 pub mod terminal;
 
-pub use self::error::{CommandError, Exit};
+pub use self::error::{CommandError, Exit, Lines};

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use noise_system::output::{OutputPlace, PLAIN_MODE, explained};
-use noise_text::clean::{clean_json, clean_lines};
+use noise_text::clean::{clean, clean_json, clean_lines};
 use serde::Serialize;
 
 use super::terminal::Terminal;
@@ -207,9 +207,18 @@ pub fn show_again(text: &str) -> io::Result<()> {
     write(io::stdout().lock(), &drawn(text))
 }
 
-/// Says on standard error what went wrong.
+/// Says on standard error what went wrong, in one line, whatever names are in it.
 pub fn complain(sentence: &str) {
-    note(&format!("noised: {sentence}\n"));
+    note(&complaint(sentence));
+}
+
+/// Says on standard error what was done, in one line, whatever names are in it.
+pub fn say(sentence: &str) {
+    note(&format!("{}\n", clean(sentence)));
+}
+
+fn complaint(sentence: &str) -> String {
+    format!("noised: {}\n", clean(sentence))
 }
 
 /// Writes to standard error. Where it is gone, nothing can be said.
@@ -255,6 +264,13 @@ mod tests {
             assert!(stream(Path::new(path)).unwrap().is_none(), "{path}");
         }
         assert!(stream(Path::new("/dev/fd/999")).is_err());
+    }
+
+    #[test]
+    fn a_name_makes_no_line_of_a_complaint() {
+        let name = Path::new("a\nnoised: all is well");
+        let said = complaint(&format!("cannot read {}", name.display()));
+        assert_eq!(said, "noised: cannot read a\\x0anoised: all is well\n");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn export(file: &[u8], spot: Spot) -> anyhow::Result<String> {
     let (_, events) = folder.events();
     let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
     Ok(format!(
-        "{events} events of {seconds:.1} s are in {}; `noised trace` reads them\n",
+        "{events} events of {seconds:.1} s are in {}; `noised trace` reads them",
         path.display()
     ))
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use noise_client::connect::DEFAULT_FILE;
 use noise_system::files;
+use noise_text::clean::brief;
 
 use super::flags::Flags;
 use super::keys::{KEYS, REMOVED, get, put};
@@ -47,7 +48,10 @@ pub fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Configured> {
             put(&mut table, key, value.clone());
         }
     }
-    let config: Config = table.try_into().context("the flags do not go with the file")?;
+    // Its own words have lines.
+    let mistaken = |error: toml::de::Error| anyhow::anyhow!(brief(&error.to_string()));
+    let config: Config =
+        table.try_into().map_err(mistaken).context("the flags do not go with the file")?;
     check(&config).map_err(|mistake| anyhow::anyhow!("{}: {}", mistake.key, mistake.text))?;
     let given = |path: &&&str| removed.contains(path) || flags.removed.contains(path);
     Ok(Configured { config, removed: REMOVED.iter().filter(given).copied().collect() })

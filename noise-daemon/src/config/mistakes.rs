@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use noise_text::clean::{brief, quoted};
+use noise_command::Lines;
+use noise_text::clean::{brief, clean, quoted};
 
 /// Most mistakes that one message lists.
 const MOST: usize = 20;
@@ -48,20 +49,44 @@ impl Mistakes {
     pub fn end(mut self, text: &str, name: &Path) -> anyhow::Result<()> {
         self.0.sort();
         self.0.dedup();
+        let name = name.display().to_string();
+        let name = clean(&name);
         let wrong = |(at, message): &(usize, String)| {
             let line = line_of(text, *at);
             let source = quoted(text.lines().nth(line).unwrap_or_default().trim());
-            format!("{}, line {} (`{source}`): {message}", name.display(), line + 1)
+            format!("{name}, line {} (`{source}`): {message}", line + 1)
         };
         let mut lines: Vec<String> = self.0.iter().take(MOST).map(wrong).collect();
         match self.0.len() {
             0 => return Ok(()),
             1 => {}
-            count => lines.insert(0, format!("{count} mistakes in {}:", name.display())),
+            count => lines.insert(0, format!("{count} mistakes in {name}:")),
         }
         if let Some(more) = self.0.len().checked_sub(MOST).filter(|more| *more > 0) {
             lines.push(format!("and {more} more"));
         }
-        anyhow::bail!(lines.join("\n"))
+        Err(Lines(lines).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mistake_has_a_line_and_the_name_of_the_file_none() {
+        let mut mistakes = Mistakes::default();
+        mistakes.add(0, "one");
+        mistakes.add(2, "other");
+        let error = mistakes.end("a\nb", Path::new("x\nnoised: all is well")).unwrap_err();
+        assert!(error.is::<Lines>());
+        let said = error.to_string();
+        let name = "x\\x0anoised: all is well";
+        let expected = [
+            format!("2 mistakes in {name}:"),
+            format!("{name}, line 1 (`a`): one"),
+            format!("{name}, line 2 (`b`): other"),
+        ];
+        assert_eq!(said.lines().collect::<Vec<_>>(), expected);
     }
 }

@@ -128,14 +128,14 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     // Detaches: what the command does from here on is not slowed down.
     let finished = session.finish(ended.is_ok());
     match &ended {
-        Ok(end) => output::note(&format!("{}\n", summary.sentence(&path, *end, &lacks))),
+        Ok(end) => output::say(&summary.sentence(&path, *end, &lacks)),
         Err(error) => output::complain(&format!(
             "the recording ended early, and can be read up to there ({}): {error:#}",
             summary.figures()
         )),
     }
     for sentence in [summary.moved(), left_out].into_iter().chain(lacks_calls).flatten() {
-        output::note(&format!("{sentence}\n"));
+        output::say(&sentence);
     }
     let code = child.map(|child| child.wait(stop.load(Ordering::Relaxed))).transpose()?;
     if ended.is_err() {

@@ -200,7 +200,7 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
     }
     if let (Some(picture), Some(to)) = (picture, &args.perfetto) {
         let events = draw(picture, &stretch, &found.executions)?;
-        output::note(&drawn(to, found.executions.len(), events));
+        output::say(&drawn(to, found.executions.len(), events));
     }
     if args.json || args.no_look { Ok(()) } else { afterwards::look(&target, &found, stop) }
 }
@@ -223,7 +223,7 @@ fn drawn(to: &Path, paths: usize, events: u64) -> String {
         many => format!("{many} critical paths"),
     };
     let (events, to) = (count(events), to.display());
-    format!("wrote {paths} and {events} events to {to}: open it in ui.perfetto.dev\n")
+    format!("wrote {paths} and {events} events to {to}: open it in ui.perfetto.dev")
 }
 
 /// The page on a victim in its last seconds, by the daemon at a socket, for the terminal view.
