@@ -1,10 +1,8 @@
 //! Fields of an event as they are printed: `name=value`, or in a form of the event's own.
 
-use std::cell::Cell;
+use memchr::{memrchr, memrchr_iter};
 
-use memchr::memchr;
-
-use super::line::{digits, find};
+use super::line::{digits, find, find_last};
 use crate::event::TraceKind;
 use crate::events::{Fields, What, kind};
 use crate::rwbs;
@@ -13,6 +11,8 @@ use crate::value::{Value, Visit};
 
 /// Fields of one event, at most.
 const MAX_FIELDS: usize = 32;
+/// Bytes of the name of a thread, at most.
+const MAX_COMM: usize = 15;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FieldValue<'t> {
@@ -33,48 +33,150 @@ pub struct Pairs<'t> {
 }
 
 /// Those that [`What::fields`] names.
-pub struct WantedPairs<'t> {
-    pairs: Pairs<'t>,
+pub struct WantedPairs<'p, 't> {
+    pairs: &'p Pairs<'t>,
     what: What,
-    /// A field was asked for as a number that is printed as something else.
-    is_misread: Cell<bool>,
 }
 
-/// What an event is. One whose numbers are printed as something else is none of the kinds that are computed with: what
-/// it says is not made up.
+/// What an event is. One whose numbers cannot be read is none of the kinds that are computed with: what it says is not
+/// made up.
 pub fn kind_of<'t>(name: &'t str, rest: &'t [u8]) -> TraceKind<'t> {
     let what = What::named(name);
-    let fields = Pairs::of(what, rest).wanted(what);
-    let kind = kind(what, name, &fields);
-    if fields.is_sound() { kind } else { TraceKind::Other(name) }
+    if what == What::Other {
+        return TraceKind::Other(name);
+    }
+    let pairs = Pairs::of(what, rest);
+    let fields = pairs.wanted(what);
+    if is_plain(what, rest) || fields.is_sound() {
+        kind(what, name, &fields)
+    } else {
+        TraceKind::Other(name)
+    }
 }
 
-/// Whether all is read that is computed with.
-pub fn is_sound(name: &str, rest: &[u8]) -> bool {
-    let what = What::named(name);
-    let fields = Pairs::of(what, rest).wanted(what);
-    kind(what, name, &fields);
-    fields.is_sound()
+/// Whether all numbers are read that are computed with.
+pub fn is_sound(what: What, rest: &[u8]) -> bool {
+    is_plain(what, rest) || Pairs::of(what, rest).wanted(what).is_sound()
 }
 
-fn is_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
+/// Whether they are printed in the usual form, for which fields need not be taken apart: most are. Their names are looked
+/// for from the end, as names of threads may look like them.
+fn is_plain(what: What, rest: &[u8]) -> bool {
+    let mut text = rest;
+    numbers(what).iter().rev().all(|&field| {
+        let Some(name) = what.fields().get(field).and_then(|field| field.names.last()) else {
+            return false;
+        };
+        while let Some(equals) = last_equals(text) {
+            let (before, value) = text.split_at(equals);
+            text = before;
+            if let Some(before) = before.strip_suffix(name.as_bytes())
+                && before.last().is_none_or(|byte| *byte == b' ')
+            {
+                text = before.strip_suffix(b" ").unwrap_or(before);
+                let value = value.get(1..).unwrap_or_default();
+                let is_hex = is_address(name.as_bytes());
+                return if is_hex { is_plain_address(value) } else { is_plain_number(value) };
+            }
+        }
+        false
+    })
 }
+
+/// The place of the last `=`, behind which there are mostly a few digits.
+fn last_equals(text: &[u8]) -> Option<usize> {
+    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let before = text.len().checked_sub(digits + 1)?;
+    if text.get(before) == Some(&b'=') { Some(before) } else { memrchr(b'=', text) }
+}
+
+/// Whether a text begins with a few digits, and a blank or nothing behind them.
+fn is_plain_number(text: &[u8]) -> bool {
+    let digits = text.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
+    (1..10).contains(&digits) && text.get(digits).is_none_or(|byte| *byte == b' ')
+}
+
+/// The fields of a kind, by the numbers of [`What::fields`], that each text of it prints as a number: it is not computed
+/// without. Others may be missing, or be names.
+const fn numbers(what: What) -> &'static [usize] {
+    match what {
+        What::SchedSwitch => &[1, 2, 5, 6],
+        What::SchedWaking | What::SchedWakeup | What::SchedWakeupNew => &[1, 2, 3],
+        What::SchedMigrateTask => &[1, 2, 3, 4],
+        What::SchedProcessFork => &[2, 5],
+        What::SchedProcessExec => &[1, 2],
+        What::SchedProcessExit | What::SchedProcessFree | What::SchedProcessWait => &[1],
+        What::IrqHandlerEntry
+        | What::IrqHandlerExit
+        | What::SoftirqRaise
+        | What::SoftirqEntry
+        | What::SoftirqExit
+        | What::VectorEntry(_)
+        | What::VectorExit(_)
+        | What::NmiHandler
+        | What::HrtimerExpireExit
+        | What::SkbKfree
+        | What::CgroupAttach => &[0],
+        What::HrtimerExpireEntry
+        | What::NetDevQueue
+        | What::NetDevStartXmit
+        | What::NetifRx
+        | What::NetifReceiveSkb
+        | What::NapiGroReceive => &[0, 1],
+        What::NetDevXmit => &[0, 1, 3],
+        What::BlockRqInsert | What::BlockRqIssue => &[0, 1, 2, 3, 5],
+        What::BlockRqMerge => &[0, 1, 2, 3],
+        What::BlockRqRequeue | What::BlockRqComplete => &[0, 1, 2, 3, 4],
+        What::SignalGenerate => &[0, 3],
+        _ => &[],
+    }
+}
+
+/// The same for a number in base 16.
+fn is_plain_address(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"0x").unwrap_or(text);
+    let digits = text.iter().take(17).take_while(|byte| byte.is_ascii_hexdigit()).count();
+    (1..17).contains(&digits) && text.get(digits).is_none_or(|byte| *byte == b' ')
+}
+
+/// Whether a byte is one of names, by its number.
+const IS_NAME: [bool; 256] = {
+    let mut is_name = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        is_name[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'_';
+        byte += 1;
+    }
+    is_name
+};
 
 /// Where the next `name=` begins that a blank or nothing precedes.
 fn next_name(text: &[u8], from: usize) -> Option<(usize, usize)> {
-    let mut at = from;
-    loop {
-        let equals = at + memchr(b'=', text.get(at..)?)?;
-        let before = text.get(from..equals)?;
-        let begin =
-            from + before.iter().rposition(|&byte| !is_name(byte)).map_or(0, |place| place + 1);
-        let is_first = begin == 0 || text.get(begin - 1).is_some_and(u8::is_ascii_whitespace);
-        if begin < equals && is_first {
-            return Some((begin, equals));
+    let is_first = from.checked_sub(1).is_none_or(|before| text.get(before) == Some(&b' '));
+    let mut begin = is_first.then_some(from);
+    for (&byte, at) in text.get(from..)?.iter().zip(from..) {
+        if IS_NAME[usize::from(byte)] {
+            continue;
         }
-        at = equals + 1;
+        match begin.filter(|begin| byte == b'=' && *begin < at) {
+            Some(begin) => return Some((begin, at)),
+            None => begin = byte.is_ascii_whitespace().then_some(at + 1),
+        }
     }
+    None
+}
+
+/// Where the field behind the one of that name begins at the earliest. The name of a thread may look like a field; its
+/// id comes behind it.
+fn behind_comm(text: &[u8], name: &[u8], from: usize) -> usize {
+    let Some(whose) = name.strip_suffix(b"comm") else { return from };
+    let seen = text.get(from..).unwrap_or_default();
+    let seen = seen.get(..=MAX_COMM).unwrap_or(seen);
+    let is_id = |at: &usize| {
+        let field = text.get(from + at + 1..).and_then(|text| text.strip_prefix(whose));
+        field.is_some_and(|field| field.starts_with(b"pid="))
+    };
+    memrchr_iter(b' ', seen).find(is_id).map_or(from, |at| from + at + 1)
 }
 
 /// Numbers that are printed in base 16 without a mark.
@@ -95,7 +197,15 @@ fn hex(text: &[u8]) -> Option<u64> {
 fn number_twice(text: &[u8]) -> Option<i64> {
     let text = text.strip_prefix(b"0x")?.strip_suffix(b")")?;
     let open = find(text, b" (")?;
-    std::str::from_utf8(text.get(open + 2..)?).ok()?.parse().ok()
+    let number = std::str::from_utf8(text.get(open + 2..)?).ok()?;
+    // One without a sign may be all ones.
+    number.parse().ok().or_else(|| number.parse::<u64>().ok().map(u64::cast_signed))
+}
+
+/// Without ` Latency: 100000.000 usecs`, which `trace-cmd report -w` appends to switches.
+fn without_latency(rest: &[u8]) -> &[u8] {
+    let before = rest.strip_suffix(b" usecs").and_then(|rest| find_last(rest, b" Latency: "));
+    before.and_then(|at| rest.get(..at)).unwrap_or(rest)
 }
 
 fn held<'t>(name: &[u8], text: &'t [u8]) -> FieldValue<'t> {
@@ -129,6 +239,7 @@ impl<'t> Pairs<'t> {
 
     pub fn of(what: What, rest: &'t [u8]) -> Self {
         let mut pairs = Self { list: [(b"", FieldValue::Number(0)); MAX_FIELDS], count: 0 };
+        let rest = if what == What::SchedSwitch { without_latency(rest) } else { rest };
         let read = match what {
             what if what.is_request() => pairs.request(what, rest),
             What::NmiHandler => pairs.nmi(rest),
@@ -163,18 +274,22 @@ impl<'t> Pairs<'t> {
     fn equals(&mut self, rest: &'t [u8]) {
         let mut next = next_name(rest, 0);
         while let Some((begin, equals)) = next {
-            next = next_name(rest, equals + 1);
-            let end = next.map_or(rest.len(), |(begin, _)| begin);
             let name = rest.get(begin..equals).unwrap_or_default();
+            next = next_name(rest, behind_comm(rest, name, equals + 1));
+            let end = next.map_or(rest.len(), |(begin, _)| begin);
             let value = rest.get(equals + 1..end).unwrap_or_default().trim_ascii();
+            if is_text(name) {
+                self.push(name, FieldValue::Text(value));
+                continue;
+            }
+            if let Some(number) = digits(value).filter(|_| !is_address(name)) {
+                self.push(name, FieldValue::Number(number));
+                continue;
+            }
             // The arrow of a switch, and what softirqs add in brackets.
             let value = value.strip_suffix(b"==>").unwrap_or(value).trim_ascii();
-            let value = match find(value, b" [") {
-                Some(at) if !name.ends_with(b"comm") => value.get(..at).unwrap_or(value),
-                _ => value,
-            };
-            let held = if is_text(name) { FieldValue::Text(value) } else { held(name, value) };
-            self.push(name, held);
+            let value = find(value, b" [").and_then(|at| value.get(..at)).unwrap_or(value);
+            self.push(name, held(name, value));
         }
     }
 
@@ -231,9 +346,9 @@ impl<'t> Pairs<'t> {
         Some(())
     }
 
-    /// `bash:12 [120]`, as trace-cmd prints a thread; what follows.
+    /// `bash:12 [120]`, as trace-cmd prints a thread, whose name may have brackets, too; what follows.
     fn short_task(&mut self, names: [&'static [u8]; 3], text: &'t [u8]) -> Option<&'t [u8]> {
-        let open = find(text, b" [")?;
+        let open = find_last(text, b" [")?;
         let close = open + find(text.get(open..)?, b"]")?;
         let who = text.get(..open)?;
         let colon = who.iter().rposition(|&byte| byte == b':')?;
@@ -247,11 +362,12 @@ impl<'t> Pairs<'t> {
 
     /// `bash:12 [120] S ==> swapper/1:0 [120]`
     fn short_switch(&mut self, rest: &'t [u8]) -> Option<()> {
-        let behind = self.short_task([b"prev_comm", b"prev_pid", b"prev_prio"], rest)?;
-        let arrow = find(behind, b"==>")?;
-        let left_in = behind.get(..arrow)?.trim_ascii();
+        let arrow = find_last(rest, b" ==> ")?;
+        let prev = rest.get(..arrow)?;
+        let left_in =
+            self.short_task([b"prev_comm", b"prev_pid", b"prev_prio"], prev)?.trim_ascii();
         self.push(b"prev_state", FieldValue::State(LeftIn::printed(left_in), left_in));
-        let next = behind.get(arrow + 3..)?.trim_ascii_start();
+        let next = rest.get(arrow + 5..)?.trim_ascii_start();
         self.short_task([b"next_comm", b"next_pid", b"next_prio"], next)?;
         Some(())
     }
@@ -282,40 +398,41 @@ impl<'t> Pairs<'t> {
     }
 
     /// By the numbers of [`What::fields`].
-    pub fn wanted(self, what: What) -> WantedPairs<'t> {
-        WantedPairs { pairs: self, what, is_misread: Cell::new(false) }
+    pub fn wanted(&self, what: What) -> WantedPairs<'_, 't> {
+        WantedPairs { pairs: self, what }
     }
 }
 
-impl<'t> WantedPairs<'t> {
-    /// Whether its numbers are numbers, as far as it is computed with them. Kinds that are not listed have names for some.
+impl<'t> WantedPairs<'_, 't> {
+    /// Whether all are there that are computed with, and are numbers that the kernel may have meant.
     fn is_sound(&self) -> bool {
-        let has_tid = match self.what {
-            What::SchedSwitch => self.has(1) && self.has(5),
-            What::SchedWaking
-            | What::SchedWakeup
-            | What::SchedWakeupNew
-            | What::SchedMigrateTask => self.has(1),
-            What::IrqHandlerEntry | What::SoftirqRaise | What::SoftirqEntry | What::SoftirqExit => {
-                true
+        numbers(self.what).iter().all(|&field| {
+            let declared = self.what.fields().get(field).and_then(|field| field.declared);
+            let is_short = declared.is_some_and(|declared| declared.name.ends_with("int32_t"));
+            match self.find(field) {
+                Some(FieldValue::Number(number)) => {
+                    !is_short || (i32::MIN.into()..=u32::MAX.into()).contains(&number)
+                }
+                Some(FieldValue::Address(number)) => !is_short || u32::try_from(number).is_ok(),
+                Some(FieldValue::Text(text)) => !is_short && digits::<u64>(text).is_some(),
+                Some(FieldValue::State(..)) | None => false,
             }
-            what if what.is_request() => true,
-            _ => return true,
-        };
-        has_tid && !self.is_misread.get()
+        })
     }
 
     fn find(&self, field: usize) -> Option<FieldValue<'t>> {
-        let field = self.what.fields().get(field)?;
-        field.names.iter().find_map(|name| {
-            let pairs = self.pairs.list.iter().take(self.pairs.count);
-            let mut found = pairs.filter(|(found, _)| *found == name.as_bytes());
-            found.next().map(|(_, held)| *held)
-        })
+        let names = self.what.fields().get(field)?.names;
+        let pairs = self.pairs.list.get(..self.pairs.count)?;
+        let of = |name: &str| pairs.iter().find(|(found, _)| *found == name.as_bytes());
+        // Most are printed in the order of the list.
+        let here =
+            pairs.get(field).filter(|(found, _)| names.iter().any(|it| it.as_bytes() == *found));
+        let (_, held) = here.or_else(|| names.iter().find_map(|name| of(name)))?;
+        Some(*held)
     }
 }
 
-impl<'t> Fields<'t> for WantedPairs<'t> {
+impl<'t> Fields<'t> for WantedPairs<'_, 't> {
     fn has(&self, field: usize) -> bool {
         self.find(field).is_some()
     }
@@ -325,10 +442,8 @@ impl<'t> Fields<'t> for WantedPairs<'t> {
             Some(FieldValue::Number(number)) => number as u64,
             Some(FieldValue::Address(address)) => address,
             Some(FieldValue::State(state, _)) => state.bits() as u64,
-            Some(FieldValue::Text(_)) => {
-                self.is_misread.set(true);
-                0
-            }
+            // One that has no sign may be larger than those that have.
+            Some(FieldValue::Text(text)) => digits(text).unwrap_or(0),
             None => 0,
         }
     }

@@ -1,6 +1,6 @@
 //! One line: what comes before the fields.
 
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memrchr_iter};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventLine<'t> {
@@ -47,7 +47,7 @@ impl LineLayout {
     /// Of an event that was read from a line.
     #[inline]
     pub fn of(line: &[u8], event: &Parsed<'_>) -> Self {
-        let Parsed { comm, tid, cpu, time_ns, name, rest } = *event;
+        let Parsed { comm, tid, cpu, time_ns, name, rest, input: _ } = *event;
         let printed = span(line, name);
         let unprinted = match printed {
             Some(_) => "",
@@ -84,13 +84,17 @@ pub struct Parsed<'t> {
     pub time_ns: u64,
     pub name: &'t [u8],
     pub rest: &'t [u8],
+    /// What `trace-cmd report` of several inputs puts in front.
+    pub input: &'t [u8],
 }
 
 /// A line that is no event, but belongs to the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// So many events were lost, on that CPU where one is named. 1 stands for an unknown number.
+    /// So many events were lost, on that CPU where one is named, else on any. 1 stands for an unknown number.
     Lost(Option<u32>, u64),
+    /// So many events were overwritten in front of what follows.
+    Overwritten(u64),
     /// The events of that CPU begin here: older ones may have been overwritten.
     Started(u32),
     Nothing,
@@ -102,17 +106,32 @@ pub fn find(text: &[u8], piece: &[u8]) -> Option<usize> {
         .find(|at| text.get(at + 1..).is_some_and(|behind| behind.starts_with(rest)))
 }
 
+/// The last place of a piece.
+pub fn find_last(text: &[u8], piece: &[u8]) -> Option<usize> {
+    let (first, rest) = piece.split_first()?;
+    memrchr_iter(*first, text)
+        .find(|at| text.get(at + 1..).is_some_and(|behind| behind.starts_with(rest)))
+}
+
+/// Digits of a number that is certainly no more than 64 bits.
+const SAFE_DIGITS: usize = 19;
+
 /// A number of digits only.
 pub fn digits<N: TryFrom<u64>>(text: &[u8]) -> Option<N> {
-    let mut number = None;
-    for byte in text {
+    let (first, last) = text.split_at(text.len().min(SAFE_DIGITS));
+    let mut number = 0_u64;
+    for byte in first {
         let digit = u64::from(byte.wrapping_sub(b'0'));
         if digit > 9 {
             return None;
         }
-        number = Some(number.unwrap_or(0_u64).checked_mul(10)?.checked_add(digit)?);
+        number = number * 10 + digit;
     }
-    N::try_from(number?).ok()
+    for byte in last {
+        let digit = u64::from(byte.wrapping_sub(b'0'));
+        number = number.checked_mul(10)?.checked_add(Some(digit).filter(|digit| *digit <= 9)?)?;
+    }
+    N::try_from(number).ok().filter(|_| !text.is_empty())
 }
 
 /// The first word and the rest behind its blanks.
@@ -136,7 +155,7 @@ fn short_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// clock does, and is no time.
 fn time_ns(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b":")?;
-    let point = memchr(b'.', text)?;
+    let point = text.iter().position(|&byte| byte == b'.')?;
     let (seconds, fraction) = (text.get(..point)?, text.get(point + 1..)?);
     let places = u32::try_from(fraction.len()).ok().filter(|places| (1..=9).contains(places))?;
     let fraction = digits::<u64>(fraction)? * 10_u64.pow(9 - places);
@@ -178,9 +197,9 @@ impl<'t> Parsed<'t> {
                 (time_ns(second)?, after)
             }
         };
-        let (comm, tid) = task(line.get(..open)?)?;
+        let (input, comm, tid) = task(line.get(..open)?)?;
         let (name, rest) = named(since_before(after))?;
-        Some(Self { comm, tid, cpu, time_ns, name, rest })
+        Some(Self { comm, tid, cpu, time_ns, name, rest, input })
     }
 
     /// Reads a line of the latency format: `oven-91        0d..2. 1701852642us!: sched_switch: …`, whose times are in
@@ -197,9 +216,9 @@ impl<'t> Parsed<'t> {
                 let (at, flags): (usize, &[u8]) = flags?;
                 let digit = flags.iter().position(|byte| !byte.is_ascii_digit())?;
                 let cpu = digits(flags.get(..digit)?)?;
-                let (comm, tid) = task(line.get(..at)?)?;
+                let (input, comm, tid) = task(line.get(..at)?)?;
                 let (name, rest) = named(after)?;
-                return Some(Self { comm, tid, cpu, time_ns, name, rest });
+                return Some(Self { comm, tid, cpu, time_ns, name, rest, input });
             }
             flags = Some((begin, found));
             from = begin + found.len();
@@ -229,14 +248,18 @@ fn latency_time<'t>(found: &[u8], behind: &'t [u8]) -> Option<(u64, &'t [u8])> {
     Some((digits::<u64>(number)?.checked_mul(1000)?, after))
 }
 
-/// Passes over the time since the event before, `(+12)`, as `trace-cmd report --ts-diff` prints it.
+/// Passes over the time since the event before, `(+12)` or `(+-12)`, as `trace-cmd report --ts-diff` prints it.
 fn since_before(after: &[u8]) -> &[u8] {
+    if !after.starts_with(b"(") {
+        return after;
+    }
     let (first, behind) = word(after);
     let is_it = |text: &[u8]| {
         let text = text.strip_prefix(b"(+")?.strip_suffix(b")")?;
+        let text = text.strip_prefix(b"-").unwrap_or(text);
         text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.').then_some(())
     };
-    if first.starts_with(b"(") && is_it(first).is_some() { behind } else { after }
+    if is_it(first).is_some() { behind } else { after }
 }
 
 /// The name of an event, and its fields.
@@ -254,16 +277,20 @@ fn named(after: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn plainly_named(after: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = memchr(b':', after)?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    let colon = |from: usize| {
+        let length = after.get(from..)?.iter().position(|&byte| !is_name(byte))?;
+        Some(from + length).filter(|end| after.get(*end) == Some(&b':'))
+    };
+    let end = colon(0)?;
     // perf and trace-cmd may put the subsystem in front.
     let end = match after.get(end + 1) {
-        Some(byte) if !byte.is_ascii_whitespace() => end + 1 + memchr(b':', after.get(end + 1..)?)?,
+        Some(byte) if !byte.is_ascii_whitespace() => colon(end + 1)?,
         _ => end,
     };
     let name = after.get(..end)?;
-    let is_name =
-        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'.' | b'-');
-    if name.is_empty() || !name.iter().all(is_name) {
+    // Tracers of wake-ups print the numbers of a thread there: `0:120:R`.
+    if !name.iter().any(u8::is_ascii_alphabetic) {
         return None;
     }
     let rest = after.get(end + 1..).unwrap_or_default().trim_ascii();
@@ -286,6 +313,11 @@ pub fn stranger(line: &[u8]) -> Option<Stranger> {
         let inside = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]"));
         inside.is_some_and(is_number)
     };
+    // `0d..2.`, as the latency format has the CPU.
+    let is_flags = |text: &[u8]| {
+        let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        digits > 0 && text.len() >= digits + 4
+    };
     // Thread and process may be told apart by a slash.
     let is_id = |text: &[u8]| text.split(|&byte| byte == b'/').all(is_number);
     let mut before: [&[u8]; 3] = [b""; 3];
@@ -303,8 +335,8 @@ pub fn stranger(line: &[u8]) -> Option<Stranger> {
         }
         if let Some(ticks) = found.strip_suffix(b":")
             && is_number(ticks)
-            && before.into_iter().any(is_cpu)
-            && plainly_named(behind).is_some()
+            && (before.into_iter().any(is_cpu) || is_flags(before[2]))
+            && plainly_named(since_before(behind)).is_some()
         {
             return Some(Stranger::Unitless);
         }
@@ -314,8 +346,12 @@ pub fn stranger(line: &[u8]) -> Option<Stranger> {
     }
 }
 
-/// `name-123`, with the process in parentheses behind it where that was recorded.
-fn task(text: &[u8]) -> Option<(&[u8], i32)> {
+/// Columns that trace-cmd has for the name of a thread.
+const COMM_COLUMNS: usize = 16;
+
+/// `name-123`, with the process in parentheses behind it where that was recorded, and the input in front of it where
+/// there are several.
+fn task(text: &[u8]) -> Option<(&[u8], &[u8], i32)> {
     let mut text = text.trim_ascii();
     if text.ends_with(b")") {
         let open = text.iter().rposition(|&byte| byte == b'(')?;
@@ -323,7 +359,12 @@ fn task(text: &[u8]) -> Option<(&[u8], i32)> {
     }
     let minus = text.iter().rposition(|&byte| byte == b'-')?;
     let tid = digits(text.get(minus + 1..)?)?;
-    Some((text.get(..minus)?, tid))
+    let name = text.get(..minus)?;
+    let input = if name.len() > COMM_COLUMNS { find(name, b": ") } else { None };
+    Some(match input.and_then(|end| name.split_at_checked(end)) {
+        Some((input, comm)) => (input, comm.get(2..)?.trim_ascii_start(), tid),
+        None => (b"", name, tid),
+    })
 }
 
 /// Reads a line that is no event.
@@ -340,8 +381,7 @@ pub fn note(line: &[u8]) -> Option<Noted> {
         let slash = find(counts, b"/")?;
         let (kept, written): (u64, u64) =
             (digits(counts.get(..slash)?)?, digits(counts.get(slash + 1..)?)?);
-        let lost = written.saturating_sub(kept);
-        return Some(if lost > 0 { Noted::Lost(None, lost) } else { Noted::Nothing });
+        return Some(Noted::Overwritten(written.saturating_sub(kept)));
     }
     if find(text, b"[LOST ").or_else(|| find(text, b"EVENTS DROPPED")).is_some() {
         let cpu = text.strip_prefix(b"CPU:").map(|rest| word(rest).0).and_then(digits);
@@ -356,6 +396,10 @@ pub fn note(line: &[u8]) -> Option<Noted> {
         || text.starts_with(b"version =")
         || text.starts_with(b"trace.dat")
         || (text.starts_with(b"CPU ") && text.ends_with(b"is empty"))
+        // What `trace-cmd report -w` adds up.
+        || [&b"Average wakeup latency: "[..], b"Maximum Latency: ", b"Minimum Latency: "]
+            .iter()
+            .any(|begin| text.starts_with(begin))
         // What functions called each other, behind an event.
         || text.starts_with(b"=> ");
     is_known.then_some(Noted::Nothing)

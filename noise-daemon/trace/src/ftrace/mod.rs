@@ -108,7 +108,7 @@ impl<'t> Cursor<'t> {
                 });
                 return;
             }
-            if let Some(Noted::Lost(None, events)) = note(line) {
+            if let Some(Noted::Overwritten(events @ 1..)) = note(line) {
                 self.lost = Some(self.lost.unwrap_or(0).saturating_add(events));
             }
         }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use noise_text::clean::{as_text, quoted};
 use serde::Serialize;
 
 use super::fields::is_sound;
@@ -11,15 +12,15 @@ use super::lines::{Lines, Next};
 use super::losses::Losses;
 use crate::damage::Damage;
 use crate::event::LostEvents;
+use crate::events::What;
 use crate::window::{Content, bytes_of_each};
 
 /// Stretches in the order of time that are kept apart. Texts of one CPU after the other have one for each; where a text
 /// has more, it was not merely put together of sorted ones.
 const MAX_RUNS: usize = 1 << 16;
-/// Events of each kind whose fields are looked at: all of a kind are printed in one form.
-const MAX_LOOKED_AT: u32 = 64;
-/// Places where that is counted, by the name.
+/// Names of events whose kinds are remembered, and bytes of such a name.
 const PLACES: usize = 512;
+const MAX_NAME: usize = 64;
 
 /// A stretch of a text whose events are in the order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Run {
 pub struct Survey {
     /// Lines that are events.
     events: u64,
+    /// Lines that are events, but whose numbers cannot be read; they are among those that were not read.
+    misread: u64,
     /// Stretches in the order of time, as they come.
     pub(super) runs: Vec<Run>,
     /// Lines that are none.
@@ -44,6 +47,10 @@ pub struct Survey {
     unitless: u64,
     perf_script: u64,
     is_latency: bool,
+    /// The tracer that prints something else than events.
+    tracer: Option<String>,
+    /// What `trace-cmd report` names its inputs, the first two.
+    inputs: Vec<String>,
     pub has_waking: bool,
     pub has_wakeup: bool,
 }
@@ -65,6 +72,28 @@ impl fmt::Display for UnreadLines {
     }
 }
 
+/// The kinds of events by their names, which are looked up once.
+struct Kinds(Vec<(Vec<u8>, What)>);
+
+impl Kinds {
+    fn new() -> Self {
+        Self(vec![(Vec::new(), What::Other); PLACES])
+    }
+
+    fn of(&mut self, name: &[u8]) -> What {
+        let hash = |sum: usize, byte: &u8| sum.wrapping_mul(31).wrapping_add(usize::from(*byte));
+        let place = self.0.get_mut(name.iter().fold(0, hash) % PLACES);
+        let Some((known, what)) = place.filter(|_| name.len() <= MAX_NAME) else {
+            return What::named(&String::from_utf8_lossy(name));
+        };
+        if known != name {
+            *known = name.to_vec();
+            *what = What::named(&String::from_utf8_lossy(name));
+        }
+        *what
+    }
+}
+
 impl Survey {
     /// Looks at a text.
     pub fn of(content: Content<'_>) -> Self {
@@ -74,7 +103,7 @@ impl Survey {
     /// The same with a window of so many bytes.
     pub(super) fn in_windows(content: Content<'_>, window: usize) -> Self {
         let mut survey = Self::default();
-        let mut looked_at = [0; PLACES];
+        let mut kinds = Kinds::new();
         let mut lines = Lines::new(content, (0, content.length()), window);
         let (mut number, mut behind, mut last_ns) = (0_u64, 0, None);
         loop {
@@ -97,7 +126,6 @@ impl Survey {
                 survey.stranger(line, number);
                 continue;
             };
-            survey.events += 1;
             if last_ns.is_none_or(|last_ns| event.time_ns < last_ns) {
                 survey.begin(behind, event.time_ns);
             }
@@ -106,7 +134,13 @@ impl Survey {
             survey.last_ns = survey.last_ns.max(event.time_ns);
             survey.has_waking |= event.name.ends_with(b"sched_waking");
             survey.has_wakeup |= event.name.ends_with(b"sched_wakeup");
-            survey.look_at(&event, number, &mut looked_at);
+            if !event.input.is_empty() {
+                survey.input(event.input);
+            }
+            match is_sound(kinds.of(event.name), event.rest) {
+                true => survey.events += 1,
+                false => survey.misread(&event, number),
+            }
             behind = lines.at();
             if let Some(run) = survey.runs.last_mut() {
                 run.end = behind;
@@ -126,21 +160,20 @@ impl Survey {
         }
     }
 
-    /// Notes an event whose fields are no numbers.
-    fn look_at(&mut self, event: &Parsed<'_>, number: u64, looked_at: &mut [u32; PLACES]) {
-        // Kinds that share a place are looked at less.
-        let place = event
-            .name
-            .iter()
-            .fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
-        let Some(count) = looked_at.get_mut(place % PLACES).filter(|count| **count < MAX_LOOKED_AT)
-        else {
-            return;
-        };
-        *count += 1;
-        let name = std::str::from_utf8(event.name).unwrap_or_default();
-        if !is_sound(name, event.rest) {
-            self.damage.note(|| format!("the fields of {name} in line {number} are no numbers"));
+    /// Notes an event whose numbers cannot be read.
+    #[cold]
+    fn misread(&mut self, event: &Parsed<'_>, number: u64) {
+        self.misread += 1;
+        self.losses.misread(event.cpu);
+        let name = String::from_utf8_lossy(event.name);
+        self.unread_line(|| format!("the numbers of {name} in line {number} cannot be read"));
+    }
+
+    #[cold]
+    fn input(&mut self, input: &[u8]) {
+        let input = quoted(&as_text(input.trim_ascii()));
+        if self.inputs.len() < 2 && !self.inputs.contains(&input) {
+            self.inputs.push(input);
         }
     }
 
@@ -149,6 +182,10 @@ impl Survey {
         if let Some(noted) = note(line) {
             self.losses.note(noted);
             self.is_latency |= find(line, b"latency trace v").is_some();
+            if let Some(tracer) = line.strip_prefix(b"# tracer: ") {
+                let tracer = tracer.trim_ascii();
+                self.tracer = (tracer != b"nop").then(|| quoted(&as_text(tracer)));
+            }
             return;
         }
         match stranger(line) {
@@ -168,7 +205,7 @@ impl Survey {
     /// overwritten, and others' not, it is what it did at the begin.
     pub(super) fn losses(&self) -> Vec<(u32, bool, LostEvents)> {
         let first_ns = self.runs.iter().map(|run| run.first_ns).min();
-        first_ns.map(|first_ns| self.losses.finish(first_ns, self.last_ns)).unwrap_or_default()
+        self.losses.finish(first_ns.unwrap_or(0), self.last_ns)
     }
 
     /// Lines that are no events, nor notes.
@@ -209,7 +246,20 @@ impl Survey {
                  `cat /sys/kernel/tracing/trace` or `trace-cmd report`, which sort events"
             ));
         }
+        if let [one, other] = self.inputs.as_slice() {
+            return Some(format!(
+                "has events of several inputs ({one}, {other}), which may be of different machines; print each alone with \
+                 `trace-cmd report -i FILE`, and name one of these texts"
+            ));
+        }
         let is_unread = self.events.saturating_mul(2) < self.lines();
+        if let Some(tracer) = self.tracer.as_ref().filter(|_| is_unread) {
+            return Some(format!(
+                "is what the tracer {tracer} prints, not events; turn it off with \
+                 `echo nop > /sys/kernel/tracing/current_tracer`, turn events on with \
+                 `echo 1 > /sys/kernel/tracing/events/sched/enable`, and record again"
+            ));
+        }
         if is_unread && self.is_latency {
             return Some(
                 "is in a latency format that noised does not read; turn it off with \
@@ -222,6 +272,10 @@ impl Survey {
             "name a folder in CTF, or what /sys/kernel/tracing/trace or `trace-cmd report` printed";
         match self.events {
             _ if !is_unread => None,
+            _ if self.misread > self.lines() / 2 => Some(format!(
+                "has events whose numbers noised cannot read: {damage}; turn off how ftrace prints them with \
+                 `echo 0 > /sys/kernel/tracing/options/raw` (likewise `hex` and `bin`), and print the trace again"
+            )),
             0 => Some(format!("is no recording: {damage}; {what}")),
             events => Some(format!(
                 "cannot be read: only {events} of {} lines are events, {damage}; {what}",
