@@ -291,7 +291,7 @@ fn ctf(folder: &Path) -> anyhow::Result<Ctf> {
     }
     if names.is_empty() {
         bail!(
-            "it has no stream files, in which events are, only `{METADATA}`: copy all files of the folder from where \
+            "it has only `{METADATA}`, and no stream files with events: copy all files of the folder from where \
              it was recorded (`lttng` names them channel0_0 …, `perf data convert` perf_stream_0 …)"
         );
     }
@@ -378,7 +378,7 @@ mod tests {
         fs::remove_file(kernel.join("channel0_1")).unwrap();
         for path in [folder.path().to_path_buf(), kernel.join(METADATA)] {
             let error = refused(&path);
-            assert!(error.contains("it has no stream files"), "{error}");
+            assert!(error.contains("no stream files with events"), "{error}");
         }
         fs::write(kernel.join(METADATA), "\n").unwrap();
         let error = refused(&kernel);
