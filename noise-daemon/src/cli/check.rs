@@ -452,7 +452,11 @@ mod tests {
 
     #[test]
     fn a_host_without_hierarchies_is_reported_so() {
-        let page = |hierarchies: Hierarchies| human(&report(None, None), "", hierarchies.trouble());
+        let page = |hierarchies: Hierarchies| {
+            let cgroup_hierarchies = hierarchies.explained();
+            let report = CheckReport { cgroup_hierarchies, ..report(None, None) };
+            human(&report, "", hierarchies.trouble())
+        };
         let words = "no cgroup hierarchy was found for tasks, requests, sockets";
         assert!(page(Hierarchies::default()).contains(words));
         let root = Some(PathBuf::from("/sys/fs/cgroup"));
