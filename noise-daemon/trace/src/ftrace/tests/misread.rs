@@ -1,6 +1,7 @@
 //! Texts that say less than they seem to, or in another form.
 
 use super::{LostEvents, all, task};
+use crate::analysis::Analysis as _;
 use crate::delays::document::DelaysDocument;
 use crate::delays::{Begin, Delays};
 use crate::event::TraceKind;
@@ -23,7 +24,7 @@ fn delays(text: &str) -> DelaysDocument {
     while let Some(record) = reader.read() {
         delays.follow(&record.event());
     }
-    delays.finish()
+    delays.finish(|_| true, None)
 }
 
 fn losses(text: &str) -> Vec<(u32, u64, u64, u64)> {
