@@ -322,8 +322,8 @@ fn both_directions_of_an_interface_are_one_incident_whoever_fills_them() {
     let mut blamed: Vec<_> =
         report.episodes().map(|one| (one.signal, &*one.culprits[0].culprit)).collect();
     blamed.sort_unstable();
-    let [receiving, sending] = [Signal::NetRxWait, Signal::NetTxWait].map(Watched::Signal);
-    assert_eq!(blamed, [(receiving, "/download"), (sending, "/upload")]);
+    let [sending, receiving] = [Signal::NetTxWait, Signal::NetRxWait].map(Watched::Signal);
+    assert_eq!(blamed, [(sending, "/upload"), (receiving, "/download")]);
 }
 
 #[test]
