@@ -114,24 +114,20 @@ impl Alignment {
 /// Why sequences cannot be aligned.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AlignError {
-    /// More than [`MAX_SEQUENCES`].
     #[error("{count} sequences are too many to align: choose {MAX_SEQUENCES} or fewer")]
     TooManySequences {
         /// How many there are.
         count: usize,
     },
-    /// Longer than [`MAX_LENGTH`].
     #[error(
         "sequence {} has {length} symbols, and {MAX_LENGTH} can be aligned: merge equal neighbours, or choose a shorter part",
         index + 1
     )]
     TooLong { index: usize, length: usize },
-    /// More than [`MAX_SYMBOLS`].
     #[error(
         "the sequences have {symbols} symbols in all, and {MAX_SYMBOLS} can be aligned: choose fewer or shorter ones"
     )]
     TooManySymbols { symbols: usize },
-    /// More than [`MAX_PLACES`].
     #[error(
         "the sequences have too little in common: side by side they take more than {columns} columns; choose fewer or shorter ones"
     )]

@@ -62,7 +62,6 @@ impl Locks {
         Self { ns: by.values().fold(0, |sum, ns| u64::saturating_add(sum, *ns)).min(self.ns), by }
     }
 
-    /// These and those.
     pub fn and(mut self, others: &Self) -> Self {
         self.ns = self.ns.saturating_add(others.ns);
         for (key, ns) in &others.by {
