@@ -102,8 +102,7 @@ mod tests {
 
     #[test]
     fn lines_that_were_not_read_are_said() {
-        const SENTENCE: &str =
-            "10 of 20 lines are no events that noised knows: figures may be far off\n";
+        const SENTENCE: &str = "10 of 20 lines cannot be read as events: figures may be far off\n";
         let folder = with_unread_lines(1);
         let path = folder.path().join("text");
         let words = ["", &path.display().to_string(), "--execution", "thread:91"];

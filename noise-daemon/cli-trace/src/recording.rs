@@ -292,7 +292,7 @@ fn ctf(folder: &Path) -> anyhow::Result<Ctf> {
     if names.is_empty() {
         bail!(
             "it has only `{METADATA}`, and no stream files with events: copy all files of the folder from where \
-             it was recorded (`lttng` names them channel0_0 …, `perf data convert` perf_stream_0 …)"
+             it was recorded (`lttng` names them channel0_0 …, `perf data convert` perf_stream_0 …); if those are all, it has no event"
         );
     }
     names.sort_by(|one, other| in_order(one).cmp(&in_order(other)));

@@ -248,7 +248,7 @@ mod tests {
         let found = input(&args, &Recording::open(&path).unwrap()).unwrap();
         let document = document(&args, &found);
         let page = page(&document, 120).text(false);
-        assert!(page.contains("\n10 of 20 lines are no events that noised knows: "), "{page}");
+        assert!(page.contains("\n10 of 20 lines cannot be read as events: "), "{page}");
         let json = serde_json::to_value(&document).unwrap();
         assert_eq!(json["unread_lines"], serde_json::json!({"unread": 10, "of": 20}));
     }

@@ -15,8 +15,9 @@ use super::web::Peer;
 /// How long a request waits for others.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Turns beside those of all, for root and the user of the daemon: whatever others hold, these look at what goes on.
-pub const RESERVED: usize = 1;
+/// Turns beside those of all, one for root and one for the user of the daemon: whatever others hold, these look at what
+/// goes on.
+pub const RESERVED: usize = 2;
 
 /// So many turns at once, and one of each client.
 #[derive(Debug)]

@@ -200,7 +200,8 @@ fn advice(
         is_write: parties.is_write,
         ..Meeting::default()
     };
-    advise(&remedies, &reader.setup(&meeting, idle))
+    let is_own = parties.culprit.is_none();
+    advise(&remedies, &Setup { is_own, ..reader.setup(&meeting, idle) })
 }
 
 #[cfg(test)]

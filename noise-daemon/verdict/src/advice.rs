@@ -119,8 +119,8 @@ fn is_harmful(remedy: Remedy, setup: &Setup) -> bool {
     let siblings = setup.siblings.as_ref();
     let changed = match target(remedy) {
         Target::Culprit => {
-            // Behind its own threads, it is the victim that would be slowed.
-            let culprit = setup.culprit.as_ref().or(setup.victim.as_ref());
+            let own = setup.victim.as_ref().filter(|_| setup.is_own);
+            let culprit = setup.culprit.as_ref().or(own);
             [culprit, siblings.map(|(_, culprit)| culprit)]
         }
         Target::Victim if remedy == Remedy::MemoryLimits => {

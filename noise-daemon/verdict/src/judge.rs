@@ -283,6 +283,7 @@ fn remedies_of(case: &Case<'_>, loss: &CulpritLoss, deserves_command: bool) -> V
         let root = (loss.culprit.name == ROOT).then(|| CgroupSetup::named(ROOT));
         (setup.culprit, setup.siblings) = (root, None);
     }
+    setup.is_own = loss.culprit.cause == Cause::Own;
     if setup.interrupt.as_ref() != Some(&loss.culprit.name) {
         (setup.interrupt, setup.irqs) = (None, Vec::new());
     }

@@ -166,9 +166,13 @@ fn next_name(text: &[u8], from: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// Where the field behind the one of that name begins at the earliest. The name of a thread may look like a field; its
-/// id comes behind it.
-fn behind_comm(text: &[u8], name: &[u8], from: usize) -> usize {
+/// Where the field behind the one of that name begins at the earliest. The name of a thread, or of a file, may look like a
+/// field; an id comes behind it.
+fn behind_name(text: &[u8], name: &[u8], from: usize) -> usize {
+    if name == b"filename" {
+        let id = text.get(from..).and_then(|text| find_last(text, b" pid="));
+        return id.map_or(from, |at| from + at + 1);
+    }
     let Some(whose) = name.strip_suffix(b"comm") else { return from };
     let seen = text.get(from..).unwrap_or_default();
     let seen = seen.get(..=MAX_COMM).unwrap_or(seen);
@@ -275,7 +279,7 @@ impl<'t> Pairs<'t> {
         let mut next = next_name(rest, 0);
         while let Some((begin, equals)) = next {
             let name = rest.get(begin..equals).unwrap_or_default();
-            next = next_name(rest, behind_comm(rest, name, equals + 1));
+            next = next_name(rest, behind_name(rest, name, equals + 1));
             let end = next.map_or(rest.len(), |(begin, _)| begin);
             let value = rest.get(equals + 1..end).unwrap_or_default().trim_ascii();
             if is_text(name) {
@@ -336,10 +340,11 @@ impl<'t> Pairs<'t> {
         Some(())
     }
 
-    /// `perf_event_nmi_handler() delta_ns: 4125 handled: 1`
+    /// `perf_event_nmi_handler() delta_ns: 4125 handled: 1`; of a module, `hpwdt_pretimeout [hpwdt]() delta_ns: …`.
     fn nmi(&mut self, rest: &'t [u8]) -> Option<()> {
+        let (handler, rest) = rest.split_at_checked(find(rest, b"() ")? + 2)?;
+        self.push(b"handler", FieldValue::Text(handler));
         let mut words = rest.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
-        self.push(b"handler", FieldValue::Text(words.next()?));
         while let (Some(name), Some(value)) = (words.next(), words.next()) {
             self.push(name.strip_suffix(b":")?, held(b"", value));
         }

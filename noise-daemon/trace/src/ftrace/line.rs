@@ -384,9 +384,12 @@ pub fn note(line: &[u8]) -> Option<Noted> {
         return Some(Noted::Overwritten(written.saturating_sub(kept)));
     }
     if find(text, b"[LOST ").or_else(|| find(text, b"EVENTS DROPPED")).is_some() {
-        let cpu = text.strip_prefix(b"CPU:").map(|rest| word(rest).0).and_then(digits);
-        // `[LOST 123 EVENTS]` of the kernel, `[123 EVENTS DROPPED]` of trace-cmd, which may not know how many.
-        let inside = text.get(memchr(b'[', text)? + 1..)?;
+        // `[LOST 123 EVENTS]` of the kernel, `[123 EVENTS DROPPED]` of trace-cmd, which may not know how many, and puts the
+        // name of the instance in front.
+        let (before, inside) = text.split_at(memchr(b'[', text)?);
+        let of = find(before, b"CPU:").and_then(|at| before.get(at + 4..));
+        let cpu = of.map(|rest| word(rest).0).and_then(digits);
+        let inside = inside.get(1..)?;
         let (first, rest) = word(inside);
         let count = if first == b"LOST" { word(rest).0 } else { first };
         return Some(Noted::Lost(cpu, digits(count).unwrap_or(1)));

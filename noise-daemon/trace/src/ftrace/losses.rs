@@ -110,10 +110,14 @@ impl Losses {
 
     #[cold]
     fn end(&mut self, cpu: u32, to_ns: u64) {
+        // There is no such CPU: what it says counts on the next one.
+        if (cpu as usize) >= MAX_CPUS {
+            return;
+        }
         let is_counted = std::mem::take(&mut self.is_counted);
         let named = self.awaited.remove(&cpu);
         let unnamed = self.is_unnamed(cpu).then(|| std::mem::take(&mut self.unnamed_events));
-        if (cpu as usize) >= MAX_CPUS || (named.or(unnamed).is_none() && !is_counted) {
+        if named.or(unnamed).is_none() && !is_counted {
             return;
         }
         let events = named.unwrap_or(0).saturating_add(unnamed.unwrap_or(0));
@@ -138,11 +142,13 @@ impl Losses {
         let mut unnamed_events = self.unnamed_events;
         for (span, cpu) in self.cpus.all().iter().zip(0..) {
             if span.last_ns.is_some() && span.unnamed != self.unnamed {
-                *open.entry(cpu).or_default() += std::mem::take(&mut unnamed_events);
+                let events = open.entry(cpu).or_default();
+                *events = events.saturating_add(std::mem::take(&mut unnamed_events));
             }
         }
         if unnamed_events > 0 {
-            *open.entry(0).or_default() += unnamed_events;
+            let events = open.entry(0).or_default();
+            *events = events.saturating_add(unnamed_events);
         }
         let open = open.into_iter().map(|(cpu, events)| CpuLoss {
             cpu,

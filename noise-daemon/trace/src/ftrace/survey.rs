@@ -66,7 +66,7 @@ impl fmt::Display for UnreadLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} of {} lines are no events that noised knows: figures may be far off",
+            "{} of {} lines cannot be read as events: figures may be far off",
             self.unread, self.of
         )
     }
@@ -246,7 +246,12 @@ impl Survey {
                  `cat /sys/kernel/tracing/trace` or `trace-cmd report`, which sort events"
             ));
         }
-        if let [one, other] = self.inputs.as_slice() {
+        // Instances of one machine are named as well, but not as files are.
+        let is_file = |input: &String| input.contains(['.', '/']);
+        if let [one, other] = self.inputs.as_slice()
+            && is_file(one)
+            && is_file(other)
+        {
             return Some(format!(
                 "has events of several inputs ({one}, {other}), which may be of different machines; print each alone with \
                  `trace-cmd report -i FILE`, and name one of these texts"

@@ -140,11 +140,14 @@ fn no_remedy_slows_or_moves_what_all_others_depend_on() {
             }
         }
         // Not even without a command, nor where it waits behind its own threads.
-        let alone = |victim| Setup { victim: Some(victim), ..Setup::default() };
+        let alone = |victim| Setup { victim: Some(victim), is_own: true, ..Setup::default() };
         for remedy in [Remedy::CpuWeight, Remedy::CpuQuota, Remedy::CpuAffinity, Remedy::IoMax] {
             assert!(is_left_out(&setups[0], remedy), "{remedy:?}");
             assert!(is_left_out(&alone(one.clone()), remedy), "{remedy:?}");
             assert!(!is_left_out(&alone(other()), remedy), "{remedy:?}");
+            // What holds back somebody else does it no harm.
+            let behind = Setup { is_own: false, ..alone(one.clone()) };
+            assert!(!is_left_out(&behind, remedy), "{remedy:?}");
         }
     }
 }

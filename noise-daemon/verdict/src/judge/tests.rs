@@ -117,6 +117,12 @@ fn nothing_is_to_be_done_to_the_root_cgroup() {
         remedies.filter(|target| *target == Target::Culprit).count()
     };
     assert_eq!(held_up_by("/"), 0);
+    // It may be held up by others all the same.
+    let mut root = self::setup();
+    root.victim = Some(CgroupSetup::named("/"));
+    let losses = vec![loss(Account::Disk, "backup.service", Cause::Foreign, 700)];
+    let verdict = judge(&case(&root, &[(Account::Disk, 700)], losses));
+    assert!(verdict.remedies().iter().any(|one| target(one.remedy) == Target::Culprit));
     assert!(held_up_by("other.service") > 0);
 }
 

@@ -151,8 +151,8 @@ fn who_ran_up_to_a_switch_from_another_thread_is_not_known() {
         switch(0, 9500, "8", "93"),
     ];
     assert_eq!(culprits(&text.concat()), [(-1, "untracked", 7000), (8, "thread", 500)]);
-    // A thread that runs another program has another id from then on.
-    let exec = "a-92 [000] d..2. 1.500: sched_process_exec: filename=/bin/x pid=7 old_pid=92\n";
+    // A thread that runs another program has another id from then on. The name of a file may look like a field.
+    let exec = "a-92 [000] d..2. 1.500: sched_process_exec: filename=/bin/x pid=1 old_pid=8 pid=7 old_pid=92\n";
     let text = text.concat().replacen("a-1", &format!("{exec}a-1"), 2).replacen(exec, "", 1);
     assert_eq!(culprits(&text), [(8, "thread", 500), (92, "thread", 7000)]);
 }
@@ -182,6 +182,15 @@ fn names_of_threads_may_look_like_fields_or_have_brackets() {
 }
 
 #[test]
+fn handlers_of_modules_are_named_with_them() {
+    let text =
+        b"a-1 [000] d.h1. 1.0: nmi_handler: hpwdt_pretimeout [hpwdt]() delta_ns: 4125 handled: 1\n";
+    let (records, damage) = all(text);
+    assert!(damage.is_none(), "{damage}");
+    assert_eq!(records[0].kind(), TraceKind::NmiHandler { delta_ns: 4125, handled: 1 });
+}
+
+#[test]
 fn a_loss_without_a_cpu_is_one_of_all() {
     let text = [
         switch(0, 1000, "0", "91"),
@@ -198,6 +207,15 @@ fn a_loss_without_a_cpu_is_one_of_all() {
     let end =
         format!("{}{}[EVENTS DROPPED]\n", switch(0, 1000, "1", "2"), switch(1, 1500, "1", "2"));
     assert_eq!(losses(&end), [(0, 1, 1000, 1500), (1, 0, 1500, 1500)]);
+    // An instance has its name in front of the CPU.
+    let named = text.replace("[LOST 5 EVENTS]", "  sched: CPU:1 [5 EVENTS DROPPED]");
+    assert_eq!(losses(&named), [(1, 5, 1100, 2000)]);
+    // Their sum has a bound.
+    let most = format!("CPU:0 [LOST {} EVENTS]\n[LOST 5 EVENTS]\n", u64::MAX);
+    assert_eq!(losses(&(switch(0, 1000, "1", "2") + &most)), [(0, u64::MAX, 1000, 1000)]);
+    // There is no such CPU.
+    let text = ["[LOST 7 EVENTS]\n".to_owned(), wakeup(9999, 1000, "5"), wakeup(0, 1001, "5")];
+    assert_eq!(delays(&text.concat()).discarded, 7);
 }
 
 #[test]
@@ -237,6 +255,8 @@ fn several_inputs_are_not_joined() {
     };
     let said = refusal(&(line("    host.dat: ", 1) + &line("   guest.dat: ", 2)));
     assert!(said.contains("(host.dat, guest.dat)") && said.contains("report -i FILE"), "{said}");
+    // Instances are of one machine.
+    assert_eq!(refusal(&(line("   sched: ", 1) + &line("     irq: ", 2))), "");
     // One of them alone is one machine.
     let text = line("    host.dat: ", 1) + &line("", 2) + &line("    host.dat: ", 3);
     let (records, damage) = all(text.as_bytes());
