@@ -178,7 +178,7 @@ pub struct Setup {
     pub victim: Option<CgroupSetup>,
     /// The main culprit, where that is a cgroup.
     pub culprit: Option<CgroupSetup>,
-    /// The victim waits behind its own threads: what holds back a culprit would hold it back.
+    /// There is no culprit but the victim's own threads: what holds those back would hold it back.
     pub is_own: bool,
     /// Those of them and of the cgroups around them that compete as siblings, the victim's first: only siblings are
     /// weighed against each other.

@@ -200,8 +200,7 @@ fn advice(
         is_write: parties.is_write,
         ..Meeting::default()
     };
-    let is_own = parties.culprit.is_none();
-    advise(&remedies, &Setup { is_own, ..reader.setup(&meeting, idle) })
+    advise(&remedies, &reader.setup(&meeting, idle))
 }
 
 #[cfg(test)]

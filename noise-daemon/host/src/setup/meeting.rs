@@ -83,6 +83,7 @@ impl SetupReader {
             memory,
             victim: named(meeting.victim, victim_thread),
             siblings: siblings.map(|(one, other)| (self.cgroup(&one), self.cgroup(&other))),
+            is_own: meeting.culprit.is_none(),
             is_around,
             is_culprit_named: culprit_thread.is_some(),
             culprit: named(culprit, culprit_thread),
