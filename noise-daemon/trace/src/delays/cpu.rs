@@ -117,17 +117,6 @@ impl Cpus {
         self.get(cpu)?.miss(now_ns, most_bytes)
     }
 
-    /// A switch takes a CPU from another thread than the one that had got it: since when it was that one is not known.
-    #[cold]
-    pub fn doubt_turn(&mut self, cpu: u32) {
-        let cpu = self.0.of(cpu).and_then(Option::as_mut);
-        if let Some(ledger) = cpu.map(|cpu| &mut cpu.ledger)
-            && let Some(turn) = ledger.turns.get_mut((ledger.newest % TURNS as u64) as usize)
-        {
-            (turn.runner, turn.pid, turn.comm) = (UNKNOWN_RUNNER, 0, [0; COMM_WORDS]);
-        }
-    }
-
     /// No interrupt lasts over a switch: those whose exit was lost are forgotten, with what they took.
     pub fn end_interrupts(&mut self, cpu: u32) {
         let cpu = self.0.of(cpu).and_then(Option::as_mut);

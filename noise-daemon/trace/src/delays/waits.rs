@@ -115,7 +115,6 @@ impl Waits {
                 let unseen = cpus.known(event.cpu).and_then(|cpu| cpu.runs.unseen(prev.tid));
                 if let Some(tid) = unseen {
                     self.lose(tid, event.cpu);
-                    cpus.doubt_turn(event.cpu);
                 }
                 self.leave(prev, *prev_state, event.cpu, now_ns, cpus, watch);
                 // It ends before the turn of the one that waited begins.
@@ -151,13 +150,6 @@ impl Waits {
                 open.here = stretch(task.tid, *dest_cpu, now_ns, cpus);
                 let more = open.parties() - before;
                 self.take_room(more);
-            }
-            // After it, the thread has another id, which is no switch.
-            TraceKind::SchedProcessExec { tid, old_tid, .. } if tid != old_tid => {
-                if let Some(cpu) = cpus.get(event.cpu) {
-                    cpu.runs.follow(event);
-                }
-                self.lose(*old_tid, event.cpu);
             }
             TraceKind::Throttled { task, throttled_ns } => {
                 let open = self.thread(task).and_then(|thread| thread.open.as_mut());
