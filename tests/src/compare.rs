@@ -53,6 +53,8 @@ const SUM_TOLERANCE: f64 = 0.03;
 pub struct Observation {
     /// The referee's events.
     pub trace: Trace,
+    /// Names of the interfaces of this network namespace.
+    interfaces: BTreeSet<String>,
     /// The daemon's figures at the beginning.
     pub first: Scrape,
     /// The daemon's figures at the end.
@@ -135,10 +137,9 @@ impl Observer {
         recording.mark("last asked")?;
         let last = daemon.metrics()?;
         recording.mark("last answered")?;
-        let mut trace = recording.stop()?;
+        let trace = recording.stop()?;
         ensure_sight(&trace.sights)?;
         own.extend(interfaces()?);
-        pairing::net::fold_interfaces(&mut trace.events, &own);
         let after = bpf::programs_of(daemon.process().pid())?;
 
         let (first, last) = (Scrape::parse(&first)?, Scrape::parse(&last)?);
@@ -154,6 +155,7 @@ impl Observer {
             missed: missed_runs(&before, &after),
             dropped: dropped(&first, &last),
             trace,
+            interfaces: own,
             first,
             last,
             window,
@@ -309,6 +311,10 @@ impl Table<'_> {
         for (set, histogram) in self.observation.histograms(metric)? {
             found.insert(label_values(&set, names).context(metric.to_owned())?, histogram);
         }
+        let paired = match names {
+            ["interface"] => &pairing::net::folded(paired, &self.observation.interfaces),
+            _ => paired,
+        };
         self.distributed(metric, &found, paired);
         Ok(())
     }

@@ -17,18 +17,16 @@ use crate::ftrace::event::{Event, Kind};
 /// What noised calls an interface of another network namespace.
 const OTHER: &str = "~other";
 
-/// Interfaces that are not among those of this network namespace have the name that noised has for them. One that is
-/// called as one of ours cannot be told from it: events of ftrace have no namespace.
-pub fn fold_interfaces(events: &mut [Event], own: &BTreeSet<String>) {
-    for event in events {
-        if let Kind::TxQueue { interface, .. }
-        | Kind::TxStart { interface, .. }
-        | Kind::Receive { interface } = &mut event.kind
-            && !own.contains(&**interface)
-        {
-            *interface = OTHER.into();
+/// Waits in which interfaces that are not among those of this network namespace have the name that noised has for them. One
+/// that is called as one of ours cannot be told from it: events of ftrace have no namespace.
+pub fn folded(paired: &Paired, own: &BTreeSet<String>) -> Paired {
+    let mut folded = paired.clone();
+    for sample in folded.samples.iter_mut().chain(&mut folded.orphans) {
+        if !own.contains(&*sample.labels.0) {
+            sample.labels.0 = OTHER.into();
         }
     }
+    folded
 }
 
 fn sample(event: &Event, interface: &Arc<str>, start_ns: u64) -> Sample {
@@ -131,7 +129,7 @@ pub fn net_rx_backlogs(events: &[Event], deliveries: &[Sample], least_ns: u64) -
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{fold_interfaces, net_rx_backlogs, net_rx_wait, net_tx_wait};
+    use super::{folded, net_rx_backlogs, net_rx_wait, net_tx_wait};
     use crate::ftrace::event::{Event, Kind, Left};
     use crate::pairing::testing::{at, brief};
 
@@ -171,10 +169,15 @@ mod tests {
 
     #[test]
     fn interfaces_of_other_namespaces_are_one() {
-        let on = |interface: &str| Kind::Receive { interface: interface.into() };
-        let mut events = [at(1, 0, on("lo")), at(2, 0, on("eth7"))];
-        fold_interfaces(&mut events, &BTreeSet::from(["lo".to_owned()]));
-        assert_eq!(events, [at(1, 0, on("lo")), at(2, 0, on("~other"))]);
+        let queue = |skb, interface: &str| {
+            at(skb, 0, Kind::TxQueue { skb, interface: interface.into(), bytes: 60 })
+        };
+        let start =
+            |skb, interface: &str| at(9, 1, Kind::TxStart { skb, interface: interface.into() });
+        let events = [queue(1, "lo"), queue(2, "eth7"), start(1, "lo"), start(2, "eth7")];
+        let own = BTreeSet::from(["lo".to_owned()]);
+        let found = folded(&net_tx_wait(&events), &own);
+        assert_eq!(brief(&found.samples), [("lo", "", 8, 0), ("~other", "", 7, 0)]);
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn no_thread_at_the_start() -> Result<Verdict> {
         site.group.limit_tasks(threads)?;
         let (command, _) = site.command()?;
         println!("{threads} threads:");
-        ensure_refused_in_a_line(&run(command)?, 1, &["5 more threads", "TasksMax="])?;
+        ensure_refused_in_a_line(&run(command)?, 1, &["7 more threads", "TasksMax="])?;
         bpf::ensure_none_left(&before)?;
         ensure!(site.state.path().read_dir()?.next().is_none(), "something was begun");
     }
