@@ -17,8 +17,9 @@ use crate::ftrace::event::{Event, Kind};
 /// What noised calls an interface of another network namespace.
 const OTHER: &str = "~other";
 
-/// Waits in which interfaces that are not among those of this network namespace have the name that noised has for them. One
-/// that is called as one of ours cannot be told from it: events of ftrace have no namespace.
+/// The waits, with interfaces of other network namespaces under noised's one name for them. Events of ftrace do not say
+/// the namespace: where another one has an interface with the name of one of ours (every namespace has `lo`), its packets
+/// count as ours.
 pub fn folded(paired: &Paired, own: &BTreeSet<String>) -> Paired {
     let mut folded = paired.clone();
     for sample in folded.samples.iter_mut().chain(&mut folded.orphans) {
