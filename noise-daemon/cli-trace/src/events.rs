@@ -88,10 +88,12 @@ fn go(
     let mut text = None;
     let lines = |summary: &TraceSummary, begin_ns| {
         let host = summary.environment.get("hostname").map_or("", String::as_str);
-        TextLines::new(host).in_zone(zone_of_recording(begin_ns, &TimeZone::system()))
+        TextLines::new(host).since(begin_ns, zone_of_recording(begin_ns, &TimeZone::system()))
     };
     let mut piece = String::with_capacity(PIECE_BYTES + 4096);
+    let mut begin_ns = None;
     while let Some(record) = source.read() {
+        let begin_ns = *begin_ns.get_or_insert(record.time_ns);
         if !args.summary {
             reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
         }
@@ -107,7 +109,7 @@ fn go(
         match (args.summary, args.json) {
             (true, _) => summary.add(&record),
             (false, false) => {
-                let text = text.get_or_insert_with(|| lines(&summary, record.time_ns));
+                let text = text.get_or_insert_with(|| lines(&summary, begin_ns));
                 text.write(&record, &mut piece);
             }
             (false, true) => json::line(&record, &mut piece),
@@ -188,6 +190,12 @@ fn page(summary: &TraceSummary) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
+    use jiff::Timestamp;
+    use noise_text::times::Moment;
+    use noise_trace::ftrace::FtraceReader;
+
     use super::*;
     use crate::sampled::small;
 
@@ -206,5 +214,36 @@ mod tests {
         }
         summary.finish(&Damage::default());
         insta::assert_snapshot!(format!("{}\n{lines}", page(&summary)));
+    }
+
+    #[test]
+    fn times_of_long_recordings_are_read_as_they_are_shown() {
+        let mut text = String::new();
+        for hours in [0, 11, 13, 30] {
+            let second = 1_457_113_582 + hours * 3600;
+            let _ = writeln!(
+                text,
+                " x-1 [000] d.h2. {second}.823600: irq_handler_exit: irq=3 ret=handled"
+            );
+        }
+        let mut reader = FtraceReader::new(text.as_bytes());
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        let now = Timestamp::now().to_zoned(zone.clone());
+        let (mut lines, mut begin_ns) = (None, 0);
+        let mut shown = Vec::new();
+        while let Some(record) = reader.read() {
+            let lines = lines.get_or_insert_with(|| {
+                begin_ns = record.time_ns;
+                TextLines::new("").since(begin_ns, zone.clone())
+            });
+            let mut line = String::new();
+            lines.write(&record, &mut line);
+            let time = line.split_inclusive(']').next().unwrap().to_owned();
+            let read = Moment::of_recording(&time).unwrap().in_recording(begin_ns, &now);
+            assert_eq!(read, record.time_ns, "{time}");
+            shown.push(time);
+        }
+        assert_eq!(shown[0], "[18:46:22.823600000]");
+        assert_eq!(shown[2], "[2016-03-05 07:46:22.823600000]");
     }
 }

@@ -119,7 +119,9 @@ impl Moment {
         {
             return Some(Self::OfDay(time, zone));
         }
-        text.parse::<Span>().ok().filter(|span| !span.is_negative()).map(Self::Ago)
+        // A length has units: `99:99:99` is a time of the day that there is not.
+        let span = text.contains(char::is_alphabetic).then(|| text.parse::<Span>().ok()).flatten();
+        span.filter(|span| !span.is_negative()).map(Self::Ago)
     }
 
     /// The moment, seen from now: a time of the day is the most recent one, a small number counts seconds back, and a

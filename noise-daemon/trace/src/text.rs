@@ -15,12 +15,16 @@ use crate::value::{Shape, Value, Visit};
 /// Nanoseconds of a second, and seconds of a day.
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_S: u64 = 86_400;
+/// From so far behind the first event of a recording, a time of the day may be read as that of another day.
+const DATED_S: u64 = DAY_S / 2;
 
 /// Writes events of one trace, one after the other.
 #[derive(Clone, Debug)]
 pub struct TextLines {
     host: String,
     zone: TimeZone,
+    /// The first second whose day is written; none where no day ever is.
+    dated: Option<u64>,
     before_ns: Option<u64>,
     /// The second of that event, and how lines of it begin.
     second: Option<u64>,
@@ -32,11 +36,13 @@ impl TextLines {
     pub fn new(host: &str) -> Self {
         let host = if host.is_empty() { String::new() } else { format!("{host} ") };
         let zone = TimeZone::UTC;
-        Self { host, zone, before_ns: None, second: None, begin: String::new() }
+        Self { host, zone, dated: None, before_ns: None, second: None, begin: String::new() }
     }
 
-    pub fn in_zone(self, zone: TimeZone) -> Self {
-        Self { zone, ..self }
+    /// Of a recording that begins so many nanoseconds after the epoch of its clock: times are those of a zone, and have
+    /// their day in front where it could be mistaken.
+    pub fn since(self, begin_ns: u64, zone: TimeZone) -> Self {
+        Self { zone, dated: Some(begin_ns / SECOND_NS + DATED_S), ..self }
     }
 
     /// Adds a line: time of day, distance from the event before, host, name, CPU, fields.
@@ -45,7 +51,7 @@ impl TextLines {
         let second = time_ns / SECOND_NS;
         if self.second != Some(second) {
             self.second = Some(second);
-            self.begin = begin(second, &self.zone);
+            self.begin = begin(second, &self.zone, self.dated.is_some_and(|from| second >= from));
         }
         line.push_str(&self.begin);
         decimal::push_nine(time_ns % SECOND_NS, line);
@@ -90,12 +96,14 @@ impl TextLines {
     }
 }
 
-/// How lines of events of a second begin: the time of day.
-fn begin(second: u64, zone: &TimeZone) -> String {
+/// How lines of events of a second begin: the time of day, behind the day where that is asked for.
+fn begin(second: u64, zone: &TimeZone, is_dated: bool) -> String {
     let time = i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
     let offset = time.map_or(0, |time| i64::from(zone.to_offset(time).seconds()));
+    let day = time.filter(|_| is_dated).map(|time| time.to_zoned(zone.clone()).date());
+    let day = day.map_or_else(String::new, |day| format!("{day} "));
     let second = second.saturating_add_signed(offset) % DAY_S;
-    format!("[{:02}:{:02}:{:02}.", second / 3600, second / 60 % 60, second % 60)
+    format!("[{day}{:02}:{:02}:{:02}.", second / 3600, second / 60 % 60, second % 60)
 }
 
 fn lost(loss: &LostEvents, line: &mut String) {
