@@ -12,7 +12,7 @@ use std::{env, fs, io, thread};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use noise_daemon::confine::{
-    Extent, Rest, confine, filters_system_calls, landlock_abi, threads_with_capabilities,
+    Extent, Rest, confine, filters_system_calls, landlock, threads_with_capabilities,
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         return sandboxed();
     }
     let trial = Trial::ignorable_test("confine::what_was_given_up_is_gone", || {
-        if landlock_abi().unwrap_or(0) == 0 || !filters_system_calls() {
+        if landlock().unwrap_or(0) == 0 || !filters_system_calls() {
             return Ok(Completion::ignored_with("this kernel has no Landlock or no seccomp"));
         }
         parent().map_err(Failed::from)?;
@@ -64,7 +64,10 @@ fn sandboxed() -> ExitCode {
         let architecture = TargetArch::try_from(env::consts::ARCH)?;
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)?;
         seccompiler::apply_filter(&BpfProgram::try_from(filter)?)?;
-        Ok(confine(&Rest { list: vec!["/proc".into()], ..Rest::default() })?.files)
+        let foreseen = landlock().is_err();
+        let files = confine(&Rest { list: vec!["/proc".into()], ..Rest::default() })?.files;
+        anyhow::ensure!(foreseen == matches!(files, Extent::Refused(_)), "`check` says otherwise");
+        Ok(files)
     };
     // Each in a process of its own: a filter stays.
     let mut failed = false;
@@ -80,7 +83,7 @@ fn sandboxed() -> ExitCode {
         (add, libc::EPERM, true),
         (restrict, libc::EPERM, true),
     ];
-    let has_landlock = landlock_abi().unwrap_or(0) > 0;
+    let has_landlock = landlock().unwrap_or(0) > 0;
     let answers = answers.into_iter().filter(|(call, ..)| *call == make || has_landlock);
     for (call, errno, is_refused) in answers {
         // SAFETY: the child of a process with one thread.

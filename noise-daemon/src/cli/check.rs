@@ -28,7 +28,7 @@ use unseen::Unseen;
 
 use crate::cli::connect::unanswered;
 use crate::config::RecorderSection;
-use crate::confine::{filters_system_calls, landlock_abi, reader, refused, without};
+use crate::confine::{filters_system_calls, landlock, reader, without};
 
 /// Arguments of `noised check`.
 #[derive(Debug, clap::Args)]
@@ -202,8 +202,7 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
         history_most_bytes: MOST_TREND_BYTES,
         memory,
         unseen: Unseen::of(Path::new("/sys")),
-        landlock: landlock_abi()
-            .map_or_else(|error| Landlock::LandlockRefused(refused(&error)), Landlock::Landlock),
+        landlock: landlock().map_or_else(Landlock::LandlockRefused, Landlock::Landlock),
         seccomp: filters_system_calls(),
         threads: without(|| Sight::of(Path::new("/proc"))).ok().flatten().unwrap_or(Sight::Hidden),
         programs,
@@ -484,9 +483,8 @@ mod tests {
         };
         let line = |version: u32| said(Landlock::Landlock(version));
         assert!(line(0).contains("files not confined (no Landlock)"));
-        let why = refused(&std::io::Error::from_raw_os_error(libc::EPERM));
-        let said = said(Landlock::LandlockRefused(why));
-        assert!(said.contains("files not confined (an outer sandbox refuses Landlock"), "{said}");
+        let said = said(Landlock::LandlockRefused("an outer sandbox refuses it".to_owned()));
+        assert!(said.contains("files not confined (an outer sandbox refuses it)"), "{said}");
         assert!(said.ends_with("system calls confined"), "{said}");
         assert!(line(2).contains("ports and signals not (Landlock 2)"));
         assert!(line(5).contains("files and ports confined, signals not"));

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::Context as _;
 use landlock::{
@@ -22,9 +23,25 @@ const NEWEST: ABI = ABI::V6;
 /// The flag with which the kernel returns its version instead of making a ruleset.
 const VERSION: u32 = 1;
 
+/// The version of Landlock that confines this process if it asks for it; 0 = none. It is tried, on a thread that ends
+/// with it: a sandbox may allow one of its calls and refuse another.
+/// Errors: why it is refused though the kernel has it, and what allows it.
+pub fn landlock() -> Result<u32, String> {
+    let version = landlock_abi().map_err(|error| refused(&error))?;
+    let least = Rest { list: vec!["/proc".into()], ..Rest::default() };
+    let tried = thread::scope(|scope| {
+        let trying = thread::Builder::new().spawn_scoped(scope, || confine(&least)).ok()?;
+        trying.join().ok()?.ok()
+    });
+    match tried {
+        Some(Extent::Refused(why)) => Err(why),
+        _ => Ok(version),
+    }
+}
+
 /// The version of Landlock that this kernel offers; 0 = none.
 /// Errors: where something between the kernel and this process refuses to say.
-pub fn landlock_abi() -> io::Result<u32> {
+fn landlock_abi() -> io::Result<u32> {
     // SAFETY: with this flag the call takes no memory.
     let version = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION)
@@ -40,7 +57,7 @@ pub fn landlock_abi() -> io::Result<u32> {
 }
 
 /// Why files are not confined though the kernel could, and what allows it.
-pub fn refused(error: &io::Error) -> String {
+fn refused(error: &io::Error) -> String {
     format!(
         "an outer sandbox refuses Landlock ({error}), so that seccomp alone holds: have its filter allow \
          landlock_create_ruleset, landlock_add_rule and landlock_restrict_self"

@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use caps::Capability;
 
 pub use capabilities::{reader, threads_with_capabilities, without};
-pub use files::{folder_of, is_root, landlock_abi, out_of_reach, refused, seen_once};
+pub use files::{folder_of, is_root, landlock, out_of_reach, seen_once};
 pub use system_calls::filters_system_calls;
 
 #[derive(Clone, Debug, Default)]
