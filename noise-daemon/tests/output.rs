@@ -152,6 +152,31 @@ fn a_state_directory_that_others_share_is_refused() {
 }
 
 #[test]
+fn a_state_directory_and_a_socket_behind_the_link_of_another_user_are_refused() {
+    let root = root();
+    fs::create_dir(root.path().join("target")).unwrap();
+    let link = root.path().join("link");
+    symlink("target", &link).unwrap();
+    let checked = |option: &str, path: &str| {
+        noised(&root, "", &["run", "--config.file", "", "--config.check", option, path])
+    };
+    let cases = [("--state.directory", "link/state"), ("--socket.path", "link/noised.sock")];
+    for (option, path) in cases {
+        assert_eq!(checked(option, path).0, Some(0));
+    }
+    if lchown(&link, Some(OTHER), Some(OTHER)).is_err() {
+        return eprintln!("skipped: giving links to another user needs root");
+    }
+    for (option, path) in cases {
+        let (code, said) = checked(option, path);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("link, a link of another user (uid 65534)"), "{said}");
+        assert!(said.contains(option.trim_start_matches('-')), "{said}");
+    }
+    assert_eq!(fs::read_dir(root.path().join("target")).unwrap().count(), 0);
+}
+
+#[test]
 fn folders_of_another_user_are_refused_for_several_files() {
     let root = root();
     let path = root.path().join("theirs");

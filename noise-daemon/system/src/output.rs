@@ -46,6 +46,12 @@ fn is_shared(folder: &Metadata) -> bool {
     folder.mode() & OTHERS_WRITE != 0 || ![0, geteuid().as_raw()].contains(&folder.uid())
 }
 
+/// Refuses a path that goes through a link which neither root nor the caller made; what is missing of it is not looked at.
+/// Errors: in a sentence that says what to do.
+pub fn ensure_own_way(path: &Path) -> io::Result<()> {
+    way::from_here(path, &mut way::Followed::default()).map(drop)
+}
+
 /// What comes behind a name that only the time makes, in a folder: nothing, or, where others may write to it and could
 /// take the name before, digits that they cannot guess.
 /// Errors: where the kernel has none.

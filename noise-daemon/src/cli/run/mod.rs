@@ -36,6 +36,7 @@ use noise_serve::{
     Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
     with_events, with_traces,
 };
+use noise_system::output::ensure_own_way;
 use noise_system::worker::ensure_threads;
 use tokio::net::{UnixDatagram, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -94,10 +95,7 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
     let file = (!file.as_os_str().is_empty()).then_some(file.as_path());
     let web = Web::open(file).map_err(CommandError::usage)?;
     ensure_confinable(&config).map_err(CommandError::usage)?;
-    if let Some(folder) = state_folder(&config) {
-        let own = ensure_own(&folder).context("state.directory cannot be used");
-        own.map_err(CommandError::usage)?;
-    }
+    ensure_own_folders(&config).map_err(CommandError::usage)?;
     if args.config_check {
         for warning in removed.into_iter().chain(web.warnings()) {
             output::complain(&format!("warning: {warning}"));
@@ -313,6 +311,18 @@ fn state_folder(config: &Config) -> Option<PathBuf> {
 
 fn socket_folder(config: &Config) -> Option<PathBuf> {
     config.socket.options().and_then(|socket| folder_of(&socket.path))
+}
+
+/// Refuses folders that other users have in their hands.
+fn ensure_own_folders(config: &Config) -> anyhow::Result<()> {
+    if let Some(folder) = state_folder(config) {
+        let own = ensure_own_way(&folder).and_then(|()| ensure_own(&folder));
+        own.context("state.directory cannot be used")?;
+    }
+    if let Some(folder) = socket_folder(config) {
+        ensure_own_way(&folder).context("socket.path cannot be used")?;
+    }
+    Ok(())
 }
 
 /// What stays writable stays so with everything below it.
