@@ -39,15 +39,15 @@ pub struct WantedPairs<'p, 't> {
 }
 
 /// What an event is. One whose numbers cannot be read is none of the kinds that are computed with: what it says is not
-/// made up.
-pub fn kind_of<'t>(name: &'t str, rest: &'t [u8]) -> TraceKind<'t> {
+/// made up. Of a text that has no such event they need no second look.
+pub fn kind_of<'t>(name: &'t str, rest: &'t [u8], is_sound: bool) -> TraceKind<'t> {
     let what = What::named(name);
     if what == What::Other {
         return TraceKind::Other(name);
     }
     let pairs = Pairs::of(what, rest);
     let fields = pairs.wanted(what);
-    if is_plain(what, rest) || fields.is_sound() {
+    if is_sound || is_plain(what, rest) || fields.is_sound() {
         kind(what, name, &fields)
     } else {
         TraceKind::Other(name)
@@ -70,7 +70,8 @@ fn is_plain(what: What, rest: &[u8]) -> bool {
         while let Some(equals) = last_equals(text) {
             let (before, value) = text.split_at(equals);
             text = before;
-            if let Some(before) = before.strip_suffix(name.as_bytes())
+            if before.last() == name.as_bytes().last()
+                && let Some(before) = before.strip_suffix(name.as_bytes())
                 && before.last().is_none_or(|byte| *byte == b' ')
             {
                 text = before.strip_suffix(b" ").unwrap_or(before);

@@ -12,6 +12,8 @@ pub struct EventLine<'t> {
     pub time_ns: u64,
     pub name: &'t str,
     pub rest: &'t [u8],
+    /// Whether its text has no event whose numbers cannot be read.
+    pub is_sound: bool,
 }
 
 /// Names of events that are printed without one, as trace-cmd names them.
@@ -34,6 +36,7 @@ pub struct LineLayout {
     name: Option<TokenSpan>,
     unprinted: &'static str,
     rest: TokenSpan,
+    is_sound: bool,
 }
 
 /// Where a piece lies in a text; none where it is no piece of it.
@@ -44,9 +47,9 @@ fn span(text: &[u8], piece: &[u8]) -> Option<TokenSpan> {
 }
 
 impl LineLayout {
-    /// Of an event that was read from a line.
+    /// Of an event that was read from a line, and whether its text has none whose numbers cannot be read.
     #[inline]
-    pub fn of(line: &[u8], event: &Parsed<'_>) -> Self {
+    pub fn of(line: &[u8], event: &Parsed<'_>, is_sound: bool) -> Self {
         let Parsed { comm, tid, cpu, time_ns, name, rest, input: _ } = *event;
         let printed = span(line, name);
         let unprinted = match printed {
@@ -54,17 +57,17 @@ impl LineLayout {
             None => UNPRINTED.into_iter().find(|it| it.as_bytes() == name).unwrap_or_default(),
         };
         let [comm, rest] = [comm, rest].map(|piece| span(line, piece).unwrap_or_default());
-        Self { comm, tid, cpu, time_ns, name: printed, unprinted, rest }
+        Self { comm, tid, cpu, time_ns, name: printed, unprinted, rest, is_sound }
     }
 
     /// The event in a text that its line begins.
     #[inline]
     pub fn line(self, text: &[u8]) -> EventLine<'_> {
         let piece = |(begin, end): TokenSpan| text.get(begin..end).unwrap_or_default();
-        let Self { comm, tid, cpu, time_ns, name, unprinted, rest } = self;
+        let Self { comm, tid, cpu, time_ns, name, unprinted, rest, is_sound } = self;
         let printed = |name| std::str::from_utf8(piece(name)).unwrap_or_default();
         let name = name.map_or(unprinted, printed);
-        EventLine { comm: piece(comm), tid, cpu, time_ns, name, rest: piece(rest) }
+        EventLine { comm: piece(comm), tid, cpu, time_ns, name, rest: piece(rest), is_sound }
     }
 }
 

@@ -44,7 +44,7 @@ impl<'t> Stored<'t> for EventLine<'t> {
     }
 
     fn kind(&self) -> TraceKind<'t> {
-        kind_of(self.name, self.rest)
+        kind_of(self.name, self.rest, self.is_sound)
     }
 
     fn visit(&self, visit: &mut impl Visit) {
@@ -67,6 +67,8 @@ type LineRecord = record::Record<LineLayout>;
 /// Goes over one stretch of a text, line by line.
 struct Cursor<'t> {
     lines: Lines<'t>,
+    /// Whether the text has no event whose numbers cannot be read.
+    is_sound: bool,
     /// The event that it is at, or what was lost before it; none at the end.
     head: Option<LineRecord>,
     /// Time of the latest event.
@@ -78,9 +80,9 @@ struct Cursor<'t> {
 }
 
 impl<'t> Cursor<'t> {
-    fn new(content: Content<'t>, run: Run, window: usize) -> Self {
+    fn new(content: Content<'t>, run: Run, window: usize, is_sound: bool) -> Self {
         let lines = Lines::new(content, (run.begin, run.end), window);
-        Self { lines, head: None, time_ns: 0, lost: None, short: None }
+        Self { lines, is_sound, head: None, time_ns: 0, lost: None, short: None }
     }
 
     /// Goes on to the next event, or to what was lost before it.
@@ -99,7 +101,11 @@ impl<'t> Cursor<'t> {
                 let (from_ns, cpu) = (self.time_ns, event.cpu);
                 self.time_ns = from_ns.max(event.time_ns);
                 self.head = Some(match self.lost.take() {
-                    None => LineRecord::new(self.time_ns, cpu, LineLayout::of(line, &event)),
+                    None => LineRecord::new(
+                        self.time_ns,
+                        cpu,
+                        LineLayout::of(line, &event, self.is_sound),
+                    ),
                     Some(events) => {
                         let loss = LostEvents { events, packets: 0, from_ns, to_ns: self.time_ns };
                         self.lines.go_back();
@@ -137,6 +143,7 @@ pub struct FtraceReader<'t> {
     content: Content<'t>,
     /// Bytes of each window.
     window: usize,
+    is_sound: bool,
     runs: Vec<Run>,
     /// What was lost, with the CPU, and whether it has events before that: those without come first.
     losses: Peekable<std::vec::IntoIter<(u32, bool, LostEvents)>>,
@@ -172,6 +179,7 @@ impl<'t> FtraceReader<'t> {
         let mut reader = Self {
             content,
             window,
+            is_sound: survey.misread == 0,
             others: others.collect(),
             runs,
             losses: survey.losses().into_iter().peekable(),
@@ -190,8 +198,9 @@ impl<'t> FtraceReader<'t> {
         while let Some(Reverse((_, number))) = self.others.pop() {
             let Some(run) = self.runs.get(number) else { continue };
             let begun = self.begun.remove(&number);
-            let mut cursor =
-                begun.unwrap_or_else(|| Box::new(Cursor::new(self.content, *run, self.window)));
+            let mut cursor = begun.unwrap_or_else(|| {
+                Box::new(Cursor::new(self.content, *run, self.window, self.is_sound))
+            });
             if cursor.head.is_none() {
                 cursor.advance();
             }

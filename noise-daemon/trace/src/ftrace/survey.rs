@@ -21,6 +21,8 @@ const MAX_RUNS: usize = 1 << 16;
 /// Names of events whose kinds are remembered, and bytes of such a name.
 const PLACES: usize = 512;
 const MAX_NAME: usize = 64;
+/// 2 to the power of 64, divided by the golden ratio: its product mixes the bits of a number (Knuth).
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A stretch of a text whose events are in the order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub struct Survey {
     /// Lines that are events.
     events: u64,
     /// Lines that are events, but whose numbers cannot be read; they are among those that were not read.
-    misread: u64,
+    pub(super) misread: u64,
     /// Stretches in the order of time, as they come.
     pub(super) runs: Vec<Run>,
     /// Lines that are none.
@@ -81,8 +83,7 @@ impl Kinds {
     }
 
     fn of(&mut self, name: &[u8]) -> What {
-        let hash = |sum: usize, byte: &u8| sum.wrapping_mul(31).wrapping_add(usize::from(*byte));
-        let place = self.0.get_mut(name.iter().fold(0, hash) % PLACES);
+        let place = self.0.get_mut(place(name));
         let Some((known, what)) = place.filter(|_| name.len() <= MAX_NAME) else {
             return What::named(&String::from_utf8_lossy(name));
         };
@@ -92,6 +93,15 @@ impl Kinds {
         }
         *what
     }
+}
+
+/// Where the kind of that name has its place: by its first and last bytes, as every event asks for it.
+fn place(name: &[u8]) -> usize {
+    let short = || name.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+    let number =
+        |chunk: Option<&[u8; 8]>| chunk.map_or_else(short, |chunk| u64::from_be_bytes(*chunk));
+    let ends = number(name.first_chunk()).rotate_left(7) ^ number(name.last_chunk());
+    (ends.wrapping_mul(GOLDEN) >> (u64::BITS - PLACES.ilog2())) as usize
 }
 
 impl Survey {

@@ -43,9 +43,9 @@ this is no event
 
 /// The same event, in the text itself.
 fn again<'t>(text: &'t [u8], event: EventLine<'_>) -> EventLine<'t> {
-    let EventLine { comm, tid, cpu, time_ns, name, rest } = event;
+    let EventLine { comm, tid, cpu, time_ns, name, rest, is_sound } = event;
     let parsed = Parsed { comm, tid, cpu, time_ns, name: name.as_bytes(), rest, input: b"" };
-    LineLayout::of(text, &parsed).line(text)
+    LineLayout::of(text, &parsed, is_sound).line(text)
 }
 
 fn all(text: &[u8]) -> (Vec<FtraceRecord<'_>>, Damage) {
