@@ -21,12 +21,16 @@ pub struct Programs {
     pub live: Vec<Executable>,
 }
 
-/// Builds all programs of tests, with these further arguments for cargo. All packages in one build: alone, each would have its
-/// dependencies with other features, and those would be built twice.
-pub fn programs(workspace: &Workspace, more: &[&str]) -> Result<Programs> {
+/// Builds all programs of tests and those that they start, with these further arguments for cargo. All packages in one build:
+/// alone, each would have its dependencies with other features, and those would be built twice.
+pub fn built(workspace: &Workspace, more: &[&str]) -> Result<Vec<Executable>> {
     let arguments = ["test", "--no-run", "--workspace", "--exclude", "noise-ebpf"];
-    let built = workspace.build(&[&arguments, more].concat())?;
-    let tests = built.into_iter().filter(|executable| executable.tests);
+    workspace.build(&[&arguments, more].concat())
+}
+
+/// The programs of tests, built as [`built`] does.
+pub fn programs(workspace: &Workspace, more: &[&str]) -> Result<Programs> {
+    let tests = built(workspace, more)?.into_iter().filter(|executable| executable.tests);
     let folder = workspace.root.join("tests");
     let (live, ordinary) = tests.partition(|executable| executable.package == folder);
     Ok(Programs { ordinary, live })

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::cargo::Workspace;
+use crate::lanes;
 
 mod binary;
 mod container;
@@ -84,15 +85,16 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
     made.push(Made { path: program.clone(), took: begin.elapsed() });
     let release = release::Release::of(workspace, &program)?;
     let entries = content::entries(workspace, &program, &release)?;
-    for format in formats {
+    let packed = lanes::each(&formats, |format| {
         let begin = Instant::now();
         let path = match format {
             Format::Deb => deb::build(workspace, &folder, &release, &entries)?,
             Format::Rpm => rpm::build(workspace, &folder, &release, &entries)?,
             Format::Container => container::build(workspace, &folder, &release, &entries)?,
         };
-        made.push(Made { path, took: begin.elapsed() });
-    }
+        Ok(Made { path, took: begin.elapsed() })
+    });
+    made.extend(packed.into_iter().collect::<Result<Vec<_>>>()?);
     for Made { path, took } in &made {
         let bytes = fs::metadata(path).with_context(|| format!("no {}", path.display()))?.len();
         println!("{:>12} bytes  {:>6.1} s  {}", bytes, took.as_secs_f64(), path.display());

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cargo::{DAEMON, Workspace, named};
-use crate::{lanes, setup};
+use crate::{lanes, setup, suite};
 
 mod boot;
 mod complaints;
@@ -202,10 +202,9 @@ fn matrix(
 ) -> Result<ExitCode> {
     // Optimised, as it is shipped: emulation makes enough of it slow.
     let noised = workspace.noised_to_try()?;
-    let tests = &["test", "--package", "noise-tests", "--test", "live", "--no-run"];
-    let live = named(workspace.build(tests)?, "live")?;
-    let helper = &["build", "--package", "noise-tests", "--bin", "noise-rights"];
-    let rights = named(workspace.build(helper)?, "noise-rights")?;
+    let (tests, helpers): (Vec<_>, Vec<_>) =
+        suite::built(workspace, &[])?.into_iter().partition(|executable| executable.tests);
+    let (live, rights) = (named(tests, "live")?, named(helpers, "noise-rights")?);
     let extent = if arguments.ci || arguments.quick { Extent::Quick } else { Extent::Whole };
     let Selection { arguments: for_tests, chosen, left_out } =
         selection::select(&live, extent, arguments.filter.as_deref())?;
