@@ -1,8 +1,28 @@
 //! Commands and files of this host that tests use, and how a machine without them gets all of them at once.
 
+use std::error::Error;
+use std::fmt;
+
 mod list;
 
 pub use list::{is_there, missing_packages};
+
+/// Why this machine cannot run a test, as an error: such a test has neither passed nor failed.
+#[derive(Debug)]
+pub struct Impossible(pub String);
+
+impl fmt::Display for Impossible {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl Error for Impossible {}
+
+/// Requires these commands to be there.
+pub fn needs(commands: &[&str]) -> Result<(), Impossible> {
+    missing(commands).map_or(Ok(()), |reason| Err(Impossible(reason)))
+}
 
 /// Why a test that uses these commands cannot run here, if one is missing: which, and what installs
 /// that with all that other tests miss.

@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::daemon::{Outcome, Process, run};
 use crate::http::{self, Response};
 use crate::namespace::in_network_of;
-use crate::needed::missing;
+use crate::needed::{Impossible, needs};
 use crate::scratch::Folder;
 
 /// Longer than a boot takes on a loaded machine.
@@ -34,17 +34,16 @@ const SYSTEM_CALLS: &str = "--system-call-filter=bpf landlock_create_ruleset lan
 /// Commands of this host that are needed.
 const NEEDED: [&str; 4] = ["systemd-nspawn", "nsenter", "tar", "mmdebstrap"];
 
-/// What keeps this host from booting a machine, if anything does.
-/// Errors: if the host cannot be asked.
-pub fn obstacle() -> Result<Option<String>> {
-    if let Some(reason) = missing(&NEEDED) {
-        return Ok(Some(reason));
-    }
+/// Requires this host to be able to boot a machine.
+/// Errors: as [`Impossible`]; another one if the host cannot be asked.
+pub fn ensure_possible() -> Result<()> {
+    needs(&NEEDED)?;
     let base = base()?;
-    if base.is_file() {
-        return Ok(None);
+    if !base.is_file() {
+        let none = |error| Impossible(format!("no clean Debian can be had: {error:#}"));
+        bootstrap(&base).map_err(none)?;
     }
-    Ok(bootstrap(&base).err().map(|error| format!("no clean Debian can be had: {error:#}")))
+    Ok(())
 }
 
 /// Where the clean root is kept, for the next run too.
@@ -138,7 +137,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Boots a clean one; see [`obstacle`] first.
+    /// Boots a clean one; see [`ensure_possible`] first.
     pub fn boot() -> Result<Self> {
         let folder = Folder::new("nspawn")?;
         let mut unpack = Command::new("tar");

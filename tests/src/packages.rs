@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::needed::missing;
+use crate::needed::{Impossible, missing};
 
 /// What the image is called everywhere: in its archive, the pages and the DaemonSet.
 pub const IMAGE: &str = concat!("localhost/noised:", env!("CARGO_PKG_VERSION"));
@@ -27,19 +27,17 @@ fn folder() -> Result<PathBuf> {
     Ok(target.join("package"))
 }
 
-/// The newest file whose name ends so; else, why there is none that is worth a look.
-/// Errors: if the folder is there but cannot be read.
-pub fn newest(ending: &str) -> Result<Result<PathBuf, String>> {
+/// The newest file whose name ends so.
+/// Errors: as [`Impossible`] if none is worth a look; another one if the folder is there but cannot be read.
+pub fn newest(ending: &str) -> Result<PathBuf> {
     let folder = folder()?;
     let none = || {
         let made = format!("`cargo xtask package` has made no *{ending} in {}", folder.display());
         // Without these it makes none, or not of every kind.
         let tools = missing(&["musl-gcc", "dpkg-deb", "rpmbuild", "buildah"]);
-        tools.map_or(made.clone(), |tools| format!("{made}: {tools}"))
+        Impossible(tools.map_or(made.clone(), |tools| format!("{made}: {tools}")))
     };
-    if !folder.is_dir() {
-        return Ok(Err(none()));
-    }
+    ensure!(folder.is_dir(), none());
     let mut found = Vec::new();
     for entry in fs::read_dir(&folder)? {
         let entry = entry?;
@@ -47,16 +45,16 @@ pub fn newest(ending: &str) -> Result<Result<PathBuf, String>> {
             found.push((entry.metadata()?.modified()?, entry.path()));
         }
     }
-    let Some((_, path)) = found.into_iter().max() else { return Ok(Err(none())) };
+    let (_, path) = found.into_iter().max().ok_or_else(none)?;
     let obstacle = match (revision_of(&path), revision_here()) {
         (Some(built), Some(here)) => stale(&built, &here),
         // No revision to compare: it is taken as it is.
         _ => None,
     };
-    Ok(match obstacle {
-        Some(reason) => Err(format!("{} {reason}", path.display())),
+    match obstacle {
+        Some(reason) => bail!(Impossible(format!("{} {reason}", path.display()))),
         None => Ok(path),
-    })
+    }
 }
 
 /// Why a package of one revision says nothing about another.

@@ -17,7 +17,7 @@ use noise_tests::pairing::charges::{Holder, charges};
 use noise_tests::prom::Scrape;
 use noise_tests::task::{cpus, pin, sched_stat, set_nice};
 
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("referee_agrees_with_schedstat", referee_agrees_with_schedstat),
@@ -82,7 +82,7 @@ fn judge(seen: &Observation, scene: &Scene, present: &[(&str, &str, f64)]) -> Re
     Ok(account)
 }
 
-fn referee_agrees_with_schedstat() -> Result<Verdict> {
+fn referee_agrees_with_schedstat() -> Result<()> {
     let recording = Recording::start(&charge_events(), BUFFER_MIB)?;
     let burners = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
     thread::sleep(Duration::from_millis(1500));
@@ -113,10 +113,10 @@ fn referee_agrees_with_schedstat() -> Result<Verdict> {
         "{least}..={most} ns charged for {waited} ns"
     );
     ensure!(by_hog <= ran * 1.02 && by_hog >= ran * 0.8, "{by_hog} ns of {ran} ns are the hog's");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn another_group() -> Result<Verdict> {
+fn another_group() -> Result<()> {
     let daemon = Daemon::start_unfolded()?;
     let (seen, scene) = observe(&daemon, &charge_events(), BUFFER_MIB, || {
         let (victim, culprit) = groups()?;
@@ -130,10 +130,10 @@ fn another_group() -> Result<Verdict> {
     let account = judge(&seen, &scene, &[("cpu", "foreign", 1.0)])?;
     ensure_preemptions(&seen, &scene.victim, &scene.cast)?;
     account.ensure_first(&[scene.culprit.label()], &["cpu"])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn own_siblings() -> Result<Verdict> {
+fn own_siblings() -> Result<()> {
     let daemon = Daemon::start_unfolded()?;
     let (seen, scene) = observe(&daemon, &charge_events(), BUFFER_MIB, || {
         let (victim, culprit) = groups()?;
@@ -142,15 +142,16 @@ fn own_siblings() -> Result<Verdict> {
         play(victim, culprit, workers)
     })?;
     judge(&seen, &scene, &[("cpu", "self", 1.0)])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn own_quota() -> Result<Verdict> {
+fn own_quota() -> Result<()> {
     let daemon = Daemon::start_unfolded()?;
     let (victim, culprit) = groups()?;
-    if !victim.limit_cpu(Duration::from_millis(20), Duration::from_millis(100))? {
-        return Ok(Verdict::Impossible("this host limits the CPU time of no group".to_owned()));
-    }
+    ensure!(
+        victim.limit_cpu(Duration::from_millis(20), Duration::from_millis(100))?,
+        Impossible("this host limits the CPU time of no group".into())
+    );
     let (seen, (scene, throttled)) = observe(&daemon, &charge_events(), BUFFER_MIB, || {
         let burner = Worker::start_at(Place::group(&victim), "burn", &["0"])?;
         let scene = play(victim, culprit, vec![burner])?;
@@ -170,10 +171,10 @@ fn own_quota() -> Result<Verdict> {
         "the quota took {throttled} s, noised charges {found} s to it"
     );
     ensure_sums(&seen, &scene.victim, &scene.cast)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn interrupts_and_softirqs() -> Result<Verdict> {
+fn interrupts_and_softirqs() -> Result<()> {
     let daemon = Daemon::start_unfolded()?;
     let (seen, scene) = observe(&daemon, &charge_events(), 192, || {
         let (victim, culprit) = groups()?;
@@ -195,7 +196,7 @@ fn interrupts_and_softirqs() -> Result<Verdict> {
             ("running", "hardirq", 0.02),
         ],
     )?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Observes one that computes on CPU 0, while another on CPU 1 sends frames that are received there. `pace`
@@ -217,18 +218,15 @@ fn beside_frames(
     })
 }
 
-fn softirqs_from_another_cpu() -> Result<Verdict> {
-    if cpus() < 2 {
-        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
-    }
+fn softirqs_from_another_cpu() -> Result<()> {
+    ensure!(cpus() >= 2, Impossible("needs two CPUs".into()));
     let daemon = Daemon::start_unfolded()?;
     let pair = VethPair::new()?;
-    if let Err(error) = pair.receive_on(0) {
-        return Ok(Verdict::Impossible(format!("packets cannot be steered: {error:#}")));
-    }
+    pair.receive_on(0)
+        .map_err(|error| Impossible(format!("packets cannot be steered: {error:#}")))?;
     let (seen, scene) = beside_frames(&daemon, &pair, 192, ["50", "100"])?;
     judge(&seen, &scene, &[("running", "softirq", 0.1)])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// The thread that receives for an interface, if the kernel has made one.
@@ -243,23 +241,20 @@ fn receiving_thread(interface: &str) -> Result<Option<i32>> {
     Ok(None)
 }
 
-fn kernel_thread() -> Result<Verdict> {
-    if cpus() < 2 {
-        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
-    }
+fn kernel_thread() -> Result<()> {
+    ensure!(cpus() >= 2, Impossible("needs two CPUs".into()));
     let daemon = Daemon::start_unfolded()?;
     let pair = VethPair::new()?;
-    if let Err(error) = pair.receive_in_a_thread() {
-        return Ok(Verdict::Impossible(format!("no interface receives in a thread: {error:#}")));
-    }
+    pair.receive_in_a_thread()
+        .map_err(|error| Impossible(format!("no interface receives in a thread: {error:#}")))?;
     let receiver = receiving_thread(&pair.far)?.context("no thread receives")?;
     pin(receiver, 0)?;
     let (seen, scene) = beside_frames(&daemon, &pair, 128, ["500", "500"])?;
     judge(&seen, &scene, &[("cpu", "kthread", 0.2)])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn migrating_threads() -> Result<Verdict> {
+fn migrating_threads() -> Result<()> {
     let daemon = Daemon::start_unfolded()?;
     let crew = (2 * cpus()).to_string();
     let (seen, scene) = observe(&daemon, &charge_events(), BUFFER_MIB, || {
@@ -271,7 +266,7 @@ fn migrating_threads() -> Result<Verdict> {
         play(victim, culprit, workers)
     })?;
     judge(&seen, &scene, &[("cpu", "foreign", 0.5), ("cpu", "self", 0.5)])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Two groups that keep two CPUs busy, each with threads that run for long and a crowd of those that do not:
@@ -310,10 +305,8 @@ fn charged_untracked(first: &Scrape, last: &Scrape, groups: &[&Group]) -> Result
     Ok((all, untracked))
 }
 
-fn overload() -> Result<Verdict> {
-    if cpus() < 2 {
-        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
-    }
+fn overload() -> Result<()> {
+    ensure!(cpus() >= 2, Impossible("needs two CPUs".into()));
     // What there is to divide is what has no culprit without the events.
     let around = Group::new("crowds", &[Hierarchy::Sockets])?;
     let blind = Daemon::start_with(&["--recorder.enabled", "false"])?;
@@ -366,5 +359,5 @@ fn overload() -> Result<Verdict> {
     );
     judge(&seen, &scene, &[("cpu", "foreign", 1.0), ("cpu", "self", 1.0)])?;
     ensure_sums(&seen, &scene.culprit, &scene.cast)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -15,7 +15,7 @@ use noise_tests::pairing::Labels;
 use noise_tests::pairing::block::{BlockWaits, block_waits};
 use noise_tests::prom::label_set;
 
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("direct_reads_count_one_by_one", direct_reads_count_one_by_one),
@@ -65,19 +65,15 @@ pub(crate) fn ensure_reads(
     Ok(())
 }
 
-/// The disk under the temporary directory, or why there is none to test on.
-fn disk_of(file: &ScratchFile) -> Result<std::result::Result<String, Verdict>> {
-    Ok(file.disk()?.ok_or_else(|| {
-        Verdict::Impossible("the temporary directory is not on a block device".to_owned())
-    }))
+/// The disk under the temporary directory.
+fn disk_of(file: &ScratchFile) -> Result<String> {
+    let none = || Impossible("the temporary directory is not on a block device".into());
+    Ok(file.disk()?.ok_or_else(none)?)
 }
 
-fn direct_reads_count_one_by_one() -> Result<Verdict> {
+fn direct_reads_count_one_by_one() -> Result<()> {
     let file = ScratchFile::new("reads", 64)?;
-    let disk = match disk_of(&file)? {
-        Ok(disk) => disk,
-        Err(verdict) => return Ok(verdict),
-    };
+    let disk = disk_of(&file)?;
     let daemon = Daemon::start()?;
     let (seen, reads) = observe(&daemon, BLOCK_EVENTS, 32, || {
         let mut reader =
@@ -94,10 +90,10 @@ fn direct_reads_count_one_by_one() -> Result<Verdict> {
         let reads = reads - seen.hidden_completions(&disk).min(reads);
         ensure!(found >= reads, "{reads} reads, {found} in {metric}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn without_scheduler() -> Result<Verdict> {
+fn without_scheduler() -> Result<()> {
     let backing = ScratchFile::new("loop", 32)?;
     let device = LoopDevice::attach(&backing)?;
     ensure!(scheduler(&device.name)? == "none", "{} has a scheduler", device.name);
@@ -114,18 +110,16 @@ fn without_scheduler() -> Result<Verdict> {
     let inserted = inserted.count() as u64;
     let found = counted(&seen, QUEUE, &device.name, "read")?;
     ensure!(found == inserted, "{inserted} insertions, noised has {found} queue waits");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn merged_requests() -> Result<Verdict> {
+fn merged_requests() -> Result<()> {
     let file = ScratchFile::new("merge", 64)?;
-    let disk = match disk_of(&file)? {
-        Ok(disk) => disk,
-        Err(verdict) => return Ok(verdict),
-    };
-    if scheduler(&disk)? == "none" {
-        return Ok(Verdict::Impossible(format!("{disk} has no scheduler that could merge")));
-    }
+    let disk = disk_of(&file)?;
+    ensure!(
+        scheduler(&disk)? != "none",
+        Impossible(format!("{disk} has no scheduler that could merge"))
+    );
     let daemon = Daemon::start()?;
     let (seen, reads) = observe(&daemon, BLOCK_EVENTS, 32, || {
         let reader = Worker::start("shuffled-reads", &["0", file.argument()?, "1000"])?;
@@ -135,19 +129,17 @@ fn merged_requests() -> Result<Verdict> {
     let waits = agree(&seen)?;
     ensure!(waits.merged > 0, "{INCONCLUSIVE}: no request was merged");
     println!("{reads} reads of a block each");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn flushes() -> Result<Verdict> {
+fn flushes() -> Result<()> {
     let file = ScratchFile::new("flush", 16)?;
-    let disk = match disk_of(&file)? {
-        Ok(disk) => disk,
-        Err(verdict) => return Ok(verdict),
-    };
+    let disk = disk_of(&file)?;
     let cache = fs::read_to_string(format!("/sys/block/{disk}/queue/write_cache"))?;
-    if cache.trim() != "write back" {
-        return Ok(Verdict::Impossible(format!("{disk} has no write cache to flush")));
-    }
+    ensure!(
+        cache.trim() == "write back",
+        Impossible(format!("{disk} has no write cache to flush"))
+    );
     let daemon = Daemon::start()?;
     let (seen, syncs) = observe(&daemon, BLOCK_EVENTS, 32, || {
         let writer = Worker::start("synced-writes", &["0", file.argument()?, "1000"])?;
@@ -167,14 +159,12 @@ fn flushes() -> Result<Verdict> {
     );
     ensure!(flushes + hidden >= syncs, "{syncs} syncs, noised has {flushes} flushes");
     ensure!(counted(&seen, QUEUE, &disk, "flush")? == 0, "a flush passes no scheduler");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn buffered_writes() -> Result<Verdict> {
+fn buffered_writes() -> Result<()> {
     let file = ScratchFile::new("stream", 32)?;
-    if let Err(verdict) = disk_of(&file)? {
-        return Ok(verdict);
-    }
+    disk_of(&file)?;
     let daemon = Daemon::start()?;
     let (seen, passes) = observe(&daemon, BLOCK_EVENTS, 32, || {
         let writers = [
@@ -188,7 +178,7 @@ fn buffered_writes() -> Result<Verdict> {
     })?;
     agree(&seen)?;
     ensure!(passes > 0, "nothing was written");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A loop device whose file ends early: it completes the first part of a read, takes the request
@@ -229,7 +219,7 @@ impl ShortDevice {
     }
 }
 
-fn partial_and_requeued() -> Result<Verdict> {
+fn partial_and_requeued() -> Result<()> {
     let short = ShortDevice::new()?;
     let daemon = Daemon::start()?;
     let (seen, ()) = observe(&daemon, BLOCK_EVENTS, 16, || short.read(200))?;
@@ -246,5 +236,5 @@ fn partial_and_requeued() -> Result<Verdict> {
     let hidden = seen.hidden_completions(&short.device.name);
     let queue_waits = counted(&seen, QUEUE, &short.device.name, "read")?;
     ensure!(queue_waits + hidden >= 200, "200 requeues, noised has {queue_waits} queue waits");
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -22,7 +22,7 @@ use noise_tests::recall::Recall;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("mounts_that_are_no_text_or_missing", mounts_that_are_no_text_or_missing),
@@ -101,11 +101,9 @@ fn seen_with(extra: &CString, hidden: &[CString]) -> Result<(Outcome, Scrape, St
 
 /// A mount point of a user that is not UTF-8 hides no cgroup; where there is no hierarchy at all, that is
 /// reported in every place where an operator may look.
-fn mounts_that_are_no_text_or_missing() -> Result<Verdict> {
+fn mounts_that_are_no_text_or_missing() -> Result<()> {
     const TROUBLE: &str = "no cgroup hierarchy was found for tasks";
-    if !Group::is_possible(Hierarchy::Cpu)? {
-        return Ok(Verdict::Impossible("this host has no cgroups".to_owned()));
-    }
+    ensure!(Group::is_possible(Hierarchy::Cpu)?, Impossible("this host has no cgroups".into()));
     let folder = Folder::new("mounts")?;
     let extra = folder.path().join(OsStr::from_bytes(b"a\xffb"));
     fs::create_dir(&extra)?;
@@ -147,13 +145,11 @@ fn mounts_that_are_no_text_or_missing() -> Result<Verdict> {
     );
     ensure!(found(&scrape) == Some(0.0) && named(&scrape) == 0, "names without a hierarchy");
     ensure!(log.contains(TROUBLE), "{log}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn ten_thousand_short_lives() -> Result<Verdict> {
-    if !Group::is_possible(Hierarchy::Cpu)? {
-        return Ok(Verdict::Impossible("this host has no cgroups".to_owned()));
-    }
+fn ten_thousand_short_lives() -> Result<()> {
+    ensure!(Group::is_possible(Hierarchy::Cpu)?, Impossible("this host has no cgroups".into()));
     let top = Group::new("churn", &[Hierarchy::Cpu])?;
     let daemon = Daemon::start()?;
     thread::sleep(Duration::from_secs(3));
@@ -225,7 +221,7 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
         most >> 10
     );
     ensure!(most <= before + GROWTH_BYTES, "the daemon grew from {before} to {most} bytes");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// How long a new cgroup may stay without a name.
@@ -270,10 +266,11 @@ fn await_charge(daemon: &Daemon, victim: &Group, culprit: &Group) -> Result<()> 
 
 /// Tasks are in cgroups of version 1 when the daemon starts; the first of version 2 comes later and
 /// goes again. Each task is known by its cgroup all the time.
-fn a_hierarchy_that_is_used_late() -> Result<Verdict> {
-    if !Group::are_apart(Hierarchy::Cpu, Hierarchy::Sockets)? {
-        return Ok(Verdict::Impossible("this host has one hierarchy for tasks".to_owned()));
-    }
+fn a_hierarchy_that_is_used_late() -> Result<()> {
+    ensure!(
+        Group::are_apart(Hierarchy::Cpu, Hierarchy::Sockets)?,
+        Impossible("this host has one hierarchy for tasks".into())
+    );
     let early = Group::new("early", &[Hierarchy::Cpu])?;
     let daemon = Daemon::start_unfolded()?;
     let burner = Worker::start_at(Place::group(&early), "burn", &["0"])?;
@@ -309,5 +306,5 @@ fn a_hierarchy_that_is_used_late() -> Result<Verdict> {
         .as_array()
         .map(|all| all.iter().filter_map(|one| one["version"].as_u64()).collect());
     ensure!(versions == Some(vec![2, 1]), "noised check: {}", report["cgroup_hierarchies"]);
-    Ok(Verdict::Passed)
+    Ok(())
 }

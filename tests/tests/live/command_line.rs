@@ -10,8 +10,8 @@ use noise_tests::daemon::{
 use noise_tests::http::get;
 use noise_tests::scratch::TextFile;
 
+use crate::Test;
 use crate::lifecycle::ensure_refused;
-use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("unknown_option", unknown_option),
@@ -25,53 +25,53 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("help_and_version", help_and_version),
 ];
 
-fn unknown_option() -> Result<Verdict> {
+fn unknown_option() -> Result<()> {
     ensure_refused(&run_noised(&["run", "--no-such-option"])?, 2, &["--no-such-option"])?;
     ensure_refused(&run_noised(&["no-such-command"])?, 2, &["no-such-command"])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn malformed_address() -> Result<Verdict> {
+fn malformed_address() -> Result<()> {
     for address in ["127.0.0.1:99999", "nowhere", "127.0.0.1", "[::1:80"] {
         let outcome = run_noised(&["run", "--web.listen-address", address])?;
         ensure_refused(&outcome, 2, &[address, "--web.listen-address"])?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn unknown_key() -> Result<Verdict> {
+fn unknown_key() -> Result<()> {
     let file = TextFile::new("noised.toml", "# A comment.\n\nno_such_key = 1\n")?;
     for extra in [&[][..], &["--config.check"][..]] {
         let arguments = [&["run", "--config.file", file.argument()?], extra].concat();
         let outcome = run_noised(&arguments)?;
         ensure_refused(&outcome, 2, &[file.argument()?, "no_such_key", "3"])?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn malformed_file() -> Result<Verdict> {
+fn malformed_file() -> Result<()> {
     let file = TextFile::new("noised.toml", "[[[\n")?;
     let outcome = run_noised(&["run", "--config.file", file.argument()?])?;
     ensure_refused(&outcome, 2, &[file.argument()?])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn missing_file() -> Result<Verdict> {
+fn missing_file() -> Result<()> {
     let path = "/nonexistent/noised.toml";
     ensure_refused(&run_noised(&["run", "--config.file", path])?, 2, &[path])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// An empty name stands for no file.
-fn no_file() -> Result<Verdict> {
+fn no_file() -> Result<()> {
     for none in [&["--config.file", ""][..], &["--config.file="]] {
         let outcome = run_noised(&[&["run", "--config.check"], none].concat())?;
         ensure!(outcome.code == 0, "{none:?}: {}", outcome.stderr);
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn all_mistakes_at_once() -> Result<Verdict> {
+fn all_mistakes_at_once() -> Result<()> {
     let text = "[limits]\ncgroup = 7\npreemptions = \"many\"\n[incidents]\nenabled = 1\n";
     let file = TextFile::new("noised.toml", text)?;
     let outcome = run_noised(&["run", "--config.file", file.argument()?, "--config.check"])?;
@@ -85,10 +85,10 @@ fn all_mistakes_at_once() -> Result<Verdict> {
         "expected true or false",
     ];
     ensure_refused(&outcome, 2, &words)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn addresses_of_the_server() -> Result<Verdict> {
+fn addresses_of_the_server() -> Result<()> {
     let version_6 = TcpListener::bind("[::1]:0").is_ok();
     for host in ["", "localhost"] {
         let address = free_address()?;
@@ -112,10 +112,10 @@ fn addresses_of_the_server() -> Result<Verdict> {
     let nowhere = ["run", "--web.listen-address", "name.invalid:1"];
     let outcome = run_noised(&[&nowhere[..], &quiet].concat())?;
     ensure_refused(&outcome, 1, &["name.invalid:1", "cannot be resolved", "--web.listen-address"])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn help_and_version() -> Result<Verdict> {
+fn help_and_version() -> Result<()> {
     let help = run_noised(&["--help"])?;
     ensure!(help.code == 0 && help.stdout.contains("run"), "--help: {help:?}");
     let help = run_noised(&["run", "--help"])?;
@@ -126,5 +126,5 @@ fn help_and_version() -> Result<Verdict> {
     }
     let version = run_noised(&["--version"])?;
     ensure!(version.code == 0 && version.stdout.starts_with("noised "), "--version: {version:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }

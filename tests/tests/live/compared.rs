@@ -5,7 +5,7 @@ use noise_tests::scenario::compared::program::Program;
 use noise_tests::scenario::compared::{faults, quota};
 
 use crate::why_known::says_quota;
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("faults_of_a_program_are_found_and_placed", faults_of_a_program_are_found_and_placed),
@@ -32,10 +32,8 @@ const ON_PATHS: std::ops::Range<f64> = 0.3..1.02;
 
 const NO_DISK: &str = "the temporary directory is on no block device";
 
-fn faults_of_a_program_are_found_and_placed() -> Result<Verdict> {
-    let Some(program) = Program::prepare(None)? else {
-        return Ok(Verdict::Impossible(NO_DISK.to_owned()));
-    };
+fn faults_of_a_program_are_found_and_placed() -> Result<()> {
+    let program = Program::prepare(None)?.ok_or_else(|| Impossible(NO_DISK.into()))?;
     let found = faults::findings(&program, AMOUNT, |_| ())?;
     println!("{}", serde_json::to_string_pretty(&found)?);
     ensure!(found.is_whole, "{INCONCLUSIVE}: events were lost");
@@ -47,17 +45,14 @@ fn faults_of_a_program_are_found_and_placed() -> Result<Verdict> {
     }
     let alarms = found.false_alarms;
     ensure!(alarms.len() <= MOST_FALSE, "without a fault: {}", alarms.join("; "));
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn a_quota_is_found_and_charged() -> Result<Verdict> {
-    let Some(program) = Program::prepare(None)? else {
-        return Ok(Verdict::Impossible(NO_DISK.to_owned()));
-    };
+fn a_quota_is_found_and_charged() -> Result<()> {
+    let program = Program::prepare(None)?.ok_or_else(|| Impossible(NO_DISK.into()))?;
     let [rounds, sample_rounds] = QUOTA_ROUNDS;
-    let Some(found) = quota::findings(&program, rounds, sample_rounds, |_| ())? else {
-        return Ok(Verdict::Impossible("this host limits the CPU time of no group".to_owned()));
-    };
+    let found = quota::findings(&program, rounds, sample_rounds, |_| ())?
+        .ok_or_else(|| Impossible("this host limits the CPU time of no group".into()))?;
     println!("{}", serde_json::to_string_pretty(&found)?);
     ensure!(found.is_whole, "{INCONCLUSIVE}: events were lost");
     let kernel_ms = found.kernel_ms;
@@ -69,11 +64,11 @@ fn a_quota_is_found_and_charged() -> Result<Verdict> {
     ensure!(found.waited > 0, "no execution lost most in a wait for a CPU");
     if !says_quota()? {
         ensure!(found.charged == 0, "a quota is known from nowhere");
-        return Ok(Verdict::Passed);
+        return Ok(());
     }
     let part = found.charged_ms / found.lost_ms;
     ensure!(part >= CHARGED, "{part:.2} of what was lost is charged to the quota");
     let part = found.throttled_ms / kernel_ms;
     ensure!(ON_PATHS.contains(&part), "paths have {part:.2} of what the quota took");
-    Ok(Verdict::Passed)
+    Ok(())
 }

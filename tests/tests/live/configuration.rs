@@ -20,7 +20,7 @@ use noise_tests::task::pollers;
 use noise_tests::wait::wait_until;
 
 use crate::lifecycle::ensure_refused;
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("mistakes_are_refused", mistakes_are_refused),
@@ -34,7 +34,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 /// Longer than a reload takes on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-fn mistakes_are_refused() -> Result<Verdict> {
+fn mistakes_are_refused() -> Result<()> {
     let file = TextFile::new("noised.toml", "[limits]\n\ncgroup = 7\n")?;
     let path = file.argument()?;
     for check in [&["--config.check"][..], &[]] {
@@ -55,11 +55,11 @@ fn mistakes_are_refused() -> Result<Verdict> {
         2,
         &["/nowhere/x.toml"],
     )?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A file of an earlier version is good enough to start and to reload; one warning names the keys that mean nothing now.
-fn removed_keys_are_ignored() -> Result<Verdict> {
+fn removed_keys_are_ignored() -> Result<()> {
     const REMOVED: &str = "[incidents]\ndeviations = 2.5\nshare-factor = 2.0\nchance = 1e-9\n\
                            closing-fraction = 0.7\nhalf-life-windows = 200\nadopt-seconds = 60\n\
                            forget-seconds = 60\npast-outliers = 8\nculprits = 4\npast-incidents = 64\n";
@@ -79,7 +79,7 @@ fn removed_keys_are_ignored() -> Result<Verdict> {
     let log = reload(&daemon, &[&listed, "changed: incidents.minimum-lost"])?;
     ensure!(warned(&log) == 1, "{log}");
     ensure!(is_well(&daemon)?, "keys that are ignored fail a reload");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// For how long beats are counted: six of a calm host, and twice as many of another one.
@@ -99,7 +99,7 @@ fn beats(daemon: &Daemon) -> Result<u64> {
 }
 
 /// A threshold that no subject reaches keeps the host calm; a threshold of 0 keeps it from being calm.
-fn windows_are_longer_while_it_is_calm() -> Result<Verdict> {
+fn windows_are_longer_while_it_is_calm() -> Result<()> {
     let settings = |least: u32| {
         format!(
             "[incidents]\nwarmup-windows = 2\nrecent-windows = 4\nclosing-windows = 2\n\
@@ -116,7 +116,7 @@ fn windows_are_longer_while_it_is_calm() -> Result<Verdict> {
     let restless = beats(&daemon)?;
     println!("{calm} beats in {BEATS:?} while it is calm, {restless} otherwise");
     ensure!(calm * 3 / 2 <= restless, "windows are not longer while it is calm");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Asks for a reload, and waits until the daemon has said all of `words`; what it said.
@@ -149,7 +149,7 @@ fn outliers(daemon: &Daemon) -> Result<usize> {
     Ok(document["outliers"].as_array().context("no outliers")?.len())
 }
 
-fn reload_applies_what_it_can() -> Result<Verdict> {
+fn reload_applies_what_it_can() -> Result<()> {
     let file = TextFile::new("noised.toml", "[outliers]\nthreshold-microseconds = 60000000\n")?;
     let daemon = Daemon::start_configured(file.argument()?)?;
     // Waits of some milliseconds.
@@ -197,11 +197,11 @@ fn reload_applies_what_it_can() -> Result<Verdict> {
     reload(&daemon, &["restart required for: socket.mode"])?;
     let (status, _) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A web file that moves, or is wrong, keeps no other key from being applied, and is reported by itself.
-fn a_web_file_holds_nothing_else_up() -> Result<Verdict> {
+fn a_web_file_holds_nothing_else_up() -> Result<()> {
     let web = TextFile::new("web.yml", "rate_limit:\n  interval: 1ms\n  burst: 1000\n")?;
     let name = web.argument()?;
     let configuration = |limit: u32, web: &str| {
@@ -232,12 +232,12 @@ fn a_web_file_holds_nothing_else_up() -> Result<Verdict> {
     ensure!(is_well(&daemon)?, "a web file that moves is no mistake");
     let (status, _) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// What was under way when a signal was switched off is not mistaken for a delay when it is switched
 /// on again; from then on every count is the kernel's own.
-fn a_signal_is_switched_off_and_on() -> Result<Verdict> {
+fn a_signal_is_switched_off_and_on() -> Result<()> {
     const OFF: &str = "[signals]\noff = [\"block_queue_wait\", \"block_device_wait\", \"net_tx_wait\", \
                        \"net_rx_wait\", \"softirq_raise_wait\", \"context_switch\", \"hardirq\"]\n";
     let backing = ScratchFile::new("switched", 32)?;
@@ -316,5 +316,5 @@ fn a_signal_is_switched_off_and_on() -> Result<Verdict> {
     )?;
     table.counter("noised_context_switches_total", &["kind"], &context_switches(events))?;
     table.verdict()?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -19,7 +19,7 @@ use noise_tests::seen::{Does, Seen};
 use serde_json::Value;
 
 use crate::record::Recorder;
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     (
@@ -96,7 +96,7 @@ fn ask(address: std::net::SocketAddr) -> Result<i32> {
     Ok(tid())
 }
 
-fn a_clients_wait_for_an_answer_is_its_servers_work() -> Result<Verdict> {
+fn a_clients_wait_for_an_answer_is_its_servers_work() -> Result<()> {
     let mut recorder = Recorder::start(&["--events", "sched,io"])?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -128,7 +128,7 @@ fn a_clients_wait_for_an_answer_is_its_servers_work() -> Result<Verdict> {
         ensure_worked(&recorder, traced, server, worked_ns, WORK * REQUESTS)?;
         ensure!(sent_ns > 0, "no packet of the server");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// The path of a thread, as JSON.
@@ -183,7 +183,7 @@ fn wait_for_a_child() -> Result<(i32, i32)> {
     Ok((tid(), child))
 }
 
-fn a_parents_wait_for_a_child_is_the_childs_work() -> Result<Verdict> {
+fn a_parents_wait_for_a_child_is_the_childs_work() -> Result<()> {
     let mut recorder = Recorder::start(&["--events", "sched"])?;
     let waits = thread::spawn(wait_for_a_child).join().ok().context("the parent failed")?;
     let (parent, child) = waits?;
@@ -206,7 +206,7 @@ fn a_parents_wait_for_a_child_is_the_childs_work() -> Result<Verdict> {
     if document["discarded"] == 0 {
         ensure_worked(&recorder, traced, child, worked_ns, CHILDS_WORK)?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 fn number(value: &Value, name: &str) -> Result<u64> {
@@ -276,7 +276,7 @@ fn judge(document: &Value, phase: &Recorded) -> Result<u64> {
 }
 
 /// The paper's view: what it shows is what the kernel says of the program, and of the burners.
-fn a_program_beside_nine_burners() -> Result<Verdict> {
+fn a_program_beside_nine_burners() -> Result<()> {
     let stage = PathStage::prepare(None, EXECUTIONS, PRIMES)?;
     let (quiet, noisy) = (stage.record(false)?, stage.record(true)?);
     let execution = PathStage::execution();
@@ -339,7 +339,7 @@ fn a_program_beside_nine_burners() -> Result<Verdict> {
     ensure!(most >= BURNED * burned, "the burners had {part} of what grew, {burned} of the CPUs");
     let said = page.stdout.lines().nth(1).unwrap_or_default();
     ensure!(said.contains("waits for a CPU") && said.contains("burn had"), "it says: {said}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// The part that the burners had of what the program left of its CPUs, where they had them nearly alone.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::drill::{Ending, Plan, find, play, report};
 
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[("cpu", cpu), ("quota", quota), ("backend", backend)];
 
@@ -23,29 +23,29 @@ const PLAN: Plan = Plan {
 const LEAST_POINTS: u32 = 2;
 
 /// Requires these points, and no command that would do harm.
-fn require(name: &str) -> Result<Verdict> {
+fn require(name: &str) -> Result<()> {
     let outcome = play(find(name).context("no such drill")?, &PLAN)?;
     let report = report(std::slice::from_ref(&outcome));
     println!("{}", report.trim());
     match outcome.ending {
-        Ending::Skipped { reason } => Ok(Verdict::Impossible(reason)),
+        Ending::Skipped { reason } => Err(Impossible(reason).into()),
         Ending::Inconclusive { reason } => anyhow::bail!("{INCONCLUSIVE}: {reason}"),
         Ending::Judged { points } => {
             ensure!(outcome.harm.is_empty(), "a command would do harm: {report}");
             ensure!(points >= LEAST_POINTS, "{points} points of 3: {report}");
-            Ok(Verdict::Passed)
+            Ok(())
         }
     }
 }
 
-fn cpu() -> Result<Verdict> {
+fn cpu() -> Result<()> {
     require("cpu")
 }
 
-fn quota() -> Result<Verdict> {
+fn quota() -> Result<()> {
     require("quota")
 }
 
-fn backend() -> Result<Verdict> {
+fn backend() -> Result<()> {
     require("backend")
 }

@@ -14,13 +14,13 @@ use noise_tests::daemon::Daemon;
 use noise_tests::disk::{LoopDevice, ScratchFile};
 use noise_tests::http::get;
 use noise_tests::load::Worker;
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::prom::{LabelSet, Scrape, label_set};
 use noise_tests::prometheus::{Series, Server};
 use noise_tests::wait::wait_until;
 
 use crate::differential::MixedLoad;
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("prometheus_reads_native_histograms", prometheus_reads_native_histograms),
@@ -79,10 +79,8 @@ fn wait_for(server: &Server, expr: &str, count: f64) -> Result<()> {
     waited.with_context(|| format!("{found:?}, not {count}"))
 }
 
-fn prometheus_reads_native_histograms() -> Result<Verdict> {
-    if let Some(reason) = missing(&["prometheus"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn prometheus_reads_native_histograms() -> Result<()> {
+    needs(&["prometheus"])?;
     let daemon = Daemon::start()?;
     let targets = BTreeMap::from([("here", daemon.address)]);
     let native = Server::start_with(&targets, &["native-histograms"])?;
@@ -141,7 +139,7 @@ fn prometheus_reads_native_histograms() -> Result<Verdict> {
     let (many, few) = (series(&classic)?, series(&native)?);
     println!("{many} series classic, {few} native");
     ensure!(few < many / 2.0, "{few} native series, {many} classic ones");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A family as the parser has it.
@@ -168,10 +166,8 @@ fn parsed(page: &[u8]) -> Result<BTreeMap<String, Family>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn openmetrics_is_understood() -> Result<Verdict> {
-    if let Some(reason) = missing(&[PARSER]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn openmetrics_is_understood() -> Result<()> {
+    needs(&[PARSER])?;
     let daemon = Daemon::start()?;
     let load = MixedLoad::start()?;
     thread::sleep(Duration::from_secs(2));
@@ -222,7 +218,7 @@ fn openmetrics_is_understood() -> Result<Verdict> {
     let expected = begun(&before, &after, &named);
     ensure!(created.len() >= expected, "{} of {expected} say when they began", created.len());
     println!("{} series, {compared} of them counters; {} begins", named.len(), created.len());
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// How many counters and histograms are on all three pages.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::daemon::Daemon;
 use noise_tests::disk::scheduler;
 use noise_tests::ftrace::blind::hidden_threads;
@@ -17,7 +17,7 @@ use noise_tests::prom::{Scrape, label_set};
 use noise_tests::task::cpus;
 
 use crate::differential::MixedLoad;
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("reads_of_a_null_device", reads_of_a_null_device),
@@ -32,17 +32,17 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 const QUEUE: &str = "noised_block_queue_wait_seconds";
 const DEVICE: &str = "noised_block_device_wait_seconds";
 
-fn reads_of_a_null_device() -> Result<Verdict> {
+fn reads_of_a_null_device() -> Result<()> {
     reads_of("nullb0", "nullb0")
 }
 
 /// Of the second disk: the first one may have a file system, which others read.
-fn reads_of_a_virtual_disk() -> Result<Verdict> {
+fn reads_of_a_virtual_disk() -> Result<()> {
     reads_of("vdb", "vdb")
 }
 
 /// Of a multipath disk, through its only path, to which the requests belong.
-fn reads_of_a_hidden_disk() -> Result<Verdict> {
+fn reads_of_a_hidden_disk() -> Result<()> {
     let mut names = fs::read_dir("/sys/block")?.flatten().map(|entry| entry.file_name());
     let hidden = names.find_map(|name| {
         let name = name.into_string().ok()?;
@@ -53,26 +53,28 @@ fn reads_of_a_hidden_disk() -> Result<Verdict> {
         Some((format!("{subsystem}n{namespace}"), name))
     });
     let Some((disk, path)) = hidden else {
-        return Ok(Verdict::Impossible("no NVMe disk with paths is here".to_owned()));
+        bail!(Impossible("no NVMe disk with paths is here".into()));
     };
     let counters = fs::read_to_string("/proc/diskstats")?;
     let is_path = |line: &&str| line.split_ascii_whitespace().nth(2) == Some(&path);
     let line = counters.lines().find(is_path).with_context(|| format!("{path} counts nothing"))?;
-    if line.trim_start().starts_with("0 ") {
-        return Ok(Verdict::Impossible("this kernel does not tell numbers of paths".to_owned()));
-    }
+    ensure!(
+        !line.trim_start().starts_with("0 "),
+        Impossible("this kernel does not tell numbers of paths".into())
+    );
     reads_of(&disk, &path)
 }
 
 /// Reads from a disk, whose requests belong to `device`.
-fn reads_of(disk: &str, device: &str) -> Result<Verdict> {
+fn reads_of(disk: &str, device: &str) -> Result<()> {
     const READS: u64 = 400;
-    if !Path::new("/sys/block").join(disk).exists() {
-        return Ok(Verdict::Impossible(format!("there is no {disk} here")));
-    }
+    ensure!(
+        Path::new("/sys/block").join(disk).exists(),
+        Impossible(format!("there is no {disk} here"))
+    );
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     if mounts.lines().any(|line| line.starts_with(&format!("/dev/{disk}"))) {
-        return Ok(Verdict::Impossible(format!("{disk} is in use")));
+        bail!(Impossible(format!("{disk} is in use")));
     }
     let daemon = Daemon::start()?;
     let count = |metric: &str, scrape: &Scrape| -> Result<u64> {
@@ -92,10 +94,10 @@ fn reads_of(disk: &str, device: &str) -> Result<Verdict> {
     // A scheduler may hand on what it need not keep.
     let most = if scheduler == "none" { 0 } else { READS };
     ensure!(found.0 <= most, "{} waits in the queue of {device}, at most {most} were", found.0);
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn packets_of_an_interface() -> Result<Verdict> {
+fn packets_of_an_interface() -> Result<()> {
     const PACKETS: u64 = 300;
     let daemon = Daemon::start()?;
     let pair = VethPair::new()?;
@@ -119,10 +121,10 @@ fn packets_of_an_interface() -> Result<Verdict> {
         (before as f64..=after as f64).contains(&found),
         "the interface sent {before}..={after} packets, noised has {found}"
     );
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn switches_of_processes() -> Result<Verdict> {
+fn switches_of_processes() -> Result<()> {
     let daemon = Daemon::start()?;
     let before = kernel_switches()?;
     let first = daemon.scrape()?;
@@ -149,7 +151,7 @@ fn switches_of_processes() -> Result<Verdict> {
     );
     // The kernel counts those away from the idle task as well.
     ensure!(voluntary + involuntary <= after - before, "noised has more switches than the kernel");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// The kernel's own count, which includes switches from the idle task.
@@ -221,29 +223,24 @@ fn agree(
     Ok(compared)
 }
 
-/// Why the kernel's tables say nothing of what programs were called for, where that is so.
-fn hidden() -> Result<Option<Verdict>> {
-    let some = !hidden_threads()?.is_empty();
-    Ok(some.then(|| {
-        Verdict::Impossible("no program is called while process 1 runs on this kernel".to_owned())
-    }))
+/// Whether the kernel's tables say something of what programs were called for.
+fn none_is_hidden() -> Result<()> {
+    let reason = "no program is called while process 1 runs on this kernel";
+    ensure!(hidden_threads()?.is_empty(), Impossible(reason.into()));
+    Ok(())
 }
 
-fn softirqs_of_the_kernel() -> Result<Verdict> {
-    if let Some(verdict) = hidden()? {
-        return Ok(verdict);
-    }
+fn softirqs_of_the_kernel() -> Result<()> {
+    none_is_hidden()?;
     let compared = agree("/proc/softirqs", &[("noised_softirq_seconds", "vector")], |name| {
         Some(name.to_owned())
     })?;
     ensure!(compared >= 3, "only {compared} kinds of softirq occurred");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn interrupts_of_the_kernel() -> Result<Verdict> {
-    if let Some(verdict) = hidden()? {
-        return Ok(verdict);
-    }
+fn interrupts_of_the_kernel() -> Result<()> {
+    none_is_hidden()?;
     let families = [("noised_hardirq_seconds", "irq"), ("noised_vector_seconds", "vector")];
     let compared = agree("/proc/interrupts", &families, |name| match name {
         "local_timer" => Some("loc".to_owned()),
@@ -253,5 +250,5 @@ fn interrupts_of_the_kernel() -> Result<Verdict> {
         _ => name.parse::<u32>().ok().map(|irq| irq.to_string()),
     })?;
     ensure!(compared >= 3, "only {compared} kinds of interrupt occurred");
-    Ok(Verdict::Passed)
+    Ok(())
 }

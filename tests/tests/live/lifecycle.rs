@@ -18,7 +18,7 @@ use noise_tests::load::Worker;
 use noise_tests::rights::UNPRIVILEGED;
 use noise_tests::wait::wait_until;
 
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("ends_on_sigterm", ends_on_sigterm),
@@ -53,25 +53,25 @@ pub(crate) fn ensure_refused_in_a_line(outcome: &Outcome, code: i32, words: &[&s
     Ok(())
 }
 
-fn ends_on(signal: i32) -> Result<Verdict> {
+fn ends_on(signal: i32) -> Result<()> {
     let daemon = Daemon::start()?;
     let programs = bpf::programs_of(daemon.process().pid())?;
     ensure!(!programs.is_empty(), "the daemon holds no BPF program");
     let (status, stderr) = daemon.stop(signal)?;
     ensure!(status.code() == Some(0), "ended with {status}: {stderr}");
     bpf::wait_until_gone(programs.into_keys())?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn ends_on_sigterm() -> Result<Verdict> {
+fn ends_on_sigterm() -> Result<()> {
     ends_on(libc::SIGTERM)
 }
 
-fn ends_on_sigint() -> Result<Verdict> {
+fn ends_on_sigint() -> Result<()> {
     ends_on(libc::SIGINT)
 }
 
-fn second_daemon_on_the_same_address() -> Result<Verdict> {
+fn second_daemon_on_the_same_address() -> Result<()> {
     let daemon = Daemon::start()?;
     let before = bpf::program_ids()?;
     let address = daemon.address.to_string();
@@ -83,10 +83,10 @@ fn second_daemon_on_the_same_address() -> Result<Verdict> {
         daemon.scrape()?.total("noised_context_switches_total") > 0.0,
         "the first one suffered"
     );
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn second_daemon_on_another_address() -> Result<Verdict> {
+fn second_daemon_on_another_address() -> Result<()> {
     let first = Daemon::start()?;
     ensure!(
         !first.process().stderr()?.contains("overhead doubles"),
@@ -106,7 +106,7 @@ fn second_daemon_on_another_address() -> Result<Verdict> {
     println!("{stderr}");
     ensure!(status.success(), "ended with {status}");
     ensure!(stderr.contains("overhead doubles"), "no warning that the overhead doubles: {stderr}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A copy of the daemon that everybody may run, removed when dropped.
@@ -141,14 +141,14 @@ impl Drop for PublicCopy {
     }
 }
 
-fn without_privileges() -> Result<Verdict> {
+fn without_privileges() -> Result<()> {
     let copy = PublicCopy::new()?;
     let address = free_address()?.to_string();
     let outcome = run(copy.as_unprivileged(&["run", "--web.listen-address", &address]))?;
     ensure_refused(&outcome, 3, &[])?;
     let named = ["CAP_BPF", "root"].iter().any(|word| outcome.stderr.contains(word));
     ensure!(named, "the message does not say which privilege: {}", outcome.stderr);
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A command that runs the daemon in a mount namespace of its own, after this bit of shell.
@@ -159,36 +159,35 @@ pub(crate) fn in_private_mounts(shell: &str) -> Result<Command> {
     Ok(command)
 }
 
-fn without_btf() -> Result<Verdict> {
+fn without_btf() -> Result<()> {
     let mut command = in_private_mounts("mount -t tmpfs none /sys/kernel/btf")?;
     command.args(["run", "--web.listen-address", &free_address()?.to_string()]);
     let outcome = run(command)?;
     ensure_refused(&outcome, 3, &["/sys/kernel/btf/vmlinux"])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn read_only_home() -> Result<Verdict> {
+fn read_only_home() -> Result<()> {
     let home = env::var("HOME").context("no HOME")?;
     let mut command = in_private_mounts("mount -t tmpfs -o ro none \"$HOME\" && cd \"$HOME\"")?;
     let address = free_address()?.to_string();
     command.args(["run", "--web.listen-address", &address, STATE_DIRECTORY, ""]);
     command.args(FIXED_RECORDER);
     command.env("HOME", &home);
-    if binary()?.starts_with(&home) {
-        return Ok(Verdict::Impossible(
-            "the daemon's binary lies in the home that is hidden".to_owned(),
-        ));
-    }
+    ensure!(
+        !binary()?.starts_with(&home),
+        Impossible("the daemon's binary lies in the home that is hidden".into())
+    );
     let daemon = Daemon::start_command(command, address.parse()?)?;
     ensure!(daemon.scrape()?.total("noised_context_switches_total") > 0.0, "nothing counted");
     let (status, stderr) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {stderr}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// The programs send debug records at the level debug, and none at the level info. Tasks that wait for
 /// the CPU while the programs are attached have waits without a start.
-fn debug_records() -> Result<Verdict> {
+fn debug_records() -> Result<()> {
     let _hogs = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
     const DROP: &str = "runqueue_wait not counted: no_start";
     let daemon = Daemon::start_with(&["--log.level", "debug"])?;
@@ -200,5 +199,5 @@ fn debug_records() -> Result<Verdict> {
     thread::sleep(Duration::from_secs(2));
     let (_, stderr) = daemon.stop(libc::SIGTERM)?;
     ensure!(!stderr.contains(DROP), "debug records at the level info");
-    Ok(Verdict::Passed)
+    Ok(())
 }

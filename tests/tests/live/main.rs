@@ -76,20 +76,14 @@ use std::time::Instant;
 use anyhow::Result;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use noise_tests::load;
+use noise_tests::needed::Impossible;
 use noise_tests::surroundings::Surroundings;
 use noise_tests::task::is_root;
 
 use hang::Watch;
 
-/// How a test that did not fail ended.
-enum Verdict {
-    /// It held.
-    Passed,
-    /// This machine cannot run it.
-    Impossible(String),
-}
-
-type Test = fn() -> Result<Verdict>;
+/// An error of [`Impossible`] says that this machine cannot run it.
+type Test = fn() -> Result<()>;
 
 /// How an error begins by which the referee says that its own record has holes.
 const INCONCLUSIVE: &str = "the recording is inconclusive";
@@ -105,12 +99,12 @@ const FLAKY: &str = "failed first: ";
 static CHANCES: AtomicUsize = AtomicUsize::new(3);
 
 /// Runs a test once more that failed, if one of the chances is left.
-fn once_more(title: &str, test: Test, error: &anyhow::Error) -> Option<Result<Verdict>> {
+fn once_more(title: &str, test: Test, error: &anyhow::Error) -> Option<Result<()>> {
     let take = |left: usize| left.checked_sub(1);
     CHANCES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
     println!("tried once more, because it failed: {error:#}");
     let verdict = test();
-    if verdict.is_ok() {
+    if verdict.is_ok() || impossible(&verdict).is_some() {
         // On a line of its own, where the task that counts finds it.
         println!("\n{FLAKY}{title}: {}", format!("{error:#}").replace('\n', " "));
     }
@@ -118,9 +112,14 @@ fn once_more(title: &str, test: Test, error: &anyhow::Error) -> Option<Result<Ve
 }
 
 /// Why a verdict says nothing, if it does not.
-fn inconclusive(verdict: &Result<Verdict>) -> Option<String> {
+fn inconclusive(verdict: &Result<()>) -> Option<String> {
     let error = verdict.as_ref().err()?;
     error.to_string().starts_with(INCONCLUSIVE).then(|| format!("{error:#}"))
+}
+
+/// Why this machine cannot run the test, if it cannot.
+fn impossible(verdict: &Result<()>) -> Option<String> {
+    verdict.as_ref().err()?.downcast_ref().map(|Impossible(reason)| reason.clone())
 }
 
 fn trial(module: &str, name: &str, test: Test) -> Trial {
@@ -146,20 +145,18 @@ fn trial(module: &str, name: &str, test: Test) -> Trial {
         }
         if let Err(error) = &verdict
             && inconclusive(&verdict).is_none()
+            && impossible(&verdict).is_none()
             && let Some(second) = once_more(&title, test, error)
         {
             verdict = second;
         }
         println!("{title} took {:.1} s", begin.elapsed().as_secs_f64());
         before.ensure_unchanged().map_err(around)?;
-        if let Some(reason) = inconclusive(&verdict) {
+        if let Some(reason) = inconclusive(&verdict).or_else(|| impossible(&verdict)) {
             return Ok(Completion::ignored_with(reason));
         }
-        let verdict = verdict.map_err(around)?;
-        Ok(match verdict {
-            Verdict::Passed => Completion::Completed,
-            Verdict::Impossible(reason) => Completion::ignored_with(reason),
-        })
+        verdict.map_err(around)?;
+        Ok(Completion::Completed)
     })
 }
 

@@ -16,7 +16,7 @@ use noise_tests::load::{Worker, figure};
 use noise_tests::pairing::memory::{compaction, direct_reclaim};
 use noise_tests::task::kernel_threads;
 
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("reclaim_at_a_cgroups_limit", reclaim_at_a_cgroups_limit),
@@ -34,10 +34,9 @@ fn agree(seen: &Observation, provoked: &str) -> Result<()> {
     table.verdict()
 }
 
-fn reclaim_at_a_cgroups_limit() -> Result<Verdict> {
-    let Some(limit) = MemoryLimit::new(24 << 20)? else {
-        return Ok(Verdict::Impossible("no cgroup has a memory limit here".to_owned()));
-    };
+fn reclaim_at_a_cgroups_limit() -> Result<()> {
+    let limit = MemoryLimit::new(24 << 20)?
+        .ok_or_else(|| Impossible("no cgroup has a memory limit here".into()))?;
     let directory = env::temp_dir();
     let directory = directory.to_str().context("a path that is not UTF-8")?;
     let daemon = Daemon::start()?;
@@ -49,14 +48,12 @@ fn reclaim_at_a_cgroups_limit() -> Result<Verdict> {
     })?;
     ensure!(passes > 0, "nothing was written");
     agree(&seen, "noised_direct_reclaim_seconds")?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn compaction_of_all() -> Result<Verdict> {
+fn compaction_of_all() -> Result<()> {
     let trigger = Path::new("/proc/sys/vm/compact_memory");
-    if !trigger.exists() {
-        return Ok(Verdict::Impossible("this kernel does not compact memory".to_owned()));
-    }
+    ensure!(trigger.exists(), Impossible("this kernel does not compact memory".into()));
     let daemon = Daemon::start()?;
     let (seen, ()) = observe(&daemon, MEMORY_EVENTS, 16, || {
         // A request, not a setting: the writer compacts every zone before it returns.
@@ -64,5 +61,5 @@ fn compaction_of_all() -> Result<Verdict> {
         trigger.write_all(b"1").context("asking for compaction")
     })?;
     agree(&seen, "noised_compaction_seconds")?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{Daemon, run_noised};
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::prom::label_set;
 use serde_json::Value;
 
+use crate::Test;
 use crate::differential::MixedLoad;
-use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("promtool_is_silent", promtool_is_silent),
@@ -76,10 +76,8 @@ fn after_load() -> Result<(Daemon, String)> {
     Ok((daemon, page))
 }
 
-fn promtool_is_silent() -> Result<Verdict> {
-    if let Some(reason) = missing(&["promtool"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn promtool_is_silent() -> Result<()> {
+    needs(&["promtool"])?;
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -98,10 +96,10 @@ fn promtool_is_silent() -> Result<Verdict> {
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     ensure!(output.status.success() && said.trim().is_empty(), "promtool: {said}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn names_and_types() -> Result<Verdict> {
+fn names_and_types() -> Result<()> {
     let (daemon, _) = after_load()?;
     let scrape = daemon.scrape()?;
     let kinds =
@@ -130,10 +128,10 @@ fn names_and_types() -> Result<Verdict> {
         let count = scrape.value("noised_context_switches_total", &labels);
         ensure!(count.is_some_and(|count| count > 0.0), "{kind} switches: {count:?}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn totals_never_run_backwards() -> Result<Verdict> {
+fn totals_never_run_backwards() -> Result<()> {
     let daemon = Daemon::start()?;
     let load = MixedLoad::start()?;
     let mut earlier = daemon.scrape()?;
@@ -163,10 +161,10 @@ fn totals_never_run_backwards() -> Result<Verdict> {
         earlier = scrape;
     }
     load.stop()?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn hooks_are_attached() -> Result<Verdict> {
+fn hooks_are_attached() -> Result<()> {
     let daemon = Daemon::start()?;
     let attached = daemon.scrape()?.series("noised_probe_attached");
     ensure!(!attached.is_empty(), "no noised_probe_attached");
@@ -200,5 +198,5 @@ fn hooks_are_attached() -> Result<Verdict> {
     let others = report["recording_hooks"].as_array().context("it names none of recordings")?;
     ensure!(!others.is_empty() && others.iter().all(|hook| hook["state"] == "ok"), "{others:?}");
     ensure!(checked == attached, "`noised check` says {checked:?}, the daemon {attached:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -15,11 +15,11 @@ use noise_tests::daemon::{
 use noise_tests::http::get;
 use noise_tests::load::{Worker, figure};
 use noise_tests::namespace::{VethPair, configure};
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::prom::label_set;
 
 use crate::lifecycle::{PublicCopy, ensure_refused};
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_user_namespace_does_not_suffice", a_user_namespace_does_not_suffice),
@@ -38,19 +38,18 @@ fn unshare(options: &[&str]) -> Command {
 }
 
 /// Why `unshare` does not work with these options, if it does not.
-fn obstacle(options: &[&str]) -> Result<Option<String>> {
+fn ensure_possible(options: &[&str]) -> Result<()> {
     let mut command = unshare(options);
     command.arg("true");
     let outcome = run(command)?;
     let reason = format!("unshare {}: {}", options.join(" "), outcome.stderr.trim());
-    Ok((outcome.code != 0).then_some(reason))
+    ensure!(outcome.code == 0, Impossible(reason));
+    Ok(())
 }
 
-fn a_user_namespace_does_not_suffice() -> Result<Verdict> {
+fn a_user_namespace_does_not_suffice() -> Result<()> {
     let options = ["--user", "--map-root-user"];
-    if let Some(reason) = obstacle(&options)? {
-        return Ok(Verdict::Impossible(reason));
-    }
+    ensure_possible(&options)?;
     let inside = |arguments: &[&str]| {
         let mut command = unshare(&options);
         command.arg(binary()?).args(arguments);
@@ -70,11 +69,11 @@ fn a_user_namespace_does_not_suffice() -> Result<Verdict> {
     ensure!(report["user_namespace"] == true && report["works"] == false, "{report}");
     let missing = report["missing_capabilities"].as_array().context("no capabilities")?;
     ensure!(missing.len() == 2, "{missing:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Without privileges `check` says what is missing, why, and what helps; and that does help.
-fn check_says_what_helps() -> Result<Verdict> {
+fn check_says_what_helps() -> Result<()> {
     let copy = PublicCopy::new()?;
     let outcome = run(copy.as_unprivileged(&["check"]))?;
     ensure_refused(&outcome, 3, &["CAP_BPF"])?;
@@ -88,18 +87,17 @@ fn check_says_what_helps() -> Result<Verdict> {
     ] {
         ensure!(outcome.stdout.contains(words), "no {words:?}: {}", outcome.stdout);
     }
-    if let Some(reason) = missing(&["setcap"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+    needs(&["setcap"])?;
     let mut setcap = Command::new("setcap");
     setcap.args(["cap_bpf,cap_perfmon=ep", &path]);
-    if !run(setcap).is_ok_and(|outcome| outcome.code == 0) {
-        return Ok(Verdict::Impossible("files can have no capabilities here".to_owned()));
-    }
+    ensure!(
+        run(setcap).is_ok_and(|outcome| outcome.code == 0),
+        Impossible("files can have no capabilities here".into())
+    );
     let outcome = run(copy.as_unprivileged(&["check"]))?;
     ensure!(outcome.code == 0, "setcap does not help: {}", outcome.stderr);
     ensure!(outcome.stdout.contains("privileges   sufficient"), "{}", outcome.stdout);
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// The first child of a process.
@@ -130,12 +128,10 @@ fn seconds_from_now(seconds: i32) -> Result<String> {
     Ok(run(date)?.stdout.trim().to_owned())
 }
 
-fn a_time_namespace_shifts_no_times() -> Result<Verdict> {
+fn a_time_namespace_shifts_no_times() -> Result<()> {
     let options =
         ["--time", "--monotonic", "100000", "--boottime", "100000", "--fork", "--kill-child"];
-    if let Some(reason) = obstacle(&options)? {
-        return Ok(Verdict::Impossible(reason));
-    }
+    ensure_possible(&options)?;
     let begin = seconds_from_now(-1)?;
     let address = free_address()?;
     let mut command = unshare(&options);
@@ -158,7 +154,7 @@ fn a_time_namespace_shifts_no_times() -> Result<Verdict> {
     ensure!(times.iter().all(is_meanwhile), "times are shifted");
     drop(daemon);
     bpf::wait_until_gone(programs.into_keys())?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// An interface with another name, which it gives back when dropped.
@@ -192,7 +188,7 @@ fn rename(from: &str, to: &str) -> Result<()> {
 /// When a new name is known: interfaces are asked every two seconds, and counted every half.
 const NAMES_KNOWN: Duration = Duration::from_millis(3500);
 
-fn a_renamed_interface_has_its_new_name() -> Result<Verdict> {
+fn a_renamed_interface_has_its_new_name() -> Result<()> {
     const PACKETS: f64 = 50.0;
     let daemon = Daemon::start()?;
     let pair = VethPair::new()?;
@@ -238,5 +234,5 @@ fn a_renamed_interface_has_its_new_name() -> Result<Verdict> {
     send(&pair.near, PACKETS)?;
     let again = sent(&pair.near)?;
     ensure!(again < before + PACKETS, "{} goes on from {before}: {again}", pair.near);
-    Ok(Verdict::Passed)
+    Ok(())
 }

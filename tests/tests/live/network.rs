@@ -20,7 +20,7 @@ use noise_tests::pairing::net::{net_rx_wait, net_tx_wait};
 use noise_tests::prom::{LabelSet, label_set};
 use noise_tests::task::{cpus, pollers};
 
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("slow_queue_is_read_back", slow_queue_is_read_back),
@@ -40,7 +40,7 @@ fn slow_down(pair: &VethPair) -> Result<()> {
     configure("tc", &[&["qdisc", "add", "dev", &pair.near], &shape[..]].concat())
 }
 
-fn slow_queue_is_read_back() -> Result<Verdict> {
+fn slow_queue_is_read_back() -> Result<()> {
     let daemon = Daemon::start()?;
     // After the daemon: an interface that it has not seen at its start.
     let pair = VethPair::new()?;
@@ -63,14 +63,15 @@ fn slow_queue_is_read_back() -> Result<Verdict> {
     let mut table = seen.table();
     table.histogram(TX, &["interface"], &net_tx_wait(&seen.trace.events))?;
     table.verdict()?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Two interfaces whose queues would be in the same entry: all waits in both are charged.
-fn queues_that_meet_are_both_charged() -> Result<Verdict> {
-    if !Group::is_possible(Hierarchy::Sockets)? {
-        return Ok(Verdict::Impossible("this host has no cgroups of sockets".to_owned()));
-    }
+fn queues_that_meet_are_both_charged() -> Result<()> {
+    ensure!(
+        Group::is_possible(Hierarchy::Sockets)?,
+        Impossible("this host has no cgroups of sockets".into())
+    );
     let netns = fs::metadata("/proc/self/ns/net")?.ino();
     let entry = |index: u32| queue_entry(netns << 32 | u64::from(index));
     let (first, mut others) = (5_000, 5_001..10_000);
@@ -105,7 +106,7 @@ fn queues_that_meet_are_both_charged() -> Result<Verdict> {
     // The host's own few packets may be such ones, too.
     let uncharged = waited - charged;
     ensure!((-0.001..0.5).contains(&uncharged), "{charged} of {waited} s are charged");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Packets that start to be transmitted on another CPU than queued them.
@@ -126,10 +127,8 @@ fn crossings(events: &[Event]) -> usize {
     found
 }
 
-fn transmitted_by_another_cpu() -> Result<Verdict> {
-    if cpus() < 2 {
-        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
-    }
+fn transmitted_by_another_cpu() -> Result<()> {
+    ensure!(cpus() >= 2, Impossible("needs two CPUs".into()));
     let daemon = Daemon::start()?;
     let pair = VethPair::new()?;
     // 1,000 bytes at 8 Mbit/s take 1 ms. Whichever CPU comes by sends what may be sent.
@@ -149,10 +148,10 @@ fn transmitted_by_another_cpu() -> Result<Verdict> {
     let mut table = seen.table();
     table.histogram(TX, &["interface"], &net_tx_wait(&seen.trace.events))?;
     table.verdict()?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn drops_and_retransmissions() -> Result<Verdict> {
+fn drops_and_retransmissions() -> Result<()> {
     let daemon = Daemon::start()?;
     let (seen, (sent, connections)) = observe(&daemon, &all_events(), 64, || {
         let drops = Worker::start("udp-drops", &["0", "1000"])?;
@@ -175,10 +174,10 @@ fn drops_and_retransmissions() -> Result<Verdict> {
     table.counter("noised_packet_drops_total", &["reason"], &packet_drops(&seen.trace.events))?;
     table.counter_total("noised_tcp_retransmits_total", &tcp_retransmits(&seen.trace.events))?;
     table.verdict()?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn other_namespaces_are_folded() -> Result<Verdict> {
+fn other_namespaces_are_folded() -> Result<()> {
     let daemon = Daemon::start()?;
     let (seen, (inside, outside)) = observe(&daemon, &all_events(), 64, || {
         let inside = Worker::start("namespace-drops", &["0", "1000"])?;
@@ -204,15 +203,14 @@ fn other_namespaces_are_folded() -> Result<Verdict> {
     );
     // No task waits for a packet that has no receiver, but an ICMP error wakes its sender.
     println!("{} receive waits", net_rx_wait(&seen.trace.events, &pollers()?).samples.len());
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn packets_that_a_thread_receives_are_counted() -> Result<Verdict> {
+fn packets_that_a_thread_receives_are_counted() -> Result<()> {
     let daemon = Daemon::start()?;
     let pair = VethPair::new()?;
-    if let Err(error) = pair.receive_in_a_thread() {
-        return Ok(Verdict::Impossible(format!("no interface receives in a thread: {error:#}")));
-    }
+    pair.receive_in_a_thread()
+        .map_err(|error| Impossible(format!("no interface receives in a thread: {error:#}")))?;
     let (seen, [sent, received]) = observe(&daemon, &all_events(), 64, || {
         let receiver = Worker::start("frames-in", &[&pair.far])?;
         let sender = Worker::start("frames", &["0", &pair.near, "100", "1", "2000"])?;
@@ -231,5 +229,5 @@ fn packets_that_a_thread_receives_are_counted() -> Result<Verdict> {
     let mut table = seen.table();
     table.histogram(RX, &["interface"], &net_rx_wait(&seen.trace.events, &pollers()?))?;
     table.verdict()?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

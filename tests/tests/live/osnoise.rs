@@ -17,7 +17,7 @@ use noise_tests::namespace::VethPair;
 use noise_tests::task::cpus;
 use serde_json::Value;
 
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("planted_thread", planted_thread),
@@ -39,8 +39,9 @@ const LENGTH: Duration = Duration::from_secs(3);
 const BUFFER_MIB: usize = 64;
 
 /// One CPU is measured, and another one left.
-pub(crate) fn two_cpus() -> Option<Verdict> {
-    (cpus() < 2).then(|| Verdict::Impossible("needs two CPUs".to_owned()))
+pub(crate) fn two_cpus() -> Result<()> {
+    ensure!(cpus() >= 2, Impossible("needs two CPUs".into()));
+    Ok(())
 }
 
 /// A planter on the measured CPU that runs so long and so often, `count` times.
@@ -155,20 +156,16 @@ pub(crate) fn ensure_seen(trace: &Trace, stretch: (u64, u64)) -> Result<()> {
     Ok(())
 }
 
-fn planted_thread() -> Result<Verdict> {
-    if let Some(verdict) = two_cpus() {
-        return Ok(verdict);
-    }
+fn planted_thread() -> Result<()> {
+    two_cpus()?;
     let seen = measure(Lasts::UntilDone, || Ok(vec![planter(200, 10_000, 400)?]))?;
     let (found, expected) = seen.judge("thread", &planter_name())?;
     ensure_planted(found.count, expected.count, figure(&seen.figures, "runs")?)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn planted_timers() -> Result<Verdict> {
-    if let Some(verdict) = two_cpus() {
-        return Ok(verdict);
-    }
+fn planted_timers() -> Result<()> {
+    two_cpus()?;
     // No multiple of the tick's period, so that they seldom expire together.
     let period_ns = 193_000;
     let seen = measure(Lasts::UntilStopped, || {
@@ -186,30 +183,25 @@ fn planted_timers() -> Result<Verdict> {
     );
     // Both may be off to one side by that much.
     ensure!(found.count as f64 > 0.96 * expired as f64, "noised has {} of {expired}", found.count);
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn planted_softirqs() -> Result<Verdict> {
-    if let Some(verdict) = two_cpus() {
-        return Ok(verdict);
-    }
+fn planted_softirqs() -> Result<()> {
+    two_cpus()?;
     let pair = VethPair::new()?;
-    if let Err(error) = pair.receive_on(CPU as usize) {
-        return Ok(Verdict::Impossible(format!("packets cannot be steered: {error:#}")));
-    }
+    pair.receive_on(CPU as usize)
+        .map_err(|error| Impossible(format!("packets cannot be steered: {error:#}")))?;
     let seen = measure(Lasts::UntilStopped, || {
         Ok(vec![Worker::start("frames", &["0", &pair.near, "200", "1", "300"])?])
     })?;
     let (found, expected) = seen.judge("softirq", "net_rx")?;
     ensure_planted(found.count, expected.count, figure(&seen.figures, "sent")?)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Softirqs are reported while interrupts are on: one that comes in between is reported too, not instead.
-fn timers_in_softirqs() -> Result<Verdict> {
-    if let Some(verdict) = two_cpus() {
-        return Ok(verdict);
-    }
+fn timers_in_softirqs() -> Result<()> {
+    two_cpus()?;
     let cpu = CPU.to_string();
     let seen = measure(Lasts::UntilStopped, || {
         Ok(vec![
@@ -224,5 +216,5 @@ fn timers_in_softirqs() -> Result<Verdict> {
         let found = judgement.agree_within(class, name, 0.001)?;
         ensure!(found.count > 5_000, "{INCONCLUSIVE}: {class} {name}: too few to tell");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }

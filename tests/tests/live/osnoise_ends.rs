@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::lifecycle::{PublicCopy, ensure_refused};
 use crate::osnoise::{CPU, planter, planter_name, two_cpus};
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("without_privileges", without_privileges),
@@ -72,28 +72,26 @@ fn noised(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-fn without_privileges() -> Result<Verdict> {
+fn without_privileges() -> Result<()> {
     let copy = PublicCopy::new()?;
     for command in COMMANDS {
         ensure_refused_clean(copy.as_unprivileged(command), 3, &["CAP_BPF"])?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn a_cpu_that_is_not_there() -> Result<Verdict> {
+fn a_cpu_that_is_not_there() -> Result<()> {
     for command in COMMANDS {
         let command = noised(&[command, &["--cpus", "0,1000"]].concat())?;
         ensure_refused_clean(command, 2, &["CPU 1000 is not online", "--cpus"])?;
     }
     let elsewhere = ["osnoise", "--duration", "200ms", "--housekeeping", "1000"];
     ensure_refused_clean(noised(&elsewhere)?, 2, &["--housekeeping", "1000"])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn a_cpu_out_of_reach() -> Result<Verdict> {
-    if let Some(verdict) = two_cpus() {
-        return Ok(verdict);
-    }
+fn a_cpu_out_of_reach() -> Result<()> {
+    two_cpus()?;
     let (cpu, words) = (CPU.to_string(), [&*format!("not run on CPU {CPU}"), "allows 0"]);
     for command in COMMANDS {
         let mut bound = Command::new("taskset");
@@ -101,18 +99,16 @@ fn a_cpu_out_of_reach() -> Result<Verdict> {
         ensure_refused_clean(bound, 2, &words)?;
     }
     let group = Group::new("cpuset", &[Hierarchy::Cpuset])?;
-    if !group.allow_cpus("0")? {
-        return Ok(Verdict::Impossible("this host keeps no group to CPUs".to_owned()));
-    }
+    ensure!(group.allow_cpus("0")?, Impossible("this host keeps no group to CPUs".into()));
     for command in COMMANDS {
         let mut bound = noised(&[command, &["--cpus", &cpu]].concat())?;
         group.admit(&mut bound)?;
         ensure_refused_clean(bound, 2, &words)?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn what_makes_no_sense() -> Result<Verdict> {
+fn what_makes_no_sense() -> Result<()> {
     let period = ["osnoise", "--period", "100ms", "--runtime", "200ms"];
     ensure_refused_clean(noised(&period)?, 2, &["200ms", "100ms", "--period"])?;
     for arguments in [
@@ -126,44 +122,36 @@ fn what_makes_no_sense() -> Result<Verdict> {
         let outcome = run_noised(arguments)?;
         ensure_refused(&outcome, 2, &[arguments[arguments.len() - 2]])?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// The kernel takes no thread with a deadline that is bound to one of several CPUs.
-fn a_deadline_is_refused() -> Result<Verdict> {
-    if let Some(verdict) = two_cpus() {
-        return Ok(verdict);
-    }
+fn a_deadline_is_refused() -> Result<()> {
+    two_cpus()?;
     let admission = fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us")?;
-    if admission.trim() == "-1" {
-        return Ok(Verdict::Impossible("this host admits every deadline".to_owned()));
-    }
+    ensure!(admission.trim() != "-1", Impossible("this host admits every deadline".into()));
     for command in COMMANDS {
         let command = noised(&[command, &["--priority", "d:900us:1ms"]].concat())?;
         ensure_refused_clean(command, 3, &["SCHED_DEADLINE", "cpuset"])?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Where one of the measuring threads cannot be started, those that were do not wait for it.
-fn no_more_threads() -> Result<Verdict> {
-    if let Some(verdict) = two_cpus() {
-        return Ok(verdict);
-    }
+fn no_more_threads() -> Result<()> {
+    two_cpus()?;
     let group = Group::new("few", &[Hierarchy::Pids])?;
     // The first thread, and one that measures.
-    if !group.limit_tasks(2)? {
-        return Ok(Verdict::Impossible("this host counts no group's tasks".to_owned()));
-    }
+    ensure!(group.limit_tasks(2)?, Impossible("this host counts no group's tasks".into()));
     for command in COMMANDS {
         let mut limited = noised(&[command, &["--cpus", "0,1"]].concat())?;
         group.admit(&mut limited)?;
         ensure_refused_clean(limited, 1, &["cannot start a thread"])?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn one_cpu_only() -> Result<Verdict> {
+fn one_cpu_only() -> Result<()> {
     for command in [&["osnoise", "--duration", "1s"][..], &["bench", "detour", "--duration", "1s"]]
     {
         let before = bpf::program_ids()?;
@@ -180,11 +168,11 @@ fn one_cpu_only() -> Result<Verdict> {
         ensure!(measured > 300_000_000, "only {measured} ns of a second");
         ensure_nothing_left(&before.into_iter().collect::<Vec<_>>())?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Starts each command with real-time priority, and requires that its end by a signal leaves nothing.
-fn ends_clean(signal: i32, ended: fn(std::process::ExitStatus) -> bool) -> Result<Verdict> {
+fn ends_clean(signal: i32, ended: fn(std::process::ExitStatus) -> bool) -> Result<()> {
     let cpu = u32::from(cpus() > 1);
     for command in [&["osnoise"][..], &["bench", "detour", "--duration", "1m"]] {
         let wanted = ["--cpus", &cpu.to_string(), "--priority", "f:3"];
@@ -201,7 +189,7 @@ fn ends_clean(signal: i32, ended: fn(std::process::ExitStatus) -> bool) -> Resul
         bpf::wait_until_gone(programs.into_keys())?;
         ensure_nothing_left(&bpf::program_ids()?.into_iter().collect::<Vec<_>>())?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 fn policy_of(thread: i32) -> Result<i32> {
@@ -211,11 +199,11 @@ fn policy_of(thread: i32) -> Result<i32> {
     Ok(policy)
 }
 
-fn killed() -> Result<Verdict> {
+fn killed() -> Result<()> {
     ends_clean(libc::SIGKILL, |status| status.signal() == Some(libc::SIGKILL))
 }
 
-fn interrupted() -> Result<Verdict> {
+fn interrupted() -> Result<()> {
     ends_clean(libc::SIGINT, |status| status.code() == Some(0))
 }
 
@@ -271,10 +259,8 @@ fn ends_ns(line: &str) -> Result<(u64, u64)> {
     Ok((start_ns, start_ns + number(" duration ")?.parse::<u64>()?))
 }
 
-fn a_gap_ends_it() -> Result<Verdict> {
-    if let Some(verdict) = two_cpus() {
-        return Ok(verdict);
-    }
+fn a_gap_ends_it() -> Result<()> {
+    two_cpus()?;
     let mut file = capture()?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let command = format!(
@@ -315,13 +301,11 @@ fn a_gap_ends_it() -> Result<Verdict> {
     ensure!(text.starts_with(&format!("cpu {CPU}\n")), "the command saw {text:?}");
     ensure!(text.contains(allowed), "the command was bound to other CPUs than {allowed}: {text:?}");
     ensure!(!text.contains("policy") || text.trim_end().ends_with(" 0"), "real-time: {text:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn noise_in_sum_ends_it() -> Result<Verdict> {
-    if let Some(verdict) = two_cpus() {
-        return Ok(verdict);
-    }
+fn noise_in_sum_ends_it() -> Result<()> {
+    two_cpus()?;
     let command = "shell,command=echo the command ran";
     let actions = ["--json", "--on-threshold", "dump", "--on-threshold", command];
     let arguments = [&["--stop-total", "150ms"], &actions[..]].concat();
@@ -333,5 +317,5 @@ fn noise_in_sum_ends_it() -> Result<Verdict> {
     ensure!(record.contains("noise in one period of"), "the record lacks the reason: {record}");
     ensure!(record.contains(&format!("thread_noise: {}:", planter_name())), "no planter: {record}");
     ensure!(record.contains("the command ran"), "the command did not run: {record}");
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -14,14 +14,14 @@ use std::ptr;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{Daemon, STATE_DIRECTORY, free_address, run};
-use noise_tests::needed::{is_there, missing};
+use noise_tests::needed::{is_there, needs};
 use noise_tests::packages::{HEALTH_COMMAND, IMAGE, newest};
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
 use crate::attacks::{Target, ensure_confined};
 use crate::python::Environment;
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("debian_package", debian_package),
@@ -96,11 +96,8 @@ fn ensure_listed(lines: &str, owner: &str) -> Result<()> {
     Ok(())
 }
 
-fn debian_package() -> Result<Verdict> {
-    let package = match newest(".deb")? {
-        Ok(package) => package,
-        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
-    };
+fn debian_package() -> Result<()> {
+    let package = newest(".deb")?;
     let package = text(&package)?;
     ensure_listed(&output_of("dpkg-deb", &["--contents", package])?, " root/root ")?;
     let configuration = output_of("dpkg-deb", &["--info", package, "conffiles"])?;
@@ -121,17 +118,12 @@ fn debian_package() -> Result<Verdict> {
         println!("{outcome}");
     }
     starts_without_libraries(folder.path())?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn rpm_package() -> Result<Verdict> {
-    let package = match newest(".rpm")? {
-        Ok(package) => package,
-        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
-    };
-    if let Some(reason) = missing(&["rpm"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn rpm_package() -> Result<()> {
+    let package = newest(".rpm")?;
+    needs(&["rpm"])?;
     let package = text(&package)?;
     ensure_listed(&output_of("rpm", &["-qplv", "--nosignature", package])?, " root ")?;
     let configuration = output_of("rpm", &["-qpc", "--nosignature", package])?;
@@ -155,7 +147,7 @@ fn rpm_package() -> Result<Verdict> {
     for (name, _) in FILES {
         ensure!(!Path::new(root).join(&name[1..]).exists(), "{name} is left");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Requires whatever is listed as linked in to have its text, or to be named as having none.
@@ -180,17 +172,12 @@ fn ensure_notices(root: &Path) -> Result<()> {
 
 /// What rpm has scripts do when the package comes, is upgraded and goes; on a system that runs and in a
 /// folder that only shall become one.
-fn rpm_scripts() -> Result<Verdict> {
+fn rpm_scripts() -> Result<()> {
     const UPGRADE: [&str; 3] = ["daemon-reload", "daemon-reload", "try-restart noised.service"];
     const GOES: &str = "--no-reload disable noised.service";
     const COMES: &str = "--no-reload preset noised.service";
-    let package = match newest(".rpm")? {
-        Ok(package) => package,
-        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
-    };
-    if let Some(reason) = missing(&["rpm", "busybox"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+    let package = newest(".rpm")?;
+    needs(&["rpm", "busybox"])?;
     let package = text(&package)?;
     let running: [&[&str]; 3] =
         [&[COMES, "daemon-reload"], &UPGRADE, &[GOES, "stop noised.service", "daemon-reload"]];
@@ -213,7 +200,7 @@ fn rpm_scripts() -> Result<Verdict> {
             ensure!(groups == "noised:x:999:\n", "{phase:?}: groups are {groups:?}");
         }
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// What the scripts of packages call, below a root: the arguments of systemctl end up in /log.
@@ -251,11 +238,8 @@ fn starts_without_libraries(root: &Path) -> Result<()> {
 
 /// The image as Kubernetes runs it: nothing but the program and licences, no file that can be written, root with
 /// two capabilities and no way to more.
-fn container_image() -> Result<Verdict> {
-    let image = match newest(".image.tar")? {
-        Ok(image) => image,
-        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
-    };
+fn container_image() -> Result<()> {
+    let image = newest(".image.tar")?;
     let folder = Folder::new("image")?;
     let parts = folder.path().join("parts");
     let root = folder.path().join("root");
@@ -313,7 +297,7 @@ fn container_image() -> Result<Verdict> {
     let (status, log) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {log}");
     ensure!(output_of("chroot", &health).is_err(), "the check finds health where nothing runs");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Lets a command run below `root`, which it cannot write to but for the volume, with the system's /proc
@@ -358,15 +342,12 @@ fn confine(command: &mut Command, root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn kubernetes_schema() -> Result<Verdict> {
+fn kubernetes_schema() -> Result<()> {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kubernetes/noised.yaml");
-    let kinds = match KUBERNETES.run(VALIDATE, &[manifest]) {
-        Ok(kinds) => kinds,
-        Err(reason) => return Ok(Verdict::Impossible(reason)),
-    };
+    let kinds = KUBERNETES.run(VALIDATE, &[manifest]).map_err(Impossible)?;
     println!("{kinds}");
     let is_whole =
         kinds.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "DaemonSet"));
     ensure!(is_whole, "the validator read {kinds}");
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -11,13 +11,13 @@ use noise_tests::daemon::{
 };
 use noise_tests::http::get;
 use noise_tests::load::Worker;
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::scratch::{Folder, argument};
 use noise_tests::wait::wait_until;
 
+use crate::Test;
 use crate::attacks::{Target, ensure_confined, state_here};
 use crate::lifecycle::PublicCopy;
-use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("every_thread_has_dropped_everything", every_thread_has_dropped_everything),
@@ -84,7 +84,7 @@ fn ensure_dropped(pid: u32) -> Result<()> {
     Ok(())
 }
 
-fn every_thread_has_dropped_everything() -> Result<Verdict> {
+fn every_thread_has_dropped_everything() -> Result<()> {
     let state = Folder::new("state")?;
     let options = ["--osnoise.cpus", "0", STATE_DIRECTORY, state.argument()?];
     let daemon = Daemon::start_with(&options)?;
@@ -99,11 +99,11 @@ fn every_thread_has_dropped_everything() -> Result<Verdict> {
     ensure_dropped(pid)?;
     let (status, stderr) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {stderr}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Everything that the daemon does while it measures, at the level that logs refusals.
-fn nothing_that_is_needed_is_forbidden() -> Result<Verdict> {
+fn nothing_that_is_needed_is_forbidden() -> Result<()> {
     let state = Folder::new("state")?;
     let socket = state.path().join("noised.sock");
     let options = [
@@ -141,11 +141,11 @@ fn nothing_that_is_needed_is_forbidden() -> Result<Verdict> {
     }
     ensure!(!socket.exists(), "the socket is left behind");
     ensure!(state.path().join("incidents.json").exists(), "no state was written");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A daemon that root started, with everything that it may keep.
-fn what_the_daemon_is_made_to_try_is_refused() -> Result<Verdict> {
+fn what_the_daemon_is_made_to_try_is_refused() -> Result<()> {
     let state = Folder::new("state")?;
     let socket = state.path().join("noised.sock");
     let options = [
@@ -157,18 +157,18 @@ fn what_the_daemon_is_made_to_try_is_refused() -> Result<Verdict> {
         "0",
     ];
     let daemon = Daemon::start_with(&options)?;
-    let verdict = ensure_confined(&Target {
+    let impossible = ensure_confined(&Target {
         pid: daemon.process().pid(),
         address: daemon.address,
         state: state_here(state.path())?,
     })?;
     let (status, stderr) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {stderr}");
-    Ok(verdict)
+    impossible.map_or(Ok(()), |impossible| Err(impossible.into()))
 }
 
 /// What stays writable stays so with everything below it, so that must not be everything.
-fn the_root_folder_is_refused() -> Result<Verdict> {
+fn the_root_folder_is_refused() -> Result<()> {
     let folder = Folder::new("link")?;
     let link = folder.path().join("root");
     std::os::unix::fs::symlink("/", &link)?;
@@ -185,24 +185,22 @@ fn the_root_folder_is_refused() -> Result<Verdict> {
         ensure!(outcome.stderr.contains(&sentence), "{option} {value}: {}", outcome.stderr);
         ensure!(outcome.stderr.lines().count() == 1, "{option} {value}: {}", outcome.stderr);
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn privileges_can_be_kept() -> Result<Verdict> {
+fn privileges_can_be_kept() -> Result<()> {
     let daemon = Daemon::start_with(&["--privileges.drop", "false"])?;
     let effective = of_threads(daemon.process().pid(), "CapEff")?;
     ensure!(
         effective.iter().all(|(_, set)| set.chars().any(|digit| digit != '0')),
         "{effective:?}"
     );
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// An unprivileged user to whom the service manager gives just what loading needs.
-fn a_user_with_two_capabilities() -> Result<Verdict> {
-    if let Some(reason) = missing(&["setpriv"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn a_user_with_two_capabilities() -> Result<()> {
+    needs(&["setpriv"])?;
     let copy = PublicCopy::new()?;
     let address = free_address()?;
     let mut command = Command::new("setpriv");
@@ -230,5 +228,5 @@ fn a_user_with_two_capabilities() -> Result<Verdict> {
     )?;
     let (status, stderr) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {stderr}");
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -15,7 +15,7 @@ use noise_tests::attribution::kept_by_others;
 use noise_tests::daemon::{capture, free_address};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::pod::{POD, Pod};
 use noise_tests::prometheus::{
     Bustle, CONFIGURATION, Choices, DISTURBED, Panel, QUIET, Query, Series, Server, dashboards,
@@ -24,7 +24,7 @@ use noise_tests::prometheus::{
 use noise_tests::wait::wait_until;
 use serde_json::Value;
 
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("promtool_finds_no_fault", promtool_finds_no_fault),
@@ -245,10 +245,8 @@ fn ask_alerts(asked: &mut Asked<'_>) -> Result<()> {
 }
 
 /// Rules and configuration are well-formed, and every rule does what its tests say.
-fn promtool_finds_no_fault() -> Result<Verdict> {
-    if let Some(reason) = missing(&["promtool"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn promtool_finds_no_fault() -> Result<()> {
+    needs(&["promtool"])?;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus");
     let rules = ["recording.rules.yml", "alerts.rules.yml", "federation.rules.yml"];
     let configurations = ["prometheus.yml", "federation.yml"];
@@ -272,13 +270,11 @@ fn promtool_finds_no_fault() -> Result<Verdict> {
             && !["WARNING", "FAILED", "error"].iter().any(|word| said.contains(word));
         ensure!(output.status.success() && content, "promtool {arguments:?}: {said}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn every_query_finds_data() -> Result<Verdict> {
-    if let Some(reason) = missing(&["prometheus"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn every_query_finds_data() -> Result<()> {
+    needs(&["prometheus"])?;
     let mut file = capture()?;
     file.write_all(CONFIGURATION)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
@@ -309,7 +305,7 @@ fn every_query_finds_data() -> Result<Verdict> {
     if outcome.is_err() && answered < LEAST_ANSWERED {
         bail!("{INCONCLUSIVE}: of the scrapes, only {answered:.2} were answered in time");
     }
-    outcome.map(|()| Verdict::Passed)
+    outcome
 }
 
 /// A cluster's own metrics of its pods, served until the process ends.
@@ -333,10 +329,8 @@ fn serve_cluster() -> Result<SocketAddr> {
 
 /// Series of a pod bear the labels that its cluster has for it, whatever those of the scraped pod are; and the
 /// dashboards narrow to them.
-fn pods_join_what_their_cluster_says() -> Result<Verdict> {
-    if let Some(reason) = missing(&["prometheus", "unshare"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn pods_join_what_their_cluster_says() -> Result<()> {
+    needs(&["prometheus", "unshare"])?;
     let pod = Pod::new()?;
     let other = Group::new("other", &[Hierarchy::Cpu])?;
     let daemon = pod.start_daemon(&[])?;
@@ -416,7 +410,7 @@ fn pods_join_what_their_cluster_says() -> Result<Verdict> {
         });
         faults.unless(chosen != name || victims.len() == 1, || format!("{chosen} has {victims:?}"));
     }
-    faults.verdict().map(|()| Verdict::Passed)
+    faults.verdict()
 }
 
 /// The victims with a name that *Who did it* shows where a pod is chosen, or none.

@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::lifecycle::PublicCopy;
 use crate::record::{Recorder, ensure_babeltrace};
 use crate::record_judged;
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("record_of_a_command", record_of_a_command),
@@ -71,7 +71,7 @@ done
 wait
 exit 7";
 
-fn record_of_a_command() -> Result<Verdict> {
+fn record_of_a_command() -> Result<()> {
     let (folder, place) = (Folder::new("record")?, Folder::new("blocks")?);
     let (path, blocks) = (folder.argument()?, place.path().join("blocks"));
     fs::write(&blocks, vec![1; 512 << 10])?;
@@ -147,7 +147,7 @@ impl Others {
     }
 }
 
-fn record_that_is_killed() -> Result<Verdict> {
+fn record_that_is_killed() -> Result<()> {
     let mut recorder = Recorder::start(&["--own"])?;
     let load = busy()?;
     thread::sleep(Duration::from_millis(300));
@@ -158,11 +158,11 @@ fn record_that_is_killed() -> Result<Verdict> {
     println!("{} events", recording.stretch.events.len());
     ensure!(recording.stretch.events.len() > 1000, "next to nothing is there");
     ensure_babeltrace(recorder.folder.path(), &recording)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// What is lost while the recorder gets no turn is counted where it is missing.
-fn record_counts_what_it_loses() -> Result<Verdict> {
+fn record_counts_what_it_loses() -> Result<()> {
     let mut recorder = Recorder::start(&["--own"])?;
     let load = Worker::start("pipe", &["0", "0", "0"])?;
     thread::sleep(Duration::from_millis(50));
@@ -194,7 +194,7 @@ fn record_counts_what_it_loses() -> Result<Verdict> {
     ensure!(of_its_cpu().any(|event| event.time_ns <= largest.from_ns), "nothing before it");
     ensure!(of_its_cpu().any(|event| event.time_ns >= largest.to_ns), "nothing behind it");
     ensure_babeltrace(recorder.folder.path(), &recording)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A file system that goes when this is dropped.
@@ -231,7 +231,7 @@ fn ensure_ended_early(outcome: &Outcome, folder: &Path, reason: &str) -> Result<
     Ok(recording)
 }
 
-fn record_on_a_full_disk() -> Result<Verdict> {
+fn record_on_a_full_disk() -> Result<()> {
     let place = Folder::new("full")?;
     let _mounted = Mounted::new(place.path(), &["-t", "tmpfs", "-o", "size=2m", "noised-test"])?;
     let folder = place.path().join("recording");
@@ -249,18 +249,14 @@ fn record_on_a_full_disk() -> Result<Verdict> {
         let mut later = stretch.events.iter().filter(|event| event.time_ns >= loss.to_ns);
         ensure!(later.all(|event| event.cpu != loss.cpu), "there are events behind {loss:?}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn record_on_a_disk_that_goes_read_only() -> Result<Verdict> {
-    if let Some(reason) = needed::missing(&["mke2fs"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn record_on_a_disk_that_goes_read_only() -> Result<()> {
+    needed::needs(&["mke2fs"])?;
     let backing = ScratchFile::new("goes", 64)?;
-    let device = match LoopDevice::attach(&backing) {
-        Ok(device) => device,
-        Err(error) => return Ok(Verdict::Impossible(format!("no loop device: {error:#}"))),
-    };
+    let device = LoopDevice::attach(&backing)
+        .map_err(|error| Impossible(format!("no loop device: {error:#}")))?;
     let made = Command::new("mke2fs").args(["-q", "-F", "-t", "ext4", &device.path()]).output()?;
     ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let place = Folder::new("goes")?;
@@ -285,11 +281,11 @@ fn record_on_a_disk_that_goes_read_only() -> Result<Verdict> {
     ensure_ended_early(&outcome, &folder, "Read-only file system")?;
     // Nothing could be counted there, either.
     ensure!(outcome.stderr.contains("of them not counted in the files"), "{}", outcome.stderr);
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// No file may have more than a MiB: a write beyond it is an error, not the end of the process.
-fn record_beyond_a_file_limit() -> Result<Verdict> {
+fn record_beyond_a_file_limit() -> Result<()> {
     let place = Folder::new("limited")?;
     let folder = place.path().join("recording");
     let mut command = Command::new("sh");
@@ -299,11 +295,11 @@ fn record_beyond_a_file_limit() -> Result<Verdict> {
     let outcome = run(command)?;
     load.stop()?;
     ensure_ended_early(&outcome, &folder, "may write files of at most 1048576 bytes")?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Root records where another user may write: nothing is written but into the folder that was made.
-fn record_where_another_user_interferes() -> Result<Verdict> {
+fn record_where_another_user_interferes() -> Result<()> {
     let (place, precious) = (Folder::new("theirs")?, Folder::new("precious")?);
     fs::create_dir(precious.path().join("kernel"))?;
     let kept = ["kernel/metadata", "kernel/.reserve", "kernel/channel0_0"];
@@ -346,7 +342,7 @@ fn record_where_another_user_interferes() -> Result<Verdict> {
     ensure!(fs::read_dir(precious.path().join("kernel"))?.count() == kept.len(), "there is more");
     let recording = recorded(&place.path().join("moved"))?;
     ensure!(!recording.stretch.events.is_empty(), "no event");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Bytes of all files of a recording, while it is made.
@@ -359,7 +355,7 @@ fn size(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-fn record_that_keeps_the_latest() -> Result<Verdict> {
+fn record_that_keeps_the_latest() -> Result<()> {
     const MOST: u64 = 4 << 20;
     let outcome = run_noised(&["record", "--max-size", "2M", "--max-files", "3"])?;
     ensure!(outcome.code == 2 && outcome.stderr.contains("--max-size 3M"), "{outcome:?}");
@@ -400,10 +396,10 @@ fn record_that_keeps_the_latest() -> Result<Verdict> {
     // What does not fit is left out, and no more than that.
     ensure!((1 << 19..=1 << 20).contains(&end), "{end} bytes");
     recorded(folder.path())?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn record_as_a_member_of_the_group() -> Result<Verdict> {
+fn record_as_a_member_of_the_group() -> Result<()> {
     let copy = PublicCopy::new()?;
     let daemon = Socketed::start(&["--socket.group=daemon"])?;
     let socket = daemon.socket.to_str().context("a path that is not UTF-8")?;
@@ -431,5 +427,5 @@ fn record_as_a_member_of_the_group() -> Result<Verdict> {
     ensure!(outcome.code == 3, "{outcome:?}");
     ensure!(outcome.stderr.contains("sudo adduser"), "{}", outcome.stderr);
     ensure!(!place.path().join("outsider").exists(), "a folder was made for nothing");
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -13,7 +13,7 @@ use noise_tests::ftrace::blind::hidden_threads;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
-use crate::{Verdict, python};
+use crate::{Impossible, python};
 
 use self::lttng::{ALL, Row, Tables, spread, tid, value};
 
@@ -29,19 +29,14 @@ mod printed;
 const NONE: Row = Row { count: 0, sum_ns: 0, max_ns: 0 };
 
 /// What the judges have to say of a recording that has lost nothing.
-pub(crate) fn judge(folder: &Path) -> Result<Verdict> {
+pub(crate) fn judge(folder: &Path) -> Result<()> {
     let lines = text(&["events"], folder)?;
     let lines: Vec<String> = lines.lines().map(str::to_owned).collect();
     for command in ["babeltrace", "babeltrace2"] {
-        match printed::run(command, folder) {
-            Ok((theirs, complaints)) => ensure_printed(command, &lines, &theirs, &complaints)?,
-            Err(reason) => return Ok(Verdict::Impossible(reason)),
-        }
+        let (theirs, complaints) = printed::run(command, folder).map_err(Impossible)?;
+        ensure_printed(command, &lines, &theirs, &complaints)?;
     }
-    match ensure_analysed(folder, &lines)? {
-        Ok(()) => Ok(Verdict::Passed),
-        Err(reason) => Ok(Verdict::Impossible(reason)),
-    }
+    ensure_analysed(folder, &lines)
 }
 
 /// What a reader of ours prints.
@@ -69,20 +64,17 @@ fn ensure_printed(
     Ok(())
 }
 
-/// The figures of lttng-analyses; or why there are none.
-fn ensure_analysed(folder: &Path, lines: &[String]) -> Result<Result<(), String>> {
+/// The figures of lttng-analyses.
+fn ensure_analysed(folder: &Path, lines: &[String]) -> Result<()> {
     let kernel = folder.join("kernel");
     let mut all = Vec::new();
     for analysis in ["sched.runtop_mi", "irq.runstats_mi", "io.runlatencytop_mi", "io.runstats_mi"]
     {
         let options: &[&str] = if analysis == "sched.runtop_mi" { &[ALL] } else { &[] };
-        match Tables::of(&kernel, analysis, options) {
-            Ok(tables) => all.push(tables),
-            Err(reason) => return Ok(Err(reason)),
-        }
+        all.push(Tables::of(&kernel, analysis, options).map_err(Impossible)?);
     }
     let delays: Value = serde_json::from_str(&text(&["delays", "--json"], folder)?)?;
-    let [sched, irq, calls, disks] = all.as_slice() else { return Ok(Ok(())) };
+    let [sched, irq, calls, disks] = all.as_slice() else { return Ok(()) };
     ensure_waits(folder, sched, &delays)?;
     let (theirs, ours) = (by_irq(irq), listed(&delays, "hardirq", "irq")?);
     println!("irqs: {ours:?}");
@@ -93,7 +85,7 @@ fn ensure_analysed(folder: &Path, lines: &[String]) -> Result<Result<(), String>
     ensure_requests(disks, &listed(&delays, "block_device_wait", "name")?, flushes.count() as u64)?;
     // Of system calls there are no events.
     ensure!(calls.rows("top-syscall").next().is_none(), "system calls");
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// A name or a number as text.

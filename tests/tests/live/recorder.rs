@@ -21,7 +21,7 @@ use noise_tests::scratch::Folder;
 use noise_tests::task::cpus;
 
 use crate::differential::MixedLoad;
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("recorder_has_every_event", recorder_has_every_event),
@@ -88,7 +88,7 @@ pub(crate) fn run_programs() -> Result<()> {
     Ok(())
 }
 
-fn recorder_has_every_event() -> Result<Verdict> {
+fn recorder_has_every_event() -> Result<()> {
     let Socketed { daemon, socket, .. } = &Socketed::start(&[
         "--recorder.kibibytes-per-cpu=65536",
         "--recorder.kibibytes-in-all=1048576",
@@ -116,10 +116,10 @@ fn recorder_has_every_event() -> Result<Verdict> {
     let scrape = Scrape::parse(&daemon.metrics()?)?;
     let events = figure(&scrape, "noised_recorder_events_total")?;
     ensure!(events >= stretch.events.len() as f64, "{events} events were counted");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn recorder_says_what_was_overwritten() -> Result<Verdict> {
+fn recorder_says_what_was_overwritten() -> Result<()> {
     // The least that there can be: 128 events of each CPU.
     let Socketed { daemon, socket, .. } = &Socketed::start(&["--recorder.kibibytes-per-cpu=4"])?;
     let last = (cpus() - 1).to_string();
@@ -141,10 +141,10 @@ fn recorder_says_what_was_overwritten() -> Result<Verdict> {
     );
     ensure!(overwritten > 0.0 && overwritten < events, "{overwritten} of {events} overwritten");
     ensure!(held < 5.0, "{held} s are held in so little memory");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn a_slow_reader_costs_no_memory() -> Result<Verdict> {
+fn a_slow_reader_costs_no_memory() -> Result<()> {
     let Socketed { daemon, socket, .. } =
         &Socketed::start(&["--recorder.kibibytes-per-cpu=16384"])?;
     let last = (cpus() - 1).to_string();
@@ -168,15 +168,15 @@ fn a_slow_reader_costs_no_memory() -> Result<Verdict> {
     println!("an answer of {} bytes; four readers that stopped: {grown} bytes", whole.bytes);
     ensure!(whole.bytes > 4 << 20, "too short an answer to judge: {} bytes", whole.bytes);
     ensure!(grown < whole.bytes as u64 / 2, "memory grew by {grown} bytes");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn recorder_off() -> Result<Verdict> {
+fn recorder_off() -> Result<()> {
     let Socketed { daemon, socket, .. } = &Socketed::start(&["--recorder.enabled=false"])?;
     let error = fetch(socket, 0).err().context("there is an answer")?.to_string();
     ensure!(error.contains("404"), "{error}");
     ensure!(!daemon.metrics()?.contains("noised_recorder"), "a recorder that is off has metrics");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Memory of the flight recorder, the same after a restart, and how far back it goes, seconds.
@@ -193,7 +193,7 @@ fn held(daemon: &Daemon) -> Result<(f64, f64, f64)> {
 
 /// What the busiest CPU writes is measured by the first start, and remembered by the next one, which may be in a calm
 /// hour. A size that was configured stays.
-fn recorder_is_as_large_as_the_host_needs() -> Result<Verdict> {
+fn recorder_is_as_large_as_the_host_needs() -> Result<()> {
     /// Of each possible CPU, beside what interrupters have.
     const USUAL: f64 = 1_048_576.0;
     let state = Folder::new("state")?;
@@ -219,14 +219,13 @@ fn recorder_is_as_large_as_the_host_needs() -> Result<Verdict> {
     let daemon = start(&["--recorder.kibibytes-per-cpu", "1024"])?;
     let (configured, next, _) = held(&daemon)?;
     ensure!(configured < 1.1 * all && next == configured, "{configured} bytes instead of {all}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A start that has measured what the host needs, and may have less memory, says so as one that remembers it does.
-fn less_than_the_host_needs_is_said() -> Result<Verdict> {
-    let Some(group) = MemoryLimit::new(64 << 20)? else {
-        return Ok(Verdict::Impossible("this host gives no cgroup a memory limit".to_owned()));
-    };
+fn less_than_the_host_needs_is_said() -> Result<()> {
+    let group = MemoryLimit::new(64 << 20)?
+        .ok_or_else(|| Impossible("this host gives no cgroup a memory limit".into()))?;
     let _load = Worker::start("tcp", &["0", "0", "64", "1000"])?;
     let (address, door) = (free_address()?, group.door()?);
     let mut command = Command::new(binary()?);
@@ -240,5 +239,5 @@ fn less_than_the_host_needs_is_said() -> Result<Verdict> {
     let is_said = stderr.contains("the flight recorder has ") && stderr.contains(" instead of ");
     ensure!(is_said, "nothing says that the flight recorder is too small");
     daemon.stop(libc::SIGTERM)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

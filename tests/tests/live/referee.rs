@@ -21,9 +21,9 @@ use noise_tests::pairing::raise::softirq_raise_wait;
 use noise_tests::pairing::runqueue::runqueue_wait;
 use noise_tests::task::{pollers, sched_stat};
 
+use crate::Test;
 use crate::block::ShortDevice;
 use crate::differential::MixedLoad;
-use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("interrupts_agree_with_proc", interrupts_agree_with_proc),
@@ -65,7 +65,7 @@ fn between(trace: &Trace, from: &str, to: &str) -> Result<impl Iterator<Item = E
     Ok(trace.all().into_iter().filter(move |event| (from..=to).contains(&event.time_ns)))
 }
 
-fn interrupts_agree_with_proc() -> Result<Verdict> {
+fn interrupts_agree_with_proc() -> Result<()> {
     let _sight = keep_sight()?;
     // A recording of the start would be the longer, the slower the disk is.
     let load = MixedLoad::start()?;
@@ -127,10 +127,10 @@ fn interrupts_agree_with_proc() -> Result<Verdict> {
     }
     println!("switches to hidden threads: {to_hidden}");
     ensure!(compared >= 6, "only {compared} kinds of interrupt occurred");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn waits_agree_with_schedstat() -> Result<Verdict> {
+fn waits_agree_with_schedstat() -> Result<()> {
     let recording = Recording::start(SCHED_EVENTS, 32)?;
     let burners = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
     // The kernel charges a wait when it ends, as we do; a burner's own reading could fall into one.
@@ -162,10 +162,10 @@ fn waits_agree_with_schedstat() -> Result<Verdict> {
         (least - margin..=most + margin).contains(&kernel_ns),
         "schedstat says {kernel_ns} ns, the trace {least}..={most}"
     );
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn reads_agree_with_the_load() -> Result<Verdict> {
+fn reads_agree_with_the_load() -> Result<()> {
     let backing = ScratchFile::new("referee", 16)?;
     let device = LoopDevice::attach(&backing)?;
     let recording = Recording::start(&all_events(), 64)?;
@@ -180,10 +180,10 @@ fn reads_agree_with_the_load() -> Result<Verdict> {
         .filter(|sample| *sample.labels.0 == *device.name && &*sample.labels.1 == "read");
     let found = on_device.count() as u64;
     ensure!(found == reads, "{reads} reads, {found} in the trace");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn short_reads_are_partial_and_requeued() -> Result<Verdict> {
+fn short_reads_are_partial_and_requeued() -> Result<()> {
     let short = ShortDevice::new()?;
     let recording = Recording::start(BLOCK_EVENTS, 16)?;
     short.read(100)?;
@@ -199,10 +199,10 @@ fn short_reads_are_partial_and_requeued() -> Result<Verdict> {
         [waits.partial, waits.requeued, waits.queue.samples.len(), waits.device.samples.len()];
     println!("partial, requeued, queue waits, device waits: {found:?}");
     ensure!(found == [100, 100, 100, 200], "100 whole reads and 100 short ones, found {found:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn every_signal_is_paired_under_load() -> Result<Verdict> {
+fn every_signal_is_paired_under_load() -> Result<()> {
     let _sight = keep_sight()?;
     let recording = Recording::start(&all_events(), 192)?;
     let load = MixedLoad::start()?;
@@ -238,5 +238,5 @@ fn every_signal_is_paired_under_load() -> Result<Verdict> {
         );
     }
     println!("merged {}, requeued {}, partial {}", block.merged, block.requeued, block.partial);
-    Ok(Verdict::Passed)
+    Ok(())
 }

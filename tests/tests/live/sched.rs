@@ -14,7 +14,7 @@ use noise_tests::pairing::counts::context_switches;
 use noise_tests::pairing::runqueue::{runqueue_wait, wakeups_of_running};
 use noise_tests::task::{ChosenChild, cpus, monotonic_ns, pin, sched_stat, unused_pid};
 
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("known_delay_is_read_back", known_delay_is_read_back),
@@ -72,7 +72,7 @@ fn long_waits(seen: &Observation) -> Result<Vec<Sample>> {
     Ok(long)
 }
 
-fn known_delay_is_read_back() -> Result<Verdict> {
+fn known_delay_is_read_back() -> Result<()> {
     let daemon = Daemon::start()?;
     let (seen, ()) = observe(&daemon, SCHED_EVENTS, 32, || {
         let victim = Worker::start("burn", &["0"])?;
@@ -86,10 +86,10 @@ fn known_delay_is_read_back() -> Result<Verdict> {
     ensure!(found >= 5, "five bursts of {BURST_MS} ms, noised has {found} waits above 268 ms");
     ensure!(long_waits(&seen)?.len() >= 5, "the victim did not wait");
     agree(&seen)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn woken_while_running() -> Result<Verdict> {
+fn woken_while_running() -> Result<()> {
     let daemon = Daemon::start()?;
     let (seen, ()) = observe(&daemon, SCHED_EVENTS, 128, || {
         let sleeper = Worker::start("short-sleeps", &["0"])?;
@@ -101,10 +101,10 @@ fn woken_while_running() -> Result<Verdict> {
     println!("{found} wake-ups found their task running");
     ensure!(found > 0, "{INCONCLUSIVE}: no wake-up found its task running");
     agree(&seen)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn preemption() -> Result<Verdict> {
+fn preemption() -> Result<()> {
     let daemon = Daemon::start()?;
     let (seen, (kernel_ns, pids)) = observe(&daemon, SCHED_EVENTS, 32, || {
         let burners = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
@@ -136,13 +136,11 @@ fn preemption() -> Result<Verdict> {
         found.sum_seconds
     );
     agree(&seen)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn migrated_while_waiting() -> Result<Verdict> {
-    if cpus() < 2 {
-        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
-    }
+fn migrated_while_waiting() -> Result<()> {
+    ensure!(cpus() >= 2, Impossible("needs two CPUs".into()));
     let daemon = Daemon::start()?;
     let (seen, pid) = observe(&daemon, SCHED_EVENTS, 32, || {
         let mut bursts = Worker::start("bursts", &["0", "400", "100", "1"])?;
@@ -162,10 +160,10 @@ fn migrated_while_waiting() -> Result<Verdict> {
         "{INCONCLUSIVE}: the waiter's migration did not come off: {moved:?}"
     );
     agree(&seen)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn new_program() -> Result<Verdict> {
+fn new_program() -> Result<()> {
     let daemon = Daemon::start()?;
     let (seen, pids) = observe(&daemon, SCHED_EVENTS, 64, || {
         let hogs = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
@@ -188,10 +186,10 @@ fn new_program() -> Result<Verdict> {
         ensure!(count(pid) >= 2, "{pid} waited only {} times", count(pid));
     }
     agree(&seen)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn killed_while_waiting() -> Result<Verdict> {
+fn killed_while_waiting() -> Result<()> {
     let daemon = Daemon::start()?;
     let (seen, pid) = observe(&daemon, SCHED_EVENTS, 32, || {
         let mut bursts = Worker::start("bursts", &["0", "400", "100", "1"])?;
@@ -207,10 +205,10 @@ fn killed_while_waiting() -> Result<Verdict> {
     // Killed in the middle of the burst, for which it waits, so it leaves when that ends.
     ensure!(own == 1, "{INCONCLUSIVE}: the killed task has {own} long waits in the trace, not one");
     agree(&seen)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn recycled_pid() -> Result<Verdict> {
+fn recycled_pid() -> Result<()> {
     let daemon = Daemon::start()?;
     let pid = unused_pid()?;
     let (seen, ()) = observe(&daemon, SCHED_EVENTS, 64, || {
@@ -239,10 +237,10 @@ fn recycled_pid() -> Result<Verdict> {
     ensure!(own >= 60, "{INCONCLUSIVE}: the id was used for {own} waits only");
     long_waits(&seen)?;
     agree(&seen)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn stopped_and_continued() -> Result<Verdict> {
+fn stopped_and_continued() -> Result<()> {
     let daemon = Daemon::start()?;
     let (seen, ()) = observe(&daemon, SCHED_EVENTS, 32, || {
         let burner = Worker::start("burn", &["0"])?;
@@ -264,11 +262,11 @@ fn stopped_and_continued() -> Result<Verdict> {
     })?;
     long_waits(&seen)?;
     agree(&seen)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A start as the switches of a task leave it that the programs were not called for.
-fn asleep_with_a_start() -> Result<Verdict> {
+fn asleep_with_a_start() -> Result<()> {
     const NAPS: u32 = 10;
     const LOST_NS: u64 = 1_000_000_000;
     let daemon = Daemon::start()?;
@@ -296,5 +294,5 @@ fn asleep_with_a_start() -> Result<Verdict> {
     ensure!(own >= NAPS as usize, "{INCONCLUSIVE}: the task woke up only {own} times");
     long_waits(&seen)?;
     agree(&seen)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

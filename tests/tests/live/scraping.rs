@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::pages;
 use noise_tests::prometheus::{dashboards, selectors};
 use serde_json::{Value, json};
 
-use crate::{Test, Verdict};
+use crate::Test;
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     (
@@ -57,10 +57,8 @@ fn parsed(text: &str) -> Result<Value> {
 
 /// Has promtool look at configurations; certificates and the like need not be there. Comes last in a test, so that all
 /// else is judged where there is no promtool.
-fn are_accepted(configurations: &[(&str, String)]) -> Result<Verdict> {
-    if let Some(reason) = missing(&["promtool"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn are_accepted(configurations: &[(&str, String)]) -> Result<()> {
+    needs(&["promtool"])?;
     for (name, text) in configurations {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::write(&path, text)?;
@@ -69,10 +67,10 @@ fn are_accepted(configurations: &[(&str, String)]) -> Result<Verdict> {
         let said = [output.stdout, output.stderr].concat();
         ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&said));
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn pods_of_the_manifest_are_found_and_are_hosts_of_the_job_noised() -> Result<Verdict> {
+fn pods_of_the_manifest_are_found_and_are_hosts_of_the_job_noised() -> Result<()> {
     let config = parsed(&read("kubernetes.yml")?)?;
     let job = &config["scrape_configs"][0];
     // Debian builds Prometheus without Kubernetes: the rest has to please it.
@@ -104,7 +102,7 @@ fn pods_of_the_manifest_are_found_and_are_hosts_of_the_job_noised() -> Result<Ve
     are_accepted(&[("kubernetes.yml", rest.to_string())])
 }
 
-fn what_is_commented_out_fits_where_it_stands() -> Result<Verdict> {
+fn what_is_commented_out_fits_where_it_stands() -> Result<()> {
     let text = read("prometheus.yml")?;
     let all = in_force(&text);
     let (before, after) = (parsed(&text)?, parsed(&all)?);
@@ -123,16 +121,16 @@ fn what_is_commented_out_fits_where_it_stands() -> Result<Verdict> {
     are_accepted(&[("prometheus.yml", all)])
 }
 
-fn labels_of_pods_count_wherever_hosts_are_scraped() -> Result<Verdict> {
+fn labels_of_pods_count_wherever_hosts_are_scraped() -> Result<()> {
     for name in ["prometheus.yml", "kubernetes.yml"] {
         let config = parsed(&read(name)?)?;
         assert_eq!(config["scrape_configs"][0]["honor_labels"], true, "{name}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// What the pages have people write into their own configuration is what stands in ours.
-fn the_pages_show_what_the_configuration_says() -> Result<Verdict> {
+fn the_pages_show_what_the_configuration_says() -> Result<()> {
     let mut shown = pages::blocks("yaml")?;
     shown.retain(|block| block.starts_with("rule_files:"));
     ensure!(!shown.is_empty(), "no page has the lines");
@@ -173,7 +171,7 @@ fn is_fetched(metric: &str, fetched: &[Value]) -> bool {
     })
 }
 
-fn servers_that_share_hosts_fit_the_one_above_them() -> Result<Verdict> {
+fn servers_that_share_hosts_fit_the_one_above_them() -> Result<()> {
     let shard = parsed(&in_force(&read("prometheus.yml")?))?;
     let steps = shard["scrape_configs"][0]["relabel_configs"].as_array().context("no steps")?;
     let [.., hash, keep] = steps.as_slice() else { bail!("no sharding among {steps:?}") };

@@ -18,8 +18,8 @@ use noise_tests::prom::label_set;
 use noise_tests::rights::UNPRIVILEGED;
 use noise_tests::scratch::Folder;
 
+use crate::Test;
 use crate::lifecycle::{PublicCopy, ensure_refused_in_a_line};
-use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("incidents_of_the_local_socket", incidents_of_the_local_socket),
@@ -32,7 +32,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 /// A daemon that may not write files goes on, and leaves the state as it was.
-fn a_file_limit_is_no_obstacle() -> Result<Verdict> {
+fn a_file_limit_is_no_obstacle() -> Result<()> {
     let directory = Folder::new("state")?;
     Daemon::start_with(&[STATE_DIRECTORY, directory.argument()?])?.stop(libc::SIGTERM)?;
     let file = directory.path().join("incidents.json");
@@ -58,14 +58,14 @@ fn a_file_limit_is_no_obstacle() -> Result<Verdict> {
     ensure!(said == 1 && warnings(&log) == 1, "said {said} times");
     ensure!(fs::read(&file)? == before, "the state was replaced");
     ensure!(!directory.path().join("incidents.json.new").exists(), "half a file is left");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 fn warnings(text: &str) -> usize {
     text.lines().filter(|line| line.contains(" WARN ") && line.contains("state")).count()
 }
 
-fn incidents_from_the_daemon_and_what_it_left() -> Result<Verdict> {
+fn incidents_from_the_daemon_and_what_it_left() -> Result<()> {
     let directory = Folder::new("state")?;
     let daemon = Daemon::start_with(&[STATE_DIRECTORY, directory.argument()?])?;
     for (route, key) in [("incidents", "incidents"), ("outliers", "outliers")] {
@@ -91,11 +91,11 @@ fn incidents_from_the_daemon_and_what_it_left() -> Result<Verdict> {
     ensure!(left.code == 0 && left.stderr.contains("this is what a noised left in"), "{left:?}");
     let left = run_noised(&[&options[..], &["--web.address", &address]].concat())?;
     ensure!(left.code == 0 && left.stderr.contains("no noised answers"), "{left:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Who is in the group of the socket reads incidents there; who is not learns what to do.
-fn incidents_of_the_local_socket() -> Result<Verdict> {
+fn incidents_of_the_local_socket() -> Result<()> {
     let folder = Folder::new("socket")?;
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
     let socket = folder.path().join("noised.sock").display().to_string();
@@ -119,10 +119,10 @@ fn incidents_of_the_local_socket() -> Result<Verdict> {
         ensure!(status.success(), "ended with {status}");
     }
     ensure_refused_in_a_line(&ask(&[])?, 1, &["no noised answers", &socket, "noised run"])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn unusable_state_is_kept_aside() -> Result<Verdict> {
+fn unusable_state_is_kept_aside() -> Result<()> {
     let directory = Folder::new("state")?;
     let name = Path::new(directory.argument()?).join("incidents.json");
     for (number, text) in
@@ -139,10 +139,10 @@ fn unusable_state_is_kept_aside() -> Result<Verdict> {
         let fresh: serde_json::Value = serde_json::from_slice(&fs::read(&name)?)?;
         ensure!(fresh["format"] == 1, "the fresh state is {fresh}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn unusable_directory_is_no_obstacle() -> Result<Verdict> {
+fn unusable_directory_is_no_obstacle() -> Result<()> {
     let directory = Folder::new("state")?;
     let first = Daemon::start_with(&[STATE_DIRECTORY, directory.argument()?])?;
     for unusable in [directory.argument()?, "/proc/noised"] {
@@ -152,7 +152,7 @@ fn unusable_directory_is_no_obstacle() -> Result<Verdict> {
         ensure!(log.contains(unusable), "the warning does not name {unusable}: {log}");
     }
     first.stop(libc::SIGTERM)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Runs a daemon that was given this umask, until its state is written; its log.
@@ -179,7 +179,7 @@ fn run_with_umask(mask: libc::mode_t, directory: &Path) -> Result<String> {
 
 /// Modes do not depend on the umask; a lock that another user holds, or that leads elsewhere, is no
 /// obstacle, even in a folder that an earlier daemon left open to all.
-fn other_users_are_kept_out() -> Result<Verdict> {
+fn other_users_are_kept_out() -> Result<()> {
     let folder = Folder::new("kept")?;
     run_with_umask(0, &folder.path().join("new"))?;
 
@@ -209,10 +209,10 @@ fn other_users_are_kept_out() -> Result<Verdict> {
     let log = run_with_umask(0o777, &old)?;
     ensure!(log.contains("it was no regular file"), "{log}");
     ensure!(fs::read_to_string(&elsewhere)? == "precious", "written through a link");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn neither_daemon_nor_state() -> Result<Verdict> {
+fn neither_daemon_nor_state() -> Result<()> {
     let unused = free_address()?.to_string();
     let outcome = run_noised(&["incidents", "--web.address", &unused])?;
     ensure!(outcome.code == 1 && outcome.stderr.contains("noised run"), "{outcome:?}");
@@ -222,5 +222,5 @@ fn neither_daemon_nor_state() -> Result<Verdict> {
         let outcome = run_noised(&[&["incidents"][..], &wrong].concat())?;
         ensure!(outcome.code == 2 && outcome.stderr.contains(wrong[0]), "{outcome:?}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
-use noise_tests::nspawn::{Machine, obstacle};
+use noise_tests::nspawn::{Machine, ensure_possible};
 use noise_tests::packages;
 use noise_tests::prom::Scrape;
 
+use crate::Test;
 use crate::attacks::{Target, ensure_confined};
 use crate::incidents::until;
-use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("package_is_installed_and_purged", package_is_installed_and_purged),
@@ -30,29 +30,21 @@ const ADDRESS: SocketAddr =
 
 const INSTALL: &str = "apt-get install --yes --no-install-recommends ./noised.deb 2>&1";
 
-/// A machine with the package in its root folder, or why there is none.
-fn machine() -> Result<Result<Machine, String>> {
-    if let Some(obstacle) = obstacle()? {
-        return Ok(Err(obstacle));
-    }
-    let package = match packages::newest(".deb")? {
-        Ok(package) => package,
-        Err(obstacle) => return Ok(Err(obstacle)),
-    };
+/// A machine with the package in its root folder.
+fn machine() -> Result<Machine> {
+    ensure_possible()?;
+    let package = packages::newest(".deb")?;
     let machine = Machine::boot()?;
     fs::copy(package, machine.root().join("noised.deb"))?;
-    Ok(Ok(machine))
+    Ok(machine)
 }
 
 /// The same with the service running.
-fn serving() -> Result<Result<Machine, String>> {
-    let machine = match machine()? {
-        Ok(machine) => machine,
-        Err(obstacle) => return Ok(Err(obstacle)),
-    };
+fn serving() -> Result<Machine> {
+    let machine = machine()?;
     machine.output(INSTALL)?;
     wait_until_ready(&machine)?;
-    Ok(Ok(machine))
+    Ok(machine)
 }
 
 fn wait_until_ready(machine: &Machine) -> Result<()> {
@@ -104,11 +96,8 @@ fn files(root: &Path) -> Result<BTreeSet<String>> {
 }
 
 /// How the package leaves the machine as it found it.
-fn package_is_installed_and_purged() -> Result<Verdict> {
-    let machine = match machine()? {
-        Ok(machine) => machine,
-        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
-    };
+fn package_is_installed_and_purged() -> Result<()> {
+    let machine = machine()?;
     // Made by the first package of its kind, and no package removes it.
     machine.output("mkdir -p -m 700 /var/lib/private; systemctl daemon-reload")?;
     let loaded = bpf::program_ids()?;
@@ -150,7 +139,7 @@ fn package_is_installed_and_purged() -> Result<Verdict> {
     ensure!(left.is_empty() && gone.is_empty(), "left behind {left:?}, took away {gone:?}");
     drop(machine);
     bpf::ensure_none_left(&loaded)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// What the tools that change groups keep of the file before.
@@ -175,11 +164,8 @@ fn threads(machine: &Machine) -> Result<Vec<BTreeMap<String, String>>> {
 }
 
 /// Measures as a user of its own, and serves the members of the group.
-fn service_runs_confined() -> Result<Verdict> {
-    let machine = match serving()? {
-        Ok(machine) => machine,
-        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
-    };
+fn service_runs_confined() -> Result<()> {
+    let machine = serving()?;
     let status = machine.property("StatusText")?;
     println!("status: {status}");
     ensure!(status.contains("hooks"), "the status does not say how the service fares: {status:?}");
@@ -242,7 +228,7 @@ fn service_runs_confined() -> Result<Verdict> {
     // The machine has pids of its own, which a host's service has not.
     let trouble = denied.lines().filter(is_trouble).filter(|line| !line.contains("pid namespace"));
     ensure!(trouble.count() == 0, "{denied}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Marks come from members of the group, and from no one else.
@@ -267,11 +253,8 @@ fn ensure_marks_are_taken(machine: &Machine) -> Result<()> {
     Ok(())
 }
 
-fn service_is_reloaded() -> Result<Verdict> {
-    let machine = match serving()? {
-        Ok(machine) => machine,
-        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
-    };
+fn service_is_reloaded() -> Result<()> {
+    let machine = serving()?;
     let pid = machine.property("MainPID")?;
     let write = |text: &str| -> Result<()> {
         Ok(fs::write(machine.root().join("etc/noised/noised.toml"), text)?)
@@ -296,7 +279,7 @@ fn service_is_reloaded() -> Result<Verdict> {
     wait_until_ready(&machine)?;
     write("[outliers]\nthreshold-microseconds = 778\n")?;
     machine.output("systemctl reload noised")?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Sooner than an operator would want it, so that a test need not wait for long.
@@ -310,11 +293,8 @@ fn soon(machine: &Machine, settings: &str) -> Result<()> {
 }
 
 /// What may mend itself is waited for, as long as it takes; a mistake is not.
-fn service_tries_again_only_where_it_helps() -> Result<Verdict> {
-    let machine = match serving()? {
-        Ok(machine) => machine,
-        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
-    };
+fn service_tries_again_only_where_it_helps() -> Result<()> {
+    let machine = serving()?;
     let write = |text: &str| -> Result<()> {
         Ok(fs::write(machine.root().join("etc/noised/noised.toml"), text)?)
     };
@@ -336,7 +316,7 @@ fn service_tries_again_only_where_it_helps() -> Result<Verdict> {
     ensure!(status == "2" && restarts == "0", "status {status} after {restarts} restarts");
     std::thread::sleep(Duration::from_secs(3));
     ensure!(machine.property("ActiveState")? == "failed", "a mistake is tried again");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Waits until the journal of the service has a word.
@@ -346,11 +326,8 @@ fn wait_until_logged(machine: &Machine, word: &str) -> Result<()> {
         .with_context(|| format!("the journal does not show {word}"))
 }
 
-fn service_that_hangs_is_started_anew() -> Result<Verdict> {
-    let machine = match serving()? {
-        Ok(machine) => machine,
-        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
-    };
+fn service_that_hangs_is_started_anew() -> Result<()> {
+    let machine = serving()?;
     soon(&machine, "WatchdogSec=2s\\nRestartSec=1s")?;
     machine.run("systemctl restart noised")?;
     wait_until_ready(&machine)?;
@@ -364,5 +341,5 @@ fn service_that_hangs_is_started_anew() -> Result<Verdict> {
     ensure!(machine.property("MainPID")? != pid, "the same process");
     wait_until_logged(&machine, "Watchdog timeout")?;
     ensure!(scrape(&machine)?.total("noised_probe_attached") > 20.0, "it measures nothing");
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -10,14 +10,14 @@ use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{Daemon, SOCKET_PATH, binary, run, run_noised};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::scratch::Folder;
 use noise_tests::terminal::Terminal;
 use noise_tests::wait::wait_until;
 use serde_json::Value;
 
 use crate::lifecycle::ensure_refused;
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("every_key", every_key),
@@ -86,11 +86,6 @@ fn short(group: &Group) -> String {
     group.label().trim_start_matches('/').to_owned()
 }
 
-/// What a person does not want to wait for.
-fn impossible() -> Option<Verdict> {
-    missing(&["tmux"]).map(Verdict::Impossible)
-}
-
 /// Requires that the view ends by itself, and well.
 fn ended_well(terminal: &Terminal) -> Result<()> {
     let status = terminal.wait()?;
@@ -121,10 +116,8 @@ fn written(folder: &Path, begin: &str, end: &str) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-fn every_key() -> Result<Verdict> {
-    if let Some(verdict) = impossible() {
-        return Ok(verdict);
-    }
+fn every_key() -> Result<()> {
+    needs(&["tmux"])?;
     let served = Served::start()?;
     let (group, workers) = everything()?;
     let terminal = served.top(150, 30, &[])?;
@@ -220,13 +213,11 @@ fn every_key() -> Result<Verdict> {
     for worker in workers {
         worker.stop()?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn who_names_a_hog() -> Result<Verdict> {
-    if let Some(verdict) = impossible() {
-        return Ok(verdict);
-    }
+fn who_names_a_hog() -> Result<()> {
+    needs(&["tmux"])?;
     let served = Served::start()?;
     let victim = Group::new("victim", &[Hierarchy::Cpu])?;
     let hog = Group::new("hog", &[Hierarchy::Cpu])?;
@@ -245,14 +236,12 @@ fn who_names_a_hog() -> Result<Verdict> {
     })?;
     burner.stop()?;
     worker.stop()?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Enter on a row, and on its page: the page of `noised why`.
-fn enter_shows_why() -> Result<Verdict> {
-    if let Some(verdict) = impossible() {
-        return Ok(verdict);
-    }
+fn enter_shows_why() -> Result<()> {
+    needs(&["tmux"])?;
     // On a loaded machine, two seconds are more than the usual size holds.
     let options = ["--recorder.kibibytes-per-cpu=16384", "--recorder.kibibytes-in-all=1048576"];
     let served = Served::start_with(&options)?;
@@ -297,13 +286,11 @@ fn enter_shows_why() -> Result<Verdict> {
     ended_well(&terminal)?;
     burner.stop()?;
     worker.stop()?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn daemon_stops_and_comes_back() -> Result<Verdict> {
-    if let Some(verdict) = impossible() {
-        return Ok(verdict);
-    }
+fn daemon_stops_and_comes_back() -> Result<()> {
+    needs(&["tmux"])?;
     let mut served = Served::start()?;
     let terminal = served.top(100, 30, &[])?;
     let daemon = served.daemon.take().context("no daemon")?;
@@ -324,13 +311,11 @@ fn daemon_stops_and_comes_back() -> Result<Verdict> {
     terminal.wait_for("that it is back", |screen| !screen.contains("STALE"))?;
     terminal.press(&["q"])?;
     ended_well(&terminal)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn small_terminals() -> Result<Verdict> {
-    if let Some(verdict) = impossible() {
-        return Ok(verdict);
-    }
+fn small_terminals() -> Result<()> {
+    needs(&["tmux"])?;
     let served = Served::start()?;
     let terminal = served.top(80, 24, &[])?;
     println!("{}", terminal.screen()?);
@@ -340,13 +325,11 @@ fn small_terminals() -> Result<Verdict> {
     terminal.wait_for_words(&["runqueue_wait", "context_switch"])?;
     terminal.press(&["q"])?;
     ended_well(&terminal)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn signals_restore_the_terminal() -> Result<Verdict> {
-    if let Some(verdict) = impossible() {
-        return Ok(verdict);
-    }
+fn signals_restore_the_terminal() -> Result<()> {
+    needs(&["tmux"])?;
     let served = Served::start()?;
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         let terminal = served.top(80, 24, &[])?;
@@ -357,13 +340,11 @@ fn signals_restore_the_terminal() -> Result<Verdict> {
         terminal.wait()?;
         ensure!(!terminal.is_taken()?, "signal {signal}: the terminal is not given back");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn records_and_replays() -> Result<Verdict> {
-    if let Some(verdict) = impossible() {
-        return Ok(verdict);
-    }
+fn records_and_replays() -> Result<()> {
+    needs(&["tmux"])?;
     let served = Served::start()?;
     let (group, workers) = everything()?;
     let label = short(&group);
@@ -402,10 +383,10 @@ fn records_and_replays() -> Result<Verdict> {
     replay.wait_for("the end again", |screen| position(screen) == end)?;
     replay.press(&["q"])?;
     ended_well(&replay)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn once_and_json() -> Result<Verdict> {
+fn once_and_json() -> Result<()> {
     let served = Served::start()?;
     let (group, workers) = everything()?;
     let label = group.label();
@@ -441,21 +422,22 @@ fn once_and_json() -> Result<Verdict> {
     for worker in workers {
         worker.stop()?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn without_a_daemon() -> Result<Verdict> {
-    if PathBuf::from("/run/noised/noised.sock").exists() {
-        return Ok(Verdict::Impossible("another daemon runs here".to_owned()));
-    }
+fn without_a_daemon() -> Result<()> {
+    ensure!(
+        !PathBuf::from("/run/noised/noised.sock").exists(),
+        Impossible("another daemon runs here".into())
+    );
     let outcome = run_noised(&["top", "--once", "--screen", "irq"])?;
     println!("{}", outcome.stdout);
     ensure!(outcome.code == 0, "{}", outcome.stderr);
     ensure!(outcome.stdout.contains("local_timer"), "the engine measures nothing");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn refusals() -> Result<Verdict> {
+fn refusals() -> Result<()> {
     let outcome = run_noised(&["top", "--connect", "/nonexistent/noised.sock", "--once"])?;
     ensure_refused(&outcome, 1, &["/nonexistent/noised.sock"])?;
     let outcome = run_noised(&["top", "--replay", "/nonexistent/file", "--once"])?;
@@ -465,12 +447,12 @@ fn refusals() -> Result<Verdict> {
     ensure_refused(&outcome, 2, &["interval"])?;
     // The user nobody, without a daemon.
     if PathBuf::from("/run/noised/noised.sock").exists() {
-        return Ok(Verdict::Passed);
+        return Ok(());
     }
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
     command.arg(binary()?).args(["top", "--once"]);
     let outcome = run(command)?;
     ensure_refused(&outcome, 3, &["noised run"])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

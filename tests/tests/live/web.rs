@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use noise_tests::daemon::{Daemon, FIXED_RECORDER, SOCKET_PATH, STATE_DIRECTORY, binary};
 use noise_tests::http::get;
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::prom::Scrape;
 use noise_tests::scratch::Folder;
 
-use crate::{Test, Verdict};
+use crate::Test;
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("routes", routes),
@@ -35,7 +35,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 /// What hostile clients may cost.
 const GROWTH_BYTES: u64 = 32 << 20;
 
-fn routes() -> Result<Verdict> {
+fn routes() -> Result<()> {
     let daemon = Daemon::start()?;
     for (path, status) in [
         ("/", 200),
@@ -57,10 +57,10 @@ fn routes() -> Result<Verdict> {
     let kind = metrics.header("content-type").unwrap_or_default();
     ensure!(kind.starts_with("text/plain; version=0.0.4"), "/metrics is {kind:?}");
     ensure!(metrics.header("content-encoding").is_none(), "compressed without being asked");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn status_page_names_every_signal() -> Result<Verdict> {
+fn status_page_names_every_signal() -> Result<()> {
     let daemon = Daemon::start()?;
     let page = get(daemon.address, "/", &[])?;
     let kind = page.header("content-type").unwrap_or_default();
@@ -82,12 +82,12 @@ fn status_page_names_every_signal() -> Result<Verdict> {
         ensure!(page.text()?.contains(signal), "the page does not name {signal}");
     }
     ensure!(page.text()?.contains("href=\"/metrics\""), "no link to /metrics");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// With `Content-Security-Policy: default-src 'self'` a browser takes style and script from elsewhere
 /// on this server, and from nowhere within the page.
-fn what_the_page_needs() -> Result<Verdict> {
+fn what_the_page_needs() -> Result<()> {
     let daemon = Daemon::start()?;
     let page = get(daemon.address, "/", &[])?;
     let page = page.text()?;
@@ -109,7 +109,7 @@ fn what_the_page_needs() -> Result<Verdict> {
         let other = get(daemon.address, path, &[("If-None-Match", "\"0\"")])?;
         ensure!(other.status == 200, "{path}, of another version: {other:?}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// What is answered to a request line, until the connection ends.
@@ -121,7 +121,7 @@ fn answer_to(daemon: &Daemon, line: &str) -> Result<String> {
     Ok(answer.to_ascii_lowercase())
 }
 
-fn head_and_other_methods() -> Result<Verdict> {
+fn head_and_other_methods() -> Result<()> {
     let daemon = Daemon::start()?;
     for path in ["/", "/metrics", "/api/v1/frame", "/api/v1/incidents", "/-/ready", "/status.css"] {
         let head = answer_to(&daemon, &format!("HEAD {path}"))?;
@@ -139,7 +139,7 @@ fn head_and_other_methods() -> Result<Verdict> {
     }
     let nothing = answer_to(&daemon, "HEAD /nothing")?;
     ensure!(nothing.starts_with("http/1.1 404 ") && nothing.ends_with("\r\n\r\n"), "{nothing}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Asks whether the daemon is healthy, and leaves the connection open.
@@ -158,7 +158,7 @@ fn ask_health(stream: &mut TcpStream) -> Result<()> {
 
 /// A scraper's connection is there when it asks the next time; a request that is begun ends with its
 /// connection when it does not go on.
-fn a_connection_waits_for_the_next_scrape() -> Result<Verdict> {
+fn a_connection_waits_for_the_next_scrape() -> Result<()> {
     let daemon = Daemon::start()?;
     let (mut kept, mut begun) = (connect(&daemon)?, connect(&daemon)?);
     ask_health(&mut kept)?;
@@ -173,16 +173,14 @@ fn a_connection_waits_for_the_next_scrape() -> Result<Verdict> {
         Err(error) => error.kind() != ErrorKind::WouldBlock,
     };
     ensure!(is_ended, "half a request is waited for: {rest:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn compression() -> Result<Verdict> {
+fn compression() -> Result<()> {
     let daemon = Daemon::start()?;
     let answer = get(daemon.address, "/metrics", &[("Accept-Encoding", "gzip")])?;
     ensure!(answer.header("content-encoding") == Some("gzip"), "not compressed when asked");
-    if let Some(reason) = missing(&["gzip"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+    needs(&["gzip"])?;
     let mut gzip =
         Command::new("gzip").arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     gzip.stdin.take().context("no pipe")?.write_all(&answer.body)?;
@@ -198,7 +196,7 @@ fn compression() -> Result<Verdict> {
         let answer = get(daemon.address, "/metrics", &[("Accept-Encoding", refusal)])?;
         ensure!(answer.header("content-encoding").is_none(), "packed in spite of {refusal}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// What is answered to a head, until the connection ends.
@@ -210,7 +208,7 @@ fn raw(mut stream: impl Read + Write, head: &str) -> Result<String> {
 }
 
 /// A page of a stranger whose name leads to 127.0.0.1 does not read along.
-fn hosts_of_strangers() -> Result<Verdict> {
+fn hosts_of_strangers() -> Result<()> {
     let folder = Folder::new("strangers")?;
     let socket = folder.path().join("noised.sock");
     let path = socket.display().to_string();
@@ -252,7 +250,7 @@ fn hosts_of_strangers() -> Result<Verdict> {
     let wide = Daemon::start_command(command, ([127, 0, 0, 1], port).into())?;
     let answer = raw(connect(&wide)?, "GET /metrics HTTP/1.1\r\nHost: evil.example")?;
     ensure!(answer.starts_with("HTTP/1.1 200"), "of all addresses: {answer:.100}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// CPU time of a process so far.
@@ -301,7 +299,7 @@ fn is_whole(answer: &[u8]) -> bool {
 }
 
 /// Clients that ask as fast as they can have a part of a CPU between them; scrapers are answered, soon.
-fn a_client_without_pause() -> Result<Verdict> {
+fn a_client_without_pause() -> Result<()> {
     let daemon = Daemon::start()?;
     let done = AtomicBool::new(false);
     let pid = daemon.process().pid();
@@ -336,7 +334,7 @@ fn a_client_without_pause() -> Result<Verdict> {
     ensure!(share < 0.3, "{share} of one CPU");
     let delayed = daemon.scrape()?.total("noised_http_requests_delayed_total");
     ensure!(delayed > 0.0, "{delayed} requests had to wait");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A client like any other gets its answer while `hostile` is going on, and memory stays bounded.
@@ -364,7 +362,7 @@ fn connect(daemon: &Daemon) -> Result<TcpStream> {
     Ok(stream)
 }
 
-fn idle_connections() -> Result<Verdict> {
+fn idle_connections() -> Result<()> {
     let daemon = Daemon::start()?;
     still_serves(&daemon, || {
         // A server that refuses or closes some of them is within its rights.
@@ -373,10 +371,10 @@ fn idle_connections() -> Result<Verdict> {
         ensure!(!connections.is_empty(), "no connection at all");
         Ok(connections)
     })?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn half_a_request() -> Result<Verdict> {
+fn half_a_request() -> Result<()> {
     let daemon = Daemon::start()?;
     still_serves(&daemon, || {
         (0..100)
@@ -387,10 +385,10 @@ fn half_a_request() -> Result<Verdict> {
             })
             .collect::<Result<Vec<_>>>()
     })?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn huge_header() -> Result<Verdict> {
+fn huge_header() -> Result<()> {
     let daemon = Daemon::start()?;
     still_serves(&daemon, || {
         for _ in 0..20 {
@@ -409,10 +407,10 @@ fn huge_header() -> Result<Verdict> {
         }
         Ok(())
     })?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn not_http() -> Result<Verdict> {
+fn not_http() -> Result<()> {
     let daemon = Daemon::start()?;
     still_serves(&daemon, || {
         for bytes in [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"[..], b"\0\0\0\0\r\n\r\n", b"POST"] {
@@ -427,5 +425,5 @@ fn not_http() -> Result<Verdict> {
         }
         Ok(())
     })?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -14,8 +14,8 @@ use noise_tests::daemon::{Daemon, run};
 use noise_tests::http::{Response, exchange, get};
 use noise_tests::prom::Scrape;
 
+use crate::Test;
 use crate::https::{Client, Site, TLS};
-use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_thousand_scrapers", a_thousand_scrapers),
@@ -166,14 +166,14 @@ fn scrape_all(least: usize, get: impl Fn() -> Result<Response> + Sync) -> Result
     Ok(())
 }
 
-fn a_thousand_scrapers() -> Result<Verdict> {
+fn a_thousand_scrapers() -> Result<()> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
     bounded(&daemon, || plain(address), || scrape_all(SCRAPERS, || get(address, "/metrics", &[])))?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn a_thousand_scrapers_over_tls() -> Result<Verdict> {
+fn a_thousand_scrapers_over_tls() -> Result<()> {
     let site = Site::new(TLS)?;
     let client = site.client()?;
     let daemon = site.start_open()?;
@@ -182,7 +182,7 @@ fn a_thousand_scrapers_over_tls() -> Result<Verdict> {
     // While it is busy with the handshakes of all, the request of one may wait for longer than
     // a connection that is not used is left alone.
     bounded(&daemon, scrape, || scrape_all(SCRAPERS - SCRAPERS / 100, get))?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 fn connect(address: SocketAddr) -> Result<TcpStream> {
@@ -192,7 +192,7 @@ fn connect(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-fn slow_loris_over_tls() -> Result<Verdict> {
+fn slow_loris_over_tls() -> Result<()> {
     let site = Site::new(TLS)?;
     let client = site.client()?;
     let daemon = site.start_open()?;
@@ -216,7 +216,7 @@ fn slow_loris_over_tls() -> Result<Verdict> {
         ensure!(silent.len() > 500, "only {} connections", silent.len());
         Ok((silent, half))
     })?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Clients that ask and do not read.
@@ -265,7 +265,7 @@ fn ended(streams: &[TcpStream]) -> Result<usize> {
 }
 
 /// Fewer clients than there may be connections, so that they are hung up on for the answers alone.
-fn answers_that_are_not_taken() -> Result<Verdict> {
+fn answers_that_are_not_taken() -> Result<()> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
     // More than the kernel takes of them: else no client would be slow.
@@ -285,10 +285,10 @@ fn answers_that_are_not_taken() -> Result<Verdict> {
         Ok(held)
     };
     bounded(&daemon, || plain(address), hostile)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn many_requests_at_once() -> Result<Verdict> {
+fn many_requests_at_once() -> Result<()> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
     let hostile = || {
@@ -297,7 +297,7 @@ fn many_requests_at_once() -> Result<Verdict> {
         Ok(held)
     };
     bounded(&daemon, || plain(address), hostile)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// CPU time of a process so far.
@@ -323,7 +323,7 @@ fn count_refusal(status: u16, refused: &AtomicU32, busy: &AtomicU32) -> Result<(
     Ok(())
 }
 
-fn wrong_passwords() -> Result<Verdict> {
+fn wrong_passwords() -> Result<()> {
     let hash = bcrypt::hash("right", 8)?;
     let site = Site::new(&format!("basic_auth_users:\n  alice: {hash}\n"))?;
     let daemon = site.start(|address| get(address, "/-/ready", &[]).is_ok())?;
@@ -371,7 +371,7 @@ fn wrong_passwords() -> Result<Verdict> {
         share * 100.0
     );
     ensure!(refused > 0 && busy > 0, "{refused} refused, {busy} sent away");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A connection from this address of ours.
@@ -403,7 +403,7 @@ fn connect_from(source: Ipv4Addr, address: SocketAddr) -> Result<TcpStream> {
 
 /// Somebody who was never let in before comes while more addresses than can wait try one password
 /// after the other: it waits for its turn, and is not sent away.
-fn a_right_password_among_wrong_ones() -> Result<Verdict> {
+fn a_right_password_among_wrong_ones() -> Result<()> {
     let hash = bcrypt::hash("right", 5)?;
     let site = Site::new(&format!("basic_auth_users:\n  alice: {hash}\n"))?;
     let daemon = site.start(|address| get(address, "/-/ready", &[]).is_ok())?;
@@ -442,5 +442,5 @@ fn a_right_password_among_wrong_ones() -> Result<Verdict> {
     println!("{refused} refused, {busy} sent away; who may was answered {status} after {took:?}");
     ensure!(busy > 0, "no client was sent away");
     ensure!(status == 200, "alice was answered {status}");
-    Ok(Verdict::Passed)
+    Ok(())
 }

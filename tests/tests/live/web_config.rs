@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{Daemon, Outcome, Process, run, run_noised};
 use noise_tests::http::get;
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::prom::Scrape;
 use noise_tests::wait::wait_until;
 use rustls::version::{TLS12, TLS13};
 
+use crate::Test;
 use crate::https::{Authority, Client, Identity, Site, TLS, text};
-use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("tls_12_and_13", tls_12_and_13),
@@ -75,7 +75,7 @@ fn ensure_refused(client: &Client, address: SocketAddr, what: &str) -> Result<()
     Ok(())
 }
 
-fn tls_12_and_13() -> Result<Verdict> {
+fn tls_12_and_13() -> Result<()> {
     let site = Site::new(TLS)?;
     let daemon = site.start_open()?;
     for version in [&TLS12, &TLS13] {
@@ -90,7 +90,7 @@ fn tls_12_and_13() -> Result<Verdict> {
     let log = daemon.process().stderr()?;
     let address = format!("https://{}", daemon.address);
     ensure!(log.contains(&address), "it does not say where it listens: {log}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Runs curl; its exit code.
@@ -104,10 +104,8 @@ fn curl(site: &Site, address: SocketAddr, options: &[&str]) -> Result<i32> {
     Ok(outcome.code)
 }
 
-fn older_tls_and_plain_http_are_refused() -> Result<Verdict> {
-    if let Some(reason) = missing(&["curl"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn older_tls_and_plain_http_are_refused() -> Result<()> {
+    needs(&["curl"])?;
     let site = Site::new(TLS)?;
     let daemon = site.start_open()?;
     // What makes curl willing to use what is obsolete.
@@ -122,10 +120,10 @@ fn older_tls_and_plain_http_are_refused() -> Result<Verdict> {
         "plain HTTP: {:?}",
         plain.map(|answer| answer.status).map_err(|error| error.to_string())
     );
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn versions_and_ciphers_can_be_chosen() -> Result<Verdict> {
+fn versions_and_ciphers_can_be_chosen() -> Result<()> {
     let suite = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256";
     let site = Site::new(&format!(
         "{TLS}  max_version: TLS12\n  cipher_suites: [{suite}]\n  curve_preferences: [CurveP384]\n"
@@ -140,7 +138,7 @@ fn versions_and_ciphers_can_be_chosen() -> Result<Verdict> {
     ensure!(format!("{group:?}") == "secp384r1", "{group:?}");
     let newer = Client::with(&site.authority, None, &[&TLS13])?;
     ensure_refused(&newer, daemon.address, "TLS 1.3 where only 1.2 is offered")?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Clients with these certificates, each for both versions: a refusal shows at another time.
@@ -149,7 +147,7 @@ fn each_version(site: &Site, identity: Option<&Identity>) -> Result<[Client; 2]>
     Ok([of(&TLS12)?, of(&TLS13)?])
 }
 
-fn client_certificates() -> Result<Verdict> {
+fn client_certificates() -> Result<()> {
     let site = Site::new(&format!(
         "{TLS}  client_ca_file: clients.crt\n  client_auth_type: RequireAndVerifyClientCert\n  \
          client_allowed_sans: [prometheus.example, 10.1.2.3, \"spiffe://example/scraper\"]\n"
@@ -179,11 +177,11 @@ fn client_certificates() -> Result<Verdict> {
             ensure_refused(&client, daemon.address, what)?;
         }
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// The format accepts allowed names in certificates that no authority verifies: the operator is warned.
-fn names_that_any_client_signs() -> Result<Verdict> {
+fn names_that_any_client_signs() -> Result<()> {
     let site = Site::new(&format!(
         "{TLS}  client_auth_type: RequireAnyClientCert\n  client_allowed_sans: [prometheus.example]\n"
     ))?;
@@ -196,7 +194,7 @@ fn names_that_any_client_signs() -> Result<Verdict> {
         let words = ["does not restrict access", "RequireAndVerifyClientCert"];
         ensure!(words.into_iter().all(|word| said.contains(word)), "no warning: {said}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// What `--config.check` says of the web file.
@@ -215,10 +213,8 @@ fn expiry(site: &Site, daemon: &Daemon) -> Result<f64> {
     Ok(Scrape::parse(&outcome.stdout)?.total("noised_tls_certificate_expiry_timestamp_seconds"))
 }
 
-fn a_certificate_that_has_expired() -> Result<Verdict> {
-    if let Some(reason) = missing(&["curl"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn a_certificate_that_has_expired() -> Result<()> {
+    needs(&["curl"])?;
     let site = Site::new(TLS)?;
     site.install(&site.authority.issue_until(&["127.0.0.1"], 2001)?)?;
     let checked = check(&site)?;
@@ -241,10 +237,10 @@ fn a_certificate_that_has_expired() -> Result<Verdict> {
     ensure!(client.get(daemon.address, "/metrics", &[])?.status == 200, "not answered");
     let log = daemon.process().stderr()?;
     ensure!(log.matches("certificate expired").count() == 1, "{log}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn any_client_certificate() -> Result<Verdict> {
+fn any_client_certificate() -> Result<()> {
     let site = Site::new(&format!("{TLS}  client_auth_type: RequireAnyClientCert\n"))?;
     let anybody = Authority::new("anybody")?.issue(&["x"])?;
     let [old, new] = each_version(&site, Some(&anybody))?;
@@ -282,10 +278,10 @@ fn any_client_certificate() -> Result<Verdict> {
     for client in each_version(&site, Some(&anybody))? {
         ensure_refused(&client, daemon.address, "a client of an unknown authority")?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn users() -> Result<Verdict> {
+fn users() -> Result<()> {
     let lines = [user("alice", "wonder: land")?, user("bob", "b")?].concat();
     let site = Site::new(&format!("{TLS}basic_auth_users:\n{lines}"))?;
     let client = site.client()?;
@@ -319,10 +315,10 @@ fn users() -> Result<Verdict> {
     }
     let log = daemon.process().stderr()?;
     ensure!(!log.contains("wonder"), "a password in the log: {log}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn headers_and_rate() -> Result<Verdict> {
+fn headers_and_rate() -> Result<()> {
     let site = Site::new(
         "http_server_config:\n  headers:\n    X-Frame-Options: deny\n    \
          Content-Security-Policy: default-src 'self'\nrate_limit:\n  interval: 1h\n  burst: 4\n",
@@ -335,10 +331,10 @@ fn headers_and_rate() -> Result<Verdict> {
         let policy = answer.header("content-security-policy");
         ensure!(policy == Some("default-src 'self'"), "{path}: {policy:?}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn certificate_changes() -> Result<Verdict> {
+fn certificate_changes() -> Result<()> {
     let site = Site::new(TLS)?;
     let daemon = site.start_open()?;
     let before = site.client()?;
@@ -362,10 +358,10 @@ fn certificate_changes() -> Result<Verdict> {
     let log = daemon.process().stderr()?;
     ensure!(log.matches("is not the key of").count() == 1, "{log}");
     ensure!(log.matches("is valid again, applied").count() == 1, "{log}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn users_change_and_mistakes_do_not() -> Result<Verdict> {
+fn users_change_and_mistakes_do_not() -> Result<()> {
     let site = Site::new(&format!("basic_auth_users:\n{}", user("alice", "a")?))?;
     let daemon = site.start(|address| get(address, "/-/ready", &[]).is_ok())?;
     let found = |user: &str, password: &str| -> Result<u16> {
@@ -425,10 +421,10 @@ fn users_change_and_mistakes_do_not() -> Result<Verdict> {
     ] {
         ensure!(log.matches(words).count() == times, "{words:?} not {times} times: {log}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn mistakes_end_the_start() -> Result<Verdict> {
+fn mistakes_end_the_start() -> Result<()> {
     let site = Site::new(TLS)?;
     let check = || run_noised(&["run", "--config.check", "--web.config.file", text(&site.file)?]);
     let good = check()?;
@@ -455,10 +451,10 @@ fn mistakes_end_the_start() -> Result<Verdict> {
     }
     let absent = run_noised(&["run", "--web.config.file", "/nowhere/web.yml"])?;
     ensure!(absent.code == 2 && absent.stderr.contains("/nowhere/web.yml"), "{absent:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn commands_ask_over_tls() -> Result<Verdict> {
+fn commands_ask_over_tls() -> Result<()> {
     let site = Site::new(&format!("{TLS}basic_auth_users:\n{}", user("ops", "look")?))?;
     let client = site.client()?;
     let daemon = site.start(|address| client.get(address, "/-/ready", &[]).is_ok())?;
@@ -490,13 +486,11 @@ fn commands_ask_over_tls() -> Result<Verdict> {
         ensure!(outcome.code != 0 && outcome.stderr.contains("certificate"), "{outcome:?}");
         ensure!(outcome.stderr.lines().count() == 1, "{outcome:?}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn a_real_prometheus() -> Result<Verdict> {
-    if let Some(reason) = missing(&["prometheus"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn a_real_prometheus() -> Result<()> {
+    needs(&["prometheus"])?;
     let users = user("scraper", "correct horse")?;
     let site = Site::new(&format!("{TLS}basic_auth_users:\n{users}"))?;
     let client = site.client()?;
@@ -530,10 +524,10 @@ fn a_real_prometheus() -> Result<Verdict> {
 }
 
 /// Both end well.
-fn ended(mut prometheus: Process, daemon: Daemon) -> Result<Verdict> {
+fn ended(mut prometheus: Process, daemon: Daemon) -> Result<()> {
     prometheus.signal(libc::SIGTERM)?;
     prometheus.wait()?;
     let (status, log) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "{status}: {log}");
-    Ok(Verdict::Passed)
+    Ok(())
 }

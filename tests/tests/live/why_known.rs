@@ -16,7 +16,7 @@ use noise_tests::scratch::Folder;
 use serde_json::Value;
 
 use crate::lifecycle::{PublicCopy, ensure_refused};
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] =
     &[("why_as_a_member_of_the_group", why_as_a_member_of_the_group)];
@@ -46,7 +46,7 @@ fn learnt(found: &Value) -> Option<&Value> {
     usual.iter().find(is_it)
 }
 
-fn why_as_a_member_of_the_group() -> Result<Verdict> {
+fn why_as_a_member_of_the_group() -> Result<()> {
     let copy = PublicCopy::new()?;
     let options =
         ["--socket.group=daemon", "--incidents.recent-windows=4", "--incidents.warmup-windows=20"];
@@ -58,9 +58,10 @@ fn why_as_a_member_of_the_group() -> Result<Verdict> {
     let place = Folder::new("theirs")?;
     chown(place.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
     let victim = Group::new("quota", &[Hierarchy::Cpu])?;
-    if !victim.limit_cpu(Duration::from_millis(20), Duration::from_millis(100))? {
-        return Ok(Verdict::Impossible("this host limits the CPU time of no group".to_owned()));
-    }
+    ensure!(
+        victim.limit_cpu(Duration::from_millis(20), Duration::from_millis(100))?,
+        Impossible("this host limits the CPU time of no group".into())
+    );
     let worker = Worker::start_at(Place::group(&victim), "burn", &["0"])?;
     let label = victim.label();
     let why = |group: u32, options: &[&str]| -> Result<Outcome> {
@@ -120,5 +121,5 @@ fn why_as_a_member_of_the_group() -> Result<Verdict> {
     ensure_refused(&why(DAEMON, &nowhere)?, 1, &["cannot write /nowhere/picture"])?;
     ensure_refused(&why(UNPRIVILEGED, &[])?, 3, &["sudo adduser"])?;
     worker.stop()?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

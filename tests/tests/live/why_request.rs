@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::daemon::{Process, free_address, run, run_noised};
 use noise_tests::load::Worker;
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::scenario::pinned;
 use noise_tests::scenario::tiers::{Answer, Clients, HOG, said};
 use noise_tests::scratch::Folder;
@@ -15,7 +15,7 @@ use noise_tests::task::cpus;
 use noise_tests::tiers::PROGRAM;
 
 use crate::lifecycle::ensure_refused;
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_slow_tier_is_named", a_slow_tier_is_named),
@@ -54,10 +54,8 @@ fn answer(port: u16) -> Result<Answer> {
     Ok(answer)
 }
 
-fn a_slow_tier_is_named() -> Result<Verdict> {
-    if let Some(reason) = missing(&[PYTHON]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn a_slow_tier_is_named() -> Result<()> {
+    needs(&[PYTHON])?;
     let log = Folder::new("tiers")?;
     let mut command = Command::new(PYTHON);
     // Requests for longer than it takes to attach and to watch; its helper sleeps 4 ms for each.
@@ -80,13 +78,11 @@ fn a_slow_tier_is_named() -> Result<Verdict> {
     ensure!(first.service == "tier-helper pipe", "{found:?}");
     let slept = first.part("timer");
     ensure!(slept >= MOSTLY, "it slept {slept:.2} of its time: {found:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn a_hog_is_named() -> Result<Verdict> {
-    if cpus() < 2 {
-        return Ok(Verdict::Impossible(NO_SECOND_CPU.to_owned()));
-    }
+fn a_hog_is_named() -> Result<()> {
+    ensure!(cpus() >= 2, Impossible(NO_SECOND_CPU.into()));
     let address = free_address()?;
     let port = address.port().to_string();
     let server = Worker::start("pool", &["served", CPU, &port, "1", US])?;
@@ -104,13 +100,11 @@ fn a_hog_is_named() -> Result<Verdict> {
     let waited_ns = first.states_ns.get("waiting_cpu").copied().unwrap_or(0);
     let charged = culprit.ns as f64 / waited_ns.max(1) as f64;
     ensure!(culprit.comm == HOG && charged >= CHARGED, "{charged:.2}: {found:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn workers_on_one_cpu_are_found() -> Result<Verdict> {
-    if cpus() < 2 {
-        return Ok(Verdict::Impossible(NO_SECOND_CPU.to_owned()));
-    }
+fn workers_on_one_cpu_are_found() -> Result<()> {
+    ensure!(cpus() >= 2, Impossible(NO_SECOND_CPU.into()));
     let found = pinned::findings(None)?;
     println!("{}", pinned::render(&found));
     let part = |name: &str| {
@@ -133,10 +127,10 @@ fn workers_on_one_cpu_are_found() -> Result<Verdict> {
     ensure!(state == "waiting_cpu", "{state}: {first:?}");
     let culprit = first.culprit(state).context("no culprit")?;
     ensure!(culprit.cause == "self", "the other workers are not named: {first:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn what_cannot_be_shown_is_said() -> Result<Verdict> {
+fn what_cannot_be_shown_is_said() -> Result<()> {
     let ask = |port: u16| {
         run_noised(&["why", "--request", &port.to_string(), "--next", "200ms", "--json"])
     };
@@ -149,12 +143,10 @@ fn what_cannot_be_shown_is_said() -> Result<Verdict> {
     let outcome = ask(port)?;
     let sentence = format!("no request was answered on port {port}");
     ensure_refused(&outcome, 1, &[&sentence, "--next"])?;
-    if let Some(reason) = missing(&["setpriv"]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+    needs(&["setpriv"])?;
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     command.arg(noise_tests::daemon::binary()?).args(["why", "--request", &port.to_string()]);
     ensure_refused(&run(command)?, 3, &["CAP_BPF"])?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

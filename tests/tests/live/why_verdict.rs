@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{binary, free_address, run, run_noised};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
-use noise_tests::needed::missing;
+use noise_tests::needed::needs;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_lock_convoy_has_a_holder", a_lock_convoy_has_a_holder),
@@ -194,10 +194,8 @@ fn ensure_no_command(found: &Value) -> Result<()> {
     Ok(())
 }
 
-fn a_lock_convoy_has_a_holder() -> Result<Verdict> {
-    if let Some(reason) = missing(&[PYTHON]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn a_lock_convoy_has_a_holder() -> Result<()> {
+    needs(&[PYTHON])?;
     let folder = Folder::new("convoy")?;
     let program = folder.write("convoy.py", CONVOY)?;
     let program = program.to_str().context("a path that is not UTF-8")?;
@@ -224,13 +222,11 @@ fn a_lock_convoy_has_a_holder() -> Result<Verdict> {
     ensure!(is_named.iter().any(|words| sentence.contains(words)), "{sentence}");
     ensure!(sentence.contains("which slept on a timer meanwhile"), "{sentence}");
     ensure_no_command(&found)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn workers_that_wait_for_work_are_not_held_up() -> Result<Verdict> {
-    if let Some(reason) = missing(&[PYTHON]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn workers_that_wait_for_work_are_not_held_up() -> Result<()> {
+    needs(&[PYTHON])?;
     let folder = Folder::new("pool")?;
     let program = folder.write("pool.py", POOL)?;
     let pool = Running::start(program.to_str().context("a path that is not UTF-8")?, &[])?;
@@ -240,13 +236,11 @@ fn workers_that_wait_for_work_are_not_held_up() -> Result<Verdict> {
     let is_wait = |one: &Value| ["lock", "tier", "network"].iter().any(|of| one["resource"] == *of);
     ensure!(!findings.iter().any(is_wait), "{verdict}");
     ensure_no_command(&found)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn a_slow_service_that_is_asked_is_named() -> Result<Verdict> {
-    if let Some(reason) = missing(&[PYTHON]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn a_slow_service_that_is_asked_is_named() -> Result<()> {
+    needs(&[PYTHON])?;
     let folder = Folder::new("tier")?;
     let program = folder.write("tier.py", TIERS)?;
     let program = program.to_str().context("a path that is not UTF-8")?;
@@ -269,7 +263,7 @@ fn a_slow_service_that_is_asked_is_named() -> Result<Verdict> {
     let findings = asked["verdict"]["findings"].as_array().context("no findings")?;
     ensure!(!findings.iter().any(|one| one["resource"] == "tier"), "{}", asked["verdict"]);
     ensure_no_command(&asked)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// A program that answers at a port, and one that asks there.
@@ -282,10 +276,8 @@ fn answers_and_asks(folder: &Folder, text: &str) -> Result<(Running, Running, St
     Ok((answers, asks, port))
 }
 
-fn packets_that_wait_for_an_acknowledgement() -> Result<Verdict> {
-    if let Some(reason) = missing(&[PYTHON]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn packets_that_wait_for_an_acknowledgement() -> Result<()> {
+    needs(&[PYTHON])?;
     let folder = Folder::new("parts")?;
     let (_answers, asks, port) = answers_and_asks(&folder, PARTS)?;
     let found = why(&asks.pid())?;
@@ -297,13 +289,11 @@ fn packets_that_wait_for_an_acknowledgement() -> Result<Verdict> {
     let expected = format!("(port {port}) that TCP held back until a late acknowledgement");
     ensure!(sentence.contains(&expected), "{sentence}");
     ensure_no_command(&found)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn what_is_open_is_looked_at() -> Result<Verdict> {
-    if let Some(reason) = missing(&[PYTHON, SCRIPT]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn what_is_open_is_looked_at() -> Result<()> {
+    needs(&[PYTHON, SCRIPT])?;
     let folder = Folder::new("open")?;
     let (answers, _asks, port) = answers_and_asks(&folder, OPEN)?;
     let shown = |more: &str| -> Result<String> {
@@ -323,13 +313,14 @@ fn what_is_open_is_looked_at() -> Result<Verdict> {
     ensure!(page.contains("whether there was work for them is not known"), "{page}");
     ensure!(page.contains(" answers in 2") && page.contains(&looked), "{page}");
     ensure!(!shown(" --no-look")?.contains(&looked), "it looked in spite of --no-look");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn two_hogs_are_named() -> Result<Verdict> {
-    if !Group::is_possible(Hierarchy::Cpu)? {
-        return Ok(Verdict::Impossible("no cgroup hierarchy groups tasks".to_owned()));
-    }
+fn two_hogs_are_named() -> Result<()> {
+    ensure!(
+        Group::is_possible(Hierarchy::Cpu)?,
+        Impossible("no cgroup hierarchy groups tasks".into())
+    );
     let (victims, hogs) =
         (Group::new("wanted", &[Hierarchy::Cpu])?, Group::new("hogs", &[Hierarchy::Cpu])?);
     let victim = Worker::start_at(Place::group(&victims), "burn", &["0"])?;
@@ -354,13 +345,11 @@ fn two_hogs_are_named() -> Result<Verdict> {
         });
         ensure!(is_against_hogs, "{verdict}");
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn a_server_that_is_stopped_is_said_to_be() -> Result<Verdict> {
-    if let Some(reason) = missing(&[PYTHON]) {
-        return Ok(Verdict::Impossible(reason));
-    }
+fn a_server_that_is_stopped_is_said_to_be() -> Result<()> {
+    needs(&[PYTHON])?;
     let port = free_address()?.port().to_string();
     let server = ["-m", "http.server", "--bind", "127.0.0.1", &port];
     let server = Running::until(&server, "Serving HTTP")?;
@@ -376,5 +365,5 @@ fn a_server_that_is_stopped_is_said_to_be() -> Result<Verdict> {
     let sentence = verdict["sentence"].as_str().unwrap_or_default();
     ensure!(sentence.contains(" is stopped (SIGSTOP or a debugger)"), "{verdict}");
     ensure_no_command(&stopped)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

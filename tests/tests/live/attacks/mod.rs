@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use noise_tests::scratch::argument;
 
-use crate::Verdict;
+use crate::Impossible;
 
 /// A running daemon that is attacked.
 pub(crate) struct Target {
@@ -25,14 +25,14 @@ pub(crate) struct Target {
 }
 
 /// Requires whatever the running daemon is made to try to be refused, and to have no effect.
-pub(crate) fn ensure_confined(target: &Target) -> Result<Verdict> {
+pub(crate) fn ensure_confined(target: &Target) -> Result<Option<Impossible>> {
     #[cfg(target_arch = "x86_64")]
-    return attempts::ensure_refused(target).map(|()| Verdict::Passed);
+    return attempts::ensure_refused(target).map(|()| None);
     #[cfg(not(target_arch = "x86_64"))]
-    return Ok(Verdict::Impossible(format!(
+    return Ok(Some(Impossible(format!(
         "calls can be made by another process ({}) on x86-64 only",
         target.pid
-    )));
+    ))));
 }
 
 /// The state directory of a daemon whose files are where this host has them.

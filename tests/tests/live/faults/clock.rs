@@ -13,7 +13,7 @@ use noise_tests::recall::Recall;
 use noise_tests::toll::Toll;
 
 use super::asked_for;
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[("the_clock_is_set", the_clock_is_set)];
 
@@ -72,11 +72,9 @@ fn waited(scrape: &Scrape) -> Result<f64> {
     Ok(seconds)
 }
 
-fn the_clock_is_set() -> Result<Verdict> {
-    if !asked_for("clock") {
-        let reason = "sets the clock of the whole machine; NOISED_FAULTS=clock allows it";
-        return Ok(Verdict::Impossible(reason.to_owned()));
-    }
+fn the_clock_is_set() -> Result<()> {
+    let reason = "sets the clock of the whole machine; NOISED_FAULTS=clock allows it";
+    ensure!(asked_for("clock"), Impossible(reason.into()));
     let daemon = Daemon::start()?;
     let load = Worker::start("timer", &["0", "500"])?;
     let toll = Toll::begin(&daemon)?;
@@ -85,9 +83,9 @@ fn the_clock_is_set() -> Result<Verdict> {
     let mut recall = Recall::default();
     recall.ensure_rising(&daemon.scrape_with_begins()?)?;
     for beside in [HOUR, -HOUR, 0] {
-        if let Err(error) = clock.set(beside) {
-            return Ok(Verdict::Impossible(format!("this machine's clock cannot be set: {error}")));
-        }
+        clock
+            .set(beside)
+            .map_err(|error| Impossible(format!("this machine's clock cannot be set: {error}")))?;
         thread::sleep(Duration::from_millis(700));
         let rising = recall.ensure_rising(&daemon.scrape_with_begins()?);
         rising.with_context(|| format!("{beside} s beside the truth"))?;
@@ -100,5 +98,5 @@ fn the_clock_is_set() -> Result<Verdict> {
     let (passed, by) = (begin.elapsed(), waited(&bill.scrape)? - waited(&toll.scrape)?);
     println!("{by:.3} s of all delays in {passed:?}");
     ensure!(by < HOUR as f64 / 4.0, "{by} s of delays in {passed:?}");
-    Ok(Verdict::Passed)
+    Ok(())
 }

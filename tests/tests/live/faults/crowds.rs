@@ -12,7 +12,7 @@ use noise_tests::prom::{Scrape, label_set};
 use noise_tests::toll::{Bill, Toll};
 
 use super::{Setting, asked_for};
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("many_sleepers", many_sleepers),
@@ -95,15 +95,16 @@ fn sum(figures: &[Figures], name: &str) -> Result<u64> {
     figures.iter().map(|figures| figure(figures, name)).sum()
 }
 
-fn many_sleepers() -> Result<Verdict> {
+fn many_sleepers() -> Result<()> {
     const EACH: u64 = 5000;
     let (processes, each, period_ms) =
         if asked_for("large") { (10, EACH, "1000") } else { (4, 500, "100") };
     // Kernel stack, task and the begin of a stack.
     let needed = processes * each * 64 * 1024;
-    if available_bytes()? < needed * 2 {
-        return Ok(Verdict::Impossible(format!("{needed} bytes for threads are not there twice")));
-    }
+    ensure!(
+        available_bytes()? >= needed * 2,
+        Impossible(format!("{needed} bytes for threads are not there twice"))
+    );
     let room = processes * each * 2;
     let _pids = Setting::raise("/proc/sys/kernel/pid_max", room)?;
     let _threads = Setting::raise("/proc/sys/kernel/threads-max", room)?;
@@ -127,10 +128,10 @@ fn many_sleepers() -> Result<Verdict> {
         ensure_counted(&bill, &group.label(), switches, tasks)?;
         bill.ensure_bounded(GROWTH_BYTES)
     })?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn fork_storm() -> Result<Verdict> {
+fn fork_storm() -> Result<()> {
     let count: u64 = if asked_for("large") { 100_000 } else { 10_000 };
     let daemon = Daemon::start_unfolded()?;
     let group = Group::new("forks", &[Hierarchy::Cpu])?;
@@ -145,10 +146,10 @@ fn fork_storm() -> Result<Verdict> {
         ensure_counted(&bill, &group.label(), switches, 1)?;
         bill.ensure_bounded(GROWTH_BYTES)
     })?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn cgroups_come_and_go() -> Result<Verdict> {
+fn cgroups_come_and_go() -> Result<()> {
     let count: u64 = if asked_for("large") { 10_000 } else { 300 };
     let daemon = Daemon::start()?;
     let group = Group::new("churned", &[Hierarchy::Cpu])?;
@@ -158,7 +159,7 @@ fn cgroups_come_and_go() -> Result<Verdict> {
     let made = figure(&worker.figures()?, "groups")?;
     ensure!(made == count, "{made} cgroups of {count}");
     settled(|| ensure_churned(&toll, &toll.end(&daemon)?, &group.label(), count))?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Requires that cgroups that came and went were counted, by whatever name.
@@ -196,12 +197,10 @@ fn ensure_churned(toll: &Toll, bill: &Bill, parent: &str, count: u64) -> Result<
 }
 
 /// Process ids that did not exist when the daemon sized its maps.
-fn pids_beyond_the_map() -> Result<Verdict> {
+fn pids_beyond_the_map() -> Result<()> {
     let path = "/proc/sys/kernel/pid_max";
     let before: i32 = fs::read_to_string(path)?.trim().parse()?;
-    if before >= 4 << 20 {
-        return Ok(Verdict::Impossible("ids cannot be larger than they may be already".to_owned()));
-    }
+    ensure!(before < 4 << 20, Impossible("ids cannot be larger than they may be already".into()));
     let daemon = Daemon::start_unfolded()?;
     let toll = Toll::begin(&daemon)?;
     let _pids = Setting::raise(path, u64::try_from(before)? * 2)?;
@@ -221,5 +220,5 @@ fn pids_beyond_the_map() -> Result<Verdict> {
     let is_whole = dropped + 3.0 * hidden as f64 >= expected;
     ensure!(is_whole && dropped >= 0.9 * expected, "waits without a place are not reported");
     ensure!(dropped <= f64::from(naps) * 3.0 + 200.0, "more is reported than happened");
-    Ok(Verdict::Passed)
+    Ok(())
 }

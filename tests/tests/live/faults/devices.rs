@@ -17,14 +17,14 @@ use noise_tests::recall::Recall;
 use noise_tests::toll::Toll;
 
 use super::{Setting, asked_for};
-use crate::{Test, Verdict};
+use crate::{Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] =
     &[("devices_come_and_go", devices_come_and_go), ("a_cpu_goes_and_comes", a_cpu_goes_and_comes)];
 
 const GROWTH_BYTES: u64 = 16 << 20;
 
-fn devices_come_and_go() -> Result<Verdict> {
+fn devices_come_and_go() -> Result<()> {
     const ROUNDS: usize = 4;
     let daemon = Daemon::start()?;
     let toll = Toll::begin(&daemon)?;
@@ -66,7 +66,7 @@ fn devices_come_and_go() -> Result<Verdict> {
     let most = reads.max(recorded as f64);
     ensure!(counted <= most, "{counted} reads are counted, at most {most} were made");
     bill.ensure_bounded(GROWTH_BYTES)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Seconds by which a CPU was interrupted so far.
@@ -76,20 +76,15 @@ fn interrupted(scrape: &noise_tests::prom::Scrape, cpu: &str) -> f64 {
     of_cpu.map(|(_, seconds)| seconds).sum()
 }
 
-fn a_cpu_goes_and_comes() -> Result<Verdict> {
+fn a_cpu_goes_and_comes() -> Result<()> {
     let path = "/sys/devices/system/cpu/cpu1/online";
-    if !Path::new(path).exists() {
-        return Ok(Verdict::Impossible(
-            "this machine has no CPU that can be taken away".to_owned(),
-        ));
-    }
-    if !asked_for("hotplug") {
-        let reason = "takes a CPU away from the whole machine; NOISED_FAULTS=hotplug allows it";
-        return Ok(Verdict::Impossible(reason.to_owned()));
-    }
-    if fs::read_to_string(path)?.trim() != "1" {
-        return Ok(Verdict::Impossible("CPU 1 is off already".to_owned()));
-    }
+    ensure!(
+        Path::new(path).exists(),
+        Impossible("this machine has no CPU that can be taken away".into())
+    );
+    let reason = "takes a CPU away from the whole machine; NOISED_FAULTS=hotplug allows it";
+    ensure!(asked_for("hotplug"), Impossible(reason.into()));
+    ensure!(fs::read_to_string(path)?.trim() == "1", Impossible("CPU 1 is off already".into()));
     let daemon = Daemon::start()?;
     // Before the load: it may have to record, and work of the kernel for that can wait minutes for a
     // loaded CPU.
@@ -99,10 +94,7 @@ fn a_cpu_goes_and_comes() -> Result<Verdict> {
     let (mut last, mut recall) = (daemon.scrape_with_begins()?, Recall::default());
     recall.ensure_rising(&last)?;
     for round in 0..3 {
-        let off = match Setting::write(path, "0") {
-            Ok(off) => off,
-            Err(error) => return Ok(Verdict::Impossible(format!("{error:#}"))),
-        };
+        let off = Setting::write(path, "0").map_err(|error| Impossible(format!("{error:#}")))?;
         for _ in 0..3 {
             thread::sleep(Duration::from_millis(400));
             last = daemon.scrape_with_begins()?;
@@ -125,5 +117,5 @@ fn a_cpu_goes_and_comes() -> Result<Verdict> {
     let bill = toll.end(&daemon)?;
     ensure!(bill.dropped("clock_backwards") == 0.0, "times ran backwards");
     bill.ensure_bounded(GROWTH_BYTES)?;
-    Ok(Verdict::Passed)
+    Ok(())
 }

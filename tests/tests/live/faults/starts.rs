@@ -17,7 +17,7 @@ use noise_tests::toll::Footprint;
 
 use super::asked_for;
 use crate::lifecycle::ensure_refused_in_a_line;
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("killed_while_starting", killed_while_starting),
@@ -67,7 +67,7 @@ pub(crate) fn start(
     }
 }
 
-fn killed_while_starting() -> Result<Verdict> {
+fn killed_while_starting() -> Result<()> {
     let times = if asked_for("large") { 20 } else { 6 };
     let before = bpf::program_ids()?;
     let begin = Instant::now();
@@ -92,7 +92,7 @@ fn killed_while_starting() -> Result<Verdict> {
     let successor = Daemon::start()?;
     println!("the next start: {:?}", Footprint::of(successor.process().pid())?);
     ensure!(successor.scrape()?.total("noised_context_switches_total") > 0.0, "nothing counted");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// Tries limits, the smallest first: each start is refused in words, or works.
@@ -101,7 +101,7 @@ fn tried(
     limits: &[u64],
     words: &[&str],
     set: fn(u64) -> std::io::Result<()>,
-) -> Result<Verdict> {
+) -> Result<()> {
     let before = bpf::program_ids()?;
     let (mut refused, mut worked) = (0, 0);
     for &limit in limits {
@@ -125,7 +125,7 @@ fn tried(
     }
     println!("{refused} limits refused, {worked} worked");
     ensure!(refused > 0 && worked > 0, "the limits do not separate the one from the other");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 pub(crate) fn limit(resource: u32, limit: u64) -> std::io::Result<()> {
@@ -135,20 +135,20 @@ pub(crate) fn limit(resource: u32, limit: u64) -> std::io::Result<()> {
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-fn too_few_descriptors() -> Result<Verdict> {
+fn too_few_descriptors() -> Result<()> {
     let limits = [8, 24, 80, 160, 256];
     tried("descriptors", &limits, &["descriptors", "LimitNOFILE"], |most| {
         limit(libc::RLIMIT_NOFILE, most)
     })
 }
 
-fn too_little_data() -> Result<Verdict> {
+fn too_little_data() -> Result<()> {
     const MIB: u64 = 1 << 20;
     let limits = [8, 16, 24, 28, 32, 40, 64].map(|mebibytes| mebibytes * MIB);
     tried("bytes of data", &limits, &["data", "LimitDATA"], |most| limit(libc::RLIMIT_DATA, most))
 }
 
-fn too_little_address_space() -> Result<Verdict> {
+fn too_little_address_space() -> Result<()> {
     const MIB: u64 = 1 << 20;
     // With less, the kernel does not even load the program.
     let limits = [64 * MIB, 512 * MIB];
@@ -159,13 +159,12 @@ fn too_little_address_space() -> Result<Verdict> {
 
 /// Cgroups that are too small, and larger ones: a start is refused in a sentence, or serves. None is
 /// killed by the kernel.
-fn too_little_memory() -> Result<Verdict> {
+fn too_little_memory() -> Result<()> {
     let before = bpf::program_ids()?;
     let mut worked = Vec::new();
     for mebibytes in [4_u64, 16, 32, 38, 40, 42, 44, 48, 52, 64, 256] {
-        let Some(group) = MemoryLimit::new(mebibytes << 20)? else {
-            return Ok(Verdict::Impossible("this host gives no cgroup a memory limit".to_owned()));
-        };
+        let group = MemoryLimit::new(mebibytes << 20)?
+            .ok_or_else(|| Impossible("this host gives no cgroup a memory limit".into()))?;
         let door = group.door()?;
         let start = start(&[], move || {
             use std::io::Write as _;
@@ -190,5 +189,5 @@ fn too_little_memory() -> Result<Verdict> {
         }
         bpf::ensure_none_left(&before)?;
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }

@@ -12,8 +12,8 @@ use noise_tests::scratch::Folder;
 use noise_tests::toll::Toll;
 
 use super::ensure_switches;
+use crate::Test;
 use crate::lifecycle::in_private_mounts;
-use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_full_disk", a_full_disk),
@@ -49,17 +49,17 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn a_full_disk() -> Result<Verdict> {
+fn a_full_disk() -> Result<()> {
     filled("size=2m", "{ head -c 4000000 /dev/zero >filler 2>/dev/null || true; }")
 }
 
 /// There is room for bytes, and for no further file: one for the folder, one for each of three.
-fn no_inodes() -> Result<Verdict> {
+fn no_inodes() -> Result<()> {
     filled("size=2m,nr_inodes=4", "(umask 077; touch lock filler)")
 }
 
 /// A state directory on a disk that `fill` leaves no room on, with a file that makes room when it goes.
-fn filled(options: &str, fill: &str) -> Result<Verdict> {
+fn filled(options: &str, fill: &str) -> Result<()> {
     let point = Folder::new("full")?;
     let old = r#"{"format":1,"incidents":[],"outliers":[]}"#;
     let path = point.argument()?;
@@ -109,10 +109,10 @@ fn filled(options: &str, fill: &str) -> Result<Verdict> {
             ensure!(!names(&folder)?.iter().any(|name| name.ends_with(".new")), "a rest was left");
         }
     }
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
-fn a_read_only_disk() -> Result<Verdict> {
+fn a_read_only_disk() -> Result<()> {
     let point = Folder::new("read-only")?;
     let path = point.argument()?;
     let shell = format!("mount -t tmpfs -o ro,mode=700 none {path}");
@@ -127,5 +127,5 @@ fn a_read_only_disk() -> Result<Verdict> {
     println!("{warned:?}");
     ensure!(status.success() && warned.len() == 1, "{status}, {log}");
     ensure!(warned.iter().all(|line| line.contains(path)), "the warning does not name {path}");
-    Ok(Verdict::Passed)
+    Ok(())
 }

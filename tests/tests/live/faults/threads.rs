@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::lifecycle::ensure_refused_in_a_line;
 use crate::web_config::{basic, user};
-use crate::{INCONCLUSIVE, Test, Verdict};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] =
     &[("no_thread_at_the_start", no_thread_at_the_start), ("no_thread_left", no_thread_left)];
@@ -81,10 +81,8 @@ fn is_right(address: SocketAddr) -> bool {
 }
 
 /// With too few threads a start is refused before anything is loaded.
-fn no_thread_at_the_start() -> Result<Verdict> {
-    let Some(site) = Site::prepare()? else {
-        return Ok(Verdict::Impossible(IMPOSSIBLE.to_owned()));
-    };
+fn no_thread_at_the_start() -> Result<()> {
+    let site = Site::prepare()?.ok_or_else(|| Impossible(IMPOSSIBLE.into()))?;
     let before = bpf::program_ids()?;
     // One of them is the daemon's first; it writes state, keeps events of incidents and verifies passwords in one
     // more each, and sends such events in four: in two to root and to its own user.
@@ -100,7 +98,7 @@ fn no_thread_at_the_start() -> Result<Verdict> {
     let (command, address) = site.command()?;
     let daemon = Daemon::start_command_until(command, address, is_right)?;
     ensure!(daemon.stop(libc::SIGTERM)?.0.success(), "did not end well");
-    Ok(Verdict::Passed)
+    Ok(())
 }
 
 /// The numbers of all incidents that name a culprit, and of those that are open.
@@ -142,10 +140,8 @@ fn ensure_verified(address: SocketAddr, when: &str) -> Result<()> {
 }
 
 /// Passwords are verified, incidents open and close and are kept, and nothing has to recover.
-fn no_thread_left() -> Result<Verdict> {
-    let Some(site) = Site::prepare()? else {
-        return Ok(Verdict::Impossible(IMPOSSIBLE.to_owned()));
-    };
+fn no_thread_left() -> Result<()> {
+    let site = Site::prepare()?.ok_or_else(|| Impossible(IMPOSSIBLE.into()))?;
     let (command, address) = site.command()?;
     // Only that it answers: it must not have verified a password before.
     let mut daemon = Daemon::start_command_until(command, address, |address| {
@@ -190,5 +186,5 @@ fn no_thread_left() -> Result<Verdict> {
     ensure!(status.success() && !log.contains("panicked"), "ended with {status}: {log}");
     let kept: Value = serde_json::from_reader(File::open(&state)?)?;
     ensure!(kept["incidents"].as_array().is_some_and(|kept| !kept.is_empty()), "none was kept");
-    Ok(Verdict::Passed)
+    Ok(())
 }
