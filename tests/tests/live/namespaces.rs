@@ -37,7 +37,7 @@ fn unshare(options: &[&str]) -> Command {
     command
 }
 
-/// Why `unshare` does not work with these options, if it does not.
+/// Requires `unshare` to work with these options.
 fn ensure_possible(options: &[&str]) -> Result<()> {
     let mut command = unshare(options);
     command.arg("true");

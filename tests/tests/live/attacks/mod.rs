@@ -25,6 +25,7 @@ pub(crate) struct Target {
 }
 
 /// Requires whatever the running daemon is made to try to be refused, and to have no effect.
+/// Returns why nothing could be tried, where that is so.
 pub(crate) fn ensure_confined(target: &Target) -> Result<Option<Impossible>> {
     #[cfg(target_arch = "x86_64")]
     return attempts::ensure_refused(target).map(|()| None);
