@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn states_are_those_of_documents() {
-        let names: BTreeSet<_> = State::ALL.iter().map(|state| state.name()).collect();
+        let names: BTreeSet<_> =
+            noise_paths::state::STATES.iter().map(|state| state.name()).collect();
         assert_eq!(STATES.iter().map(|state| state.name()).collect::<BTreeSet<_>>(), names);
         assert_eq!(names.len(), STATE_COUNT);
         for place in 0..STATE_COUNT {

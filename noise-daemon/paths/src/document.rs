@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::execution::{DelimiterTally, Execution};
 use crate::graph::{Graph, NO_CPU, Who, WorkerId};
 use crate::path::{Path, Step, Why};
-use crate::state::{Action, State};
+use crate::state::{Action, STATES, State};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PathsDocument {
@@ -111,7 +111,7 @@ pub struct WaitingParent {
 /// The path of an execution. Neighbours of one worker that are the same are one segment.
 pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> Traced {
     let mut totals_ns: BTreeMap<&'static str, u64> =
-        State::ALL.iter().map(|state| (state.name(), 0)).collect();
+        STATES.iter().map(|state| (state.name(), 0)).collect();
     for (state, ns) in path.totals() {
         let total = totals_ns.entry(state.name()).or_default();
         *total = total.saturating_add(ns);

@@ -1,67 +1,38 @@
 //! What a worker does between two points of its time, and how one worker acts on another.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum State {
-    Running,
-    /// It was woken or preempted, or is new, and waits for a CPU.
-    WaitingCpu,
-    /// It sleeps, and a task wakes it: the wake-up leads to who does.
-    Task,
-    /// It sleeps in a lock's system call until a task wakes it.
-    Futex,
-    /// It sleeps until a disk is done.
-    Disk,
-    /// It sleeps until a packet comes.
-    Network,
-    /// It sleeps until a timer expires.
-    Timer,
-    /// It sleeps until an interrupt of another kind.
-    Interrupt,
-    /// It sleeps, and an interrupt from another CPU wakes it; which task caused that is not recorded.
-    Ipi,
-    /// It sleeps, and the trace does not say what ends that.
-    Blocked,
-    /// It was created, and does not run yet. Whether it waits for a CPU the trace does not say: where it has
-    /// `sched_wakeup_new`, that begins such a wait.
-    Created,
-    /// The trace does not say what it does.
-    Unknown,
+noise_common::named! {
+    /// In the order in which documents have them, by the names that they have there. A sleep that nothing explains is
+    /// `unknown`, too, and so is the time before a thread's first run where nothing says that it waited for a CPU.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum State all STATES {
+        Running = "running",
+        /// It was woken or preempted, or is new, and waits for a CPU.
+        WaitingCpu = "waiting_cpu",
+        /// It sleeps until a disk is done.
+        Disk = "disk",
+        /// It sleeps until a packet comes.
+        Network = "network",
+        /// It sleeps until a timer expires.
+        Timer = "timer",
+        /// It sleeps in a lock's system call until a task wakes it.
+        Futex = "futex",
+        /// It sleeps, and a task wakes it: the wake-up leads to who does.
+        Task = "task",
+        /// It sleeps until an interrupt of another kind.
+        Interrupt = "interrupt",
+        /// It sleeps, and an interrupt from another CPU wakes it; which task caused that is not recorded.
+        Ipi = "ipi",
+        /// It sleeps, and the trace does not say what ends that.
+        Blocked = "unknown",
+        /// It was created, and does not run yet. Whether it waits for a CPU the trace does not say: where it has
+        /// `sched_wakeup_new`, that begins such a wait.
+        Created = "unknown",
+        /// The trace does not say what it does.
+        Unknown = "unknown",
+    }
 }
 
 impl State {
-    /// All, in the order in which documents have them.
-    pub const ALL: [Self; 12] = [
-        Self::Running,
-        Self::WaitingCpu,
-        Self::Disk,
-        Self::Network,
-        Self::Timer,
-        Self::Futex,
-        Self::Task,
-        Self::Interrupt,
-        Self::Ipi,
-        Self::Blocked,
-        Self::Created,
-        Self::Unknown,
-    ];
-
-    /// Its name in documents. A sleep that nothing explains is `unknown`, too, and so is the time before a thread's
-    /// first run where nothing says that it waited for a CPU.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::WaitingCpu => "waiting_cpu",
-            Self::Task => "task",
-            Self::Futex => "futex",
-            Self::Disk => "disk",
-            Self::Network => "network",
-            Self::Timer => "timer",
-            Self::Interrupt => "interrupt",
-            Self::Ipi => "ipi",
-            Self::Blocked | Self::Created | Self::Unknown => "unknown",
-        }
-    }
-
     /// Whether what a waker did meanwhile takes its place, where a waker is known.
     pub const fn is_replaced(self) -> bool {
         matches!(self, Self::Blocked | Self::Task | Self::Futex | Self::Network)

@@ -8,7 +8,7 @@ use noise_paths::build::{Builder, Waker};
 use noise_paths::feed;
 use noise_paths::graph::{Graph, Who, WorkerId};
 use noise_paths::path::{Path, Step};
-use noise_paths::state::State;
+use noise_paths::state::STATES;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::record::Source as _;
 
@@ -27,7 +27,7 @@ fn path(graph: &Graph, id: WorkerId) -> Option<Path> {
 /// A state of the thread itself or of another, for each stretch of time; equal neighbours are one.
 fn symbols<'a>(steps: impl IntoIterator<Item = &'a Step>, own: WorkerId) -> Vec<Symbol> {
     let symbol = |step: &Step| {
-        let state = State::ALL.iter().position(|state| *state == step.state()).unwrap();
+        let state = STATES.iter().position(|state| *state == step.state()).unwrap();
         (2 * state + usize::from(step.first() != own)) as Symbol
     };
     let steps = steps.into_iter().filter(|step| step.ns() > 0);

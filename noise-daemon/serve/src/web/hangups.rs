@@ -5,32 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::task::AbortHandle;
 
-/// Why a connection is ended; where there is a choice, the first first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HangupReason {
-    /// No request comes over it, and others wait for a connection.
-    Unused,
-    /// It takes its answer slowly, and others wait.
-    Slow,
-    /// Its client exceeded a timeout: for TLS, a request or an answer.
-    Late,
-}
-
-impl HangupReason {
-    const ALL: [Self; 3] = [Self::Unused, Self::Slow, Self::Late];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Unused => "unused",
-            Self::Slow => "slow",
-            Self::Late => "late",
-        }
+noise_common::named! {
+    /// Why a connection is ended; where there is a choice, the first first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum HangupReason all HANGUP_REASONS {
+        /// No request comes over it, and others wait for a connection.
+        Unused = "unused",
+        /// It takes its answer slowly, and others wait.
+        Slow = "slow",
+        /// Its client exceeded a timeout: for TLS, a request or an answer.
+        Late = "late",
     }
 }
 
 /// How many were ended, over all listeners that have it.
 #[derive(Clone, Debug, Default)]
-pub struct Hangups(Arc<[AtomicU64; HangupReason::ALL.len()]>);
+pub struct Hangups(Arc<[AtomicU64; HANGUP_REASONS.len()]>);
 
 impl Hangups {
     pub fn count(&self, why: HangupReason) {
@@ -38,7 +28,7 @@ impl Hangups {
     }
 
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        HangupReason::ALL
+        HANGUP_REASONS
             .into_iter()
             .map(|why| (why.name(), self.0[why as usize].load(Ordering::Relaxed)))
     }

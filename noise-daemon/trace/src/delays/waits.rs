@@ -13,18 +13,11 @@ pub use crate::follow::Begin;
 use crate::state::{Left, LeftIn};
 use crate::threads::MAX_TID;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WaitReason {
-    Wakeup,
-    Preempt,
-}
-
-impl WaitReason {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Wakeup => "wakeup",
-            Self::Preempt => "preempt",
-        }
+noise_common::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum WaitReason {
+        Wakeup = "wakeup",
+        Preempt = "preempt",
     }
 }
 
