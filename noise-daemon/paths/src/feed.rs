@@ -2,7 +2,7 @@
 
 use noise_trace::event::{Event, TraceKind};
 use noise_trace::record::{Record, Stored};
-use noise_trace::value::{Shape, Value, Visit};
+use noise_trace::value::{Value, Visit};
 
 use crate::build::Builder;
 use crate::packets::headers;
@@ -45,8 +45,6 @@ impl Visit for TargetCpu {
         self.is_next = matches!(name, "cpu" | "_cpu");
     }
 
-    fn element(&mut self, _: u64) {}
-
     fn value(&mut self, value: Value<'_>) {
         if let Value::Unsigned { value, .. } = value
             && self.is_next
@@ -54,8 +52,4 @@ impl Visit for TargetCpu {
             self.cpu = u32::try_from(value).ok();
         }
     }
-
-    fn begin(&mut self, _: Shape) {}
-
-    fn end(&mut self, _: Shape) {}
 }

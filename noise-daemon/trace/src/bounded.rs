@@ -126,8 +126,6 @@ mod tests {
             self.bytes += name.len();
         }
 
-        fn element(&mut self, _: u64) {}
-
         fn value(&mut self, value: Value<'_>) {
             self.values += 1;
             if let Value::Label { label: Some(label), .. } = value {

@@ -23,6 +23,18 @@ pub enum Value<'t> {
     },
 }
 
+impl Value<'_> {
+    /// The number that it is or has a label for, in two's complement.
+    pub fn bits(self) -> Option<u64> {
+        match self {
+            Self::Unsigned { value, .. } => Some(value),
+            Self::Signed { value, .. } => Some(value.cast_unsigned()),
+            Self::Label { value, .. } => value.bits(),
+            Self::Float(_) | Self::Text(_) => None,
+        }
+    }
+}
+
 /// What several values are together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -38,9 +50,9 @@ pub trait Visit {
     /// The name of what follows.
     fn name(&mut self, name: &str);
     /// The number of the element that follows.
-    fn element(&mut self, number: u64);
+    fn element(&mut self, _: u64) {}
     fn value(&mut self, value: Value<'_>);
-    fn begin(&mut self, shape: Shape);
+    fn begin(&mut self, _: Shape) {}
     /// That was the last of them.
-    fn end(&mut self, shape: Shape);
+    fn end(&mut self, _: Shape) {}
 }

@@ -11,7 +11,7 @@
 
 use noise_trace::event::TraceKind;
 use noise_trace::record::{Record, Stored};
-use noise_trace::value::{Shape, Value, Visit};
+use noise_trace::value::{Value, Visit};
 
 use super::known::{Known, Status};
 use super::{Builder, EventPlace};
@@ -74,8 +74,6 @@ impl Visit for StatusField {
         self.is_next = matches!(name, "status" | "_status");
     }
 
-    fn element(&mut self, _: u64) {}
-
     fn value(&mut self, value: Value<'_>) {
         match value {
             Value::Label { value, .. } => self.value(*value),
@@ -84,8 +82,4 @@ impl Visit for StatusField {
             _ => {}
         }
     }
-
-    fn begin(&mut self, _: Shape) {}
-
-    fn end(&mut self, _: Shape) {}
 }

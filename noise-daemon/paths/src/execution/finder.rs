@@ -397,8 +397,6 @@ impl<F: FnMut(&str, &Value<'_>)> Visit for Outer<F> {
         }
     }
 
-    fn element(&mut self, _: u64) {}
-
     fn value(&mut self, value: Value<'_>) {
         if self.depth == 0 {
             (self.see)(&self.name, &value);

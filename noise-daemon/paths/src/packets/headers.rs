@@ -96,10 +96,8 @@ impl Visit for Headers {
         self.field = PacketField::named(name);
     }
 
-    fn element(&mut self, _: u64) {}
-
     fn value(&mut self, value: Value<'_>) {
-        let (Some(field), Some(value)) = (self.field, integer(value)) else { return };
+        let (Some(field), Some(value)) = (self.field, value.bits()) else { return };
         match field {
             PacketField::SourceAddress => self.source.push(value),
             PacketField::Address => self.target.push(value),
@@ -115,19 +113,8 @@ impl Visit for Headers {
         }
     }
 
-    fn begin(&mut self, _: Shape) {}
-
     fn end(&mut self, _: Shape) {
         self.field = None;
-    }
-}
-
-fn integer(value: Value<'_>) -> Option<u64> {
-    match value {
-        Value::Unsigned { value, .. } => Some(value),
-        Value::Signed { value, .. } => Some(value.cast_unsigned()),
-        Value::Label { value, .. } => integer(*value),
-        Value::Float(_) | Value::Text(_) => None,
     }
 }
 
