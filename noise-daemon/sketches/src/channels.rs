@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use foldhash::HashMap;
 
 use crate::input::{Bytes, Local};
-use crate::slices::SliceId;
+use crate::marker::MarkerRule;
+use crate::slices::{Edge, SliceId};
 
 /// Channels that are followed; the oldest are given up first.
 const MAX_CHANNELS: usize = 1 << 18;
@@ -42,6 +43,14 @@ pub struct Arrival {
     pub opens: bool,
     /// The key of where it came.
     pub key: u32,
+}
+
+impl Arrival {
+    /// That of what one slice sent at a time.
+    pub const fn edge(&self, rule: MarkerRule, from: (SliceId, u64)) -> Edge {
+        let to = (self.slice, self.received_ns);
+        Edge { opens: self.opens, ..Edge::new(rule, from, to, self.key) }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -2,14 +2,16 @@
 
 use crate::input::{Local, Protocol};
 
-/// Sockets of one kind, by the names of markers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Family {
-    Tcp,
-    Udp,
-    Unix,
-    /// The recording does not say which.
-    Socket,
+noise_common::named! {
+    /// Sockets of one kind, by the names of markers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Family {
+        Tcp = "tcp",
+        Udp = "udp",
+        Unix = "unix",
+        /// The recording does not say which.
+        Socket = "socket",
+    }
 }
 
 impl From<Protocol> for Family {
@@ -48,66 +50,50 @@ pub enum Marker {
     Child,
 }
 
-/// All, for messages and for those who look one up by its name.
-pub const ALL: [Marker; 25] = [
-    Marker::Accept(Family::Tcp),
-    Marker::Connect(Family::Tcp),
-    Marker::Receive(Family::Tcp),
-    Marker::Send(Family::Tcp),
-    Marker::Accept(Family::Udp),
-    Marker::Connect(Family::Udp),
-    Marker::Receive(Family::Udp),
-    Marker::Send(Family::Udp),
-    Marker::Accept(Family::Unix),
-    Marker::Connect(Family::Unix),
-    Marker::Receive(Family::Unix),
-    Marker::Send(Family::Unix),
-    Marker::Accept(Family::Socket),
-    Marker::Connect(Family::Socket),
-    Marker::Receive(Family::Socket),
-    Marker::Send(Family::Socket),
-    Marker::Process,
-    Marker::Wakeup,
-    Marker::Pipe,
-    Marker::Queue,
-    Marker::Semaphore,
-    Marker::Eventfd,
-    Marker::Futex,
-    Marker::Signal,
-    Marker::Child,
-];
+macro_rules! markers {
+    ($($variant:ident $(($family:path))? = $name:literal,)*) => {
+        /// All, for messages and for those who look one up by its name.
+        pub const ALL: [Marker; [$($name),*].len()] = [$(Marker::$variant $(($family))?),*];
+
+        impl Marker {
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant $(($family))? => $name,)*
+                }
+            }
+        }
+    };
+}
+
+markers! {
+    Accept(Family::Tcp) = "tcp_accept",
+    Connect(Family::Tcp) = "tcp_connect",
+    Receive(Family::Tcp) = "tcp_receive",
+    Send(Family::Tcp) = "tcp_send",
+    Accept(Family::Udp) = "udp_accept",
+    Connect(Family::Udp) = "udp_connect",
+    Receive(Family::Udp) = "udp_receive",
+    Send(Family::Udp) = "udp_send",
+    Accept(Family::Unix) = "unix_accept",
+    Connect(Family::Unix) = "unix_connect",
+    Receive(Family::Unix) = "unix_receive",
+    Send(Family::Unix) = "unix_send",
+    Accept(Family::Socket) = "socket_accept",
+    Connect(Family::Socket) = "socket_connect",
+    Receive(Family::Socket) = "socket_receive",
+    Send(Family::Socket) = "socket_send",
+    Process = "process",
+    Wakeup = "wakeup",
+    Pipe = "pipe",
+    Queue = "queue",
+    Semaphore = "semaphore",
+    Eventfd = "eventfd",
+    Futex = "futex",
+    Signal = "signal",
+    Child = "child",
+}
 
 impl Marker {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Accept(Family::Tcp) => "tcp_accept",
-            Self::Connect(Family::Tcp) => "tcp_connect",
-            Self::Receive(Family::Tcp) => "tcp_receive",
-            Self::Send(Family::Tcp) => "tcp_send",
-            Self::Accept(Family::Udp) => "udp_accept",
-            Self::Connect(Family::Udp) => "udp_connect",
-            Self::Receive(Family::Udp) => "udp_receive",
-            Self::Send(Family::Udp) => "udp_send",
-            Self::Accept(Family::Unix) => "unix_accept",
-            Self::Connect(Family::Unix) => "unix_connect",
-            Self::Receive(Family::Unix) => "unix_receive",
-            Self::Send(Family::Unix) => "unix_send",
-            Self::Accept(Family::Socket) => "socket_accept",
-            Self::Connect(Family::Socket) => "socket_connect",
-            Self::Receive(Family::Socket) => "socket_receive",
-            Self::Send(Family::Socket) => "socket_send",
-            Self::Process => "process",
-            Self::Wakeup => "wakeup",
-            Self::Pipe => "pipe",
-            Self::Queue => "queue",
-            Self::Semaphore => "semaphore",
-            Self::Eventfd => "eventfd",
-            Self::Futex => "futex",
-            Self::Signal => "signal",
-            Self::Child => "child",
-        }
-    }
-
     pub fn named(name: &str) -> Option<Self> {
         ALL.into_iter().find(|marker| marker.name() == name)
     }
@@ -127,52 +113,34 @@ impl From<Local> for Marker {
     }
 }
 
-/// How it is known that one slice caused another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MarkerRule {
-    /// The same thread sent while it worked on the first one.
-    Thread,
-    /// Bytes of a connection, by their places in it.
-    Bytes,
-    /// A message, by the order in which they go.
-    Message,
-    /// Bytes of a pipe, by their places in it.
-    Pipe,
-    /// A message of a queue, by their order.
-    Queue,
-    /// What was posted to an eventfd.
-    Eventfd,
-    /// What was posted to a semaphore.
-    Semaphore,
-    /// A futex that one thread alone woke meanwhile.
-    Futex,
-    Signal,
-    /// A thread created another.
-    Clone,
-    Exit,
-    /// One end connected to the other.
-    Connection,
-    /// It woke a thread that slept in a call on the same thing as its own call.
-    Waking,
-}
-
-impl MarkerRule {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Thread => "thread",
-            Self::Bytes => "bytes",
-            Self::Message => "message",
-            Self::Pipe => "pipe",
-            Self::Queue => "queue",
-            Self::Eventfd => "eventfd",
-            Self::Semaphore => "semaphore",
-            Self::Futex => "futex",
-            Self::Signal => "signal",
-            Self::Clone => "clone",
-            Self::Exit => "exit",
-            Self::Connection => "connection",
-            Self::Waking => "waking",
-        }
+noise_common::named! {
+    /// How it is known that one slice caused another.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum MarkerRule {
+        /// The same thread sent while it worked on the first one.
+        Thread = "thread",
+        /// Bytes of a connection, by their places in it.
+        Bytes = "bytes",
+        /// A message, by the order in which they go.
+        Message = "message",
+        /// Bytes of a pipe, by their places in it.
+        Pipe = "pipe",
+        /// A message of a queue, by their order.
+        Queue = "queue",
+        /// What was posted to an eventfd.
+        Eventfd = "eventfd",
+        /// What was posted to a semaphore.
+        Semaphore = "semaphore",
+        /// A futex that one thread alone woke meanwhile.
+        Futex = "futex",
+        Signal = "signal",
+        /// A thread created another.
+        Clone = "clone",
+        Exit = "exit",
+        /// One end connected to the other.
+        Connection = "connection",
+        /// It woke a thread that slept in a call on the same thing as its own call.
+        Waking = "waking",
     }
 }
 

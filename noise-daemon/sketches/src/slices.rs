@@ -152,20 +152,20 @@ pub struct Edge {
 }
 
 impl Edge {
+    /// From one slice at a time to another.
+    pub(crate) const fn new(
+        rule: MarkerRule,
+        (from, sent_ns): (SliceId, u64),
+        (to, received_ns): (SliceId, u64),
+        key: u32,
+    ) -> Self {
+        let (opens, woke, joins, bytes) = (false, false, false, 0);
+        Self { from, to, rule, opens, woke, joins, key, bytes, sent_ns, received_ns }
+    }
+
     /// A thread begins another slice at work on one.
     pub(crate) const fn of_thread(from: SliceId, to: SliceId, key: u32, at_ns: u64) -> Self {
-        Self {
-            from,
-            to,
-            rule: MarkerRule::Thread,
-            opens: true,
-            woke: false,
-            joins: false,
-            key,
-            bytes: 0,
-            sent_ns: at_ns,
-            received_ns: at_ns,
-        }
+        Self { opens: true, ..Self::new(MarkerRule::Thread, (from, at_ns), (to, at_ns), key) }
     }
 }
 
@@ -192,12 +192,7 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::End(Endpoint { protocol, id, local, remote, .. }) => {
-                let family = match Family::from(*protocol) {
-                    Family::Tcp => "tcp",
-                    Family::Udp => "udp",
-                    Family::Unix => "unix",
-                    Family::Socket => "socket",
-                };
+                let family = Family::from(*protocol).name();
                 match (local, remote) {
                     (Some(local), Some(remote)) => write!(f, "{family} {local} {remote}"),
                     (Some(local), None) => write!(f, "{family} {local}"),

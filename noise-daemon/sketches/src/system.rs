@@ -278,16 +278,8 @@ mod tests {
             edges in prop::collection::vec((0..40u32, 0..40u32), 0..60),
         ) {
             let edge = |(from, to): &(u32, u32)| Edge {
-                from: *from,
-                to: *to,
-                rule: MarkerRule::Bytes,
-                opens: false,
-                woke: false,
                 joins: true,
-                key: 0,
-                bytes: 0,
-                sent_ns: 0,
-                received_ns: 0,
+                ..Edge::new(MarkerRule::Bytes, (*from, 0), (*to, 0), 0)
             };
             let all: Vec<Edge> = edges.iter().map(edge).collect();
             // By spreading the smallest number until nothing changes.

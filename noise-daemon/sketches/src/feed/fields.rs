@@ -20,7 +20,7 @@ pub struct Noised {
 }
 
 /// Fields of an event. One that is not there is 0, -1 or empty.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Fields {
     pub fd: i64,
     pub other_fd: i64,
@@ -61,41 +61,9 @@ pub struct Fields {
     elements: usize,
 }
 
-impl Default for Fields {
-    fn default() -> Self {
-        Self {
-            fd: -1,
-            other_fd: -1,
-            ret: 0,
-            op: 0,
-            uaddr: 0,
-            flags: 0,
-            family: 0,
-            kind: 0,
-            pid: 0,
-            sig: 0,
-            code: 0,
-            result: 0,
-            queue: -1,
-            made: [-1; 2],
-            is_ours: false,
-            noised: Noised::default(),
-            tid: 0,
-            peeks: false,
-            inode: 0,
-            protocol: 0,
-            local: None,
-            remote: None,
-            ports: [0; 2],
-            name: Vec::new(),
-            field: SyscallField::None,
-            elements: 0,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SyscallField {
+    #[default]
     None,
     Fd,
     OtherFd,
@@ -163,7 +131,7 @@ impl SyscallField {
 
 impl Fields {
     pub fn of<'t>(record: &Record<impl Stored<'t>>) -> Self {
-        let mut fields = Self::default();
+        let mut fields = Self { fd: -1, other_fd: -1, queue: -1, made: [-1; 2], ..Self::default() };
         record.visit(&mut fields);
         fields
     }
@@ -175,15 +143,6 @@ impl Fields {
             address.map(|address| SocketAddr::new(address.to_canonical(), port))
         };
         [of(self.local, local), of(self.remote, remote)]
-    }
-}
-
-fn number(value: Value<'_>) -> Option<i64> {
-    match value {
-        Value::Unsigned { value, .. } => Some(value.cast_signed()),
-        Value::Signed { value, .. } => Some(value),
-        Value::Label { value, .. } => number(*value),
-        Value::Float(_) | Value::Text(_) => None,
     }
 }
 
@@ -215,8 +174,8 @@ impl Visit for Fields {
             }
             return;
         }
-        let Some(value) = number(value) else { return };
-        let unsigned = value.cast_unsigned();
+        let Some(unsigned) = value.bits() else { return };
+        let value = unsigned.cast_signed();
         match self.field {
             SyscallField::Fd => self.fd = value,
             SyscallField::OtherFd => self.other_fd = value,
@@ -252,8 +211,6 @@ impl Visit for Fields {
             | SyscallField::Name => {}
         }
     }
-
-    fn begin(&mut self, _: Shape) {}
 
     fn end(&mut self, shape: Shape) {
         if shape == Shape::Elements {

@@ -83,17 +83,8 @@ impl Follower {
             return;
         };
         let (from, to) = if connects { (side, other) } else { (other, side) };
-        self.store.edge(Edge {
-            from: from.life,
-            to: to.life,
-            rule: MarkerRule::Connection,
-            opens: true,
-            woke: false,
-            joins: false,
-            key: to.key,
-            bytes: 0,
-            sent_ns: from.at_ns,
-            received_ns: to.at_ns,
-        });
+        let [one, other] = [from, to].map(|side| (side.life, side.at_ns));
+        self.store
+            .edge(Edge { opens: true, ..Edge::new(MarkerRule::Connection, one, other, to.key) });
     }
 }

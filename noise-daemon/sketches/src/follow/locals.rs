@@ -307,33 +307,13 @@ impl Follower {
         arrival: &Arrival,
         woke: bool,
     ) {
-        self.store.edge(Edge {
-            from: origin.slice,
-            to: arrival.slice,
-            rule,
-            opens: arrival.opens,
-            woke,
-            joins: false,
-            key: arrival.key,
-            bytes: small(origin.bytes),
-            sent_ns: origin.sent_ns,
-            received_ns: arrival.received_ns,
-        });
+        let edge = arrival.edge(rule, (origin.slice, origin.sent_ns));
+        self.store.edge(Edge { woke, bytes: small(origin.bytes), ..edge });
     }
 
     fn join_waking(&mut self, woken: &WakeInCall, arrival: &Arrival) {
         let rule = if woken.by_exit { MarkerRule::Exit } else { MarkerRule::Waking };
-        self.store.edge(Edge {
-            from: woken.slice,
-            to: arrival.slice,
-            rule,
-            opens: arrival.opens,
-            woke: true,
-            joins: false,
-            key: arrival.key,
-            bytes: 0,
-            sent_ns: woken.at_ns,
-            received_ns: arrival.received_ns,
-        });
+        let edge = arrival.edge(rule, (woken.slice, woken.at_ns));
+        self.store.edge(Edge { woke: true, ..edge });
     }
 }

@@ -44,16 +44,9 @@ impl Follower {
                 person.current = Some(id);
             }
             self.store.edge(Edge {
-                from: woken.slice,
-                to: id,
-                rule: MarkerRule::Waking,
                 opens: true,
                 woke: true,
-                joins: false,
-                key,
-                bytes: 0,
-                sent_ns: woken.at_ns,
-                received_ns: now_ns,
+                ..Edge::new(MarkerRule::Waking, (woken.slice, woken.at_ns), (id, now_ns), key)
             });
         }
     }
@@ -140,16 +133,8 @@ impl Follower {
             let (id, key) = (*id, self.store.get(*id).map_or(0, |slice| slice.key));
             if let Some(slice) = self.returns_to(thread, id) {
                 self.store.edge(Edge {
-                    from: id,
-                    to: slice,
-                    rule: MarkerRule::Waking,
-                    opens: false,
                     woke: true,
-                    joins: false,
-                    key,
-                    bytes: 0,
-                    sent_ns: now_ns,
-                    received_ns: now_ns,
+                    ..Edge::new(MarkerRule::Waking, (id, now_ns), (slice, now_ns), key)
                 });
             }
             return;
@@ -198,16 +183,8 @@ impl Follower {
             person.current = is_hired.then_some(id);
         }
         self.store.edge(Edge {
-            from: cause,
-            to: id,
-            rule: MarkerRule::Clone,
             opens: true,
-            woke: false,
-            joins: false,
-            key,
-            bytes: 0,
-            sent_ns: now_ns,
-            received_ns: now_ns,
+            ..Edge::new(MarkerRule::Clone, (cause, now_ns), (id, now_ns), key)
         });
     }
 
