@@ -20,21 +20,8 @@ pub fn segment(
 
 /// Such parts of one thread.
 pub fn execution(tid: i32, comm: String, from_ns: u64, to_ns: u64, path: Vec<Segment>) -> Traced {
-    Traced {
-        name: String::new(),
-        key: None,
-        tid,
-        comm,
-        from_ns,
-        to_ns,
-        span_ns: to_ns.saturating_sub(from_ns),
-        has_begin: false,
-        has_end: false,
-        cut: 0,
-        totals_ns: BTreeMap::new(),
-        in_calls_ns: None,
-        path,
-    }
+    let span_ns = to_ns.saturating_sub(from_ns);
+    Traced { tid, comm, from_ns, to_ns, span_ns, path, ..Traced::default() }
 }
 
 /// What threads waited for disks while others slept until they woke them, one execution for each of these sleeps.
