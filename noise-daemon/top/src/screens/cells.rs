@@ -111,33 +111,35 @@ pub(super) fn short_moment(time: Timestamp, now: Timestamp, zone: &TimeZone) -> 
     }
 }
 
+/// A column that does not say yet what it shows.
+pub(super) struct Heading(Column);
+
+impl Heading {
+    pub(super) fn help(self, help: &'static str) -> Column {
+        Column { help, ..self.0 }
+    }
+
+    /// It takes what room is left.
+    pub(super) fn grows(self) -> Self {
+        Self(Column { grows: true, ..self.0 })
+    }
+}
+
+fn heading(title: &'static str, key: &'static str, width: u16, align: Align) -> Heading {
+    Heading(Column { title, key, align, width, grows: false, help: "" })
+}
+
 /// A column of names.
-pub(super) fn names(
-    title: &'static str,
-    key: &'static str,
-    width: u16,
-    grows: bool,
-    help: &'static str,
-) -> Column {
-    Column { title, key, align: Align::Left, width, grows, help }
+pub(super) fn names(title: &'static str, key: &'static str, width: u16) -> Heading {
+    heading(title, key, width, Align::Left)
 }
 
 /// A column of numbers.
-pub(super) fn numbers(
-    title: &'static str,
-    key: &'static str,
-    width: u16,
-    help: &'static str,
-) -> Column {
-    Column { title, key, align: Align::Right, width, grows: false, help }
+pub(super) fn numbers(title: &'static str, key: &'static str, width: u16) -> Heading {
+    heading(title, key, width, Align::Right)
 }
 
 /// A column of shares, or of values over time.
-pub(super) fn pictures(
-    title: &'static str,
-    key: &'static str,
-    width: u16,
-    help: &'static str,
-) -> Column {
-    Column { title, key, align: Align::Left, width, grows: false, help }
+pub(super) fn pictures(title: &'static str, key: &'static str, width: u16) -> Heading {
+    heading(title, key, width, Align::Left)
 }

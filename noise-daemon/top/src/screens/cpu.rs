@@ -9,7 +9,7 @@ use noise_text::units;
 use super::cells;
 use super::recent::{Recent, empty};
 use super::tally;
-use crate::{Align, Block, Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
+use crate::{Block, Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// Key and name of the row of all CPUs together.
 const ALL: &str = "all";
@@ -131,25 +131,22 @@ fn cells(name: &str, mark: &str, load: Load, cpus: usize, recent: &Recent<'_>) -
 }
 
 fn columns() -> Vec<Column> {
-    let cpu = cells::names("cpu", "cpu", 3, false, "Its number.");
+    let cpu = cells::numbers("cpu", "cpu", 3).help("Its number.");
     let mark = "Whether the scheduler leaves it alone (iso: isolcpus=, isolated partitions), and \
                 whether it has no tick while one task runs (nohz: nohz_full=). What hits such a CPU \
-                is an alarm.";
-    let mut columns =
-        vec![Column { align: Align::Right, ..cpu }, cells::names("apart", "apart", 5, false, mark)];
+             is an alarm.";
+    let mut columns = vec![cpu, cells::names("apart", "apart", 5).help(mark)];
     let shares = WHO.iter().take(OTHERS);
-    columns.extend(shares.map(|who| cells::numbers(who.title, who.key, 6, who.help)));
-    columns.push(cells::pictures("taken", "taken_share", 8, "All that is taken from it."));
-    columns.push(cells::numbers(
-        "waiting",
-        "wait_seconds_per_second",
-        9,
-        "Time that tasks wait for it in each second; more than 1 s/s where several wait.",
-    ));
-    columns.push(Column {
-        grows: true,
-        ..cells::pictures("two minutes", "trend", 8, "The last minutes of what is taken.")
-    });
+    columns.extend(shares.map(|who| cells::numbers(who.title, who.key, 6).help(who.help)));
+    columns.extend([
+        cells::pictures("taken", "taken_share", 8).help("All that is taken from it."),
+        cells::numbers("waiting", "wait_seconds_per_second", 9).help(
+            "Time that tasks wait for it in each second; more than 1 s/s where several wait.",
+        ),
+        cells::pictures("two minutes", "trend", 8)
+            .grows()
+            .help("The last minutes of what is taken."),
+    ]);
     columns
 }
 
@@ -205,7 +202,7 @@ pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
             "nohz" => "It has no tick while one task runs: nothing should hit it.",
             _ => {
                 "The scheduler leaves it alone, and it has no tick while one task runs: nothing \
-                  should hit it."
+                 should hit it."
             }
         };
         let tone = if all.is_quiet() { Tone::Plain } else { Tone::Alarm };
@@ -249,14 +246,13 @@ pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
 }
 
 fn sources(history: &History, rows: Vec<TableRow>) -> Table {
-    let trend = cells::pictures("two minutes", "trend", 16, "The last minutes.");
     Table {
         title: "What took it in the last seconds".to_owned(),
         columns: vec![
-            cells::names("source", "source", 10, false, "Who took it."),
-            cells::numbers("share", "share", 7, "Of its time."),
-            cells::numbers("taken", "taken_seconds_per_second", 9, "Time in each second."),
-            Column { grows: true, ..trend },
+            cells::names("source", "source", 10).help("Who took it."),
+            cells::numbers("share", "share", 7).help("Of its time."),
+            cells::numbers("taken", "taken_seconds_per_second", 9).help("Time in each second."),
+            cells::pictures("two minutes", "trend", 16).grows().help("The last minutes."),
         ],
         rows,
         sorted_by: 1,

@@ -4,6 +4,8 @@ mod page;
 #[cfg(test)]
 mod tests;
 
+pub use self::page::page as open;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use noise_text::joined::joined;
 
 use super::cells;
 use super::recent::{Recent, empty};
-use crate::{Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
+use crate::{Cell, Column, History, ScreenLook, Table, TableRow, Tone};
 
 /// Between the parts of a row's key; no name holds it.
 const BETWEEN: char = '\0';
@@ -244,32 +246,23 @@ impl Worst<'_> {
 
 fn columns() -> Vec<Column> {
     vec![
-        cells::names("name", "name", 10, false, "The device or interface; of drops, the reason."),
-        cells::names("what", "operation", 7, false, "What is done with it."),
-        cells::numbers("rate", "per_second", 8, "Requests or packets in a second."),
-        cells::numbers(
-            "lost",
-            "lost_seconds_per_second",
-            9,
-            "Time that requests or packets spent in the queue and the device, in a second.",
-        ),
-        cells::numbers(
-            "queue p50",
-            "queue_p50_seconds",
-            9,
+        cells::names("name", "name", 10).help("The device or interface; of drops, the reason."),
+        cells::names("what", "operation", 7).help("What is done with it."),
+        cells::numbers("rate", "per_second", 8).help("Requests or packets in a second."),
+        cells::numbers("lost", "lost_seconds_per_second", 9)
+            .help("Time that requests or packets spent in the queue and the device, in a second."),
+        cells::numbers("queue p50", "queue_p50_seconds", 9).help(
             "Half of them had their turn within that time; of what is received: were delivered.",
         ),
-        cells::numbers("q p99", "queue_p99_seconds", 8, "The same of 99 in 100."),
-        cells::numbers("dev p50", "device_p50_seconds", 8, "Half were served within that time."),
-        cells::numbers("dev p99", "device_p99_seconds", 8, "The same of 99 in 100."),
-        cells::names(
-            "worst culprit",
-            "worst_culprit",
-            16,
-            true,
+        cells::numbers("q p99", "queue_p99_seconds", 8).help("The same of 99 in 100."),
+        cells::numbers("dev p50", "device_p50_seconds", 8)
+            .help("Half were served within that time."),
+        cells::numbers("dev p99", "device_p99_seconds", 8).help("The same of 99 in 100."),
+        cells::names("worst culprit", "worst_culprit", 16).grows().help(
             "Who delayed others most there, all operations together; of those who are known.",
         ),
-        cells::pictures("trend", "lost_over_time", 12, "What was lost over the last two minutes."),
+        cells::pictures("trend", "lost_over_time", 12)
+            .help("What was lost over the last two minutes."),
     ]
 }
 
@@ -325,9 +318,4 @@ fn row(
         Cell::Spark(trend),
     ];
     TableRow { key: subject.key(), cells, tone }
-}
-
-/// A device or interface over time.
-pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
-    page::page(history, look, key)
 }

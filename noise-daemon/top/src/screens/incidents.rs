@@ -2,6 +2,8 @@
 
 mod page;
 
+pub use self::page::page as open;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use noise_analysis::{Episode, Figure, Report, Side, Watched};
@@ -10,54 +12,29 @@ use noise_model::labels::{ROOT, spoken_briefly};
 use noise_text::times;
 
 use super::cells;
-use crate::{Align, Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
+use crate::{Cell, Column, History, ScreenLook, Table, TableRow, Tone};
 
 fn columns(zone: &TimeZone) -> Vec<Column> {
+    // Offsets are longer than `UTC`.
+    let time_width = u16::try_from(times::of_day(Timestamp::UNIX_EPOCH, zone).len()).unwrap_or(12);
     vec![
         // Its number is when it was last seen, which is now while it is open: so open ones come
         // first, and then those that ended last.
-        Column {
-            title: "state",
-            key: "last_unix_seconds",
-            align: Align::Left,
-            width: 5,
-            grows: false,
-            help: "Whether it goes on; sorted by when it was last seen.",
-        },
-        Column {
-            title: "since",
-            key: "start_unix_seconds",
-            align: Align::Left,
-            // Offsets are longer than `UTC`.
-            width: u16::try_from(times::of_day(Timestamp::UNIX_EPOCH, zone).len()).unwrap_or(12),
-            grows: false,
-            help: "When it began.",
-        },
-        cells::numbers("for", "seconds", 8, "How long it lasted, or has lasted so far."),
-        cells::names("subject", "subject", 14, true, "Whose delays they are."),
-        cells::names("culprit", "culprit", 14, true, "Who did most of it, with its part."),
-        cells::names(
-            "lacks",
-            "resource",
-            6,
-            false,
-            "What the subject mainly lacks: cpu, quota, disk, memory, …",
-        ),
-        cells::numbers(
-            "rose most",
-            "after_seconds",
-            11,
-            "The figure that rose most, and by which factor.",
-        ),
-        cells::numbers("lost", "lost_seconds", 8, "Excess delay: time lost above the baseline."),
-        cells::numbers("id", "id", 4, "Its number, as in `noised incidents`."),
-        cells::names(
-            "signal",
-            "signal",
-            12,
-            false,
-            "The signal that it opened by, as metrics have it.",
-        ),
+        cells::names("state", "last_unix_seconds", 5)
+            .help("Whether it goes on; sorted by when it was last seen."),
+        cells::names("since", "start_unix_seconds", time_width).help("When it began."),
+        cells::numbers("for", "seconds", 8).help("How long it lasted, or has lasted so far."),
+        cells::names("subject", "subject", 14).grows().help("Whose delays they are."),
+        cells::names("culprit", "culprit", 14).grows().help("Who did most of it, with its part."),
+        cells::names("lacks", "resource", 6)
+            .help("What the subject mainly lacks: cpu, quota, disk, memory, …"),
+        cells::numbers("rose most", "after_seconds", 11)
+            .help("The figure that rose most, and by which factor."),
+        cells::numbers("lost", "lost_seconds", 8)
+            .help("Excess delay: time lost above the baseline."),
+        cells::numbers("id", "id", 4).help("Its number, as in `noised incidents`."),
+        cells::names("signal", "signal", 12)
+            .help("The signal that it opened by, as metrics have it."),
     ]
 }
 
@@ -158,10 +135,6 @@ pub fn victim(history: &History, key: &str) -> Option<String> {
         Watched::Interruption => true,
     };
     (is_cgroup && !main.subject.starts_with('~')).then(|| main.subject.to_string())
-}
-
-pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
-    page::page(history, look, key)
 }
 
 /// An open incident, for tests of other screens.

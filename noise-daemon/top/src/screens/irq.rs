@@ -59,30 +59,18 @@ impl InterruptSource {
 
 fn columns() -> Vec<Column> {
     vec![
-        cells::names("kind", "kind", 7, false, "Device interrupt, x86 vector, softirq or NMI."),
-        cells::names("source", "source", 12, true, "Number and name."),
-        cells::numbers("rate", "rate_per_second", 8, "How often in a second."),
-        cells::numbers(
-            "mean",
-            "mean_seconds",
-            7,
-            "How long each took, net of what interrupted it.",
-        ),
-        cells::numbers("p99", "p99_seconds", 7, "99 of 100 took that long at most."),
-        cells::numbers("max", "max_seconds", 7, "The longest."),
-        cells::numbers(
-            "time",
-            "cpu_seconds_per_second",
-            9,
-            "CPU time that it takes in each second.",
-        ),
-        cells::numbers(
-            "raised",
-            "raise_wait_p99_seconds",
-            7,
-            "99 of 100 raised softirqs were served after that time at most.",
-        ),
-        cells::pictures("trend", "trend", 8, "The last minutes of the CPU time."),
+        cells::names("kind", "kind", 7).help("Device interrupt, x86 vector, softirq or NMI."),
+        cells::names("source", "source", 12).grows().help("Number and name."),
+        cells::numbers("rate", "rate_per_second", 8).help("How often in a second."),
+        cells::numbers("mean", "mean_seconds", 7)
+            .help("How long each took, net of what interrupted it."),
+        cells::numbers("p99", "p99_seconds", 7).help("99 of 100 took that long at most."),
+        cells::numbers("max", "max_seconds", 7).help("The longest."),
+        cells::numbers("time", "cpu_seconds_per_second", 9)
+            .help("CPU time that it takes in each second."),
+        cells::numbers("raised", "raise_wait_p99_seconds", 7)
+            .help("99 of 100 raised softirqs were served after that time at most."),
+        cells::pictures("trend", "trend", 8).help("The last minutes of the CPU time."),
     ]
 }
 
@@ -184,11 +172,12 @@ fn victims(history: &History, recent: &Recent<'_>, kind: InterruptSource, culpri
     Table {
         title: "Whom it hit in the last seconds".to_owned(),
         columns: vec![
-            cells::names("victim", "victim", 20, true, "Who was delayed."),
-            cells::names("resource", "resource", 12, false, "What it had, or waited for."),
-            cells::numbers("lost", "lost_seconds_per_second", 9, "Time it lost in each second."),
-            cells::numbers("hits", "hits_per_second", 8, "How often in a second."),
-            cells::pictures("share", "share", 10, "Its part of what all lost to this source."),
+            cells::names("victim", "victim", 20).grows().help("Who was delayed."),
+            cells::names("resource", "resource", 12).help("What it had, or waited for."),
+            cells::numbers("lost", "lost_seconds_per_second", 9)
+                .help("Time it lost in each second."),
+            cells::numbers("hits", "hits_per_second", 8).help("How often in a second."),
+            cells::pictures("share", "share", 10).help("Its part of what all lost to this source."),
         ],
         rows: rows.collect(),
         sorted_by: 2,

@@ -128,18 +128,16 @@ impl RowSubject {
 const LOST: &str = "lost_seconds_per_second";
 
 fn columns() -> Vec<Column> {
-    let signal = cells::names("signal", "signal", 20, false, "The kind of delay.");
+    let signal = cells::names("signal", "signal", 20).help("The kind of delay.");
     let trend = Column {
         grows: true,
-        ..cells::pictures(
-            "trend",
-            "trend",
-            10,
-            "The time lost over the last 15 minutes, or as long as is known; of the rate, of what is only counted. Of steal and page \
-             faults: since the view began, two minutes at most.",
+        ..cells::pictures("trend", "trend", 10).help(
+            "The time lost over the last 15 minutes, or as long as is known; of the rate, of \
+             what is only counted. Of steal and page faults: since the view began, two minutes \
+             at most.",
         )
     };
-    let now = cells::numbers("now", "open_incidents", 4, "Incidents of it that are open.");
+    let now = cells::numbers("now", "open_incidents", 4).help("Incidents of it that are open.");
     std::iter::once(signal).chain(tally::columns()).chain([trend, now]).collect()
 }
 
@@ -241,10 +239,9 @@ fn parts(history: &History, recent: &Recent<'_>, subject: RowSubject) -> Table {
         }
     };
     let value = match subject {
-        RowSubject::Steal => {
-            cells::numbers("lost", "lost_seconds_per_second", 9, "Time lost to it in each second.")
-        }
-        _ => cells::numbers("rate", "rate_per_second", 8, "Events per second."),
+        RowSubject::Steal => cells::numbers("lost", "lost_seconds_per_second", 9)
+            .help("Time lost to it in each second."),
+        _ => cells::numbers("rate", "rate_per_second", 8).help("Events per second."),
     };
     let rows = parts.into_iter().map(|(name, amount)| {
         let value = match subject {
@@ -255,7 +252,7 @@ fn parts(history: &History, recent: &Recent<'_>, subject: RowSubject) -> Table {
     });
     Table {
         title: RECENT.to_owned(),
-        columns: vec![cells::names(name, name, 16, true, "Where or of what kind."), value],
+        columns: vec![cells::names(name, name, 16).grows().help("Where or of what kind."), value],
         rows: rows.collect(),
         sorted_by: 1,
         empty: empty(history, "Nothing in that time.").into(),

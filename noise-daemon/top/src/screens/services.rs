@@ -11,54 +11,27 @@ const ELSEWHERE: &str = "elsewhere";
 
 fn columns() -> Vec<Column> {
     vec![
-        cells::names(
-            "who asks",
-            "caller",
-            12,
-            false,
-            "The service that waits; elsewhere: not on this host.",
+        cells::names("who asks", "caller", 12)
+            .help("The service that waits; elsewhere: not on this host."),
+        cells::names("whom", "service", 12).grows().help(
+            "The service that is asked: a process with its port, or with what else requests \
+             come by.",
         ),
-        cells::names(
-            "whom",
-            "service",
-            12,
-            true,
-            "The service that is asked: a process with its port, or with what else requests come by.",
-        ),
-        cells::numbers("rate", "rate_per_second", 8, "Answered requests in a second."),
-        cells::numbers(
-            "true p50",
-            "true_latency_p50_seconds",
-            8,
+        cells::numbers("rate", "rate_per_second", 8).help("Answered requests in a second."),
+        cells::numbers("true p50", "true_latency_p50_seconds", 8).help(
             "Half of them took that long at most, without what the service waited for others.",
         ),
-        cells::numbers("p99", "true_latency_p99_seconds", 7, "The same of 99 of 100."),
-        cells::numbers(
-            "busy",
-            "true_latency_seconds_per_second",
-            8,
-            "True latency of all of them in each second: of two at once, both count.",
-        ),
-        cells::numbers(
-            "idle",
-            "idle_mean_seconds",
-            7,
-            "Mean length of the stretches in which they had no CPU.",
-        ),
-        cells::numbers(
-            "reached",
-            "reach_p50_seconds",
-            7,
-            "Half of them were waited with so long at most, until the service came to them.",
-        ),
-        cells::numbers("r. p99", "reach_p99_seconds", 7, "The same of 99 of 100."),
-        cells::numbers(
-            "whole p50",
-            "latency_p50_seconds",
-            9,
-            "Half of them took that long at most, all in all.",
-        ),
-        cells::numbers("w. p99", "latency_p99_seconds", 7, "The same of 99 of 100."),
+        cells::numbers("p99", "true_latency_p99_seconds", 7).help("The same of 99 of 100."),
+        cells::numbers("busy", "true_latency_seconds_per_second", 8)
+            .help("True latency of all of them in each second: of two at once, both count."),
+        cells::numbers("idle", "idle_mean_seconds", 7)
+            .help("Mean length of the stretches in which they had no CPU."),
+        cells::numbers("reached", "reach_p50_seconds", 7)
+            .help("Half of them were waited with so long at most, until the service came to them."),
+        cells::numbers("r. p99", "reach_p99_seconds", 7).help("The same of 99 of 100."),
+        cells::numbers("whole p50", "latency_p50_seconds", 9)
+            .help("Half of them took that long at most, all in all."),
+        cells::numbers("w. p99", "latency_p99_seconds", 7).help("The same of 99 of 100."),
     ]
 }
 

@@ -125,11 +125,12 @@ pub(super) fn numbers(recent: &Recent<'_>, delays: &Histogram) -> Vec<Cell> {
 /// The columns of [`numbers`].
 pub(super) fn columns() -> [Column; 5] {
     [
-        cells::numbers("rate", "rate_per_second", 8, "Events per second."),
-        cells::numbers("p50", "p50_seconds", 7, "Half of them took that long at most."),
-        cells::numbers("p99", "p99_seconds", 7, "99 of 100 took that long at most."),
-        cells::numbers("max", "max_seconds", 7, "The longest."),
-        cells::numbers("lost", "lost_seconds_per_second", 9, "Time lost to it in each second."),
+        cells::numbers("rate", "rate_per_second", 8).help("Events per second."),
+        cells::numbers("p50", "p50_seconds", 7).help("Half of them took that long at most."),
+        cells::numbers("p99", "p99_seconds", 7).help("99 of 100 took that long at most."),
+        cells::numbers("max", "max_seconds", 7).help("The longest."),
+        cells::numbers("lost", "lost_seconds_per_second", 9)
+            .help("Time lost to it in each second."),
     ]
 }
 
@@ -138,7 +139,8 @@ pub(super) fn series(history: &History, recent: &Recent<'_>, info: &SignalInfo) 
     let names_of = info.labels;
     let last = names_of.len().saturating_sub(1);
     let names = names_of.iter().enumerate().map(|(index, label)| {
-        cells::names(label, label, 10, index == last, "Where or of what kind.")
+        let name = cells::names(label, label, 10).help("Where or of what kind.");
+        Column { grows: index == last, ..name }
     });
     let rows =
         recent_by_labels(history, recent, info.signal).into_iter().map(|(labels, delays)| {

@@ -73,17 +73,14 @@ fn table(all: &[Process]) -> Option<Block> {
     let table = Table {
         title: format!("Threads, of single waits{whose} for a CPU that were long"),
         columns: vec![
-            cells::names("it", "side", 11, false, "Whether it waited, or had the CPU meanwhile."),
-            cells::names("of", "of", 14, false, "Its cgroup."),
-            cells::names("thread", "thread", 16, false, "Its name and number."),
-            cells::numbers("time", "seconds", 9, "For how long of these waits."),
-            cells::numbers("waits", "waits", 6, "In how many of them."),
-            cells::names(
-                "command",
-                "command",
-                16,
-                true,
-                "Its command line, where that could be read and may be seen: over TCP only with a password or a certificate.",
+            cells::names("it", "side", 11).help("Whether it waited, or had the CPU meanwhile."),
+            cells::names("of", "of", 14).help("Its cgroup."),
+            cells::names("thread", "thread", 16).help("Its name and number."),
+            cells::numbers("time", "seconds", 9).help("For how long of these waits."),
+            cells::numbers("waits", "waits", 6).help("In how many of them."),
+            cells::names("command", "command", 16).grows().help(
+                "Its command line, where that could be read and may be seen: over TCP only with a \
+                 password or a certificate.",
             ),
         ],
         rows: all.iter().map(row).collect(),

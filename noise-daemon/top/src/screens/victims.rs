@@ -5,6 +5,8 @@
 
 mod page;
 
+pub use self::page::page as open;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use noise_verdict::{Account, ChargedCulprit, Finding, held_up, mostly};
 use super::recent::{Recent, empty};
 use super::{cells, tally, threads};
 use crate::pairs::Cost;
-use crate::{Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
+use crate::{Cell, Column, History, ScreenLook, Table, TableRow, Tone};
 
 /// Victims with a row of their own.
 const SHOWN: usize = 200;
@@ -104,50 +106,29 @@ fn incidents(history: &History, victim: &str) -> Vec<(u64, &'static str)> {
 
 fn columns() -> Vec<Column> {
     vec![
-        cells::names("victim", "victim", 14, true, "Who was delayed: a cgroup."),
-        cells::numbers(
-            "held up",
-            "held_up_seconds_per_second",
-            9,
-            "Time in a second that something else kept it waiting: others, interrupts, its CPU quota, the \
-             hypervisor; of all its threads. Rows are ranked by it, behind those with open incidents.",
+        cells::names("victim", "victim", 14).grows().help("Who was delayed: a cgroup."),
+        cells::numbers("held up", "held_up_seconds_per_second", 9).help(
+            "Time in a second that something else kept it waiting: others, interrupts, its CPU \
+             quota, the hypervisor; of all its threads. Rows are ranked by it, behind those \
+             with open incidents.",
         ),
-        cells::names(
-            "lacks",
-            "resource",
-            6,
-            false,
-            "What it was mainly held up for: cpu, quota, disk, network, …; empty below 1 % of the time.",
+        cells::names("lacks", "resource", 6).help(
+            "What it was mainly held up for: cpu, quota, disk, network, …; empty below 1 % of \
+             the time.",
         ),
-        cells::names(
-            "main culprit",
-            "culprit",
-            16,
-            true,
-            "Who held it up most, and that culprit's part of what held it up.",
-        ),
-        cells::names(
-            "why",
-            "why",
-            14,
-            false,
-            "How: another cgroup had what it waited for, an interrupt took its CPU, …",
-        ),
-        cells::numbers("p99 wait", "p99_seconds", 8, "99 of 100 waits for a CPU were no longer."),
-        cells::numbers("usual", "usual_p99_seconds", 8, "The same as learnt of calm times."),
-        cells::pictures(
-            "15 minutes",
-            "held_up_over_time",
-            10,
-            "Held up over the last 15 minutes, or as long as is known.",
-        ),
-        cells::numbers(
-            "all lost",
-            "lost_seconds_per_second",
-            9,
-            "All time lost: also waits behind its own work and for CPUs that were idle.",
-        ),
-        cells::numbers("now", "open_incidents", 4, "Incidents that it suffers from."),
+        cells::names("main culprit", "culprit", 16)
+            .grows()
+            .help("Who held it up most, and that culprit's part of what held it up."),
+        cells::names("why", "why", 14)
+            .help("How: another cgroup had what it waited for, an interrupt took its CPU, …"),
+        cells::numbers("p99 wait", "p99_seconds", 8)
+            .help("99 of 100 waits for a CPU were no longer."),
+        cells::numbers("usual", "usual_p99_seconds", 8).help("The same as learnt of calm times."),
+        cells::pictures("15 minutes", "held_up_over_time", 10)
+            .help("Held up over the last 15 minutes, or as long as is known."),
+        cells::numbers("all lost", "lost_seconds_per_second", 9)
+            .help("All time lost: also waits behind its own work and for CPUs that were idle."),
+        cells::numbers("now", "open_incidents", 4).help("Incidents that it suffers from."),
     ]
 }
 
@@ -264,11 +245,6 @@ pub fn findings(history: &History, look: &ScreenLook, victim: &str) -> Vec<Findi
 /// Whose delays a row is about, unless it stands for several.
 pub fn victim(key: &str) -> Option<String> {
     (!key.starts_with('~')).then(|| key.to_owned())
-}
-
-/// One victim: its causes over all resources.
-pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
-    page::page(history, look, key)
 }
 
 #[cfg(test)]

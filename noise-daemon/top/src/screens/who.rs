@@ -2,9 +2,11 @@
 
 mod page;
 
+pub use self::page::page as open;
+
 use std::cmp::Reverse;
 
-use noise_common::charge::Cause;
+use noise_common::charge::{Cause, Resource};
 use noise_model::labels::OTHER;
 use noise_model::words::culprit_briefly;
 use noise_model::{Amount as _, total};
@@ -12,7 +14,7 @@ use noise_model::{Amount as _, total};
 use super::cells;
 use super::recent::{Recent, empty};
 use crate::pairs::{Cost, Id, Pair};
-use crate::{Cell, Column, History, Page, ScreenLook, Table, TableRow, Tone};
+use crate::{Cell, Column, History, ScreenLook, Table, TableRow, Tone};
 
 /// Pairs with a row of their own: those that lost most. More would not be read, and each costs a
 /// microsecond whenever the screen is made.
@@ -130,39 +132,22 @@ pub(super) fn names(key: &str) -> Option<(&str, &str)> {
 
 fn columns() -> Vec<Column> {
     vec![
-        cells::names("victim", "victim", 14, true, "Who was delayed."),
-        cells::names(
-            "culprit",
-            "culprit",
-            14,
-            true,
+        cells::names("victim", "victim", 14).grows().help("Who was delayed."),
+        cells::names("culprit", "culprit", 14).grows().help(
             "Who did it; `self` is other work of the victim, `small others` all that have no row.",
         ),
-        cells::numbers(
-            "lost",
-            "lost_seconds_per_second",
-            9,
-            "Time that the victim lost to the culprit, in a second.",
-        ),
-        cells::pictures("share", "share", 11, "Its part of all lost time."),
-        cells::names(
-            "cause",
-            "causes",
-            8,
-            false,
+        cells::numbers("lost", "lost_seconds_per_second", 9)
+            .help("Time that the victim lost to the culprit, in a second."),
+        cells::pictures("share", "share", 11).help("Its part of all lost time."),
+        cells::names("cause", "causes", 8).help(
             "Why: another cgroup (foreign), own work (self), a kernel thread, an interrupt, the \
              CPU quota (throttle), the hypervisor (steal), a CPU that slept (idle).",
         ),
-        cells::pictures("trend", "lost_over_time", 12, "What was lost over the last two minutes."),
-        cells::numbers("delays", "delays_per_second", 8, "Delays of which that is a part."),
-        cells::numbers("mean", "mean_seconds", 8, "What one of them lost to the culprit."),
-        cells::names(
-            "resource",
-            "resources",
-            8,
-            false,
-            "What the victim had to wait for, or lost.",
-        ),
+        cells::pictures("trend", "lost_over_time", 12)
+            .help("What was lost over the last two minutes."),
+        cells::numbers("delays", "delays_per_second", 8).help("Delays of which that is a part."),
+        cells::numbers("mean", "mean_seconds", 8).help("What one of them lost to the culprit."),
+        cells::names("resource", "resources", 8).help("What the victim had to wait for, or lost."),
     ]
 }
 
@@ -186,11 +171,11 @@ fn row(recent: &Recent<'_>, lost_ns: u64, account: ThreadAccount<'_>) -> TableRo
         cells::text(shown_culprit(&account)),
         cells::lost(recent.lost(cost.ns)),
         cells::share(cost.ns as f64, lost_ns as f64),
-        cells::text(joined(cost.causes().map(Cause::name))),
+        cells::text(cost.causes().map(Cause::name).collect::<Vec<_>>().join(", ")),
         Cell::Spark(account.trend),
         cells::rate(recent.per_second(cost.delays as f64)),
         cells::mean(cost.ns, cost.delays),
-        cells::text(joined(cost.resources().map(noise_common::charge::Resource::name))),
+        cells::text(cost.resources().map(Resource::name).collect::<Vec<_>>().join(", ")),
     ];
     let is_dim = account.folded > 0 || cost.is_rest();
     TableRow {
@@ -210,33 +195,16 @@ fn shown_culprit<'a>(account: &ThreadAccount<'a>) -> &'a str {
     }
 }
 
-fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut joined = String::new();
-    for name in names {
-        if !joined.is_empty() {
-            joined.push_str(", ");
-        }
-        joined.push_str(name);
-    }
-    joined
-}
-
 /// Whose delays a row is about, unless it stands for several.
 pub fn victim(key: &str) -> Option<String> {
     let (victim, _) = names(key)?;
     (!victim.starts_with('~')).then(|| victim.to_owned())
 }
 
-/// One pair over time.
-pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
-    page::page(history, look, key)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::screens::made::Made;
-    use noise_common::charge::Resource;
 
     fn value(table: &Table, key: &str, column: &str) -> f64 {
         let row = table.rows.iter().find(|row| row.key == key).unwrap();

@@ -18,7 +18,7 @@ use crate::{Block, History, Page, ScreenLook, Table, TableRow, Tone};
 const SHOWN: usize = 200;
 
 /// What the row with that key opens.
-pub(super) fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
+pub fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let subject = DeviceSubject::parse(key)?;
     let recent = Recent::new(history, look);
     let rows = Rows::one(subject);
@@ -167,13 +167,15 @@ fn table(recent: &Recent<'_>, subject: &DeviceSubject<'_>) -> Table {
             cells::length(recent.seconds)
         ),
         columns: vec![
-            cells::names("victim", "victim", 14, true, "Who was delayed."),
-            cells::names("culprit", "culprit", 14, true, "Who did it; `self` is the victim."),
-            cells::numbers("lost", "seconds", 9, "Time that was lost."),
-            cells::pictures("share", "share", 11, "Its part of what was lost there."),
-            cells::numbers("requests", "requests", 8, "Requests or packets that waited."),
-            cells::names("cause", "cause", 9, false, "Why."),
-            cells::names("for", "resource", 12, false, "The queue, or the device itself."),
+            cells::names("victim", "victim", 14).grows().help("Who was delayed."),
+            cells::names("culprit", "culprit", 14)
+                .grows()
+                .help("Who did it; `self` is the victim."),
+            cells::numbers("lost", "seconds", 9).help("Time that was lost."),
+            cells::pictures("share", "share", 11).help("Its part of what was lost there."),
+            cells::numbers("requests", "requests", 8).help("Requests or packets that waited."),
+            cells::names("cause", "cause", 9).help("Why."),
+            cells::names("for", "resource", 12).help("The queue, or the device itself."),
         ],
         rows: largest.iter().map(row).collect(),
         sorted_by: 2,

@@ -21,7 +21,7 @@ const SHOWN: usize = 12;
 const WAITS: usize = 20;
 
 /// What the row with that key opens.
-pub(super) fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
+pub fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let frame = history.latest()?;
     let id: u64 = key.parse().ok()?;
     let report = frame.overview.incidents.iter().find(|report| report.id == id)?;
@@ -76,12 +76,12 @@ fn levels(episode: &Episode) -> Table {
     Table {
         title: "What changed".to_owned(),
         columns: vec![
-            cells::names("", "when", 6, false, "Before it, which is usual, or during it."),
-            cells::numbers("median", "p50_seconds", 8, "Half of the delays were no longer."),
-            cells::numbers("p99", "p99_seconds", 8, "99 in 100 were no longer."),
-            cells::numbers("mean", "mean_seconds", 8, "All delays by their number."),
-            cells::numbers("rate", "per_second", 9, "Delays in a second."),
-            cells::numbers("lost", "lost_seconds_per_second", 9, "Time lost in a second."),
+            cells::names("", "when", 6).help("Before it, which is usual, or during it."),
+            cells::numbers("median", "p50_seconds", 8).help("Half of the delays were no longer."),
+            cells::numbers("p99", "p99_seconds", 8).help("99 in 100 were no longer."),
+            cells::numbers("mean", "mean_seconds", 8).help("All delays by their number."),
+            cells::numbers("rate", "per_second", 9).help("Delays in a second."),
+            cells::numbers("lost", "lost_seconds_per_second", 9).help("Time lost in a second."),
         ],
         // Their names are in order.
         rows: vec![row("before", &episode.before), row("during", &episode.after)],
@@ -117,12 +117,13 @@ fn culprits(episode: &Episode) -> Table {
     Table {
         title: "Culprits".to_owned(),
         columns: vec![
-            cells::names("culprit", "culprit", 14, true, "Who is charged with delays."),
-            cells::names("cause", "cause", 14, false, "Why."),
-            cells::numbers("time", "seconds", 9, "How much, of all delays."),
-            cells::pictures("share", "share", 11, "Its part of all delays."),
-            cells::numbers("beyond", "beyond_seconds", 9, "How much more than is usual for it."),
-            cells::pictures("of that", "beyond_share", 11, "Its share of the whole excess."),
+            cells::names("culprit", "culprit", 14).grows().help("Who is charged with delays."),
+            cells::names("cause", "cause", 14).help("Why."),
+            cells::numbers("time", "seconds", 9).help("How much, of all delays."),
+            cells::pictures("share", "share", 11).help("Its part of all delays."),
+            cells::numbers("beyond", "beyond_seconds", 9)
+                .help("How much more than is usual for it."),
+            cells::pictures("of that", "beyond_share", 11).help("Its share of the whole excess."),
         ],
         rows,
         // The culprit with the largest excess is first; where none has any, the one with most time.

@@ -27,7 +27,7 @@ const REMEDIES: usize = 6;
 type VictimCharges<'a> = BTreeMap<(Resource, Cause, &'a str, &'a str), Charged>;
 
 /// What the row with that key opens.
-pub(super) fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
+pub fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let recent = Recent::new(history, look);
     let all = victims(history, &recent);
     let victim = all.iter().find(|one| one.name == key)?;
@@ -128,13 +128,14 @@ fn table(recent: &Recent<'_>, charges: &VictimCharges<'_>) -> Table {
     Table {
         title: format!("What it lost, by whom, in the last {}", cells::length(recent.seconds)),
         columns: vec![
-            cells::names("culprit", "culprit", 14, true, "Who did it."),
-            cells::names("why", "why", 14, false, "How."),
-            cells::names("for", "resource", 12, false, "What it waited for, or lost."),
-            cells::numbers("lost", "lost_seconds_per_second", 9, "Time lost in a second."),
-            cells::pictures("share", "share", 11, "Its part of all that the victim lost."),
-            cells::numbers("delays", "delays_per_second", 8, "Delays of which that is a part."),
-            cells::numbers("mean", "mean_seconds", 8, "What one of them lost."),
+            cells::names("culprit", "culprit", 14).grows().help("Who did it."),
+            cells::names("why", "why", 14).help("How."),
+            cells::names("for", "resource", 12).help("What it waited for, or lost."),
+            cells::numbers("lost", "lost_seconds_per_second", 9).help("Time lost in a second."),
+            cells::pictures("share", "share", 11).help("Its part of all that the victim lost."),
+            cells::numbers("delays", "delays_per_second", 8)
+                .help("Delays of which that is a part."),
+            cells::numbers("mean", "mean_seconds", 8).help("What one of them lost."),
         ],
         rows: longest.into_iter().take(LISTED).map(row).collect(),
         sorted_by: 3,

@@ -16,7 +16,7 @@ use crate::screens::{cells, threads};
 use crate::{Block, Cell, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// What the row with that key opens.
-pub(super) fn page(history: &History, look: &ScreenLook, row: &str) -> Option<Page> {
+pub fn page(history: &History, look: &ScreenLook, row: &str) -> Option<Page> {
     let (victim, culprit) = names(row)?;
     let accounts = Accounts::new(history, look);
     if [victim, culprit] == [OTHER; 2] {
@@ -154,13 +154,13 @@ fn table(
     whole_ns: u64,
 ) -> Table {
     let columns = vec![
-        cells::names("cause", "cause", 9, false, "Why."),
-        cells::names("resource", "resource", 12, false, "What the victim waited for, or lost."),
-        cells::names("place", "place", 8, true, "The device or interface."),
-        cells::numbers("lost", "seconds", 9, "Time that was lost."),
-        cells::pictures("share", "share", 11, "Its part of what the culprit took."),
-        cells::numbers("delays", "delays", 8, "Delays of which that is a part."),
-        cells::numbers("mean", "mean_seconds", 8, "What one of them lost."),
+        cells::names("cause", "cause", 9).help("Why."),
+        cells::names("resource", "resource", 12).help("What the victim waited for, or lost."),
+        cells::names("place", "place", 8).grows().help("The device or interface."),
+        cells::numbers("lost", "seconds", 9).help("Time that was lost."),
+        cells::pictures("share", "share", 11).help("Its part of what the culprit took."),
+        cells::numbers("delays", "delays", 8).help("Delays of which that is a part."),
+        cells::numbers("mean", "mean_seconds", 8).help("What one of them lost."),
     ];
     let row =
         |((resource, cause, place), charged): (&(Resource, Cause, &str), &Charged)| TableRow {
