@@ -59,24 +59,106 @@ impl Config {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct WebSection {
-    /// Address and port of the server.
-    pub listen_address: ListenAddress,
-    /// Where its own configuration is.
-    pub config: WebConfigSection,
-    /// Host names that requests on loopback may use, besides addresses and `localhost`.
-    pub allowed_hosts: Vec<HostName>,
+macro_rules! sections {
+    ($($(#[$of_section:meta])* $section:ident {
+        $($(#[$of_key:meta])* $key:ident: $type:ty = $usual:expr,)*
+    })*) => {$(
+        $(#[$of_section])*
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct $section {
+            $($(#[$of_key])* pub $key: $type,)*
+        }
+
+        impl Default for $section {
+            fn default() -> Self {
+                Self { $($key: $usual,)* }
+            }
+        }
+    )*};
 }
 
-impl Default for WebSection {
-    fn default() -> Self {
-        Self {
-            listen_address: ListenAddress::At(DEFAULT_ADDRESS),
-            config: WebConfigSection::default(),
-            allowed_hosts: Vec::new(),
-        }
+sections! {
+    WebSection {
+        /// Address and port of the server.
+        listen_address: ListenAddress = ListenAddress::At(DEFAULT_ADDRESS),
+        /// Where its own configuration is.
+        config: WebConfigSection = WebConfigSection::default(),
+        /// Host names that requests on loopback may use, besides addresses and `localhost`.
+        allowed_hosts: Vec<HostName> = Vec::new(),
+    }
+    /// `config.…` of `[web]`.
+    WebConfigSection {
+        /// A file of TLS, users and headers; empty = none of them.
+        file: PathBuf = PathBuf::new(),
+    }
+    SocketSection {
+        /// Where it is; empty = there is none.
+        path: PathBuf = DEFAULT_SOCKET.into(),
+        /// Who may use it.
+        mode: SocketMode = SocketMode(0o660),
+        /// The group it belongs to, where there is such a group.
+        group: String = "noised".to_owned(),
+        /// Whether there is one for marks beside it.
+        marks: bool = true,
+    }
+    LogSection {
+        /// Least severe level that is logged.
+        level: LogLevel = LogLevel::Info,
+    }
+    SignalsSection {
+        /// Signals that are not measured.
+        off: Vec<SignalName> = Vec::new(),
+    }
+    OutliersSection {
+        /// Length from which on a wait for a CPU is reported with its parts.
+        threshold_microseconds: Microseconds = const { Microseconds::of(1_000) },
+    }
+    /// `[limits]`: how many subjects of a metric have series of their own; the others are `~other`.
+    LimitsSection {
+        /// Of `noised_interference_seconds_total`: victims with their culprits.
+        interference: Limit = const { Limit::of(200) },
+        /// Of `noised_preemptions_total`: victims with their culprits.
+        preemptions: Limit = const { Limit::of(100) },
+        /// Of each histogram by cgroup: cgroups.
+        cgroups: Limit = const { Limit::of(50) },
+    }
+    NamesSection {
+        /// Whether metrics say what the cluster, systemd and container engines call cgroups.
+        labels: bool = true,
+    }
+    OsnoiseSection {
+        /// The CPUs, as the kernel writes lists; empty = none.
+        cpus: Cpus = Cpus::default(),
+        /// From the begin of one measurement to that of the next.
+        // One percent of a CPU.
+        period_milliseconds: Milliseconds = const { Milliseconds::of(1_000) },
+        /// How long each takes.
+        runtime_milliseconds: Milliseconds = const { Milliseconds::of(10) },
+        /// A gap of this length is noise.
+        threshold_microseconds: Microseconds = const { Microseconds::of(5) },
+    }
+    RecorderSection {
+        enabled: bool = true,
+        /// How far back it shall go on every CPU, where its size is not configured.
+        seconds: Seconds = const { Seconds::of(10) },
+        /// Memory for each possible CPU.
+        kibibytes_per_cpu: SizeOrAsNeeded = SizeOrAsNeeded::default(),
+        /// Memory for all CPUs at most.
+        kibibytes_in_all: Kibibytes = const { Kibibytes::of(64 * 1_024) },
+        classes: Vec<ClassName> = USUAL_CLASSES.map(ClassName).to_vec(),
+    }
+    StateSection {
+        /// Where past incidents are kept; empty = nowhere.
+        directory: PathBuf = DEFAULT_DIRECTORY.into(),
+        /// Most incidents whose kernel events are kept there; 0 = none.
+        traces: Traces = const { Traces::of(8) },
+        /// Most memory of the recorder that is kept of one.
+        trace_kibibytes: Kibibytes = const { Kibibytes::of(8 * 1_024) },
+    }
+    PrivilegesSection {
+        /// Whether every privilege is given up once the programs are attached.
+        drop: bool = true,
     }
 }
 
@@ -88,38 +170,6 @@ impl WebSection {
             allowed.extend(HostName::try_from(name.clone()));
         }
         Hosts::at(listening, allowed)
-    }
-}
-
-/// `config.…` of `[web]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct WebConfigSection {
-    /// A file of TLS, users and headers; empty = none of them.
-    pub file: PathBuf,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SocketSection {
-    /// Where it is; empty = there is none.
-    pub path: PathBuf,
-    /// Who may use it.
-    pub mode: SocketMode,
-    /// The group it belongs to, where there is such a group.
-    pub group: String,
-    /// Whether there is one for marks beside it.
-    pub marks: bool,
-}
-
-impl Default for SocketSection {
-    fn default() -> Self {
-        Self {
-            path: DEFAULT_SOCKET.into(),
-            mode: SocketMode(0o660),
-            group: "noised".to_owned(),
-            marks: true,
-        }
     }
 }
 
@@ -140,99 +190,12 @@ impl SocketSection {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LogSection {
-    /// Least severe level that is logged.
-    pub level: LogLevel,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SignalsSection {
-    /// Signals that are not measured.
-    pub off: Vec<SignalName>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct OutliersSection {
-    /// Length from which on a wait for a CPU is reported with its parts.
-    pub threshold_microseconds: Microseconds,
-}
-
-impl Default for OutliersSection {
-    fn default() -> Self {
-        Self { threshold_microseconds: const { Microseconds::of(1_000) } }
-    }
-}
-
-/// `[limits]`: how many subjects of a metric have series of their own; the others are `~other`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LimitsSection {
-    /// Of `noised_interference_seconds_total`: victims with their culprits.
-    pub interference: Limit,
-    /// Of `noised_preemptions_total`: victims with their culprits.
-    pub preemptions: Limit,
-    /// Of each histogram by cgroup: cgroups.
-    pub cgroups: Limit,
-}
-
-impl Default for LimitsSection {
-    fn default() -> Self {
-        Self {
-            interference: const { Limit::of(200) },
-            preemptions: const { Limit::of(100) },
-            cgroups: const { Limit::of(50) },
-        }
-    }
-}
-
 impl LimitsSection {
     pub fn limits(&self) -> Limits {
         Limits {
             interference: self.interference.get().into(),
             preemptions: self.preemptions.get().into(),
             cgroups: self.cgroups.get().into(),
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct NamesSection {
-    /// Whether metrics say what the cluster, systemd and container engines call cgroups.
-    pub labels: bool,
-}
-
-impl Default for NamesSection {
-    fn default() -> Self {
-        Self { labels: true }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct OsnoiseSection {
-    /// The CPUs, as the kernel writes lists; empty = none.
-    pub cpus: Cpus,
-    /// From the begin of one measurement to that of the next.
-    pub period_milliseconds: Milliseconds,
-    /// How long each takes.
-    pub runtime_milliseconds: Milliseconds,
-    /// A gap of this length is noise.
-    pub threshold_microseconds: Microseconds,
-}
-
-impl Default for OsnoiseSection {
-    fn default() -> Self {
-        Self {
-            cpus: Cpus::default(),
-            // One percent of a CPU.
-            period_milliseconds: const { Milliseconds::of(1_000) },
-            runtime_milliseconds: const { Milliseconds::of(10) },
-            threshold_microseconds: const { Microseconds::of(5) },
         }
     }
 }
@@ -247,31 +210,6 @@ impl OsnoiseSection {
             runtime: milliseconds(self.runtime_milliseconds),
             threshold_ns: u64::from(self.threshold_microseconds.get()) * 1_000,
         })
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct RecorderSection {
-    pub enabled: bool,
-    /// How far back it shall go on every CPU, where its size is not configured.
-    pub seconds: Seconds,
-    /// Memory for each possible CPU.
-    pub kibibytes_per_cpu: SizeOrAsNeeded,
-    /// Memory for all CPUs at most.
-    pub kibibytes_in_all: Kibibytes,
-    pub classes: Vec<ClassName>,
-}
-
-impl Default for RecorderSection {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            seconds: const { Seconds::of(10) },
-            kibibytes_per_cpu: SizeOrAsNeeded::default(),
-            kibibytes_in_all: const { Kibibytes::of(64 * 1_024) },
-            classes: USUAL_CLASSES.map(ClassName).to_vec(),
-        }
     }
 }
 
@@ -294,27 +232,6 @@ impl RecorderSection {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct StateSection {
-    /// Where past incidents are kept; empty = nowhere.
-    pub directory: PathBuf,
-    /// Most incidents whose kernel events are kept there; 0 = none.
-    pub traces: Traces,
-    /// Most memory of the recorder that is kept of one.
-    pub trace_kibibytes: Kibibytes,
-}
-
-impl Default for StateSection {
-    fn default() -> Self {
-        Self {
-            directory: DEFAULT_DIRECTORY.into(),
-            traces: const { Traces::of(8) },
-            trace_kibibytes: const { Kibibytes::of(8 * 1_024) },
-        }
-    }
-}
-
 impl StateSection {
     /// How much is kept of incidents.
     pub fn bounds(&self) -> Bounds {
@@ -322,18 +239,5 @@ impl StateSection {
             incidents: usize::from(self.traces.get()),
             bytes: u64::from(self.trace_kibibytes.get()) * 1024,
         }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct PrivilegesSection {
-    /// Whether every privilege is given up once the programs are attached.
-    pub drop: bool,
-}
-
-impl Default for PrivilegesSection {
-    fn default() -> Self {
-        Self { drop: true }
     }
 }

@@ -23,8 +23,8 @@ impl From<Cpus> for String {
     }
 }
 
-macro_rules! number {
-    ($(#[$doc:meta])* $name:ident, $number:ident, $smallest:literal..=$largest:literal) => {
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident, $number:ident, $smallest:literal..=$largest:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         #[serde(try_from = "i64")]
@@ -60,38 +60,25 @@ macro_rules! number {
                 within.ok_or_else(|| format!("{number} is not between {} and {}", $smallest, $largest))
             }
         }
-    };
+    )*};
 }
 
-number! {
+numbers! {
     /// A time in milliseconds, up to an hour.
-    Milliseconds, u32, 1..=3_600_000
-}
-
-number! {
+    Milliseconds, u32, 1..=3_600_000;
     /// A time in microseconds, up to a minute.
-    Microseconds, u32, 1..=60_000_000
-}
-
-number! {
+    Microseconds, u32, 1..=60_000_000;
     /// A number of series; the largest is what a server that scrapes many hosts can bear of each.
-    Limit, u16, 1..=10_000
-}
-
-number! {
+    Limit, u16, 1..=10_000;
     /// A size in KiB, up to 16 GiB.
-    Kibibytes, u32, 1..=16_777_216
-}
-
-number! {
+    Kibibytes, u32, 1..=16_777_216;
     /// A time in seconds, up to an hour.
-    Seconds, u16, 1..=3_600
-}
-
-number! {
+    Seconds, u16, 1..=3_600;
     /// A size in KiB, up to 16 GiB, or 0 for one that follows from what the host does.
     #[derive(Default)]
-    SizeOrAsNeeded, u32, 0..=16_777_216
+    SizeOrAsNeeded, u32, 0..=16_777_216;
+    /// A number of incidents whose kernel events are kept; 0 = none.
+    Traces, u16, 0..=1_000;
 }
 
 impl SizeOrAsNeeded {
@@ -99,11 +86,6 @@ impl SizeOrAsNeeded {
     pub fn bytes(self) -> Option<u64> {
         (self.0 > 0).then(|| u64::from(self.0) * 1024)
     }
-}
-
-number! {
-    /// A number of incidents whose kernel events are kept; 0 = none.
-    Traces, u16, 0..=1_000
 }
 
 /// Permissions, written as chmod takes them.
@@ -176,13 +158,12 @@ impl From<ClassName> for String {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     Error,
     /// What an operator should know.
     Warn,
-    #[default]
     Info,
     /// How it happens; the BPF programs log what they could not count, and why.
     Debug,
