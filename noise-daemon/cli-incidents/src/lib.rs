@@ -16,7 +16,7 @@ use jiff::{Timestamp, Zoned};
 use noise_client::connect::Connect;
 use noise_command::{CommandError, output};
 use noise_pages::incidents::list::list;
-use noise_pages::incidents::{Listing, outliers};
+use noise_pages::incidents::outliers;
 use noise_pages::width::columns;
 use noise_text::times::Moment;
 use noise_why::target::Target;
@@ -146,7 +146,7 @@ fn list_all(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), Command
             is_shown(outlier.time, outlier.time) && subjects.include(&outlier.wait.victim)
         });
         match args.json {
-            true => output::print_json(&json(&document).map_err(anyhow::Error::from)?)?,
+            true => output::print_document(&document)?,
             false => output::print(&outliers(&document, &TimeZone::system()))?,
         }
     } else {
@@ -159,7 +159,7 @@ fn list_all(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), Command
             is_shown(report.main.start, end) && subjects.have(report)
         });
         match args.json {
-            true => output::print_json(&document(listing)?)?,
+            true => output::print_document(&listing.document())?,
             false => {
                 let incidents = listing.incidents.iter().map(|report| &**report);
                 let zone = TimeZone::system();
@@ -177,12 +177,4 @@ fn is_on_this_host(name: &str) -> bool {
     let classes = ["/sys/class/block", "/sys/class/net"];
     is_device && classes.iter().any(|class| Path::new(class).join(device).exists())
         || Target::find(name).is_ok()
-}
-
-fn document(listing: Listing) -> anyhow::Result<String> {
-    Ok(json(&listing.document())?)
-}
-
-fn json(document: &impl serde::Serialize) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(document).map(|text| text + "\n")
 }

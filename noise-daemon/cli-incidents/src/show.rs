@@ -13,7 +13,6 @@ use noise_pages::incidents::{Listing, incidents};
 use noise_pages::width::columns;
 use noise_text::clean::clean;
 
-use super::document;
 use super::source::IncidentSource;
 
 /// Arguments of `noised incidents show`.
@@ -45,7 +44,7 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
     }
     if !args.path && args.export.is_none() {
         match is_json {
-            true => output::print_json(&document(listing)?)?,
+            true => output::print_document(&listing.document())?,
             false => output::print(&incidents(&listing, &TimeZone::system(), columns()))?,
         }
         return Ok(());
@@ -79,8 +78,7 @@ fn show_paths(id: u64, file: &[u8], listing: &Listing, is_json: bool) -> anyhow:
     let open = || -> io::Result<Box<dyn Read>> { Ok(Box::new(Cursor::new(file.to_vec()))) };
     let found = find(&open).with_context(|| format!("incident {id}"))?;
     if is_json {
-        let json = serde_json::to_string_pretty(&found.document)?;
-        return output::print_json(&(json + "\n"));
+        return output::print_document(&found.document);
     }
     if found.sentences.is_empty() {
         return output::print(

@@ -115,10 +115,7 @@ fn print_analysis<D: Serialize>(
     found: &AnalysedPart,
 ) -> Result<(), CommandError> {
     match is_json {
-        true => {
-            let json = serde_json::to_string_pretty(document).map_err(anyhow::Error::from)?;
-            output::print_json(&(json + "\n"))?;
-        }
+        true => output::print_document(document)?,
         false => output::print(&page(document))?,
     }
     if found.is_empty {

@@ -143,8 +143,7 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
         true => {
             let Sets { across, discarded, .. } = sets;
             let document = ExecutionComparison { across, discarded, comparison: &comparison };
-            let json = serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)?;
-            output::print_json(&(json + "\n"))?;
+            output::print_document(&document)?;
         }
         false => {
             let mut page = sets.notes();

@@ -78,10 +78,7 @@ fn print(
     page: impl FnOnce() -> Painted,
 ) -> Result<(), CommandError> {
     match args.json {
-        true => {
-            let json = serde_json::to_string_pretty(document).map_err(anyhow::Error::from)?;
-            output::print_json(&(json + "\n"))?;
-        }
+        true => output::print_document(document)?,
         false => output::print_painted(&page())?,
     }
     Ok(())
@@ -89,24 +86,16 @@ fn print(
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-    use crate::sampled::with_unread_lines;
-
-    #[derive(Debug, clap::Parser)]
-    struct Words {
-        #[command(flatten)]
-        args: CriticalPathArgs,
-    }
+    use crate::sampled::{parsed, with_unread_lines};
 
     #[test]
     fn lines_that_were_not_read_are_said() {
         const SENTENCE: &str = "10 of 20 lines cannot be read as events: figures may be far off\n";
         let folder = with_unread_lines(1);
         let path = folder.path().join("text");
-        let words = ["", &path.display().to_string(), "--execution", "thread:91"];
-        let Words { args } = Words::try_parse_from(words).unwrap();
+        let words = [path.to_str().unwrap(), "--execution", "thread:91"];
+        let args: CriticalPathArgs = parsed(words).unwrap();
         let recording = Recording::open(&path).unwrap();
         let (document, _) = found(&args.asking, &recording, &[], None).unwrap();
         let page = page(&document, 120).text(false);

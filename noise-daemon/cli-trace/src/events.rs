@@ -127,7 +127,7 @@ fn go(
     match (args.summary, args.json) {
         (true, true) => {
             summary.finish(&damage);
-            output::print_json(&(serde_json::to_string_pretty(&summary)? + "\n"))?;
+            output::print_document(&summary)?;
         }
         (true, false) => {
             summary.finish(&damage);

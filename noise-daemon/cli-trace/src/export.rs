@@ -300,15 +300,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use clap::Parser as _;
-
     use super::*;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: ExportArgs,
-    }
+    use crate::sampled::parsed;
 
     const TEXT: &str = "\
  a-11 [001] d.... 10.000000: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
@@ -321,9 +314,9 @@ mod tests {
         if !recording.exists() {
             fs::write(&recording, TEXT).unwrap();
         }
-        let mut words = vec!["export".to_owned(), recording.display().to_string()];
+        let mut words = vec![recording.display().to_string()];
         words.extend(options.iter().map(|word| word.replace("DIR", &folder.display().to_string())));
-        run(&Line::try_parse_from(words).unwrap().args)
+        run(&parsed(words).unwrap())
     }
 
     #[test]
@@ -378,9 +371,8 @@ mod tests {
             let words = options
                 .iter()
                 .map(|word| word.replace("DIR", &folder.path().display().to_string()));
-            let words =
-                ["export", "trace", "--json-lines=-"].map(str::to_owned).into_iter().chain(words);
-            let args = Line::try_parse_from(words).unwrap().args;
+            let words = ["trace", "--json-lines=-"].map(str::to_owned).into_iter().chain(words);
+            let args: ExportArgs = parsed(words).unwrap();
             // The recording is longer than a piece, so that its reader goes in the middle.
             let text = TEXT.repeat(1_000);
             let source = noise_trace::ftrace::FtraceReader::new(text.as_bytes());
@@ -420,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_form_must_be_named() {
-        let error = Line::try_parse_from(["export", "trace"]).unwrap_err().to_string();
+        let error = parsed::<ExportArgs>(["trace"]).unwrap_err();
         assert!(error.contains("--perfetto"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! Recordings to test with.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
@@ -31,4 +32,13 @@ pub fn with_unread_lines(count: usize) -> TempDir {
     let text: String = (0..10).map(event).collect();
     fs::write(folder.path().join("text"), text).unwrap();
     folder
+}
+
+/// The arguments of a command, of these words.
+pub fn parsed<A: clap::Args>(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<A, String> {
+    let command = A::augment_args(clap::Command::new("noised").no_binary_name(true));
+    let found = command.try_get_matches_from(words);
+    found.and_then(|found| A::from_arg_matches(&found)).map_err(|error| error.to_string())
 }

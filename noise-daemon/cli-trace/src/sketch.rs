@@ -229,22 +229,14 @@ fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> SketchesDocument<'
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-    use crate::sampled::with_unread_lines;
-
-    #[derive(Debug, clap::Parser)]
-    struct Words {
-        #[command(flatten)]
-        args: SketchArgs,
-    }
+    use crate::sampled::{parsed, with_unread_lines};
 
     #[test]
     fn lines_that_were_not_read_are_said() {
         let folder = with_unread_lines(1);
         let path = folder.path().join("text");
-        let Words { args } = Words::try_parse_from(["", &path.display().to_string()]).unwrap();
+        let args: SketchArgs = parsed([&path]).unwrap();
         let found = input(&args, &Recording::open(&path).unwrap()).unwrap();
         let document = document(&args, &found);
         let page = page(&document, 120).text(false);

@@ -80,6 +80,12 @@ pub fn print_json(text: &str) -> anyhow::Result<()> {
     settle(show_json(text))
 }
 
+/// Prints a document as JSON, on lines for people.
+/// Errors: those of [`print`].
+pub fn print_document(document: &impl Serialize) -> anyhow::Result<()> {
+    print_json(&(serde_json::to_string_pretty(document)? + "\n"))
+}
+
 /// Prints a JSON document that may be larger than memory should hold.
 /// Errors: those of [`print`].
 pub fn stream_json(document: &impl Serialize) -> anyhow::Result<()> {

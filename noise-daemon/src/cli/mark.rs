@@ -102,19 +102,11 @@ fn send(socket: &Path, text: &str) -> Result<(), CommandError> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: MarkArgs,
-    }
+    use crate::cli::parsed;
 
     fn mark(words: &[&str], socket: &Path) -> Result<(), CommandError> {
-        let words = [&["mark", "--socket", socket.to_str().unwrap()], words].concat();
-        run(&Line::try_parse_from(words).unwrap().args)
+        run(&parsed(&[&["--socket", socket.to_str().unwrap()], words].concat()).unwrap())
     }
 
     #[test]

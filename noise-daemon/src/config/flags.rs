@@ -98,21 +98,13 @@ impl clap::FromArgMatches for Flags {
 mod tests {
     use std::path::Path;
 
-    use clap::Parser as _;
-
     use super::*;
+    use crate::cli::parsed;
     use crate::config::keys::get;
     use crate::config::load;
 
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        flags: Flags,
-    }
-
     fn flags(arguments: &[&str]) -> Result<Flags, String> {
-        let line = Line::try_parse_from(["noised"].iter().chain(arguments));
-        line.map(|line| line.flags).map_err(|error| error.to_string())
+        parsed(arguments)
     }
 
     #[test]

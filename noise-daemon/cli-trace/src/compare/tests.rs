@@ -3,20 +3,13 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use clap::Parser as _;
 use serde_json::Value;
 
 use super::*;
-
-#[derive(Debug, clap::Parser)]
-struct Words {
-    #[command(flatten)]
-    compare: CompareArgs,
-}
+use crate::sampled::parsed;
 
 fn args(words: &[&str]) -> Result<CompareArgs, String> {
-    let words = Words::try_parse_from([&["compare"], words].concat());
-    words.map(|words| words.compare).map_err(|error| error.to_string())
+    parsed(words)
 }
 
 /// A text of ftrace: work of thread 7, each with one sleep of so many microseconds.

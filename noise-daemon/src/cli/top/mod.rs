@@ -154,17 +154,10 @@ fn screen(text: &str) -> Result<Screen, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser as _;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        top: TopArgs,
-    }
+    use crate::cli::parsed;
 
     fn parse(words: &[&str]) -> Result<TopArgs, String> {
-        let line = Line::try_parse_from([&["top"], words].concat());
-        line.map(|line| line.top).map_err(|error| error.to_string())
+        parsed(words)
     }
 
     #[test]

@@ -186,10 +186,7 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
         found.against = Some(compared(normal, &found.executions, &Settings::default())?);
     }
     match args.json {
-        true => {
-            let json = serde_json::to_string_pretty(&found).map_err(anyhow::Error::from)?;
-            output::print_json(&(json + "\n"))?;
-        }
+        true => output::print_document(&found)?,
         false => output::print_painted(&page(
             &found,
             &target.title(),
@@ -248,21 +245,13 @@ pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use noise_command::Exit;
 
     use super::*;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        why: WhyArgs,
-    }
+    use crate::cli::parsed;
 
     fn parse(words: &[&str]) -> Result<WhyArgs, String> {
-        let line = Line::try_parse_from([&["why"], words].concat());
-        line.map(|line| line.why).map_err(|error| error.to_string())
+        parsed(words)
     }
 
     #[test]
