@@ -14,50 +14,27 @@ use super::exposition::{family_name, unit_of};
 use super::family::{Family, Metrics, Origin, bounds, cumulative, seconds};
 use super::native::{Native, SCHEMA, ZERO_THRESHOLD_S};
 
-/// Numbers of fields, by message.
-mod family {
-    pub const NAME: u32 = 1;
-    pub const HELP: u32 = 2;
-    pub const TYPE: u32 = 3;
-    pub const METRIC: u32 = 4;
-    pub const UNIT: u32 = 5;
+macro_rules! messages {
+    ($($message:ident { $($field:ident = $number:literal),* })*) => {
+        $(mod $message {
+            $(pub const $field: u32 = $number;)*
+        })*
+    };
 }
-mod metric {
-    pub const LABEL: u32 = 1;
-    pub const GAUGE: u32 = 2;
-    pub const COUNTER: u32 = 3;
-    pub const HISTOGRAM: u32 = 7;
-}
-mod label {
-    pub const NAME: u32 = 1;
-    pub const VALUE: u32 = 2;
-}
-mod number {
-    pub const VALUE: u32 = 1;
-    pub const CREATED: u32 = 3;
-}
-mod histogram {
-    pub const COUNT: u32 = 1;
-    pub const SUM: u32 = 2;
-    pub const BUCKET: u32 = 3;
-    pub const SCHEMA: u32 = 5;
-    pub const ZERO_THRESHOLD: u32 = 6;
-    pub const ZERO_COUNT: u32 = 7;
-    pub const POSITIVE_SPAN: u32 = 12;
-    pub const POSITIVE_DELTA: u32 = 13;
-    pub const CREATED: u32 = 15;
-}
-mod bucket {
-    pub const CUMULATIVE_COUNT: u32 = 1;
-    pub const UPPER_BOUND: u32 = 2;
-}
-mod span {
-    pub const OFFSET: u32 = 1;
-    pub const LENGTH: u32 = 2;
-}
-mod timestamp {
-    pub const SECONDS: u32 = 1;
-    pub const NANOS: u32 = 2;
+
+// Numbers of fields, by message.
+messages! {
+    family { NAME = 1, HELP = 2, TYPE = 3, METRIC = 4, UNIT = 5 }
+    metric { LABEL = 1, GAUGE = 2, COUNTER = 3, HISTOGRAM = 7 }
+    label { NAME = 1, VALUE = 2 }
+    number { VALUE = 1, CREATED = 3 }
+    histogram {
+        COUNT = 1, SUM = 2, BUCKET = 3, SCHEMA = 5, ZERO_THRESHOLD = 6, ZERO_COUNT = 7, POSITIVE_SPAN = 12,
+        POSITIVE_DELTA = 13, CREATED = 15
+    }
+    bucket { CUMULATIVE_COUNT = 1, UPPER_BOUND = 2 }
+    span { OFFSET = 1, LENGTH = 2 }
+    timestamp { SECONDS = 1, NANOS = 2 }
 }
 
 pub fn write(message: &mut Message, family: &Family<'_>, origin: Origin) {
