@@ -148,27 +148,13 @@ impl Sends {
 
 #[cfg(test)]
 mod tests {
-    use noise_trace::event::{LostEvents, Packet, Task, Woken};
-    use noise_trace::state::LeftIn;
+    use noise_trace::event::{LostEvents, Packet};
+    use noise_trace::fixtures::{ASLEEP, switch, waking};
 
     use super::*;
 
-    const ASLEEP: i64 = 1;
-
-    fn task(tid: i32) -> Task {
-        Task { tid, ..Task::default() }
-    }
-
-    fn switch(prev: i32, state: i64, next: i32) -> TraceKind<'static> {
-        TraceKind::SchedSwitch { prev: task(prev), prev_state: LeftIn::of(state), next: task(next) }
-    }
-
     fn packet() -> TraceKind<'static> {
         TraceKind::NetDevQueue(Packet { skb: 1, len: 60, name: b"lo" })
-    }
-
-    fn waking(tid: i32) -> TraceKind<'static> {
-        TraceKind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
     }
 
     #[test]

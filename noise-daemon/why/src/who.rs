@@ -40,8 +40,7 @@ impl<'d> Cgroups<'d> {
 pub fn state(tid: i32) -> Option<u8> {
     // The file of the process adds up what all of its threads did.
     let stat = procfs::bytes(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
-    let end = stat.iter().rposition(|&byte| byte == b')')?;
-    stat.get(end + 1..)?.trim_ascii_start().first().copied()
+    procfs::stat_fields(&stat)?.next()?.bytes().next()
 }
 
 /// Whether a thread runs, or wants to, at the moment.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use noise_system::procfs;
 
 use super::places::see;
+use super::who::state;
 
 /// Functions of the kernel in which a thread waits until data are written back: until a disk takes what is written,
 /// for pages on their way to it, for a journal. What is called inside of them is part of them. None is one in which
@@ -65,12 +66,6 @@ fn of_file_lock(text: &str) -> bool {
     OF_FILE_LOCKS.iter().any(|name| text.trim_end().ends_with(name))
 }
 
-/// Whether a thread sleeps uninterruptibly at the moment.
-fn is_uninterruptible(tid: i32) -> bool {
-    let stat = procfs::text(format!("/proc/{tid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('D'))
-}
-
 /// What each of these processes has written so far, bytes: to the page cache, or past it to a disk.
 pub fn written(pids: &BTreeSet<i32>) -> BTreeMap<i32, u64> {
     let bytes = |pid: &i32| {
@@ -108,7 +103,7 @@ fn look_once(threads: &BTreeSet<(i32, i32)>) -> Writeback {
             return Some(SleepsIn::Writeback);
         }
         let place = if of_file_lock(text) { SleepsIn::FileLock } else { SleepsIn::Other };
-        is_uninterruptible(tid).then_some(place)
+        (state(tid) == Some(b'D')).then_some(place)
     };
     let seen = see("wchan", threads, place);
     // To others the kernel says 0 of every thread, and no error.

@@ -175,8 +175,7 @@ impl WritingThread {
 
 #[cfg(test)]
 mod tests {
-    use noise_trace::event::Task;
-    use noise_trace::state::LeftIn;
+    use noise_trace::fixtures::{ASLEEP, switch};
 
     use super::*;
 
@@ -201,19 +200,14 @@ mod tests {
 
     #[test]
     fn threads_that_slept_uninterruptibly_longest_come_first() {
+        const UNINTERRUPTIBLE: i64 = 2;
         let mut slept = UninterruptibleTime::new(100);
-        let task = |tid| Task { tid, ..Task::default() };
-        let switch = |prev, state: &[u8], next| TraceKind::SchedSwitch {
-            prev: task(prev),
-            prev_state: LeftIn::printed(state),
-            next: task(next),
-        };
         for (time_ns, kind) in [
-            (10, switch(7, b"D", 8)),
-            (150, switch(8, b"D", 7)),
-            (160, switch(7, b"S", 9)),
-            (300, switch(9, b"D", 8)),
-            (900, switch(8, b"R", 7)),
+            (10, switch(7, UNINTERRUPTIBLE, 8)),
+            (150, switch(8, UNINTERRUPTIBLE, 7)),
+            (160, switch(7, ASLEEP, 9)),
+            (300, switch(9, UNINTERRUPTIBLE, 8)),
+            (900, switch(8, 0, 7)),
         ] {
             slept.follow(&Event { time_ns, cpu: 0, kind });
         }
