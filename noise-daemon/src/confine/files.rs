@@ -237,7 +237,7 @@ mod tests {
         // Landlock holds for a thread and those that it starts.
         let confined = || (confine(&Rest::default()).unwrap(), signals_parent(), connects());
         let (extent, signalled, connected) =
-            std::thread::scope(|scope| scope.spawn(confined).join().unwrap());
+            thread::scope(|scope| scope.spawn(confined).join().unwrap());
         assert_eq!(extent, Extent::Whole);
         assert!(!signalled);
         assert_eq!(connected.unwrap_err().kind(), io::ErrorKind::PermissionDenied);

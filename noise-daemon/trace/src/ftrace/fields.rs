@@ -140,16 +140,23 @@ fn is_plain_address(text: &[u8]) -> bool {
     (1..17).contains(&digits) && text.get(digits).is_none_or(|byte| *byte == b' ')
 }
 
-/// Whether a byte is one of names, by its number.
-const IS_NAME: [bool; 256] = {
+/// Whether a byte is one of names, by its number: letters, digits, and those besides.
+pub const fn bytes_of_names(besides: &[u8]) -> [bool; 256] {
     let mut is_name = [false; 256];
     let mut byte = 0_u8;
     while byte < 128 {
-        is_name[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'_';
+        is_name[byte as usize] = byte.is_ascii_alphanumeric();
         byte += 1;
     }
+    let mut at = 0;
+    while at < besides.len() {
+        is_name[besides[at] as usize] = true;
+        at += 1;
+    }
     is_name
-};
+}
+
+const IS_NAME: [bool; 256] = bytes_of_names(b"_");
 
 /// Where the next `name=` begins that a blank or nothing precedes.
 fn next_name(text: &[u8], from: usize) -> Option<(usize, usize)> {

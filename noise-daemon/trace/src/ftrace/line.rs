@@ -2,6 +2,8 @@
 
 use memchr::{memchr, memchr_iter, memrchr_iter};
 
+use super::fields::bytes_of_names;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventLine<'t> {
     /// Name of the thread that ran; `<idle>` for the idle task.
@@ -280,9 +282,9 @@ fn named(after: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn plainly_named(after: &[u8]) -> Option<(&[u8], &[u8])> {
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    const IS_NAME: [bool; 256] = bytes_of_names(b"_.-");
     let colon = |from: usize| {
-        let length = after.get(from..)?.iter().position(|&byte| !is_name(byte))?;
+        let length = after.get(from..)?.iter().position(|&byte| !IS_NAME[usize::from(byte)])?;
         Some(from + length).filter(|end| after.get(*end) == Some(&b':'))
     };
     let end = colon(0)?;
