@@ -2,7 +2,7 @@
 
 use memchr::{memrchr, memrchr_iter};
 
-use super::line::{digits, find, find_last};
+use super::line::{bytes_of_names, digits, find, find_last};
 use crate::event::TraceKind;
 use crate::events::{Fields, What, kind};
 use crate::rwbs;
@@ -138,22 +138,6 @@ fn is_plain_address(text: &[u8]) -> bool {
     let text = text.strip_prefix(b"0x").unwrap_or(text);
     let digits = text.iter().take(17).take_while(|byte| byte.is_ascii_hexdigit()).count();
     (1..17).contains(&digits) && text.get(digits).is_none_or(|byte| *byte == b' ')
-}
-
-/// Whether a byte is one of names, by its number: letters, digits, and those besides.
-pub const fn bytes_of_names(besides: &[u8]) -> [bool; 256] {
-    let mut is_name = [false; 256];
-    let mut byte = 0_u8;
-    while byte < 128 {
-        is_name[byte as usize] = byte.is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let mut at = 0;
-    while at < besides.len() {
-        is_name[besides[at] as usize] = true;
-        at += 1;
-    }
-    is_name
 }
 
 const IS_NAME: [bool; 256] = bytes_of_names(b"_");

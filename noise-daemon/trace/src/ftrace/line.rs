@@ -2,8 +2,6 @@
 
 use memchr::{memchr, memchr_iter, memrchr_iter};
 
-use super::fields::bytes_of_names;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventLine<'t> {
     /// Name of the thread that ran; `<idle>` for the idle task.
@@ -265,6 +263,22 @@ fn since_before(after: &[u8]) -> &[u8] {
         text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.').then_some(())
     };
     if is_it(first).is_some() { behind } else { after }
+}
+
+/// Whether a byte is one of names, by its number: letters, digits, and those besides.
+pub const fn bytes_of_names(besides: &[u8]) -> [bool; 256] {
+    let mut is_name = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        is_name[byte as usize] = byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < besides.len() {
+        is_name[besides[at] as usize] = true;
+        at += 1;
+    }
+    is_name
 }
 
 /// The name of an event, and its fields.
