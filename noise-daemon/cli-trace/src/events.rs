@@ -54,7 +54,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
             let reader = CtfReader::from(&ctf.layout, &files, from_ns);
             let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(TraceClock::epoch);
             let summary = TraceSummary::new(&clock, ctf.layout.env.clone());
-            go(args, recording.shown(reader, !args.summary), select, summary)?
+            go(args, &recording, recording.shown(reader, !args.summary), select, summary)?
         }
         Recording::Text(text) => {
             let begin_ns = || recording.first_ns();
@@ -62,6 +62,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
             summary.unread_lines = text.unread_lines();
             go(
                 args,
+                &recording,
                 recording.shown(text.reader(), !args.summary),
                 args.part.select(begin_ns),
                 summary,
@@ -79,6 +80,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
 /// that as well: their summary does.
 fn go(
     args: &EventsArgs,
+    recording: &Recording,
     mut source: impl Source,
     mut select: Select,
     mut summary: TraceSummary,
@@ -86,14 +88,13 @@ fn go(
     let selects = select.is_part();
     let (mut is_empty, mut reach) = (true, Reach::default());
     let mut text = None;
-    let lines = |summary: &TraceSummary, begin_ns| {
+    let lines = |summary: &TraceSummary| {
+        let begin_ns = recording.first_ns();
         let host = summary.environment.get("hostname").map_or("", String::as_str);
         TextLines::new(host).since(begin_ns, zone_of_recording(begin_ns, &TimeZone::system()))
     };
     let mut piece = String::with_capacity(PIECE_BYTES + 4096);
-    let mut begin_ns = None;
     while let Some(record) = source.read() {
-        let begin_ns = *begin_ns.get_or_insert(record.time_ns);
         if !args.summary {
             reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
         }
@@ -109,7 +110,7 @@ fn go(
         match (args.summary, args.json) {
             (true, _) => summary.add(&record),
             (false, false) => {
-                let text = text.get_or_insert_with(|| lines(&summary, begin_ns));
+                let text = text.get_or_insert_with(|| lines(&summary));
                 text.write(&record, &mut piece);
             }
             (false, true) => json::line(&record, &mut piece),

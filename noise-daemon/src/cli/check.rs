@@ -86,7 +86,7 @@ struct MemoryReport {
 enum Landlock {
     /// Its version; 0 = this kernel has none.
     Landlock(u32),
-    /// Why it cannot be asked.
+    /// Why it fails though this kernel has it.
     LandlockRefused(String),
 }
 

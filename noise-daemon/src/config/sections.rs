@@ -131,9 +131,8 @@ sections! {
         /// The CPUs, as the kernel writes lists; empty = none.
         cpus: Cpus = Cpus::default(),
         /// From the begin of one measurement to that of the next.
-        // One percent of a CPU.
         period_milliseconds: Milliseconds = const { Milliseconds::of(1_000) },
-        /// How long each takes.
+        /// How long each takes: usually one percent of a CPU.
         runtime_milliseconds: Milliseconds = const { Milliseconds::of(10) },
         /// A gap of this length is noise.
         threshold_microseconds: Microseconds = const { Microseconds::of(5) },

@@ -23,19 +23,22 @@ const NEWEST: ABI = ABI::V6;
 /// The flag with which the kernel returns its version instead of making a ruleset.
 const VERSION: u32 = 1;
 
-/// The version of Landlock that confines this process if it asks for it; 0 = none. It is tried, on a thread that ends
-/// with it: a sandbox may allow one of its calls and refuse another.
-/// Errors: why it is refused though the kernel has it, and what allows it.
+/// The version of Landlock with which this process can confine itself; 0 = none. A thread of its own tries it, and then
+/// ends: a sandbox may allow one of its calls and refuse another.
+/// Errors: why it fails though the kernel has it, and what allows it where it is refused.
 pub fn landlock() -> Result<u32, String> {
     let version = landlock_abi().map_err(|error| refused(&error))?;
     let least = Rest { list: vec!["/proc".into()], ..Rest::default() };
     let tried = thread::scope(|scope| {
         let trying = thread::Builder::new().spawn_scoped(scope, || confine(&least)).ok()?;
-        trying.join().ok()?.ok()
+        trying.join().ok()
     });
     match tried {
-        Some(Extent::Refused(why)) => Err(why),
-        _ => Ok(version),
+        Some(Ok(Extent::Refused(why))) => Err(why),
+        Some(Ok(Extent::Not(_))) => Ok(0),
+        Some(Err(error)) => Err(format!("{error:#}")),
+        // Without a thread, what the kernel says has to do.
+        Some(Ok(Extent::Whole | Extent::Part)) | None => Ok(version),
     }
 }
 

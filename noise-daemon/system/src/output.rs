@@ -46,10 +46,13 @@ fn is_shared(folder: &Metadata) -> bool {
     folder.mode() & OTHERS_WRITE != 0 || ![0, geteuid().as_raw()].contains(&folder.uid())
 }
 
-/// Refuses a path that goes through a link which neither root nor the caller made; what is missing of it is not looked at.
+/// Refuses a path that goes through a link which neither root nor the caller made. What is missing of it, or out of the
+/// caller's reach, is not looked at.
 /// Errors: in a sentence that says what to do.
 pub fn ensure_own_way(path: &Path) -> io::Result<()> {
-    way::from_here(path, &mut way::Followed::default()).map(drop)
+    let way = way::from_here(path, &mut way::Followed::default());
+    // An error of the kernel has a number: whoever uses the path meets it there.
+    way.map(drop).or_else(|error| error.raw_os_error().map(drop).ok_or(error))
 }
 
 /// What comes behind a name that only the time makes, in a folder: nothing, or, where others may write to it and could

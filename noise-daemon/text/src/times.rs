@@ -119,8 +119,7 @@ impl Moment {
         {
             return Some(Self::OfDay(time, zone));
         }
-        // A length has units: `99:99:99` is a time of the day that there is not.
-        let span = text.contains(char::is_alphabetic).then(|| text.parse::<Span>().ok()).flatten();
+        let span = has_unit(text).then(|| text.parse::<Span>().ok()).flatten();
         span.filter(|span| !span.is_negative()).map(Self::Ago)
     }
 
@@ -200,11 +199,16 @@ fn saturated(time_ns: i128) -> u64 {
     u64::try_from(time_ns.max(0)).unwrap_or(u64::MAX)
 }
 
+/// Whether a length of time has a unit: `99:99:99` is none, but a time of the day that there is not.
+fn has_unit(text: &str) -> bool {
+    text.contains(char::is_alphabetic)
+}
+
 /// A length of time; without a unit, seconds.
 fn length_of(text: &str) -> Option<SignedDuration> {
     let length = match text.parse::<f64>() {
         Ok(seconds) => SignedDuration::try_from_secs_f64(seconds).ok()?,
-        Err(_) => text.parse().ok()?,
+        Err(_) => text.parse().ok().filter(|_| has_unit(text))?,
     };
     Some(length).filter(|length| !length.is_negative())
 }

@@ -15,8 +15,9 @@ use crate::value::{Shape, Value, Visit};
 /// Nanoseconds of a second, and seconds of a day.
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_S: u64 = 86_400;
-/// From so far behind the first event of a recording, a time of the day may be read as that of another day.
-const DATED_S: u64 = DAY_S / 2;
+/// From so far behind the first event of a recording, a time of the day may be nearer to it on another day: half a day,
+/// less what clocks are set forward.
+const DATED_S: u64 = 11 * 3600;
 
 /// Writes events of one trace, one after the other.
 #[derive(Clone, Debug)]

@@ -223,7 +223,7 @@ fn agree(
     Ok(compared)
 }
 
-/// Whether the kernel's tables say something of what programs were called for.
+/// Programs are called for all that the kernel's tables count.
 fn none_is_hidden() -> Result<()> {
     let reason = "no program is called while process 1 runs on this kernel";
     ensure!(hidden_threads()?.is_empty(), Impossible(reason.into()));

@@ -150,7 +150,8 @@ fn a_slow_reader_costs_no_memory() -> Result<()> {
         &Socketed::start(&["--recorder.kibibytes-per-cpu=16384"])?;
     let last = (cpus() - 1).to_string();
     let load = Worker::start("pipe", &["0", &last, "0"])?;
-    // On a host that has other work, that takes a while.
+    thread::sleep(Duration::from_secs(2));
+    // On a host that has other work, that takes a while longer.
     let mut whole = fetch(socket, 0)?;
     wait_until("an answer of more than 4 MiB", Duration::from_secs(30), || {
         whole = fetch(socket, 0)?;

@@ -114,7 +114,7 @@ fn chosen(only: &[Format]) -> Result<(Vec<Format>, Vec<Format>)> {
     if let Some(format) = only.iter().find(|format| !there(format)) {
         bail!("there is no {}, and without it no {format:?} can be made", format.tool());
     }
-    Ok((only.to_vec(), Vec::new()))
+    Ok((Format::ALL.into_iter().filter(|format| only.contains(format)).collect(), Vec::new()))
 }
 
 /// Runs a command; what it prints is shown.

@@ -58,9 +58,10 @@ pub fn through(at: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     Ok(openat(at, name, LOOK.union(OFlag::O_DIRECTORY), Mode::empty())?)
 }
 
-/// Follows a path from the current folder on.
+/// Follows a path from the current folder on, or from the root: then the current one may be out of reach.
 pub fn from_here(path: &Path, followed: &mut Followed) -> io::Result<Way> {
-    let here = openat(AT_FDCWD, ".", LOOK.union(OFlag::O_DIRECTORY), Mode::empty())?;
+    let begin = if path.is_absolute() { "/" } else { "." };
+    let here = openat(AT_FDCWD, begin, LOOK.union(OFlag::O_DIRECTORY), Mode::empty())?;
     from(here, path, followed)
 }
 

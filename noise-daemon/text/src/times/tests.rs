@@ -97,7 +97,9 @@ fn moments_of_recordings_are_read() {
     ] {
         assert_eq!(read(text, 90_000_000_000), Ok(time_ns), "{text}");
     }
-    for text in ["", "+", "+x", "-1", "1.", "1.1234567891", "soon", "+-1s", "1.5x", "99:99:99"] {
+    for text in
+        ["", "+", "+x", "-1", "1.", "1.1234567891", "soon", "+-1s", "1.5x", "99:99:99", "+99:99:99"]
+    {
         assert!(Moment::of_recording(text).unwrap_err().contains("+1.5s"), "{text}");
     }
     assert_eq!(Moment::After(SignedDuration::MAX).in_recording(1, &now()), u64::MAX);

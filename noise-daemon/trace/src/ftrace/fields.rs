@@ -39,7 +39,7 @@ pub struct WantedPairs<'p, 't> {
 }
 
 /// What an event is. One whose numbers cannot be read is none of the kinds that are computed with: what it says is not
-/// made up. Of a text that has no such event they need no second look.
+/// made up. Those of a text that had no such event when it was surveyed are not checked again.
 pub fn kind_of<'t>(name: &'t str, rest: &'t [u8], is_sound: bool) -> TraceKind<'t> {
     let what = What::named(name);
     if what == What::Other {

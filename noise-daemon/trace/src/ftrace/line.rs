@@ -12,7 +12,7 @@ pub struct EventLine<'t> {
     pub time_ns: u64,
     pub name: &'t str,
     pub rest: &'t [u8],
-    /// Whether its text has no event whose numbers cannot be read.
+    /// Whether its text had no event whose numbers cannot be read when it was surveyed.
     pub is_sound: bool,
 }
 
@@ -47,7 +47,7 @@ fn span(text: &[u8], piece: &[u8]) -> Option<TokenSpan> {
 }
 
 impl LineLayout {
-    /// Of an event that was read from a line, and whether its text has none whose numbers cannot be read.
+    /// Of an event that was read from a line, and whether its text had none whose numbers cannot be read.
     #[inline]
     pub fn of(line: &[u8], event: &Parsed<'_>, is_sound: bool) -> Self {
         let Parsed { comm, tid, cpu, time_ns, name, rest, input: _ } = *event;

@@ -67,7 +67,7 @@ type LineRecord = record::Record<LineLayout>;
 /// Goes over one stretch of a text, line by line.
 struct Cursor<'t> {
     lines: Lines<'t>,
-    /// Whether the text has no event whose numbers cannot be read.
+    /// Whether the text had no event whose numbers cannot be read when it was surveyed.
     is_sound: bool,
     /// The event that it is at, or what was lost before it; none at the end.
     head: Option<LineRecord>,
