@@ -257,6 +257,21 @@ fn folders_that_lead_to_none_do_not_stay() {
 }
 
 #[test]
+fn nothing_is_gone_back_from_that_is_missing() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a/../b/c");
+    for said in
+        [refusal(Spot::find(&path)), refusal(write(&path, "ours")), refusal(ensure_own_way(&path))]
+    {
+        assert!(said.contains("goes through a and back (..)"), "{said}");
+    }
+    assert_eq!(names(root.path()), [""; 0]);
+    fs::create_dir(root.path().join("a")).unwrap();
+    Spot::find(&path).unwrap().make().unwrap();
+    assert_eq!(names(root.path()), ["a", "b"]);
+}
+
+#[test]
 fn what_takes_the_name_of_a_folder_meanwhile_is_not_written_to() {
     let root = tempfile::tempdir().unwrap();
     let path = |name: &str| root.path().join(name);

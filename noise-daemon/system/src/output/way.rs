@@ -71,6 +71,16 @@ pub fn from(mut at: OwnedFd, path: &Path, followed: &mut Followed) -> io::Result
     while let Some(name) = missing.pop_front() {
         match through(&at, &name) {
             Ok(next) => at = next,
+            // What stands there once the folder is made can be a link of another user: nothing behind it was looked at.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && missing.iter().any(|later| later == "..") =>
+            {
+                return Err(refused(format!(
+                    "its path goes through {} and back (..), but that folder is not there: name the folder without ..",
+                    quoted(&name.to_string_lossy())
+                )));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 missing.push_front(name);
                 break;
