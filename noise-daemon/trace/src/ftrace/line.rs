@@ -175,7 +175,8 @@ impl<'t> Parsed<'t> {
     fn parse(line: &'t [u8]) -> Option<Self> {
         // Names of threads may hold brackets: what counts are those that a time follows.
         let before = line.get(..MAX_BEFORE_CPU).unwrap_or(line);
-        let mut from = 0;
+        // A name may look like all that stands before the fields. The kernel and trace-cmd print it in columns.
+        let mut from = if line.get(COMM_COLUMNS) == Some(&b'-') { COMM_COLUMNS } else { 0 };
         loop {
             let open = from + memchr(b'[', before.get(from..)?)?;
             if let Some(parsed) = Self::around(line, open) {

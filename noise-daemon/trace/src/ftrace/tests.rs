@@ -301,6 +301,16 @@ fn what_is_no_text_of_ftrace_is_named() {
 }
 
 #[test]
+fn the_name_of_a_thread_is_not_the_head_of_its_line() {
+    let line = b" a-1[2] 1.5: b: -4711    [001] d..2. 40715.823550: sched_process_exit: comm=a-1[2] 1.5: b:  pid=4711 prio=120\n";
+    let (records, damage) = all(line);
+    assert_eq!((records.len(), damage.unread_lines), (1, 0));
+    assert_eq!((records[0].cpu, records[0].time_ns), (1, 40_715_823_550_000));
+    let exit = TraceKind::SchedProcessExit(task("a-1[2] 1.5: b: ", 4711, 120));
+    assert_eq!(records[0].kind(), exit);
+}
+
+#[test]
 fn many_unread_lines_are_said() {
     let event = "a-1 [000] d..2. 1.000001: sched_process_exit: comm=a pid=1 prio=120\n";
     let unread = |events: usize| {
