@@ -306,7 +306,7 @@ fn the_name_of_a_thread_is_not_the_head_of_its_line() {
     let (records, damage) = all(line);
     assert_eq!((records.len(), damage.unread_lines), (1, 0));
     assert_eq!((records[0].cpu, records[0].time_ns), (1, 40_715_823_550_000));
-    let exit = TraceKind::SchedProcessExit(task("a-1[2] 1.5: b: ", 4711, 120));
+    let exit = TraceKind::SchedProcessExit(task("a-1[2] 1.5: b:", 4711, 120));
     assert_eq!(records[0].kind(), exit);
 }
 
