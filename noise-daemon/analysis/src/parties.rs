@@ -5,6 +5,7 @@ use noise_common::subject::SubjectKind;
 
 use super::beside::Beside;
 use super::culprits::Culprit;
+use super::incident::Ending;
 use super::name::Name;
 use super::report::{Episode, Report};
 use super::watched::Watched;
@@ -26,6 +27,18 @@ impl Report {
             && before.last().map(|one| &one.culprit) == self.beside.advised_culprit.as_ref()
         {
             before.rotate_right(1);
+        }
+        self.forget_commands();
+    }
+
+    /// Of one that is over, commands stay where they change what lasts: the number of a process may be another one's by then. None
+    /// stays of what became the baseline: what is usual needs no command.
+    pub(super) fn forget_commands(&mut self) {
+        let is_usual = self.main.ending == Some(Ending::Adopted);
+        let is_over = |advice: &&mut Advice| is_usual || advice.names_process();
+        let advice = self.beside.advice.iter_mut().flatten().filter(|_| !self.open);
+        for over in advice.filter(is_over) {
+            (over.commands, over.undo) = (Vec::new(), Vec::new());
         }
     }
 }
@@ -171,7 +184,32 @@ mod tests {
             assert!(!is_held_up(&shop, &operator, &[&operator, &other]), "{name}");
         }
         let mut over = by_hog;
-        over.main.ending = Some(crate::Ending::Over);
+        over.main.ending = Some(Ending::Over);
         assert!(!is_held_up(&shop, &operator, &[&operator, &over]));
+    }
+
+    #[test]
+    fn commands_about_processes_do_not_outlive_their_incident() {
+        let of = |command: &str| Advice {
+            commands: vec![command.to_owned()],
+            undo: vec![command.to_owned()],
+            ..Advice::plain(noise_common::remedy::Remedy::CpuWeight)
+        };
+        let [lasts, by_number] =
+            ["systemctl set-property a.service CPUWeight=20", "chrt -o -p 0 7"];
+        let kept = |open: bool, ending: Option<Ending>| -> Vec<String> {
+            let mut report = made::report();
+            (report.open, report.main.ending) = (open, ending);
+            let advice = Some(vec![of(lasts), of(by_number)]);
+            report.set_beside(Beside { advice, ..Beside::default() });
+            report.advice().into_iter().flat_map(|one| [one.commands, one.undo].concat()).collect()
+        };
+        assert_eq!(kept(true, None), [lasts, lasts, by_number, by_number]);
+        assert_eq!(kept(false, Some(Ending::Over)), [lasts, lasts]);
+        assert_eq!(kept(false, Some(Ending::Adopted)), [""; 0]);
+        let mut report = made::report();
+        report.open = true;
+        report.set_beside(Beside { advice: Some(vec![of(by_number)]), ..Beside::default() });
+        assert!(report.unwatched().advice().iter().all(|one| one.commands.is_empty()));
     }
 }

@@ -162,6 +162,7 @@ impl Report {
         for episode in [&mut self.main].into_iter().chain(&mut self.also) {
             episode.ending = episode.ending.or(Some(Ending::Unwatched));
         }
+        self.forget_commands();
         self
     }
 }

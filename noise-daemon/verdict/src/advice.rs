@@ -25,6 +25,8 @@ use outcome::{Files, Outcome, USUAL_WEIGHT, is_lower, lower, victim_is_lower};
 const RAISED: u64 = 2;
 /// The period of quotas where none is set, µs.
 const USUAL_PERIOD_US: u64 = 100_000;
+/// Programs of commands that name a process by its number.
+const BY_NUMBER: [&str; 2] = ["chrt", "taskset"];
 /// Part of its time for which a CPU counts as idle.
 const IDLE: f64 = 0.5;
 
@@ -47,6 +49,14 @@ impl Advice {
     /// A remedy of which nothing is known here.
     pub const fn plain(remedy: Remedy) -> Self {
         Self { remedy, now: None, commands: Vec::new(), undo: Vec::new() }
+    }
+
+    /// Whether its commands are about a process by its number.
+    pub fn names_process(&self) -> bool {
+        let is_by_number = |command: &String| {
+            BY_NUMBER.iter().any(|program| command.split(' ').next() == Some(program))
+        };
+        self.commands.iter().any(is_by_number)
     }
 
     /// The lines that follow what the remedy is: how things are now, the commands, and how they are taken back.

@@ -160,7 +160,9 @@ impl Case<'_> {
             // What was thrown out for want of memory is waited for as a disk is.
             Account::Disk | Account::Memory => {
                 let both_ns = of(Account::Disk).saturating_add(of(Account::Memory));
-                both_ns.max(self.uninterruptible_ns)
+                // What is mostly slept for something else, as for a server of files, says nothing of them.
+                let is_most = both_ns >= self.uninterruptible_ns / 2;
+                if is_most { both_ns.max(self.uninterruptible_ns) } else { both_ns }
             }
             other => of(other),
         };

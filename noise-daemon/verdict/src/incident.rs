@@ -14,7 +14,7 @@ use noise_model::labels::{GONE, OTHER, ROOT, UNKNOWN_LABEL, is_one, spoken};
 use crate::account::{Account, completes_requests};
 use crate::advice::{Advice, Target, argument, target};
 use crate::finding::{Culprit, CulpritKind, Evidence, Finding};
-use crate::judge::{USES_MEMORY, Verdict};
+use crate::judge::{USES_MEMORY, Verdict, in_order};
 use crate::kind::Kind;
 use crate::memory::Shortage;
 
@@ -159,11 +159,6 @@ const fn gives(remedy: Remedy) -> &'static [Account] {
     }
 }
 
-/// Whether a remedy needs another kernel command line.
-const fn needs_boot(remedy: Remedy) -> bool {
-    matches!(remedy, Remedy::IsolatedCpus)
-}
-
 /// What is lacking where delays of a signal are charged to a culprit; without a signal, time that is taken from running
 /// work. `stalled` is what the victim's cgroup stalled for meanwhile, where that is known.
 pub fn lacking(
@@ -297,11 +292,7 @@ impl Disturbed<'_> {
         for own in advice.iter_mut().filter(|own| !self.rests_on(own.remedy, one)) {
             *own = Advice::plain(own.remedy);
         }
-        advice.sort_by_key(|own| needs_boot(own.remedy));
-        // It is never the first thing to do.
-        if advice.first().is_some_and(|first| needs_boot(first.remedy)) {
-            advice.clear();
-        }
+        in_order(&mut advice);
         advice
     }
 

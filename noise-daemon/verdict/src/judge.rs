@@ -273,6 +273,15 @@ pub fn judge(case: &Case<'_>) -> Verdict {
     }
 }
 
+/// Puts remedies that need another kernel command line last: where there is nothing else to do first, they are left out.
+pub(crate) fn in_order(advice: &mut Vec<Advice>) {
+    let needs_boot = |one: &Advice| matches!(one.remedy, Remedy::IsolatedCpus);
+    advice.sort_by_key(needs_boot);
+    if advice.first().is_some_and(needs_boot) {
+        advice.clear();
+    }
+}
+
 /// The remedies against one loss, as they apply here.
 fn remedies_of(case: &Case<'_>, loss: &CulpritLoss, deserves_command: bool) -> Vec<Advice> {
     let remedies = remedies(loss.resource, &loss.culprit);
@@ -293,6 +302,7 @@ fn remedies_of(case: &Case<'_>, loss: &CulpritLoss, deserves_command: bool) -> V
             (one.commands, one.undo) = (Vec::new(), Vec::new());
         }
     }
+    in_order(&mut advice);
     advice
 }
 
@@ -336,9 +346,27 @@ fn next(loss: &CulpritLoss, remedies: &[Advice]) -> Option<String> {
             return Some(USES_MEMORY.to_owned());
         }
         Account::Timer => return None,
+        Account::Interrupt => {
+            return Some(
+                "see which device or program causes them: noised top --screen irq".to_owned(),
+            );
+        }
+        Account::Hypervisor => {
+            return Some(
+                "ask who runs the host for CPU time that is guaranteed, or move to another host"
+                    .to_owned(),
+            );
+        }
         _ => {}
     }
-    let name = loss.culprit.cgroup.as_ref().filter(|_| loss.culprit.cause == Cause::Foreign)?;
+    let Culprit { cause, name, .. } = &loss.culprit;
+    if *cause == Cause::Kthread {
+        // It frees memory for those that want some.
+        let reclaims = name.starts_with("kswapd");
+        let look = || Some(format!("see what {name} does: noised why {}", tid?));
+        return if reclaims { Some(USES_MEMORY.to_owned()) } else { look() };
+    }
+    let name = loss.culprit.cgroup.as_ref().filter(|_| *cause == Cause::Foreign)?;
     let look = format!("noised why {}", argument(name));
     Some(match loss.works_with_victim {
         true => {

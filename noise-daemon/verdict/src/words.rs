@@ -97,7 +97,10 @@ fn for_answers(
 /// How long; of a sleep, in the part of the time of which there are events.
 fn time_of(case: &Case<'_>, resource: Account, ns: u64) -> String {
     match case.seen_ns.filter(|_| resource.is_slept()) {
-        Some(seen_ns) => format!("{} of the last {}", time(ns), time(seen_ns)),
+        Some(seen_ns) => match case.standstill.threads {
+            0 | 1 => format!("{} of the last {}", time(ns), time(seen_ns)),
+            _ => format!("{} in the last {}, all threads together,", time(ns), time(seen_ns)),
+        },
         None => time(ns),
     }
 }
@@ -239,7 +242,7 @@ pub fn sentence(
         held.iter().filter_map(|(resource, ns)| lacked(case, losses, *resource, *ns)).collect();
     // What is said of the first is not said of the rest.
     let note = held.first().map(|(resource, _)| case.usual_note(*resource)).unwrap_or_default();
-    let said = match kind {
+    let mut said = match kind {
         Kind::Unknown if !held.is_empty() => "; whether that is usual is not known".to_owned(),
         Kind::AsUsual => as_usual(note),
         Kind::HeldUp => note.disturbed_for_ns.and_then(so_long).unwrap_or_default(),
@@ -257,7 +260,13 @@ pub fn sentence(
         let place = if rest_ns > longest && said.is_empty() { 0 } else { phrases.len() };
         phrases.insert(place, phrase);
     }
-    let place = if case.standstill.is_whole() { 0 } else { phrases.len() };
+    let is_halted = case.standstill.is_whole();
+    let first = held.first().map(|(resource, _)| *resource).filter(|one| !one.is_slept());
+    let is_usual_unknown = first.is_some_and(|one| case.against_usual(one).1.is_none());
+    if kind == Kind::HeldUp && said.is_empty() && is_usual_unknown && !is_halted {
+        said.push_str("; what is usual is not known");
+    }
+    let place = if is_halted { 0 } else { phrases.len() };
     phrases.splice(place..place, halted(&case.standstill));
     let lock = held.iter().position(|(resource, _)| *resource == Account::Lock);
     let lock_ns = case.accounts.ns(Account::Lock);

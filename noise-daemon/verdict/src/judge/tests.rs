@@ -92,7 +92,7 @@ fn a_remedy_belongs_to_what_held_it_up_and_can_be_taken_back() {
     let setup = setup();
     let verdict = judge(&hogged(&setup));
     assert_eq!(verdict.kind, Kind::HeldUp);
-    let expected = "web.service waited 800 ms for a CPU, 700 ms of it for gzip of backup.service";
+    let expected = "web.service waited 800 ms for a CPU, 700 ms of it for gzip of backup.service; what is usual is not known";
     assert_eq!(verdict.sentence, expected);
     let ready = verdict.ready().unwrap();
     assert_eq!(ready.commands, [COMMAND]);
@@ -239,7 +239,7 @@ fn one_that_sleeps_itself_says_so() {
         let accounts = [(Account::Running, 900), (Account::Cpu, 90), (Account::Timer, timer_ms)];
         judge(&case(&setup, &accounts, losses)).sentence
     };
-    let waited = "web.service waited 90.0 ms for a CPU, all of it for gzip of backup.service";
+    let waited = "web.service waited 90.0 ms for a CPU, all of it for gzip of backup.service; what is usual is not known";
     assert_eq!(said(80), waited);
     assert_eq!(said(1_500), format!("{waited}. It also slept 1.50 s on timers of its own"));
 }
@@ -255,9 +255,10 @@ fn what_interrupts_is_named() {
         judge(&case(&setup, &[(Account::Running, 900), (Account::Interrupt, 340)], losses)).sentence
     };
     let begin = "web.service lost 340 ms to interrupts, 300 ms of it to ";
-    assert_eq!(lost(Cause::Softirq, "net_rx"), format!("{begin}softirq net_rx"));
-    assert_eq!(lost(Cause::Hardirq, "eth0-rx"), format!("{begin}eth0-rx"));
-    assert_eq!(lost(Cause::Nmi, "nmi"), format!("{begin}NMIs"));
+    let end = "; what is usual is not known";
+    assert_eq!(lost(Cause::Softirq, "net_rx"), format!("{begin}softirq net_rx{end}"));
+    assert_eq!(lost(Cause::Hardirq, "eth0-rx"), format!("{begin}eth0-rx{end}"));
+    assert_eq!(lost(Cause::Nmi, "nmi"), format!("{begin}NMIs{end}"));
 }
 
 #[test]
@@ -411,7 +412,7 @@ fn waits_behind_many_for_little_each_are_judged_as_a_whole() {
         case.usual_ns = usual_ms.map(|ms| (Account::Cpu, ms * MS)).into_iter().collect();
         judge(&case)
     };
-    let begin = "web.service waited 60.0 ms for a CPU. It also slept 1.80 s on timers of its own";
+    let begin = "web.service waited 60.0 ms for a CPU; what is usual is not known. It also slept 1.80 s on timers of its own";
     let verdict = judged(None);
     assert_eq!((verdict.kind, &*verdict.sentence), (Kind::HeldUp, begin));
     let verdict = judged(Some(55));
@@ -451,7 +452,7 @@ fn counters_name_who_had_the_cpu_and_bring_no_command() {
     let mut case = case(&setup, &accounts, losses);
     (case.work_ns, case.seen_ns) = (case.span_ns, Some(0));
     let verdict = judge(&case);
-    let expected = "web.service waited 700 ms for a CPU, all of it for gzip of backup.service; it also was stopped for \
+    let expected = "web.service waited 700 ms for a CPU, all of it for gzip of backup.service; what is usual is not known. It also was stopped for \
                     300 ms by its own CPU quota";
     assert_eq!((verdict.kind, &*verdict.sentence), (Kind::HeldUp, expected));
     let [cpu, quota] = verdict.findings.as_slice() else { panic!("{:?}", verdict.findings) };
@@ -482,21 +483,21 @@ fn who_queues_behind_itself_beside_a_hog_is_held_up_by_the_hog() {
         judge(&case(&setup, &accounts, vec![own, hog]))
     };
     let verdict = beside(400);
-    let expected = "web.service waited 1.00 s for a CPU, 400 ms of it for gzip of backup.service and 600 ms for its own threads";
+    let expected = "web.service waited 1.00 s for a CPU, 400 ms of it for gzip of backup.service and 600 ms for its own threads; what is usual is not known";
     assert_eq!(verdict.sentence, expected);
     assert_eq!(verdict.findings[0].culprit.name, "backup.service");
     assert_eq!(verdict.ready().unwrap().commands, [COMMAND]);
     // A bystander is not, and neither is who works with it.
     let verdict = beside(150);
     assert_eq!(verdict.findings[0].culprit.cause, Cause::Own);
-    let expected = "web.service waited 750 ms for a CPU, 600 ms of it for its own thread web 7";
+    let expected = "web.service waited 750 ms for a CPU, 600 ms of it for its own thread web 7; what is usual is not known";
     assert_eq!(verdict.sentence, expected);
     // Of its own threads, one is named: its time is not counted twice.
     let mut own = loss(Account::Cpu, "web.service", Cause::Own, 600);
     own.who = Some(("its own thread web 7".to_owned(), 500 * MS));
     let accounts = [(Account::Running, 300), (Account::Cpu, 600)];
     let verdict = judge(&case(&setup, &accounts, vec![own]));
-    let expected = "web.service waited 600 ms for a CPU, 500 ms of it for its own thread web 7";
+    let expected = "web.service waited 600 ms for a CPU, 500 ms of it for its own thread web 7; what is usual is not known";
     assert_eq!(verdict.sentence, expected);
 }
 
@@ -513,7 +514,7 @@ fn who_had_a_good_part_is_named_before_what_is_not_known() {
     let names = |verdict: Verdict| {
         verdict.findings.into_iter().map(|one| one.culprit.name).collect::<Vec<_>>()
     };
-    let expected = "web.service waited 1.00 s for a CPU, 400 ms of it for gzip of backup.service";
+    let expected = "web.service waited 1.00 s for a CPU, 400 ms of it for gzip of backup.service; what is usual is not known";
     assert_eq!(beside(400).sentence, expected);
     assert_eq!(names(beside(400)), ["backup.service", "not known"]);
     assert_eq!(names(beside(150)), ["not known", "backup.service"]);

@@ -6,6 +6,7 @@ use super::{MS, case, loss, setup};
 use crate::account::Account;
 use crate::case::{Case, Reply, Standstill};
 use crate::judge;
+use crate::judge::USES_MEMORY;
 use crate::kind::Kind;
 
 fn at(places: &[(&str, usize)]) -> Vec<(String, usize)> {
@@ -107,4 +108,32 @@ fn a_lock_that_is_not_let_go_is_no_usual_one() {
     let hung = case(&setup, &[(Account::Lock, 6_000)], vec![lock]);
     let expected = "web.service: its threads waited 6.00 s for each other; held all the time, by whom is not known";
     assert_eq!(said(&hung), (Kind::HeldUp, expected.to_owned()));
+}
+
+#[test]
+fn what_is_slept_for_a_server_of_files_is_not_lost_to_the_disk() {
+    let setup = setup();
+    let disk = loss(Account::Disk, "backup.service", Cause::Foreign, 25);
+    let accounts = [(Account::Running, 50), (Account::Disk, 25), (Account::Unknown, 1_875)];
+    let mut case = case(&setup, &accounts, vec![disk]);
+    case.uninterruptible_ns = 1_900 * MS;
+    case.usual_ns = [(Account::Disk, 20 * MS)].into();
+    let verdict = judge(&case);
+    assert_eq!(verdict.kind, Kind::AsUsual, "{}", verdict.sentence);
+    assert_eq!(verdict.ready(), None);
+    assert!(verdict.sentence.contains("slept 1.88 s uninterruptibly"), "{}", verdict.sentence);
+}
+
+#[test]
+fn what_has_no_remedy_says_where_to_look() {
+    let setup = setup();
+    let next = |resource, name, cause| {
+        let losses = vec![loss(resource, name, cause, 300)];
+        judge(&case(&setup, &[(Account::Running, 900), (resource, 300)], losses)).next.unwrap()
+    };
+    assert_eq!(next(Account::Cpu, "kswapd0 71", Cause::Kthread), USES_MEMORY);
+    let irq = next(Account::Interrupt, "net_rx", Cause::Softirq);
+    assert!(irq.ends_with("noised top --screen irq"), "{irq}");
+    let host = next(Account::Hypervisor, "the hypervisor", Cause::Steal);
+    assert!(host.starts_with("ask who runs the host"), "{host}");
 }
