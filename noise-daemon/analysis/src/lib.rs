@@ -85,7 +85,6 @@ pub use parties::{Parties, is_held_up};
 pub use pressed::{PRESSURE_HEADING, pressure_lines};
 pub use process::{Process, Side, StartCommand};
 pub use processes::processes;
-pub use remedy::recommended;
 pub use report::{Clock, Episode, Report, ReportedOutlier};
 pub use rules::Rule;
 pub use settings::{Settings, SettingsError};

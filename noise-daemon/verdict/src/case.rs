@@ -9,6 +9,8 @@ use crate::finding::{Culprit, Evidence};
 
 /// Least part of the time that is worth a word.
 const LEAST_PART: f64 = 0.01;
+/// The part of the time from which on a thread that runs is at the limit of one CPU.
+const ALL_THE_TIME: f64 = 0.95;
 
 /// What is known of an answer that was waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,6 +139,8 @@ pub struct Case<'a> {
     pub unclear: Vec<Unclear>,
     /// Threads that nothing has woken yet.
     pub standstill: Standstill,
+    /// Its thread that ran longest, with how long, ns; `None` where events do not say it.
+    pub busiest: Option<(String, u64)>,
     /// What is usually lost in such a time, ns, by resource; none where that is not known. That of [`Account::Cpu`] is
     /// what waits for a CPU take, whatever they are for, quotas included; that of [`Account::Interrupt`] has in it what
     /// the hypervisor takes, and that of [`Account::Disk`] is what uninterruptible sleeps take, those for memory included.
@@ -191,6 +195,11 @@ impl Case<'_> {
         let mut longer: Vec<_> = self.unclear.iter().filter(is_longer).collect();
         longer.sort_by_key(|unclear| std::cmp::Reverse(unclear.ns));
         longer
+    }
+
+    /// Its thread that needed a CPU of its own for all of the time.
+    pub(crate) fn at_its_limit(&self) -> Option<&(String, u64)> {
+        self.busiest.as_ref().filter(|(_, ns)| *ns as f64 >= ALL_THE_TIME * self.span_ns as f64)
     }
 
     /// The least time that is worth a word, ns.

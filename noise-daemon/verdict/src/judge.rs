@@ -366,8 +366,12 @@ fn next(loss: &CulpritLoss, remedies: &[Advice]) -> Option<String> {
         let look = || Some(format!("see what {name} does: noised why {}", tid?));
         return if reclaims { Some(USES_MEMORY.to_owned()) } else { look() };
     }
-    let name = loss.culprit.cgroup.as_ref().filter(|_| *cause == Cause::Foreign)?;
-    let look = format!("noised why {}", argument(name));
+    let (name, look) = match (cause, &loss.culprit.cgroup, loss.culprit.pid) {
+        (Cause::Foreign, Some(cgroup), _) => (cgroup, argument(cgroup)),
+        (Cause::Foreign, None, Some(pid)) if pid > 0 => (name, pid.to_string()),
+        _ => return None,
+    };
+    let look = format!("noised why {look}");
     Some(match loss.works_with_victim {
         true => {
             format!(

@@ -298,5 +298,11 @@ pub fn sentence(
     if let Some(slept) = slept(case, longest) {
         sentence = format!("{sentence}. {slept}");
     }
+    if let Some((thread, ns)) = case.at_its_limit() {
+        let (ran, span) = (time(*ns), time(case.span_ns));
+        sentence = format!(
+            "{sentence}. Its thread {thread} ran for {ran} of {span}: it can do no more on one CPU"
+        );
+    }
     sentence
 }

@@ -111,6 +111,9 @@ pub struct Around {
     pub disturbed: Vec<(Watched, u64)>,
     /// What is kept of them.
     pub kept: Vec<Kept>,
+    /// Whether this kernel does not say how long a quota stopped a thread: who had the CPU meanwhile is charged for that.
+    #[serde(skip)]
+    pub is_quota_untold: bool,
 }
 
 /// Kernel events of an incident's begin.
@@ -129,6 +132,11 @@ fn written<S: Serializer>(incidents: &[Arc<Report>], serializer: S) -> Result<S:
 }
 
 impl Around {
+    /// Nothing, as no daemon was asked.
+    pub fn unasked() -> Self {
+        Self { is_quota_untold: !kernel_says_quota(), ..Self::default() }
+    }
+
     /// What frames say of those with these labels, and what a daemon knows of them. The first frame was taken at the
     /// begin of the time that is looked at, or there is none.
     pub fn of(
@@ -139,7 +147,7 @@ impl Around {
     ) -> Self {
         let (learnt, stopped) = known.map(|known| (known.usual, known.stopped)).unwrap_or_default();
         let counted = stopped.as_ref().map(Counted::of);
-        let says_quota = says_quota(procfs::text("/proc/sys/kernel/osrelease").ok().as_deref());
+        let says_quota = kernel_says_quota();
         let ledger = first.map(|first| ledger(labels, first, last));
         let stopped = match (first, &ledger) {
             (Some(first), Some(ledger)) => Some(between(ledger, first, last, says_quota)),
@@ -180,6 +188,7 @@ impl Around {
             suffers,
             disturbed,
             kept,
+            is_quota_untold: !says_quota,
         }
     }
 
@@ -194,6 +203,11 @@ impl Around {
         let signal = signal.into().name();
         self.usual.iter().find(|usual| usual.signal == signal)
     }
+}
+
+/// Whether this host's kernel says how long a quota stopped a thread.
+fn kernel_says_quota() -> bool {
+    says_quota(procfs::text("/proc/sys/kernel/osrelease").ok().as_deref())
 }
 
 /// Whether a kernel of that release says how long a quota stopped a thread: from 6.6 on.

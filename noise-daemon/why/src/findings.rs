@@ -535,10 +535,23 @@ impl Findings {
     /// counted it in whole windows, so that it is known for about this time.
     pub fn throttled_ns(&self) -> u64 {
         let by_events_ns = self.throttled_by_events_ns();
-        if by_events_ns > 0 {
-            return by_events_ns.min(self.waits.sum_ns);
-        }
-        self.stopped_ns(|stopped| stopped.quota_ns.unwrap_or(0)).min(self.waits.sum_ns)
+        let ns = match by_events_ns {
+            0 if self.around.is_quota_untold => self.throttled_by_files_ns(),
+            0 => self.stopped_ns(|stopped| stopped.quota_ns.unwrap_or(0)),
+            by_events_ns => by_events_ns,
+        };
+        ns.min(self.waits.sum_ns)
+    }
+
+    /// For how long a quota stopped its cgroup by the files of that, ns, scaled to this time. Threads on different CPUs are added up
+    /// there, as in waits.
+    fn throttled_by_files_ns(&self) -> u64 {
+        let pressure = self.pressure.as_ref();
+        let throttled_ms = pressure.and_then(|one| one.quota.as_ref()?.throttled_ms);
+        let of = throttled_ms.zip(pressure.and_then(|one| one.span_ns));
+        of.map_or(0, |(ms, span_ns)| {
+            (ms * 1e6 * self.span_ns as f64 / span_ns.max(self.span_ns).max(1) as f64) as u64
+        })
     }
 
     /// What the hypervisor took, ns: no event says it.

@@ -183,6 +183,8 @@ pub fn gather(
             found.pressure = Some(memory::of_victim(grown, &own.unwrap_or_default()));
         }
         found.around = Around::of(&target.labels, first, last, known);
+    } else {
+        found.around = Around::unasked();
     }
     if stretch.is_empty() && found.counted().is_none() {
         return Err(nothing_held(target));

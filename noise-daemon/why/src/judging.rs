@@ -79,6 +79,7 @@ impl Findings {
             losses: self.losses(&accounts),
             unclear: self.unclear(),
             standstill: self.standstill(),
+            busiest: self.busiest(),
             usual_ns,
             usual_notes,
             accounts,
@@ -118,6 +119,7 @@ impl Findings {
             locked_in_kernel_ns: self.kernel_locks_alone().ns,
             losses,
             unclear: Vec::new(),
+            busiest: None,
             // What threads did all the time is known of the part alone.
             standstill: Standstill { asleep_at: None, ..self.standstill() },
             usual_ns,
@@ -125,6 +127,12 @@ impl Findings {
             accounts,
             setup,
         }
+    }
+
+    /// Its thread that ran longest.
+    fn busiest(&self) -> Option<(String, u64)> {
+        let busiest = self.threads.iter().max_by_key(|one| one.ns("running"))?;
+        Some((format!("{} {}", clean(&busiest.comm), busiest.tid), busiest.ns("running")))
     }
 
     /// All time of its threads, by what it was spent on.
@@ -205,8 +213,8 @@ impl Findings {
             let cause = cause_of(one.cause);
             let is_cpu = one.state == "waiting_cpu" && Account::of_cpu_wait(cause) == Account::Cpu;
             if is_cpu || one.state == "disk" {
-                // The root cgroup is no answer: it is named by process. Kernel threads are each for itself.
-                let whole = one.cgroup.clone().filter(|name| name != ROOT);
+                // Kernel threads are each for itself.
+                let whole = one.cgroup.clone().filter(|name| !self.is_by_process(name));
                 let name = match cause {
                     Cause::Foreign => whole.or_else(|| {
                         Some(match one.pid.unwrap_or(one.tid) {
@@ -226,7 +234,7 @@ impl Findings {
         let loss = |((state, cause, name), members): (WaitGroup<'_>, Vec<Blamed>)| {
             let sum_ns = members.iter().fold(0_u64, |sum, one| sum.saturating_add(one.ns));
             let first = members.first()?;
-            let cgroup = first.cgroup.clone().filter(|name| name != ROOT);
+            let cgroup = first.cgroup.clone().filter(|name| !self.is_by_process(name));
             let kind = match (cause, &cgroup) {
                 (Cause::Foreign, Some(_)) => CulpritKind::Cgroup,
                 (Cause::Foreign, None) if first.pid.is_some() => CulpritKind::Process,
@@ -274,6 +282,11 @@ impl Findings {
             })
         };
         groups.into_iter().filter_map(loss).collect()
+    }
+
+    /// Whether what runs in that cgroup is named by process: the root cgroup is no answer, and of a process its own cgroup is none.
+    fn is_by_process(&self, cgroup: &str) -> bool {
+        cgroup == ROOT || (self.target.pid.is_some() && self.around.labels.contains(cgroup))
     }
 
     /// The CPU quota that stops it, as far as the files of its cgroup say so.
@@ -329,6 +342,12 @@ impl Findings {
     /// Whether one that had what the victim lacked works with it: one of them asks the other, or its threads end sleeps of
     /// the victim that are worth a word. Processes of no cgroup are each for itself.
     fn works_with(&self, cgroup: Option<&str>, members: &[Blamed]) -> bool {
+        // The victim may need what it asks without waiting for it, as a log.
+        let is_asked =
+            |pid| self.peers.processes.get(&pid).is_some_and(|peer| peer.role == Some(Role::Asks));
+        if members.iter().filter_map(|one| one.pid).any(is_asked) {
+            return true;
+        }
         let is_its = |ender: &&Ender| match cgroup {
             Some(cgroup) => ender.cgroup.as_deref() == Some(cgroup),
             None => members.iter().any(|one| one.tid == ender.tid || one.pid == Some(ender.pid)),
@@ -354,10 +373,23 @@ impl Findings {
         }
     }
 
+    /// Whether most of its waits for a CPU were for others than those that it works with.
+    fn waits_for_others(&self) -> bool {
+        let waits = || self.culprits.iter().filter(|one| one.state == "waiting_cpu");
+        let is_others = |one: &&Blamed| {
+            let cgroup = one.cgroup.as_deref().filter(|name| !self.is_by_process(name));
+            let others = [Cause::Foreign.name(), Cause::Kthread.name()];
+            others.contains(&one.cause) && !self.works_with(cgroup, &[Blamed::clone(one)])
+        };
+        let sum = |ns: u64, one: &Blamed| ns.saturating_add(one.ns);
+        waits().filter(is_others).fold(0, sum) > waits().fold(0, sum) / 2
+    }
+
     /// What is usually lost by as many delays as there were, which are the victim's own doing: one that has more work waits
-    /// more often, each time as long as usual. Interrupts that come more often take more, and memory that is short makes more
-    /// sleeps and not longer ones: of these, what is usual in this time counts where that is less. The daemon knows it of
-    /// whole cgroups, not of one of their processes.
+    /// more often, each time as long as usual. Interrupts that come more often take more, memory that is short makes more
+    /// sleeps and not longer ones, and others who take the CPU make more waits: of these, what is usual in this time counts
+    /// where that is less. The daemon knows that of whole cgroups; of one of their processes, how long each delay usually
+    /// is.
     fn usual(
         &self,
         span_ns: u64,
@@ -366,25 +398,25 @@ impl Findings {
         let waits = Watched::from(Signal::CgroupRunqueueWait);
         let sleeps = Watched::from(Signal::UninterruptibleWait);
         let kinds = [
-            (Account::Cpu, waits, true),
+            (Account::Cpu, waits, !self.waits_for_others()),
             (Account::Interrupt, Watched::Interruption, false),
             (Account::Disk, sleeps, true),
             (Account::Memory, sleeps, false),
         ];
         let usual = |(account, watched, is_own_doing): (Account, Watched, bool)| {
             let usual = self.around.usual_of(watched)?;
-            let lost = usual.lost.filter(|_| self.target.pid.is_none())?;
-            let in_time_ns = lost * span_ns as f64;
+            let lost = usual.lost.filter(|_| self.target.pid.is_none());
+            let in_time_ns = lost.map(|lost| lost * span_ns as f64);
             let of_as_many_ns =
                 usual.mean_ns.zip(count(watched)).map(|(mean_ns, count)| mean_ns * count as f64);
-            let ns = match of_as_many_ns {
-                Some(ns) if is_own_doing => ns,
-                of_as_many_ns => in_time_ns.min(of_as_many_ns.unwrap_or(in_time_ns)),
+            let ns = match (of_as_many_ns, in_time_ns) {
+                (Some(ns), Some(in_time_ns)) if !is_own_doing => in_time_ns.min(ns),
+                (of_as_many_ns, in_time_ns) => of_as_many_ns.or(in_time_ns)?,
             };
             let note = UsualNote {
                 adopted_for_ns: usual.adopted_for_ns,
                 disturbed_for_ns: self.around.disturbed_for_ns(watched),
-                is_more_often: ns >= MORE_OFTEN * in_time_ns,
+                is_more_often: in_time_ns.is_some_and(|in_time_ns| ns >= MORE_OFTEN * in_time_ns),
             };
             Some(((account, ns as u64), (account, note)))
         };

@@ -30,7 +30,8 @@ pub fn look(found: &mut Findings, host: &DumpedHost) {
     at_writeback(found);
     let least_ns = found.least_sleep_ns();
     at_answers(found, host, least_ns);
-    let others = found.others(least_ns);
+    let mut others = found.others(least_ns);
+    others.extend(found.had_the_cpu(least_ns));
     let has_packets = found.ns("network") >= least_ns;
     if others.is_empty() && !has_packets {
         return;

@@ -8,6 +8,7 @@ use noise_text::clean::clean;
 use noise_verdict::{Account, Accounts, Culprit, CulpritKind, CulpritLoss, Reply, Unclear};
 
 use super::awaited::Silent;
+use super::culprits::Blamed;
 use super::findings::{Ender, Findings, Whose};
 use super::peers::{PeerLink, Role};
 
@@ -70,6 +71,14 @@ impl Findings {
             *sum = sum.saturating_add(ender.ns);
         }
         sums.into_iter().filter(|(_, ns)| *ns >= least_ns).map(|(pid, _)| pid).collect()
+    }
+
+    /// Processes of others that had the CPUs for so long that it waited for: the victim may ask them.
+    pub fn had_the_cpu(&self, least_ns: u64) -> impl Iterator<Item = i32> {
+        let is_other = move |one: &&Blamed| {
+            one.state == "waiting_cpu" && one.cause == Cause::Foreign.name() && one.ns >= least_ns
+        };
+        self.culprits.iter().filter(is_other).filter_map(|one| one.pid)
     }
 
     /// Whose part it was to ask; `None` where that is not known.

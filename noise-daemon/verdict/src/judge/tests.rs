@@ -70,6 +70,7 @@ fn case<'a>(setup: &'a Setup, accounts: &[(Account, u64)], losses: Vec<CulpritLo
         locked_in_kernel_ns: 0,
         losses,
         unclear: Vec::new(),
+        busiest: None,
         standstill: Standstill::default(),
         usual_ns: BTreeMap::new(),
         usual_notes: BTreeMap::new(),

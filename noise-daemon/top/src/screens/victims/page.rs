@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use noise_analysis::{Culprit, Remedy, Time, Watched, recommended};
+use noise_analysis::Remedy;
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::signals::{SIGNALS, Signal};
+use noise_common::signals::Signal;
 use noise_model::labels::{ROOT, spoken, spoken_briefly};
 use noise_model::words::{culprit_briefly, why};
 use noise_model::{Amount as _, Interference};
 use noise_text::units;
-use noise_verdict::called;
+use noise_verdict::{Finding, called};
 
-use super::{VictimRow, incidents, usual, victims};
+use super::{VictimRow, findings, incidents, usual, victims};
 use crate::heat::heatmap;
 use crate::screens::cells;
 use crate::screens::recent::Recent;
@@ -39,7 +39,7 @@ pub fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
         Block::Table(table(&recent, &charges)),
     ];
     blocks.extend(threads::of_victim(history, key));
-    blocks.extend(remedies(&charges));
+    blocks.extend(remedies(&findings(history, look, key)));
     blocks.push(Block::Heatmap(heatmap(
         history,
         "How long it waited for a CPU, over time",
@@ -143,35 +143,14 @@ fn table(recent: &Recent<'_>, charges: &VictimCharges<'_>) -> Table {
     }
 }
 
-/// What can be done against what holds it up most.
-fn remedies(charges: &VictimCharges<'_>) -> Option<Block> {
-    let mut by_resource: BTreeMap<Resource, BTreeMap<Cause, u64>> = BTreeMap::new();
-    for ((resource, cause, ..), charged) in charges {
-        let sum = by_resource.entry(*resource).or_default().entry(*cause).or_default();
-        *sum = sum.saturating_add(charged.ns);
+/// What can be done about its incidents, as their verdicts have it. What is usual needs no remedy.
+fn remedies(findings: &[Finding]) -> Option<Block> {
+    let mut remedies: Vec<Remedy> = Vec::new();
+    for one in findings.iter().flat_map(|finding| &finding.remedies) {
+        if !remedies.contains(&one.remedy) {
+            remedies.push(one.remedy);
+        }
     }
-    let sum = |causes: &BTreeMap<Cause, u64>| {
-        causes.values().fold(0, |sum: u64, ns| sum.saturating_add(*ns))
-    };
-    let (resource, causes) = by_resource.iter().max_by_key(|(_, causes)| sum(causes))?;
-    let watched = match resource {
-        Resource::Running => Watched::Interruption,
-        Resource::Cpu => Signal::CgroupRunqueueWait.into(),
-        _ => SIGNALS.iter().find(|info| info.resource == Some(*resource))?.signal.into(),
-    };
-    let whole_ns = sum(causes);
-    let mut ranked: Vec<Culprit<Cause>> = causes
-        .iter()
-        .map(|(cause, ns)| {
-            let time = Time {
-                seconds: *ns as f64 / 1e9,
-                share: cells::ratio(*ns as f64, whole_ns as f64),
-            };
-            Culprit { culprit: *cause, cause: *cause, time, beyond: time }
-        })
-        .collect();
-    ranked.sort_by(|one, other| other.time.seconds.total_cmp(&one.time.seconds));
-    let remedies: Vec<Remedy> = recommended(watched, &ranked);
     let mut lines = vec![("What can be done".to_owned(), Tone::Strong)];
     for remedy in remedies.into_iter().take(REMEDIES) {
         let advice = remedy.advice();

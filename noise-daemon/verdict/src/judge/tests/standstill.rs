@@ -137,3 +137,16 @@ fn what_has_no_remedy_says_where_to_look() {
     let host = next(Account::Hypervisor, "the hypervisor", Cause::Steal);
     assert!(host.starts_with("ask who runs the host"), "{host}");
 }
+
+#[test]
+fn a_thread_that_runs_all_the_time_is_at_the_limit_of_one_cpu() {
+    let setup = setup();
+    let said = |ran_ms: u64| {
+        let mut case = case(&setup, &[(Account::Running, ran_ms)], Vec::new());
+        case.busiest = Some(("redis-server 812".to_owned(), ran_ms * MS));
+        judge(&case).sentence
+    };
+    let limit = "web.service: nothing held it up. Its thread redis-server 812 ran for 1.95 s of 2.00 s: it can do no more on one CPU";
+    assert_eq!(said(1_950), limit);
+    assert!(!said(1_850).contains("redis-server"));
+}
