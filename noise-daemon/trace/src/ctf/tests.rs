@@ -2,6 +2,7 @@
 
 mod ends;
 mod losses;
+mod named;
 mod rotated;
 mod windows;
 mod written;

@@ -203,6 +203,11 @@ fn object<'t>(info: &CallInfo, fields: &impl Fields<'t>, first: usize) -> Object
     }
 }
 
+/// Whether what looks like the begin of exit(2), which has an argument, is what `raw_syscalls` has at the end of any call.
+pub fn is_any_end<'t>(name: &str, fields: &impl Fields<'t>) -> bool {
+    name.ends_with("sys_exit") && !fields.has(4)
+}
+
 /// The begin of a call, from [`ENTRY`].
 pub fn read_entry<'t>(info: &'static CallInfo, fields: &impl Fields<'t>) -> Call {
     let argument = |index: usize| match index < info.fields.len() {

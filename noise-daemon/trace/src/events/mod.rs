@@ -95,6 +95,7 @@ macro_rules! list {
         pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> TraceKind<'t> {
             match what {
                 What::CgroupAttach if dump::is_of_other_hierarchy(fields) => TraceKind::Other(name),
+                What::SyscallEntry(_) if calls::is_any_end(name, fields) => TraceKind::Other(name),
                 $(What::$event => $family::$event::read(FieldReader::new(fields)).0,)*
                 $(What::$foreign => $elsewhere::$foreign::read(FieldReader::new(fields)).0,)*
                 What::VectorEntry(which) => {

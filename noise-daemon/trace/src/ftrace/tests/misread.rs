@@ -309,3 +309,10 @@ fn latencies_that_trace_cmd_appends_are_no_fields() {
         assert_eq!(records[0].kind(), all(text.as_bytes()).0[0].kind());
     }
 }
+
+#[test]
+fn the_end_of_any_call_is_no_begin_of_exit() {
+    let (records, damage) = all(b"a-1 [000] 1.0: sys_exit: NR 0 = 35\n");
+    assert!(damage.is_none(), "{damage}");
+    assert_eq!(records[0].kind(), TraceKind::Other("sys_exit"));
+}
