@@ -30,7 +30,8 @@ pub enum RequestStage {
 #[derive(Clone, Copy, Debug)]
 struct CompletedRequest {
     time_ns: u64,
-    tid: i32,
+    /// Who asked for it, where that is known.
+    tid: Option<i32>,
     /// Its sectors, and one for the request itself.
     work: u64,
 }
@@ -67,7 +68,14 @@ impl CauseShares {
 
 impl Ahead {
     /// A queue is done with a request of a thread.
-    pub fn served(&mut self, dev: u32, stage: RequestStage, tid: i32, sectors: u32, time_ns: u64) {
+    pub fn served(
+        &mut self,
+        dev: u32,
+        stage: RequestStage,
+        tid: Option<i32>,
+        sectors: u32,
+        time_ns: u64,
+    ) {
         if self.queues.len() >= MAX_QUEUES && !self.queues.contains_key(&(dev, stage)) {
             return;
         }
@@ -79,7 +87,8 @@ impl Ahead {
     }
 
     /// A thread asks for a request.
-    pub fn named(&mut self, tid: i32, comm: &[u8]) {
+    pub fn named(&mut self, tid: Option<i32>, comm: &[u8]) {
+        let Some(tid) = tid else { return };
         if self.names.len() < MAX_NAMES || self.names.contains_key(&tid) {
             self.names.insert(tid, Comm::new(comm));
         }
@@ -167,8 +176,12 @@ impl Ahead {
             // In proportion to what is left, so that the last part takes exactly the rest.
             let part = u128::from(left_ns) * u128::from(own) / u128::from(work.max(1));
             let part_ns = u64::try_from(part).unwrap_or(left_ns);
-            let cause = if service.tid == victim { Cause::Own } else { Cause::Foreign };
-            shares.add(cause, service.tid, part_ns);
+            let (cause, tid) = match service.tid {
+                Some(tid) if tid == victim => (Cause::Own, tid),
+                Some(tid) => (Cause::Foreign, tid),
+                None => (Cause::Untracked, -1),
+            };
+            shares.add(cause, tid, part_ns);
             left_ns -= part_ns;
             work -= own;
         }
@@ -223,7 +236,7 @@ mod tests {
                 if number == issued {
                     mark = served.total;
                 }
-                ahead.served(1, stage, *tid, *sectors, 1000 * (number as u64 + 1));
+                ahead.served(1, stage, Some(*tid), *sectors, 1000 * (number as u64 + 1));
                 if at_device || number + 1 < services.len() {
                     served.total += u64::from(*sectors) + 1;
                     served.sources.note(*tid as u64, served.total);
@@ -241,13 +254,13 @@ mod tests {
     #[test]
     fn a_sleep_is_divided_by_the_stages_of_its_request() {
         let mut ahead = Ahead::default();
-        ahead.named(2, b"other");
-        ahead.served(1, RequestStage::Queue, 2, 7, 1_500);
-        ahead.served(1, RequestStage::Queue, 1, 7, 2_000);
-        ahead.served(1, RequestStage::Device, 2, 7, 2_500);
-        ahead.served(1, RequestStage::Device, 1, 7, 3_000);
+        ahead.named(Some(2), b"other");
+        ahead.served(1, RequestStage::Queue, Some(2), 7, 1_500);
+        ahead.served(1, RequestStage::Queue, Some(1), 7, 2_000);
+        ahead.served(1, RequestStage::Device, Some(2), 7, 2_500);
+        ahead.served(1, RequestStage::Device, Some(1), 7, 3_000);
         // Another disk is of no interest.
-        ahead.served(9, RequestStage::Device, 5, 7, 2_600);
+        ahead.served(9, RequestStage::Device, Some(5), 7, 2_600);
         let done = Done { dev: 1, queued_ns: Some(1_000), issued_ns: 2_000, done_ns: 3_000 };
         ahead.ended(0, done);
         let found: Vec<_> = ahead
@@ -268,9 +281,9 @@ mod tests {
         let part = ahead.divide(0, 1, 1_200, 1_700);
         assert_eq!((part.len(), part[0].tid, part[0].ns), (1, 2, 500));
         // It sleeps for a while before that request is there: for what the device is done with meanwhile.
-        ahead.served(1, RequestStage::Device, 4, 7, 4_000);
+        ahead.served(1, RequestStage::Device, Some(4), 7, 4_000);
         ahead.ended(1, Done { dev: 1, queued_ns: None, issued_ns: 4_900, done_ns: 5_000 });
-        ahead.served(1, RequestStage::Device, 5, 7, 5_000);
+        ahead.served(1, RequestStage::Device, Some(5), 7, 5_000);
         let room: Vec<_> = ahead
             .divide(1, 1, 3_100, 5_000)
             .into_iter()

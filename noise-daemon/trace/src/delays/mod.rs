@@ -121,7 +121,7 @@ impl Delays {
             self.reach.follow(event.time_ns, event.cpu, None);
         }
         self.interrupts.follow(event, &mut self.cpus, watch);
-        self.requests.follow(event, watch);
+        self.requests.follow(event, &self.cpus, watch);
         self.packets.follow(event, &self.cpus, watch);
         let is_seen_again = self.sight.follow(event).is_some();
         if !self.sight.is_whole() {
@@ -193,14 +193,14 @@ impl Delays {
             }
             TraceKind::Lost(_) => {
                 self.cpus.miss(event.cpu, event.time_ns);
-                self.requests.follow(event, &mut ());
+                self.requests.follow(event, &self.cpus, &mut ());
             }
             TraceKind::BlockRqInsert(_)
             | TraceKind::BlockRqIssue(_)
             | TraceKind::BlockRqComplete(_)
             | TraceKind::BlockRqRequeue(_)
             | TraceKind::BlockRqMerge(_) => {
-                self.requests.follow(event, &mut ());
+                self.requests.follow(event, &self.cpus, &mut ());
                 if !self.sight.is_whole() {
                     self.requests.lose();
                 }

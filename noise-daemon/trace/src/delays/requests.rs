@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use noise_common::signals::Signal;
 
 use super::ahead::{Ahead, Done, RequestStage as AheadStage};
+use super::cpu::Cpus;
 use super::document::Device;
 use super::sums::Spread;
 use super::watch::{Delay, DelaySubject, Watch};
@@ -67,7 +68,7 @@ struct InFlightRequest {
     /// The driver gave it back, and it may be inserted once more.
     is_back: bool,
     /// Who asked for it: who queued it, where that was seen.
-    tid: i32,
+    tid: Option<i32>,
     /// Of one that was issued: since when it had been queued, where that was seen.
     queued_ns: Option<u64>,
 }
@@ -162,8 +163,13 @@ fn add(map: &mut BTreeMap<u32, Spread>, dev: u32, ns: u64) {
 }
 
 impl RequestDelays {
-    pub fn follow(&mut self, event: &Event<'_>, watch: &mut impl Watch) {
+    pub fn follow(&mut self, event: &Event<'_>, cpus: &Cpus, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
+        // ftrace and perf leave out which thread it is: the one that runs.
+        let asker = |request: &Request<'_>| match request.tid {
+            0 => cpus.known(event.cpu)?.runs.current(),
+            tid => Some(tid),
+        };
         let mut ended = |signal: Signal, subject: DelaySubject<'_>, from_ns: u64| {
             let (cpu, to_ns) = (event.cpu, now_ns);
             watch.delayed(&Delay { signal, subject, cpu, from_ns, to_ns, net_ns: None });
@@ -179,14 +185,15 @@ impl RequestDelays {
                 let (place, sectors, operation) = parts(request);
                 // One that was given back waits since then.
                 let back = self.queued.take(place, (sectors, operation), |open| open.is_back);
+                let asker = asker(request);
                 let (since_ns, tid) =
-                    back.map_or((now_ns, request.tid), |open| (open.since_ns, open.tid));
+                    back.map_or((now_ns, asker), |open| (open.since_ns, open.tid));
                 let (is_back, queued_ns) = (false, None);
                 let open =
                     InFlightRequest { since_ns, sectors, operation, is_back, tid, queued_ns };
                 self.queued.put(place, open);
                 if let Some(ahead) = &mut self.ahead {
-                    ahead.named(request.tid, request.comm);
+                    ahead.named(asker, request.comm);
                 }
             }
             TraceKind::BlockRqIssue(request) => {
@@ -199,15 +206,16 @@ impl RequestDelays {
                     let subject = device(&self.disks, request.dev);
                     ended(Signal::BlockQueueWait, subject, open.since_ns);
                 }
-                let tid = queued.map_or(request.tid, |open| open.tid);
+                let asked = queued.and_then(|open| open.tid);
+                let tid = asked.or_else(|| asker(request));
                 let (is_back, queued_ns) = (false, queued.map(|open| open.since_ns));
                 let since_ns = now_ns;
                 let open =
                     InFlightRequest { since_ns, sectors, operation, is_back, tid, queued_ns };
                 self.issued.put(place, open);
                 if let Some(ahead) = &mut self.ahead {
-                    if queued.is_none() {
-                        ahead.named(request.tid, request.comm);
+                    if asked.is_none() {
+                        ahead.named(tid, request.comm);
                     }
                     ahead.served(request.dev, AheadStage::Queue, tid, sectors, now_ns);
                 }
@@ -215,7 +223,7 @@ impl RequestDelays {
             TraceKind::BlockRqRequeue(request) => {
                 let (place, sectors, operation) = parts(request);
                 let issued = self.issued.take(place, (sectors, operation), |_| true);
-                let tid = issued.map_or(request.tid, |open| open.tid);
+                let tid = issued.map_or_else(|| asker(request), |open| open.tid);
                 let (is_back, queued_ns) = (true, None);
                 let since_ns = now_ns;
                 let open =

@@ -1,6 +1,7 @@
 //! Schedules whose every nanosecond has a known owner.
 
 mod crowd;
+mod foreign;
 mod lost;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,41 @@
+//! Recordings of other tracers, which say less than ours, or more than there can be.
+
+use std::collections::BTreeMap;
+
+use super::{Delays, culprits, document, request};
+use crate::analysis::Analysis as _;
+use crate::event::{Event, LostEvents, Request, TraceKind};
+use crate::fixtures::{switch, wakeup};
+
+/// Who was ahead of thread 7 at the disk from 100 to 200, when its request ended.
+fn ahead(events: &[(u64, TraceKind<'_>)]) -> BTreeMap<(i32, &'static str), u64> {
+    let mut delays = Delays::of_turns();
+    delays.note_ahead();
+    for (time_ns, kind) in events {
+        delays.follow(&Event { time_ns: *time_ns, cpu: 0, kind: *kind });
+    }
+    let parts = delays.disk_culprits(0, 7, 100, 200).into_iter();
+    parts.map(|part| ((part.tid, part.cause), part.ns)).collect()
+}
+
+#[test]
+fn a_request_without_a_thread_is_of_the_one_that_runs() {
+    let own = Request { comm: b"dd", ..request(8, 8) };
+    let (insert, issue) = (TraceKind::BlockRqInsert(own), TraceKind::BlockRqIssue(own));
+    let complete = (200, TraceKind::BlockRqComplete(request(8, 8)));
+    let (to_dd, to_idle) = ((50, switch(0, 0, 7)), (130, switch(7, 2, 0)));
+    let found = ahead(&[to_dd, (100, insert), (120, issue), to_idle, complete]);
+    assert_eq!(found, [((7, "self"), 80), ((-1, "idle"), 20)].into());
+    // A thread of the kernel issues it.
+    let kworker = (140, switch(0, 0, 9));
+    assert_eq!(
+        ahead(&[to_dd, (100, insert), to_idle, kworker, (150, issue), complete])[&(7, "self")],
+        50
+    );
+    assert_eq!(ahead(&[to_dd, (100, issue), to_idle, complete]), [((7, "self"), 100)].into());
+    // Who runs is not known.
+    assert_eq!(ahead(&[(100, issue), complete]), [((-1, "untracked"), 100)].into());
+    let lost = LostEvents { events: 1, packets: 0, from_ns: 60, to_ns: 60 };
+    let lost = (60, TraceKind::Lost(lost));
+    assert_eq!(ahead(&[to_dd, lost, (100, issue), complete]), [((-1, "untracked"), 100)].into());
+}
