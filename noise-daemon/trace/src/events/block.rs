@@ -1,8 +1,10 @@
 //! Requests of block devices. LTTng does not say the same of all their steps.
 
 use super::What;
+use super::field::Fields;
 use super::row::events;
 use crate::event::Request;
+use crate::rwbs::parse;
 use crate::task::Comm;
 
 events! {
@@ -13,7 +15,7 @@ events! {
         ("nr_sector" = int 3,     u32,  request.sectors)
         ("bytes" = int 4,         u32,  request.bytes)
         ("tid",                   i32,  request.tid, names known)
-        ("rwbs" = rwbs 5,         u32,  request.rwbs)
+        ("rwbs" = rwbs 5,         u32,  request.rwbs, by rwbs)
         ("comm" = text 6,         Comm, request.comm)
         (read "error" | "errors", i32,  request.error)
     }
@@ -22,7 +24,7 @@ events! {
         ("dev",                   u32,  request.dev)
         ("sector",                u64,  request.sector)
         ("nr_sector",             u32,  request.sectors)
-        ("rwbs",                  u32,  request.rwbs)
+        ("rwbs",                  u32,  request.rwbs, by rwbs)
         ("tid",                   i32,  request.tid)
         ("comm",                  Comm, request.comm)
         (read "bytes",            u32,  request.bytes)
@@ -34,7 +36,7 @@ events! {
         ("sector" = unsigned 2, u64,  request.sector)
         ("nr_sector" = int 3,   u32,  request.sectors)
         ("error" | "errors",    i32,  request.error)
-        ("rwbs" = rwbs 5,       u32,  request.rwbs)
+        ("rwbs" = rwbs 5,       u32,  request.rwbs, by rwbs)
         (read "bytes",          u32,  request.bytes)
         (read "tid",            i32,  request.tid, names known)
         (read "comm",           Comm, request.comm)
@@ -46,10 +48,19 @@ events! {
         ("sector" = unsigned 2, u64,  request.sector)
         ("nr_sector" = int 3,   u32,  request.sectors)
         ("error" | "errors",    i32,  request.error)
-        ("rwbs" = rwbs 5,       u32,  request.rwbs)
+        ("rwbs" = rwbs 5,       u32,  request.rwbs, by rwbs)
         (read "bytes",          u32,  request.bytes)
         (read "tid",            i32,  request.tid)
         (read "comm",           Comm, request.comm)
+    }
+}
+
+/// What a request does, which perf writes in letters.
+#[inline]
+fn rwbs<'t>(fields: &impl Fields<'t>, field: usize) -> u32 {
+    match fields.int(field) as u32 {
+        0 => parse(fields.text(field)),
+        bits => bits,
     }
 }
 
