@@ -210,7 +210,7 @@ impl Cpu {
     }
 
     /// What runs of interrupts is not known any more, and what it took neither. What others took before stays.
-    fn forget_interrupts(&mut self) {
+    pub fn forget_interrupts(&mut self) {
         let taken = std::mem::take(&mut self.nesting).taken;
         self.nesting.taken = taken;
     }

@@ -102,6 +102,8 @@ impl Interrupts {
                     ended(Signal::Softirq, subject, end.start_ns, Some(end.net_ns));
                 }
             }
+            // None lasts over a switch: its exit is not recorded, or was lost.
+            TraceKind::SchedSwitch { .. } if cpu.nesting.in_hardirq() => cpu.forget_interrupts(),
             // What was raised may have run meanwhile.
             TraceKind::Lost(_) => {
                 self.raised.remove(&event.cpu);

@@ -39,3 +39,21 @@ fn a_request_without_a_thread_is_of_the_one_that_runs() {
     let lost = (60, TraceKind::Lost(lost));
     assert_eq!(ahead(&[to_dd, lost, (100, issue), complete]), [((-1, "untracked"), 100)].into());
 }
+
+#[test]
+fn an_interrupt_whose_end_is_not_recorded_ends_with_the_next_switch() {
+    let document = document(&[
+        (100, 0, switch(0, 0, 1)),
+        (110, 0, TraceKind::IrqHandlerEntry { irq: 7, name: b"disk" }),
+        (120, 0, switch(1, 0, 3)),
+        (130, 0, wakeup(2, 0)),
+        (150, 0, switch(3, 1, 2)),
+    ]);
+    let thread = document.threads.iter().find(|thread| thread.tid == 2).unwrap();
+    let charges: Vec<_> =
+        thread.charges.iter().map(|charge| (charge.tid, charge.cause, charge.ns)).collect();
+    assert_eq!(charges, [(Some(3), "thread", 20)]);
+    assert_eq!(culprits(&document, 2), [((3, "thread"), 20)].into());
+    let is_missing = |kind: &str| document.missing.iter().any(|missing| missing == kind);
+    assert_eq!(["irq_handler_entry", "irq_handler_exit"].map(is_missing), [false, true]);
+}
