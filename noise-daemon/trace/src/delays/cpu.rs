@@ -110,6 +110,14 @@ impl Cpus {
         }
     }
 
+    /// After an exec, the thread that runs has the id of its process's first thread.
+    pub fn rename(&mut self, cpu: u32, old_tid: i32, tid: i32, now_ns: u64) {
+        let runner = self.known(cpu).and_then(Cpu::runner);
+        if let Some((_, comm)) = runner.filter(|(runner, _)| *runner == old_tid) {
+            self.begin_turn(cpu, &Task { tid, comm, prio: 0 }, now_ns);
+        }
+    }
+
     /// Events of a CPU are lost from now on: up to the next switch it is not known who runs there, and what
     /// runs of interrupts is forgotten. The thread that ran until now.
     pub fn miss(&mut self, cpu: u32, now_ns: u64) -> Option<i32> {

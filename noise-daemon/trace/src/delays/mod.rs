@@ -191,6 +191,9 @@ impl Delays {
                 self.cpus.end_interrupts(event.cpu);
                 self.cpus.begin_turn(event.cpu, next, event.time_ns);
             }
+            TraceKind::SchedProcessExec { tid, old_tid, .. } if *old_tid > 0 && old_tid != tid => {
+                self.cpus.rename(event.cpu, *old_tid, *tid, event.time_ns);
+            }
             TraceKind::Lost(_) => {
                 self.cpus.miss(event.cpu, event.time_ns);
                 self.requests.follow(event, &self.cpus, &mut ());

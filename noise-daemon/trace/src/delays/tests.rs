@@ -410,6 +410,23 @@ fn what_came_before_a_cpus_first_switch_is_untracked() {
 }
 
 #[test]
+fn after_an_exec_a_thread_goes_on_under_its_processs_id() {
+    let exec = TraceKind::SchedProcessExec { filename: b"/bin/x", tid: 7, old_tid: 8 };
+    let document = document(&[
+        (100, 0, switch(0, 0, 8)),
+        (110, 0, wakeup(2, 0)),
+        (130, 0, exec),
+        (150, 0, switch(7, 0, 2)),
+        (160, 0, switch(2, 1, 7)),
+        (170, 0, switch(7, 1, 0)),
+    ]);
+    let run_ns = |tid: i32| document.threads.iter().find(|it| it.tid == tid).unwrap().run_ns;
+    assert_eq!((run_ns(8), run_ns(7)), (30, 20 + 10));
+    assert_eq!(culprits(&document, 2), [((8, "thread"), 20), ((7, "thread"), 20)].into());
+    assert_eq!(culprits(&document, 7), [((2, "thread"), 10)].into());
+}
+
+#[test]
 fn packets_that_a_thread_receives_are_delivered_until_it_gives_way() {
     let poller = |tid| Task { comm: Comm::new(b"napi/eth0-8193"), tid, prio: 120 };
     let waking = |task| TraceKind::SchedWaking(Woken { task, target_cpu: 0 });

@@ -144,6 +144,10 @@ impl Waits {
                 let more = open.parties() - before;
                 self.take_room(more);
             }
+            TraceKind::SchedProcessExec { tid, old_tid, .. } if *old_tid > 0 && old_tid != tid => {
+                self.rename(*old_tid, *tid, event.cpu, now_ns, watch);
+                cpus.rename(event.cpu, *old_tid, *tid, now_ns);
+            }
             TraceKind::Throttled { task, throttled_ns } => {
                 let open = self.thread(task).and_then(|thread| thread.open.as_mut());
                 if let Some(open) = open {
@@ -243,11 +247,7 @@ impl Waits {
     ) {
         let (begin, began) = (self.begin, self.began_by(cpu));
         let Some(thread) = self.thread(prev) else { return };
-        if let Some(since_ns) = thread.runs_since_ns.take().filter(|_| prev.tid != 0) {
-            thread.run_ns = thread.run_ns.saturating_add(now_ns.saturating_sub(since_ns));
-            let comm = thread.comm;
-            watch.ran(&Run { tid: prev.tid, comm, cpu, from_ns: since_ns, to_ns: now_ns });
-        }
+        thread.end_run(prev.tid, cpu, now_ns, watch);
         let was_woken = thread.open.take().is_some();
         if prev.tid == 0 {
             return;
@@ -263,6 +263,16 @@ impl Waits {
             }
             // It may sleep as well as wait: its wait begins when it is woken.
             Left::Unknown | Left::Asleep => {}
+        }
+    }
+
+    /// After an exec, a thread has the id of its process's first thread. What it ran before is that of the other id.
+    fn rename(&mut self, old_tid: i32, tid: i32, cpu: u32, now_ns: u64, watch: &mut impl Watch) {
+        let Some(old) = self.threads.get_mut(&old_tid) else { return };
+        let runs_since_ns = old.end_run(old_tid, cpu, now_ns, watch).then_some(now_ns);
+        let (open, comm) = (old.open.take(), old.comm);
+        if let Some(thread) = self.thread(&Task { tid, comm, prio: 0 }) {
+            (thread.runs_since_ns, thread.cpu, thread.open) = (runs_since_ns, cpu, open);
         }
     }
 
@@ -469,6 +479,15 @@ impl ThreadAccounting {
     fn close(&mut self) {
         self.culprits.close();
         self.parts.close();
+    }
+
+    /// Counts its run, which ends; whether it ran.
+    fn end_run(&mut self, tid: i32, cpu: u32, now_ns: u64, watch: &mut impl Watch) -> bool {
+        let since_ns = self.runs_since_ns.take();
+        let Some(from_ns) = since_ns.filter(|_| tid != 0) else { return false };
+        self.run_ns = self.run_ns.saturating_add(now_ns.saturating_sub(from_ns));
+        watch.ran(&Run { tid, comm: self.comm, cpu, from_ns, to_ns: now_ns });
+        true
     }
 
     fn is_of_interest(&self) -> bool {
