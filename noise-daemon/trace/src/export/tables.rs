@@ -245,8 +245,20 @@ impl Tables {
                 self.passed(tid, passed, true);
             }
         }
-        if let TraceKind::SchedProcessFree(task) = &event.kind {
-            self.open.remove(&task.tid);
+        match &event.kind {
+            // After an exec, a thread has the id of its process's first thread.
+            TraceKind::SchedProcessExec { tid, old_tid, .. } if old_tid != tid => {
+                if let Some(mut open) = self.open.remove(old_tid)
+                    && (1..MAX_TID).contains(tid)
+                {
+                    open.since_ns = event.time_ns;
+                    self.open.insert(*tid, open);
+                }
+            }
+            TraceKind::SchedProcessFree(task) => {
+                self.open.remove(&task.tid);
+            }
+            _ => {}
         }
     }
 
@@ -400,6 +412,31 @@ mod tests {
         assert_eq!(sleeps(text("")), 1);
         // Meanwhile it may have run and slept on CPU 1.
         assert_eq!(sleeps(text("##### CPU 1 buffer started ####\n")), 0);
+    }
+
+    #[test]
+    fn after_an_exec_a_thread_goes_on_under_its_processs_id() {
+        let text = TEXT.replace(
+            " a-11 [001] d.... 10.000040: sched_process_exit: comm=a\u{202e} pid=11 prio=120",
+            " a-11 [001] d.... 10.000040: sched_process_exec: filename=/bin/x pid=9 old_pid=11",
+        );
+        let text =
+            text.replace("pid=11 prev_prio=120 prev_state=X", "pid=9 prev_prio=120 prev_state=S");
+        let tables = exported(&text, Select::default(), Begin::default());
+        let of = |tid: &str| {
+            let own = rows(&tables.states).into_iter().filter(|row| row.starts_with(tid));
+            own.map(|row| row.split(',').skip(2).collect::<Vec<_>>().join(",")).collect::<Vec<_>>()
+        };
+        let expected = [
+            "wakeup,1,10000010000,10000030000,20000,true",
+            "running,1,10000030000,10000040000,10000,true",
+        ];
+        assert_eq!(of("11,"), expected);
+        let expected = [
+            "running,1,10000040000,10000050000,10000,true",
+            "blocked,1,10000050000,10000050000,0,false",
+        ];
+        assert_eq!(of("9,"), expected);
     }
 
     #[test]
