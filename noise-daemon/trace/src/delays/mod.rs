@@ -247,7 +247,11 @@ impl Analysis for Delays {
 
     /// Delays that ended before are left out, those under way are not.
     fn begin(&mut self, from_ns: u64) {
-        self.from_ns = Some(from_ns);
+        // A recording has no time before its first event.
+        if let Some(first_ns) = &mut self.from_ns {
+            *first_ns = from_ns;
+            self.to_ns = self.to_ns.max(from_ns);
+        }
         self.reach.begin(from_ns);
         self.waits.begin(from_ns);
         self.interrupts.begin();

@@ -427,6 +427,21 @@ fn after_an_exec_a_thread_goes_on_under_its_processs_id() {
 }
 
 #[test]
+fn a_part_lies_within_its_recording() {
+    let span = |begins: [Option<u64>; 2]| {
+        let mut delays = Delays::default();
+        let [before, behind] = begins;
+        before.into_iter().for_each(|from_ns| delays.begin(from_ns));
+        delays.follow(&Event { time_ns: 100, cpu: 0, kind: wakeup(1, 0) });
+        behind.into_iter().for_each(|from_ns| delays.begin(from_ns));
+        let document = delays.finish(|_| true, None);
+        (document.from_ns, document.to_ns)
+    };
+    assert_eq!(span([Some(5), None]), (100, 100));
+    assert_eq!(span([None, Some(900)]), (900, 900));
+}
+
+#[test]
 fn packets_that_a_thread_receives_are_delivered_until_it_gives_way() {
     let poller = |tid| Task { comm: Comm::new(b"napi/eth0-8193"), tid, prio: 120 };
     let waking = |task| TraceKind::SchedWaking(Woken { task, target_cpu: 0 });
