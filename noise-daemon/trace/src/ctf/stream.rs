@@ -474,8 +474,8 @@ impl<'t> Stream<'t> {
         if is_counted || is_left_out {
             let from = match self.ended {
                 _ if is_left_out => before,
-                // The end that a packet says may lie before its last event.
-                Some(ended) => ended.max(before),
+                // The end that a packet says may lie before its last event, or far behind the next packet.
+                Some(ended) => ended.max(before).min(context.begin.unwrap_or(u64::MAX)),
                 None => context.begin.unwrap_or(before),
             };
             let to = match is_counted {

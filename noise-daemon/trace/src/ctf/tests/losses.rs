@@ -45,6 +45,13 @@ fn lost_events_come_at_their_place() {
 }
 
 #[test]
+fn a_loss_comes_no_later_than_the_packet_that_counts_it() {
+    let stream = [packet(10, 1 << 40, 0, 0, &[10]), packet(30, 40, 1, 7, &[30, 35])].concat();
+    let times: Vec<_> = kinds(&stream).into_iter().map(|(time_ns, _)| time_ns).collect();
+    assert_eq!(times, [10, 30, 30, 35].map(|time| 1_000_000_005 + time));
+}
+
+#[test]
 fn what_a_snapshot_lost_before_its_first_packet_is_not_its_own() {
     assert_eq!(kinds(&packet(10, 20, 4, 100, &[10])).len(), 1);
 }
