@@ -23,6 +23,8 @@ use crate::rwbs::{DISCARD, FLUSH, PREFLUSH, READ, WRITE, other_operation};
 const MAX_OPEN: usize = 1 << 18;
 /// Requests with the same device, sector and size: of more than that, the ends of the older ones were lost.
 const MAX_ALIKE: usize = 64;
+/// Requests behind the begin of one that are looked at: it was put together of the first of them.
+const MAX_WITHIN: usize = 256;
 /// Devices that are kept apart.
 const MAX_DEVICES: usize = 65_536;
 
@@ -135,11 +137,10 @@ impl InFlightRequests {
             return None;
         }
         let end = sector.saturating_add(sectors.into());
-        let (key, _) = self.open.range((dev, sector.saturating_add(1), 0)..(dev, end, 0)).find(
-            |((_, begin, _), open)| {
-                begin.saturating_add(open.sectors.into()) <= end && open.operation == operation
-            },
-        )?;
+        let behind = self.open.range((dev, sector.saturating_add(1), 0)..(dev, end, 0));
+        let (key, _) = behind.take(MAX_WITHIN).find(|((_, begin, _), open)| {
+            begin.saturating_add(open.sectors.into()) <= end && open.operation == operation
+        })?;
         let key = *key;
         self.open.remove(&key)
     }

@@ -57,3 +57,17 @@ fn an_interrupt_whose_end_is_not_recorded_ends_with_the_next_switch() {
     let is_missing = |kind: &str| document.missing.iter().any(|missing| missing == kind);
     assert_eq!(["irq_handler_entry", "irq_handler_exit"].map(is_missing), [false, true]);
 }
+
+#[test]
+fn of_very_many_requests_behind_a_begin_few_are_looked_at() {
+    use crate::rwbs::{READ, WRITE};
+    let of = |rwbs, sector, sectors| Request { rwbs, ..request(sector, sectors) };
+    let queued = |others: u64| {
+        let writes = (1..=others).map(|at| TraceKind::BlockRqInsert(of(WRITE, 8 * at, 8)));
+        let own = TraceKind::BlockRqInsert(of(READ, 8 * (others + 1), 8));
+        let all = writes.chain([own, TraceKind::BlockRqIssue(of(READ, 0, 1 << 20))]);
+        let events: Vec<_> = (10..).zip(all).map(|(time_ns, kind)| (time_ns, 0, kind)).collect();
+        document(&events).block_queue_wait.len()
+    };
+    assert_eq!((queued(50), queued(1000)), (1, 0));
+}
