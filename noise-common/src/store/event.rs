@@ -1,6 +1,8 @@
 //! One event, as it lies in the store.
 
-use super::ipc::{Other, StoredCall, StoredEnds, StoredReturn, StoredSignal, StoredTransfer};
+use super::ipc::{
+    Caller, Other, StoredCall, StoredEnds, StoredReturn, StoredSignal, StoredTransfer,
+};
 pub use super::kind::{CLASSES, Class, EventKind, KINDS, USUAL_CLASSES};
 pub use super::raw::{Body, StoredEvent};
 use super::raw::{high, low, pair};
@@ -204,6 +206,44 @@ pub enum Payload {
     },
     /// `signal_generate` or `signal_deliver`; which of them, says the kind.
     Signal(StoredSignal),
+}
+
+impl Payload {
+    /// The threads that it names; 0 where there is none, and of the idle task.
+    pub const fn tids(&self) -> [u32; 2] {
+        match *self {
+            Self::Switch { prev_tid, next_tid, .. } => [prev_tid, next_tid],
+            Self::Waking(woken) | Self::WakeupNew(woken) | Self::Migrate { task: woken, .. } => {
+                [woken.tid, 0]
+            }
+            Self::Fork { parent_tid, child_tid, .. } => [parent_tid, child_tid],
+            Self::Exec { tid, .. }
+            | Self::Exit { tid, .. }
+            | Self::Wait { tid, .. }
+            | Self::Throttled { tid, .. }
+            | Self::CallEntry(StoredCall { caller: Caller { tid, .. }, .. })
+            | Self::CallExit(StoredReturn { caller: Caller { tid, .. }, .. })
+            | Self::CallOther(Other { caller: Caller { tid, .. }, .. })
+            | Self::Signal(StoredSignal { tid, .. }) => [tid, 0],
+            Self::Name { .. }
+            | Self::IrqEntry { .. }
+            | Self::IrqExit { .. }
+            | Self::Vector { .. }
+            | Self::SoftirqRaise { .. }
+            | Self::Softirq { .. }
+            | Self::Nmi { .. }
+            | Self::HrtimerEntry { .. }
+            | Self::HrtimerExit { .. }
+            | Self::Block(_)
+            | Self::Net(_)
+            | Self::NetDrop { .. }
+            | Self::TcpRetransmit { .. }
+            | Self::Connection(..)
+            | Self::Address { .. }
+            | Self::Transfer(_)
+            | Self::SockState { .. } => [0; 2],
+        }
+    }
 }
 
 /// Priorities fit into eight bits: -1 is 255.

@@ -89,21 +89,11 @@ impl SeenEvents {
         let (from_ns, to_ns) = self.span_ns.unwrap_or((at_ns, at_ns));
         self.span_ns = Some((from_ns.min(at_ns), to_ns.max(at_ns)));
         self.events += 1;
-        let tids = match event.payload() {
-            Some(Payload::Switch { prev_tid, next_tid, .. }) => [prev_tid, next_tid],
-            Some(Payload::Waking(woken) | Payload::WakeupNew(woken)) => [woken.tid, 0],
-            Some(Payload::Migrate { task, .. }) => [task.tid, 0],
-            Some(Payload::Fork { parent_tid, child_tid, .. }) => [parent_tid, child_tid],
-            Some(
-                Payload::Exec { tid, .. } | Payload::Exit { tid, .. } | Payload::Wait { tid, .. },
-            ) => [tid, 0],
-            Some(Payload::IrqEntry { irq }) => {
-                self.irqs.insert(irq);
-                return;
-            }
-            _ => return,
-        };
-        self.tids.extend(tids.into_iter().filter(|tid| *tid != 0));
+        let Some(payload) = event.payload() else { return };
+        if let Payload::IrqEntry { irq } = payload {
+            self.irqs.insert(irq);
+        }
+        self.tids.extend(payload.tids().into_iter().filter(|tid| *tid != 0));
     }
 }
 
@@ -275,7 +265,7 @@ pub mod made {
     }
 
     /// An answer that has these events of CPU 0, some of which are missing before them.
-    fn of(bodies: &[Body]) -> EventPieces {
+    pub fn of(bodies: &[Body]) -> EventPieces {
         let ms = |at: u64| at * 1_000_000;
         let events: Vec<_> = (5..).zip(bodies).map(|(number, body)| event(body, number)).collect();
         let place = ItemPlace { cpu: 0, part: 0 };
@@ -345,6 +335,8 @@ pub mod made {
 
 #[cfg(test)]
 mod tests {
+    use noise_common::store::event::Body;
+
     use super::*;
 
     #[test]
@@ -365,6 +357,13 @@ mod tests {
         })
         .unwrap();
         assert_eq!((head, read, events), (seen.head, about, 9));
+    }
+
+    #[test]
+    fn threads_that_any_event_names_are_seen() {
+        let pieces = made::of(&[Body::throttled(5, 1_000, 1_000_000)]);
+        let (seen, _) = write(Vec::new(), pieces, |_| made::about()).unwrap();
+        assert_eq!(seen.tids, BTreeSet::from([5]));
     }
 
     #[test]
