@@ -129,7 +129,30 @@ const fn numbers(what: What) -> &'static [usize] {
         What::BlockRqMerge => &[0, 1, 2, 3],
         What::BlockRqRequeue | What::BlockRqComplete => &[0, 1, 2, 3, 4],
         What::SignalGenerate => &[0, 3],
-        _ => &[],
+        What::SignalDeliver => &[0],
+        // Its address is missing on older kernels.
+        What::TcpRetransmitSkb => &[],
+        // These are printed in words.
+        What::InetSockSetState
+        | What::SockSendLength
+        | What::SockRecvLength
+        | What::SkDataReady
+        | What::SyscallEntry(_)
+        | What::SyscallExit(_)
+        | What::Other => &[],
+        // ftrace has none of these.
+        What::CallOther
+        | What::Connection
+        | What::Mark
+        | What::Throttled
+        | What::StatedumpStart
+        | What::StatedumpProcess
+        | What::StatedumpInterrupt
+        | What::StatedumpBlockDevice
+        | What::StatedumpInterface
+        | What::StatedumpEnd
+        | What::StatedumpFile
+        | What::StatedumpSocket => &[],
     }
 }
 

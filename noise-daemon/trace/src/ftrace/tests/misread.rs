@@ -100,6 +100,7 @@ fn numbers_that_are_missing_are_not_0() {
         "sched_process_exit: comm=bash pid=4294967296 prio=120",
         "sched_wakeup: comm=c pid=5 prio=120",
         "signal_generate: sig=9 errno=0 code=128 comm=x pid=y grp=1 res=0",
+        "signal_deliver: sig=x errno=0 code=128 sa_handler=0 sa_flags=0",
     ] {
         let text = format!("a-1 [000] d..2. 1.000160: {event}\n");
         let (records, damage) = all(text.as_bytes());
