@@ -149,6 +149,11 @@ impl Cpus {
         self.0.get(cpu)?.as_ref()
     }
 
+    /// How often events of a CPU were lost.
+    pub fn losses(&self, cpu: u32) -> u32 {
+        self.known(cpu).map_or(0, |cpu| cpu.runs.losses())
+    }
+
     /// What has been taken from a CPU up to then.
     pub fn taken(&self, cpu: u32, now_ns: u64) -> Taken {
         self.known(cpu).map(|cpu| cpu.nesting.taken_by(now_ns)).unwrap_or_default()

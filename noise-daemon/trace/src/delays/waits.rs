@@ -1,6 +1,6 @@
 //! Waits for a CPU, by thread.
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use noise_common::charge::Cause;
 use noise_common::ledger::Waiting;
 
@@ -34,6 +34,8 @@ struct PendingWait {
     why: WaitReason,
     /// The thread went to sleep while it was being woken, or events were lost: it waits since then, unless woken later.
     is_in_doubt: bool,
+    /// [`Cpus::losses`] of the CPU where it waits when it came there: since then, they put it in doubt, too.
+    losses: u32,
     began: WaitStart,
     since_ns: u64,
     /// The stretch of it on the CPU where the thread waits now.
@@ -65,6 +67,9 @@ struct ThreadAccounting {
     parts: WaitParts,
 }
 
+/// Waits that begin at one time and are known to: no machine begins as many.
+const MAX_NEWEST: usize = 1024;
+
 /// How much room there is for parties in the sums of all threads.
 #[derive(Debug, Default)]
 struct PartyCapacity {
@@ -80,6 +85,11 @@ pub struct Waits {
     begin: Begin,
     /// Events of some CPU are lost at the moment.
     is_unseen: bool,
+    /// Threads some of whose waits began while that was so.
+    unseen: HashSet<i32>,
+    /// Threads some of whose waits began at that time, the first [`MAX_NEWEST`].
+    newest: Vec<i32>,
+    newest_ns: u64,
     /// The parts of the latest wait, where a [`Watch`] wants each: their memory is used again.
     latest: (Sums, WaitParts),
 }
@@ -118,19 +128,19 @@ impl Waits {
             TraceKind::SchedWaking(woken) | TraceKind::SchedWakeup(woken)
                 if woken.task.tid != 0 =>
             {
-                let began = self.began_by(event.cpu);
+                let (tid, cpu) = (woken.task.tid, woken.target_cpu);
+                let began = self.began_by(tid, event.cpu, now_ns);
                 let Some(thread) = self.thread(&woken.task) else { return };
                 // One that still runs is dealt with at the next switch away from it.
-                if thread.open.as_ref().is_none_or(|open| open.is_in_doubt) {
-                    let (tid, cpu) = (woken.task.tid, woken.target_cpu);
+                if thread.open.as_ref().is_none_or(|open| open.is_in_doubt(cpus)) {
                     thread.open = Some(open(WaitReason::Wakeup, tid, cpu, began, now_ns, cpus));
                 }
             }
             // A new thread has not waited yet: what is known is of another one, whose end was not seen.
             TraceKind::SchedWakeupNew(woken) if woken.task.tid != 0 => {
-                let began = self.began_by(event.cpu);
-                let Some(thread) = self.thread(&woken.task) else { return };
                 let (tid, cpu) = (woken.task.tid, woken.target_cpu);
+                let began = self.began_by(tid, event.cpu, now_ns);
+                let Some(thread) = self.thread(&woken.task) else { return };
                 thread.runs_since_ns = None;
                 thread.open = Some(open(WaitReason::Wakeup, tid, cpu, began, now_ns, cpus));
             }
@@ -140,7 +150,9 @@ impl Waits {
                 let Some(open) = &mut thread.open else { return };
                 let before = open.parties();
                 open.end_stretch(now_ns, cpus, is_full);
+                open.is_in_doubt = open.is_in_doubt(cpus);
                 open.here = stretch(task.tid, *dest_cpu, now_ns, cpus);
+                open.losses = cpus.losses(*dest_cpu);
                 let more = open.parties() - before;
                 self.take_room(more);
             }
@@ -158,7 +170,6 @@ impl Waits {
                 if let Some(tid) = cpus.miss(event.cpu, now_ns) {
                     self.lose(tid, event.cpu);
                 }
-                self.doubt(event.cpu);
                 if self.is_unseen {
                     self.lose_sight(event.cpu, now_ns);
                 }
@@ -204,33 +215,53 @@ impl Waits {
         }
     }
 
-    /// Threads that wait for a CPU may have run there, and sleep: their waits begin anew if they are woken.
-    fn doubt(&mut self, cpu: u32) {
-        let open = self.threads.values_mut().filter_map(|thread| thread.open.as_mut());
-        open.filter(|open| open.here.cpu == cpu).for_each(|open| open.is_in_doubt = true);
+    /// How a thread's wait begins with an event of that CPU.
+    fn began_by(&mut self, tid: i32, by_cpu: u32, now_ns: u64) -> WaitStart {
+        if !(0..MAX_TID).contains(&tid) {
+            // It has no waits.
+        } else if self.is_unseen {
+            self.unseen.insert(tid);
+        } else {
+            self.note_newest(tid, now_ns);
+        }
+        WaitStart { is_unseen: self.is_unseen, by_cpu }
     }
 
-    /// How a wait begins with an event of that CPU.
-    fn began_by(&self, by_cpu: u32) -> WaitStart {
-        WaitStart { is_unseen: self.is_unseen, by_cpu }
+    fn note_newest(&mut self, tid: i32, now_ns: u64) {
+        if self.newest_ns != now_ns {
+            self.newest.clear();
+            self.newest_ns = now_ns;
+        }
+        if self.newest.len() < MAX_NEWEST {
+            self.newest.push(tid);
+        }
     }
 
     /// Events of a CPU are lost from now on. What other CPUs had at this moment is of that time, too; its own came before.
     fn lose_sight(&mut self, cpu: u32, now_ns: u64) {
-        let open = self.threads.values_mut().filter_map(|thread| thread.open.as_mut());
-        for wait in open.filter(|wait| wait.since_ns >= now_ns && wait.began.by_cpu != cpu) {
-            (wait.began.is_unseen, wait.is_in_doubt) = (true, true);
-        }
+        let Self { threads, newest, unseen, .. } = self;
+        newest.retain(|tid| {
+            let wait = threads.get_mut(tid).and_then(|thread| thread.open.as_mut());
+            let Some(wait) = wait.filter(|wait| wait.since_ns >= now_ns) else { return false };
+            let is_other = wait.began.by_cpu != cpu;
+            if is_other {
+                (wait.began.is_unseen, wait.is_in_doubt) = (true, true);
+                unseen.insert(*tid);
+            }
+            !is_other
+        });
     }
 
     /// Events of all CPUs are there again. A thread that waits since a time when they were not may have run and slept
     /// where it was not seen: its wait is known from now on, or begins with the wake-up that comes.
     fn see(&mut self, now_ns: u64, cpus: &Cpus) {
-        for (tid, thread) in &mut self.threads {
-            if let Some(wait) = thread.open.as_mut().filter(|wait| wait.began.is_unseen) {
+        for tid in std::mem::take(&mut self.unseen) {
+            let wait = self.threads.get_mut(&tid).and_then(|thread| thread.open.as_mut());
+            if let Some(wait) = wait.filter(|wait| wait.began.is_unseen) {
                 let began = WaitStart { is_unseen: false, ..wait.began };
-                let seen = open(wait.why, *tid, wait.here.cpu, began, now_ns, cpus);
+                let seen = open(wait.why, tid, wait.here.cpu, began, now_ns, cpus);
                 *wait = PendingWait { is_in_doubt: true, ..seen };
+                self.note_newest(tid, now_ns);
             }
         }
     }
@@ -245,7 +276,7 @@ impl Waits {
         cpus: &Cpus,
         watch: &mut impl Watch,
     ) {
-        let (begin, began) = (self.begin, self.began_by(cpu));
+        let (begin, began) = (self.begin, self.began_by(prev.tid, cpu, now_ns));
         let Some(thread) = self.thread(prev) else { return };
         thread.end_run(prev.tid, cpu, now_ns, watch);
         let was_woken = thread.open.take().is_some();
@@ -271,6 +302,8 @@ impl Waits {
         let Some(old) = self.threads.get_mut(&old_tid) else { return };
         let runs_since_ns = old.end_run(old_tid, cpu, now_ns, watch).then_some(now_ns);
         let (open, comm) = (old.open.take(), old.comm);
+        // Losses that come find its wait.
+        self.began_by(tid, cpu, now_ns);
         if let Some(thread) = self.thread(&Task { tid, comm, prio: 0 }) {
             (thread.runs_since_ns, thread.cpu, thread.open) = (runs_since_ns, cpu, open);
         }
@@ -287,7 +320,7 @@ impl Waits {
         let Some(open) = thread.open.take() else { return };
         let ns = now_ns.saturating_sub(open.since_ns);
         // Where a CPU is not seen, the thread may have run there just before, and wait since.
-        if is_unseen || (open.is_in_doubt && ns == 0) {
+        if is_unseen || (ns == 0 && open.is_in_doubt(cpus)) {
             return;
         }
         match open.why {
@@ -365,8 +398,8 @@ fn open(
     cpus: &Cpus,
 ) -> PendingWait {
     let here = stretch(tid, cpu, now_ns, cpus);
-    let is_in_doubt = began.is_unseen;
-    PendingWait { why, is_in_doubt, began, since_ns: now_ns, here, before: None }
+    let (is_in_doubt, losses) = (began.is_unseen, cpus.losses(cpu));
+    PendingWait { why, is_in_doubt, losses, began, since_ns: now_ns, here, before: None }
 }
 
 fn thread<'a>(
@@ -384,6 +417,11 @@ fn thread<'a>(
 }
 
 impl PendingWait {
+    /// Whether the thread may have run meanwhile, and sleep: then its wait begins anew if it is woken.
+    fn is_in_doubt(&self, cpus: &Cpus) -> bool {
+        self.is_in_doubt || cpus.losses(self.here.cpu) != self.losses
+    }
+
     fn parties(&self) -> usize {
         self.before.as_ref().map_or(0, |before| before.count())
     }

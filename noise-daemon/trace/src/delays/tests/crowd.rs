@@ -2,7 +2,8 @@
 
 use super::super::document::DelaysDocument;
 use super::super::sums::MOST_PARTIES;
-use super::{culprits, document, switch};
+use super::{culprits, document, switch, wakeup};
+use crate::event::{LostEvents, TraceKind};
 
 /// Each thread waits while all the others run, 1 ns each, so many times; three sums hold each pair.
 fn crowd(threads: i32, times: i32) -> DelaysDocument {
@@ -13,6 +14,21 @@ fn crowd(threads: i32, times: i32) -> DelaysDocument {
         (u64::from(at.unsigned_abs()), 0, switch(prev, 0, next))
     });
     document(&events.collect::<Vec<_>>())
+}
+
+/// It takes minutes if each loss looks at all threads.
+#[test]
+fn losses_are_cheap_however_many_threads_wait() {
+    let many = 50_000;
+    let wakeups = (1..=many).map(|at| (at, 0, wakeup(at as i32, 0)));
+    let losses = (0..many).map(|number| {
+        let at = 2 * (many + number);
+        let lost = LostEvents { events: 1, packets: 0, from_ns: at, to_ns: at + 1 };
+        (at, number as u32 % 3, TraceKind::Lost(lost))
+    });
+    let end = (4 * many, 0, switch(0, 0, 9));
+    let document = document(&wakeups.chain(losses).chain([end]).collect::<Vec<_>>());
+    assert_eq!(document.discarded, many);
 }
 
 #[test]
