@@ -1,7 +1,7 @@
 //! Recordings of several machines, read as one: in the order of time by the clock of the first one.
 
 use noise_trace::damage::Damage;
-use noise_trace::event::TraceKind;
+use noise_trace::event::{LostEvents, TraceKind};
 use noise_trace::record::{Record, Source};
 
 use crate::clocks::ClockLine;
@@ -54,7 +54,9 @@ impl<S: Source> One<S> {
     fn read(&mut self) -> Option<Record<S::Stored<'_>>> {
         let mut record = self.source.read()?;
         record.time_ns = self.line.to_reference(record.time_ns);
-        Some(record)
+        let Some(loss) = record.loss() else { return Some(record) };
+        let [from_ns, to_ns] = [loss.from_ns, loss.to_ns].map(|ns| self.line.to_reference(ns));
+        Some(Record::lost(record.time_ns, record.cpu, LostEvents { from_ns, to_ns, ..loss }))
     }
 }
 

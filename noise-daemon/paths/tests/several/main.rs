@@ -9,8 +9,9 @@ use noise_paths::feed;
 use noise_paths::several::{Merged, traffic};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::Delays;
-use noise_trace::event::{Packet, TraceKind};
+use noise_trace::event::{LostEvents, Packet, TraceKind};
 use noise_trace::fixtures::{MadeEvent, MadeRecording, switch, waking};
+use noise_trace::record::Record;
 
 /// How far the second machine's clock is behind, and how long a packet takes.
 const BEHIND_NS: u64 = 40_000_000;
@@ -151,4 +152,23 @@ fn one_recording_is_read_as_it_is() {
         assert_eq!(machine, 0);
     }
     assert_eq!(found, times(machines[0].recorded(0)));
+}
+
+#[test]
+fn a_loss_has_the_times_of_the_first_clock() {
+    let machines = requests(3);
+    let recorded = || [machines[0].recorded(0), machines[1].recorded(BEHIND_NS)];
+    let lines = lines(&recorded().map(traffic)).unwrap();
+    let from_ns = BEGIN_NS + 50_000_000 - BEHIND_NS;
+    let loss = LostEvents { events: 1, packets: 0, from_ns, to_ns: from_ns + 1_000_000 };
+    let [first, second] = recorded();
+    let second: Vec<_> = second.0.chain([Record::lost(from_ns, 0, loss)]).collect();
+    let second = MadeRecording(second.into_iter().peekable());
+    let mut merged = Merged::new([first, second].into_iter().zip(lines.clone()));
+    let mut losses = Vec::new();
+    while let Some((_, record)) = merged.read_from() {
+        losses.extend(record.loss().map(|loss| (record.time_ns, loss)));
+    }
+    let [from_ns, to_ns] = [loss.from_ns, loss.to_ns].map(|ns| lines[1].to_reference(ns));
+    assert_eq!(losses, [(from_ns, LostEvents { from_ns, to_ns, ..loss })]);
 }
