@@ -14,6 +14,7 @@ use noise_sketches::cluster::cluster;
 use noise_sketches::document::{Answer, SketchesDocument};
 use noise_sketches::feed::Feed;
 use noise_sketches::feed::transfers::{TransferSide, transfers};
+use noise_sketches::follow::NamedOwner;
 use noise_sketches::query::Query;
 use noise_sketches::slices::SliceId;
 use noise_sketches::system::System;
@@ -105,6 +106,7 @@ fn is_ours(recording: &Recording) -> bool {
 struct SketchInput {
     system: System,
     select: Select,
+    /// Threads of the first recording.
     wanted: BTreeSet<i32>,
     discarded: u64,
     reach: Reach,
@@ -198,12 +200,13 @@ fn all<S: Source>(
 /// The slices in the part that is asked for.
 fn shown(found: &SketchInput, keeps: impl Fn(SliceId) -> bool) -> Vec<SliceId> {
     let SketchInput { system, select, wanted, .. } = found;
+    let is_wanted_thread =
+        |thread: &NamedOwner| thread.machine == 0 && wanted.contains(&thread.tid);
     let is_wanted = |id: &SliceId| {
         let Some(slice) = system.slice(*id) else { return false };
         select.from_ns.is_none_or(|from_ns| slice.from_ns >= from_ns)
             && select.to_ns.is_none_or(|to_ns| slice.to_ns <= to_ns)
-            && (!select.follows()
-                || system.thread(slice).is_some_and(|thread| wanted.contains(&thread.tid)))
+            && (!select.follows() || system.thread(slice).is_some_and(is_wanted_thread))
             && keeps(*id)
     };
     (0..system.slices.len() as SliceId).filter(is_wanted).collect()
@@ -229,8 +232,32 @@ fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> SketchesDocument<'
 
 #[cfg(test)]
 mod tests {
+    use noise_paths::clocks::ClockLine;
+    use noise_trace::ftrace::FtraceReader;
+    use noise_trace::select::ThreadOrProcess;
+
     use super::*;
     use crate::sampled::{parsed, with_unread_lines};
+
+    /// A process that is created, does nothing and ends.
+    const PROCESS: &str = "\
+ a-1 [000] d.... 10.000000: sched_process_fork: comm=a pid=1 child_comm=a child_pid=7
+ a-1 [000] d.... 10.000010: sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=a next_pid=7 next_prio=120
+ a-7 [000] d.... 10.000020: sched_process_exit: comm=a pid=7 prio=120
+ a-7 [000] d.... 10.000030: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=X ==> next_comm=a next_pid=1 next_prio=120
+";
+
+    #[test]
+    fn threads_of_another_machine_are_not_those_of_the_first_one() {
+        let one = || (FtraceReader::new(PROCESS.as_bytes()), ClockLine::SAME);
+        let thread = Some(ThreadOrProcess::Id(7));
+        let select = Select { thread, ..Select::default() };
+        let found = all(Merged::new([one(), one()]), Feed::default(), select).unwrap();
+        assert_eq!(found.system.slices.len(), 2);
+        let of = |id: SliceId| found.system.thread(found.system.slice(id)?).map(|of| of.machine);
+        let machines: Vec<_> = shown(&found, |_| true).into_iter().map(of).collect();
+        assert_eq!(machines, [Some(0)]);
+    }
 
     #[test]
     fn lines_that_were_not_read_are_said() {
