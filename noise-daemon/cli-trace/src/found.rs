@@ -17,7 +17,6 @@ use noise_trace::clock::TraceClock;
 use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
-use noise_trace::event::TraceKind;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
@@ -25,7 +24,7 @@ use super::NO_CGROUPS;
 use super::asked::{Asking, Reading, Sought};
 use super::critical_path::picture::Picture;
 use super::recording::Recording;
-use super::several::{self, Together};
+use super::several::{self, PartReach, Together};
 
 /// Events after which what lies before the asked time is forgotten.
 const FORGET_EVENTS: u64 = 1 << 16;
@@ -103,6 +102,7 @@ fn all<S: Source>(
     let to_ns = sought.iter().map(|sought| sought.to_ns).collect::<Option<Vec<_>>>();
     let to_ns = to_ns.and_then(|all| all.into_iter().max());
     let mut document = PathsDocument::default();
+    let mut reach = PartReach::new(source.machines(), from_ns);
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
     let (mut beyond, mut number, mut has_calls) = (0, 0u64, false);
     let (mut is_whole, mut parts) = (true, 0usize);
@@ -126,11 +126,8 @@ fn all<S: Source>(
         }
         number += 1;
         let event = record.event();
-        if let TraceKind::Lost(loss) = &event.kind {
-            document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
-        }
-        if machine == 0 {
-            document.reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
+        if beyond == 0 {
+            reach.follow(machine, &record);
         }
         has_calls |= begins_call(&event.kind).is_some();
         feed::follow(&mut builder, machine, &record, &event);
@@ -148,6 +145,7 @@ fn all<S: Source>(
     if select.lacks_cgroups() {
         bail!(NO_CGROUPS);
     }
+    (document.reach, document.discarded) = reach.finish();
     for (sought, finder) in sought.iter().zip(finders) {
         // What was not read may have it.
         let lacks = finder.as_ref().filter(|_| is_whole).and_then(Finder::lacks);
@@ -315,7 +313,7 @@ mod tests {
     use noise_paths::execution::Wanted;
 
     use super::*;
-    use crate::sampled::small;
+    use crate::sampled::{small, with_losses};
     use noise_pages::critical_path::page;
 
     #[test]
@@ -328,6 +326,26 @@ mod tests {
         let error =
             all(Merged::one(reader), Builder::default(), Select::default(), &[sought]).unwrap_err();
         assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
+    }
+
+    #[test]
+    fn losses_outside_of_the_part_are_not_counted() {
+        let folder = with_losses();
+        let Recording::Text(text) = Recording::open(&folder.path().join("text")).unwrap() else {
+            panic!("no text")
+        };
+        let lost = |from_ns: Option<u64>, to_ns: Option<u64>| {
+            let wanted = Wanted::Thread(91);
+            let sought = Sought { name: "thread:91", wanted: &wanted, from_ns, to_ns };
+            let source = Merged::one(text.reader());
+            let (document, _, _) =
+                all(source, Builder::default(), Select::default(), &[sought]).unwrap();
+            document.discarded
+        };
+        assert_eq!(lost(None, None), 8);
+        assert_eq!(lost(Some(2_500_000_000), None), 8);
+        assert_eq!(lost(Some(3_500_000_000), Some(4_500_000_000)), 0);
+        assert_eq!(lost(None, Some(4_500_000_000)), 5);
     }
 
     #[test]

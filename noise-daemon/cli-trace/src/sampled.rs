@@ -34,6 +34,20 @@ pub fn with_unread_lines(count: usize) -> TempDir {
     folder
 }
 
+/// A text of ftrace: threads 91 and 92 take turns on a CPU each second; 5 events are lost from second 2 to 3, and 3 from 5
+/// to 6.
+pub fn with_losses() -> TempDir {
+    let folder = with_unread_lines(0);
+    let path = folder.path().join("text");
+    let mut text = fs::read_to_string(&path).unwrap();
+    for (behind, events) in [("3.0", 5), ("6.0", 3)] {
+        let line = text.lines().find(|line| line.contains(&format!(" {behind}: "))).unwrap();
+        text = text.replace(line, &format!("CPU:0 [LOST {events} EVENTS]\n{line}"));
+    }
+    fs::write(path, text).unwrap();
+    folder
+}
+
 /// The arguments of a command, of these words.
 pub fn parsed<A: clap::Args>(
     words: impl IntoIterator<Item = impl Into<OsString> + Clone>,

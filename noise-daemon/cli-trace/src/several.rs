@@ -8,6 +8,8 @@ use noise_paths::clocks::ClockLine;
 use noise_paths::clocks::traffic::{Traffic, lines};
 use noise_paths::several::{Merged, traffic};
 use noise_trace::ctf::CtfReader;
+use noise_trace::reach::Reach;
+use noise_trace::record::{Record, Stored};
 
 use super::recording::{Ctf, ProgressSource, Recording};
 
@@ -124,6 +126,36 @@ impl<'r> Together<'r> {
         Merged::new(self.all.iter().map(|(recording, ctf, line)| {
             (recording.shown(CtfReader::new(&ctf.layout, &ctf.streams()), false), *line)
         }))
+    }
+}
+
+/// How far each of several recordings is known, in the part that is asked for.
+pub struct PartReach {
+    all: Vec<Reach>,
+    /// When that begins, until it has begun.
+    from_ns: Option<u64>,
+}
+
+impl PartReach {
+    pub fn new(machines: u16, from_ns: Option<u64>) -> Self {
+        Self { all: vec![Reach::default(); usize::from(machines)], from_ns }
+    }
+
+    /// Takes the next record that is not behind the part.
+    pub fn follow<'t>(&mut self, machine: u16, record: &Record<impl Stored<'t>>) {
+        if let Some(from_ns) = self.from_ns.take_if(|from_ns| *from_ns <= record.time_ns) {
+            self.all.iter_mut().for_each(|reach| reach.begin(from_ns));
+        }
+        if let Some(reach) = self.all.get_mut(usize::from(machine)) {
+            reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
+        }
+    }
+
+    /// That of the first one, and how many events were lost in all.
+    pub fn finish(mut self) -> (Reach, u64) {
+        let lost = self.all.iter().map(Reach::discarded);
+        let discarded = lost.fold(0, u64::saturating_add);
+        (self.all.first_mut().map(std::mem::take).unwrap_or_default(), discarded)
     }
 }
 

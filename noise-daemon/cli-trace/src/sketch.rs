@@ -20,7 +20,6 @@ use noise_sketches::slices::SliceId;
 use noise_sketches::system::System;
 use noise_sketches::tiers::{self, probability, tiers};
 use noise_trace::damage::Damage;
-use noise_trace::event::TraceKind;
 use noise_trace::ftrace::UnreadLines;
 use noise_trace::reach::Reach;
 use noise_trace::record::Source;
@@ -28,7 +27,7 @@ use noise_trace::select::Select;
 
 use super::part::RecordingOptions;
 use super::recording::Recording;
-use super::several::{self, Common, Together};
+use super::several::{self, Common, PartReach, Together};
 use super::{NO_CGROUPS, report, report_nothing};
 use noise_pages::width::columns;
 
@@ -162,20 +161,15 @@ fn all<S: Source>(
     mut feed: Feed,
     mut select: Select,
 ) -> anyhow::Result<SketchInput> {
-    let (mut wanted, mut discarded, mut is_empty) = (BTreeSet::new(), 0u64, true);
-    let mut reach = Reach::default();
+    let (mut wanted, mut is_empty) = (BTreeSet::new(), true);
+    let mut reach = PartReach::new(source.machines(), select.from_ns);
     while let Some((machine, record)) = source.read_from() {
         if select.is_over(record.time_ns) {
             break;
         }
         is_empty &= select.from_ns.is_some_and(|from_ns| record.time_ns < from_ns);
         let event = record.event();
-        if let TraceKind::Lost(loss) = &event.kind {
-            discarded = discarded.saturating_add(loss.events.max(loss.packets));
-        }
-        if machine == 0 {
-            reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
-        }
+        reach.follow(machine, &record);
         if select.follows() && machine == 0 {
             select.note(&event, &mut wanted);
         }
@@ -185,6 +179,7 @@ fn all<S: Source>(
         bail!(NO_CGROUPS);
     }
     let damage = source.damage();
+    let (reach, discarded) = reach.finish();
     Ok(SketchInput {
         system: feed.finish(),
         select,
@@ -237,7 +232,7 @@ mod tests {
     use noise_trace::select::ThreadOrProcess;
 
     use super::*;
-    use crate::sampled::{parsed, with_unread_lines};
+    use crate::sampled::{parsed, with_losses, with_unread_lines};
 
     /// A process that is created, does nothing and ends.
     const PROCESS: &str = "\
@@ -257,6 +252,20 @@ mod tests {
         let of = |id: SliceId| found.system.thread(found.system.slice(id)?).map(|of| of.machine);
         let machines: Vec<_> = shown(&found, |_| true).into_iter().map(of).collect();
         assert_eq!(machines, [Some(0)]);
+    }
+
+    #[test]
+    fn losses_outside_of_the_part_are_not_counted() {
+        let folder = with_losses();
+        let path = folder.path().join("text");
+        let lost = |part: &[&str]| {
+            let words = part.iter().map(Into::into).chain([path.clone().into_os_string()]);
+            let args: SketchArgs = parsed(words).unwrap();
+            input(&args, &Recording::open(&path).unwrap()).unwrap().discarded
+        };
+        assert_eq!(lost(&[]), 8);
+        assert_eq!(lost(&["--from=+2.5s"]), 8);
+        assert_eq!(lost(&["--from=+3.5s", "--to=+4.5s"]), 0);
     }
 
     #[test]
