@@ -13,7 +13,7 @@ use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::json;
 use noise_trace::reach::Reach;
-use noise_trace::record::Source;
+use noise_trace::record::{Record, Source, Stored};
 use noise_trace::select::Select;
 use noise_trace::summary::TraceSummary;
 use noise_trace::text::TextLines;
@@ -102,7 +102,7 @@ fn go(
             if select.is_over(record.time_ns) {
                 break;
             }
-            if !select.wants(&record.event()) {
+            if !wants(&mut select, &record, args.summary) {
                 continue;
             }
         }
@@ -143,6 +143,14 @@ fn go(
     }
     reach.begin(select.from_ns.unwrap_or(0));
     Ok((damage, reach))
+}
+
+/// Whether a record is wanted. Where events are counted, so is what was lost since before the begin: it may have come
+/// behind that.
+fn wants<'t>(select: &mut Select, record: &Record<impl Stored<'t>>, counts: bool) -> bool {
+    let from_ns = select.from_ns.unwrap_or(0);
+    let is_under_way = record.loss().is_some_and(|loss| loss.to_ns > from_ns);
+    select.wants(&record.event()) || (counts && is_under_way)
 }
 
 /// Prints a piece; whether there is still a reader for more.
@@ -198,7 +206,7 @@ mod tests {
     use noise_trace::ftrace::FtraceReader;
 
     use super::*;
-    use crate::sampled::small;
+    use crate::sampled::{small, with_losses};
 
     #[test]
     fn counts_are_shown_as_agreed() {
@@ -215,6 +223,24 @@ mod tests {
         }
         summary.finish(&Damage::default());
         insta::assert_snapshot!(format!("{}\n{lines}", page(&summary)));
+    }
+
+    #[test]
+    fn a_loss_under_way_at_the_begin_is_counted() {
+        let folder = with_losses();
+        let recording = Recording::open(&folder.path().join("text")).unwrap();
+        let Recording::Text(text) = &recording else { panic!("no text") };
+        for (from_ns, lost) in [(1_000_000_000, 8), (2_500_000_000, 8), (3_000_000_000, 3)] {
+            let mut select = Select { from_ns: Some(from_ns), ..Select::default() };
+            let mut summary = TraceSummary::new(&TraceClock::trace(), BTreeMap::new());
+            let mut reader = text.reader();
+            while let Some(record) = reader.read() {
+                if wants(&mut select, &record, true) {
+                    summary.add(&record);
+                }
+            }
+            assert_eq!((summary.discarded, summary.from_ns >= from_ns), (lost, true));
+        }
     }
 
     #[test]
