@@ -191,11 +191,10 @@ impl Recording {
 
     /// The time of its first event, nanoseconds since the epoch; 0 where it has none.
     pub fn first_ns(&self) -> u64 {
-        let first_ns = match self {
-            Self::Ctf(ctf) => CtfReader::new(&ctf.layout, &ctf.streams()).next_ns(),
-            Self::Text(text) => text.reader().next_ns(),
-        };
-        first_ns.unwrap_or(0)
+        match self {
+            Self::Ctf(ctf) => first_ns(CtfReader::new(&ctf.layout, &ctf.streams())),
+            Self::Text(text) => first_ns(text.reader()),
+        }
     }
 
     /// Bytes of all its files.
@@ -246,6 +245,16 @@ impl Recording {
         }
         Ok(Self::Text(Box::new(Text { printed, survey })))
     }
+}
+
+/// The time of the first event, behind what was lost before it.
+fn first_ns(mut source: impl Source) -> u64 {
+    while let Some(record) = source.read() {
+        if record.loss().is_none() {
+            return record.time_ns;
+        }
+    }
+    0
 }
 
 /// How a file begins.
@@ -323,6 +332,8 @@ mod tests {
 
     use noise_client::fake::as_unprivileged;
     use noise_keep::export::exported;
+    use noise_trace::event::LostEvents;
+    use noise_trace::fixtures::{MadeEvent, MadeRecording, switch};
 
     use super::*;
     use crate::sampled::small;
@@ -335,6 +346,14 @@ mod tests {
         assert!(said.starts_with("9 events of 0.1 s are in "), "{said}");
         let Recording::Ctf(ctf) = Recording::open(&path).unwrap() else { panic!("no CTF") };
         assert_eq!(ctf.streams().len(), 1);
+    }
+
+    #[test]
+    fn a_recording_begins_with_its_first_event() {
+        let lost = Record::lost(10, 0, LostEvents { events: 1, ..LostEvents::default() });
+        let event = Record::new(20, 0, MadeEvent::new("switch", switch(0, 0, 1)));
+        let of = |records: Vec<_>| first_ns(MadeRecording(records.into_iter().peekable()));
+        assert_eq!((of(vec![lost, event]), of(vec![lost]), of(vec![])), (20, 0, 0));
     }
 
     #[test]

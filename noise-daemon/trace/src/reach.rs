@@ -45,7 +45,7 @@ impl Reach {
     #[inline]
     pub fn follow(&mut self, time_ns: u64, cpu: u32, loss: Option<&LostEvents>) {
         match loss {
-            Some(loss) => self.note(time_ns, cpu, loss),
+            Some(loss) => self.note(cpu, loss),
             None if self.has_begun && self.to_ns.is_empty() => {}
             None => {
                 self.first_ns.get_or_insert(time_ns);
@@ -56,8 +56,7 @@ impl Reach {
     }
 
     #[cold]
-    fn note(&mut self, time_ns: u64, cpu: u32, loss: &LostEvents) {
-        self.first_ns.get_or_insert(time_ns);
+    fn note(&mut self, cpu: u32, loss: &LostEvents) {
         // What was counted was lost on the way.
         let counted = loss.events.max(loss.packets);
         self.discarded = self.discarded.saturating_add(counted);
@@ -173,18 +172,23 @@ mod tests {
 
     #[test]
     fn cpus_that_are_known_later_are_named() {
-        let mut reach = Reach::default();
+        let known = |begins: &[(u32, LostEvents)]| {
+            let mut reach = Reach::default();
+            follow(&mut reach, begins);
+            reach.follow(1_000_000_000, 0, None);
+            reach
+        };
+        let reach = known(&[]);
         assert_eq!((reach.to_string(), reach.is_whole()), (String::new(), true));
-        let begins =
-            [(1, loss(1_000_000_000, 1_300_000_000)), (3, loss(1_000_000_000, 1_000_000_000))];
-        follow(&mut reach, &begins);
+        // What was lost before the first event is no begin.
+        let (first, third) =
+            ((1, loss(900_000_000, 1_300_000_000)), (3, loss(1_000_000_000, 1_000_000_000)));
+        let reach = known(&[first, third]);
         let one = "CPU 1 is known from +0.300000s on: its older events were overwritten or are in another file";
         assert_eq!(reach.to_string(), one);
         let begin = loss(1_000_000_000, 6_000_000_000);
-        follow(
-            &mut reach,
-            &[(2, begin), (4, LostEvents { events: 1, to_ns: 7_000_000_000, ..begin })],
-        );
+        let lost = LostEvents { events: 1, to_ns: 7_000_000_000, ..begin };
+        let mut reach = known(&[first, third, (2, begin), (4, lost)]);
         let two = "2 CPUs are known later than the recording begins, the last one (CPU 2) from +5.000000s on: their \
                    older events were overwritten or are in other files";
         assert_eq!(reach.to_string(), two);

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::analysis::Analysis;
 use crate::event::{Comm, Event, TraceKind};
 use crate::follow::{
-    Begin, PassedStretch, ThreadSight, ThreadState, ThreadStep, ThreadStretch, steps,
+    Begin, MAX_CPUS, PassedStretch, ThreadSight, ThreadState, ThreadStep, ThreadStretch, steps,
 };
 use crate::ftrace::UnreadLines;
 use crate::reach::Reach;
@@ -119,11 +119,28 @@ pub struct StatesOfThreads {
     from_ns: Option<u64>,
     to_ns: u64,
     reach: Reach,
+    /// What was lost since the latest event: behind the last one it ends nothing.
+    losses: Vec<Event<'static>>,
     has_switches: bool,
     has_wakeups: bool,
 }
 
 impl StatesOfThreads {
+    /// Follows who is seen, and ends what a thread was doing of which nothing is seen any more.
+    fn see(&mut self, event: &Event<'_>) {
+        if let Some(thread) = self.sight.follow(event).and_then(|tid| self.threads.get_mut(&tid))
+            && let Some(passed) = ThreadSight::lose_run(&mut thread.stretch, event)
+        {
+            thread.add(&passed, self.from_ns.unwrap_or(0));
+        }
+    }
+
+    fn lose(&mut self) {
+        for loss in std::mem::take(&mut self.losses) {
+            self.see(&loss);
+        }
+    }
+
     /// After an exec, a thread has the id of its process's first thread.
     fn rename(&mut self, old_tid: i32, tid: i32, now_ns: u64, from_ns: u64) {
         let Some(old) = self.threads.get_mut(&old_tid) else { return };
@@ -149,17 +166,23 @@ impl Analysis for StatesOfThreads {
 
     fn follow(&mut self, event: &Event<'_>) {
         let now_ns = event.time_ns;
+        if let TraceKind::Lost(loss) = &event.kind {
+            self.reach.follow(now_ns, event.cpu, Some(loss));
+            self.losses.push(Event {
+                time_ns: now_ns,
+                cpu: event.cpu,
+                kind: TraceKind::Lost(*loss),
+            });
+            if self.losses.len() >= MAX_CPUS {
+                self.lose();
+            }
+            return;
+        }
+        self.reach.follow(now_ns, event.cpu, None);
         let from_ns = *self.from_ns.get_or_insert(now_ns);
         self.to_ns = now_ns;
-        match &event.kind {
-            TraceKind::Lost(loss) => self.reach.follow(now_ns, event.cpu, Some(loss)),
-            _ => self.reach.follow(now_ns, event.cpu, None),
-        }
-        if let Some(thread) = self.sight.follow(event).and_then(|tid| self.threads.get_mut(&tid))
-            && let Some(passed) = ThreadSight::lose_run(&mut thread.stretch, event)
-        {
-            thread.add(&passed, from_ns);
-        }
+        self.lose();
+        self.see(event);
         for (task, step, cpu) in steps(event, self.begin) {
             self.has_switches |= step == ThreadStep::Runs;
             self.has_wakeups |= step == ThreadStep::Wakes;

@@ -66,8 +66,10 @@ pub struct Follower {
 impl Follower {
     pub fn follow(&mut self, input: &Input<'_>) {
         let now_ns = input.time_ns;
-        let (from_ns, to_ns) = self.span.unwrap_or((now_ns, now_ns));
-        self.span = Some((from_ns, to_ns.max(now_ns)));
+        if !matches!(input.what, What::Lost | What::Unseen) {
+            let (from_ns, to_ns) = self.span.unwrap_or((now_ns, now_ns));
+            self.span = Some((from_ns, to_ns.max(now_ns)));
+        }
         match input.what {
             What::Switch { prev, sleeps, next } => self.switch(input, prev, sleeps, next),
             What::Waking { tid, in_task } => self.waking(input, tid, in_task),

@@ -471,6 +471,13 @@ fn a_thread_that_may_have_lost_events_gives_up_what_it_was_in() {
 }
 
 #[test]
+fn losses_are_no_begin_and_no_end() {
+    let mut scene = Scene::default();
+    scene.at(2, What::Lost).run(1).at(2, What::Lost);
+    assert_eq!(scene.finish().span, (20, 20));
+}
+
+#[test]
 fn markers_of_connections_are_named_by_their_protocol() {
     for (protocol, family) in [
         (Protocol::UnixStream, Family::Unix),

@@ -112,12 +112,12 @@ impl Delays {
             }
             return;
         }
-        self.from_ns.get_or_insert(event.time_ns);
-        self.to_ns = event.time_ns;
         self.seen |= needed(&event.kind);
         if let TraceKind::Lost(loss) = &event.kind {
             self.reach.follow(event.time_ns, event.cpu, Some(loss));
         } else {
+            self.from_ns.get_or_insert(event.time_ns);
+            self.to_ns = event.time_ns;
             self.reach.follow(event.time_ns, event.cpu, None);
         }
         self.interrupts.follow(event, &mut self.cpus, watch);

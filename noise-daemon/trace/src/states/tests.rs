@@ -20,6 +20,21 @@ fn lost(from_ns: u64, to_ns: u64) -> TraceKind<'static> {
     TraceKind::Lost(LostEvents { events: 3, packets: 0, from_ns, to_ns })
 }
 
+#[test]
+fn losses_are_no_begin_and_no_end() {
+    let events = [
+        (90, 1, lost(90, 95)),
+        (100, 0, switch(0, "R", 1)),
+        (150, 0, switch(1, "S", 0)),
+        (160, 0, switch(0, "R", 1)),
+        (170, 1, wakeup(3, 1)),
+        (180, 0, lost(180, 190)),
+    ];
+    let document = document(Begin::Wakeup, 0, &events);
+    assert_eq!((document.from_ns, document.to_ns, document.discarded), (100, 170, 6));
+    assert_eq!(times(&document, 1), [60, 0, 10, 0, 0, 0]);
+}
+
 type TimedEvents<'a> = &'a [(u64, u32, TraceKind<'static>)];
 
 fn document(begin: Begin, from_ns: u64, events: TimedEvents<'_>) -> StatesDocument {

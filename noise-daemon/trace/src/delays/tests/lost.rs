@@ -13,6 +13,12 @@ fn lost(at_ns: u64, to_ns: u64) -> (u64, u32, TraceKind<'static>) {
 }
 
 #[test]
+fn losses_are_no_begin_and_no_end() {
+    let document = document(&[lost(90, 95), (100, 0, switch(0, 0, 1)), lost(180, 190)]);
+    assert_eq!((document.from_ns, document.to_ns, document.discarded), (100, 100, 18));
+}
+
+#[test]
 fn requests_under_way_where_events_are_lost_are_not_measured() {
     let loss = LostEvents { events: 1, packets: 0, from_ns: 14, to_ns: 16 };
     let [queue, device] = block(&[
