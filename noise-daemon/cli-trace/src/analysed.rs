@@ -87,7 +87,7 @@ pub fn analyse<A: Analysis>(
         if select.is_over(record.time_ns) {
             break;
         }
-        is_empty &= from_ns.is_some();
+        is_empty &= from_ns.is_some() || record.loss().is_some();
         let event = record.event();
         if select.follows() {
             select.note(&event, &mut wanted);
@@ -114,12 +114,12 @@ fn print_analysis<D: Serialize>(
     page: impl FnOnce(&D) -> String,
     found: &AnalysedPart,
 ) -> Result<(), CommandError> {
+    if found.is_empty {
+        report_nothing(recording, found.is_part, &found.damage)?;
+    }
     match is_json {
         true => output::print_document(document)?,
         false => output::print(&page(document))?,
-    }
-    if found.is_empty {
-        report_nothing(recording, found.is_part);
     }
     report(recording, &found.damage);
     Ok(())

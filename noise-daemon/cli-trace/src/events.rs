@@ -106,7 +106,7 @@ fn go(
                 continue;
             }
         }
-        is_empty = false;
+        is_empty &= record.loss().is_some();
         match (args.summary, args.json) {
             (true, _) => summary.add(&record),
             (false, false) => {
@@ -125,6 +125,9 @@ fn go(
     }
     // It takes its line away before the result is printed.
     drop(source);
+    if is_empty {
+        report_nothing(&args.recording, selects, &damage)?;
+    }
     match (args.summary, args.json) {
         (true, true) => {
             summary.finish(&damage);
@@ -137,9 +140,6 @@ fn go(
         (false, _) => {
             hand_on(args, &mut piece)?;
         }
-    }
-    if is_empty {
-        report_nothing(&args.recording, selects);
     }
     reach.begin(select.from_ns.unwrap_or(0));
     Ok((damage, reach))

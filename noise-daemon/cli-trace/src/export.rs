@@ -23,7 +23,7 @@ use noise_trace::select::Select;
 
 use super::part::RecordingOptions;
 use super::recording::Recording;
-use super::{NO_CGROUPS, report};
+use super::{NO_CGROUPS, report, report_nothing};
 
 /// What is ready is written in pieces of this length.
 const PIECE_BYTES: usize = 64 << 10;
@@ -88,23 +88,24 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
     args.ensure_files()?;
     let recording = Recording::open(&args.recording)?;
     let interrupted = interrupt::flag()?;
+    let select = args.part.select(|| recording.first_ns());
+    let sought = select.clone();
     let (damage, left_out) = match &recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
-            let select = args.part.select(|| recording.first_ns());
             let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(TraceClock::epoch);
             let reader = CtfReader::new(&ctf.layout, &files);
             go(
                 args,
                 recording.shown(reader, args.prints()),
                 export(args, select, ctf.begin(), &clock, &ctf.layout.env),
+                sought,
                 &interrupted,
             )?
         }
         Recording::Text(text) => {
-            let select = args.part.select(|| recording.first_ns());
             let export = export(args, select, text.begin(), &TraceClock::trace(), &BTreeMap::new());
-            go(args, recording.shown(text.reader(), args.prints()), export, &interrupted)?
+            go(args, recording.shown(text.reader(), args.prints()), export, sought, &interrupted)?
         }
     };
     report(&args.recording, &damage);
@@ -134,11 +135,13 @@ fn go(
     args: &ExportArgs,
     source: impl Source,
     mut export: Export,
+    select: Select,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<(Damage, u64)> {
     let folder = args.csv.as_deref().map(folder).transpose()?;
     let targets = Targets::create(args, folder.as_ref(), &mut export);
-    let done = targets.and_then(|targets| write_to(targets, source, export, interrupted));
+    let done =
+        targets.and_then(|targets| write_to(args, targets, source, export, select, interrupted));
     if let (Err(_), Some(folder)) = (&done, folder) {
         let _ = folder.discard();
     }
@@ -146,15 +149,19 @@ fn go(
 }
 
 fn write_to(
+    args: &ExportArgs,
     mut targets: Targets,
     mut source: impl Source,
     mut export: Export,
+    mut select: Select,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<(Damage, u64)> {
+    let mut is_empty = true;
     while let Some(record) = source.read() {
         if export.is_over(record.time_ns) {
             break;
         }
+        is_empty = is_empty && (record.loss().is_some() || !select.wants(&record.event()));
         export.add(&record);
         if !targets.write(&mut export, PIECE_BYTES)? {
             return Ok((Damage::default(), 0));
@@ -166,10 +173,14 @@ fn write_to(
     if export.lacks_cgroups() {
         bail!(NO_CGROUPS);
     }
+    let damage = source.damage();
+    if is_empty {
+        report_nothing(&args.recording, select.is_part(), &damage)?;
+    }
     export.finish();
     targets.write(&mut export, 0)?;
     targets.keep()?;
-    Ok((source.damage(), export.perfetto.map_or(0, |perfetto| perfetto.left_out())))
+    Ok((damage, export.perfetto.map_or(0, |perfetto| perfetto.left_out())))
 }
 
 impl Targets {
@@ -378,12 +389,13 @@ mod tests {
             let source = noise_trace::ftrace::FtraceReader::new(text.as_bytes());
             let select = args.part.select(|| 0);
             let clock = TraceClock::trace();
-            let mut export = super::export(&args, select, Begin::Wakeup, &clock, &BTreeMap::new());
+            let mut export =
+                super::export(&args, select.clone(), Begin::Wakeup, &clock, &BTreeMap::new());
             let print = |_: &str| Err(ErrorKind::BrokenPipe.into());
             let csv = args.csv.as_deref().map(|path| super::folder(path).unwrap());
             let targets = Targets::create(&args, csv.as_ref(), &mut export).unwrap();
             let targets = Targets { print, ..targets };
-            write_to(targets, source, export, &AtomicBool::new(false)).unwrap();
+            write_to(&args, targets, source, export, select, &AtomicBool::new(false)).unwrap();
         };
         written(&["--perfetto=DIR/p", "--csv=DIR/t"]);
         let events = fs::read_to_string(folder.path().join("t/events.csv")).unwrap();

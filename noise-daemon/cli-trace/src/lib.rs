@@ -23,6 +23,7 @@ mod states;
 
 use std::path::Path;
 
+use anyhow::bail;
 use noise_trace::damage::Damage;
 
 use noise_command::{CommandError, output};
@@ -70,20 +71,19 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
 const NO_CGROUPS: &str = "this recording does not say which cgroups its threads are in, so --cgroup selects \
                           nothing; select with --process or --thread";
 
-/// Says on standard error that not a single event came, of the recording or of the part that is wanted.
-fn report_nothing(recording: &Path, is_part: bool) {
-    output::complain(&nothing(recording, is_part));
-}
-
-fn nothing(recording: &Path, is_part: bool) -> String {
-    let recording = recording.display();
-    match is_part {
-        true => format!(
-            "no event of {recording} is selected; `noised trace events --summary {recording}` says from when to \
-             when it lasts, and --thread and --process take whole names"
-        ),
-        false => format!("{recording} has no events"),
+/// Says on standard error that a recording has no events.
+/// Errors: that a part is wanted in which there is none.
+fn report_nothing(recording: &Path, is_part: bool, damage: &Damage) -> anyhow::Result<()> {
+    let shown = recording.display();
+    if is_part {
+        report(recording, damage);
+        bail!(
+            "no event of {shown} is selected; `noised trace events --summary {shown}` says from when to when it lasts, \
+             and --thread and --process take whole names"
+        );
     }
+    output::complain(&format!("{shown} has no events"));
+    Ok(())
 }
 
 /// Says on standard error what could not be read.
@@ -95,12 +95,46 @@ pub fn report(recording: &Path, damage: &Damage) {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args as _, FromArgMatches as _};
+    use noise_command::Exit;
+
     use super::*;
+    use crate::sampled::with_losses;
 
     #[test]
     fn that_nothing_is_selected_is_said_with_what_helps() {
-        let part = nothing(Path::new("r"), true);
-        assert!(part.starts_with("no event of r is selected; `noised trace events --summary r`"));
-        assert_eq!(nothing(Path::new("r"), false), "r has no events");
+        let folder = with_losses();
+        let recording = folder.path().join("text");
+        let recording = recording.to_str().unwrap();
+        let written = folder.path().join("written").display().to_string();
+        let csv = ["--csv", &written];
+        let thread = ["--execution", "thread:91"];
+        let commands: [(&str, &[&str]); 7] = [
+            ("events", &[]),
+            ("events", &["--summary", "--json"]),
+            ("delays", &[]),
+            ("states", &["--json"]),
+            ("sketch", &[]),
+            ("export", &csv),
+            ("critical-path", &thread),
+        ];
+        for (command, more) in commands {
+            // Its events are in the seconds 0 to 9.
+            for part in ["--from=+11s", "--thread=nosuch", "--process=4000000"] {
+                let args = [&[command, recording, part], more].concat();
+                let command = clap::Command::new("noised").no_binary_name(true);
+                let found = TraceArgs::augment_args(command).try_get_matches_from(&args).unwrap();
+                let error = run(&TraceArgs::from_arg_matches(&found).unwrap()).unwrap_err();
+                assert_eq!(error.exit, Exit::Failed, "{args:?}");
+                let begin = match args[0] {
+                    "critical-path" => {
+                        "thread:91 did not run in this recording, or not in the time"
+                    }
+                    _ => "no event of ",
+                };
+                assert!(error.to_string().starts_with(begin), "{args:?}: {error}");
+                assert!(!folder.path().join("written/events.csv").exists(), "{args:?}");
+            }
+        }
     }
 }

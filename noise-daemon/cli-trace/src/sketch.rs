@@ -117,14 +117,14 @@ struct SketchInput {
 pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let mut found = input(args, &recording)?;
+    if found.is_empty {
+        report_nothing(&args.recording, found.select.is_part(), &found.damage)?;
+    }
     cluster(&mut found.system).map_err(anyhow::Error::from)?;
     let document = document(args, &found);
     match args.json {
         true => output::stream_json(&document)?,
         false => output::print_painted(&page(&document, columns()))?,
-    }
-    if found.is_empty {
-        report_nothing(&args.recording, found.select.is_part());
     }
     report(&args.recording, &found.damage);
     Ok(())
@@ -167,7 +167,8 @@ fn all<S: Source>(
         if select.is_over(record.time_ns) {
             break;
         }
-        is_empty &= select.from_ns.is_some_and(|from_ns| record.time_ns < from_ns);
+        let is_before = select.from_ns.is_some_and(|from_ns| record.time_ns < from_ns);
+        is_empty &= is_before || record.loss().is_some();
         let event = record.event();
         reach.follow(machine, &record);
         if select.follows() && machine == 0 {
@@ -178,6 +179,7 @@ fn all<S: Source>(
     if select.lacks_cgroups() {
         bail!(NO_CGROUPS);
     }
+    is_empty |= select.follows() && wanted.is_empty();
     let damage = source.damage();
     let (reach, discarded) = reach.finish();
     Ok(SketchInput {
