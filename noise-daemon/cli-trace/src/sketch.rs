@@ -221,10 +221,14 @@ fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> SketchesDocument<'
         let given = args.given.as_ref().map(ToString::to_string);
         Answer { given, of: of.to_string(), all, groups }
     });
-    let tiers = tiers(system, &shown);
+    // Nothing behind the part was read.
+    let (first_ns, last_ns) = system.span;
+    let from_ns = found.select.from_ns.unwrap_or(0).max(first_ns);
+    let span = (from_ns, last_ns.max(from_ns));
+    let tiers = tiers(system, &shown, span);
     let reach = found.reach.clone();
     let SketchInput { discarded, unread_lines, .. } = *found;
-    SketchesDocument { system, shown, tiers, answer, discarded, reach, unread_lines }
+    SketchesDocument { system, span, shown, tiers, answer, discarded, reach, unread_lines }
 }
 
 #[cfg(test)]
@@ -254,6 +258,27 @@ mod tests {
         let of = |id: SliceId| found.system.thread(found.system.slice(id)?).map(|of| of.machine);
         let machines: Vec<_> = shown(&found, |_| true).into_iter().map(of).collect();
         assert_eq!(machines, [Some(0)]);
+    }
+
+    #[test]
+    fn rates_are_those_of_the_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        let later = PROCESS.replace(" 10.", " 15.");
+        std::fs::write(&path, [PROCESS, &later].concat()).unwrap();
+        let told = |part: &[&str]| {
+            let words = part.iter().map(Into::into).chain([path.clone().into_os_string()]);
+            let args: SketchArgs = parsed(words).unwrap();
+            let found = input(&args, &Recording::open(&path).unwrap()).unwrap();
+            let document = document(&args, &found);
+            let rates: Vec<_> = document.tiers.iter().map(|tier| tier.rate.round()).collect();
+            (document.span, rates)
+        };
+        assert_eq!(told(&[]), ((10_000_000_000, 15_000_030_000), vec![0.0]));
+        let later = ((14_000_030_000, 15_000_030_000), vec![1.0]);
+        assert_eq!(told(&["--from=+4.00003s"]), later);
+        let first = ((10_000_000_000, 10_000_030_000), vec![33_333.0]);
+        assert_eq!(told(&["--to=+1s"]), first);
     }
 
     #[test]

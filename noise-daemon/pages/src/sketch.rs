@@ -95,7 +95,7 @@ fn slow(tiers: &[Tier]) -> String {
 }
 
 fn whole(document: &SketchesDocument<'_>) -> String {
-    let (from_ns, to_ns) = document.system.span;
+    let (from_ns, to_ns) = document.span;
     let sketch = |id: &SliceId| document.system.sketches.get(*id as usize).copied();
     let mut sketches: Vec<_> = document.shown.iter().filter_map(sketch).collect();
     sketches.sort_unstable();

@@ -14,6 +14,8 @@ use crate::tiers::{SliceShare, Tier};
 #[derive(Clone, Debug)]
 pub struct SketchesDocument<'s> {
     pub system: &'s System,
+    /// The time that the slices are of: in nanoseconds since the epoch.
+    pub span: (u64, u64),
     /// The slices that are shown, in the order of their numbers.
     pub shown: Vec<SliceId>,
     pub tiers: Vec<Tier>,
@@ -47,7 +49,7 @@ impl SketchesDocument<'_> {
 
 impl Serialize for SketchesDocument<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (from_ns, to_ns) = self.system.span;
+        let (from_ns, to_ns) = self.span;
         let mut all = serializer.serialize_struct("Document", 12)?;
         all.serialize_field("from_ns", &from_ns)?;
         all.serialize_field("to_ns", &to_ns)?;

@@ -326,7 +326,7 @@ impl<'s> Requests<'s> {
                 service,
                 reach_p50_ns: percentile(&reaches, 50),
                 reach_p99_ns: percentile(&reaches, 99),
-                tier: tier(self.system, process, first.marker, &ids),
+                tier: tier(self.system, process, first.marker, &ids, self.system.span),
             })
         };
         let mut links: Vec<RequestLink> = groups.into_iter().filter_map(link).collect();

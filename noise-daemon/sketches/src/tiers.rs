@@ -46,8 +46,8 @@ pub const fn is_life(marker: Marker) -> bool {
     matches!(marker, Marker::Accept(_) | Marker::Connect(_) | Marker::Process)
 }
 
-/// The sums, those with most true latency first; connections and threads as wholes last.
-pub fn tiers(system: &System, slices: &[SliceId]) -> Vec<Tier> {
+/// The sums of slices of a time, those with most true latency first; connections and threads as wholes last.
+pub fn tiers(system: &System, slices: &[SliceId], span: (u64, u64)) -> Vec<Tier> {
     let mut groups: BTreeMap<(Comm, Marker), Vec<SliceId>> = BTreeMap::new();
     for id in slices {
         let Some(slice) = system.slice(*id) else { continue };
@@ -56,7 +56,7 @@ pub fn tiers(system: &System, slices: &[SliceId]) -> Vec<Tier> {
     }
     let mut tiers: Vec<Tier> = groups
         .into_iter()
-        .map(|((process, marker), ids)| tier(system, process, marker, &ids))
+        .map(|((process, marker), ids)| tier(system, process, marker, &ids, span))
         .collect();
     tiers.sort_by(|one, other| {
         let key = |tier: &Tier| {
@@ -68,9 +68,14 @@ pub fn tiers(system: &System, slices: &[SliceId]) -> Vec<Tier> {
     tiers
 }
 
-/// The sums of some slices of one process with one marker.
-pub(crate) fn tier(system: &System, process: Comm, marker: Marker, ids: &[SliceId]) -> Tier {
-    let (from_ns, to_ns) = system.span;
+/// The sums of some slices of one process with one marker, of that time.
+pub(crate) fn tier(
+    system: &System,
+    process: Comm,
+    marker: Marker,
+    ids: &[SliceId],
+    (from_ns, to_ns): (u64, u64),
+) -> Tier {
     let seconds = to_ns.saturating_sub(from_ns).max(1) as f64 / 1e9;
     let of = || ids.iter().filter_map(|id| system.slice(*id));
     let mut latencies: Vec<u64> = of().map(Slice::latency_ns).collect();

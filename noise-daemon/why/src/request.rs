@@ -307,6 +307,7 @@ impl<'h> Looked<'h> {
             parts,
             sketch: Sketch {
                 system,
+                span: system.span,
                 shown,
                 tiers,
                 answer: None,

@@ -82,6 +82,7 @@ pub fn found(system: &System) -> RequestFindings<'_> {
             parts: requests.parts(slowest),
             sketch: Sketch {
                 system,
+                span: system.span,
                 shown,
                 tiers: Vec::new(),
                 answer: None,

@@ -21,9 +21,10 @@ fn document(system: &System, given: &str, of: Option<&str>, by: tiers::By) -> Ve
         let (all, groups) = probability(system, &shown, &of, Some(by));
         Answer { given: given.map(|given| given.to_string()), of: of.to_string(), all, groups }
     });
-    let tiers = tiers(system, &shown);
+    let tiers = tiers(system, &shown, system.span);
     let document = SketchesDocument {
         system,
+        span: system.span,
         shown,
         tiers,
         answer,
