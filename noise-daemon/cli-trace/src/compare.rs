@@ -17,7 +17,7 @@ use noise_paths::document::Traced;
 use noise_text::times::Moment;
 use serde::Serialize;
 
-use self::sets::{Sets, Split};
+use self::sets::{ComparedRecording, Sets, Split};
 use super::asked::Asking;
 use super::{export, report};
 use noise_pages::width::columns;
@@ -123,8 +123,19 @@ struct ExecutionComparison<'a> {
     across: usize,
     /// Events that were lost while recording, in both.
     discarded: u64,
+    /// What is missing in each.
+    recordings: &'a [ComparedRecording],
     #[serde(flatten)]
     comparison: &'a Comparison,
+}
+
+impl<'a> ExecutionComparison<'a> {
+    fn new(sets: &'a Sets, comparison: &'a Comparison) -> Self {
+        let Sets { across, recordings, .. } = sets;
+        let lost = recordings.iter().map(|recording| recording.discarded);
+        let discarded = lost.fold(0, u64::saturating_add);
+        Self { across: *across, discarded, recordings, comparison }
+    }
 }
 
 pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
@@ -141,9 +152,7 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     }
     match args.json {
         true => {
-            let Sets { across, discarded, .. } = sets;
-            let document = ExecutionComparison { across, discarded, comparison: &comparison };
-            output::print_document(&document)?;
+            output::print_document(&ExecutionComparison::new(&sets, &comparison))?;
         }
         false => {
             let mut page = sets.notes();

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use jiff::Zoned;
 use noise_command::CommandError;
 use noise_command::output::Painted;
-use noise_paths::document::{PathsDocument, Traced};
+use noise_paths::document::{Delimiters, PathsDocument, Traced};
 use noise_text::times::Moment;
 use noise_trace::damage::Damage;
+use noise_trace::ftrace::UnreadLines;
+use noise_trace::reach::Reach;
+use serde::Serialize;
 
 use crate::asked::Asking;
 use crate::found::found;
@@ -28,11 +31,25 @@ pub struct Sets {
     pub sample: Vec<Traced>,
     /// Executions on both sides of the time at which a recording is split.
     pub across: usize,
-    /// Events that were lost while recording.
-    pub discarded: u64,
+    /// What is missing in each recording.
+    pub recordings: Vec<ComparedRecording>,
     /// What of recordings could not be read.
     pub damage: Vec<(PathBuf, Damage)>,
-    notes: Vec<String>,
+}
+
+/// What is missing in a recording whose executions are compared.
+#[derive(Debug, Serialize)]
+pub struct ComparedRecording {
+    pub recording: String,
+    pub discarded: u64,
+    /// CPUs that are not known from its begin to its end.
+    #[serde(flatten)]
+    pub reach: Reach,
+    /// Executions whose paths are left out.
+    pub left_out: u64,
+    pub delimiters: Vec<Delimiters>,
+    #[serde(skip)]
+    pub unread_lines: Option<UnreadLines>,
 }
 
 impl Sets {
@@ -43,9 +60,8 @@ impl Sets {
             normal: Vec::new(),
             sample: Vec::new(),
             across: 0,
-            discarded: 0,
+            recordings: Vec::new(),
             damage: Vec::new(),
-            notes: Vec::new(),
         };
         let recording = Recording::open(normal)?;
         match split {
@@ -83,16 +99,25 @@ impl Sets {
     ) -> Result<Vec<Traced>, CommandError> {
         let (document, damage) = found(asking, recording, &[], None)
             .map_err(|error| CommandError::from(error).context(path.display().to_string()))?;
-        self.discarded = self.discarded.saturating_add(document.discarded);
-        self.notes.extend(notes(path, &document));
+        let PathsDocument { executions, left_out, discarded, reach, delimiters, unread_lines } =
+            document;
+        let recording = path.display().to_string();
+        self.recordings.push(ComparedRecording {
+            recording,
+            discarded,
+            reach,
+            left_out,
+            delimiters,
+            unread_lines,
+        });
         self.damage.push((path.to_owned(), damage));
-        Ok(document.executions)
+        Ok(executions)
     }
 
     /// What to know of them, for people.
     pub fn notes(&self) -> Painted {
         let mut page = Painted::default();
-        for note in &self.notes {
+        for note in self.recordings.iter().flat_map(notes) {
             page.plain(&format!("{note}\n"));
         }
         if self.across > 0 {
@@ -108,8 +133,8 @@ impl Sets {
     }
 }
 
-fn notes(path: &Path, document: &PathsDocument) -> Vec<String> {
-    let (path, mut notes) = (path.display(), Vec::new());
+fn notes(document: &ComparedRecording) -> Vec<String> {
+    let (path, mut notes) = (&document.recording, Vec::new());
     if let Some(unread) = &document.unread_lines {
         notes.push(format!("{path}: {unread}"));
     }

@@ -66,12 +66,7 @@ fn compared_as_json(words: &[&str]) -> Result<Value, CommandError> {
     let split = split(&args);
     let sets = Sets::read(&args.asking, &args.normal, &split)?;
     let comparison = compared(&sets.normal, &sets.sample, &args.how.settings())?;
-    let document = ExecutionComparison {
-        across: sets.across,
-        discarded: sets.discarded,
-        comparison: &comparison,
-    };
-    Ok(serde_json::to_value(&document).unwrap())
+    Ok(serde_json::to_value(ExecutionComparison::new(&sets, &comparison)).unwrap())
 }
 
 #[test]
@@ -109,6 +104,27 @@ fn two_recordings_or_one_that_is_split() {
         (&nothing["flagged"], nothing["went_on"].as_bool()),
         (&Value::Array(Vec::new()), Some(false))
     );
+}
+
+#[test]
+fn what_is_missing_in_each_recording_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("normal"), text(normal(6))).unwrap();
+    // The end of one is an end without a begin.
+    let end = "job-7 [000] d..2. 0.999999: end_work: x\n";
+    let slow = text(normal(6).map(|us| us + 900));
+    let slow = slow.replacen('\n', &format!("\nCPU:0 [LOST 3 EVENTS]\n{end}"), 1);
+    fs::write(path("slow"), slow).unwrap();
+    let json = compared_as_json(&[&path("normal"), &path("slow")]).unwrap();
+    assert_eq!(json["discarded"], 3);
+    for (of, name, lost, unbegun) in [(0, "normal", 0, 0), (1, "slow", 3, 1)] {
+        let of = &json["recordings"][of];
+        assert_eq!((&of["recording"], &of["left_out"]), (&path(name).into(), &0.into()));
+        let delimiters = &of["delimiters"][0];
+        assert_eq!((&of["discarded"], &delimiters["unbegun"]), (&lost.into(), &unbegun.into()));
+        assert_eq!(delimiters["name"], WORK[1]);
+    }
 }
 
 #[test]
