@@ -158,7 +158,8 @@ fn all<S: Source>(
                 (all, None)
             }
         };
-        let count = document.executions.len();
+        let count = |document: &PathsDocument| (document.executions.len(), document.left_out);
+        let before = count(&document);
         for (execution, key) in executions {
             let tid = tid(builder.graph(), &execution);
             if select.follows() && !wanted.contains(&tid) {
@@ -177,7 +178,7 @@ fn all<S: Source>(
                 document.executions.push(traced);
             }
         }
-        if document.executions.len() == count && document.left_out == 0 {
+        if count(&document) == before {
             bail!(nothing(sought, lacks, tally.as_ref()));
         }
         document.delimiters.extend(tally);
@@ -366,10 +367,18 @@ mod tests {
         let sought = Sought { name: "all", wanted: &wanted, from_ns: None, to_ns: None };
         let source = Merged::one(text.reader());
         let (document, _, _) =
-            all(source, Builder::default(), Select::default(), &[sought]).unwrap();
+            all(source, Builder::default(), Select::default(), std::slice::from_ref(&sought))
+                .unwrap();
         let parts: usize = document.executions.iter().map(|traced| traced.path.len()).sum();
         assert!((MAX_PARTS..2 * MAX_PARTS).contains(&parts), "{parts}");
         assert_eq!(document.executions.len() as u64 + document.left_out, 1998);
         assert!(page(&document, 120).text(false).contains("more executions are left out"));
+        // Of others that are not there at all nothing is left out.
+        let nobody = Wanted::Thread(4_000_000);
+        let nobody = Sought { name: "thread:4000000", wanted: &nobody, from_ns: None, to_ns: None };
+        let source = Merged::one(text.reader());
+        let error =
+            all(source, Builder::default(), Select::default(), &[sought, nobody]).unwrap_err();
+        assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
     }
 }
