@@ -265,9 +265,7 @@ impl Follower {
     fn uses(&mut self, place: u32, thread: ThreadId, now_ns: u64) {
         let Some(person) = self.persons.get_mut(thread) else { return };
         person.ends.insert(place);
-        if person.fresh.last() != Some(&place) {
-            person.fresh.push(place);
-        }
+        person.fresh.insert(place);
         let Some(connection) = self.ends.get_mut(place) else { return };
         let Some(life) = &mut connection.life else { return };
         if life.is_used || life.thread == thread {

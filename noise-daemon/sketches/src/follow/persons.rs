@@ -92,7 +92,7 @@ pub struct Person {
     /// Connections on which it has slices, by their places.
     pub ends: HashSet<u32>,
     /// Those on which it did something since it last slept.
-    pub fresh: Vec<u32>,
+    pub fresh: HashSet<u32>,
     pub calls: Calls,
     pub idle: Idle,
     /// Without a CPU since then.

@@ -471,6 +471,22 @@ fn a_thread_that_may_have_lost_events_gives_up_what_it_was_in() {
 }
 
 #[test]
+fn a_server_that_never_sleeps_is_not_followed_by_more_than_its_connections() {
+    let mut scene = Scene::default();
+    scene.run(1);
+    for turn in 0..100 {
+        for id in 1..=3 {
+            let (request, answer) = (bytes(turn * 5, 5), bytes(turn * 7, 7));
+            let server = end(id, 10 * id, 10 * id + 1);
+            scene.enter(1, Purpose::Receive, None).done(1, Act::Received(server, request));
+            scene.enter(1, Purpose::Send, None).done(1, Act::Sent(server, answer));
+        }
+    }
+    assert_eq!(scene.follower.persons.get(0).unwrap().fresh.len(), 3);
+    assert_eq!(slices(&scene.finish()).len(), 300);
+}
+
+#[test]
 fn losses_are_no_begin_and_no_end() {
     let mut scene = Scene::default();
     scene.at(2, What::Lost).run(1).at(2, What::Lost);

@@ -16,7 +16,7 @@ impl Follower {
         for thread in connection.opens.iter().map(|open| open.thread).chain(life) {
             if let Some(person) = self.persons.get_mut(thread) {
                 person.ends.remove(&place);
-                person.fresh.retain(|fresh| *fresh != place);
+                person.fresh.remove(&place);
             }
         }
         for open in connection.opens {
