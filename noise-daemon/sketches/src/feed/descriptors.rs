@@ -1,5 +1,7 @@
 //! Which file a descriptor is, in traces that do not say so with each call: by the calls that make descriptors.
 
+use std::collections::BTreeMap;
+
 use foldhash::HashMap;
 
 use crate::input::{ChannelObject, Endpoint, Local, Protocol};
@@ -15,56 +17,51 @@ const DATAGRAM: u64 = 2;
 /// Descriptors of all processes of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Descriptors {
-    known: HashMap<(i32, i64), ChannelObject>,
-    of: HashMap<i32, Vec<i64>>,
+    /// By process and number.
+    known: HashMap<i32, BTreeMap<i64, ChannelObject>>,
+    /// How many there are in all.
+    held: usize,
+    /// Files that have a number.
     count: u64,
 }
 
 impl Descriptors {
     /// The file of a descriptor.
     pub fn get(&self, pid: i32, fd: i64) -> Option<ChannelObject> {
-        self.known.get(&(pid, fd)).copied()
+        self.known.get(&pid)?.get(&fd).copied()
     }
 
     /// A descriptor is of that file.
     pub fn set(&mut self, pid: i32, fd: i64, object: ChannelObject) {
-        if fd < 0 || self.known.len() >= MAX_DESCRIPTORS {
+        if fd < 0 || self.held >= MAX_DESCRIPTORS {
             return;
         }
-        if self.known.insert((pid, fd), object).is_none() {
-            self.of.entry(pid).or_default().push(fd);
-        }
+        let other = self.known.entry(pid).or_default().insert(fd, object);
+        self.held += usize::from(other.is_none());
     }
 
     pub fn close(&mut self, pid: i32, fd: i64) {
-        if self.known.remove(&(pid, fd)).is_some()
-            && let Some(all) = self.of.get_mut(&pid)
-        {
-            all.retain(|of| *of != fd);
-        }
+        let closed = self.known.get_mut(&pid).and_then(|all| all.remove(&fd));
+        self.held -= usize::from(closed.is_some());
     }
 
     /// A process inherits those of its maker.
     pub fn fork(&mut self, parent: i32, child: i32) {
         self.forget(child);
-        for fd in self.of.get(&parent).cloned().unwrap_or_default() {
-            if let Some(object) = self.get(parent, fd) {
-                self.set(child, fd, object);
-            }
+        for (fd, object) in self.known.get(&parent).cloned().unwrap_or_default() {
+            self.set(child, fd, object);
         }
     }
 
     /// A process is gone.
     pub fn forget(&mut self, pid: i32) {
-        for fd in self.of.remove(&pid).unwrap_or_default() {
-            self.known.remove(&(pid, fd));
-        }
+        self.held -= self.known.remove(&pid).map_or(0, |all| all.len());
     }
 
     /// Events were lost: any of them may be another file by now.
     pub fn forget_all(&mut self) {
         self.known.clear();
-        self.of.clear();
+        self.held = 0;
     }
 
     fn number(&mut self) -> u64 {
@@ -123,11 +120,15 @@ mod tests {
         let mut all = Descriptors::default();
         let pipe = ChannelObject::Local(all.pipe());
         all.set(1, 3, pipe);
+        all.set(1, 3, pipe);
         all.fork(1, 2);
+        assert_eq!(all.held, 2);
         all.close(1, 3);
+        all.close(1, 4);
+        assert_eq!(all.held, 1);
         assert_eq!((all.get(1, 3), all.get(2, 3)), (None, Some(pipe)));
         all.forget(2);
-        assert_eq!(all.get(2, 3), None);
+        assert_eq!((all.get(2, 3), all.held), (None, 0));
         let [one, other] = all.pair(1, 1);
         assert_eq!((one.out, one.into), (other.into, other.out));
     }
