@@ -24,10 +24,10 @@ struct RunInterval {
 /// A thread that runs in parts of paths.
 #[derive(Debug, Default)]
 struct PathThread {
-    /// These parts, by their begin.
+    /// Those of these parts that have not begun, the first one last.
     parts: Vec<RunInterval>,
-    /// The first of them that is not over.
-    next: usize,
+    /// Those that have begun, and were not over when it ran last.
+    open: Vec<RunInterval>,
     /// Whether it is in a call, where that is known.
     in_call: Option<bool>,
     /// Since when it runs, in nanoseconds.
@@ -37,20 +37,24 @@ struct PathThread {
 }
 
 impl PathThread {
+    fn begin_parts(&mut self, time_ns: u64) {
+        while let Some(part) = self.parts.pop_if(|part| part.from_ns < time_ns) {
+            self.open.push(part);
+        }
+    }
+
     /// It ran until then, in a call or not: the time is added to the parts that it lies in.
     fn ran_until(&mut self, time_ns: u64, found: &mut CallTimes) {
         let Some(since_ns) = self.since_ns.replace(time_ns) else { return };
+        self.begin_parts(time_ns);
         let sums = if self.in_call.is_none() { &mut self.before } else { found };
         let counts = self.in_call != Some(false);
-        let own = self.parts.iter().skip(self.next).take_while(|part| part.from_ns < time_ns);
-        for part in own.filter(|part| part.to_ns > since_ns) {
+        for part in self.open.iter().filter(|part| part.to_ns > since_ns) {
             let ns = time_ns.min(part.to_ns).saturating_sub(since_ns.max(part.from_ns));
             let sum = sums.entry((part.execution, part.place)).or_default();
             *sum = sum.saturating_add(if counts { ns } else { 0 });
         }
-        while self.parts.get(self.next).is_some_and(|part| part.to_ns <= time_ns) {
-            self.next += 1;
-        }
+        self.open.retain(|part| part.to_ns > time_ns);
     }
 
     /// It has no CPU while events are lost: it may run, and leave its call, where it is not seen.
@@ -59,9 +63,9 @@ impl PathThread {
         self.in_call = None;
     }
 
-    fn parts_at(&self, time_ns: u64) -> impl Iterator<Item = (usize, usize)> {
-        let own = self.parts.iter().skip(self.next).take_while(move |part| part.from_ns < time_ns);
-        let own = own.filter(move |part| part.to_ns > time_ns);
+    fn parts_at(&mut self, time_ns: u64) -> impl Iterator<Item = (usize, usize)> {
+        self.begin_parts(time_ns);
+        let own = self.open.iter().filter(move |part| part.to_ns > time_ns);
         own.map(|part| (part.execution, part.place))
     }
 
@@ -109,7 +113,9 @@ impl Calls {
                 own.parts.push(RunInterval { from_ns, to_ns, execution, place });
             }
         }
-        threads.values_mut().for_each(|thread| thread.parts.sort_unstable());
+        let sort =
+            |thread: &mut PathThread| thread.parts.sort_unstable_by(|one, other| other.cmp(one));
+        threads.values_mut().for_each(sort);
         let is_over = threads.is_empty();
         Self { threads, last_ns, is_over, ..Self::default() }
     }
@@ -249,6 +255,27 @@ mod tests {
         assert_eq!(found(&parts, &events), [Some(10), Some(10), Some(10), None]);
         let asleep = Segment { state: "disk", ..part(7, 200, 300) };
         assert_eq!(found(&[asleep], &events), [None]);
+    }
+
+    #[test]
+    fn parts_that_are_over_are_not_looked_at_again() {
+        // One lasts all the time, beside many.
+        let short = (0..100).map(|number| part(7, 100 * number, 100 * number + 50));
+        let path = short.chain([part(7, 0, 10_000)]).collect();
+        let traced = Traced { path, ..Traced::default() };
+        let mut document = PathsDocument { executions: vec![traced], ..PathsDocument::default() };
+        let mut calls = Calls::of(&document, 0);
+        calls.follow(&Event { time_ns: 0, cpu: 0, kind: switch(0, 0, 7) });
+        for time_ns in (0..10_000).step_by(10) {
+            let kind = if time_ns % 20 == 0 { ENTRY } else { EXIT };
+            calls.follow(&Event { time_ns, cpu: 0, kind });
+            assert!(calls.threads[&7].open.len() <= 2);
+        }
+        calls.finish(&mut document);
+        let found = document.executions[0].path.iter().map(|part| part.in_calls_ns);
+        // Of each 20 ns, 10 are in a call.
+        let expected = std::iter::repeat_n(30, 100).chain([5_000]);
+        assert!(found.eq(expected.map(Some)));
     }
 
     #[test]
