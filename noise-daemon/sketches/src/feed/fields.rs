@@ -52,6 +52,8 @@ pub struct Fields {
     /// An inode, and a protocol.
     pub inode: u64,
     pub protocol: u64,
+    /// The network namespace that a socket is in.
+    pub namespace: u64,
     local: Option<IpAddr>,
     remote: Option<IpAddr>,
     ports: [u64; 2],
@@ -87,6 +89,7 @@ enum SyscallField {
     Peek,
     Inode,
     Protocol,
+    Namespace,
     Local,
     Remote,
     LocalPort,
@@ -119,6 +122,7 @@ impl SyscallField {
             "noised_peek" => Self::Peek,
             "inode" => Self::Inode,
             "protocol" => Self::Protocol,
+            "net_ns" => Self::Namespace,
             "local_address" => Self::Local,
             "remote_address" => Self::Remote,
             "local_port" => Self::LocalPort,
@@ -203,6 +207,7 @@ impl Visit for Fields {
             SyscallField::Peek => self.peeks = value != 0,
             SyscallField::Inode => self.inode = unsigned,
             SyscallField::Protocol => self.protocol = unsigned,
+            SyscallField::Namespace => self.namespace = unsigned,
             SyscallField::LocalPort => self.ports[0] = unsigned,
             SyscallField::RemotePort => self.ports[1] = unsigned,
             SyscallField::None

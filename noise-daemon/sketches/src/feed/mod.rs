@@ -319,7 +319,7 @@ impl Feed {
                 }
             }
             SketchEventKind::Connection => {
-                self.sockets.known(machine, fields.inode, fields.addresses());
+                self.sockets.known(machine, fields.inode, fields.addresses(), fields.namespace);
             }
             SketchEventKind::SocketDump => self.socket_dumped(machine, &fields),
             SketchEventKind::FileDump => self.file_dumped(machine, &fields),
@@ -356,7 +356,7 @@ impl Feed {
         {
             self.follower.listens(local.port());
         }
-        self.sockets.known(machine, fields.inode, addresses);
+        self.sockets.known(machine, fields.inode, addresses, fields.namespace);
     }
 
     fn file_dumped(&mut self, machine: u16, fields: &Fields) {

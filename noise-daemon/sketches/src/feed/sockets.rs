@@ -37,14 +37,21 @@ pub fn unix(machine: u16, inode: u64) -> u64 {
 
 #[derive(Clone, Debug, Default)]
 pub struct Sockets {
-    known: HashMap<(u16, u64), [SocketAddr; 2]>,
+    /// With the network namespace that each is in.
+    known: HashMap<(u16, u64), ([SocketAddr; 2], u64)>,
     /// Which unix socket accepted the connection of another one: what that says of its peer was said before.
     accepted: HashMap<(u16, u64), u64>,
 }
 
 impl Sockets {
-    /// The addresses of a socket are known.
-    pub fn known(&mut self, machine: u16, inode: u64, addresses: [Option<SocketAddr>; 2]) {
+    /// The addresses of a socket are known, in the network namespace that it is in.
+    pub fn known(
+        &mut self,
+        machine: u16,
+        inode: u64,
+        addresses: [Option<SocketAddr>; 2],
+        namespace: u64,
+    ) {
         let [Some(local), Some(remote)] = addresses else { return };
         if inode == 0 {
             return;
@@ -52,7 +59,7 @@ impl Sockets {
         if self.known.len() >= MAX_SOCKETS {
             self.known.clear();
         }
-        self.known.insert((machine, inode), [local, remote]);
+        self.known.insert((machine, inode), ([local, remote], namespace));
     }
 
     /// A connection was accepted by that socket.
@@ -114,7 +121,7 @@ impl Sockets {
         const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let Noised { id, peer, .. } = *noised;
         let [local_port, remote_port] = [(peer >> 16) as u16, peer as u16];
-        let known = self.known.get(&(machine, id)).copied();
+        let (known, namespace) = self.known.get(&(machine, id)).copied().unzip();
         let [local, remote] = match (addresses, known) {
             ([Some(local), Some(remote)], _) => [local, remote],
             (_, Some([local, remote]))
@@ -130,7 +137,11 @@ impl Sockets {
                 number(("udp", local.port(), remote.port())),
                 number(("udp", remote.port(), local.port())),
             ),
-            _ => (number((local, remote)), number((remote, local))),
+            _ => {
+                // Each namespace has a loopback of its own.
+                let within = local.ip().is_loopback().then_some((machine, namespace));
+                (number((within, local, remote)), number((within, remote, local)))
+            }
         };
         let is_known = remote.port() != 0;
         Endpoint {
@@ -174,8 +185,8 @@ mod tests {
     fn both_ends_of_a_connection_meet() {
         let mut sockets = Sockets::default();
         let [one, other] = ["10.0.0.1:4000", "10.0.0.2:80"].map(|text| text.parse().unwrap());
-        sockets.known(0, 7, [Some(one), Some(other)]);
-        sockets.known(1, 8, [Some(other), Some(one)]);
+        sockets.known(0, 7, [Some(one), Some(other)], 1);
+        sockets.known(1, 8, [Some(other), Some(one)], 2);
         let client = end(sockets.object(0, &tcp(7, (4000, 80)), [None; 2]));
         let server = end(sockets.object(1, &tcp(8, (80, 4000)), [None; 2]));
         assert_eq!((client.out, client.into), (server.into, server.out));
@@ -185,6 +196,22 @@ mod tests {
         let server = end(sockets.object(1, &tcp(9, (80, 4001)), [None; 2]));
         assert_eq!((client.out, client.into), (server.into, server.out));
         assert_eq!(end(sockets.object(0, &tcp(9, (80, 0)), [None; 2])).out, 0);
+    }
+
+    #[test]
+    fn each_namespace_of_each_machine_has_its_own_loopback() {
+        let mut sockets = Sockets::default();
+        let [one, other] = ["127.0.0.1:4000", "127.0.0.1:80"].map(|text| text.parse().unwrap());
+        let mut flow = |machine, namespace| {
+            sockets.known(machine, 7, [Some(one), Some(other)], namespace);
+            sockets.known(machine, 8, [Some(other), Some(one)], namespace);
+            let client = end(sockets.object(machine, &tcp(7, (4000, 80)), [None; 2]));
+            let server = end(sockets.object(machine, &tcp(8, (80, 4000)), [None; 2]));
+            assert_eq!((client.out, client.into), (server.into, server.out));
+            client.out
+        };
+        let flows = [flow(0, 1), flow(0, 2), flow(1, 1)];
+        assert!(flows[0] != flows[1] && flows[0] != flows[2] && flows[1] != flows[2]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub fn transfers(mut source: impl Source, mut see: impl FnMut(TransferSide)) {
         match SketchEventKind::named(record.name()) {
             SketchEventKind::Connection | SketchEventKind::SocketDump => {
                 let fields = Fields::of(&record);
-                sockets.known(0, fields.inode, fields.addresses());
+                sockets.known(0, fields.inode, fields.addresses(), fields.namespace);
             }
             SketchEventKind::Enters => {
                 let fields = Fields::of(&record);
