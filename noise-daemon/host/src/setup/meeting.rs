@@ -193,7 +193,7 @@ impl SetupReader {
         }
     }
 
-    /// Who makes its settings: of a whole container or of a pod the engine, else the systemd of the nearest unit.
+    /// Who makes its settings: of a whole container or of a pod the engine, of a unit its systemd.
     pub(super) fn manager(&self, path: &Path) -> Manager {
         let identity = Identity::of(path);
         let segments: Vec<&str> =
@@ -213,11 +213,10 @@ impl SetupReader {
                 _ => return Manager::Files,
             }
         }
-        let unit =
-            segments.iter().rposition(|one| unit_name(one).is_some()).filter(|_| self.has_systemd);
-        let Some((at, unit)) = unit.and_then(|at| Some((at, segments.get(at)?))) else {
-            return Manager::Files;
-        };
+        // The settings of a unit are about all that is in it: they are not those of a cgroup below.
+        let unit = segments.split_last().filter(|(unit, _)| unit_name(unit).is_some());
+        let Some((unit, outer)) = unit.filter(|_| self.has_systemd) else { return Manager::Files };
+        let at = outer.len();
         let user = user.filter(|user| *user < at);
         // What runs in a unit may have units of its own: those of a container, which the host's systemd does not know.
         let around =
@@ -288,16 +287,20 @@ fn container_around(path: &Path) -> Option<&Path> {
     path.ancestors().take_while(|around| Identity::of(around).container.is_some()).last()
 }
 
-/// Where the settings of a cgroup are made: of the one that holds the processes of an engine's container, at the container.
+/// Where the settings of a cgroup are made: of the one that holds the processes of an engine's or systemd-nspawn's
+/// container, at the container.
 fn without_payload(path: &Path) -> &Path {
-    let is_payload = path.file_name().is_some_and(|name| name == "init" || name == "container");
-    let is_engines = |parent: &&Path| {
+    let Some((parent, name)) = path.parent().zip(path.file_name()) else { return path };
+    let is_payload = if name == "payload" {
+        parent.file_name().and_then(|unit| unit_name(unit.to_str()?)).is_some()
+    } else {
         let container = Identity::of(parent).container.filter(|one| !one.monitor);
         let runtime = container.map(|one| one.runtime);
-        container_around(path) == Some(*parent)
+        (name == "init" || name == "container")
+            && container_around(path) == Some(parent)
             && matches!(runtime, Some(Runtime::Docker | Runtime::Podman))
     };
-    path.parent().filter(|_| is_payload).filter(is_engines).unwrap_or(path)
+    if is_payload { parent } else { path }
 }
 
 /// The first process of a cgroup, or of one below: those that hand controllers down have none themselves.

@@ -218,7 +218,10 @@ fn who_sets_a_cgroup_is_read_from_its_path() {
     let system = |unit: &str| Manager::System(unit.to_owned());
     for (path, expected) in [
         ("/system.slice/getty.slice/getty@tty1.service", system("getty@tty1.service")),
-        (r"/system.slice/my\x2dapp.service/worker", system(r"my\x2dapp.service")),
+        (r"/system.slice/my\x2dapp.service", system(r"my\x2dapp.service")),
+        (r"/system.slice/my\x2dapp.service/worker", Manager::Files),
+        ("/system.slice/slurmstepd.scope/job_7", Manager::Files),
+        ("/machine.slice/machine-qemu-1.scope/libvirt/emulator", Manager::Files),
         ("/user.slice/user-1000.slice/session-3.scope", system("session-3.scope")),
         ("/user.slice/user-1000.slice", system("user-1000.slice")),
         ("/user.slice/user-1000.slice/user@1000.service", system("user@1000.service")),
@@ -254,13 +257,38 @@ fn who_sets_a_cgroup_is_read_from_its_path() {
             "/machine.slice/systemd-nspawn@web.service/payload/system.slice/nginx.service",
             Manager::Files,
         ),
-        ("/machine.slice/systemd-nspawn@web.service/payload", system("systemd-nspawn@web.service")),
+        ("/machine.slice/systemd-nspawn@web.service/payload", Manager::Files),
+        ("/machine.slice/systemd-nspawn@web.service", system("systemd-nspawn@web.service")),
         ("/system.slice/foo.service/sshd.service", Manager::Files),
     ] {
         assert_eq!(of(path), expected, "{path}");
     }
     tree.write("proc/1/comm", "init\n");
     assert_eq!(tree.unified().manager(Path::new(WEB)), Manager::Files);
+}
+
+#[test]
+fn settings_of_what_is_in_a_unit_are_not_those_of_the_unit() {
+    let tree = host();
+    let unit = "cg/system.slice/slurmstepd.scope";
+    for (folder, max) in [(unit.to_owned(), "max"), (format!("{unit}/job_7"), "1048576")] {
+        tree.write(&format!("{folder}/cgroup.subtree_control"), "cpu memory\n");
+        tree.write(&format!("{folder}/memory.max"), max);
+    }
+    let job = "/system.slice/slurmstepd.scope/job_7";
+    let label = "slurmstepd.scope/job_7";
+    let about = Meeting { memory: Some((LimitKind::Max, label)), ..meeting(job, BACKUP) };
+    let (_, limited) = tree.unified().setup(&about, Vec::new()).memory.unwrap();
+    assert_eq!((&*limited.label, limited.manager), (label, Manager::Files));
+    // What systemd-nspawn runs is the whole container.
+    let container = "cg/machine.slice/machine-web.scope";
+    tree.write(&format!("{container}/payload/cpu.weight"), "7");
+    tree.write(&format!("{container}/cpu.weight"), "200");
+    tree.write("cg/machine.slice/cgroup.subtree_control", "cpu");
+    let met = meeting(WEB, "/machine.slice/machine-web.scope/payload");
+    let culprit = tree.unified().setup(&met, Vec::new()).culprit.unwrap();
+    assert_eq!(culprit.manager, Manager::System("machine-web.scope".to_owned()));
+    assert_eq!(culprit.weight, Some(200));
 }
 
 #[test]
