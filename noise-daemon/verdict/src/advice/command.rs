@@ -27,7 +27,7 @@ pub struct Change<'a> {
     pub to: SettingValue,
     /// What it was; `None` where that is not known.
     pub back: Option<SettingValue>,
-    /// What to change in Kubernetes; empty where it has no such setting.
+    /// What to change in the manifest of a pod; empty where it has no such setting.
     pub words: &'a str,
     /// The folder and the name of its file, where there is one.
     pub file: Option<(&'a String, &'static str)>,
@@ -40,32 +40,33 @@ pub struct Made {
     pub commands: Vec<String>,
     /// Empty where what was before is not known.
     pub undo: Vec<String>,
+    /// What to change instead where no command does it, a sentence: it is not known what else a manifest says.
+    pub manifest: Option<String>,
 }
 
-/// How a setting is made.
-enum SettingOwner {
-    /// By a command: that of who manages the cgroup, or one that writes the file.
-    Command(String),
-    /// In its manifest, of which it is not known what it says.
-    Manifest(String),
-    None,
+impl Made {
+    /// A change that only the manifest of a pod can make.
+    pub fn in_manifest(pod: &str, words: &str) -> Self {
+        let manifest = Some(format!("in the manifest of {pod}: {words}"));
+        Self { manifest, ..Self::default() }
+    }
 }
 
 impl Change<'_> {
     /// The commands that make it, and those that take it back. A manager of cgroups gets its own command, which lasts.
     pub fn made(&self, of: &CgroupSetup) -> Made {
-        let commands = match self.way(&self.to, of) {
-            SettingOwner::Command(command) | SettingOwner::Manifest(command) => vec![command],
-            SettingOwner::None => Vec::new(),
-        };
-        let undo = match self.back.as_ref().map(|back| self.way(back, of)) {
-            Some(SettingOwner::Command(command)) => vec![command],
-            _ => Vec::new(),
-        };
-        Made { commands, undo }
+        if let Manager::Kubernetes(pod) = &of.manager
+            && !self.words.is_empty()
+        {
+            return Made::in_manifest(pod, self.words);
+        }
+        let commands = self.way(&self.to, of).into_iter().collect();
+        let undo = self.back.as_ref().and_then(|back| self.way(back, of)).into_iter().collect();
+        Made { commands, undo, manifest: None }
     }
 
-    fn way(&self, value: &SettingValue, of: &CgroupSetup) -> SettingOwner {
+    /// The command that does it: that of who manages the cgroup, or one that writes the file.
+    fn way(&self, value: &SettingValue, of: &CgroupSetup) -> Option<String> {
         let short = |id: &str| id.get(..SHORT_ID).unwrap_or(id).to_owned();
         let engine = |engine: &str, id: &str| {
             value.flag.as_ref().map(|flag| format!("{engine} update {flag} {}", word(&short(id))))
@@ -83,16 +84,10 @@ impl Change<'_> {
             )),
             Manager::Docker(id) => engine("docker", id),
             Manager::Podman(id) => engine("podman", id),
-            Manager::Kubernetes(name) if !self.words.is_empty() => {
-                return SettingOwner::Manifest(format!(
-                    "in the manifest of {name}: {}",
-                    self.words
-                ));
-            }
             Manager::Kubernetes(_) | Manager::Files => None,
         };
         let by_file = || self.file.map(|(folder, name)| echo(&value.file, folder, name));
-        by_manager.or_else(by_file).map_or(SettingOwner::None, SettingOwner::Command)
+        by_manager.or_else(by_file)
     }
 }
 

@@ -94,6 +94,7 @@ pub fn io_scheduler(setup: &Setup) -> Option<Outcome> {
                 made: Made {
                     commands: vec![echo("mq-deadline", &folder, "scheduler")],
                     undo: vec![echo("none", &folder, "scheduler")],
+                    manifest: None,
                 },
             })
         }

@@ -190,3 +190,26 @@ fn a_soft_limit_of_memory_stays_below_the_hard_one() {
         assert_eq!(raised(above).commands, [command]);
     }
 }
+
+#[test]
+fn a_pod_is_changed_by_words_that_are_no_command() {
+    let pod =
+        |name: &str| CgroupSetup { manager: Manager::Kubernetes(name.to_owned()), ..service(name) };
+    let cpu = [Remedy::CpuWeight, Remedy::CpuAffinity, Remedy::CpuQuota];
+    let said = |setup: &Setup| {
+        let advice = advise(&cpu, setup);
+        assert!(advice.iter().all(|one| one.commands.is_empty() && one.undo.is_empty()));
+        let words = |now: String| now.split_once("in the manifest of ").map(|(_, w)| w.to_owned());
+        advice.into_iter().map(|one| one.now.and_then(words)).collect::<Vec<_>>()
+    };
+    let weight = "pod:b: lower its resources.requests.cpu, which is its weight";
+    let own = "pod:a/web: give it whole CPUs of its own (static CPU manager, Guaranteed QoS)";
+    let quota = "pod:b/gzip: set its resources.limits.cpu";
+    // Pods are weighed against each other as a whole.
+    let siblings = Some((pod("pod:a"), pod("pod:b")));
+    let pods = Setup { siblings: siblings.clone(), ..of(pod("pod:a/web"), pod("pod:b/gzip")) };
+    assert_eq!(said(&pods), [weight, own, quota].map(|one| Some(one.to_owned())));
+    // No manifest gives a service CPUs of its own.
+    let service = Setup { siblings, ..of(service("web.service"), pod("pod:b/gzip")) };
+    assert_eq!(said(&service)[1], None);
+}
