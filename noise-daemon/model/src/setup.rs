@@ -54,6 +54,8 @@ pub type Limit = Option<u64>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSetup {
     pub pid: u32,
+    /// The process that it is of.
+    pub process: u32,
     pub nice: i32,
     /// Its policy, by the kernel's number (0 = `SCHED_OTHER`).
     pub policy: u32,
@@ -61,8 +63,10 @@ pub struct TaskSetup {
     pub priority: u32,
     /// CPUs that it may run on.
     pub cpus: CpuList,
-    /// Whether all threads of its process may run on the same CPUs.
+    /// Whether all threads of its cgroup are known to be allowed the same CPUs.
     pub is_alike: bool,
+    /// Whether its process is known to be the only one of its cgroup.
+    pub is_alone: bool,
     /// Whether it is a thread of the kernel.
     pub is_kernel: bool,
 }
@@ -106,7 +110,9 @@ pub struct CgroupSetup {
     pub memory_max: Option<Limit>,
     /// Beside that, what it may have in swap: `memory.swap.max`, or what version 1's `memory.memsw.limit_in_bytes` leaves.
     pub swap_max: Option<Limit>,
-    /// The thread by which it is judged; else its first process.
+    /// Whether process 1, or a thread of the kernel, is known to be in it.
+    pub has_host: bool,
+    /// The thread by which a victim or a culprit is judged; else its first process.
     pub main: Option<TaskSetup>,
 }
 
@@ -129,6 +135,7 @@ impl CgroupSetup {
             memory_high: None,
             memory_max: None,
             swap_max: None,
+            has_host: false,
             main: None,
         }
     }
@@ -136,17 +143,15 @@ impl CgroupSetup {
     /// Whether it is not to be touched, because all others depend on it: the root cgroup, and those of process 1 and of
     /// threads of the kernel.
     pub fn carries_host(&self) -> bool {
-        let main = self.main.as_ref();
-        self.label == "/" || main.is_some_and(|main| main.pid == 1 || main.is_kernel)
+        let is_host = |main: &TaskSetup| main.process == 1 || main.is_kernel;
+        self.label == "/" || self.has_host || self.main.as_ref().is_some_and(is_host)
     }
 
-    /// CPUs that it may run on, as far as is known: those of its main thread, which its cgroup bounds.
+    /// CPUs that it may run on, as far as is known: those of its threads where all have the same, else those of the cgroup.
     pub fn may_run_on(&self) -> Option<&CpuList> {
-        self.main
-            .as_ref()
-            .map(|main| &main.cpus)
-            .or(self.cpus.as_ref())
-            .filter(|cpus| !cpus.is_empty())
+        let main = self.main.as_ref().filter(|main| main.is_alike);
+        let cpus = main.map(|main| &main.cpus).or(self.cpus.as_ref());
+        cpus.filter(|cpus| !cpus.is_empty())
     }
 }
 

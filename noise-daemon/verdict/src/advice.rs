@@ -328,12 +328,7 @@ fn quota_change<'a>(
 
 fn cpu_quota(setup: &Setup) -> Option<Outcome> {
     let culprit = setup.culprit.as_ref()?;
-    // One thread of several does not say where the whole cgroup may run.
-    let of_all = match setup.is_culprit_named {
-        true => culprit.cpus.as_ref().filter(|cpus| !cpus.is_empty()),
-        false => culprit.may_run_on(),
-    };
-    let usable = of_all.unwrap_or(&setup.online).len() as u64;
+    let usable = culprit.may_run_on().unwrap_or(&setup.online).len() as u64;
     if usable == 0 {
         return None;
     }

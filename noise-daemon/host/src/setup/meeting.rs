@@ -4,21 +4,21 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use noise_model::memory::LimitKind;
-use noise_model::setup::{CgroupSetup, Controller, DiskSetup, IrqSetup, Manager, Setup, TaskSetup};
+use noise_model::setup::{CgroupSetup, Controller, DiskSetup, IrqSetup, Manager, Setup};
 use noise_system::procfs;
 use noise_text::clean::printable;
 use noise_text::cpulist::CpuList;
 
 use super::limits::limit;
-use super::task::{first_process, has_thread, task_setup};
+use super::task::{Processes, has_thread, task_setup};
 use super::{SetupReader, folder, label};
 use crate::resolve::cgroup::{Identity, Runtime, unit_name};
 use crate::resolve::irqs_named;
 
 /// Interrupts of one name that are looked at.
 const MOST_IRQS: usize = 64;
-/// Cgroups that are looked at for a first process, below one that has none itself.
-const MOST_BELOW: usize = 64;
+/// Lines of a file that are looked at.
+const MOST_LINES: usize = 64;
 
 /// Who meets, as labels have them.
 #[derive(Clone, Debug, Default)]
@@ -48,20 +48,15 @@ impl SetupReader {
     pub fn setup(&self, meeting: &Meeting<'_>, idle: Vec<(u32, f64)>) -> Setup {
         let cpus = |which: &str| procfs::text(self.sysfs.join("devices/system/cpu").join(which));
         let (online, isolated) = (cpus("online"), cpus("isolated"));
-        let named = |path: Option<&Path>, thread: Option<TaskSetup>| {
-            let mut setup = self.cgroup(path?);
-            setup.main = thread.or(setup.main);
-            Some(setup)
-        };
-        let victim_thread = meeting.victim_tid.and_then(|tid| task_setup(&self.procfs, tid));
-        let culprit_thread = meeting.culprit.zip(meeting.culprit_tid).and_then(|(path, tid)| {
+        let victim = meeting.victim.map(|path| self.party(path, meeting.victim_tid).0);
+        let culprit_tid = meeting.culprit.zip(meeting.culprit_tid).and_then(|(path, tid)| {
             // Its number may be that of another one by now.
-            let is_there = self.folders(path).any(|folder| has_thread(&folder, tid));
-            task_setup(&self.procfs, tid).filter(|_| is_there)
+            self.folders(path).any(|folder| has_thread(&folder, tid)).then_some(tid)
         });
         let culprit = meeting.culprit.map(without_payload);
         let met = meeting.victim.zip(culprit);
         let siblings = met.and_then(|(one, other)| siblings(one, other));
+        let party = culprit.map(|path| self.party(path, culprit_tid));
         let is_around = met.is_some_and(|(victim, culprit)| victim.starts_with(culprit));
         let limited = meeting.victim.zip(meeting.quota).and_then(|(victim, of)| {
             let has_quota =
@@ -81,12 +76,12 @@ impl SetupReader {
         Setup {
             available_bytes: memory.as_ref().and_then(|_| self.available_bytes()),
             memory,
-            victim: named(meeting.victim, victim_thread),
+            victim,
             siblings: siblings.map(|(one, other)| (self.cgroup(&one), self.cgroup(&other))),
             is_own: meeting.culprit.is_none(),
             is_around,
-            is_culprit_named: culprit_thread.is_some(),
-            culprit: named(culprit, culprit_thread),
+            is_culprit_named: party.as_ref().is_some_and(|(_, is_named)| *is_named),
+            culprit: party.map(|(culprit, _)| culprit),
             limited,
             interrupt: meeting.interrupt.map(ToOwned::to_owned),
             irqs: meeting.interrupt.map(|name| self.irqs(name)).unwrap_or_default(),
@@ -111,7 +106,22 @@ impl SetupReader {
         roots.into_iter().filter_map(move |root| folder(root, path))
     }
 
-    /// How a cgroup is set up.
+    fn processes(&self, path: &Path) -> Processes {
+        let mut found = self.folders(path).map(|folder| Processes::below(&folder));
+        found.find(|found| !found.pids.is_empty()).unwrap_or_default()
+    }
+
+    /// How a cgroup is set up, with this thread, else with its first process; and whether it is that thread.
+    fn party(&self, path: &Path, tid: Option<u32>) -> (CgroupSetup, bool) {
+        let processes = self.processes(path);
+        let task = |tid: u32| task_setup(&self.procfs, tid, &processes);
+        let named = tid.and_then(task);
+        let is_named = named.is_some();
+        let main = named.or_else(|| task(*processes.pids.first()?));
+        (CgroupSetup { main, ..self.cgroup(path) }, is_named)
+    }
+
+    /// How a cgroup is set up, whatever its threads are.
     fn cgroup(&self, path: &Path) -> CgroupSetup {
         let label = label(path);
         if !is_sayable(path) {
@@ -145,7 +155,9 @@ impl SetupReader {
         });
         let cpus = text(&cpuset, "cpuset.effective_cpus", "cpuset.cpus.effective");
         let cpus_set = text(&cpuset, "cpuset.cpus", "cpuset.cpus").unwrap_or_default();
-        let first = self.folders(path).find_map(|folder| first_below(&folder));
+        let pids = self.processes(path).pids;
+        let first = pids.first().map(|pid| procfs::bytes(self.procfs.join(format!("{pid}/stat"))));
+        let is_kernel = first.and_then(|stat| procfs::is_kernel_thread(&stat.ok()?));
         CgroupSetup {
             manager: self.manager(path),
             weight: weight(text(&cpu, "cpu.shares", "cpu.weight")),
@@ -155,12 +167,13 @@ impl SetupReader {
             io_weight: weight(text(&io, "blkio.bfq.weight", "io.weight"))
                 .or_else(|| weight(text(&io, "blkio.bfq.weight", "io.bfq.weight"))),
             io_max: text(&io, "", "io.max")
-                .map(|text| text.lines().take(MOST_BELOW).map(ToOwned::to_owned).collect())
+                .map(|text| text.lines().take(MOST_LINES).map(ToOwned::to_owned).collect())
                 .unwrap_or_default(),
             memory_high: text(&memory, "", "memory.high").and_then(|text| limit(&text)),
             memory_max,
             swap_max,
-            main: first.and_then(|pid| task_setup(&self.procfs, pid)),
+            has_host: is_kernel.unwrap_or(false) || pids.contains(&1),
+            main: None,
             cpu,
             cpuset,
             io,
@@ -301,21 +314,6 @@ fn without_payload(path: &Path) -> &Path {
             && matches!(runtime, Some(Runtime::Docker | Runtime::Podman))
     };
     if is_payload { parent } else { path }
-}
-
-/// The first process of a cgroup, or of one below: those that hand controllers down have none themselves.
-fn first_below(folder: &Path) -> Option<u32> {
-    let mut waiting = std::collections::VecDeque::from([folder.to_owned()]);
-    for _ in 0..MOST_BELOW {
-        let folder = waiting.pop_front()?;
-        if let Some(pid) = first_process(&folder) {
-            return Some(pid);
-        }
-        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-        let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        waiting.extend(inner.take(MOST_BELOW).map(|entry| entry.path()));
-    }
-    None
 }
 
 /// The two that compete as siblings: below the nearest cgroup around both. `None` where one is around the other.

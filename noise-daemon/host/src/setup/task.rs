@@ -1,5 +1,6 @@
 //! IO: how threads are scheduled, and how idle CPUs are.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
 
@@ -7,17 +8,65 @@ use noise_model::setup::TaskSetup;
 use noise_system::procfs;
 use noise_text::cpulist::CpuList;
 
-/// Bytes of `cgroup.procs` that hold its first line.
-const FIRST_LINE: u64 = 32;
-/// Threads of a process that are looked at.
+/// Bytes of a list of processes that are read.
+const MOST_BYTES: usize = 8192;
+/// Cgroups below one that are looked at for processes.
+const MOST_BELOW: usize = 64;
+/// Threads of a cgroup that are looked at.
 const MOST_THREADS: usize = 1024;
 
-/// The first process of a cgroup, by the begin of its file: that may list very many.
-pub fn first_process(folder: &Path) -> Option<u32> {
-    let begin = procfs::begin(folder.join("cgroup.procs"), FIRST_LINE).ok()?;
-    let line = begin.split(|byte| *byte == b'\n').next()?;
-    // 0 is a process of another namespace.
-    std::str::from_utf8(line).ok()?.parse().ok().filter(|pid| *pid > 0)
+/// The processes of a cgroup.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Processes {
+    /// First its own, then those of the cgroups below: one that hands controllers down has none itself.
+    pub pids: Vec<u32>,
+    /// Whether these are all: there may be very many.
+    are_all: bool,
+}
+
+impl Processes {
+    /// By a cgroup's folder.
+    pub fn below(folder: &Path) -> Self {
+        let mut waiting = VecDeque::from([folder.to_owned()]);
+        let mut found = Self { pids: Vec::new(), are_all: true };
+        for _ in 0..MOST_BELOW {
+            let Some(folder) = waiting.pop_front() else { break };
+            let list = procfs::begin(folder.join("cgroup.procs"), MOST_BYTES as u64);
+            found.are_all &= list.as_ref().is_ok_and(|list| list.len() < MOST_BYTES);
+            let mut list = list.unwrap_or_default();
+            // The last number may be cut off.
+            list.truncate(list.iter().rposition(|byte| *byte == b'\n').unwrap_or(0));
+            for pid in String::from_utf8_lossy(&list).split_ascii_whitespace() {
+                // 0 is a process of another namespace.
+                let pid = pid.parse().ok().filter(|pid: &u32| *pid > 0);
+                found.are_all &= pid.is_some();
+                found.pids.extend(pid);
+            }
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            waiting.extend(inner.take(MOST_BELOW).map(|entry| entry.path()));
+        }
+        found.are_all &= waiting.is_empty();
+        found
+    }
+
+    /// Whether it is one process that is known to be alone.
+    const fn is_one(&self) -> bool {
+        self.are_all && self.pids.len() == 1
+    }
+
+    /// Whether all threads may run on these CPUs; of very many threads that is not looked at.
+    fn may_run_on(&self, procfs: &Path, cpus: &CpuList) -> bool {
+        let lists = self.pids.iter().map(|pid| procfs.join(format!("{pid}/task")));
+        let threads = lists.filter_map(|list| fs::read_dir(list).ok()).flatten().flatten();
+        let threads: Vec<_> = threads.take(MOST_THREADS + 1).collect();
+        let is_alike = |thread: &fs::DirEntry| {
+            let status = procfs::text(thread.path().join("status")).ok();
+            status.and_then(|status| allowed(&status)).is_none_or(|one| one == *cpus)
+        };
+        let are_all = self.are_all && (1..=MOST_THREADS).contains(&threads.len());
+        are_all && threads.iter().all(is_alike)
+    }
 }
 
 /// Whether a thread is in a cgroup, by its folder in either version.
@@ -27,34 +76,29 @@ pub fn has_thread(folder: &Path, tid: u32) -> bool {
     lists.iter().flatten().any(|list| list.lines().any(|line| line == tid))
 }
 
-/// CPUs that a thread may run on, by its folder below a procfs root.
-fn allowed(folder: &Path) -> Option<CpuList> {
-    let status = procfs::text(folder.join("status")).ok()?;
+/// CPUs that a thread may run on, by its `status`.
+fn allowed(status: &str) -> Option<CpuList> {
     let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     Some(CpuList::of_kernel(cpus.trim()))
 }
 
-/// Whether all threads of a process may run on these CPUs; of very many threads that is not looked at.
-fn are_alike(folder: &Path, cpus: &CpuList) -> bool {
-    let Ok(threads) = fs::read_dir(folder.join("task")) else { return false };
-    let threads: Vec<_> = threads.flatten().take(MOST_THREADS + 1).collect();
-    let is_alike = |thread: &fs::DirEntry| allowed(&thread.path()).is_none_or(|one| one == *cpus);
-    threads.len() <= MOST_THREADS && threads.iter().all(is_alike)
-}
-
-/// How a process' first thread is scheduled.
-pub fn task_setup(procfs: &Path, pid: u32) -> Option<TaskSetup> {
+/// How a thread of a cgroup with these processes is scheduled; by a process' number, its first one.
+pub fn task_setup(procfs: &Path, pid: u32, around: &Processes) -> Option<TaskSetup> {
     let folder = procfs.join(pid.to_string());
     let stat = procfs::bytes(folder.join("stat")).ok()?;
     let field = |index: usize| procfs::stat_fields(&stat)?.nth(index);
-    let cpus = allowed(&folder)?;
+    let status = procfs::text(folder.join("status")).ok()?;
+    let cpus = allowed(&status)?;
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
     Some(TaskSetup {
         pid,
+        process: process.and_then(|process| process.trim().parse().ok()).unwrap_or(pid),
         nice: field(16)?.parse().ok()?,
         priority: field(37)?.parse().ok()?,
         policy: field(38)?.parse().ok()?,
         is_kernel: procfs::is_kernel_thread(&stat)?,
-        is_alike: are_alike(&folder, &cpus),
+        is_alike: around.may_run_on(procfs, &cpus),
+        is_alone: around.is_one(),
         cpus,
     })
 }
@@ -113,29 +157,44 @@ mod tests {
 
     #[test]
     fn this_process_is_scheduled_as_usual() {
-        let own = task_setup(Path::new("/proc"), std::process::id()).unwrap();
-        assert_eq!((own.policy, own.priority, own.real_time()), (0, 0, None));
-        assert!(!own.cpus.is_empty() && (-20..20).contains(&own.nice));
-        assert!(!own.is_kernel && own.is_alike);
-        assert_eq!(task_setup(Path::new("/nonexistent"), 1), None);
+        let own = Processes { pids: vec![std::process::id()], are_all: true };
+        let task = task_setup(Path::new("/proc"), std::process::id(), &own).unwrap();
+        assert_eq!((task.policy, task.priority, task.real_time()), (0, 0, None));
+        assert!(!task.cpus.is_empty() && (-20..20).contains(&task.nice));
+        assert!(!task.is_kernel && task.is_alike && task.is_alone);
+        assert_eq!(task_setup(Path::new("/nonexistent"), 1, &own), None);
+        let unknown = task_setup(Path::new("/proc"), std::process::id(), &Processes::default());
+        assert!(unknown.is_some_and(|task| !task.is_alike && !task.is_alone));
     }
 
     #[test]
     fn the_processes_of_a_cgroup_are_those_of_its_lists() {
         let folder = tempfile::tempdir().unwrap();
-        for (text, first) in
-            [("", None), ("0\n7\n", None), ("4242\n7\n", Some(4242)), ("x\n", None)]
-        {
+        let list = |text: &str| {
             fs::write(folder.path().join("cgroup.procs"), text).unwrap();
-            assert_eq!(first_process(folder.path()), first, "{text}");
+            let found = Processes::below(folder.path());
+            (found.pids, found.are_all)
+        };
+        for (text, expected) in [
+            ("", (vec![], true)),
+            ("0\n7\n", (vec![7], false)),
+            ("4242\n7\n", (vec![4242, 7], true)),
+            ("x\n", (vec![], false)),
+        ] {
+            assert_eq!(list(text), expected, "{text}");
         }
+        let many: String = (100..9000).map(|pid| format!("{pid}\n")).collect();
+        let (pids, are_all) = list(&many);
+        assert!(pids.iter().copied().eq((100..).take(pids.len())) && !are_all);
+        fs::create_dir(folder.path().join("below")).unwrap();
+        fs::write(folder.path().join("below/cgroup.procs"), "9\n").unwrap();
+        assert_eq!(list("8\n"), (vec![8, 9], true));
+        fs::remove_file(folder.path().join("below/cgroup.procs")).unwrap();
+        assert_eq!(list("8\n"), (vec![8], false), "it may have some");
         assert!(!has_thread(folder.path(), 42));
         for (file, tid) in [("tasks", 42), ("cgroup.threads", 43)] {
             fs::write(folder.path().join(file), format!("7\n{tid}\n")).unwrap();
             assert!(has_thread(folder.path(), tid) && !has_thread(folder.path(), 4));
         }
-        let many: String = (1000..9000).map(|pid| format!("{pid}\n")).collect();
-        fs::write(folder.path().join("cgroup.procs"), many).unwrap();
-        assert_eq!(first_process(folder.path()), Some(1000));
     }
 }

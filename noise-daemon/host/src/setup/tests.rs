@@ -361,6 +361,35 @@ fn a_culprit_is_judged_by_the_thread_that_is_named() {
 }
 
 #[test]
+fn all_processes_of_a_cgroup_are_looked_at() {
+    let tree = host();
+    let stat = fs::read_to_string(tree.path("proc/42/stat")).unwrap();
+    let main = |tree: &Tree| {
+        let about = Meeting { victim_tid: Some(43), ..meeting(WEB, BACKUP) };
+        let victim = tree.unified().setup(&about, Vec::new()).victim.unwrap();
+        (victim.carries_host(), victim.main.unwrap())
+    };
+    tree.write("proc/43/stat", &stat);
+    for (pid, cpus) in [(42, 1), (43, 2)] {
+        let status = format!("Tgid:\t{pid}\nCpus_allowed_list:\t{cpus}\n");
+        tree.write(&format!("proc/{pid}/status"), &status);
+        tree.write(&format!("proc/{pid}/task/{pid}/status"), &status);
+    }
+    let (_, worker) = main(&tree);
+    assert_eq!((worker.pid, worker.process), (43, 43));
+    assert!(!worker.is_alike && !worker.is_alone);
+    tree.write("proc/42/task/42/status", "Tgid:\t42\nCpus_allowed_list:\t2\n");
+    let (_, worker) = main(&tree);
+    assert!(worker.is_alike && !worker.is_alone);
+    tree.write("cg/system.slice/web.service/cgroup.procs", "43\n");
+    let (carries_host, worker) = main(&tree);
+    assert!(worker.is_alike && worker.is_alone && !carries_host);
+    // The thread that is named is not process 1, but that is there.
+    tree.write("cg/system.slice/web.service/cgroup.procs", "43\n1\n");
+    assert!(main(&tree).0);
+}
+
+#[test]
 fn interrupts_and_disks_are_looked_at() {
     let tree = host();
     let interrupts = " CPU0 CPU1\n 36: 1 2 PCI-MSI 1-edge nvme0q1\n 37: 0 0 PCI-MSI 2-edge nvme0q1\n LOC: 1 2 x\n";

@@ -93,8 +93,9 @@ fn move_to(victim: &CgroupSetup, culprit: &CgroupSetup, to: &CpuList, online: &C
         && culprit.cpus.as_ref().unwrap_or(online).iter().count() >= online.len();
     let by_threads = || {
         let main = culprit.main.as_ref();
-        // One command gives all threads the same CPUs: where they had others, that cannot be taken back.
-        let main = main.filter(|main| main.is_alike);
+        // One command gives all threads of a process the same CPUs: where they had others, that cannot be taken back. Of
+        // several processes it would move one.
+        let main = main.filter(|main| main.is_alike && main.is_alone);
         main.map_or_else(Made::default, |main| Made {
             commands: vec![taskset(to, main.pid)],
             undo: vec![taskset(&main.cpus, main.pid)],

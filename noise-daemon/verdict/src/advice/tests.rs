@@ -36,11 +36,13 @@ fn service(name: &str) -> CgroupSetup {
         memory_max: Some(None),
         main: Some(TaskSetup {
             pid: 42,
+            process: 42,
             nice: 0,
             policy: 0,
             priority: 0,
             cpus: list("0-3"),
             is_alike: true,
+            is_alone: true,
             is_kernel: false,
         }),
         ..CgroupSetup::named(name)
@@ -81,7 +83,17 @@ fn where_nothing_is_known_all_remedies_stay_as_they_are() {
 fn carrying() -> [CgroupSetup; 3] {
     let main = |pid, is_kernel, cpus: &str| {
         let cpus = list(cpus);
-        Some(TaskSetup { pid, nice: 0, policy: 0, priority: 0, cpus, is_alike: true, is_kernel })
+        Some(TaskSetup {
+            pid,
+            process: pid,
+            nice: 0,
+            policy: 0,
+            priority: 0,
+            cpus,
+            is_alike: true,
+            is_alone: true,
+            is_kernel,
+        })
     };
     let limits = CgroupSetup {
         quota: Some(Quota { quota_us: Some(50_000), period_us: 100_000 }),
@@ -267,11 +279,13 @@ fn what_is_changed_can_be_taken_back() {
     assert!(undo(&of(service("web.service"), unknown), Remedy::CpuWeight).is_empty());
     let fifo = TaskSetup {
         pid: 42,
+        process: 42,
         nice: 0,
         policy: 1,
         priority: 50,
         cpus: list("0-3"),
         is_alike: true,
+        is_alone: true,
         is_kernel: false,
     };
     let real_time = CgroupSetup { main: Some(fifo), ..service("backup.service") };

@@ -526,11 +526,13 @@ fn what_its_own_threads_took_is_no_reason_to_touch_who_works_with_it() {
     let mut setup = setup();
     let main = TaskSetup {
         pid: 42,
+        process: 42,
         nice: 0,
         policy: 0,
         priority: 0,
         cpus: (0..4).collect(),
         is_alike: true,
+        is_alone: true,
         is_kernel: false,
     };
     for one in [&mut setup.victim, &mut setup.culprit] {

@@ -130,15 +130,57 @@ fn a_culprit_is_not_moved_to_the_victims_cpus() {
 
 #[test]
 fn threads_that_have_cpus_of_their_own_keep_them() {
-    let moved = |is_alike| {
+    let moved = |is_alike, is_alone| {
         let mut culprit = service("backup.service");
         culprit.cpuset = Controller::Missing;
-        culprit.main = culprit.main.map(|main| TaskSetup { is_alike, ..main });
+        culprit.main = culprit.main.map(|main| TaskSetup { is_alike, is_alone, ..main });
         advise(&[Remedy::CpuAffinity], &of(service("web.service"), culprit)).remove(0)
     };
-    assert_eq!(moved(true).commands, ["taskset --all-tasks --cpu-list --pid 2,3 42"]);
-    assert_eq!(moved(true).undo, ["taskset --all-tasks --cpu-list --pid 0-3 42"]);
-    assert_eq!((moved(false).commands, moved(false).undo), (Vec::new(), Vec::new()));
+    let one = moved(true, true);
+    assert_eq!(one.commands, ["taskset --all-tasks --cpu-list --pid 2,3 42"]);
+    assert_eq!(one.undo, ["taskset --all-tasks --cpu-list --pid 0-3 42"]);
+    // One process of several is not the culprit.
+    for other in [moved(false, true), moved(true, false)] {
+        assert_eq!((other.commands, other.undo), (Vec::new(), Vec::new()));
+    }
+}
+
+#[test]
+fn one_thread_does_not_say_where_the_victim_runs() {
+    // Workers on CPUs 0 to 3, each on its own: the one on CPU 3 waits longest.
+    let victim = |is_alike| {
+        let mut victim = CgroupSetup { cpus: Some(list("0-3")), ..service("nginx.service") };
+        victim.main = victim.main.map(|main| TaskSetup { cpus: list("3"), is_alike, ..main });
+        victim
+    };
+    let setup = |is_alike| Setup {
+        online: list("0-5"),
+        interrupt: Some("eth0".to_owned()),
+        irqs: vec![IrqSetup { irq: 36, cpus: list("3"), set: list("0-5") }],
+        ..of(victim(is_alike), CgroupSetup { main: None, cpus: None, ..service("hog.service") })
+    };
+    let irq = |cpus: &str| [format!("echo {cpus} > /proc/irq/36/smp_affinity_list")];
+    assert_eq!(commands(&setup(true), Remedy::IrqAffinity), irq("0-2,4,5"));
+    assert_eq!(commands(&setup(false), Remedy::IrqAffinity), irq("4,5"));
+    let mut hog = setup(false);
+    hog.culprit.as_mut().unwrap().cpus = Some(list("0-5"));
+    let moved = ["systemctl set-property hog.service AllowedCPUs=4,5"];
+    assert_eq!(commands(&hog, Remedy::CpuAffinity), moved);
+}
+
+#[test]
+fn what_process_1_is_in_is_not_slowed_by_its_other_threads() {
+    let task = service("x").main.unwrap();
+    let other_thread = TaskSetup { pid: 345, process: 1, ..task };
+    for culprit in [
+        CgroupSetup { main: Some(other_thread), ..service("init.scope") },
+        CgroupSetup { has_host: true, ..service("init.scope") },
+    ] {
+        let setup = Setup { is_culprit_named: true, ..of(service("web.service"), culprit) };
+        for remedy in [Remedy::CpuWeight, Remedy::CpuQuota, Remedy::CpuAffinity] {
+            assert!(is_left_out(&setup, remedy), "{remedy:?}");
+        }
+    }
 }
 
 #[test]
