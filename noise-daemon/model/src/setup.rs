@@ -103,7 +103,7 @@ pub struct CgroupSetup {
     /// `cpuset.cpus`: empty where the cgroup around it decides.
     pub cpus_set: CpuList,
     pub io_weight: Option<u64>,
-    /// Lines of `io.max`: a device's numbers and what is limited.
+    /// Lines of `io.max`, or of version 1's `blkio.throttle.*_bps_device`: a device's numbers and what is limited.
     pub io_max: Vec<String>,
     pub memory_high: Option<Limit>,
     /// `memory.max`, or version 1's `memory.limit_in_bytes`.

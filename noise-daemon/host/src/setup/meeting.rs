@@ -166,9 +166,14 @@ impl SetupReader {
             cpus_set: CpuList::of_kernel(cpus_set.trim()),
             io_weight: weight(text(&io, "blkio.bfq.weight", "io.weight"))
                 .or_else(|| weight(text(&io, "blkio.bfq.weight", "io.bfq.weight"))),
-            io_max: text(&io, "", "io.max")
-                .map(|text| text.lines().take(MOST_LINES).map(ToOwned::to_owned).collect())
-                .unwrap_or_default(),
+            io_max: [
+                text(&io, "blkio.throttle.read_bps_device", "io.max"),
+                text(&io, "blkio.throttle.write_bps_device", ""),
+            ]
+            .iter()
+            .flatten()
+            .flat_map(|text| text.lines().take(MOST_LINES).map(ToOwned::to_owned))
+            .collect(),
             memory_high: text(&memory, "", "memory.high").and_then(|text| limit(&text)),
             memory_max,
             swap_max,

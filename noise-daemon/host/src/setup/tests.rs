@@ -418,6 +418,23 @@ fn interrupts_and_disks_are_looked_at() {
 }
 
 #[test]
+fn limits_of_disks_are_read_in_both_versions() {
+    let tree = host();
+    let limits = |mounts: Mounts| {
+        let setup = tree.reader(mounts).setup(&meeting(WEB, BACKUP), Vec::new());
+        setup.culprit.unwrap().io_max
+    };
+    tree.write("cg/system.slice/cgroup.subtree_control", "io\n");
+    tree.write(&format!("cg{BACKUP}/io.max"), "254:0 rbps=max wbps=10000000\n");
+    let unified = || Mounts { unified: Some(tree.path("cg")), ..Mounts::default() };
+    assert_eq!(limits(unified()), ["254:0 rbps=max wbps=10000000"]);
+    tree.write(&format!("blkio{BACKUP}/blkio.throttle.read_bps_device"), "254:0 10000000\n");
+    tree.write(&format!("blkio{BACKUP}/blkio.throttle.write_bps_device"), "254:16 5000000\n");
+    let old = Mounts { blkio: Some(tree.path("blkio")), ..unified() };
+    assert_eq!(limits(old), ["254:0 10000000", "254:16 5000000"]);
+}
+
+#[test]
 fn what_no_command_can_name_gets_none() {
     let tree = host();
     tree.write("cg/a\u{1b}[2J/cpu.weight", "100\n");
