@@ -5,6 +5,7 @@
 //! It names what to try, not what is wrong: only the operator knows which of two services matters.
 
 use crate::charge::Cause;
+use crate::hooks::VECTORS;
 
 /// What helps, by cause, the least costly first.
 pub type Remedies = &'static [(Cause, &'static [Remedy])];
@@ -31,6 +32,19 @@ macro_rules! define_remedies {
     };
 }
 
+impl Remedy {
+    /// Whether it can help against a kernel thread or an interrupt of this name; it is not asked of other culprits.
+    pub fn is_against(self, name: &str) -> bool {
+        match self {
+            Self::WorkqueueCpus => name.starts_with("kworker"),
+            Self::HugePages => ["khugepaged", "kcompactd"].iter().any(|one| name.starts_with(one)),
+            // No device sends these.
+            Self::IrqAffinity | Self::InterruptCoalescing => !VECTORS.contains(&name),
+            _ => true,
+        }
+    }
+}
+
 /// What a remedy is, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -52,6 +66,11 @@ define_remedies! {
         "cpu.weight of the cgroups (systemd: CPUWeight=)",
         "Gives the victim a larger part of a contended CPU.",
         "Weighs siblings of the same parent only; the next wait gets shorter, not nil."
+    }
+    SchedulingPolicy {
+        "the policy of the culprit's thread: chrt(1) (systemd: CPUSchedulingPolicy=)",
+        "Takes the culprit's thread off its real-time policy, so that it shares the CPU with others.",
+        "Whatever the thread has to do in time may come late from then on."
     }
     CpuQuota {
         "cpu.max of the culprit's cgroup (systemd: CPUQuota=)",
@@ -169,5 +188,24 @@ pub const fn against(cause: Cause) -> &'static [Remedy] {
         Cause::Softirq => &[PacketSteering, IrqAffinity, InterruptCoalescing],
         Cause::Nmi => &[NmiSources],
         Cause::Foreign | Cause::Own | Cause::Kthread | Cause::Idle | Cause::Untracked => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_is_against_what_it_can_change() {
+        for (remedy, helps, not) in [
+            (Remedy::WorkqueueCpus, "kworker/u8:3", "kswapd0"),
+            (Remedy::HugePages, "khugepaged", "kworker/0:1"),
+            (Remedy::HugePages, "kcompactd0", "kswapd0"),
+            (Remedy::IrqAffinity, "nvme0q1", "local_timer"),
+            (Remedy::InterruptCoalescing, "eth0-rx-0", "call_function_single"),
+        ] {
+            assert!(remedy.is_against(helps) && !remedy.is_against(not), "{remedy:?}");
+        }
+        assert!(Remedy::IsolatedCpus.is_against("local_timer"));
     }
 }

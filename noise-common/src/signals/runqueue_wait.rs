@@ -41,9 +41,15 @@ pub const CAUSES: [&str; 2] = ["wakeup", "preempt"];
 pub(super) const REMEDIES: Remedies = &[
     (
         Cause::Foreign,
-        &[Remedy::CpuWeight, Remedy::CpuAffinity, Remedy::CpuQuota, Remedy::IsolatedCpus],
+        &[
+            Remedy::CpuWeight,
+            Remedy::SchedulingPolicy,
+            Remedy::CpuAffinity,
+            Remedy::CpuQuota,
+            Remedy::IsolatedCpus,
+        ],
     ),
-    (Cause::Own, &[Remedy::FewerThreads, Remedy::CpuAffinity]),
+    (Cause::Own, &[Remedy::FewerThreads]),
     (Cause::Kthread, &[Remedy::WorkqueueCpus, Remedy::HugePages, Remedy::IsolatedCpus]),
     (Cause::Idle, &[Remedy::IdleStates]),
 ];

@@ -257,7 +257,7 @@ mod tests {
         let time = Time { seconds: 1.0, share: 0.5 };
         let main = Episode {
             culprits: vec![made::culprit(culprit, Cause::Foreign, time)],
-            remedies: vec![Remedy::CpuWeight],
+            remedies: vec![Remedy::CpuWeight, Remedy::SchedulingPolicy],
             ..made::blank(victim)
         };
         Report::new(id, true, main, Vec::new())

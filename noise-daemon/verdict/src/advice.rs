@@ -102,6 +102,7 @@ pub(crate) const fn target(remedy: Remedy) -> Target {
     match remedy {
         Remedy::CpuAffinity
         | Remedy::CpuWeight
+        | Remedy::SchedulingPolicy
         | Remedy::CpuQuota
         | Remedy::IoWeight
         | Remedy::IoMax => Target::Culprit,
@@ -152,6 +153,7 @@ fn verdict(remedy: Remedy, setup: &Setup) -> Outcome {
     }
     let found = match remedy {
         Remedy::CpuWeight => cpu_weight(setup),
+        Remedy::SchedulingPolicy => Some(scheduling_policy(setup)),
         Remedy::CpuAffinity => cpu_affinity(setup),
         Remedy::CpuQuota => cpu_quota(setup),
         Remedy::RaiseQuota => raise_quota(setup),
@@ -171,18 +173,29 @@ fn verdict(remedy: Remedy, setup: &Setup) -> Outcome {
     }
 }
 
-fn cpu_weight(setup: &Setup) -> Option<Outcome> {
-    let culprit = setup.culprit.as_ref()?;
-    // How the first process is scheduled says nothing of the one that has the CPU.
-    let named = culprit.main.as_ref().filter(|_| setup.is_culprit_named);
-    if let Some(main) = named
-        && let Some(policy) = main.real_time()
-    {
+/// The culprit's thread, if it is named and has a real-time policy, with that policy. How the first process is scheduled
+/// says nothing of the one that has the CPU.
+fn real_time(setup: &Setup) -> Option<(&CgroupSetup, &TaskSetup, &'static str)> {
+    let culprit = setup.culprit.as_ref().filter(|_| setup.is_culprit_named)?;
+    let main = culprit.main.as_ref()?;
+    Some((culprit, main, main.real_time()?))
+}
+
+/// A thread that is not known to be real-time has no policy that is in the way.
+fn scheduling_policy(setup: &Setup) -> Outcome {
+    real_time(setup).map_or(Outcome::Out, |(culprit, main, policy)| {
         let now = format!(
             "thread {} of {} runs under {policy}, which no weight holds back",
             main.pid, culprit.label
         );
-        return Some(Outcome::Applies { now, made: out_of_real_time(main) });
+        Outcome::Applies { now, made: out_of_real_time(main) }
+    })
+}
+
+fn cpu_weight(setup: &Setup) -> Option<Outcome> {
+    setup.culprit.as_ref()?;
+    if real_time(setup).is_some() {
+        return Some(Outcome::Out);
     }
     setup.victim.as_ref()?;
     // One of them lies in the other.

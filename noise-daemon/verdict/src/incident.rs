@@ -136,9 +136,11 @@ fn inherent(signal: Option<Signal>) -> &'static [Remedy] {
 /// What a remedy gives more of.
 const fn gives(remedy: Remedy) -> &'static [Account] {
     match remedy {
-        Remedy::CpuAffinity | Remedy::CpuWeight | Remedy::CpuQuota | Remedy::WorkqueueCpus => {
-            &[Account::Cpu]
-        }
+        Remedy::CpuAffinity
+        | Remedy::CpuWeight
+        | Remedy::SchedulingPolicy
+        | Remedy::CpuQuota
+        | Remedy::WorkqueueCpus => &[Account::Cpu],
         Remedy::HugePages => &[Account::Cpu, Account::Memory],
         Remedy::IdleStates => &[Account::Cpu],
         Remedy::RaiseQuota => &[Account::Quota],
@@ -286,7 +288,10 @@ impl Disturbed<'_> {
         let is_harmful = |remedy: Remedy| one.name == ROOT && target(remedy) == Target::Culprit;
         let belongs = |advice: &&Advice| {
             let remedy = advice.remedy;
-            helps.contains(&remedy) && gives(remedy).contains(&resource) && !is_harmful(remedy)
+            // The policy is that of one culprit's thread.
+            let is_known = remedy != Remedy::SchedulingPolicy || self.rests_on(remedy, one);
+            let helps = helps.contains(&remedy) && remedy.is_against(one.name) && is_known;
+            helps && gives(remedy).contains(&resource) && !is_harmful(remedy)
         };
         let mut advice: Vec<Advice> = self.advice.iter().filter(belongs).cloned().collect();
         for own in advice.iter_mut().filter(|own| !self.rests_on(own.remedy, one)) {

@@ -284,7 +284,8 @@ pub(crate) fn in_order(advice: &mut Vec<Advice>) {
 
 /// The remedies against one loss, as they apply here.
 fn remedies_of(case: &Case<'_>, loss: &CulpritLoss, deserves_command: bool) -> Vec<Advice> {
-    let remedies = remedies(loss.resource, &loss.culprit);
+    let mut remedies = remedies(loss.resource, &loss.culprit).to_vec();
+    remedies.retain(|remedy| remedy.is_against(&loss.culprit.name));
     // What is known of another culprit says nothing of this one.
     let mut setup = case.setup.clone();
     if !loss.is_set_up {
@@ -296,7 +297,7 @@ fn remedies_of(case: &Case<'_>, loss: &CulpritLoss, deserves_command: bool) -> V
     if setup.interrupt.as_ref() != Some(&loss.culprit.name) {
         (setup.interrupt, setup.irqs) = (None, Vec::new());
     }
-    let mut advice = advise(remedies, &setup);
+    let mut advice = advise(&remedies, &setup);
     if !deserves_command {
         for one in &mut advice {
             (one.commands, one.undo) = (Vec::new(), Vec::new());

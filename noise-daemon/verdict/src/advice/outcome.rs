@@ -47,7 +47,9 @@ fn usual_weight(is_cpu: bool, one: &CgroupSetup) -> u64 {
 /// reverse that choice. Weights are compared where both are known.
 pub fn victim_is_lower(remedy: Remedy, setup: &Setup) -> Option<String> {
     let is_cpu = match remedy {
-        Remedy::CpuWeight | Remedy::CpuAffinity | Remedy::CpuQuota => true,
+        Remedy::CpuWeight | Remedy::SchedulingPolicy | Remedy::CpuAffinity | Remedy::CpuQuota => {
+            true
+        }
         Remedy::IoWeight | Remedy::IoMax => false,
         _ => return None,
     };

@@ -321,6 +321,28 @@ fn a_remedy_belongs_to_its_finding() {
 }
 
 #[test]
+fn a_remedy_can_change_what_its_culprit_does() {
+    let advice = everything();
+    let remedies = |signal, cause, name: &'static str| {
+        let one = disturbed(signal, "shop.service", vec![charged(name, cause, 900, 0.9)], &advice);
+        let findings = judged(&one).findings;
+        findings[0].remedies.iter().map(|one| one.remedy).collect::<Vec<_>>()
+    };
+    let boot = Remedy::IsolatedCpus;
+    assert_eq!(remedies(CPU, Cause::Kthread, "kworker/0:1"), [Remedy::WorkqueueCpus, boot]);
+    assert_eq!(remedies(CPU, Cause::Kthread, "khugepaged"), [Remedy::HugePages, boot]);
+    assert_eq!(remedies(CPU, Cause::Kthread, "kswapd0"), []);
+    let of_device = [Remedy::IrqAffinity, Remedy::InterruptCoalescing, boot];
+    assert_eq!(remedies(None, Cause::Hardirq, "eth0"), of_device);
+    assert_eq!(remedies(None, Cause::Hardirq, "local_timer"), []);
+    assert_eq!(remedies(CPU, Cause::Own, "shop.service"), [Remedy::FewerThreads]);
+    // The policy that was read is that of the advised culprit.
+    let takes_policy =
+        |name| remedies(CPU, Cause::Foreign, name).contains(&Remedy::SchedulingPolicy);
+    assert!(takes_policy("backup.service") && !takes_policy("innocent.service"));
+}
+
+#[test]
 fn what_needs_another_boot_is_never_the_first_thing_to_do() {
     let advice = [Advice::plain(Remedy::IsolatedCpus), Advice::plain(Remedy::CpuWeight)];
     let remedies = |advice| {

@@ -54,7 +54,7 @@ fn who_has_the_lower_weight_by_its_settings_keeps_it() {
     setup.is_culprit_named = true;
     let culprit = setup.culprit.as_mut().unwrap();
     culprit.main = culprit.main.take().map(|main| TaskSetup { policy: 1, priority: 9, ..main });
-    assert!(is_kept(&setup, Remedy::CpuWeight));
+    assert!(is_kept(&setup, Remedy::SchedulingPolicy));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn only_a_thread_that_is_named_loses_its_policy() {
         let mut culprit = service("backup.service");
         culprit.main = culprit.main.map(|main| TaskSetup { policy, priority: 9, ..main });
         let setup = Setup { is_culprit_named, ..of(service("web.service"), culprit) };
-        advise(&[Remedy::CpuWeight], &setup).remove(0)
+        advise(&[Remedy::SchedulingPolicy, Remedy::CpuWeight], &setup).remove(0)
     };
     let weight = ["systemctl set-property backup.service CPUWeight=20"];
     for (policy, option) in [(1, "--fifo"), (2, "--rr")] {
