@@ -14,7 +14,7 @@ use noise_command::{CommandError, Exit, interrupt, output};
 use noise_common::charge::Cause;
 use noise_common::store::event::USUAL_CLASSES;
 use noise_host::kernel::{Sight, monotonic_ns};
-use noise_host::resolve::cgroup::{Identity, NodeNames};
+use noise_host::resolve::cgroup::NodeNames;
 use noise_host::setup::{Meeting, SetupReader};
 use noise_model::pressure::{Pressure, PressureReading};
 use noise_paths::account::Member;
@@ -178,8 +178,7 @@ pub fn gather(
         let mut known =
             known::ask(daemon.socket, &target.labels, first.is_none().then_some(since_ns));
         if let Some(grown) = known.as_mut().and_then(|known| known.pressure.take()) {
-            let own =
-                target.cgroup.as_ref().map(|path| clean(&Identity::of(path).label).into_owned());
+            let own = path.as_ref().map(|path| reader.label(path));
             found.pressure = Some(memory::of_victim(grown, &own.unwrap_or_default()));
         }
         found.around = Around::of(&target.labels, first, last, known);

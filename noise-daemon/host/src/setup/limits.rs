@@ -6,7 +6,7 @@ use noise_model::memory::{Hits, LimitKind, LimitReading, Pages};
 use noise_model::setup::Limit;
 use noise_system::procfs;
 
-use super::{SetupReader, folder, label};
+use super::{SetupReader, folder};
 use crate::kernel::page_bytes;
 
 /// A limit of memory: `max`, or version 1's largest number, is none.
@@ -73,7 +73,7 @@ impl SetupReader {
             }
             let pages = procfs::text(own.join("memory.stat"));
             let pages = pages.map(|text| Pages::parse(&text, page_bytes())).unwrap_or_default();
-            let of = label(around);
+            let of = self.label(around);
             found.extend(limits.into_iter().map(|(kind, bytes, hits)| LimitReading {
                 of: of.clone(),
                 is_own: around == path,

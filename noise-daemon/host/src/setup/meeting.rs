@@ -11,7 +11,7 @@ use noise_text::cpulist::CpuList;
 
 use super::limits::limit;
 use super::task::{Processes, has_thread, task_setup};
-use super::{SetupReader, folder, label};
+use super::{SetupReader, folder};
 use crate::resolve::cgroup::{Identity, Runtime, unit_name};
 use crate::resolve::irqs_named;
 
@@ -61,11 +61,11 @@ impl SetupReader {
         let limited = meeting.victim.zip(meeting.quota).and_then(|(victim, of)| {
             let has_quota =
                 |path: &&Path| self.quota(path).is_some_and(|(quota, _)| quota.quota_us.is_some());
-            let mut around = victim.ancestors().filter(|path| label(path) == of);
+            let mut around = victim.ancestors().filter(|path| self.label(path) == of);
             around.find(has_quota).map(|path| self.cgroup(path))
         });
         let memory = meeting.victim.zip(meeting.memory).and_then(|(victim, (kind, of))| {
-            let own = victim.ancestors().filter(|path| label(path) == of);
+            let own = victim.ancestors().filter(|path| self.label(path) == of);
             let mut setups = own.map(|path| self.cgroup(path));
             let has_it = |setup: &CgroupSetup| match kind {
                 LimitKind::High => setup.memory_high.flatten().is_some(),
@@ -123,7 +123,7 @@ impl SetupReader {
 
     /// How a cgroup is set up, whatever its threads are.
     fn cgroup(&self, path: &Path) -> CgroupSetup {
-        let label = label(path);
+        let label = self.label(path);
         if !is_sayable(path) {
             // No command could name it.
             return CgroupSetup::named(&label);
@@ -219,7 +219,7 @@ impl SetupReader {
         let user =
             segments.iter().position(|one| one.starts_with("user@") && one.ends_with(".service"));
         if identity.pod.is_some() {
-            return Manager::Kubernetes(identity.label);
+            return Manager::Kubernetes(self.label(path));
         }
         if let Some(container) = identity.container.filter(|one| !one.monitor) {
             match container.runtime {

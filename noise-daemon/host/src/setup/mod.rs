@@ -8,25 +8,29 @@ mod limits;
 mod meeting;
 mod task;
 
+use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use noise_model::pressure::{PressureReading, Quota, QuotaReading, Stalls, Throttles};
 use noise_system::procfs;
 use noise_text::clean::clean;
 
-use crate::resolve::cgroup::{Identity, Mounts};
+use crate::resolve::cgroup::{Mounts, NodeNames};
 
 pub use meeting::Meeting;
 pub use task::CpuTimes;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct SetupReader {
     mounts: Mounts,
     procfs: PathBuf,
     sysfs: PathBuf,
     /// Whether systemd is the first process, and so makes the settings of units.
     has_systemd: bool,
+    /// What pods and containers are called here.
+    names: RefCell<NodeNames>,
 }
 
 /// A path below a mount point, where there is such a folder.
@@ -35,20 +39,24 @@ fn folder(root: Option<&PathBuf>, path: &Path) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-fn label(path: &Path) -> String {
-    clean(&Identity::of(path).label).into_owned()
-}
-
 impl SetupReader {
     pub fn of_host() -> Self {
-        Self::new(Mounts::of_process(), Path::new("/proc"), Path::new("/sys"))
+        let reader = Self::new(Mounts::of_process(), Path::new("/proc"), Path::new("/sys"));
+        Self { names: RefCell::new(NodeNames::of_host()), ..reader }
     }
 
-    /// One of these hierarchies.
+    /// One of these hierarchies, where containers have no names.
     pub fn new(mounts: Mounts, procfs: &Path, sysfs: &Path) -> Self {
         let first = procfs::text(procfs.join("1/comm")).unwrap_or_default();
         let has_systemd = first.trim() == "systemd";
-        Self { mounts, procfs: procfs.to_owned(), sysfs: sysfs.to_owned(), has_systemd }
+        let names = RefCell::new(NodeNames::below(None));
+        Self { mounts, procfs: procfs.to_owned(), sysfs: sysfs.to_owned(), has_systemd, names }
+    }
+
+    /// What a cgroup is called here, as it is shown.
+    pub fn label(&self, path: &Path) -> String {
+        let identity = self.names.borrow_mut().identity(path, Instant::now());
+        clean(&identity.label).into_owned()
     }
 
     /// Pressure, quota and limits of memory of a cgroup at this time, ns on the clock of the samples.
@@ -83,7 +91,7 @@ impl SetupReader {
     fn quotas(&self, path: &Path) -> Result<Vec<QuotaReading>, String> {
         let of = |(above, path): (usize, &Path)| {
             let (quota, counted) = self.quota(path)?;
-            Some(QuotaReading { of: label(path), above, quota, counted: counted? })
+            Some(QuotaReading { of: self.label(path), above, quota, counted: counted? })
         };
         let around = path.ancestors().enumerate().filter_map(of);
         let quotas: Vec<_> = around.filter(|one| one.quota.quota_us.is_some()).collect();

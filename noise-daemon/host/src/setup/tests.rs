@@ -304,7 +304,7 @@ fn an_engine_sets_its_whole_container_and_nothing_in_it() {
         tree.write(&format!("cg{path}/cgroup.subtree_control"), "cpu memory\n");
     }
     let meet = |victim: &str, culprit: &str| {
-        let label = label(Path::new(victim));
+        let label = tree.unified().label(Path::new(victim));
         let meeting = Meeting {
             victim: Some(Path::new(victim)),
             culprit: Some(Path::new(culprit)),
@@ -337,6 +337,38 @@ fn an_engine_sets_its_whole_container_and_nothing_in_it() {
     };
     let limited = tree.unified().setup(&about, Vec::new()).limited;
     assert_eq!(limited.map(|one| one.manager), Some(Manager::Files));
+}
+
+#[test]
+fn settings_and_limits_go_by_the_names_that_sentences_have() {
+    let id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let (docker, web) = (format!("/docker/{id}"), "var/lib/docker/containers");
+    let tree = host();
+    tree.write(&format!("{web}/{id}/config.v2.json"), r#"{"Name":"/web"}"#);
+    tree.write(&format!("cg{docker}/memory.max"), "1048576\n");
+    tree.write(&format!("cg{docker}/memory.events.local"), EVENTS);
+    tree.write("cg/docker/cgroup.subtree_control", "memory\n");
+    let names = RefCell::new(NodeNames::below(Some(tree.0.path())));
+    let reader = SetupReader { names, ..tree.unified() };
+    let limits = reader.pressure(Path::new(&docker), 0).limits.unwrap();
+    assert_eq!(limits[0].of, "docker:web");
+    let about = Meeting {
+        victim: Some(Path::new(&docker)),
+        memory: Some((LimitKind::Max, "docker:web")),
+        ..Meeting::default()
+    };
+    let setup = reader.setup(&about, Vec::new());
+    assert_eq!(setup.victim.unwrap().label, "docker:web");
+    let (_, limited) = setup.memory.unwrap();
+    assert_eq!(limited.manager, Manager::Docker(id.to_owned()));
+    // A manifest is that of the pod as it is called here.
+    let uid = "11111111-2222-3333-4444-555555555555";
+    tree.write(&format!("var/log/pods/shop_web-1_{uid}/x"), "");
+    let pod = format!("/kubepods.slice/kubepods-pod{}.slice", uid.replace('-', "_"));
+    let names = RefCell::new(NodeNames::below(Some(tree.0.path())));
+    let reader = SetupReader { names, ..tree.unified() };
+    let expected = Manager::Kubernetes("pod:shop/web-1".to_owned());
+    assert_eq!(reader.manager(Path::new(&pod)), expected);
 }
 
 #[test]
