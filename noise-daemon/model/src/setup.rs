@@ -102,7 +102,10 @@ pub struct CgroupSetup {
     pub cpus: Option<CpuList>,
     /// `cpuset.cpus`: empty where the cgroup around it decides.
     pub cpus_set: CpuList,
+    /// `io.weight`, or version 1's `blkio.bfq.weight`; where there is neither, that of bfq.
     pub io_weight: Option<u64>,
+    /// `io.bfq.weight`, which the scheduler bfq reads in version 2.
+    pub bfq_weight: Option<u64>,
     /// Lines of `io.max`, or of version 1's `blkio.throttle.*_bps_device`: a device's numbers and what is limited.
     pub io_max: Vec<String>,
     pub memory_high: Option<Limit>,
@@ -131,6 +134,7 @@ impl CgroupSetup {
             cpus: None,
             cpus_set: CpuList::default(),
             io_weight: None,
+            bfq_weight: None,
             io_max: Vec::new(),
             memory_high: None,
             memory_max: None,

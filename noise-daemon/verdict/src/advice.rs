@@ -227,7 +227,8 @@ fn cpu_weight(setup: &Setup) -> Option<Outcome> {
                 to: value(weight, weight, shares(weight)),
                 back: Some(SettingValue {
                     property: "CPUWeight=".to_owned(),
-                    ..value(USUAL_WEIGHT, USUAL_WEIGHT, shares(USUAL_WEIGHT))
+                    flag: None,
+                    ..value(USUAL_WEIGHT, USUAL_WEIGHT, 0)
                 }),
                 words,
                 file: None,
@@ -245,12 +246,23 @@ fn cpu_weight(setup: &Setup) -> Option<Outcome> {
                 1 => value(weight, (weight * USUAL_WEIGHT / 1024).max(1), weight.max(2)),
                 _ => value(weight, weight, shares(weight)),
             };
+            // Engines differ in the weight that they make of shares: it is given back as it was.
+            let back = |value: SettingValue| SettingValue {
+                flag: value.flag.filter(|_| *version == 1),
+                ..value
+            };
             let change = Change {
                 to: of(weight),
-                back: culprit.weight.map(of),
+                back: culprit.weight.map(of).map(back),
                 words,
                 file: Some((folder, file)),
             };
+            let mut made = change.made(culprit);
+            if let (2, Manager::Docker(_) | Manager::Podman(_), Some(undo)) =
+                (version, &culprit.manager, made.undo.first_mut())
+            {
+                undo.push_str(" # until the container is started again: that sets the new shares");
+            }
             let known = |weight: Option<u64>| {
                 weight.map_or_else(|| "not known".to_owned(), |w| w.to_string())
             };
@@ -261,7 +273,7 @@ fn cpu_weight(setup: &Setup) -> Option<Outcome> {
                 known(victim.weight),
                 victim.label
             );
-            Outcome::Applies { now, made: change.made(culprit) }
+            Outcome::Applies { now, made }
         }
     })
 }
@@ -280,29 +292,36 @@ fn out_of_real_time(main: &TaskSetup) -> Made {
     }
 }
 
-/// The shares that container engines make that weight of.
+/// The shares that container engines make that weight of; newer ones make up to four times as much of them, which is less than
+/// before where a fifth is asked for.
 const fn shares(weight: u64) -> u64 {
     2 + weight.saturating_sub(1) * 262_142 / 9_999
 }
 
-/// A quota of so many hundredths of a CPU; none lifts it. Docker takes no quota back, and refuses more CPUs than are online:
+/// A quota of so many CPUs; none lifts it. Docker takes no quota back, and refuses more CPUs than are online:
 /// it gets as many as are online instead.
-fn quota_value(
-    hundredths: Option<u64>,
-    version: u8,
-    period_us: u64,
-    online: usize,
-) -> SettingValue {
-    let quota_us = hundredths.map(|hundredths| hundredths.saturating_mul(period_us) / 100);
-    let property = hundredths.map_or_else(String::new, |hundredths| format!("{hundredths}%"));
+fn quota_value(cpus: Option<f64>, version: u8, period_us: u64, online: usize) -> SettingValue {
+    let quota_us = cpus.map(|cpus| (cpus * period_us as f64).round() as u64);
+    let percent = cpus.map(|cpus| format!("{}%", digits(cpus * 100.0, 2)));
     let most = online as f64;
-    let cpus = hundredths.map(|hundredths| hundredths as f64 / 100.0);
-    let cpus = cpus.filter(|cpus| online == 0 || *cpus <= most).unwrap_or(most);
+    let allowed = cpus.filter(|cpus| online == 0 || *cpus <= most).unwrap_or(most);
     SettingValue {
-        property: format!("CPUQuota={property}"),
-        flag: Some(format!("--cpus {cpus}")),
+        property: format!("CPUQuota={}", percent.unwrap_or_default()),
+        // It counts µs of each 100 ms.
+        flag: Some(format!("--cpus {}", digits(allowed, 5))),
         file: quota_file(Quota { quota_us, period_us }, version),
     }
+}
+
+/// So many CPUs, or the least that a manager takes as a quota.
+const fn at_least(cpus: f64) -> f64 {
+    cpus.max(0.01)
+}
+
+/// A number with so many digits behind the point, without zeros that say nothing.
+fn digits(number: f64, most: usize) -> String {
+    let text = format!("{number:.most$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// What a file holds that has this quota.
@@ -315,7 +334,7 @@ fn quota_file(quota: Quota, version: u8) -> String {
 
 /// Sets the quota of a cgroup; `None` where it has no such controller.
 fn quota_change<'a>(
-    hundredths: u64,
+    cpus: f64,
     words: &'a str,
     of: &'a CgroupSetup,
     online: usize,
@@ -323,16 +342,14 @@ fn quota_change<'a>(
     let Files { folder, version } = Files::of(&of.cpu)?;
     let file = if version == 1 { "cpu.cfs_quota_us" } else { "cpu.max" };
     let period_us = of.quota.map_or(USUAL_PERIOD_US, |quota| quota.period_us);
-    let hundredths_of =
-        |quota: Quota| quota.cpus().map(|cpus| ((cpus * 100.0).round() as u64).max(1));
     let as_it_was = |quota: Quota| SettingValue {
         file: quota_file(quota, version),
-        ..quota_value(hundredths_of(quota), version, period_us, online)
+        ..quota_value(quota.cpus().map(at_least), version, period_us, online)
     };
     let is_off = matches!(of.cpu, Controller::Off { .. });
     let none = || quota_value(None, version, period_us, online);
     Some(Change {
-        to: quota_value(Some(hundredths), version, period_us, online),
+        to: quota_value(Some(cpus), version, period_us, online),
         back: of.quota.map(as_it_was).or_else(|| is_off.then(none)),
         words,
         file: folder.map(|folder| (folder, file)),
@@ -346,11 +363,10 @@ fn cpu_quota(setup: &Setup) -> Option<Outcome> {
         return None;
     }
     let many = if usable == 1 { "" } else { "s" };
-    // Half of what it may use.
-    let hundredths = usable * 50;
+    let half = usable as f64 / 2.0;
     let now = match culprit.quota {
         Some(quota) => match quota.cpus() {
-            Some(cpus) if cpus * 100.0 <= hundredths as f64 => return Some(Outcome::Out),
+            Some(cpus) if cpus <= half => return Some(Outcome::Out),
             Some(cpus) => format!("the quota of {} is {cpus:.2} CPUs", culprit.label),
             None => format!("{} has no quota and may use {usable} CPU{many}", culprit.label),
         },
@@ -358,7 +374,7 @@ fn cpu_quota(setup: &Setup) -> Option<Outcome> {
     };
     let online = setup.online.len();
     let words = "set its resources.limits.cpu";
-    let Some(change) = quota_change(hundredths, words, culprit, online) else {
+    let Some(change) = quota_change(half, words, culprit, online) else {
         return Some(Outcome::Out);
     };
     Some(Outcome::Applies { now, made: change.made(culprit) })
@@ -375,9 +391,8 @@ fn raise_quota(setup: &Setup) -> Option<Outcome> {
     if online > 0 && cpus >= online as f64 {
         return Some(Outcome::Out);
     }
-    let hundredths = ((cpus * 100.0).round() as u64).max(1) * RAISED;
     let words = "raise its resources.limits.cpu, or leave that out";
-    let change = quota_change(hundredths, words, limited, online)?;
+    let change = quota_change(at_least(cpus) * RAISED as f64, words, limited, online)?;
     let now = format!("the quota of {} is {cpus:.2} CPUs", limited.label);
     Some(Outcome::Applies { now, made: change.made(limited) })
 }

@@ -155,6 +155,7 @@ impl SetupReader {
         });
         let cpus = text(&cpuset, "cpuset.effective_cpus", "cpuset.cpus.effective");
         let cpus_set = text(&cpuset, "cpuset.cpus", "cpuset.cpus").unwrap_or_default();
+        let bfq_weight = weight(text(&io, "", "io.bfq.weight"));
         let pids = self.processes(path).pids;
         let first = pids.first().map(|pid| procfs::bytes(self.procfs.join(format!("{pid}/stat"))));
         let is_kernel = first.and_then(|stat| procfs::is_kernel_thread(&stat.ok()?));
@@ -164,8 +165,9 @@ impl SetupReader {
             quota: self.quota(path).map(|(quota, _)| quota),
             cpus: cpus.map(|text| CpuList::of_kernel(text.trim())).filter(|cpus| !cpus.is_empty()),
             cpus_set: CpuList::of_kernel(cpus_set.trim()),
-            io_weight: weight(text(&io, "blkio.bfq.weight", "io.weight"))
-                .or_else(|| weight(text(&io, "blkio.bfq.weight", "io.bfq.weight"))),
+            // A kernel without io.cost has the one of bfq alone.
+            io_weight: weight(text(&io, "blkio.bfq.weight", "io.weight")).or(bfq_weight),
+            bfq_weight,
             io_max: [
                 text(&io, "blkio.throttle.read_bps_device", "io.max"),
                 text(&io, "blkio.throttle.write_bps_device", ""),

@@ -450,7 +450,7 @@ fn interrupts_and_disks_are_looked_at() {
 }
 
 #[test]
-fn limits_of_disks_are_read_in_both_versions() {
+fn limits_and_weights_of_disks_are_read() {
     let tree = host();
     let limits = |mounts: Mounts| {
         let setup = tree.reader(mounts).setup(&meeting(WEB, BACKUP), Vec::new());
@@ -460,6 +460,14 @@ fn limits_of_disks_are_read_in_both_versions() {
     tree.write(&format!("cg{BACKUP}/io.max"), "254:0 rbps=max wbps=10000000\n");
     let unified = || Mounts { unified: Some(tree.path("cg")), ..Mounts::default() };
     assert_eq!(limits(unified()), ["254:0 rbps=max wbps=10000000"]);
+    let weights = || {
+        let culprit = tree.unified().setup(&meeting(WEB, BACKUP), Vec::new()).culprit.unwrap();
+        (culprit.io_weight, culprit.bfq_weight)
+    };
+    tree.write(&format!("cg{BACKUP}/io.bfq.weight"), "default 500\n");
+    assert_eq!(weights(), (Some(500), Some(500)));
+    tree.write(&format!("cg{BACKUP}/io.weight"), "default 200\n254:0 300\n");
+    assert_eq!(weights(), (Some(200), Some(500)));
     tree.write(&format!("blkio{BACKUP}/blkio.throttle.read_bps_device"), "254:0 10000000\n");
     tree.write(&format!("blkio{BACKUP}/blkio.throttle.write_bps_device"), "254:16 5000000\n");
     let old = Mounts { blkio: Some(tree.path("blkio")), ..unified() };

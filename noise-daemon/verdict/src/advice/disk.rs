@@ -1,6 +1,6 @@
 //! Remedies at disks.
 
-use noise_model::setup::{Controller, DiskSetup, Setup};
+use noise_model::setup::{CgroupSetup, Controller, DiskSetup, Setup};
 
 use super::command::{Change, Made, SettingValue, echo};
 use super::outcome::{Files, Outcome, USUAL_WEIGHT, is_lower, lower};
@@ -18,12 +18,19 @@ pub fn io_weight(setup: &Setup) -> Option<Outcome> {
     let Some(Files { folder, version }) = Files::of(&culprit.io) else {
         return Some(Outcome::Out);
     };
-    let other = setup.victim.as_ref().and_then(|victim| victim.io_weight);
-    if is_lower(other, culprit.io_weight) {
+    let is_bfq = setup.disk.as_ref().is_some_and(|disk| !disk.has_cost);
+    let weight_of = |one: &CgroupSetup| one.bfq_weight.filter(|_| is_bfq).or(one.io_weight);
+    let (other, own) = (setup.victim.as_ref().and_then(weight_of), weight_of(culprit));
+    if is_lower(other, own) {
         return Some(Outcome::Out);
     }
-    let weight = lower(other, culprit.io_weight);
-    let file = if version == 1 { "blkio.bfq.weight" } else { "io.weight" };
+    let weight = lower(other, own);
+    let file = match version {
+        1 => "blkio.bfq.weight",
+        // That is what bfq reads; systemd sets both.
+        _ if is_bfq => "io.bfq.weight",
+        _ => "io.weight",
+    };
     let value = |weight: u64| SettingValue {
         property: format!("IOWeight={weight}"),
         flag: None,
@@ -35,12 +42,15 @@ pub fn io_weight(setup: &Setup) -> Option<Outcome> {
             Controller::Off { .. } => {
                 Some(SettingValue { property: "IOWeight=".to_owned(), ..value(USUAL_WEIGHT) })
             }
-            _ => culprit.io_weight.map(value),
+            _ => own.map(|own| SettingValue {
+                property: format!("IOWeight={}", culprit.io_weight.unwrap_or(own)),
+                ..value(own)
+            }),
         },
         words: "",
         file: folder.map(|folder| (folder, file)),
     };
-    let now = match culprit.io_weight {
+    let now = match own {
         Some(weight) => format!("{file} is {weight} of {}", culprit.label),
         None => format!("{file} of {} is as usual", culprit.label),
     };

@@ -204,6 +204,69 @@ fn a_quota_is_given_back_as_it_was() {
 }
 
 #[test]
+fn managers_take_quotas_with_digits() {
+    let back = |manager: &Manager, quota_us| {
+        let quota = Some(Quota { quota_us: Some(quota_us), period_us: 100_000 });
+        let manager = manager.clone();
+        let limited = Some(CgroupSetup { manager, quota, ..service("web.service") });
+        let mut advice = advise(&[Remedy::RaiseQuota], &Setup { limited, ..both() }).remove(0);
+        (advice.commands.remove(0), advice.undo.remove(0))
+    };
+    let systemd = Manager::System("web.service".to_owned());
+    let set = |percent: &str| format!("systemctl set-property web.service CPUQuota={percent}%");
+    assert_eq!(back(&systemd, 12_500), (set("25"), set("12.5")));
+    assert_eq!(back(&systemd, 33_333).1, set("33.33"));
+    let docker = Manager::Docker("0123456789ab".to_owned());
+    let set = |cpus: &str| format!("docker update --cpus {cpus} 0123456789ab");
+    assert_eq!(back(&docker, 12_500), (set("0.25"), set("0.125")));
+    assert_eq!(back(&docker, 33_333), (set("0.66666"), set("0.33333")));
+}
+
+#[test]
+fn an_engines_weight_is_given_back_as_it_was() {
+    let docker = |cpu| {
+        let manager = Manager::Docker("0123456789ab".to_owned());
+        let culprit = CgroupSetup { manager, cpu, ..service("backup.service") };
+        advise(&[Remedy::CpuWeight], &of(service("web.service"), culprit)).remove(0)
+    };
+    let folder = || "/x/b".to_owned();
+    let on = docker(Controller::On { folder: folder(), version: 2 });
+    assert_eq!(on.commands, ["docker update --cpu-shares 500 0123456789ab"]);
+    let until = "until the container is started again: that sets the new shares";
+    assert_eq!(on.undo, [format!("echo 100 > /x/b/cpu.weight # {until}")]);
+    let off = docker(Controller::Off { folder: folder(), parent: "/x".to_owned() });
+    assert_eq!((off.commands, off.undo), (on.commands, Vec::new()));
+    let old = docker(Controller::On { folder: folder(), version: 1 });
+    assert_eq!(old.undo, ["docker update --cpu-shares 100 0123456789ab"]);
+}
+
+#[test]
+fn bfq_has_a_weight_of_its_own() {
+    let setup = |has_cost, bfq_weight| {
+        let manager = Manager::Files;
+        let culprit = CgroupSetup { manager, bfq_weight, ..service("backup.service") };
+        let disk = Some(DiskSetup { has_cost, ..weighed() });
+        let victim = CgroupSetup { bfq_weight: Some(500), ..service("web.service") };
+        advise(&[Remedy::IoWeight], &Setup { disk, ..of(victim, culprit) }).remove(0)
+    };
+    let echo = |weight: u64, file: &str| {
+        [format!("echo {weight} > /sys/fs/cgroup/system.slice/backup.service/{file}")]
+    };
+    let bfq = setup(false, Some(500));
+    let now = "io.bfq.weight is 500 of backup.service";
+    assert_eq!(bfq.now.as_deref(), Some(now));
+    assert_eq!(
+        (&bfq.commands[..], &bfq.undo[..]),
+        (&echo(100, "io.bfq.weight")[..], &echo(500, "io.bfq.weight")[..])
+    );
+    let cost = setup(true, Some(500));
+    assert_eq!(
+        (&cost.commands[..], &cost.undo[..]),
+        (&echo(20, "io.weight")[..], &echo(100, "io.weight")[..])
+    );
+}
+
+#[test]
 fn what_no_controller_did_before_is_taken_back() {
     let off = || Controller::Off { folder: "/x/b".to_owned(), parent: "/x".to_owned() };
     let mut culprit = service("backup.service");
