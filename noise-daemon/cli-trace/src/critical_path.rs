@@ -86,8 +86,10 @@ fn print(
 
 #[cfg(test)]
 mod tests {
+    use noise_command::fixtures::parsed;
+
     use super::*;
-    use crate::sampled::{parsed, with_unread_lines};
+    use crate::sampled::with_unread_lines;
 
     #[test]
     fn lines_that_were_not_read_are_said() {

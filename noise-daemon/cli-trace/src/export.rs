@@ -311,8 +311,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
+    use noise_command::fixtures::parsed;
+
     use super::*;
-    use crate::sampled::parsed;
 
     const TEXT: &str = "\
  a-11 [001] d.... 10.000000: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
@@ -424,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_form_must_be_named() {
-        let error = parsed::<ExportArgs>(["trace"]).unwrap_err();
+        let error = parsed::<ExportArgs>(["trace"]).unwrap_err().to_string();
         assert!(error.contains("--perfetto"), "{error}");
     }
 }

@@ -1,6 +1,5 @@
 //! Recordings to test with.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
@@ -46,13 +45,4 @@ pub fn with_losses() -> TempDir {
     }
     fs::write(path, text).unwrap();
     folder
-}
-
-/// The arguments of a command, of these words.
-pub fn parsed<A: clap::Args>(
-    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-) -> Result<A, String> {
-    let command = A::augment_args(clap::Command::new("noised").no_binary_name(true));
-    let found = command.try_get_matches_from(words);
-    found.and_then(|found| A::from_arg_matches(&found)).map_err(|error| error.to_string())
 }

@@ -233,12 +233,13 @@ fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> SketchesDocument<'
 
 #[cfg(test)]
 mod tests {
+    use noise_command::fixtures::parsed;
     use noise_paths::clocks::ClockLine;
     use noise_trace::ftrace::FtraceReader;
     use noise_trace::select::ThreadOrProcess;
 
     use super::*;
-    use crate::sampled::{parsed, with_losses, with_unread_lines};
+    use crate::sampled::{with_losses, with_unread_lines};
 
     /// A process that is created, does nothing and ends.
     const PROCESS: &str = "\

@@ -5,6 +5,8 @@
 
 pub mod durations;
 mod error;
+#[cfg(feature = "fixtures")]
+pub mod fixtures;
 pub mod interrupt;
 pub mod output;
 pub mod progress;

@@ -103,10 +103,10 @@ fn send(socket: &Path, text: &str) -> Result<(), CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::parsed;
+    use noise_command::fixtures::parsed;
 
     fn mark(words: &[&str], socket: &Path) -> Result<(), CommandError> {
-        run(&parsed(&[&["--socket", socket.to_str().unwrap()], words].concat()).unwrap())
+        run(&parsed([&["--socket", socket.to_str().unwrap()], words].concat()).unwrap())
     }
 
     #[test]

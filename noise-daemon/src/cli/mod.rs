@@ -79,11 +79,3 @@ impl Command {
         Ok(Exit::Fine.into())
     }
 }
-
-/// The arguments of a command, of these words.
-#[cfg(test)]
-pub(crate) fn parsed<A: clap::Args>(words: &[&str]) -> Result<A, String> {
-    let command = A::augment_args(clap::Command::new("noised").no_binary_name(true));
-    let found = command.try_get_matches_from(words);
-    found.and_then(|found| A::from_arg_matches(&found)).map_err(|error| error.to_string())
-}

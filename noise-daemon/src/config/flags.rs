@@ -99,12 +99,12 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::cli::parsed;
     use crate::config::keys::get;
     use crate::config::load;
+    use noise_command::fixtures::parsed;
 
     fn flags(arguments: &[&str]) -> Result<Flags, String> {
-        parsed(arguments)
+        parsed(arguments).map_err(|error| error.to_string())
     }
 
     #[test]

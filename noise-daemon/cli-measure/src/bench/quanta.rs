@@ -132,31 +132,24 @@ fn options(args: &CommonArgs, quantum: Duration) -> Result<QuantaOptions, Comman
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use noise_command::fixtures::parsed;
 
-    #[derive(Debug, Parser)]
-    struct Ftq {
-        #[command(flatten)]
-        args: FtqArgs,
-    }
-
-    fn parsed(options: &[&str]) -> Result<QuantaOptions, String> {
-        let args = ["ftq"].iter().chain(options);
-        let ftq = Ftq::try_parse_from(args).map_err(|error| error.to_string())?.args;
-        super::options(&ftq.common, ftq.quantum).map_err(|error| error.to_string())
+    fn ftq_options(words: &[&str]) -> Result<QuantaOptions, String> {
+        let ftq: FtqArgs = parsed(words).map_err(|error| error.to_string())?;
+        options(&ftq.common, ftq.quantum).map_err(|error| error.to_string())
     }
 
     #[test]
     fn options_have_bounds() {
-        let default = parsed(&[]).unwrap();
+        let default = ftq_options(&[]).unwrap();
         assert_eq!((default.quantum_ns, default.duration), (200_000, Duration::from_secs(10)));
-        let error = parsed(&["--quantum", "1s", "--duration", "20ms"]).unwrap_err();
+        let error = ftq_options(&["--quantum", "1s", "--duration", "20ms"]).unwrap_err();
         assert!(error.starts_with("no quantum of 1s fits into 20ms: "), "{error}");
-        let error = parsed(&["--quantum", "10us", "--duration", "2h"]).unwrap_err();
+        let error = ftq_options(&["--quantum", "10us", "--duration", "2h"]).unwrap_err();
         assert!(error.starts_with("720000000 quanta are more than the 10000000 "), "{error}");
         for wrong in [&["--quantum", "1us"], &["--quantum", "2s"], &["--cpus", "x"]] {
-            assert!(parsed(wrong).is_err(), "{wrong:?}");
+            assert!(ftq_options(wrong).is_err(), "{wrong:?}");
         }
-        assert!(parsed(&["--json", "--csv"]).is_err());
+        assert!(ftq_options(&["--json", "--csv"]).is_err());
     }
 }

@@ -93,21 +93,13 @@ pub fn measure(
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
     use noise_command::Exit;
+    use noise_command::fixtures::parsed;
 
     use super::*;
 
-    #[derive(clap::Parser)]
-    struct Arguments {
-        #[command(flatten)]
-        osnoise: OsnoiseArgs,
-    }
-
     fn refused(text: &str) -> Option<String> {
-        let words =
-            std::iter::once("osnoise").chain(text.split(' ').filter(|word| !word.is_empty()));
-        let args = Arguments::try_parse_from(words).ok()?.osnoise;
+        let args: OsnoiseArgs = parsed(text.split_whitespace()).ok()?;
         match refuse(&args) {
             Ok(()) => None,
             Err(error) => {

@@ -217,27 +217,21 @@ pub fn run(args: &OsnoiseArgs) -> Result<Exit, CommandError> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
+    use noise_command::fixtures::parsed;
 
     use super::*;
 
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        osnoise: OsnoiseArgs,
-    }
-
     #[test]
     fn numbers_without_a_unit_are_read_as_rtla_reads_them() {
-        let words = "osnoise -d 5 -p 1000000 -r 950000 -s 100 -S 2000 -T 5 --bucket-size 2";
-        let args = Line::try_parse_from(words.split(' ')).unwrap().osnoise;
+        let words = "-d 5 -p 1000000 -r 950000 -s 100 -S 2000 -T 5 --bucket-size 2";
+        let args: OsnoiseArgs = parsed(words.split(' ')).unwrap();
         assert_eq!(args.duration, Some(Duration::from_secs(5)));
         let lengths = [Some(args.period), args.runtime, args.stop, args.stop_total];
         let micros = lengths.map(|length| length.unwrap().as_micros());
         assert_eq!(micros, [1_000_000, 950_000, 100, 2_000]);
         assert_eq!((args.threshold.as_micros(), args.bucket_size.as_micros()), (5, 2));
-        let same = "osnoise -d 5s -p 1s -r 950ms -s 100us -S 2ms -T 5us --bucket-size 2us";
-        let same = Line::try_parse_from(same.split(' ')).unwrap().osnoise;
+        let same = "-d 5s -p 1s -r 950ms -s 100us -S 2ms -T 5us --bucket-size 2us";
+        let same: OsnoiseArgs = parsed(same.split(' ')).unwrap();
         assert_eq!((same.duration, same.stop), (args.duration, args.stop));
     }
 }

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::fs;
 
+use noise_command::fixtures::parsed;
 use serde_json::Value;
 
 use super::*;
-use crate::sampled::parsed;
 
-fn args(words: &[&str]) -> Result<CompareArgs, String> {
+fn args(words: &[&str]) -> Result<CompareArgs, clap::Error> {
     parsed(words)
 }
 

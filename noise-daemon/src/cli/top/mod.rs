@@ -154,10 +154,10 @@ fn screen(text: &str) -> Result<Screen, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::parsed;
+    use noise_command::fixtures::parsed;
 
     fn parse(words: &[&str]) -> Result<TopArgs, String> {
-        parsed(words)
+        parsed(words).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -248,9 +248,9 @@ mod tests {
     use noise_command::Exit;
 
     use super::*;
-    use crate::cli::parsed;
+    use noise_command::fixtures::parsed;
 
-    fn parse(words: &[&str]) -> Result<WhyArgs, String> {
+    fn parse(words: &[&str]) -> Result<WhyArgs, clap::Error> {
         parsed(words)
     }
 

@@ -1,20 +1,14 @@
 //! Arguments, pages and documents of `noised bench compare`.
 
-use clap::Parser as _;
 use noise_command::Exit;
+use noise_command::fixtures::parsed;
 use noise_measure::sample::{Random, report, source};
 use noise_measure::{Class, DetourReport};
 
 use super::*;
 
-#[derive(Debug, clap::Parser)]
-struct Words {
-    #[command(flatten)]
-    compare: CompareArgs,
-}
-
 fn args(words: &[&str]) -> Result<CompareArgs, clap::Error> {
-    Ok(Words::try_parse_from([&["compare"], words].concat())?.compare)
+    parsed(words)
 }
 
 fn sample(seconds: u64, worker_rate: f64, seed: u64) -> DetourReport {

@@ -1,20 +1,14 @@
 //! Arguments, pages and documents of `noised bench scale`.
 
-use clap::Parser as _;
 use noise_command::Exit;
+use noise_command::fixtures::parsed;
 use noise_measure::Class;
 use noise_measure::sample::{Random, report, source};
 
 use super::*;
 
-#[derive(Debug, clap::Parser)]
-struct Words {
-    #[command(flatten)]
-    scale: ScaleArgs,
-}
-
 fn args(words: &[&str]) -> Result<ScaleArgs, clap::Error> {
-    Ok(Words::try_parse_from([&["scale"], words].concat())?.scale)
+    parsed(words)
 }
 
 fn sample() -> DetourReport {
