@@ -134,7 +134,7 @@ fn columns() -> Vec<Column> {
     let cpu = cells::numbers("cpu", "cpu", 3).help("Its number.");
     let mark = "Whether the scheduler leaves it alone (iso: isolcpus=, isolated partitions), and \
                 whether it has no tick while one task runs (nohz: nohz_full=). What hits such a CPU \
-             is an alarm.";
+                is an alarm.";
     let mut columns = vec![cpu, cells::names("apart", "apart", 5).help(mark)];
     let shares = WHO.iter().take(OTHERS);
     columns.extend(shares.map(|who| cells::numbers(who.title, who.key, 6).help(who.help)));
