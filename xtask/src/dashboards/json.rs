@@ -144,7 +144,7 @@ fn panel(id: usize, panel: &Panel, place: Value, variables: &[Variable]) -> Valu
         "fieldConfig": {"defaults": defaults(panel), "overrides": overrides(panel)},
         "options": options,
     });
-    if let Shape::Table { columns, .. } = panel.shape {
+    if let Shape::Table(columns) = panel.shape {
         value["transformations"] = transformations(panel, columns);
     }
     value
@@ -155,9 +155,9 @@ fn letter(index: usize) -> String {
 }
 
 fn target(panel: &Panel, index: usize, query: &Query, variables: &[Variable]) -> Value {
-    let instant = matches!(panel.shape, Shape::Table { .. } | Shape::Bars);
+    let instant = matches!(panel.shape, Shape::Table(_) | Shape::Bars);
     let format = match panel.shape {
-        Shape::Table { .. } => "table",
+        Shape::Table(_) => "table",
         Shape::Heatmap => "heatmap",
         _ => "time_series",
     };
@@ -214,7 +214,7 @@ fn look(panel: &Panel) -> (&'static str, Value) {
             });
             ("heatmap", options)
         }
-        Shape::Table { .. } => {
+        Shape::Table(_) => {
             let options = json!({
                 "cellHeight": "sm", "showHeader": true,
                 "footer": {"show": false, "reducer": ["sum"], "countRows": false, "fields": ""},
@@ -281,7 +281,7 @@ fn defaults(panel: &Panel) -> Value {
                 "scaleDistribution": {"type": "linear"},
             });
         }
-        Shape::Table { .. } => {
+        Shape::Table(_) => {
             defaults["custom"] = json!({"align": "auto", "cellOptions": {"type": "auto"}, "inspect": false, "filterable": true});
         }
         Shape::Number => {}
@@ -291,9 +291,9 @@ fn defaults(panel: &Panel) -> Value {
 
 /// What a table does differently in single columns.
 fn overrides(panel: &Panel) -> Vec<Value> {
-    let Shape::Table { columns, units } = panel.shape else { return Vec::new() };
+    let Shape::Table(columns) = panel.shape else { return Vec::new() };
     let mut found = Vec::new();
-    for (query, unit) in panel.queries.iter().zip(units) {
+    for (query, unit) in panel.queries.iter().zip(panel.units) {
         found.push(json!({
             "matcher": {"id": "byName", "options": query.legend},
             "properties": [{"id": "unit", "value": unit.id()}],

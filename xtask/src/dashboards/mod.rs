@@ -142,7 +142,7 @@ mod tests {
     fn columns_of_a_table_have_the_labels_that_it_shows_and_no_more() {
         for board in boards::all() {
             for panel in board.panels.iter().filter(|panel| panel.queries.len() > 1) {
-                let Shape::Table { columns, .. } = panel.shape else { continue };
+                let Shape::Table(columns) = panel.shape else { continue };
                 let labels: Vec<&str> = columns.iter().map(|(label, _)| *label).collect();
                 let wanted = format!("max by ({}) (", labels.join(", "));
                 for query in &panel.queries {

@@ -49,6 +49,8 @@ pub struct Panel {
     pub queries: Vec<Query>,
     /// From which values on it is worth a look, and bad.
     pub limits: Option<(f64, f64)>,
+    /// In a table, the unit of each query's column where it is not the panel's.
+    pub units: &'static [Unit],
 }
 
 /// A question to Prometheus.
@@ -72,13 +74,8 @@ pub enum Shape {
     Bars,
     /// How many delays of which length, over time.
     Heatmap,
-    /// A table, of now.
-    Table {
-        /// Labels and what people read above them, in order. The values come behind.
-        columns: &'static [(&'static str, &'static str)],
-        /// The unit of each query's column where it is not the panel's.
-        units: &'static [Unit],
-    },
+    /// A table, of now: labels and what people read above them, in order. The values come behind.
+    Table(&'static [(&'static str, &'static str)]),
 }
 
 /// A unit, as Grafana names it.
@@ -117,22 +114,25 @@ impl Board {
     }
 }
 
-impl Panel {
-    /// A panel of that look, with one query, half a dashboard wide.
-    pub fn new(
-        shape: Shape,
+impl Shape {
+    /// A panel of that look, half a dashboard wide.
+    pub fn panel(
+        self,
         title: impl Into<Cow<'static, str>>,
         unit: Unit,
         says: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    ) -> Panel {
         let (title, says) = (title.into(), says.into());
-        let (width, height) = match shape {
-            Shape::Number => (4, 4),
+        let (width, height) = match self {
+            Self::Number => (4, 4),
             _ => (12, 8),
         };
-        Self { title, says, shape, unit, width, height, queries: Vec::new(), limits: None }
+        let (queries, limits, units) = (Vec::new(), None, &[]);
+        Panel { title, says, shape: self, unit, width, height, queries, limits, units }
     }
+}
 
+impl Panel {
     /// With one more query.
     pub fn ask(mut self, legend: impl Into<Cow<'static, str>>, expr: impl Into<String>) -> Self {
         self.queries.push(Query { expr: expr.into(), legend: legend.into() });
@@ -148,6 +148,12 @@ impl Panel {
     /// With values from which on it is worth a look, and bad.
     pub fn limits(mut self, look: f64, bad: f64) -> Self {
         self.limits = Some((look, bad));
+        self
+    }
+
+    /// With a unit of its own for each query's column.
+    pub fn units(mut self, units: &'static [Unit]) -> Self {
+        self.units = units;
         self
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn board() -> Board {
 }
 
 fn at_a_glance() -> Vec<Panel> {
-    let number = |title, unit, says| Panel::new(Shape::Number, title, unit, says).sized(6, 4);
+    let number = |title, unit, says| Shape::Number.panel(title, unit, says).sized(6, 4);
     vec![
         number(
             "At the device, p99",
@@ -76,54 +76,47 @@ fn at_a_glance() -> Vec<Panel> {
 
 fn over_time() -> Vec<Panel> {
     vec![
-        Panel::new(
-            Shape::Heatmap,
+        Shape::Heatmap.panel(
             "How long requests were at the device",
             Unit::Seconds,
             "Every request by its time at the device; brighter is more. Two bands are usual: hits of the \
              device's cache and the rest. A third, slower one is the device in trouble or throttled.",
         )
         .ask("{{le}}", buckets(Signal::BlockDeviceWait, CHOSEN)),
-        Panel::new(
-            Shape::Heatmap,
+        Shape::Heatmap.panel(
             "How long requests were in the queue",
             Unit::Seconds,
             "Every request by its time in the I/O scheduler; brighter is more. Usual is below 100 us.",
         )
         .ask("{{le}}", buckets(Signal::BlockQueueWait, CHOSEN)),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "At the device, p99",
             Unit::Seconds,
             "The 99th percentile by device and operation. Flushes and discards are slow by nature; reads \
              are what programs wait for.",
         )
         .ask(LEGEND, quantile("0.99", LABELS, Signal::BlockDeviceWait, CHOSEN)),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "In the queue, p99",
             Unit::Seconds,
             "The 99th percentile by device and operation. Writes may queue; reads that queue behind writes \
              are what people feel.",
         )
         .ask(LEGEND, quantile("0.99", LABELS, Signal::BlockQueueWait, CHOSEN)),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "At the device, mean",
             Unit::Seconds,
             "Mean time at the device. Where the p99 rises and the mean does not, few requests are slow.",
         )
         .ask(LEGEND, mean(LABELS, Signal::BlockDeviceWait, CHOSEN)),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Requests",
             Unit::PerSecond,
             "Requests finished per second. More of them explains longer queues; as many as before that \
              take longer do not come from the load.",
         )
         .ask(LEGEND, count(LABELS, Signal::BlockDeviceWait, CHOSEN)),
-        Panel::new(
-            Shape::Stacked,
+        Shape::Stacked.panel(
             "Requests waiting at once",
             Unit::Count,
             "How many requests were in the queue and at the device at a time, on average (time spent there \
@@ -136,23 +129,19 @@ fn over_time() -> Vec<Panel> {
 
 fn who() -> Vec<Panel> {
     vec![
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Delay at disks, by cause",
             Unit::SecondsPerSecond,
             "Why requests waited: for requests of other cgroups (foreign), for those of the same one and \
              the device's own time (self). Much `foreign` is a neighbour.",
         )
         .ask("{{resource}}: {{cause}}", sum_rate("resource, cause", INTERFERENCE, WAITS)),
-        Panel::new(
-            Shape::Table {
-                columns: &[
-                    ("victim", "Whose requests waited"),
-                    ("culprit", "For whose"),
-                    ("resource", "Where"),
-                ],
-                units: &[],
-            },
+        Shape::Table(&[
+            ("victim", "Whose requests waited"),
+            ("culprit", "For whose"),
+            ("resource", "Where"),
+        ])
+        .panel(
             "Who waits for whom at disks",
             Unit::SecondsPerSecond,
             "Delay of requests by who caused them and whose requests were served meanwhile, for all \

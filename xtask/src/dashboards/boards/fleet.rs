@@ -27,18 +27,17 @@ pub(super) fn board() -> Board {
 }
 
 fn at_a_glance() -> Vec<Panel> {
-    let number = |title, unit, says| Panel::new(Shape::Number, title, unit, says);
     let up = format!("up{{{CHOSEN}}}");
     vec![
-        number("Hosts that answer", Unit::Count, "Hosts whose noised Prometheus can scrape. Unusual is fewer than there should be.").ask("hosts", format!("sum({up})")),
-        number(
+        Shape::Number.panel("Hosts that answer", Unit::Count, "Hosts whose noised Prometheus can scrape. Unusual is fewer than there should be.").ask("hosts", format!("sum({up})")),
+        Shape::Number.panel(
             "Hosts that do not answer",
             Unit::Count,
             "Hosts that Prometheus should scrape and whose noised does not answer. 0 is usual.",
         )
         .ask("hosts", format!("count({up} == 0) or vector(0)"))
         .limits(1.0, 5.0),
-        number(
+        Shape::Number.panel(
             "Hosts with an incident",
             Unit::Count,
             "Hosts on which a signal has left its own baseline now. Few is usual; many at once is \
@@ -49,21 +48,21 @@ fn at_a_glance() -> Vec<Panel> {
             format!("count(count by (instance) (noised_incident_active{{{CHOSEN}}})) or vector(0)"),
         )
         .limits(1.0, 10.0),
-        number(
+        Shape::Number.panel(
             "CPU time taken",
             Unit::Share,
             "Part of all hosts' CPU time that interrupts and hypervisors took. 1-3 % is usual under load.",
         )
         .ask("taken", format!("avg(job:noised_cpu_taken:ratio_rate5m{{{CHOSEN}}})"))
         .limits(0.05, 0.15),
-        number(
+        Shape::Number.panel(
             "Wait for a CPU, p99",
             Unit::Seconds,
             "99 of 100 times a task of the fleet got a CPU at least this fast.",
         )
         .ask("p99", fleet_quantile(Signal::RunqueueWait, "0.99", CHOSEN))
         .limits(0.01, 0.05),
-        number(
+        Shape::Number.panel(
             "Disk, p99",
             Unit::Seconds,
             "99 of 100 block requests of the fleet were served at least this fast by their device.",
@@ -75,8 +74,7 @@ fn at_a_glance() -> Vec<Panel> {
 
 fn over_time() -> Vec<Panel> {
     let every = SIGNALS.iter().filter(|info| info.is_delay() && info.part_of.is_none());
-    let all = Panel::new(
-        Shape::Lines,
+    let all = Shape::Lines.panel(
         "Every signal, p99 of the fleet",
         Unit::Seconds,
         "The 99th percentile over all events of all hosts on a logarithmic scale: true quantiles from \
@@ -88,8 +86,7 @@ fn over_time() -> Vec<Panel> {
     // Columns of one table share rows where they share all labels: the name of the metric would be one.
     let highest = |of: &str| top(30, &format!("max by (instance) ({of})"));
     vec![
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Wait for a CPU in the fleet",
             Unit::Seconds,
             "Median, 99th and 99.9th percentile over every wait of every host. A p99.9 that rises alone \
@@ -98,8 +95,7 @@ fn over_time() -> Vec<Panel> {
         .ask("median", fleet_quantile(Signal::RunqueueWait, "0.5", CHOSEN))
         .ask("p99", fleet_quantile(Signal::RunqueueWait, "0.99", CHOSEN))
         .ask("p99.9", fleet_quantile(Signal::RunqueueWait, "0.999", CHOSEN)),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "CPU time taken: spread over hosts",
             Unit::Share,
             "Half of the hosts lose less than the median, 95 of 100 less than p95. Worst far above p95 is \
@@ -109,11 +105,7 @@ fn over_time() -> Vec<Panel> {
         .ask("p95 host", format!("quantile(0.95, {})", spread(HOST_TAKEN)))
         .ask("worst host", format!("max({})", spread(HOST_TAKEN))),
         all.sized(24, 9),
-        Panel::new(
-            Shape::Table {
-                columns: &[("instance", "Host")],
-                units: &[Unit::Share, Unit::Share, Unit::Seconds, Unit::Seconds, Unit::Seconds],
-            },
+        Shape::Table(&[("instance", "Host")]).panel(
             "Hosts",
             Unit::Share,
             "The hosts that lose most of their CPU time, the ones with most steal, and those with the \
@@ -124,18 +116,16 @@ fn over_time() -> Vec<Panel> {
         .ask("Wait for a CPU, p99", highest(&host_quantile(Signal::RunqueueWait, CHOSEN)))
         .ask("Disk, p99", highest(&host_quantile(Signal::BlockDeviceWait, CHOSEN)))
         .ask("Disk queue, p99", highest(&host_quantile(Signal::BlockQueueWait, CHOSEN)))
+        .units(&[Unit::Share, Unit::Share, Unit::Seconds, Unit::Seconds, Unit::Seconds])
         .sized(24, 8),
-        Panel::new(
-            Shape::Table {
-                columns: &[
-                    ("instance", "Host"),
-                    ("incident", "Incident"),
-                    ("victim", "Victim"),
-                    ("resource", "Lacks"),
-                    ("culprit", "Because of"),
-                ],
-                units: &[],
-            },
+        Shape::Table(&[
+            ("instance", "Host"),
+            ("incident", "Incident"),
+            ("victim", "Victim"),
+            ("resource", "Lacks"),
+            ("culprit", "Because of"),
+        ])
+        .panel(
             "Open incidents",
             Unit::Share,
             "The most severe incidents of all hosts: which victim lacks what, and who did most of it. Severity is the part of \
@@ -143,23 +133,20 @@ fn over_time() -> Vec<Panel> {
         )
         .ask("Severity", top(30, &spread(OPEN_INCIDENTS)))
         .sized(24, 8),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Steal: worst hosts",
             Unit::Share,
             "Part of CPU time that hypervisors took, the ten hosts with most. Some percent for minutes: \
              move that machine.",
         )
         .ask("{{instance}}", top(10, &spread(HOST_STEAL))),
-        Panel::new(
-            Shape::Stacked,
+        Shape::Stacked.panel(
             "CPU time taken, by what",
             Unit::Share,
             "Mean over hosts of the part of CPU time that each kind of interrupt took.",
         )
         .ask("{{source}}", format!("avg by (source) ({})", spread(HOST_INTERRUPTED))),
-        Panel::new(
-            Shape::Stacked,
+        Shape::Stacked.panel(
             "Disturbed in open incidents, by signal",
             Unit::Count,
             "How many subjects open incidents disturb, by the signal that left its baseline. A wall of one \
@@ -173,31 +160,27 @@ fn who() -> Vec<Panel> {
     let culprits = r#"job_culprit_cause:noised_interference_seconds:rate5m{job=~"$job",cause!~"self|idle|untracked"}"#;
     let victims = format!("job_victim:noised_interference_seconds:rate5m{{{CHOSEN}}}");
     vec![
-        Panel::new(
-            Shape::Bars,
+        Shape::Bars.panel(
             "Who delays others most, in the whole fleet",
             Unit::SecondsPerSecond,
             "Delay by who caused it, added up over hosts. An agent that runs everywhere and costs little \
              on each host shows here first.",
         )
         .ask("{{culprit}} ({{cause}})", ranked(10, culprits)),
-        Panel::new(
-            Shape::Bars,
+        Shape::Bars.panel(
             "Who is delayed most, in the whole fleet",
             Unit::SecondsPerSecond,
             "Delay by anything but itself that a service suffers, added up over hosts.",
         )
         .ask("{{victim}}", ranked(10, &victims)),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Losses in the network",
             Unit::PerSecond,
             "Packets dropped and TCP segments sent again per second, of all hosts.",
         )
         .ask("dropped", format!("sum({})", host_rate(metric(Signal::PacketDrop), CHOSEN)))
         .ask("sent again", format!("sum({})", host_rate(metric(Signal::TcpRetransmit), CHOSEN))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "What noised costs",
             Unit::Share,
             "CPU time of the daemon, 1 = one CPU: mean and worst host. Below 1 % is usual.",
@@ -205,19 +188,14 @@ fn who() -> Vec<Panel> {
         .ask("mean host", format!("avg(instance:noised_process_cpu:ratio_rate5m{{{CHOSEN}}})"))
         .ask("worst host", format!("max(instance:noised_process_cpu:ratio_rate5m{{{CHOSEN}}})"))
         .sized(8, 6),
-        Panel::new(
-            Shape::Table {
-                columns: &[("version", "Version"), ("revision", "Revision")],
-                units: &[],
-            },
+        Shape::Table(&[("version", "Version"), ("revision", "Revision")]).panel(
             "Versions",
             Unit::Count,
             "How many hosts run which noised. One version is usual, two during a roll-out.",
         )
         .ask("Hosts", format!("count by (version, revision) (noised_build_info{{{CHOSEN}}})"))
         .sized(8, 6),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Samples for each scrape",
             Unit::Count,
             "Series that a host exports: mean and largest. It is bounded by [limits] in noised's \

@@ -56,8 +56,7 @@ fn incidents() -> String {
 
 fn at_a_glance() -> Vec<Panel> {
     vec![
-        Panel::new(
-            Shape::Number,
+        Shape::Number.panel(
             "CPU time taken",
             Unit::Share,
             "Part of all CPU time that interrupts and the hypervisor took. 1-3 % is usual under load; \
@@ -65,8 +64,7 @@ fn at_a_glance() -> Vec<Panel> {
         )
         .ask("taken", taken_share())
         .limits(0.05, 0.15),
-        Panel::new(
-            Shape::Number,
+        Shape::Number.panel(
             "Wait for a CPU, p99",
             Unit::Seconds,
             "99 of 100 times a task got a CPU at least this fast. Below 1 ms on a host with room; \
@@ -74,8 +72,7 @@ fn at_a_glance() -> Vec<Panel> {
         )
         .ask("p99", quantile("0.99", "", Signal::RunqueueWait, ""))
         .limits(0.01, 0.05),
-        Panel::new(
-            Shape::Number,
+        Shape::Number.panel(
             "Disk, p99",
             Unit::Seconds,
             "99 of 100 block requests were served at least this fast once the device had them. Flash: \
@@ -83,8 +80,7 @@ fn at_a_glance() -> Vec<Panel> {
         )
         .ask("p99", quantile("0.99", "", Signal::BlockDeviceWait, ""))
         .limits(0.05, 0.2),
-        Panel::new(
-            Shape::Number,
+        Shape::Number.panel(
             "Steal",
             Unit::Share,
             "Part of CPU time that the hypervisor gave to others. More than a few percent lasting \
@@ -92,8 +88,7 @@ fn at_a_glance() -> Vec<Panel> {
         )
         .ask("steal", format!("avg({})", rate(STEAL, "")))
         .limits(0.02, 0.1),
-        Panel::new(
-            Shape::Number,
+        Shape::Number.panel(
             "Disturbed now",
             Unit::Count,
             "Signals of subjects that have left their own baseline now. 0 is usual. `noised incidents` on the host \
@@ -101,8 +96,7 @@ fn at_a_glance() -> Vec<Panel> {
         )
         .ask("open", format!("sum({}) or vector(0)", of_hosts("noised_incident_active", "")))
         .limits(1.0, 3.0),
-        Panel::new(
-            Shape::Number,
+        Shape::Number.panel(
             "Events not counted",
             Unit::PerSecond,
             "Events that could not be counted, so that the numbers here are too low by so much. 0 is \
@@ -119,16 +113,14 @@ fn at_a_glance() -> Vec<Panel> {
 fn over_time() -> Vec<Panel> {
     let stolen = format!("sum({}) / {}", rate(STEAL, ""), cpus());
     vec![
-        Panel::new(
-            Shape::Heatmap,
+        Shape::Heatmap.panel(
             "How long tasks waited for a CPU",
             Unit::Seconds,
             "Every wait for a CPU by its length; brighter is more. Usual is one band below 100 us. A \
              second band at some milliseconds is work that waits for the end of another task's time slice.",
         )
         .ask("{{le}}", buckets(Signal::RunqueueWait, "")),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Wait for a CPU",
             Unit::Seconds,
             "Median, 99th and 99.9th percentile of waits for a CPU. A p99 that rises while the median \
@@ -137,16 +129,14 @@ fn over_time() -> Vec<Panel> {
         .ask("median", quantile("0.5", "", Signal::RunqueueWait, ""))
         .ask("p99", quantile("0.99", "", Signal::RunqueueWait, ""))
         .ask("p99.9", quantile("0.999", "", Signal::RunqueueWait, "")),
-        Panel::new(
-            Shape::Stacked,
+        Shape::Stacked.panel(
             "Time lost, by what was waited for",
             Unit::SecondsPerSecond,
             "Delay of all cgroups together: 1 s/s is one task, request or packet that waits all the time. `running` is CPU \
              time that interrupts took. Unusual is what differs from the same hour of other days.",
         )
         .ask("{{resource}}", sum_rate("resource", INTERFERENCE, "")),
-        Panel::new(
-            Shape::Stacked,
+        Shape::Stacked.panel(
             "CPU time taken, by what",
             Unit::Share,
             "Part of all CPU time by who took it from tasks: handlers of devices (hardirq), vectors such \
@@ -154,8 +144,7 @@ fn over_time() -> Vec<Panel> {
         )
         .ask("{{source}}", format!("{} / scalar({})", sum_rate("source", INTERRUPTED, ""), cpus()))
         .ask("steal", stolen),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Cgroups that wait most for a CPU",
             Unit::SecondsPerSecond,
             "Time that all tasks of a cgroup waited, the eight largest. 1 s/s is one task that waits all \
@@ -168,8 +157,7 @@ fn over_time() -> Vec<Panel> {
 
 /// One line for each kind of delay.
 fn everything() -> Panel {
-    let panel = Panel::new(
-        Shape::Lines,
+    let panel = Shape::Lines.panel(
         "Every signal, p99",
         Unit::Seconds,
         "The 99th percentile of every kind of delay on a logarithmic scale: which one moved when \
@@ -182,40 +170,33 @@ fn everything() -> Panel {
 
 fn what_else() -> Vec<Panel> {
     vec![
-        Panel::new(
-            Shape::Bars,
+        Shape::Bars.panel(
             "Who delays others most",
             Unit::SecondsPerSecond,
             "Delay by who caused it, without what cgroups do to themselves. A kernel thread or an \
              interrupt far in front, or a service that should be small, is where to look: see Who did it.",
         )
         .ask("{{culprit}} ({{cause}})", ranked(10, &sum_rate("culprit, cause", INTERFERENCE, OTHERS))),
-        Panel::new(
-            Shape::Table {
-                columns: &[
-                    ("incident", "Incident"),
-                    ("victim", "Victim"),
-                    ("resource", "Lacks"),
-                    ("culprit", "Because of"),
-                ],
-                units: &[],
-            },
+        Shape::Table(&[
+            ("incident", "Incident"),
+            ("victim", "Victim"),
+            ("resource", "Lacks"),
+            ("culprit", "Because of"),
+        ])
+        .panel(
             "Open incidents",
             Unit::Share,
             "Which victim lacks what, and who did most of it. Severity is the part of the victim's time that is lost beyond the \
              usual. Empty is usual. `noised incidents show NUMBER` on the host says since when, and what can be done.",
         )
         .ask("Severity", incidents()),
-        Panel::new(
-            Shape::Table {
-                columns: &[
-                    ("signal", "What is delayed"),
-                    ("subject", "Of whom"),
-                    ("culprit", "By whom"),
-                    ("cause", "Why"),
-                ],
-                units: &[],
-            },
+        Shape::Table(&[
+            ("signal", "What is delayed"),
+            ("subject", "Of whom"),
+            ("culprit", "By whom"),
+            ("cause", "Why"),
+        ])
+        .panel(
             "What is unusual now",
             Unit::Share,
             "What has left its own baseline and not come back yet, and which part of the excess the first three \
@@ -223,16 +204,14 @@ fn what_else() -> Vec<Panel> {
              the host says since when, by how much, and what can be done.",
         )
         .ask("Share", unusual()),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Context switches",
             Unit::PerSecond,
             "How often CPUs changed from one task to another: because it waited (voluntary) or had to \
              give way (involuntary). A jump of involuntary switches is a fight for CPUs.",
         )
         .ask("{{kind}}", sum_rate("kind", metric(Signal::ContextSwitch), "")),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Waiting for memory",
             Unit::SecondsPerSecond,
             "Time that tasks spent freeing or compacting memory themselves before they got some. 0 is \
@@ -241,8 +220,7 @@ fn what_else() -> Vec<Panel> {
         .ask("direct reclaim", lost("", Signal::DirectReclaim, ""))
         .ask("compaction", lost("", Signal::Compaction, ""))
         .sized(8, 8),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Page faults",
             Unit::PerSecond,
             "Faults served from memory (minor) and those that had to wait for a device (major). Major \
@@ -250,8 +228,7 @@ fn what_else() -> Vec<Panel> {
         )
         .ask("{{kind}}", sum_rate("kind", "noised_page_faults_total", ""))
         .sized(8, 8),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "What noised itself takes of a CPU",
             Unit::Share,
             "CPU time of the daemon, 1 = one CPU; its programs in the kernel are counted with whom they \

@@ -32,8 +32,7 @@ fn overview() -> Vec<Panel> {
         let own = sum_rate("", INTERRUPTED, &format!(r#"source="{source}""#));
         format!("({own} or vector(0)) / {}", cpus())
     };
-    let small =
-        |title, says| Panel::new(Shape::Number, title, Unit::Share, says).limits(0.05, 0.15);
+    let small = |title, says| Shape::Number.panel(title, Unit::Share, says).limits(0.05, 0.15);
     vec![
         small(
             "CPU time taken",
@@ -69,16 +68,14 @@ fn overview() -> Vec<Panel> {
             "Part of CPU time that the hypervisor gave to others. 0 on real machines.",
         )
         .ask("steal", format!("avg({})", rate(STEAL, ""))),
-        Panel::new(
-            Shape::Stacked,
+        Shape::Stacked.panel(
             "Taken from CPUs, by source",
             Unit::Share,
             "Part of all CPU time by source, each net of what interrupted it, so that they add up.",
         )
         .ask("{{source}}", format!("{} / scalar({})", sum_rate("source", INTERRUPTED, ""), cpus()))
         .ask("steal", format!("sum({}) / {}", rate(STEAL, ""), cpus())),
-        Panel::new(
-            Shape::Bars,
+        Shape::Bars.panel(
             "Taken from each CPU",
             Unit::Share,
             "Part of each CPU's time that interrupts took, the twenty largest. Usual is about the same \
@@ -91,31 +88,27 @@ fn overview() -> Vec<Panel> {
 
 fn hard() -> Vec<Panel> {
     vec![
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Handlers of devices: time",
             Unit::SecondsPerSecond,
             "Time in the handler of each interrupt line, the ten largest. 10 ms/s is one percent of one CPU.",
         )
         .ask("{{name}} (irq {{irq}})", top(10, &lost("irq, name", Signal::Hardirq, ""))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Handlers of devices: how often",
             Unit::PerSecond,
             "Interrupts per second of each line, the ten largest. Tens of thousands from one device: look \
              at its interrupt coalescing (ethtool -c).",
         )
         .ask("{{name}} (irq {{irq}})", top(10, &count("irq, name", Signal::Hardirq, ""))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Handlers of devices: how long, p99",
             Unit::Seconds,
             "The 99th percentile of a handler's length; tasks and all other interrupts of that CPU wait \
              so long. Above 100 us is a slow driver or slow device registers.",
         )
         .ask("{{name}} (irq {{irq}})", top(10, &quantile("0.99", "irq, name", Signal::Hardirq, ""))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Vectors: time",
             Unit::SecondsPerSecond,
             "Time in interrupts that CPUs send themselves and each other. local_timer is the tick and \
@@ -127,47 +120,41 @@ fn hard() -> Vec<Panel> {
 
 fn soft() -> Vec<Panel> {
     vec![
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Softirqs: time",
             Unit::SecondsPerSecond,
             "Time in each softirq, net of interrupts: received packets are net_rx, finished disk requests \
              block, the scheduler's balancing sched.",
         )
         .ask("{{vector}}", lost("vector", Signal::Softirq, "")),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Softirqs: how long one turn takes, p99",
             Unit::Seconds,
             "The 99th percentile of a turn; the task below it stands still meanwhile. Several \
              milliseconds are a flood of packets or of expiring timers.",
         )
         .ask("{{vector}}", quantile("0.99", "vector", Signal::Softirq, "")),
-        Panel::new(
-            Shape::Heatmap,
+        Shape::Heatmap.panel(
             "How long softirqs waited for their turn",
             Unit::Seconds,
             "From the first request to the start, by length; brighter is more. Usual is below 10 us; \
              a band at milliseconds means that softirqs were put off to ksoftirqd, which competes with tasks.",
         )
         .ask("{{le}}", buckets(Signal::SoftirqRaiseWait, "")),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Softirqs: wait for their turn, p99",
             Unit::Seconds,
             "The 99th percentile of that wait by softirq. Packets are late by net_rx's, timers by timer's.",
         )
         .ask("{{vector}}", quantile("0.99", "vector", Signal::SoftirqRaiseWait, "")),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Non-maskable interrupts",
             Unit::PerSecond,
             "NMIs per second: profilers, the hard-lockup watchdog, hardware errors. 0 on most virtual \
              machines; thousands per second are a profiler.",
         )
         .ask("NMIs", format!("{} or vector(0)", count("", Signal::Nmi, ""))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Steal by CPU",
             Unit::Share,
             "Part of each CPU's time that the hypervisor took, the ten largest. Uneven steal on a small \
@@ -175,11 +162,7 @@ fn soft() -> Vec<Panel> {
         )
         .ask("{{instance}} CPU {{cpu}}", top(10, &rate(STEAL, "")))
         .limits(0.02, 0.1),
-        Panel::new(
-            Shape::Table {
-                columns: &[("instance", "Host"), ("hook", "Hook")],
-                units: &[],
-            },
+        Shape::Table(&[("instance", "Host"), ("hook", "Hook")]).panel(
             "Hooks that are not attached",
             Unit::Count,
             "Places in the kernel where noised does not listen: not every kernel and CPU has every \

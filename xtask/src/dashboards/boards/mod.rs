@@ -77,8 +77,8 @@ fn of_signal(info: &SignalInfo) -> Vec<Panel> {
             labels.iter().map(|label| format!("{{{{{label}}}}}")).collect::<Vec<_>>().join(" ")
         }
     };
-    let panel = |shape, what: &str, unit, says: &str| {
-        Panel::new(shape, format!("{name}: {what}"), unit, format!("{help} {says}"))
+    let panel = |shape: Shape, what: &str, unit, says: &str| {
+        shape.panel(format!("{name}: {what}"), unit, format!("{help} {says}"))
     };
     if !info.is_delay() {
         let says = "Per second, the ten largest. Unusual is a rate that differs from other days.";

@@ -36,7 +36,7 @@ pub(super) fn board() -> Board {
 }
 
 fn at_a_glance() -> Vec<Panel> {
-    let number = |title, unit, says| Panel::new(Shape::Number, title, unit, says).sized(6, 4);
+    let number = |title, unit, says| Shape::Number.panel(title, unit, says).sized(6, 4);
     vec![
         number(
             "To be sent, p99",
@@ -74,53 +74,46 @@ fn at_a_glance() -> Vec<Panel> {
 
 fn over_time() -> Vec<Panel> {
     vec![
-        Panel::new(
-            Shape::Heatmap,
+        Shape::Heatmap.panel(
             "How long packets waited to be sent",
             Unit::Seconds,
             "Every packet by its time in the interface's queue; brighter is more. A band of milliseconds \
              is a queue that never empties (bufferbloat): a shaper, or a link that is full.",
         )
         .ask("{{le}}", buckets(Signal::NetTxWait, CHOSEN)),
-        Panel::new(
-            Shape::Heatmap,
+        Shape::Heatmap.panel(
             "How long packets took to their receiver",
             Unit::Seconds,
             "From the kernel's first look at a packet to the wake-up of who reads it; brighter is more.",
         )
         .ask("{{le}}", buckets(Signal::NetRxWait, CHOSEN)),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "To be sent, p99",
             Unit::Seconds,
             "The 99th percentile by interface. One interface that is slow has a full queue; if all are, \
              the host is busy.",
         )
         .ask(LEGEND, top(10, &quantile("0.99", LABEL, Signal::NetTxWait, CHOSEN))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "To the receiver, p99",
             Unit::Seconds,
             "The 99th percentile by interface. It rises with packets that are handled in large batches.",
         )
         .ask(LEGEND, top(10, &quantile("0.99", LABEL, Signal::NetRxWait, CHOSEN))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "To be sent, mean",
             Unit::Seconds,
             "Mean time in the interface's queue. Where the p99 rises and the mean does not, bursts meet a \
              full queue; where both do, the link is full.",
         )
         .ask(LEGEND, top(10, &mean(LABEL, Signal::NetTxWait, CHOSEN))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Packets sent",
             Unit::PerSecond,
             "Packets (large ones before they are cut up) that left each interface's queue per second.",
         )
         .ask(LEGEND, top(10, &count(LABEL, Signal::NetTxWait, CHOSEN))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Packets in the queue at once",
             Unit::Count,
             "How many packets waited to be sent at a time, on average (time spent waiting per second). \
@@ -132,40 +125,34 @@ fn over_time() -> Vec<Panel> {
 
 fn losses() -> Vec<Panel> {
     vec![
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Dropped packets, by reason",
             Unit::PerSecond,
             "Packets that the kernel dropped, by its own words for why. no_socket is a port that no program listens on, \
              socket_rcvbuff a program that reads too slowly, qdisc_drop a full queue, netfilter_drop a firewall.",
         )
         .ask("{{reason}}", top(10, &sum_rate("reason", metric(Signal::PacketDrop), ""))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "TCP segments sent again",
             Unit::PerSecond,
             "By the interface that the connection goes through. 0 with bursts is usual; a steady rate \
              is loss on the way, and costs at least 200 ms each time.",
         )
         .ask(LEGEND, sum_rate("interface", metric(Signal::TcpRetransmit), "")),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Delay of packets, by cause",
             Unit::SecondsPerSecond,
             "Why packets waited: for those of other cgroups (foreign), of the same one (self), or, when \
              they arrived, for the softirq and what interrupted it.",
         )
         .ask("{{resource}}: {{cause}}", sum_rate("resource, cause", INTERFERENCE, WAITS)),
-        Panel::new(
-            Shape::Table {
-                columns: &[
-                    ("victim", "Whose packets waited"),
-                    ("culprit", "For whom"),
-                    ("cause", "Why"),
-                    ("resource", "Where"),
-                ],
-                units: &[],
-            },
+        Shape::Table(&[
+            ("victim", "Whose packets waited"),
+            ("culprit", "For whom"),
+            ("cause", "Why"),
+            ("resource", "Where"),
+        ])
+        .panel(
             "Who waits for whom in the network",
             Unit::SecondsPerSecond,
             "Delay of packets by whose they are and who was served meanwhile. A bulk transfer above an \

@@ -57,16 +57,13 @@ fn tables() -> Vec<Panel> {
     let all = charged("victim", INTERFERENCE, CHOSEN);
     let largest = format!("on (victim, culprit) {}", top(10, &foreign));
     vec![
-        Panel::new(
-            Shape::Table {
-                columns: &[
-                    ("victim", "Who was delayed"),
-                    ("culprit", "By whom"),
-                    ("cause", "Why"),
-                    ("resource", "Waiting for"),
-                ],
-                units: &[],
-            },
+        Shape::Table(&[
+            ("victim", "Who was delayed"),
+            ("culprit", "By whom"),
+            ("cause", "Why"),
+            ("resource", "Waiting for"),
+        ])
+        .panel(
             "Who delays whom",
             Unit::SecondsPerSecond,
             "Every second's delay by victim and culprit, largest first, without what cgroups do to themselves. \
@@ -75,8 +72,7 @@ fn tables() -> Vec<Panel> {
         )
         .ask("Time lost", ranked(40, &pairs))
         .sized(14, 12),
-        Panel::new(
-            Shape::Bars,
+        Shape::Bars.panel(
             "Part of a victim's delay that one neighbour causes",
             Unit::Share,
             "For the ten pairs of cgroups that lose most time: how much of all of the victim's delay that \
@@ -95,24 +91,21 @@ fn graphs() -> Vec<Panel> {
     let total = charged("", INTERFERENCE, CHOSEN);
     let unnamed = |more: &str| format!("{} / {total}", charged("", INTERFERENCE, &chosen(more)));
     vec![
-        Panel::new(
-            Shape::Stacked,
+        Shape::Stacked.panel(
             "Time lost, by cause",
             Unit::SecondsPerSecond,
             "Why work was delayed. Much `self` is work that has too few CPUs for its threads, much \
              `foreign` a neighbour, `steal` the hypervisor, `throttle` a quota that is too small.",
         )
         .ask("{{cause}}", charged("cause", INTERFERENCE, CHOSEN)),
-        Panel::new(
-            Shape::Stacked,
+        Shape::Stacked.panel(
             "Time lost, by what was waited for",
             Unit::SecondsPerSecond,
             "Where work was delayed: for a CPU, in a queue of a disk, by the disk itself, sending, \
              receiving, or while it ran (interrupts). Choose one above to see only its culprits.",
         )
         .ask("{{resource}}", charged("resource", INTERFERENCE, CHOSEN)),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Culprits",
             Unit::SecondsPerSecond,
             "Delay that each caused to others, the eight largest. A line that rises when users complain is \
@@ -120,8 +113,7 @@ fn graphs() -> Vec<Panel> {
         )
         .ask("{{culprit}}", top(8, &charged("culprit", INTERFERENCE, &chosen(OTHERS))))
         .sized(12, 10),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Victims",
             Unit::SecondsPerSecond,
             "Delay that each cgroup suffered from anything but itself, the eight largest. Batch jobs may be \
@@ -129,19 +121,15 @@ fn graphs() -> Vec<Panel> {
         )
         .ask("{{victim}}", top(8, &charged("victim", INTERFERENCE, &chosen(OTHERS))))
         .sized(12, 10),
-        Panel::new(
-            Shape::Table {
-                columns: &[("victim", "Who lost a CPU"), ("culprit", "To whom"), ("relation", "Why")],
-                units: &[],
-            },
+        Shape::Table(&[("victim", "Who lost a CPU"), ("culprit", "To whom"), ("relation", "Why")])
+        .panel(
             "Preemptions",
             Unit::PerSecond,
             "How often a task that could have run on had to leave its CPU, and to whom. Thousands per \
              second to one culprit cost the victim its caches as well.",
         )
         .ask("Times", ranked(20, &charged("victim, culprit, relation", PREEMPTIONS, r#"victim=~"$victim""#))),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Own CPU quota and hypervisor",
             Unit::SecondsPerSecond,
             "Delay by a cgroup's own CPU quota (throttle) and by the hypervisor (steal). Neither can be \
@@ -151,8 +139,7 @@ fn graphs() -> Vec<Panel> {
             "{{victim}}: {{cause}}",
             top(10, &charged("victim, cause", INTERFERENCE, &chosen(r#"cause=~"throttle|steal""#))),
         ),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "What is not known",
             Unit::Share,
             "Part of all delay whose culprit is not known (untracked), was gone before its name could be \
@@ -161,8 +148,7 @@ fn graphs() -> Vec<Panel> {
         .ask("not known", unnamed(r#"cause="untracked""#))
         .ask("without a name", unnamed(r#"culprit=~"~gone|~unknown""#))
         .ask("many small ones", unnamed(r#"culprit="~other""#)),
-        Panel::new(
-            Shape::Lines,
+        Shape::Lines.panel(
             "Series folded into ~other",
             Unit::PerSecond,
             "How often a small series gave way to a larger one. Steady folding means that more pairs are \
