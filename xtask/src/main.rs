@@ -1,6 +1,6 @@
 //! Developer tasks of noised: `cargo xtask <task>`.
 //!
-//! One file per task; this one parses the arguments and hands over. The crate builds with nothing
+//! A file for each task or a few of a kind; this one parses the arguments and hands over. The crate builds with nothing
 //! but cargo and a C linker: whatever else the workspace needs, the `setup` task fetches, and the
 //! tasks that build something run it first.
 
@@ -12,11 +12,10 @@ use clap::{Parser, Subcommand};
 
 use crate::cargo::Workspace;
 
-mod bench;
 mod cargo;
 mod dashboards;
-mod drill;
 mod fuzz;
+mod lab;
 mod lanes;
 mod libtest;
 mod lint;
@@ -26,13 +25,10 @@ mod package;
 mod privilege;
 mod run;
 mod runs;
-mod scenario;
 mod seeds;
 mod setup;
-mod soak;
 mod suite;
 mod test;
-mod top;
 mod vm;
 
 /// Developer tasks of noised.
@@ -109,15 +105,15 @@ fn dispatch(task: Task) -> Result<ExitCode> {
     match task {
         Task::Setup(arguments) => setup::run(&workspace, &arguments),
         Task::Run { arguments } => run::run(&workspace, &arguments),
-        Task::Top { arguments } => top::run(&workspace, &arguments),
+        Task::Top { arguments } => run::top(&workspace, &arguments),
         Task::Test(arguments) => test::run(&workspace, &arguments),
         Task::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
         Task::Lint => lint::run(&workspace),
-        Task::Bench { arguments } => bench::run(&workspace, &arguments),
-        Task::Scenario { arguments } => scenario::run(&workspace, &arguments),
-        Task::Drill { arguments } => drill::run(&workspace, &arguments),
+        Task::Bench { arguments } => lab::bench(&workspace, &arguments),
+        Task::Scenario { arguments } => lab::run(&workspace, "noise-scenario", &arguments),
+        Task::Drill { arguments } => lab::run(&workspace, "noise-drill", &arguments),
         Task::Dashboards => dashboards::run(&workspace),
-        Task::Soak { arguments } => soak::run(&workspace, &arguments),
+        Task::Soak { arguments } => lab::run(&workspace, "noise-soak", &arguments),
         Task::Vm(arguments) => vm::run(&workspace, &arguments),
         Task::Package(arguments) => package::run(&workspace, &arguments),
     }

@@ -1,11 +1,12 @@
-//! `cargo xtask run`: build noised and start it as root in the foreground.
+//! `cargo xtask run` and `cargo xtask top`: build noised, and start it as root in the foreground, or its view as root,
+//! who may also measure without a daemon.
 //!
 //! This process is replaced by noised (or by sudo, which relays signals), so that an interrupt from
 //! the terminal, a signal from a supervisor and the exit code all pass without help.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
@@ -19,13 +20,28 @@ const ADDRESS_OPTION: &str = "--web.listen-address";
 
 /// Builds, says where to look, and becomes `noised run <arguments>`.
 pub fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {
-    let privilege = Privilege::demand()?;
-    setup::ensure(workspace)?;
-    let noised = workspace.noised()?;
-    let mut command = privilege.command(&noised, &[])?;
+    let command = noised(workspace, "run", arguments)?;
     let address = reachable(&listen_address(arguments));
     eprintln!("noised: http://{address}/ for people, http://{address}/metrics for Prometheus");
-    let error = command.arg("run").args(arguments).exec();
+    become_it(command)
+}
+
+/// Builds, and becomes `noised top <arguments>`.
+pub fn top(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {
+    become_it(noised(workspace, "top", arguments)?)
+}
+
+fn noised(workspace: &Workspace, what: &str, arguments: &[OsString]) -> Result<Command> {
+    let privilege = Privilege::demand()?;
+    setup::ensure(workspace)?;
+    let mut command = privilege.command(&workspace.noised()?, &[])?;
+    command.arg(what).args(arguments);
+    Ok(command)
+}
+
+/// Puts a program in this process's place; returns where it cannot be started.
+pub fn become_it(mut command: Command) -> Result<ExitCode> {
+    let error = command.exec();
     Err(error).with_context(|| format!("cannot start {}", command.get_program().display()))
 }
 
