@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde::de::DeserializeOwned;
 
 use crate::http;
 use crate::prom::Scrape;
@@ -159,6 +160,20 @@ pub struct Outcome {
     pub stdout: String,
     /// Standard error.
     pub stderr: String,
+}
+
+impl Outcome {
+    /// What it printed.
+    /// Errors: if it did not end well.
+    pub fn printed(self) -> Result<String> {
+        ensure!(self.code == 0, "exit code {}: {}", self.code, self.stderr);
+        Ok(self.stdout)
+    }
+
+    /// As [`Self::printed`], of JSON.
+    pub fn json<T: DeserializeOwned>(self) -> Result<T> {
+        serde_json::from_str(&self.printed()?).context("no JSON")
+    }
 }
 
 /// Resident memory of a process, bytes.

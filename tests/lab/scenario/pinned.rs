@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use super::tiers::{Answer, Clients, said};
@@ -98,9 +98,7 @@ pub fn findings(keep: Option<&Path>) -> Result<Findings> {
     clients.stop()?;
     drop((pinned, free));
     let sketch = ["trace", "sketch", argument(&folder)?, "--json"];
-    let outcome = run_noised(&[&sketch[..], &QUERY].concat())?;
-    ensure!(outcome.code == 0, "it ended with {}: {}", outcome.code, outcome.stderr);
-    let document: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
+    let document: serde_json::Value = run_noised(&[&sketch[..], &QUERY].concat())?.json()?;
     let part = |place: &str| document.pointer(place).cloned().context("no answer");
     let groups = serde_json::from_value(part("/probability/groups")?)?;
     let idle = serde_json::from_value(part("/tiers")?)?;

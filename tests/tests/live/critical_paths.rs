@@ -136,9 +136,7 @@ fn path_of(recorder: &Recorder, tid: i32) -> Result<Value> {
     let execution = format!("thread:{tid}");
     let path = argument(recorder.folder.path())?;
     let options = ["trace", "critical-path", "--json", "--execution", &execution, path];
-    let outcome = run_noised(&options)?;
-    ensure!(outcome.code == 0, "{outcome:?}");
-    let document: Value = serde_json::from_str(&outcome.stdout)?;
+    let document: Value = run_noised(&options)?.json()?;
     let traced = &document["executions"][0];
     let totals = traced["totals_ns"].as_object().context("no totals")?;
     let sum: u64 = totals.values().filter_map(Value::as_u64).sum();
@@ -282,11 +280,9 @@ fn a_program_beside_nine_burners() -> Result<()> {
     let execution = PathStage::execution();
     let [this, other] = [&noisy, &quiet].map(|of| argument(&of.folder));
     let options = ["trace", "critical-path", this?, "--against", other?, "--execution", &execution];
-    let page = run_noised(&options)?;
-    println!("{}\n{}", stage.plot(), page.stdout);
-    let outcome = run_noised(&[&options[..], &["--json"]].concat())?;
-    ensure!(page.code == 0 && outcome.code == 0, "{page:?} {outcome:?}");
-    let document: Value = serde_json::from_str(&outcome.stdout)?;
+    let page = run_noised(&options)?.printed()?;
+    println!("{}\n{page}", stage.plot());
+    let document: Value = run_noised(&[&options[..], &["--json"]].concat())?.json()?;
     let against = &document["against"];
     let lost = number(&document, "discarded")? + number(against, "discarded")?;
     ensure!(lost == 0, "{INCONCLUSIVE}: {lost} events were lost");
@@ -337,7 +333,7 @@ fn a_program_beside_nine_burners() -> Result<()> {
     println!("the burners had {:.1} % of what grew", part * 100.0);
     let most = part + unseen_ns / grown_ns;
     ensure!(most >= BURNED * burned, "the burners had {part} of what grew, {burned} of the CPUs");
-    let said = page.stdout.lines().nth(1).unwrap_or_default();
+    let said = page.lines().nth(1).unwrap_or_default();
     ensure!(said.contains("waits for a CPU") && said.contains("burn had"), "it says: {said}");
     Ok(())
 }

@@ -69,9 +69,7 @@ impl Keeping {
     fn show(&self, id: u64, options: &[&str]) -> Result<String> {
         let id = id.to_string();
         let command = ["incidents", "--connect", self.socket()?, "show", &id];
-        let outcome = run_noised(&[&command[..], options].concat())?;
-        ensure!(outcome.code == 0, "{outcome:?}");
-        Ok(outcome.stdout)
+        run_noised(&[&command[..], options].concat())?.printed()
     }
 
     /// The paths of an incident, which a planted hog brought about.
@@ -146,9 +144,7 @@ impl Keeping {
         ensure_babeltrace(folder.path(), &recorded(folder.path())?)?;
         let name = path["name"].as_str().context("no name")?;
         let options = ["trace", "critical-path", folder.argument()?, "--execution", name, "--json"];
-        let outcome = run_noised(&options)?;
-        ensure!(outcome.code == 0, "{outcome:?}");
-        let again: Value = serde_json::from_str(&outcome.stdout)?;
+        let again: Value = run_noised(&options)?.json()?;
         let again = &again["executions"][0];
         for key in ["tid", "from_ns", "to_ns", "span_ns"] {
             ensure!(again[key] == path[key], "{key}: {again} is not {path}");
@@ -163,9 +159,7 @@ impl Keeping {
         let read = |place: &[&str]| -> Result<()> {
             let number = id.to_string();
             let options = [&["incidents", "show", &number, "--path", "--json"], place].concat();
-            let outcome = run_noised(&options)?;
-            ensure!(outcome.code == 0, "{outcome:?}");
-            let document: Value = serde_json::from_str(&outcome.stdout)?;
+            let document: Value = run_noised(&options)?.json()?;
             ensure!(document == *paths, "{place:?}: another document");
             Ok(())
         };

@@ -65,9 +65,7 @@ fn marks(folder: &Path, name: &str) -> Result<Vec<Value>> {
 fn executions(folder: &Path, execution: &str) -> Result<Vec<Value>> {
     let path = argument(folder)?;
     let options = ["trace", "critical-path", "--json", "--execution", execution, path];
-    let outcome = run_noised(&options)?;
-    ensure!(outcome.code == 0, "{outcome:?}");
-    let mut document: Value = serde_json::from_str(&outcome.stdout)?;
+    let mut document: Value = run_noised(&options)?.json()?;
     let all = document["executions"].take();
     let all: Vec<Value> = serde_json::from_value(all)?;
     for one in &all {

@@ -42,10 +42,10 @@ fn measure(subject: &[&str]) -> Result<Measured> {
     let (after, passed) = (sched_stat(planter.pid())?, begin.elapsed());
     planter.kill()?;
     planter.wait_killed()?;
-    ensure!(outcome.code == 0, "exit code {}: {}", outcome.code, outcome.stderr);
+    let account = outcome.json()?;
     let share = (after.run_ns - before.run_ns) as f64 / passed.as_nanos() as f64;
     println!("the planter had {:.1} % of the CPU", share * 100.0);
-    Ok(Measured { account: serde_json::from_str(&outcome.stdout)?, share })
+    Ok(Measured { account, share })
 }
 
 fn near(what: &str, found: u64, expected: f64, of: u64) -> Result<()> {

@@ -126,9 +126,7 @@ impl Others {
         wait_until("an empty cgroup", || Ok(self.group.threads()?.is_empty()))?;
         let label = self.group.label();
         let delays = ["trace", "delays", "--json", "--cgroup", &label, recording];
-        let outcome = run_noised(&delays)?;
-        ensure!(outcome.code == 0, "{outcome:?}");
-        let delays: Value = serde_json::from_str(&outcome.stdout)?;
+        let delays: Value = run_noised(&delays)?.json()?;
         let threads = delays["threads"].as_array().context("no threads")?;
         let (mut shells, mut created) = (0, 0);
         for thread in threads {

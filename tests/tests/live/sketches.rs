@@ -31,9 +31,7 @@ fn recorded((clients, requests): (usize, usize)) -> Result<Option<(Value, Folder
     let program = ["/usr/bin/python3", "-c", PROGRAM, &clients, &requests];
     let output = run_noised(&[&record[..], &program[..], &[&path(&log), SECONDS]].concat())?;
     ensure!(output.code == 0, "it ended with {}: {}", output.code, output.stderr);
-    let output = run_noised(&["trace", "sketch", &to, "--json"])?;
-    ensure!(output.code == 0, "it ended with {}: {}", output.code, output.stderr);
-    let document: Value = serde_json::from_str(&output.stdout)?;
+    let document: Value = run_noised(&["trace", "sketch", &to, "--json"])?.json()?;
     Ok(is_whole(&document)?.then_some((document, log)))
 }
 

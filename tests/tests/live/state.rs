@@ -76,9 +76,9 @@ fn incidents_from_the_daemon_and_what_it_left() -> Result<()> {
         ensure!(document["version"] == 1 && document[key].is_array(), "{route}: {document}");
     }
     let address = daemon.address.to_string();
-    let outcome = run_noised(&["incidents", "--json", "--web.address", &address])?;
-    let document: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
-    ensure!(outcome.code == 0 && document["incidents"].is_array(), "{outcome:?}");
+    let document: serde_json::Value =
+        run_noised(&["incidents", "--json", "--web.address", &address])?.json()?;
+    ensure!(document["incidents"].is_array(), "{document}");
     // Signals without incidents are there as well.
     let disk = label_set(&[("signal", "block_queue_wait")]);
     let opened = daemon.scrape()?.value("noised_incidents_total", &disk);
@@ -108,10 +108,9 @@ fn incidents_of_the_local_socket() -> Result<()> {
         let outcome = ask(&["--json"])?;
         match words {
             None => {
-                let document: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
-                ensure!(outcome.code == 0 && document["incidents"].is_array(), "{outcome:?}");
-                let outliers = ask(&["--outliers"])?;
-                ensure!(outliers.code == 0, "{outliers:?}");
+                let document: serde_json::Value = outcome.json()?;
+                ensure!(document["incidents"].is_array(), "{document}");
+                ask(&["--outliers"])?.printed()?;
             }
             Some(words) => ensure_refused_in_a_line(&outcome, 1, &[words, &socket, "sudo"])?,
         }

@@ -391,10 +391,8 @@ fn once_and_json() -> Result<()> {
     let (group, workers) = everything()?;
     let label = group.label();
     let is_said_by = |source: &str| -> Result<bool> {
-        let outcome =
-            run_noised(&["top", "--connect", source, "--once", "--json", "--screen", "who"])?;
-        ensure!(outcome.code == 0, "{source}: {}", outcome.stderr);
-        let document: Value = serde_json::from_str(&outcome.stdout)?;
+        let options = ["top", "--connect", source, "--once", "--json", "--screen", "who"];
+        let document: Value = run_noised(&options)?.json().context(source.to_owned())?;
         let rows = document["rows"].as_array().context("no rows")?;
         Ok(rows.iter().any(|row| row["victim"] == label.as_str()))
     };
@@ -414,11 +412,10 @@ fn once_and_json() -> Result<()> {
             ensure!(Instant::now() < deadline, "{source}: no {label} within {TIMEOUT:?}");
         }
     }
-    let outcome = run_noised(&["top", "--connect", &served.socket(), "--once"])?;
-    ensure!(outcome.code == 0, "{}", outcome.stderr);
-    println!("{}", outcome.stdout);
-    ensure!(outcome.stdout.contains("runqueue_wait"), "no signal is shown");
-    ensure!(!outcome.stdout.contains('\u{1b}'), "text for a file has colours");
+    let text = run_noised(&["top", "--connect", &served.socket(), "--once"])?.printed()?;
+    println!("{text}");
+    ensure!(text.contains("runqueue_wait"), "no signal is shown");
+    ensure!(!text.contains('\u{1b}'), "text for a file has colours");
     for worker in workers {
         worker.stop()?;
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::attribution::INTERFERENCE;
-use noise_tests::daemon::{Daemon, Outcome, Socketed, run_noised};
+use noise_tests::daemon::{Daemon, Socketed, run_noised};
 use noise_tests::disk::{LoopDevice, ScratchFile, device_name};
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
 use noise_tests::ftrace::event::{Event, Kind, Left};
@@ -179,11 +179,6 @@ impl Judge {
             self.0.push(format!("{what}: {found} ns, expected {expected} ns"));
         }
     }
-}
-
-fn asked(outcome: Outcome) -> Result<Value> {
-    ensure!(outcome.code == 0, "it exits with {}: {}", outcome.code, outcome.stderr);
-    serde_json::from_str(&outcome.stdout).context("no JSON")
 }
 
 /// A disk that two groups read from, and that is slow on purpose: a loop device over a file of a disk which these
@@ -485,7 +480,7 @@ fn a_request_through_three_processes() -> Result<()> {
     let trace = recording.stop()?;
     ensure_sight(&trace.sights)?;
     drop(sight);
-    let found = asked(outcome)?;
+    let found: Value = outcome.json()?;
     ensure!(number(&found, "discarded")? == 0, "{INCONCLUSIVE}: events were lost");
     let from_ns = number(&found, "from_ns")? - number(&found, "clock_offset_ns")?;
     ensure!(from_ns > begun_ns, "{INCONCLUSIVE}: the recording began too late");
@@ -504,7 +499,7 @@ fn a_request_through_three_processes() -> Result<()> {
     // The same seconds by the ledger.
     let before = charged(daemon, &victim, &culprit)?;
     let arguments = ["why", &victim, "--next", "1500ms", "--connect", socket, "--json"];
-    let found = asked(run_noised(&arguments)?)?;
+    let found: Value = run_noised(&arguments)?.json()?;
     let grown = charged(daemon, &victim, &culprit)? - before;
     ensure!(number(&found, "discarded")? == 0, "{INCONCLUSIVE}: events were lost");
     ensure!(word(&found, "source") == "flight_recorder", "from {}", word(&found, "source"));
@@ -519,7 +514,7 @@ fn a_request_through_three_processes() -> Result<()> {
     }
     // Of a cgroup there are counters.
     let counted = run_noised(&["why", &victim, "--last", "10m", "--connect", socket, "--json"])?;
-    let counted = asked(counted)?;
+    let counted: Value = counted.json()?;
     let of_hog = |one: &&Value| {
         let is_its = one["culprit"]["cgroup"].as_str() == Some(&culprit);
         is_its && one["resource"] == "cpu" && one["evidence"] == "counters"
@@ -548,7 +543,7 @@ fn why_says_what_it_cannot() -> Result<()> {
     let sleeper_id = sleeper.pid().to_string();
     let mut command = Command::new(noise_tests::daemon::binary()?);
     command.args(["why", &sleeper_id, "--next", "400ms", "--json"]);
-    let found = asked(noise_tests::daemon::run(command)?)?;
+    let found: Value = noise_tests::daemon::run(command)?.json()?;
     ensure!(word(&found, "source") == "programs", "from {}", word(&found, "source"));
     let totals = found.get("totals_ns").context("no totals")?;
     let timer = totals.get("timer").and_then(Value::as_u64).unwrap_or(0);

@@ -1,11 +1,11 @@
 //! `noised why --against`: a program that sleeps longer than in a recording of it that was kept as normal.
 
-use std::process::{Child, Command};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{Socketed, binary, run, run_noised};
+use noise_tests::daemon::{Process, Socketed, binary, run, run_noised};
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
@@ -39,16 +39,6 @@ const BEFORE: Duration = Duration::from_millis(1500);
 /// Of so many executions something can be said.
 const LEAST: usize = 10;
 
-/// A program that is ended with this.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn why_against_a_recording_kept_as_normal() -> Result<()> {
     let served = Socketed::start(&[])?;
     let socket = served.socket.to_str().context("a path that is not UTF-8")?;
@@ -62,19 +52,15 @@ fn why_against_a_recording_kept_as_normal() -> Result<()> {
     ensure!(recorded.code == 0, "recording ends with {}: {}", recorded.code, recorded.stderr);
 
     let mut command = Command::new("python3");
-    command
-        .arg(&program)
-        .args(SLOW)
-        .env("NOISED_MARKS", served.socket.with_file_name("noised.marks"));
-    let slow = Running(command.spawn()?);
+    command.arg(&program).args(SLOW);
+    command.env("NOISED_MARKS", served.socket.with_file_name("noised.marks"));
+    let slow = Process::start(command)?;
     thread::sleep(BEFORE);
-    let id = slow.0.id().to_string();
+    let id = slow.pid().to_string();
     let usual = usual.to_str().context("a path that is not UTF-8")?;
     let words =
         ["why", &id, "--last", "1s", "--connect", socket, "--execution", "mark:job", "--against"];
-    let found = run_noised(&[&words[..], &[usual, "--json"]].concat())?;
-    ensure!(found.code == 0, "it exits with {}: {}", found.code, found.stderr);
-    let found: Value = serde_json::from_str(&found.stdout)?;
+    let found: Value = run_noised(&[&words[..], &[usual, "--json"]].concat())?.json()?;
     let against = &found["against"];
     let count = |set: &str| against["executions"][set].as_array().map_or(0, Vec::len);
     println!("{} live, {} kept; flagged: {}", count("sample"), count("normal"), against["flagged"]);
@@ -90,9 +76,8 @@ fn why_against_a_recording_kept_as_normal() -> Result<()> {
     let first = &against["anomalies"][0];
     ensure!(first["is_flagged"] == true && first["places"].is_array(), "no anomaly: {first}");
 
-    let page = run_noised(&[&words[..], &[usual]].concat())?;
-    ensure!(page.code == 0, "it exits with {}: {}", page.code, page.stderr);
-    ensure!(page.stdout.contains("\nagainst normal executions\nmark:job: "), "{}", page.stdout);
+    let page = run_noised(&[&words[..], &[usual]].concat())?.printed()?;
+    ensure!(page.contains("\nagainst normal executions\nmark:job: "), "{page}");
     // What is no recording is said before anything is asked for.
     let nowhere = run_noised(&[&words[..], &["/nowhere"]].concat())?;
     ensure!(

@@ -73,9 +73,7 @@ fn why_as_a_member_of_the_group() -> Result<()> {
     // Its usual is learnt, and from the daemon: the state is not theirs to read.
     let (begun, throttled_ns) = (Instant::now(), victim.throttled_ns()?);
     let found = loop {
-        let outcome = why(DAEMON, &["--json"])?;
-        ensure!(outcome.code == 0, "it exits with {}: {}", outcome.code, outcome.stderr);
-        let found: Value = serde_json::from_str(&outcome.stdout)?;
+        let found: Value = why(DAEMON, &["--json"])?.json()?;
         if learnt(&found).is_some() {
             break found;
         }

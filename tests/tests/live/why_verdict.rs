@@ -170,9 +170,7 @@ impl Drop for Running {
 
 /// What `why` says of a process in the coming second.
 fn why(pid: &str) -> Result<Value> {
-    let outcome = run_noised(&["why", pid, "--next", "1s", "--json"])?;
-    ensure!(outcome.code == 0, "{}", outcome.stderr);
-    let found: Value = serde_json::from_str(&outcome.stdout)?;
+    let found: Value = run_noised(&["why", pid, "--next", "1s", "--json"])?.json()?;
     println!("{}", found["verdict"]["sentence"]);
     Ok(found)
 }

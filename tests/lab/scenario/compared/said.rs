@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path as Folder;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 use super::program::EXECUTION;
@@ -107,14 +107,7 @@ pub fn arguments<'a>(normal: &'a Folder, sample: &'a Folder) -> Result<[&'a str;
 /// Errors: if the command fails.
 pub fn compare(normal: &Folder, sample: &Folder) -> Result<Said> {
     let arguments = arguments(normal, sample)?;
-    let outcome = run_noised(&[&arguments[..], &["--json"]].concat())?;
-    ensure!(
-        outcome.code == 0,
-        "noised trace compare ends with {}: {}",
-        outcome.code,
-        outcome.stderr
-    );
-    serde_json::from_str(&outcome.stdout).context("what noised trace compare prints")
+    run_noised(&[&arguments[..], &["--json"]].concat())?.json().context("noised trace compare")
 }
 
 impl Said {
@@ -195,8 +188,6 @@ pub fn paths(recording: &Folder) -> Result<Vec<Path>> {
         executions: Vec<Path>,
     }
     let options = ["trace", "critical-path", argument(recording)?, "--execution", EXECUTION];
-    let outcome = run_noised(&[&options[..], &["--json"]].concat())?;
-    ensure!(outcome.code == 0, "noised trace critical-path: {}", outcome.stderr);
-    let document: Document = serde_json::from_str(&outcome.stdout)?;
+    let document: Document = run_noised(&[&options[..], &["--json"]].concat())?.json()?;
     Ok(document.executions)
 }

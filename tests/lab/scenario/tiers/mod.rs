@@ -10,7 +10,7 @@ mod stack;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 pub use self::clients::{Clients, END};
@@ -103,9 +103,7 @@ impl Answer {
     /// Errors: if there is no answer.
     pub fn ask(port: u16, next: &str) -> Result<Self> {
         let port = port.to_string();
-        let outcome = run_noised(&["why", "--request", &port, "--next", next, "--json"])?;
-        ensure!(outcome.code == 0, "it ended with {}: {}", outcome.code, outcome.stderr);
-        serde_json::from_str(&outcome.stdout).context("the answer")
+        run_noised(&["why", "--request", &port, "--next", next, "--json"])?.json()
     }
 
     /// The tier with most of the time.
@@ -159,9 +157,8 @@ fn record(
     Clients::start(stack.address, clients, requests).finish(Some(log.path()))?;
     stop_recording(&mut recording, libc::SIGINT)?;
     stack.stop()?;
-    let outcome = run_noised(&["trace", "sketch", argument(&folder)?, "--json"])?;
-    ensure!(outcome.code == 0, "it ended with {}: {}", outcome.code, outcome.stderr);
-    let document: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
+    let document: serde_json::Value =
+        run_noised(&["trace", "sketch", argument(&folder)?, "--json"])?.json()?;
     if !is_whole(&document)? {
         std::fs::remove_dir_all(&folder)?;
         return Ok(None);
