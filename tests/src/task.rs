@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::mem;
 use std::os::fd::FromRawFd as _;
+use std::process::{ExitCode, Termination};
 use std::ptr;
 use std::time::Duration;
 
@@ -294,6 +295,28 @@ fn clock_ns(clock: libc::clockid_t) -> Result<u64> {
 pub fn is_root() -> bool {
     // SAFETY: no memory argument, cannot fail.
     unsafe { libc::geteuid() == 0 }
+}
+
+/// What a program ends with; standard error says why it failed.
+pub fn ended(program: &str, result: Result<impl Termination>) -> ExitCode {
+    let failed = |error| {
+        eprintln!("{program}: {error:#}");
+        ExitCode::FAILURE
+    };
+    result.map_or_else(failed, Termination::report)
+}
+
+/// As [`ended`], of a program that plants what needs root; without, it ends with 3.
+pub fn ended_as_root<T: Termination>(
+    program: &str,
+    planted: &str,
+    run: impl FnOnce() -> Result<T>,
+) -> ExitCode {
+    if !is_root() {
+        eprintln!("{program}: {planted} need root; run it as root");
+        return ExitCode::from(3);
+    }
+    ended(program, run())
 }
 
 /// Whether the processor is an emulated one, so that times mean nothing: whoever starts the tests says

@@ -16,6 +16,7 @@ use noise_tests::bench::ratios::{compare, median};
 use noise_tests::bench::report::{ProgramResult, Report, SetResult, Skipped};
 use noise_tests::bench::workload::{ECHO, Kind, Workload, echo};
 use noise_tests::bench::{daemon_cost, peers, table, view};
+use noise_tests::task::is_root;
 
 /// Part of the time that goes to the daemon's process.
 const DAEMON_SHARE: f64 = 0.3;
@@ -89,8 +90,7 @@ fn main() -> ExitCode {
         return echo().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let options = Options::parse();
-    // SAFETY: no argument, cannot fail.
-    if options.only != [Part::View] && unsafe { libc::geteuid() } != 0 {
+    if options.only != [Part::View] && !is_root() {
         eprintln!("noise-bench: loading BPF programs needs root; run it as root");
         return ExitCode::from(3);
     }

@@ -15,7 +15,7 @@ use noise_tests::drill::{
     DRILLS, Drill, Ending, Outcome, Plan, find, heading, play, progress, record, report,
 };
 use noise_tests::load;
-use noise_tests::task::is_root;
+use noise_tests::task::ended_as_root;
 
 /// Raised by SIGTERM and SIGINT: no other drill begins. What one has planted is taken back at its end.
 static IS_TO_END: AtomicBool = AtomicBool::new(false);
@@ -81,18 +81,7 @@ fn main() -> ExitCode {
         DRILLS.iter().for_each(|drill| println!("{:<12} {}", drill.name, drill.plot));
         return ExitCode::SUCCESS;
     }
-    if !is_root() {
-        eprintln!("noise-drill: the daemon and cgroups need root; run it as root");
-        return ExitCode::from(3);
-    }
-    match run(&options) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("noise-drill: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ended_as_root("noise-drill", "the daemon and cgroups", || run(&options))
 }
 
 fn printed(program: &str, arguments: &[&str]) -> Result<String> {
@@ -113,8 +102,8 @@ fn append(options: &Options, outcome: &Outcome, revision: &str) -> Result<()> {
     written.with_context(|| format!("cannot append to {}", path.display()))
 }
 
-/// Plays them; whether no command would do harm.
-fn run(options: &Options) -> Result<bool> {
+/// Plays them; fails where a command would do harm.
+fn run(options: &Options) -> Result<ExitCode> {
     let chosen: Vec<&Drill> = match options.names.as_slice() {
         [] => DRILLS.iter().collect(),
         names => names.iter().filter_map(|name| find(name)).collect(),
@@ -153,5 +142,6 @@ fn run(options: &Options) -> Result<bool> {
         true => println!("{}", serde_json::to_string_pretty(&outcomes)?),
         false => print!("{}", report(&outcomes)),
     }
-    Ok(outcomes.iter().all(|outcome| outcome.harm.is_empty()))
+    let is_harmful = outcomes.iter().any(|outcome| !outcome.harm.is_empty());
+    Ok(ExitCode::from(u8::from(is_harmful)))
 }

@@ -51,14 +51,15 @@ fn many_threads() -> PathBuf {
 
 fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
-    match arguments.next() {
+    let result = match arguments.next() {
         Some(first) if first == FIELDS => {
             let folder = arguments.next().map(PathBuf::from).unwrap_or_default();
-            end(fields::read(&folder).map(|read| println!("{read:?}")))
+            fields::read(&folder).map(|read| println!("{read:?}"))
         }
-        Some(first) if first == SIMULATED => end(simulate()),
-        _ => end(run(&Options::parse())),
-    }
+        Some(first) if first == SIMULATED => simulate(),
+        _ => run(&Options::parse()),
+    };
+    task::ended("noise-reading", result)
 }
 
 /// The argument that lets events of a simulated machine happen, instead of reading a trace.
@@ -70,16 +71,6 @@ fn simulate() -> Result<()> {
     let found = simulated::run(WARM_EVENTS, SIMULATED_EVENTS)?;
     println!("{}", serde_json::to_string_pretty(&found)?);
     Ok(())
-}
-
-fn end(result: Result<()>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("noise-reading: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 fn run(options: &Options) -> Result<()> {

@@ -17,7 +17,7 @@ use noise_tests::scenario::{
     render, tiers,
 };
 use noise_tests::scratch::argument;
-use noise_tests::task::{cpus, is_root};
+use noise_tests::task::{cpus, ended_as_root};
 use serde_json::{Value, json};
 
 /// What the program of the critical path searches in each step: some 20 ms of work.
@@ -88,17 +88,7 @@ fn main() -> ExitCode {
         return code;
     }
     let options = Options::parse();
-    if !is_root() {
-        eprintln!("noise-scenario: the daemon, cgroups and namespaces need root; run it as root");
-        return ExitCode::from(3);
-    }
-    match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("noise-scenario: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ended_as_root("noise-scenario", "the daemon, cgroups and namespaces", || run(&options))
 }
 
 fn prepare(options: &Options) -> Result<Box<dyn Stage>> {
@@ -133,9 +123,7 @@ fn critical_path(options: &Options) -> Result<()> {
     let arguments =
         ["trace", "critical-path", noisy, "--against", quiet, "--execution", &execution];
     if options.json {
-        let outcome = run_noised(&[&arguments[..], &["--json"]].concat())?;
-        ensure!(outcome.code == 0, "{}", outcome.stderr);
-        let paths: Value = serde_json::from_str(&outcome.stdout)?;
+        let paths: Value = run_noised(&[&arguments[..], &["--json"]].concat())?.json()?;
         let report = json!({ "plot": stage.plot(), "paths": paths });
         println!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Parser;
 use noise_tests::load;
 use noise_tests::soak::{Plan, Reading, heading, judge, row, soak};
-use noise_tests::task::is_root;
+use noise_tests::task::ended_as_root;
 
 /// Keep noised under a mixed load, and show what it holds.
 ///
@@ -35,17 +35,7 @@ fn main() -> ExitCode {
         return code;
     }
     let options = Options::parse();
-    if !is_root() {
-        eprintln!("noise-soak: the daemon, cgroups and devices need root; run it as root");
-        return ExitCode::from(3);
-    }
-    match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("noise-soak: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ended_as_root("noise-soak", "the daemon, cgroups and devices", || run(&options))
 }
 
 fn run(options: &Options) -> Result<()> {

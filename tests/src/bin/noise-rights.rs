@@ -10,19 +10,11 @@ use anyhow::{Context as _, Result};
 use noise_tests::rights::{
     Level, allowed, confinement, set_switch, switch, type_information_is_public,
 };
+use noise_tests::task::ended;
 use serde_json::{Value, json};
 
 fn main() -> ExitCode {
-    match report() {
-        Ok(report) => {
-            println!("{report}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("noise-rights: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ended("noise-rights", report().map(|report| println!("{report}")))
 }
 
 fn report() -> Result<Value> {

@@ -39,7 +39,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::group::Group;
 use crate::namespace::Namespace;
-use crate::task::{Policy, set_policy};
+use crate::task::{Policy, ended, set_policy};
 
 /// The argument that turns the test binary into a worker.
 const FLAG: &str = "--noise-load";
@@ -292,13 +292,7 @@ pub fn instead() -> Option<ExitCode> {
     if arguments.next().as_deref() != Some(FLAG) {
         return None;
     }
-    Some(match run(arguments.collect()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("load: {error:#}");
-            ExitCode::FAILURE
-        }
-    })
+    Some(ended("load", run(arguments.collect())))
 }
 
 /// Runs the load that the arguments after [`FLAG`] name.
