@@ -1,7 +1,0 @@
-//! libFuzzer's entry to [`targets::paths`].
-
-#![no_main]
-
-use noise_fuzz::targets;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::paths(bytes));
