@@ -34,16 +34,8 @@ impl Stage for CpuStage {
         format!("A search of the first {PRIMES} primes, alone and beside {BURNERS} CPU burners")
     }
 
-    fn victim(&self) -> &Group {
-        &self.victim
-    }
-
-    fn groups(&self) -> Vec<&Group> {
-        vec![&self.victim, &self.burners]
-    }
-
-    fn planted(&self) -> Vec<String> {
-        vec![self.burners.label()]
+    fn groups(&self) -> [&Group; 2] {
+        [&self.victim, &self.burners]
     }
 
     fn resources(&self) -> &'static [&'static str] {

@@ -59,16 +59,8 @@ impl Stage for DiskStage {
         )
     }
 
-    fn victim(&self) -> &Group {
-        &self.victim
-    }
-
-    fn groups(&self) -> Vec<&Group> {
-        vec![&self.victim, &self.greps]
-    }
-
-    fn planted(&self) -> Vec<String> {
-        vec![self.greps.label()]
+    fn groups(&self) -> [&Group; 2] {
+        [&self.victim, &self.greps]
     }
 
     fn resources(&self) -> &'static [&'static str] {

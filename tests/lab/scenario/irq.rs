@@ -83,12 +83,8 @@ impl Stage for IrqStage {
         format!("A download on CPU {}, quiet and under {load} that interrupt it", self.cpu)
     }
 
-    fn victim(&self) -> &Group {
-        &self.victim
-    }
-
-    fn groups(&self) -> Vec<&Group> {
-        vec![&self.victim, &self.storm]
+    fn groups(&self) -> [&Group; 2] {
+        [&self.victim, &self.storm]
     }
 
     fn planted(&self) -> Vec<String> {

@@ -37,14 +37,18 @@ pub trait Stage {
     /// What is planted, in a sentence.
     fn plot(&self) -> String;
 
-    /// The cgroup of the work that is delayed.
-    fn victim(&self) -> &Group;
+    /// The cgroups of the work that is delayed, and of what delays it.
+    fn groups(&self) -> [&Group; 2];
 
-    /// The cgroups of all planted work.
-    fn groups(&self) -> Vec<&Group>;
+    /// The former.
+    fn victim(&self) -> &Group {
+        self.groups()[0]
+    }
 
     /// What the daemon is expected to call the culprits.
-    fn planted(&self) -> Vec<String>;
+    fn planted(&self) -> Vec<String> {
+        vec![self.groups()[1].label()]
+    }
 
     /// The resources that they take.
     fn resources(&self) -> &'static [&'static str];

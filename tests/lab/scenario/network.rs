@@ -69,16 +69,8 @@ impl Stage for NetworkStage {
         )
     }
 
-    fn victim(&self) -> &Group {
-        &self.victim
-    }
-
-    fn groups(&self) -> Vec<&Group> {
-        vec![&self.victim, &self.bulk]
-    }
-
-    fn planted(&self) -> Vec<String> {
-        vec![self.bulk.label()]
+    fn groups(&self) -> [&Group; 2] {
+        [&self.victim, &self.bulk]
     }
 
     fn resources(&self) -> &'static [&'static str] {
