@@ -12,7 +12,7 @@ use noise_text::cpulist::CpuList;
 use super::limits::limit;
 use super::task::{Processes, has_thread, task_setup};
 use super::{SetupReader, folder};
-use crate::resolve::cgroup::{Identity, Runtime, unit_name};
+use crate::resolve::cgroup::{Identity, Runtime, is_of_user, unit_name};
 use crate::resolve::irqs_named;
 
 /// Interrupts of one name that are looked at.
@@ -218,18 +218,17 @@ impl SetupReader {
         let identity = Identity::of(path);
         let segments: Vec<&str> =
             path.components().filter_map(|one| one.as_os_str().to_str()).collect();
-        let user =
-            segments.iter().position(|one| one.starts_with("user@") && one.ends_with(".service"));
+        let user = segments.iter().position(|one| is_of_user(one));
         if identity.pod.is_some() {
             return Manager::Kubernetes(self.label(path));
         }
         if let Some(container) = identity.container.filter(|one| !one.monitor) {
             match container.runtime {
                 _ if container_around(path) != Some(path) => return Manager::Files,
-                Runtime::Docker => return Manager::Docker(container.id),
+                Runtime::Docker if user.is_none() => return Manager::Docker(container.id),
                 Runtime::Podman if user.is_none() => return Manager::Podman(container.id),
                 // A user's own is a unit of the user's systemd.
-                Runtime::Podman => {}
+                Runtime::Docker | Runtime::Podman => {}
                 _ => return Manager::Files,
             }
         }

@@ -14,7 +14,7 @@ mod segment;
 mod tree;
 
 pub use hierarchies::{Counted, Explained, Hierarchies};
-pub use identity::{Identity, MAX_LABEL_BYTES, Naming};
+pub use identity::{Identity, MAX_LABEL_BYTES, Naming, is_of_user};
 pub use labels::HierarchyLabels;
 pub use mounts::{CgroupLayout, Mounts};
 pub use node::{LISTED, NodeNames, READ};
