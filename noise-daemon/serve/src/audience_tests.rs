@@ -19,6 +19,7 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::http::{Refresh, ShownPages, Viewer, router};
 use super::made;
@@ -206,12 +207,12 @@ fn identity(authority: Option<&CertifiedIssuer<'_, KeyPair>>) -> Identity {
     Identity { certificate: certificate.unwrap().pem(), key: key.serialize_pem() }
 }
 
-async fn ask_over_tls(
+/// A connection with the server of an authority, as a client with that identity.
+async fn tls(
     port: u16,
     root: &str,
     identity: Option<&Identity>,
-    route: &str,
-) -> Result<String, String> {
+) -> Result<TlsStream<TcpStream>, String> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(root.as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder().with_root_certificates(roots);
@@ -225,16 +226,53 @@ async fn ask_over_tls(
     };
     let name = ServerName::try_from("localhost").unwrap();
     let connector = TlsConnector::from(Arc::new(config));
-    let stream = connector.connect(name, tcp(port).await).await;
-    ask(stream.map_err(|error| error.to_string())?, route, "").await
+    connector.connect(name, tcp(port).await).await.map_err(|error| error.to_string())
+}
+
+fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    CertifiedIssuer::self_signed(params, key).unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_of_before_gets_nothing_where_certificates_count_since() {
+    let authority = authority();
+    let server = identity(Some(&authority));
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("server.crt", &server.certificate);
+    write("server.key", &server.key);
+    write("ca.crt", &authority.pem());
+    let plain = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n";
+    let file = folder.path().join("web.yml");
+    const REQUEST: &[u8] = b"GET /api/v1/incidents/1/path HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for kind in ["RequireAndVerifyClientCert", "VerifyClientCertIfGiven"] {
+        write("web.yml", plain);
+        let web = Web::open(Some(&file)).unwrap();
+        let mut tasks = JoinSet::new();
+        let router = routes(&mut tasks, &web);
+        let port = start(&mut tasks, &router, web.clone());
+        let mut stream = tls(port, &authority.pem(), None).await.unwrap();
+        stream.write_all(REQUEST).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n{}") {
+            answer.push(stream.read_u8().await.unwrap());
+        }
+        write("web.yml", &format!("{plain}  client_auth_type: {kind}\n  client_ca_file: ca.crt\n"));
+        web.reload().unwrap();
+        stream.write_all(REQUEST).await.unwrap();
+        let mut rest = Vec::new();
+        // However it ends.
+        let _ = stream.read_to_end(&mut rest).await;
+        assert_eq!(String::from_utf8_lossy(&rest), "", "{kind}");
+    }
 }
 
 #[tokio::test]
 async fn a_certificate_makes_a_client_known_where_it_is_verified() {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    let authority = CertifiedIssuer::self_signed(params, key).unwrap();
+    let authority = authority();
     let (server, known, unknown) =
         (identity(Some(&authority)), identity(Some(&authority)), identity(None));
     let folder = tempfile::tempdir().unwrap();
@@ -264,7 +302,10 @@ async fn a_certificate_makes_a_client_known_where_it_is_verified() {
             [(Some(&known), with_known), (Some(&unknown), with_unknown), (None, with_none)]
         {
             for route in ROUTES {
-                let answer = ask_over_tls(port, &authority.pem(), identity, route).await;
+                let answer = match tls(port, &authority.pem(), identity).await {
+                    Ok(stream) => ask(stream, route, "").await,
+                    Err(error) => Err(error),
+                };
                 match expected {
                     Some(is_known) => ensure_seen(&answer.unwrap(), route, is_known),
                     None => assert!(answer.is_err(), "{kind}: {answer:?}"),

@@ -6,7 +6,6 @@
 //! axum-server starts a task for whatever comes, which nothing ends for others, and brings HTTP/2 along. What is
 //! checked of a request depends on the web file as it is now, which layers of tower-http, made once, do not know.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -209,7 +208,18 @@ impl Agreed {
     fn is_in_force(&self, rules: &Rules) -> bool {
         rules.tls.as_ref().is_some_and(|now| Arc::ptr_eq(&self.config, now))
     }
+
+    /// Whether the client may be one whom the certificates that count now keep out.
+    fn is_unsure(&self, rules: &Rules) -> bool {
+        let counts = |tls: &TlsFile| tls.client_auth.requires() || tls.verifies();
+        !self.is_in_force(rules) && rules.file.tls.as_ref().is_some_and(counts)
+    }
 }
+
+/// What was agreed on is no longer in force.
+#[derive(Debug, thiserror::Error)]
+#[error("the web file changed: the client has to show its certificate again")]
+struct Outdated;
 
 impl ConnectionServer {
     async fn talk<S>(self, stream: S, reset: fn(&S))
@@ -266,10 +276,10 @@ impl ConnectionServer {
             let (server, tls) = (Arc::clone(&serving), tls.clone());
             let (answering, pace) = server.traffic.asked();
             async move {
-                let response = server.answer(request, tls.as_ref(), pace).await;
+                let response = server.answer(request, tls.as_ref(), pace).await?;
                 // Until it is sent, or given up.
                 let kept = |body: Body| body.map_err(move |error| (error, &answering).0);
-                Ok::<_, Infallible>(response.map(kept))
+                Ok::<_, Outdated>(response.map(kept))
             }
         });
         let connection = hyper::server::conn::http1::Builder::new()
@@ -288,18 +298,22 @@ impl ConnectionServer {
         }
     }
 
+    /// Errors: where the connection is to end without an answer: its client asks again over a new one.
     async fn answer(
         &self,
         mut request: Request<Incoming>,
         tls: Option<&Agreed>,
         pace: Pace,
-    ) -> Response<Body> {
+    ) -> Result<Response<Body>, Outdated> {
         if let Some(hangup) = self.traffic.hangup.get() {
             request.extensions_mut().insert(hangup.clone());
         }
         request.extensions_mut().insert(self.peer);
         self.budget.turn_to_answer(pace).await;
         let rules = self.web.rules();
+        if tls.is_some_and(|agreed| agreed.is_unsure(&rules)) {
+            return Err(Outdated);
+        }
         let mut response = match self.may_ask(&rules, &request, tls).await {
             Err(refusal) => refusal,
             Ok(audience) => {
@@ -318,7 +332,7 @@ impl ConnectionServer {
             // What was agreed on may have been forbidden since.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        response
+        Ok(response)
     }
 
     /// Whether a request is answered, and what the client may see.
