@@ -32,7 +32,7 @@ pub use http::{PathSource, Refresh, ShownPages, Viewer, router};
 pub use kept::{MOST_TRACES, TraceSource, with_traces};
 pub use log::log_event;
 pub use metrics::{Format, Process, render};
-pub use socket::{LocalSocket, SocketOptions};
+pub use socket::{LocalSocket, SocketOptions, ensure_own_folder};
 pub use status::page;
 pub use turns::{Turn, Turns};
 pub use web::{

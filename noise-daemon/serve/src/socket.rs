@@ -1,16 +1,18 @@
 //! The local socket: where those who may use it see what is measured without being root.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown,
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+    PermissionsExt as _, chown,
 };
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::unistd::Group;
+use nix::unistd::{Group, geteuid};
 use tokio::net::{UnixListener, UnixStream};
 
 /// How long a daemon that may have the socket is waited for.
@@ -87,14 +89,40 @@ impl LocalSocket {
 }
 
 fn place(temporary: &Path, options: &SocketOptions) -> io::Result<(u64, u64)> {
-    fs::set_permissions(temporary, Permissions::from_mode(options.mode & !0o077))?;
-    if let Some(group) = group(&options.group)? {
-        chown(temporary, None, Some(group.gid.as_raw()))?;
+    // By a descriptor from here on: whoever owns the folder can have put something else under the name.
+    let flags = libc::O_PATH | libc::O_NOFOLLOW;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(temporary)?;
+    let metadata = opened.metadata()?;
+    let is_own = metadata.uid() == geteuid().as_raw() && metadata.nlink() == 1;
+    if !metadata.file_type().is_socket() || !is_own {
+        return Err(io::Error::other("another user replaced the socket while it was made"));
     }
-    fs::set_permissions(temporary, Permissions::from_mode(options.mode))?;
-    let metadata = fs::symlink_metadata(temporary)?;
+    let by_descriptor = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    fs::set_permissions(&by_descriptor, Permissions::from_mode(options.mode & !0o077))?;
+    if let Some(group) = group(&options.group)? {
+        chown(&by_descriptor, None, Some(group.gid.as_raw()))?;
+    }
+    fs::set_permissions(&by_descriptor, Permissions::from_mode(options.mode))?;
     fs::rename(temporary, &options.path)?;
     Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Refuses a folder in which others may replace the socket.
+/// Errors: in a sentence that says what to do.
+pub fn ensure_own_folder(folder: &Path) -> io::Result<()> {
+    // What is missing is made.
+    let Ok(found) = fs::metadata(folder) else { return Ok(()) };
+    if found.mode() & 0o022 == 0 || found.mode() & libc::S_ISVTX != 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!(
+            "other users may write to {} (mode {:o}) and could replace the socket: name a folder of noised's own",
+            folder.display(),
+            found.mode() & 0o7777
+        ),
+    ))
 }
 
 /// The group of that name. A system that keeps no list of groups, as a container image with one file in
@@ -196,6 +224,49 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::write(&path, "precious").unwrap();
         assert!(LocalSocket::bind_datagrams(&options(&path)).is_err());
+    }
+
+    #[test]
+    fn what_takes_the_name_of_a_socket_meanwhile_is_not_touched() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("noised.sock");
+        let precious = root.path().join("precious");
+        fs::write(&precious, "").unwrap();
+        fs::set_permissions(&precious, Permissions::from_mode(0o600)).unwrap();
+        let other = root.path().join("other");
+        let _other = UnixDatagram::bind(&other).unwrap();
+        fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
+        type Swap = fn(&Path, &Path) -> io::Result<()>;
+        let swaps: [(&Path, Swap); 3] = [
+            (&precious, |precious, name| std::os::unix::fs::symlink(precious, name)),
+            (&precious, |precious, name| fs::hard_link(precious, name)),
+            (&other, |other, name| fs::hard_link(other, name)),
+        ];
+        for (target, swap) in swaps {
+            let swapped = |name: &Path| {
+                let socket = UnixDatagram::bind(name)?;
+                fs::remove_file(name)?;
+                swap(target, name)?;
+                Ok(socket)
+            };
+            let error = LocalSocket::make(&options(&path), swapped).unwrap_err();
+            assert!(error.to_string().contains("replaced"), "{error}");
+            assert_eq!(mode(target), 0o600);
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn a_folder_where_others_can_replace_the_socket_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        for (mode, is_refused) in
+            [(0o755, false), (0o1777, false), (0o777, true), (0o770, true), (0o2750, false)]
+        {
+            fs::set_permissions(root.path(), Permissions::from_mode(mode)).unwrap();
+            let refused = ensure_own_folder(root.path());
+            assert_eq!(refused.is_err(), is_refused, "{mode:o} {refused:?}");
+        }
+        ensure_own_folder(&root.path().join("missing")).unwrap();
     }
 
     #[tokio::test]

@@ -105,7 +105,8 @@ fn ensure_trend(socket: &str, victim: &str) -> Result<()> {
 
 fn a_command_gets_the_planted_culprit() -> Result<()> {
     let folder = Folder::new("follow")?;
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o777))?;
+    // The follower, another user, makes a file in it.
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o1777))?;
     let (socket, state) =
         (format!("{}/s", folder.argument()?), format!("{}/state", folder.argument()?));
     let mut file = capture()?;

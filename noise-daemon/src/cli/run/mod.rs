@@ -33,8 +33,8 @@ use noise_model::{Builder, Longest, Reload};
 use noise_record::marks::{Marks, SharedMarks, lock, take, with_marks};
 use noise_serve::victim::with_victims;
 use noise_serve::{
-    Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
-    with_events, with_traces,
+    Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, ensure_own_folder,
+    router, serve, with_events, with_traces,
 };
 use noise_system::output::ensure_own_way;
 use noise_system::worker::ensure_threads;
@@ -320,7 +320,8 @@ fn ensure_own_folders(config: &Config) -> anyhow::Result<()> {
         own.context("state.directory cannot be used")?;
     }
     if let Some(folder) = socket_folder(config) {
-        ensure_own_way(&folder).context("socket.path cannot be used")?;
+        let own = ensure_own_way(&folder).and_then(|()| ensure_own_folder(&folder));
+        own.context("socket.path cannot be used")?;
     }
     Ok(())
 }
