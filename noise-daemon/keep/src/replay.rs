@@ -16,8 +16,6 @@ use super::file::{About, KeptError, read};
 
 /// A packet is whole when it has so many bytes.
 const PACKET_BYTES: usize = 256 << 10;
-/// More CPUs than any host has.
-const MOST_CPUS: u32 = 8192;
 
 /// A recording that is in memory.
 pub struct Replayed {
@@ -47,13 +45,7 @@ pub fn replay(
     let (begin_ns, end_ns) = (*span_ns.start(), *span_ns.end());
     let (head, _) = read(from, |head, item| {
         let replay = replay.get_or_insert_with(|| StoreReplay {
-            capture: Capture::new(
-                uuid,
-                head.cpus.min(MOST_CPUS),
-                PACKET_BYTES,
-                begin_ns,
-                &about.who.dump(),
-            ),
+            capture: Capture::new(uuid, head.cpus, PACKET_BYTES, begin_ns, &about.who.dump()),
             parts: BTreeMap::new(),
             span_ns: span_ns.clone(),
         });
@@ -74,7 +66,7 @@ pub fn replay(
         return Ok(Replayed { metadata, packets: Vec::new(), lost: 0 });
     };
     capture.finish(end_ns, &mut about.who.names());
-    let packets = (0..head.cpus.min(MOST_CPUS)).map(|cpu| capture.packets(cpu)).collect();
+    let packets = (0..head.cpus).map(|cpu| capture.packets(cpu)).collect();
     Ok(Replayed { metadata, packets, lost: capture.discarded() })
 }
 

@@ -28,6 +28,8 @@ pub const EVENTS_VERSION: u32 = 1;
 pub const EVENTS_CONTENT_TYPE: &str = "application/vnd.noised.events";
 /// Most events of one item.
 pub const MOST_EVENTS: usize = 2048;
+/// More CPUs than any host has.
+const MOST_CPUS: u32 = 8192;
 
 const MAGIC: &[u8; 8] = b"NOISEDev";
 const HEAD_BYTES: usize = 48;
@@ -187,6 +189,10 @@ impl<R: Read> EventsReader<R> {
             since_ns: number(&bytes, 32),
             until_ns: number(&bytes, 40),
         };
+        // Memory is taken for each.
+        if head.cpus > MOST_CPUS {
+            return Err(EventsError::Damaged("more CPUs than any host has"));
+        }
         Ok(Self { from, head, ended: false })
     }
 
@@ -324,6 +330,9 @@ mod tests {
         assert!(matches!(read(&bytes), Err(EventsError::Version(2))));
         bytes[0] = b'X';
         assert!(matches!(read(&bytes), Err(EventsError::NotEvents)));
+        let mut bytes = written();
+        bytes[12..16].copy_from_slice(&8193_u32.to_le_bytes());
+        assert!(matches!(read(&bytes), Err(EventsError::Damaged(_))));
         let mut bytes = written();
         bytes[HEAD_BYTES] = 9;
         assert!(matches!(read(&bytes), Err(EventsError::Damaged(_))));
