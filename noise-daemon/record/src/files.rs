@@ -5,10 +5,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use noise_common::store::calls::ObjectKind;
+use noise_system::files::known;
 use noise_system::procfs;
 use noise_trace::capture::{Dump, OpenFile};
 use noise_trace::ipc::{Connection, Object};
@@ -29,27 +30,22 @@ fn info<'i>(text: &'i str, word: &str) -> Option<&'i str> {
     text.lines().find_map(|line| line.strip_prefix(word)).map(str::trim)
 }
 
-/// A device as the kernel numbers it.
-const fn device(number: u64) -> u32 {
-    libc::major(number) << 20 | libc::minor(number)
-}
-
 /// What a file is; `None` of one that is none of communication. Of unix sockets some are known to be bound.
-fn object(name: &[u8], path: &Path, info_text: &str, bound: &BTreeSet<u64>) -> Option<Object> {
+fn object(name: &[u8], path: &Path, bound: &BTreeSet<u64>) -> Option<Object> {
     let found = |kind, id: u64, peer| Some(Object { kind, id, peer, position: 0 });
     if let Some(inode) = bracketed(name, "socket") {
         let is_bound = bound.contains(&inode);
         return found(if is_bound { ObjectKind::Unix } else { ObjectKind::Socket }, inode, 0);
     }
     if bracketed(name, "pipe").is_some() || name.starts_with(b"/") {
-        let file = fs::metadata(path).ok().filter(|file| file.file_type().is_fifo())?;
-        return found(ObjectKind::Pipe, file.ino() & 0xffff_ffff, device(file.dev()));
+        let file = known(path).ok()?;
+        let is_fifo = u32::from(file.stx_mode) & libc::S_IFMT == libc::S_IFIFO;
+        // As the kernel numbers a device.
+        let device = file.stx_dev_major << 20 | file.stx_dev_minor;
+        return found(ObjectKind::Pipe, file.stx_ino & 0xffff_ffff, device).filter(|_| is_fifo);
     }
     match name {
-        b"anon_inode:[eventfd]" => {
-            let id = info(info_text, "eventfd-id:").and_then(|id| id.parse().ok());
-            found(ObjectKind::Eventfd, id.unwrap_or(0), 0)
-        }
+        b"anon_inode:[eventfd]" => found(ObjectKind::Eventfd, 0, 0),
         b"anon_inode:[eventpoll]" => found(ObjectKind::Epoll, 0, 0),
         b"anon_inode:[signalfd]" => found(ObjectKind::Signalfd, 0, 0),
         _ => None,
@@ -96,11 +92,19 @@ pub fn add(procfs: &Path, pids: &BTreeSet<i32>, dump: &mut Dump) -> Option<Strin
             let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
             let (Some(fd), Ok(name)) = (number, fs::read_link(entry.path())) else { continue };
             let name = OsStr::as_bytes(name.as_os_str());
-            let text = procfs::text(folder.join(format!("fdinfo/{fd}"))).unwrap_or_default();
-            let Some(object) = object(name, &entry.path(), &text, &bound) else { continue };
+            let Some(mut object) = object(name, &entry.path(), &bound) else { continue };
             if dump.files.len() >= MOST {
                 is_cut = true;
                 break;
+            }
+            // That of one that watches others has a line for each of them, which is as much as its user likes.
+            let text = match object.kind {
+                ObjectKind::Epoll => String::new(),
+                _ => procfs::text(folder.join(format!("fdinfo/{fd}"))).unwrap_or_default(),
+            };
+            if object.kind == ObjectKind::Eventfd {
+                let id = info(&text, "eventfd-id:").and_then(|id| id.parse().ok());
+                object.id = id.unwrap_or(0);
             }
             let flags = info(&text, "flags:").and_then(|flags| u32::from_str_radix(flags, 8).ok());
             let (flags, filename) = (flags.unwrap_or(0), name.to_vec());
@@ -183,6 +187,9 @@ fn add_namespace(process: &Path, namespace: u16, sockets: &mut Vec<Connection>) 
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
     use super::*;
 
     #[test]
@@ -196,6 +203,7 @@ mod tests {
         write("7/fdinfo/3", "pos:\t0\nflags:\t02000002\n");
         write("7/fdinfo/4", "pos:\t0\nflags:\t02\neventfd-count: 0\neventfd-id: 9\n");
         write("7/fdinfo/5", "flags:\t0\n");
+        write("7/fdinfo/9", "flags:\t02\n");
         write("7/ns/net", "");
         write("8/ns/net", "");
         write(
@@ -214,6 +222,10 @@ mod tests {
              0: 00000003 00000000 00000000 0001 03 21 /run/x.sock\n0: 00000003 00000000 00000000 0001 03 20\n",
         );
         fs::create_dir_all(root.path().join("7/fd")).unwrap();
+        let fifo = root.path().join("fifo");
+        mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+        let named = fs::metadata(&fifo).unwrap();
+        let fifo = fifo.to_str().unwrap().to_owned();
         for (fd, name) in [
             (3, "socket:[4711]"),
             (4, "anon_inode:[eventfd]"),
@@ -221,6 +233,8 @@ mod tests {
             (6, "socket:[20]"),
             (7, "socket:[21]"),
             (8, "pipe:[22]"),
+            (9, "anon_inode:[eventpoll]"),
+            (10, &fifo),
         ] {
             symlink(name, root.path().join(format!("7/fd/{fd}"))).unwrap();
         }
@@ -231,6 +245,8 @@ mod tests {
             let object = Object { kind, id, ..Object::default() };
             OpenFile { pid: 7, fd, flags, filename: filename.into(), object }
         };
+        let mut pipe = file(10, 0, &fifo, ObjectKind::Pipe, named.ino() & 0xffff_ffff);
+        pipe.object.peer = libc::major(named.dev()) << 20 | libc::minor(named.dev());
         assert_eq!(inodes(root.path(), 7, "socket"), [20, 21, 4711].into());
         assert_eq!(inodes(root.path(), 7, "pipe"), [22].into());
         assert_eq!(inodes(root.path(), 8, "socket"), BTreeSet::new());
@@ -239,6 +255,9 @@ mod tests {
             file(4, 2, "anon_inode:[eventfd]", ObjectKind::Eventfd, 9),
             file(6, 0, "socket:[20]", ObjectKind::Socket, 20),
             file(7, 0, "socket:[21]", ObjectKind::Unix, 21),
+            // What it watches is not read.
+            file(9, 0, "anon_inode:[eventpoll]", ObjectKind::Epoll, 0),
+            pipe,
         ];
         assert_eq!(dump.files, expected);
         let ends = |connection: &Connection| {

@@ -10,10 +10,15 @@
 pub mod pem;
 pub mod yaml;
 
+use std::ffi::CString;
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+use nix::errno::Errno;
 
 /// Bytes of any file that a person writes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -26,6 +31,20 @@ pub fn open_regular(options: &OpenOptions, path: &Path, flags: i32) -> io::Resul
     let file = options.clone().custom_flags(flags).open(path)?;
     ensure_regular(file.metadata()?.file_type())?;
     Ok(file)
+}
+
+/// What the kernel has in memory of whatever is at a path: a server of files that does not answer is not waited for.
+/// Errors: as the system has it.
+pub fn known(path: &Path) -> io::Result<libc::statx> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut found = MaybeUninit::zeroed();
+    let (flags, mask) = (libc::AT_STATX_DONT_SYNC, libc::STATX_BASIC_STATS);
+    // SAFETY: the path ends with a zero byte, and there is room for what is written.
+    Errno::result(unsafe {
+        libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, mask, found.as_mut_ptr())
+    })?;
+    // SAFETY: it consists of numbers, which were zero before the call wrote them.
+    Ok(unsafe { found.assume_init() })
 }
 
 /// The bytes of a regular file that is at most so long.
