@@ -5,6 +5,7 @@
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
 };
@@ -47,7 +48,7 @@ impl Guard<'_> {
         let folder = open_folder(self.folder)?;
         self.tighten(&folder)?;
         let owner = folder.metadata()?;
-        let lock = self.lock(&owner)?;
+        let lock = self.lock(&folder, &owner)?;
         self.tighten_files(&owner);
         Ok((lock, Heir::of(&owner)))
     }
@@ -145,28 +146,37 @@ impl Guard<'_> {
 
     /// The lock. What is in its place and may be held by other users gives way to a new one: `flock`
     /// requires no more than that a file can be opened.
-    fn lock(&self, owner: &Metadata) -> io::Result<File> {
-        let path = self.folder.join(self.lock);
+    fn lock(&self, folder: &File, owner: &Metadata) -> io::Result<File> {
+        // In the folder that was opened, whatever has its name by now.
+        let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(self.lock);
+        let replaced = |reason: &str| replaced(&path, &self.folder.join(self.lock), reason);
         for _ in 0..ATTEMPTS {
-            let found = fs::symlink_metadata(&path);
-            if let Ok(found) = &found
-                && !found.is_file()
-            {
-                replaced(&path, "it was no regular file")?;
+            if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+                replaced("it was no regular file")?;
                 continue;
             }
             let mut options = OpenOptions::new();
-            options.create(true).truncate(false).read(true).write(true).mode(FILE_MODE);
-            let lock = open_regular(&options, &path, libc::O_NOFOLLOW)?;
-            if found.is_err() {
-                Heir::of(owner).give(&lock);
-            }
+            options.read(true).write(true).mode(FILE_MODE);
+            let lock = match options.clone().create_new(true).open(&path) {
+                Ok(made) => {
+                    // Nothing else is given away, whatever has its name by now.
+                    Heir::of(owner).give(&made);
+                    made
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    match open_regular(&options, &path, libc::O_NOFOLLOW) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                        opened => opened?,
+                    }
+                }
+                Err(error) => return Err(error),
+            };
             if !is_own(&lock.metadata()?, owner) {
-                replaced(&path, "it belonged to another user, or had a second name")?;
+                replaced("it belonged to another user, or had a second name")?;
                 continue;
             }
             if was_open_to_others(&lock)? {
-                replaced(&path, "other users could hold it")?;
+                replaced("other users could hold it")?;
                 continue;
             }
             lock.try_lock().map_err(|error| match error {
@@ -229,12 +239,12 @@ fn is_same(found: &Metadata, file: &File) -> bool {
     file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()))
 }
 
-fn replaced(lock: &Path, reason: &str) -> io::Result<()> {
-    fs::remove_file(lock).map_err(|error| {
-        let sentence = format!("cannot replace its lock {}: {reason}: {error}", lock.display());
+fn replaced(path: &Path, shown: &Path, reason: &str) -> io::Result<()> {
+    fs::remove_file(path).map_err(|error| {
+        let sentence = format!("cannot replace its lock {}: {reason}: {error}", shown.display());
         io::Error::new(error.kind(), sentence)
     })?;
-    tracing::warn!("the lock of the state directory, {}, was replaced: {reason}", lock.display());
+    tracing::warn!("the lock of the state directory, {}, was replaced: {reason}", shown.display());
     Ok(())
 }
 
