@@ -2,6 +2,7 @@
 //! waits for a disk may hold for long. Where one hangs, later ones are not known; nothing else waits.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use noise_analysis::{Name, StartCommand};
 use noise_model::OutlierRecord;
 use noise_system::procfs::{self, ThreadStatus};
+use noise_system::worker::REMEDY;
 use noise_text::clean::{as_text, excerpt};
 
 /// Threads that wait to be looked up.
@@ -28,6 +30,8 @@ pub struct Commands {
     link: Option<ReaderLink>,
     /// Those that were asked for of late, with their names: one that runs another program has another.
     asked: BTreeMap<u32, (Name, Instant)>,
+    /// Whether there could be no thread.
+    failing: bool,
 }
 
 /// A thread by its number and name.
@@ -58,7 +62,17 @@ impl Commands {
         }
         if self.link.is_none() {
             // After the daemon has given up its privileges, so that this thread has none either.
-            self.link = start();
+            match start() {
+                Ok(link) => self.link = Some(link),
+                Err(error) if !self.failing => {
+                    self.failing = true;
+                    tracing::warn!(
+                        %error,
+                        "no thread can be started, so command lines of long waits are missing until one can: {REMEDY}"
+                    );
+                }
+                Err(_) => {}
+            }
         }
         let Some(link) = &self.link else { return };
         // Where too many wait, it is asked for again with its next wait.
@@ -71,13 +85,13 @@ impl Commands {
     }
 }
 
-/// `None` where there can be no thread.
-fn start() -> Option<ReaderLink> {
+/// Errors: where there can be no thread.
+fn start() -> io::Result<ReaderLink> {
     let (ask, asked) = sync_channel(MOST_WAITING);
     let (sender, found) = channel();
     let work = move || work(&asked, &sender);
-    thread::Builder::new().name("commands".to_owned()).spawn(work).ok()?;
-    Some(ReaderLink { ask, found })
+    thread::Builder::new().name("commands".to_owned()).spawn(work)?;
+    Ok(ReaderLink { ask, found })
 }
 
 fn work(asked: &Receiver<ThreadLookup>, found: &Sender<StartCommand>) {

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use noise_analysis::{Clock, KeptTrace, Report, Watched};
 use noise_serve::{EventPieces, MOST_TRACES, PathSource, TraceSource};
 use noise_system::output::explained;
+use noise_system::worker::REMEDY;
 use tokio::sync::mpsc;
 
 use super::file::{About, KeptError, KeptNumbers, SeenEvents, write};
@@ -306,7 +307,7 @@ impl Keeping {
         let (all, shelf) = (Arc::clone(&self.all), self.shelf.clone());
         Arc::new(move |id, turn| {
             if !lock(&all).contains_key(&id) {
-                return None;
+                return Err(io::ErrorKind::NotFound.into());
             }
             let (sender, receiver) = mpsc::channel(2);
             let shelf = shelf.clone();
@@ -320,8 +321,10 @@ impl Keeping {
                 }
                 drop(turn);
             };
-            thread::Builder::new().name("trace".to_owned()).spawn(send).ok()?;
-            Some(receiver)
+            thread::Builder::new().name("trace".to_owned()).spawn(send).inspect_err(|error| {
+                tracing::warn!(id, %error, "no thread can be started to send the kernel events of an incident: {REMEDY}");
+            })?;
+            Ok(receiver)
         })
     }
 }

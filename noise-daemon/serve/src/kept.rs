@@ -2,6 +2,7 @@
 //! read, so that a slow client costs no memory, and a slow disk delays no other answer.
 
 use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::task::Context;
 
@@ -23,9 +24,10 @@ const MOST_OF_ALL: usize = 2;
 pub const MOST_TRACES: usize = MOST_OF_ALL + RESERVED;
 const TRACE_TYPE: &str = "application/vnd.noised.trace";
 
-/// The pieces of the file with the kernel events of an incident, where there is one, as they are read. What reads
-/// them has the turn until it ends: a disk may keep it for longer than a client waits.
-pub type TraceSource = Arc<dyn Fn(u64, Turn) -> Option<Receiver<Vec<u8>>> + Send + Sync>;
+/// The pieces of the file with the kernel events of an incident as they are read; `NotFound` where there is none, any
+/// other error where it cannot be read now. What reads them has the turn until it ends: a disk may keep it for longer
+/// than a client waits.
+pub type TraceSource = Arc<dyn Fn(u64, Turn) -> io::Result<Receiver<Vec<u8>>> + Send + Sync>;
 
 async fn trace(
     source: TraceSource,
@@ -35,7 +37,10 @@ async fn trace(
 ) -> Result<Response, StatusCode> {
     let id = id.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
     let turn = turns.next(peer).await?;
-    let mut pieces = source(id, turn).ok_or(StatusCode::NOT_FOUND)?;
+    let mut pieces = source(id, turn).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    })?;
     let piece = move |context: &mut Context<'_>| pieces.poll_recv(context);
     let body = Body::from_stream(stream::poll_fn(piece).map(Ok::<_, Infallible>));
     Ok(([(header::CONTENT_TYPE, TRACE_TYPE)], body).into_response())
@@ -62,12 +67,17 @@ mod tests {
         let reading: Arc<Mutex<Option<Turn>>> = Arc::default();
         let reads = Arc::clone(&reading);
         let source: TraceSource = Arc::new(move |id, turn| {
-            let (sender, receiver) = tokio::sync::mpsc::channel(3);
+            let (sender, receiver) = tokio::sync::mpsc::channel(9);
             (1..=id as u8).for_each(|piece| sender.try_send(vec![piece; 2]).unwrap());
-            (id > 0).then(|| {
-                *reads.lock().unwrap() = Some(turn);
-                receiver
-            })
+            match id {
+                0 => Err(io::ErrorKind::NotFound.into()),
+                // No thread.
+                9 => Err(io::ErrorKind::WouldBlock.into()),
+                _ => {
+                    *reads.lock().unwrap() = Some(turn);
+                    Ok(receiver)
+                }
+            }
         });
         let turns = Arc::new(Turns::new(1));
         let peer = Peer::User(Some(1));
@@ -80,6 +90,7 @@ mod tests {
         drop(reading.lock().unwrap().take());
         assert_eq!(turns.free(), 1);
         assert_eq!(ask("0").await.unwrap_err(), StatusCode::NOT_FOUND);
+        assert_eq!(ask("9").await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(ask("-1").await.unwrap_err(), StatusCode::BAD_REQUEST);
         assert_eq!(turns.free(), 1);
     }

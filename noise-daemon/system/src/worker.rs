@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Context as _;
 
-/// Where the number of threads is limited.
-const REMEDY: &str = "raise the limit (pids.max of its cgroup, ulimit -u, or TasksMax= and \
+/// What to do where there can be no further thread.
+pub const REMEDY: &str = "raise the limit (pids.max of its cgroup, ulimit -u, or TasksMax= and \
                       LimitNPROC= of the unit)";
 
 /// A thread that does one piece of work after the other; one more may wait.

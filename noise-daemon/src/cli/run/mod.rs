@@ -268,8 +268,8 @@ fn cannot_listen(error: ListenError) -> anyhow::Error {
 }
 
 /// Threads that the daemon has at most beside the first: those that write the state, keep events of incidents
-/// and send them, those that verify passwords, those that measure from the inside, and before them one that looks
-/// what it may.
+/// and send them, those that verify passwords, those that measure from the inside, one that reads command lines, and
+/// before them one that looks what it may.
 fn threads(config: &Config, web: &Web) -> usize {
     let has_state = !config.state.directory.as_os_str().is_empty();
     // Without a recorder, what was kept is still sent and removed.
@@ -277,7 +277,8 @@ fn threads(config: &Config, web: &Web) -> usize {
     let verifies = usize::from(web.may_ask_for_passwords());
     let duty = config.osnoise.duty();
     let measure = duty.map_or(0, |duty| 1 + duty.cpus.iter().count());
-    (writes + verifies + measure).max(1)
+    // What looks what the daemon may has ended before command lines are read.
+    1 + writes + verifies + measure
 }
 
 /// Folders of /sys that are read. The others show what the kernel traces and how it is made.
