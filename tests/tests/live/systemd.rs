@@ -279,6 +279,20 @@ fn service_is_reloaded() -> Result<()> {
     wait_until_ready(&machine)?;
     write("[outliers]\nthreshold-microseconds = 778\n")?;
     machine.output("systemctl reload noised")?;
+    // What is right by itself, and the running daemon refuses: the last user is taken away.
+    let web = machine.root().join("etc/noised/web.yml");
+    fs::write(&web, format!("basic_auth_users:\n  alice: {}\n", bcrypt::hash("right", 4)?))?;
+    write("[web.config]\nfile = \"/etc/noised/web.yml\"\n")?;
+    machine.output("systemctl restart noised")?;
+    machine.output("systemctl reload noised")?;
+    fs::write(&web, "")?;
+    let reloaded = machine.output("systemctl reload noised");
+    ensure!(reloaded.is_err(), "systemctl says that a refused file was reloaded");
+    wait_until_logged(
+        &machine,
+        "noised: the running daemon refused it and goes on as before: .*web.yml",
+    )?;
+    ensure!(machine.property("ActiveState")? == "active", "not active any more");
     Ok(())
 }
 

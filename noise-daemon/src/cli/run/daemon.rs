@@ -12,7 +12,7 @@ use noise_host::kernel::Sizes;
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
 use noise_serve::victim::{Inquiry, VictimDocument};
-use noise_serve::{Budget, ShownPages, Viewer, Web};
+use noise_serve::{Budget, Refused, ShownPages, Viewer, Web};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
@@ -56,6 +56,8 @@ pub struct Daemon {
     pub source: ConfigSource,
     pub config: Config,
     pub reload: Reload,
+    /// Why the latest reload was refused.
+    pub refused: Refused,
     /// Budget of CPU time from which samples for clients are paid.
     pub budget: Budget,
 }
@@ -185,37 +187,40 @@ impl Daemon {
                 }
                 self.apply(configured.config)
             })
-            .inspect_err(|error| {
-                let hint = self.hint(error);
-                // Mistakes are lines; the log has one line for all.
-                let error = format!("{error:#}").replace('\n', "; ");
-                tracing::error!("reload failed; keeping the previous configuration: {error}{hint}");
+            .map_err(|error| {
+                self.say_refused("reload failed; keeping the previous configuration", &error)
             });
         let guarded = match configured {
             // Another file is in force from the next start on; this one may be gone.
             Ok(Applied { moves_web_file: true }) => Ok(()),
             _ => self.read_web_file(),
         };
-        self.reload = match configured.and(guarded) {
-            Ok(()) => Reload { failed: false, read_at_s: now_s() },
-            Err(_) => Reload { failed: true, ..self.reload },
+        let refused: Vec<String> = configured.err().into_iter().chain(guarded.err()).collect();
+        self.reload = match refused.is_empty() {
+            true => Reload { failed: false, read_at_s: now_s() },
+            false => Reload { failed: true, ..self.reload },
         };
+        self.refused.set((!refused.is_empty()).then(|| refused.join("; ")));
         self.service.ready(&self.status());
     }
 
-    fn read_web_file(&self) -> anyhow::Result<()> {
-        match self.web.reload() {
-            Ok(true) => tracing::info!("the web file changed, applied"),
-            Ok(false) => {}
-            Err(error) => {
-                let hint = self.hint(&error);
-                tracing::error!(
-                    "reload of the web file failed; keeping the previous one: {error:#}{hint}"
-                );
-                return Err(error);
-            }
+    fn read_web_file(&self) -> Result<(), String> {
+        let changed = self.web.reload().map_err(|error| {
+            self.say_refused("reload of the web file failed; keeping the previous one", &error)
+        })?;
+        if changed {
+            tracing::info!("the web file changed, applied");
         }
         Ok(())
+    }
+
+    /// Logs why a reload was refused, and returns it.
+    fn say_refused(&self, what: &str, error: &anyhow::Error) -> String {
+        let hint = self.hint(error);
+        // Mistakes are lines; the log has one line for all.
+        let error = format!("{error:#}").replace('\n', "; ");
+        tracing::error!("{what}: {error}{hint}");
+        format!("{error}{hint}")
     }
 
     /// What to do about it, where permissions are refused that may well be right.

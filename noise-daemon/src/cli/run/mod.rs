@@ -17,6 +17,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::stat::{Mode, umask};
 use noise_analysis::Stops;
 use noise_client::connect::{DEFAULT_FILE, DEFAULT_SOCKET};
+use noise_client::{Fault, ask_socket};
 use noise_command::CommandError;
 use noise_command::output;
 use noise_host::collect::Collector;
@@ -33,8 +34,8 @@ use noise_model::{Builder, Longest, Reload};
 use noise_record::marks::{Marks, SharedMarks, lock, take, with_marks};
 use noise_serve::victim::with_victims;
 use noise_serve::{
-    Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, ensure_own_folder,
-    router, serve, with_events, with_traces,
+    Costs, ListenError, Listeners, LocalSocket, RELOAD_ROUTE, Refresh, Refused, ReloadDocument,
+    SocketOptions, Web, ensure_own_folder, router, serve, with_events, with_reload, with_traces,
 };
 use noise_system::output::ensure_own_way;
 use noise_system::worker::ensure_threads;
@@ -59,6 +60,9 @@ const PENDING_REFRESHES: usize = 64;
 /// Questions about victims that may wait.
 const PENDING_INQUIRIES: usize = 4;
 
+/// How long a daemon may take that reads its configuration.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Arguments of `noised run`.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
@@ -68,6 +72,9 @@ pub struct RunArgs {
     /// Check the configuration and exit.
     #[arg(long = "config.check")]
     config_check: bool,
+    /// Also fail if the running daemon refused it with its latest reload.
+    #[arg(long = "config.reloaded", requires = "config_check")]
+    config_reloaded: bool,
     #[command(flatten)]
     flags: Flags,
 }
@@ -100,6 +107,9 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
         for warning in removed.into_iter().chain(web.warnings()) {
             output::complain(&format!("warning: {warning}"));
         }
+        if args.config_reloaded {
+            ensure_taken(config.socket.options())?;
+        }
         let _ = output::show("the configuration is valid\n");
         return Ok(());
     }
@@ -114,6 +124,37 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
     let runtime = noise_client::runtime().context("cannot start the runtime")?;
     let source = ConfigSource { file: config_file, flags: args.flags.clone() };
     runtime.block_on(daemon(config, source, log, web))
+}
+
+/// Requires that the daemon at a local socket did not refuse its latest reload. It reads its configuration before it
+/// answers whoever asks after the signal; where none can be asked, only its log says what came of it.
+/// Errors: why it was refused.
+fn ensure_taken(socket: Option<SocketOptions>) -> anyhow::Result<()> {
+    let unknown = |why: &str| {
+        output::complain(&format!("{why}: whether it took the configuration is said in its log"));
+        Ok(())
+    };
+    let Some(SocketOptions { path, .. }) = socket else {
+        return unknown("the daemon has no local socket");
+    };
+    let place = path.display();
+    let answer = match ask_socket(&path, RELOAD_ROUTE, RELOAD_TIMEOUT) {
+        Ok(answer) => answer,
+        Err(Fault::Absent { .. }) => return unknown(&format!("no noised answers at {place}")),
+        Err(fault) => return Err(fault.into()),
+    };
+    if answer.status == 404 {
+        return unknown(&format!("the noised at {place} is older"));
+    }
+    anyhow::ensure!(
+        answer.status == 200,
+        Fault::Status { place: place.to_string(), status: answer.status }
+    );
+    let document: ReloadDocument = serde_json::from_slice(&answer.body)
+        .with_context(|| format!("{place} did not answer as noised does"))?;
+    document.refused.map_or(Ok(()), |why| {
+        Err(anyhow::anyhow!("the running daemon refused it and goes on as before: {why}"))
+    })
 }
 
 async fn daemon(
@@ -208,6 +249,8 @@ async fn daemon(
     let router = router(Refresh(refresh), host, web.clone(), costs.clone(), monotonic_ns(), paths);
     let (inquire, inquiries) = mpsc::channel(PENDING_INQUIRIES);
     let local_router = with_victims(router.clone(), inquire);
+    let refused = Refused::default();
+    let local_router = with_reload(local_router, refused.clone());
     let local_router = with_traces(with_events(local_router, events), traces);
     let mut pipeline = Pipeline::new(collector, beat)?;
     pipeline.describe_cgroups(config.names.labels);
@@ -232,6 +275,7 @@ async fn daemon(
         source,
         config,
         reload,
+        refused,
         budget: costs.budget.clone(),
     };
     // What loading took is not used again.
