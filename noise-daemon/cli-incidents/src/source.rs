@@ -293,6 +293,8 @@ fn fetch(
     let uri = format!("{scheme}{}/api/v{API_VERSION}/{route}", address.trim_end_matches('/'));
     let mut answer = match client.get(&agent, &uri).call() {
         Ok(answer) => answer,
+        // It sends nobody anywhere else.
+        .max_redirects(0)
         Err(ureq::Error::StatusCode(404)) => bail!("{}", unknown(&address)),
         Err(ureq::Error::StatusCode(401)) => bail!(
             "noised at {address} wants a name and a password that it knows: give them in the file \
@@ -398,6 +400,14 @@ mod tests {
         assert!(error(&closed, None).contains("noised run"));
         let folder = noise_keep::state::Folder::take(root.path()).unwrap();
         folder.write(&Document::default()).unwrap();
+    #[test]
+    fn an_answer_leads_nowhere_else() {
+        let elsewhere = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
+        let status = format!("302 Found\r\nlocation: http://{elsewhere}/api/v1/incidents");
+        let text = error(&answering(&status, ""), None);
+        assert!(text.contains("did not answer as noised does"), "{text}");
+    }
+
         let place = Some(DaemonPlace::Web(closed));
         let source = IncidentSource::new(place, Some(root.path().to_owned()), WebClient::default());
         assert_eq!(source.outliers().unwrap().outliers, []);
