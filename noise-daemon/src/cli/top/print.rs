@@ -62,6 +62,10 @@ pub fn print(
             None if source.replay().is_some() => return Ok(()),
             None => continue,
         };
+            // One that cannot even be opened is no recording at all.
+            if args.once || tape.target().is_none() {
+                return Err(error);
+            }
         if let Err(error) = tape.take(&frame) {
             output::complain(&format!("{error:#}"));
         }
