@@ -7,6 +7,8 @@ use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
+use noise_wire::Recorder;
+use noise_wire::sampled::{host, small};
 use tempfile::TempDir;
 
 /// A user that is not the one who tests.
@@ -149,6 +151,33 @@ fn a_state_directory_that_others_share_is_refused() {
     fs::write(path.join("other"), "").unwrap();
     assert!(checked(0o1777) && checked(0o770));
     assert!(!checked(0o755));
+}
+
+#[test]
+fn a_socket_that_others_could_replace_is_refused() {
+    let root = root();
+    let path = root.path().join("shared");
+    fs::create_dir(&path).unwrap();
+    for (mode, expected) in [(0o755, 0), (0o777, 2), (0o1777, 0)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let words = ["run", "--config.file", "", "--config.check", "--socket.path", "shared/s"];
+        let (code, said) = noised(&root, "", &words);
+        assert_eq!(code, Some(expected), "{said}");
+        assert_eq!(said.contains("could replace the socket"), expected == 2, "{said}");
+    }
+}
+
+#[test]
+fn a_screen_that_cannot_be_written_is_an_error() {
+    let root = root();
+    let mut recorder = Recorder::open(&root.path().join("frames"), &host()).unwrap();
+    (1..3).for_each(|second| recorder.append(&small(second)).unwrap());
+    drop(recorder);
+    let words = ["top", "--once", "--json", "--replay", "frames"];
+    let (code, said) = noised(&root, "exec > /dev/full;", &words);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("cannot write the result"), "{said}");
+    assert_eq!(noised(&root, "exec > /dev/null;", &words).0, Some(0));
 }
 
 #[test]

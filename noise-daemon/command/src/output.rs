@@ -248,7 +248,9 @@ fn write(mut output: impl Write, text: &str) -> io::Result<()> {
     output.flush()
 }
 
-fn settle(written: io::Result<()>) -> anyhow::Result<()> {
+/// What comes of writing a result. A reader that has seen enough is no failure.
+/// Errors: where standard output cannot take it.
+pub fn settle(written: io::Result<()>) -> anyhow::Result<()> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(explained(error)).context("cannot write the result")

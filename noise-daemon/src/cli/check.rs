@@ -209,18 +209,17 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
         works: error.is_none(),
         error: error.as_ref().map(ToString::to_string),
     };
-    // A reader that went away has seen enough.
-    if args.json {
-        let _ = output::show_json(&format!("{:#}\n", json!(report)));
+    let printed = if args.json {
+        output::print_json(&format!("{:#}\n", json!(report)))
     } else {
         let privileges = privileges(&capabilities, error.as_ref());
         let mut page = human(&report, &privileges, hierarchies.trouble());
         if let Some(error) = &error {
             page.push_str(&advice(error, &Caller::of_process()));
         }
-        let _ = output::show(&page);
-    }
-    error.map_or(Ok(()), |error| Err(error.into()))
+        output::print(&page)
+    };
+    error.map_or(Ok(()), |error| Err(error.into())).and(printed.map_err(Into::into))
 }
 
 /// What the daemon gives up once it measures, as far as this kernel can take it.

@@ -39,8 +39,7 @@ pub fn print(
         for frame in replay.step(i64::MAX) {
             printer.app.take(frame);
         }
-        printer.print();
-        return Ok(());
+        return printer.print().map(drop);
     }
     let watching = match (printer.app.screen(), args.watch()) {
         (Screen::Services, Some(watch)) => Some(Watching::start(watch)?),
@@ -62,11 +61,11 @@ pub fn print(
             None if source.replay().is_some() => return Ok(()),
             None => continue,
         };
+        if let Err(error) = tape.take(&frame) {
             // One that cannot even be opened is no recording at all.
             if args.once || tape.target().is_none() {
                 return Err(error);
             }
-        if let Err(error) = tape.take(&frame) {
             output::complain(&format!("{error:#}"));
         }
         printer.app.take(Arc::clone(&frame));
@@ -83,7 +82,7 @@ pub fn print(
         if first || is_unseen || (args.once && began.elapsed() < args.interval) {
             continue;
         }
-        if !printer.print() || args.once {
+        if !printer.print()? || args.once {
             return Ok(());
         }
     }
@@ -108,13 +107,15 @@ impl Printer {
     }
 
     /// Prints the current screen; returns whether the output is still open.
-    fn print(&self) -> bool {
+    /// Errors: where it cannot be written.
+    fn print(&self) -> anyhow::Result<bool> {
         let app = &self.app;
         let printed = if self.json {
             output::show_json(&format!("{}\n", app.export()))
         } else {
             output::show(&text::screen(app, &self.filter, COLUMNS))
         };
-        printed.is_ok()
+        let is_open = printed.is_ok();
+        output::settle(printed).map(|()| is_open)
     }
 }
