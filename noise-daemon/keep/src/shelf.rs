@@ -158,8 +158,11 @@ impl Shelf {
     }
 
     /// What an earlier daemon kept of incidents that are known. What is half written, or damaged, and what is of
-    /// others, is removed; what cannot be reached stays.
+    /// others, is removed; what cannot be reached stays. Where the state that knows them was set aside, all stays.
     pub fn restore(&self, is_known: impl Fn(u64) -> bool) -> Vec<Result<Kept, Unusable>> {
+        if self.folder.began_anew() {
+            return Vec::new();
+        }
         let kept = list(self.folder(), &is_known);
         let stays = |id: u64| {
             kept.iter().any(|one| match one {
@@ -385,6 +388,21 @@ mod tests {
         }
         assert_eq!(found.len(), 5);
         assert_eq!(names(root.path()), ["incident-6.path", "lock"]);
+    }
+
+    #[test]
+    fn what_belongs_to_a_state_that_was_set_aside_stays_for_it() {
+        let root = tempfile::tempdir().unwrap();
+        {
+            put(&shelf(root.path()), 7);
+        }
+        fs::write(root.path().join("incidents.json"), "{\"format\":99}").unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        folder.restore().unwrap();
+        let shelf = Shelf::new(Arc::new(folder));
+        assert_eq!(shelf.restore(|_| false).len(), 0);
+        let expected = ["incident-7.path", "incident-7.trace", "incidents.json.bad-1", "lock"];
+        assert_eq!(names(root.path()), expected);
     }
 
     #[test]

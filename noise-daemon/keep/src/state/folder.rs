@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use noise_system::files::{open_regular, rest};
@@ -33,6 +34,8 @@ const MAX_STATE_BYTES: u64 = 256 << 20;
 pub struct Folder {
     path: PathBuf,
     heir: Heir,
+    /// Whether the state that was found could not be used.
+    began_anew: AtomicBool,
     _lock: File,
 }
 
@@ -88,7 +91,7 @@ impl Folder {
     /// Errors: where it cannot be created or written, or belongs to another process.
     pub fn take(path: &Path) -> io::Result<Self> {
         let (lock, heir) = guard(path).take()?;
-        Ok(Self { path: path.to_owned(), heir, _lock: lock })
+        Ok(Self { path: path.to_owned(), heir, began_anew: AtomicBool::new(false), _lock: lock })
     }
 
     pub fn path(&self) -> &Path {
@@ -100,29 +103,41 @@ impl Folder {
         self.heir.give(file);
     }
 
-    /// The state that an earlier daemon left. What cannot be used is set aside, with a sentence that says so.
-    pub fn restore(&self) -> (Document, Option<String>) {
+    /// Whether what an earlier daemon knew is not known, but set aside: who goes back to that daemon uses it again.
+    pub fn began_anew(&self) -> bool {
+        self.began_anew.load(Ordering::Relaxed)
+    }
+
+    /// The state that an earlier daemon left. What is no state is set aside, with a sentence that says so.
+    /// Errors: a sentence, where what is there cannot be read now, or not be set aside: it must not be overwritten.
+    pub fn restore(&self) -> Result<(Document, Option<String>), String> {
         let reason = match read(&self.path) {
-            Ok(found) => return (found.unwrap_or_default(), None),
+            Ok(found) => return Ok((found.unwrap_or_default(), None)),
             Err(reason) => reason,
         };
         let name = self.path.join(NAME);
-        let warning = match self.set_aside() {
-            Ok((kept, replaced)) => {
-                let replaced = if replaced { ", in place of the oldest one there" } else { "" };
-                format!(
-                    "cannot use the state file {}: {reason}; it is kept as {}{replaced}, and this \
-                     daemon starts anew",
-                    name.display(),
-                    kept.display()
-                )
-            }
-            Err(error) => format!(
-                "cannot use the state file {}: {reason}; it cannot be set aside either: {error}",
+        let stays = |why: &str| {
+            format!(
+                "cannot use the state file {}: {reason}{why}; it stays as it is: make it readable or remove it, and \
+                 restart noised",
                 name.display()
-            ),
+            )
         };
-        (Document::default(), Some(warning))
+        if matches!(reason, Unusable::Unreadable(_)) {
+            return Err(stays(""));
+        }
+        let (kept, replaced) = self
+            .set_aside()
+            .map_err(|error| stays(&format!(", and it cannot be set aside ({error})")))?;
+        self.began_anew.store(true, Ordering::Relaxed);
+        let replaced = if replaced { ", in place of the oldest one there" } else { "" };
+        let warning = format!(
+            "cannot use the state file {}: {reason}; it is kept as {}{replaced} (until the next start with the kernel \
+             events of its incidents), and this daemon starts anew",
+            name.display(),
+            kept.display()
+        );
+        Ok((Document::default(), Some(warning)))
     }
 
     /// Renames the state file. Returns its new name, and whether that replaced an older one.
@@ -172,8 +187,12 @@ impl Folder {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::sync::Arc;
+    use std::thread;
 
+    use nix::unistd::{Uid, setfsuid};
     use noise_analysis::ReportedOutlier;
     use noise_model::OutlierRecord;
 
@@ -205,11 +224,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b");
         let folder = Folder::take(&path).unwrap();
-        assert_eq!(folder.restore(), (Document::default(), None));
+        assert_eq!(folder.restore().unwrap(), (Document::default(), None));
         fs::write(path.join(TEMPORARY), "left by a crash").unwrap();
         folder.write(&document(1)).unwrap();
         folder.write(&document(3)).unwrap();
-        assert_eq!(folder.restore(), (document(3), None));
+        assert_eq!(folder.restore().unwrap(), (document(3), None));
         assert_eq!(names(&path), [NAME, LOCK]);
     }
 
@@ -231,7 +250,7 @@ mod tests {
         .enumerate()
         {
             fs::write(root.path().join(NAME), text).unwrap();
-            let (found, warning) = folder.restore();
+            let (found, warning) = folder.restore().unwrap();
             assert_eq!(found, Document::default());
             let warning = warning.unwrap();
             let kept = root.path().join(format!("{NAME}.bad-{}", number + 1));
@@ -239,7 +258,7 @@ mod tests {
             assert!(warning.contains(kept.to_str().unwrap()), "{warning}");
             assert_eq!(fs::read(kept).unwrap(), text);
             folder.write(&document(1)).unwrap();
-            assert_eq!(folder.restore(), (document(1), None));
+            assert_eq!(folder.restore().unwrap(), (document(1), None));
         }
     }
 
@@ -252,7 +271,7 @@ mod tests {
             fs::write(&name, format!("garbage {number}")).unwrap();
             let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000 + number);
             File::options().write(true).open(&name).unwrap().set_modified(time).unwrap();
-            let (_, warning) = folder.restore();
+            let (_, warning) = folder.restore().unwrap();
             assert_eq!(warning.unwrap().contains("in place of the oldest"), number >= 5);
         }
         let kept = |number| fs::read_to_string(root.path().join(format!("{NAME}.bad-{number}")));
@@ -266,11 +285,31 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::take(root.path()).unwrap();
         fs::create_dir(root.path().join(NAME)).unwrap();
-        assert!(folder.restore().1.unwrap().contains("no regular file"));
+        assert!(folder.restore().unwrap().1.unwrap().contains("no regular file"));
         std::os::unix::fs::symlink("/dev/zero", root.path().join(NAME)).unwrap();
-        assert!(folder.restore().1.unwrap().contains("no regular file"));
+        assert!(folder.restore().unwrap().1.unwrap().contains("no regular file"));
         folder.write(&document(1)).unwrap();
-        assert_eq!(folder.restore().0, document(1));
+        assert_eq!(folder.restore().unwrap().0, document(1));
+    }
+
+    #[test]
+    fn what_cannot_be_read_now_stays_as_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        folder.write(&document(3)).unwrap();
+        let name = root.path().join(NAME);
+        let original = fs::read(&name).unwrap();
+        fs::set_permissions(&name, Permissions::from_mode(0)).unwrap();
+        let restore = || {
+            // Of this thread alone.
+            setfsuid(Uid::from_raw(65_534));
+            folder.restore().unwrap_err()
+        };
+        let said = thread::scope(|scope| scope.spawn(restore).join()).unwrap();
+        assert!(said.contains("cannot be read") && said.contains("stays as it is"), "{said}");
+        assert_eq!(fs::read(&name).unwrap(), original);
+        assert_eq!(names(root.path()), [NAME, LOCK]);
+        assert!(!folder.began_anew());
     }
 
     #[test]
@@ -289,7 +328,6 @@ mod tests {
 
     #[test]
     fn files_are_for_the_daemon_alone_and_a_pipe_is_no_state() {
-        use std::os::unix::fs::PermissionsExt as _;
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::take(root.path()).unwrap();
         folder.write(&document(1)).unwrap();
@@ -298,7 +336,7 @@ mod tests {
         fs::remove_file(root.path().join(NAME)).unwrap();
         let mode = nix::sys::stat::Mode::S_IRWXU;
         nix::unistd::mkfifo(&root.path().join(NAME), mode).unwrap();
-        assert!(folder.restore().1.unwrap().contains("no regular file"));
+        assert!(folder.restore().unwrap().1.unwrap().contains("no regular file"));
     }
 
     #[test]

@@ -64,7 +64,13 @@ impl Keeper {
                 return (None, Document::default());
             }
         };
-        let (document, warning) = folder.restore();
+        let (document, warning) = match folder.restore() {
+            Ok(restored) => restored,
+            Err(sentence) => {
+                tracing::warn!("incidents will not survive a restart: {sentence}");
+                return (None, Document::default());
+            }
+        };
         if let Some(warning) = warning {
             tracing::warn!("{warning}");
         }

@@ -1,8 +1,8 @@
 //! IO: what outlives the daemon: past incidents, long waits and baselines, in a folder of its own.
 //!
 //! One file, written as a whole beside the old one and then renamed, so that a reader or a crash
-//! finds one of the two. A file that cannot be used is never overwritten: it is set aside. Folder and
-//! files are for the daemon's own user alone.
+//! finds one of the two. A file that cannot be used is never overwritten: it is set aside, or stays where it cannot be
+//! read now. Folder and files are for the daemon's own user alone.
 
 mod document;
 mod folder;
