@@ -2,11 +2,12 @@
 //! cgroups bear, or a cgroup by its path.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use noise_host::resolve::cgroup::{Hierarchies, Identity, NodeNames};
+use noise_host::resolve::cgroup::{Hierarchies, Identity, NodeNames, is_of_user};
 use noise_measure::tenant::Subject;
 use noise_system::procfs;
 use noise_text::clean::clean;
@@ -71,9 +72,13 @@ impl Target {
         {
             return Ok(target);
         }
-        let found = named(text, &roots, &mut NodeNames::of_host());
+        let (found, is_cut) = named(text, &roots, &mut NodeNames::of_host());
         match found.as_slice() {
             [one] => Self::path(&one.path, one.kind),
+            [] if is_cut => Err(CommandError::misused(format!(
+                "none of the first {MOST_CGROUPS} cgroups is called {}, and there are more: name it by its path",
+                clean(text)
+            ))),
             [] => Err(unknown(text, Path::new("/proc"))),
             several => {
                 let paths = several.iter().map(|found| clean_path(&found.path));
@@ -187,16 +192,24 @@ fn unknown(text: &str, procfs: &Path) -> CommandError {
     CommandError::misused(sentence)
 }
 
-/// Cgroups that have a name: the outermost ones, each once.
-fn named(text: &str, roots: &[PathBuf], nodes: &mut NodeNames) -> Vec<CgroupMatch> {
-    let mut found: Vec<CgroupMatch> = Vec::new();
-    let mut search = Search { text, nodes, left: MOST_CGROUPS };
+/// Cgroups that have a name: the outermost ones, each once; and whether there were more cgroups than are looked at. Those
+/// in containers and below `user@<uid>.service`, where users name them, count only where no other has the name.
+fn named(text: &str, roots: &[PathBuf], nodes: &mut NodeNames) -> (Vec<CgroupMatch>, bool) {
+    let mut search = Search { text, nodes, left: MOST_CGROUPS, found: Vec::new(), later: None };
+    let mut later = Vec::new();
     for root in roots {
-        search.below(root, Path::new(""), DEEPEST, &mut found);
+        search.later = Some(Vec::new());
+        search.below(root, Path::new(""), DEEPEST);
+        later.extend(search.later.take().into_iter().flatten().map(|path| (root, path)));
     }
+    let is_found = !search.found.is_empty();
+    for (root, path) in later.iter().filter(|_| !is_found) {
+        search.below(root, path, DEEPEST);
+    }
+    let Search { mut found, left, .. } = search;
     found.sort_by(|one, other| one.path.cmp(&other.path));
     found.dedup_by(|one, other| one.path == other.path);
-    found
+    (found, left == 0)
 }
 
 /// Looks for cgroups that have a name.
@@ -205,10 +218,13 @@ struct Search<'a> {
     nodes: &'a mut NodeNames,
     /// Cgroups that may still be looked at.
     left: usize,
+    found: Vec<CgroupMatch>,
+    /// Where others than the host's root name what is below: looked at later, if there is a later.
+    later: Option<Vec<PathBuf>>,
 }
 
 impl Search<'_> {
-    fn below(&mut self, root: &Path, inside: &Path, deepest: usize, found: &mut Vec<CgroupMatch>) {
+    fn below(&mut self, root: &Path, inside: &Path, deepest: usize) {
         if deepest == 0 {
             return;
         }
@@ -220,13 +236,20 @@ impl Search<'_> {
             self.left -= 1;
             let path = inside.join(entry.file_name());
             let named = self.nodes.identity(&path, Instant::now()).label;
-            match bears(&path, &named, self.text) {
+            match (bears(&path, &named, self.text), &mut self.later) {
                 // What is below belongs to it.
-                Some(kind) => found.push(CgroupMatch { kind, path }),
-                None => self.below(root, &path, deepest - 1, found),
+                (Some(kind), _) => self.found.push(CgroupMatch { kind, path }),
+                (None, Some(later)) if is_others(&path) => later.push(path),
+                (None, _) => self.below(root, &path, deepest - 1),
             }
         }
     }
+}
+
+/// Whether others than the host's root name what is below.
+fn is_others(path: &Path) -> bool {
+    let last = path.file_name().and_then(OsStr::to_str);
+    last.is_some_and(is_of_user) || Identity::of(path).container.is_some()
 }
 
 /// What a cgroup is by that name, if it bears it; `named` is its label with names of pods and containers.
@@ -295,7 +318,9 @@ mod tests {
 
     fn names(root: &tempfile::TempDir, text: &str) -> Vec<(&'static str, String)> {
         let roots = [root.path().to_owned(), root.path().to_owned()];
-        let found = named(text, &roots, &mut NodeNames::below(Some(&root.path().join("node"))));
+        let (found, is_cut) =
+            named(text, &roots, &mut NodeNames::below(Some(&root.path().join("node"))));
+        assert!(!is_cut);
         found.into_iter().map(|found| (found.kind, clean_path(&found.path))).collect()
     }
 
@@ -307,13 +332,24 @@ mod tests {
             "system.slice/my\\x2dapp.service",
             &format!("system.slice/docker-{ID}.scope/inner.service"),
             "lxc.payload.web/system.slice/nginx.service",
+            "lxc.payload.web/system.slice/inner.service/worker",
+            "user.slice/user-7.slice/user@7.service/nginx.service",
+            "user.slice/user-7.slice/user@7.service/app.slice/own.service",
+            &format!("user.slice/user-7.slice/user@7.service/docker-{ID}.scope"),
             &format!("{pod}/cri-containerd-{}.scope", ID.replace('0', "f")),
             "batch/job",
         ]);
-        let nginx = ("service", "/system.slice/nginx.service".to_owned());
-        let of_web = ("service", "/lxc.payload.web/system.slice/nginx.service".to_owned());
-        assert_eq!(names(&root, "nginx"), [of_web.clone(), nginx.clone()]);
-        assert_eq!(names(&root, "nginx.service"), [of_web, nginx]);
+        let nginx = [("service", "/system.slice/nginx.service".to_owned())];
+        // Not those that a user or a container calls so.
+        assert_eq!(names(&root, "nginx"), nginx);
+        assert_eq!(names(&root, "nginx.service"), nginx);
+        let own = "/user.slice/user-7.slice/user@7.service/app.slice/own.service".to_owned();
+        assert_eq!(names(&root, "own"), [("service", own)]);
+        let inner = format!("/system.slice/docker-{ID}.scope/inner.service");
+        let inner = [inner, "/lxc.payload.web/system.slice/inner.service".to_owned()];
+        let mut inner = inner.map(|path| ("service", path));
+        inner.sort();
+        assert_eq!(names(&root, "inner"), inner);
         let app = clean_path(Path::new("system.slice/my\\x2dapp.service"));
         assert_eq!(names(&root, "my-app"), [("service", app.clone())]);
         assert_eq!(names(&root, "my\\x2dapp.service"), [("service", app)]);
@@ -327,9 +363,7 @@ mod tests {
         assert_eq!(names(&root, uid), [("pod", format!("/{pod}"))]);
         assert_eq!(names(&root, &format!("pod:{uid}")), [("pod", format!("/{pod}"))]);
         assert_eq!(names(&root, "job"), [("cgroup", "/batch/job".to_owned())]);
-        let slices = ["/lxc.payload.web/system.slice", "/system.slice"];
-        let slices = slices.map(|path| ("cgroup", path.to_owned()));
-        assert_eq!(names(&root, "system.slice"), slices);
+        assert_eq!(names(&root, "system.slice"), [("cgroup", "/system.slice".to_owned())]);
         assert_eq!(names(&root, "ngin"), []);
     }
 
