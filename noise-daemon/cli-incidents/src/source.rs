@@ -1,7 +1,7 @@
 //! Where incidents are read from: a running daemon, or what one left behind.
 
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use noise_analysis::{KeptTrace, Report};
 use noise_client::connect::host_socket;
-use noise_client::{Fault, ask_socket};
+use noise_client::{Fault, SocketLink};
 use noise_command::output;
 use noise_keep::state::{DEFAULT_DIRECTORY, Document, read, written};
 use noise_keep::{Kept, Unusable, list, open};
@@ -248,7 +248,8 @@ fn asked_text(socket: &Path, route: &str) -> anyhow::Result<Result<String, Unrea
 fn ask(socket: &Path, route: &str) -> anyhow::Result<Result<Option<Vec<u8>>, Unreachable>> {
     let route = format!("/api/v{API_VERSION}/{route}");
     let place = socket.display();
-    let answer = match ask_socket(socket, &route, ANSWER_TIMEOUT) {
+    let mut link = SocketLink::with_timeout(socket.to_owned(), ANSWER_TIMEOUT);
+    let (status, body) = match link.read(&route) {
         Ok(answer) => answer,
         Err(Fault::Absent { reason, .. }) => {
             return Ok(Err(Unreachable::Absent(place.to_string(), reason)));
@@ -259,8 +260,18 @@ fn ask(socket: &Path, route: &str) -> anyhow::Result<Result<Option<Vec<u8>>, Unr
         }
         Err(fault) => bail!(fault),
     };
-    match answer.status {
-        200 => Ok(Ok(Some(answer.body))),
+    match status {
+        200 => {
+            let mut bytes = Vec::new();
+            let read = body.take(MAX_ANSWER_BYTES + 1).read_to_end(&mut bytes);
+            let read = read.with_context(|| format!("noised at {place} stopped in its answer"))?;
+            anyhow::ensure!(
+                read as u64 <= MAX_ANSWER_BYTES,
+                "the answer of {place} is longer than {} MiB",
+                MAX_ANSWER_BYTES >> 20
+            );
+            Ok(Ok(Some(bytes)))
+        }
         404 => Ok(Ok(None)),
         status => bail!("noised at {place} cannot answer now (status {status})"),
     }
@@ -282,6 +293,8 @@ fn fetch(
 ) -> anyhow::Result<Result<String, Unreachable>> {
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(ANSWER_TIMEOUT))
+        // It sends nobody anywhere else.
+        .max_redirects(0)
         // The daemon is near; a proxy for the world is not meant for it.
         .proxy(None)
         .tls_config(client.tls.clone())
@@ -293,8 +306,6 @@ fn fetch(
     let uri = format!("{scheme}{}/api/v{API_VERSION}/{route}", address.trim_end_matches('/'));
     let mut answer = match client.get(&agent, &uri).call() {
         Ok(answer) => answer,
-        // It sends nobody anywhere else.
-        .max_redirects(0)
         Err(ureq::Error::StatusCode(404)) => bail!("{}", unknown(&address)),
         Err(ureq::Error::StatusCode(401)) => bail!(
             "noised at {address} wants a name and a password that it knows: give them in the file \
@@ -337,7 +348,7 @@ fn parse<D: DeserializeOwned>(address: &DaemonPlace, text: &str) -> anyhow::Resu
 mod tests {
     use super::*;
     use std::fs::{self, Permissions};
-    use std::io::{Read as _, Write as _};
+    use std::io::Write as _;
     use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -390,6 +401,14 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_leads_nowhere_else() {
+        let elsewhere = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
+        let status = format!("302 Found\r\nlocation: http://{elsewhere}/api/v1/incidents");
+        let text = error(&answering(&status, ""), None);
+        assert!(text.contains("did not answer as noised does"), "{text}");
+    }
+
+    #[test]
     fn without_a_daemon_the_directory_is_read() {
         let root = tempfile::tempdir().unwrap();
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -400,14 +419,6 @@ mod tests {
         assert!(error(&closed, None).contains("noised run"));
         let folder = noise_keep::state::Folder::take(root.path()).unwrap();
         folder.write(&Document::default()).unwrap();
-    #[test]
-    fn an_answer_leads_nowhere_else() {
-        let elsewhere = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        let status = format!("302 Found\r\nlocation: http://{elsewhere}/api/v1/incidents");
-        let text = error(&answering(&status, ""), None);
-        assert!(text.contains("did not answer as noised does"), "{text}");
-    }
-
         let place = Some(DaemonPlace::Web(closed));
         let source = IncidentSource::new(place, Some(root.path().to_owned()), WebClient::default());
         assert_eq!(source.outliers().unwrap().outliers, []);

@@ -1,15 +1,15 @@
 //! A daemon on this host, over its local socket.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{self, HeaderValue};
-use hyper::{Request, Uri};
+use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use nix::unistd::{Gid, Group, Uid, User};
 use noise_text::clean::excerpt;
@@ -132,13 +132,19 @@ async fn connect(path: &Path) -> Result<SendRequest<Empty<Bytes>>, Failure> {
     Ok(sender)
 }
 
-async fn request(sender: &mut SendRequest<Empty<Bytes>>, route: &Uri) -> Result<Answer, Failure> {
+async fn request(
+    sender: &mut SendRequest<Empty<Bytes>>,
+    route: &Uri,
+) -> Result<Response<Incoming>, Failure> {
     sender.ready().await?;
     let mut request = Request::new(Empty::new());
     request.uri_mut().clone_from(route);
     let host = HeaderValue::from_static("localhost");
     request.headers_mut().insert(header::HOST, host);
-    let answer = sender.send_request(request).await?;
+    Ok(sender.send_request(request).await?)
+}
+
+async fn whole(answer: Response<Incoming>) -> Result<Answer, Failure> {
     let status = answer.status().as_u16();
     let content_type = answer.headers().get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -156,7 +162,7 @@ async fn ask(
     path: &Path,
     route: &Uri,
     open: Option<SendRequest<Empty<Bytes>>>,
-) -> Result<(Answer, SendRequest<Empty<Bytes>>), Failure> {
+) -> Result<(Response<Incoming>, SendRequest<Empty<Bytes>>), Failure> {
     if let Some(mut sender) = open
         && let Ok(answer) = request(&mut sender, route).await
     {
@@ -168,28 +174,73 @@ async fn ask(
     Ok((answer, sender))
 }
 
-impl Link for SocketLink {
-    fn ask(&mut self, route: &str) -> Result<Answer, Fault> {
+/// What an answer says behind its head, as it comes: it may be longer than memory should hold. The daemon may take as long
+/// as the whole answer of others for each piece.
+pub struct AnswerReader<'l> {
+    runtime: &'l Runtime,
+    timeout: Duration,
+    body: Incoming,
+    piece: Bytes,
+}
+
+impl Read for AnswerReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            let next = async { tokio::time::timeout(self.timeout, self.body.frame()).await };
+            let Some(frame) = self.runtime.block_on(next)? else { return Ok(0) };
+            self.piece = frame.map_err(io::Error::other)?.into_data().unwrap_or_default();
+        }
+        let length = self.piece.as_ref().read(buffer)?;
+        drop(self.piece.split_to(length));
+        Ok(length)
+    }
+}
+
+impl SocketLink {
+    /// Requests a route whose answer is read as it comes; returns the status, too.
+    /// Errors: why there is no answer.
+    pub fn read(&mut self, route: &str) -> Result<(u16, AnswerReader<'_>), Fault> {
+        let (timeout, place) = (self.timeout, self.place());
+        let answer = self.begin(route)?;
+        let Some(runtime) = &self.runtime else { return Err(Fault::Stranger(place)) };
+        let (head, body) = answer.into_parts();
+        let reader = AnswerReader { runtime, timeout, body, piece: Bytes::new() };
+        Ok((head.status.as_u16(), reader))
+    }
+
+    fn begin(&mut self, route: &str) -> Result<Response<Incoming>, Fault> {
         let route = route
             .parse::<Uri>()
             .map_err(|error| Fault::Other { place: self.place(), reason: error.to_string() })?;
+        let open = self.open.take();
+        let path = self.path.clone();
+        let (answer, sender) = self.wait(async move { ask(&path, &route, open).await })?;
+        self.open = Some(sender);
+        Ok(answer)
+    }
+
+    /// Waits for what the daemon does, for as long as an answer may take.
+    fn wait<T>(&mut self, done: impl Future<Output = Result<T, Failure>>) -> Result<T, Fault> {
         let runtime = match self.runtime.take() {
             Some(runtime) => runtime,
             None => runtime().map_err(|error| self.fault(Failure::System(error)))?,
         };
-        let open = self.open.take();
-        let asked = runtime.block_on(async {
-            tokio::time::timeout(self.timeout, ask(&self.path, &route, open)).await
-        });
+        let waited = runtime.block_on(async { tokio::time::timeout(self.timeout, done).await });
         self.runtime = Some(runtime);
-        match asked {
-            Ok(Ok((answer, sender))) => {
-                self.open = Some(sender);
-                Ok(answer)
-            }
-            Ok(Err(failure)) => Err(self.fault(failure)),
-            Err(_) => Err(Fault::Hangs { place: self.place(), waited: self.timeout }),
+        let late = |_| Fault::Hangs { place: self.place(), waited: self.timeout };
+        waited.map_err(late)?.map_err(|failure| self.fault(failure))
+    }
+}
+
+impl Link for SocketLink {
+    fn ask(&mut self, route: &str) -> Result<Answer, Fault> {
+        let answer = self.begin(route)?;
+        let answer = self.wait(whole(answer));
+        if answer.is_err() {
+            // The rest of its answer may come yet.
+            self.open = None;
         }
+        answer
     }
 
     fn place(&self) -> String {

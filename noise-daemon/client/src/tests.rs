@@ -10,11 +10,11 @@ use noise_common::signals::Signal;
 use noise_serve::{
     Costs, Listeners, LocalSocket, Refresh, ShownPages, SocketOptions, Viewer, Web, router, serve,
 };
-use noise_wire::{CONTENT_TYPE, WebClient, encode, sampled};
+use noise_wire::{CONTENT_TYPE, MAX_FRAME_BYTES, WebClient, WireError, encode, sampled};
 use tokio::sync::{mpsc, oneshot};
 
 use super::fake::{Fake, Reply, as_unprivileged};
-use super::remote::ANSWER_TIMEOUT;
+use super::remote::{ANSWER_TIMEOUT, Link as _};
 use super::socket::SocketLink;
 use super::{Fault, frame, over_http, over_socket, probe};
 use crate::{FrameSource, News};
@@ -28,6 +28,27 @@ fn open(name: &str) -> Box<dyn FrameSource> {
         true => Box::new(over_http(name, INTERVAL, WebClient::default()).unwrap()),
         false => Box::new(over_socket(name.as_ref(), INTERVAL).unwrap()),
     }
+}
+
+#[test]
+fn an_answer_that_is_read_as_it_comes_may_be_longer_than_a_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let body = vec![7; MAX_FRAME_BYTES + 1];
+    let daemon = Fake::local(&path, Reply::of(200, "x/x", &body));
+    let mut link = SocketLink::new(path);
+    let error = link.ask("/x").unwrap_err();
+    assert!(matches!(error, Fault::Wire { error: WireError::TooLarge, .. }), "{error}");
+    let (status, mut read) = link.read("/x").unwrap();
+    assert_eq!(
+        (status, std::io::copy(&mut read, &mut std::io::sink()).unwrap()),
+        (200, body.len() as u64)
+    );
+    // What is left of an answer is none of the next one.
+    let (_, mut read) = link.read("/x").unwrap();
+    std::io::Read::read_exact(&mut read, &mut [0; 5]).unwrap();
+    daemon.answer(Reply::of(404, "x/x", b"no"));
+    assert_eq!(link.ask("/x").unwrap().body, b"no");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Where events come from: the flight recorder of a daemon, over its local socket.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use noise_client::{Fault, Link, SocketLink};
+use noise_client::{AnswerReader, Fault, Link as _, SocketLink};
 use noise_command::{CommandError, Exit};
 use noise_common::hooks::{HOOKS, Hook};
 use noise_common::store::event::USUAL_CLASSES;
@@ -54,9 +55,9 @@ pub fn flight(
         marks: beside(socket),
         next_mark: 0,
     };
-    match flight.ask(begin_ns) {
+    match ask(&mut flight.link, begin_ns) {
         Ok(body) => {
-            let mut reader = EventsReader::new(body.as_slice()).map_err(anyhow::Error::from)?;
+            let mut reader = EventsReader::new(body).map_err(anyhow::Error::from)?;
             flight.cpus = reader.head().cpus;
             ensure_kept(&mut reader, wanted.unwrap_or_default(), socket)?;
             flight.adder.next = begins(reader)?;
@@ -75,7 +76,7 @@ pub fn flight(
 
 /// Refuses classes of events that a daemon does not keep.
 fn ensure_kept(
-    reader: &mut EventsReader<&[u8]>,
+    reader: &mut EventsReader<impl Read>,
     wanted: &[Class],
     socket: &Path,
 ) -> Result<(), CommandError> {
@@ -104,7 +105,7 @@ fn ensure_kept(
 }
 
 /// Numbers of the first events of an answer: what is overwritten before the next one comes is missing.
-fn begins(mut reader: EventsReader<&[u8]>) -> anyhow::Result<BTreeMap<ItemPlace, u64>> {
+fn begins(mut reader: EventsReader<impl Read>) -> anyhow::Result<BTreeMap<ItemPlace, u64>> {
     let mut first_of = BTreeMap::new();
     while let Some(item) = reader.next_item().context("the daemon's answer")? {
         if let AnswerItem::Events { place, first, .. } = item {
@@ -121,15 +122,12 @@ enum Trouble {
     Fault(Fault),
 }
 
-impl Flight {
-    fn ask(&mut self, since_ns: u64) -> Result<Vec<u8>, Trouble> {
-        let answer = self.link.ask(&format!("/api/v1/events?since={since_ns}"));
-        let answer = answer.map_err(Trouble::Fault)?;
-        match answer.status {
-            200 => Ok(answer.body),
-            404 => Err(Trouble::Off),
-            status => Err(Trouble::Fault(Fault::Status { place: self.link.place(), status })),
-        }
+fn ask(link: &mut SocketLink, since_ns: u64) -> Result<AnswerReader<'_>, Trouble> {
+    let place = link.place();
+    match link.read(&format!("/api/v1/events?since={since_ns}")).map_err(Trouble::Fault)? {
+        (200, body) => Ok(body),
+        (404, _) => Err(Trouble::Off),
+        (status, _) => Err(Trouble::Fault(Fault::Status { place, status })),
     }
 }
 
@@ -145,12 +143,12 @@ impl Supply for Flight {
     fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64> {
         let since_ns = self.asked_ns.saturating_sub(BACK_NS).max(self.begin_ns);
         self.asked_ns = now_ns;
-        let body = match self.ask(since_ns) {
+        let body = match ask(&mut self.link, since_ns) {
             Ok(body) => body,
             Err(Trouble::Off) => bail!("the daemon has no flight recorder any more"),
             Err(Trouble::Fault(fault)) => return Err(fault.into()),
         };
-        let mut reader = EventsReader::new(body.as_slice())?;
+        let mut reader = EventsReader::new(body)?;
         let mut fullness: f64 = 0.0;
         while let Some(item) = reader.next_item().context("the daemon's answer")? {
             match item {

@@ -118,8 +118,9 @@ pub fn past(
 ) -> Result<EventStretch, CommandError> {
     let begin_ns = since_ns.saturating_sub(BEFORE_NS);
     let mut link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
-    let answer = link.ask(&format!("/api/v1/events?since={begin_ns}")).map_err(failed)?;
-    match answer.status {
+    let place = link.place();
+    let (status, body) = link.read(&format!("/api/v1/events?since={begin_ns}")).map_err(failed)?;
+    match status {
         200 => {}
         404 => {
             return Err(CommandError::misused(format!(
@@ -128,9 +129,9 @@ pub fn past(
                 socket.display()
             )));
         }
-        status => return Err(failed(Fault::Status { place: link.place(), status })),
+        status => return Err(failed(Fault::Status { place, status })),
     }
-    let mut reader = EventsReader::new(answer.body.as_slice()).map_err(anyhow::Error::from)?;
+    let mut reader = EventsReader::new(body).map_err(anyhow::Error::from)?;
     let head = reader.head();
     // Up to when it answered: what it held when it was asked may be overwritten by then.
     let to_ns = head.monotonic_ns;
