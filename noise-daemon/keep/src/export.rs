@@ -3,7 +3,7 @@
 #[cfg(any(test, feature = "fixtures"))]
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use noise_system::output::Spot;
 
 #[cfg(any(test, feature = "fixtures"))]
@@ -14,18 +14,32 @@ use noise_record::folder::Folder;
 pub use noise_record::folder::ensure_new;
 use noise_record::uuid;
 
+/// Most events and other pieces of a file, which are in memory before the first is written: 1 GiB of them.
+const MOST_PIECES: u64 = 32 << 20;
+
 /// Writes the recording of a file of kept events; what it has, in a line.
-/// Errors: where the file is damaged, or the recording cannot be written.
+/// Errors: where the file is damaged or too long, or the recording cannot be written.
 pub fn export(file: &[u8], spot: Spot) -> anyhow::Result<String> {
+    export_at_most(MOST_PIECES, file, spot)
+}
+
+fn export_at_most(most: u64, file: &[u8], spot: Spot) -> anyhow::Result<String> {
     let mut span_ns: Option<(u64, u64)> = None;
+    let mut pieces = 0;
     let (_, about) = read(file, |_, item| {
+        pieces += 1;
         if let noise_wire::events::AnswerItem::Events { events, .. } = item {
+            pieces += events.len() as u64;
             for event in events {
                 let (from_ns, to_ns) = span_ns.unwrap_or((event.time_ns, event.time_ns));
                 span_ns = Some((from_ns.min(event.time_ns), to_ns.max(event.time_ns)));
             }
         }
     })?;
+    ensure!(
+        pieces <= most,
+        "it has {pieces} events, and no more than {most} are exported: look at its paths with --path"
+    );
     let (from_ns, to_ns) = span_ns.context("it has no events")?;
     let replayed = replay(file, &about, from_ns..=to_ns, uuid()?)?;
     let cpus = u32::try_from(replayed.packets.len())?;
@@ -60,6 +74,10 @@ mod tests {
     #[test]
     fn what_is_no_file_of_ours_is_not_exported() {
         let root = tempfile::tempdir().unwrap();
-        assert!(export(b"garbage", ensure_new(&root.path().join("other")).unwrap()).is_err());
+        let other = root.path().join("other");
+        assert!(export(b"garbage", ensure_new(&other).unwrap()).is_err());
+        let error = export_at_most(9, &made::file(), ensure_new(&other).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("no more than 9 are exported"), "{error}");
+        assert!(!other.exists());
     }
 }

@@ -18,6 +18,8 @@ pub use super::who::KeptNumbers;
 const COMPRESSION: i32 = 1;
 /// Window that unpacking may use, as a power of two; ours take 2^21.
 const WINDOW_LOG: u32 = 24;
+/// More than the largest flight recorder that can be set holds: a small file can unpack to any length.
+const MOST_UNPACKED_BYTES: u64 = 20 << 30;
 /// Most bytes of what follows the events.
 const MOST_ABOUT_BYTES: u64 = 16 << 20;
 
@@ -175,7 +177,8 @@ pub fn read(
 ) -> Result<(StretchHead, About), KeptError> {
     let mut unpacker = zstd::Decoder::new(from)?.single_frame();
     unpacker.window_log_max(WINDOW_LOG)?;
-    let mut reader = EventsReader::new(unpacker).map_err(KeptError::of_events)?;
+    let mut reader =
+        EventsReader::new(unpacker.take(MOST_UNPACKED_BYTES)).map_err(KeptError::of_events)?;
     let head = reader.head();
     while let Some(item) = reader.next_item().map_err(KeptError::of_events)? {
         each(&head, item);
