@@ -109,6 +109,11 @@ impl Kernel {
         written.with_context(|| self.cannot("write", name))
     }
 
+    fn sync(&self, name: &str) -> anyhow::Result<()> {
+        let synced = self.0.open_file(name).and_then(|file| file.sync_all());
+        synced.with_context(|| self.cannot("write", name))
+    }
+
     fn remove(&self, name: &str) -> anyhow::Result<()> {
         self.0.remove(name).with_context(|| self.cannot("remove", name))
     }
@@ -300,9 +305,11 @@ impl Folder {
     /// Errors: where some of it cannot be written there.
     pub fn sync(&self) -> anyhow::Result<()> {
         let streams = self.generations.iter().flat_map(|generation| &generation.streams);
-        for CpuStreamFile { name, .. } in streams.flatten() {
-            let synced = self.kernel.0.open_file(name).and_then(|file| file.sync_data());
-            synced.with_context(|| self.kernel.cannot("write", name))?;
+        streams.flatten().try_for_each(|stream| self.kernel.sync(&stream.name))?;
+        self.kernel.sync(METADATA)?;
+        // Names outlive a crash only once the folders are written, too.
+        for folder in [&self.kernel.0, &self.whole] {
+            folder.sync().with_context(|| format!("cannot write {}", folder.path().display()))?;
         }
         Ok(())
     }
@@ -310,7 +317,9 @@ impl Folder {
     /// Replaces what says how the streams are laid out.
     /// Errors: where that cannot be written; the one before is in its place then.
     pub fn replace_metadata(&self, metadata: &str) -> anyhow::Result<()> {
-        let replaced = self.kernel.write_new(NEW_METADATA, metadata.as_bytes()).and_then(|()| {
+        let written = self.kernel.write_new(NEW_METADATA, metadata.as_bytes());
+        // A crash leaves the one before or all of this one.
+        let replaced = written.and_then(|()| self.kernel.sync(NEW_METADATA)).and_then(|()| {
             let renamed = self.kernel.0.rename(NEW_METADATA, METADATA);
             renamed.with_context(|| self.kernel.cannot("replace", METADATA))
         });

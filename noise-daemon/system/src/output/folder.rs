@@ -12,7 +12,7 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, mkdirat};
-use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
 use super::file::OutputPlace;
 use super::way::{Followed, create, from_here, look, through};
@@ -236,6 +236,20 @@ impl OwnFolder {
     /// Errors: as the system has it.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir)?)
+    }
+
+    /// Waits until what is called how in it is on the disk, and those folders that were made for it.
+    /// Errors: as the system has it.
+    pub fn sync(&self) -> io::Result<()> {
+        let above = self.made.iter().map(|(above, _)| above.as_fd());
+        for folder in [self.folder.as_fd()].into_iter().chain(above) {
+            match fsync(folder) {
+                // A file system that does nothing of the kind for folders.
+                Err(Errno::EINVAL) => {}
+                synced => synced?,
+            }
+        }
+        Ok(())
     }
 
     /// Removes it, if it was made and is empty, and likewise those above that were made for it.
