@@ -21,7 +21,7 @@ use noise_system::files;
 
 pub use self::reading::Recording;
 pub use self::writing::Recorder;
-use super::codec::{MAX_FRAME_BYTES, WireError};
+use super::codec::{MAGIC as FRAME_MAGIC, MAX_FRAME_BYTES, WireError};
 
 /// The version that is written, and the only one that is read.
 pub const FILE_VERSION: u16 = 1;
@@ -29,6 +29,8 @@ pub const FILE_VERSION: u16 = 1;
 const MAGIC: &[u8; 8] = b"NOISEDre";
 const HEAD: u64 = 10;
 const RECORD_HEAD: u64 = 8;
+/// Begins of frames behind a torn one that are looked at.
+const MOST_BEGINS: usize = 64;
 
 /// Why a recording cannot be read or written. Each message names the file.
 #[derive(Debug, thiserror::Error)]
@@ -121,6 +123,22 @@ fn record_head(file: &File, at: u64, size: u64) -> io::Result<Result<(u32, u32),
     }
     let is_whole = at + RECORD_HEAD + u64::from(length) <= size;
     Ok(if is_whole { Ok((length, crc)) } else { Err(TailState::Torn) })
+}
+
+/// Whether a whole record follows the begin of one whose end would be behind the file's.
+fn is_followed(file: &File, at: u64, size: u64) -> io::Result<bool> {
+    let from = at + RECORD_HEAD;
+    let mut bytes = vec![0; size.saturating_sub(from).min(2 * MAX_FRAME_BYTES as u64) as usize];
+    file.read_exact_at(&mut bytes, from)?;
+    // Each begins as every frame does.
+    let begins = bytes.windows(FRAME_MAGIC.len()).enumerate().filter(|(_, at)| at == FRAME_MAGIC);
+    for (found, _) in begins.take(MOST_BEGINS) {
+        let begin = at + found as u64;
+        if begin > at && record(file, begin, size)?.is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The bytes of one record.

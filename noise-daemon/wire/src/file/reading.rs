@@ -10,8 +10,8 @@ use noise_text::clean::reading::Cleaned;
 use serde::Deserialize as _;
 
 use super::{
-    FILE_VERSION, FileError, HEAD, MAGIC, RECORD_HEAD, Scanned, TailState, open_regular, record,
-    record_head,
+    FILE_VERSION, FileError, HEAD, MAGIC, RECORD_HEAD, Scanned, TailState, is_followed,
+    open_regular, record, record_head,
 };
 use crate::Frame;
 use crate::codec::{MOST_QUOTED, WireError, decode};
@@ -68,7 +68,7 @@ impl Recording {
             FileError::damaged(path, format!("its host: {error}"))
         })?;
         let mut frames = Vec::new();
-        let rest = loop {
+        let mut rest = loop {
             match record_head(&file, at, size).map_err(failed)? {
                 Ok((length, _)) => {
                     frames.push(at);
@@ -78,6 +78,10 @@ impl Recording {
             }
         };
         let mut scanned = Scanned { end: at, rest };
+        // What is torn is the last one: before others, it is its length that is wrong.
+        if rest == TailState::Torn && is_followed(&file, at, size).map_err(failed)? {
+            rest = TailState::Damaged;
+        }
         // After a power cut a file may be as long as it was, with nothing in its last blocks.
         if rest == TailState::Nothing
             && let Some(last) = frames.last().copied()

@@ -96,16 +96,19 @@ fn damage_is_reported_and_not_written_over() {
     let error = recording.frame(1).unwrap_err().to_string();
     assert!(error.contains("frame 2") && error.contains("check sum"), "{error}");
     assert_eq!(recording.frame(2).unwrap(), small(3));
-    // In a length: the begin of the next record is unknown.
-    let mut bytes = good;
-    bytes[begins[1] as usize + 3] = 0xff;
-    std::fs::write(&path, &bytes).unwrap();
-    let recording = Recording::open(&path).unwrap();
-    assert_eq!(times(&recording), [1]);
-    assert!(recording.warning().unwrap().contains("damaged after frame 1"));
-    let error = Recorder::open(&path, &host()).unwrap_err().to_string();
-    assert!(error.contains("choose another file"), "{error}");
-    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    // In a length: the begin of the next record is unknown. One that only leads beyond the end is not taken for one that
+    // was cut off, since others follow.
+    for (place, value) in [(3, 0xff), (2, 1)] {
+        let mut bytes = good.clone();
+        bytes[begins[1] as usize + place] = value;
+        std::fs::write(&path, &bytes).unwrap();
+        let recording = Recording::open(&path).unwrap();
+        assert_eq!(times(&recording), [1]);
+        assert!(recording.warning().unwrap().contains("damaged after frame 1"));
+        let error = Recorder::open(&path, &host()).unwrap_err().to_string();
+        assert!(error.contains("choose another file"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
 }
 
 #[test]
