@@ -16,6 +16,8 @@ use crate::source::{FrameSource, News, Position, Replay};
 const BEFORE: SignedDuration = SignedDuration::from_secs(120);
 /// Most frames that a move shows.
 const MOST: usize = 1_200;
+/// No more once they take so much memory.
+const MOST_BYTES: usize = 1 << 30;
 
 /// Frames of a recording, one each interval.
 #[derive(Debug)]
@@ -52,25 +54,28 @@ impl ReplaySource {
         })
     }
 
-    fn read(&mut self, index: usize) -> Result<Arc<Frame>, FileError> {
-        let mut frame = self.recording.frame(index)?;
+    /// A frame, and how much memory it takes.
+    fn read(&mut self, index: usize) -> Result<(Arc<Frame>, usize), FileError> {
+        let (mut frame, bytes) = self.recording.measured(index)?;
         frame.share_names(&mut self.names);
-        Ok(Arc::new(frame))
+        Ok((Arc::new(frame), bytes))
     }
 
     /// The time of the last frame up to an index that can be read.
     fn time_of(&mut self, index: usize) -> Option<Timestamp> {
-        (0..=index).rev().find_map(|index| self.read(index).ok()).map(|frame| frame.time)
+        (0..=index).rev().find_map(|index| self.read(index).ok()).map(|(frame, _)| frame.time)
     }
 
     fn move_to(&mut self, index: usize) -> Vec<Arc<Frame>> {
         let mut frames: Vec<Arc<Frame>> = Vec::new();
+        let mut bytes = 0;
         for earlier in (0..=index).rev() {
-            if frames.len() >= MOST {
+            if frames.len() >= MOST || bytes >= MOST_BYTES {
                 break;
             }
             // One that is damaged is as one that was not recorded.
-            let Ok(frame) = self.read(earlier) else { continue };
+            let Ok((frame, of_frame)) = self.read(earlier) else { continue };
+            bytes += of_frame;
             let newest = frames.first().map_or(frame.time, |newest| newest.time);
             if newest.duration_since(frame.time) > BEFORE {
                 break;
@@ -136,7 +141,7 @@ impl FrameSource for ReplaySource {
         self.next += 1;
         self.position.index = index;
         match self.read(index) {
-            Ok(frame) => {
+            Ok((frame, _)) => {
                 self.position.time = frame.time;
                 Some(News::Frame(frame))
             }

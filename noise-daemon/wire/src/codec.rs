@@ -7,7 +7,7 @@
 use std::io::{self, Read as _};
 
 use noise_text::clean::excerpt;
-use noise_text::clean::reading::Cleaned;
+use noise_text::clean::reading::{Budget, Cleaned};
 use serde::Deserialize as _;
 
 use super::Frame;
@@ -18,10 +18,12 @@ pub const WIRE_VERSION: u16 = 1;
 pub const CONTENT_TYPE: &str = "application/vnd.noised.frame";
 /// Most bytes of a frame, as they are and when they are unpacked.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
+/// Most bytes that it may take in memory.
+pub(super) const MOST_MEMORY_BYTES: usize = 4 * MAX_FRAME_BYTES;
 
 /// Characters of an error about a frame's contents that are shown.
 pub(super) const MOST_QUOTED: usize = 200;
-const MAGIC: &[u8; 8] = b"NOISEDfr";
+pub(super) const MAGIC: &[u8; 8] = b"NOISEDfr";
 const HEAD: usize = MAGIC.len() + size_of::<u16>();
 /// The fastest: frames are packed for each request, on the host that is measured.
 const COMPRESSION: i32 = 1;
@@ -79,6 +81,12 @@ pub fn encode(frame: &Frame) -> Result<Vec<u8>, WireError> {
 /// The frame that the bytes are.
 /// Errors say why they are none; see [`WireError`].
 pub fn decode(bytes: &[u8]) -> Result<Frame, WireError> {
+    decode_measured(bytes).map(|(frame, _)| frame)
+}
+
+/// The same with how much memory it takes, bytes.
+/// Errors: those of [`decode`].
+pub(super) fn decode_measured(bytes: &[u8]) -> Result<(Frame, usize), WireError> {
     let packed = body(bytes)?;
     let damaged = |error: io::Error| WireError::Damaged(error.to_string());
     let mut unpacker = zstd::Decoder::with_buffer(packed).map_err(damaged)?.single_frame();
@@ -93,8 +101,13 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, WireError> {
     }
     let mut reader = rmp_serde::Deserializer::from_read_ref(&plain);
     reader.set_max_depth(MOST_DEPTH);
-    Frame::deserialize(Cleaned(&mut reader))
-        .map_err(|error| WireError::Unknown(excerpt(&error.to_string(), MOST_QUOTED)))
+    let budget = Budget::of(MOST_MEMORY_BYTES);
+    let frame = Frame::deserialize(Cleaned(&mut reader, &budget));
+    let frame = frame.map_err(|error| match budget.left() {
+        0 => WireError::TooLarge,
+        _ => WireError::Unknown(excerpt(&error.to_string(), MOST_QUOTED)),
+    })?;
+    Ok((frame, MOST_MEMORY_BYTES - budget.left()))
 }
 
 /// What follows the head of a frame of our version.

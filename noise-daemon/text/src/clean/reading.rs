@@ -4,6 +4,7 @@
 //! about them, and so are the names in its errors.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{
@@ -13,14 +14,38 @@ use serde::de::{
 
 use super::{MOST_CHARS, clean, excerpt};
 
-/// A reader, or a part of one, whose texts are cleaned.
-pub struct Cleaned<T>(pub T);
+/// Bytes that a document of JSON may have in memory.
+const MOST_JSON_BYTES: usize = 512 << 20;
+
+/// A reader, or a part of one, whose texts are cleaned; and what is left of the memory that the document may have.
+pub struct Cleaned<'b, T>(pub T, pub &'b Budget);
+
+/// Memory that a document may still take, bytes: a byte of it may stand for hundreds of bytes of a type.
+#[derive(Debug)]
+pub struct Budget(Cell<usize>);
+
+impl Budget {
+    pub fn of(bytes: usize) -> Self {
+        Self(Cell::new(bytes))
+    }
+
+    /// What is left of it; nothing where there was not enough.
+    pub fn left(&self) -> usize {
+        self.0.get()
+    }
+
+    fn spend<E: Error>(&self, bytes: usize) -> Result<(), E> {
+        self.0.set(self.0.get().saturating_sub(bytes));
+        if self.left() == 0 { Err(E::custom("it takes too much memory")) } else { Ok(()) }
+    }
+}
 
 /// Reads JSON.
 /// Errors: where it is none, or another document.
 pub fn from_json<'de, T: Deserialize<'de>>(text: &'de [u8]) -> serde_json::Result<T> {
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let document = T::deserialize(Cleaned(&mut reader)).and_then(|document| {
+    let budget = Budget::of(MOST_JSON_BYTES);
+    let document = T::deserialize(Cleaned(&mut reader, &budget)).and_then(|document| {
         reader.end()?;
         Ok(document)
     });
@@ -39,12 +64,13 @@ fn cleaned(text: &str) -> Cow<'_, str> {
 macro_rules! forward {
     ($($method:ident($($argument:ident: $type:ty),*))*) => {
         $(fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$method($($argument,)* Cleaned(visitor))
+            self.1.spend(size_of::<V::Value>())?;
+            self.0.$method($($argument,)* Cleaned(visitor, self.1))
         })*
     };
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Cleaned<D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Cleaned<'_, D> {
     type Error = D::Error;
 
     forward! {
@@ -94,7 +120,7 @@ macro_rules! pass {
     };
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Cleaned<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for Cleaned<'_, V> {
     type Value = V::Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,42 +174,42 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Cleaned<V> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
-        self.0.visit_some(Cleaned(inner))
+        self.0.visit_some(Cleaned(inner, self.1))
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
-        self.0.visit_newtype_struct(Cleaned(inner))
+        self.0.visit_newtype_struct(Cleaned(inner, self.1))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<V::Value, A::Error> {
-        self.0.visit_seq(Cleaned(parts))
+        self.0.visit_seq(Cleaned(parts, self.1))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, parts: A) -> Result<V::Value, A::Error> {
-        self.0.visit_map(Cleaned(parts))
+        self.0.visit_map(Cleaned(parts, self.1))
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
-        self.0.visit_enum(Cleaned(variant))
+        self.0.visit_enum(Cleaned(variant, self.1))
     }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Cleaned<S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Cleaned<'_, S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<S::Value, D::Error> {
-        self.0.deserialize(Cleaned(reader))
+        self.0.deserialize(Cleaned(reader, self.1))
     }
 }
 
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Cleaned<A> {
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Cleaned<'_, A> {
     type Error = A::Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, A::Error> {
-        self.0.next_element_seed(Cleaned(seed))
+        self.0.next_element_seed(Cleaned(seed, self.1))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -191,18 +217,18 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Cleaned<A> {
     }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Cleaned<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Cleaned<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, A::Error> {
-        self.0.next_key_seed(Cleaned(seed))
+        self.0.next_key_seed(Cleaned(seed, self.1))
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        self.0.next_value_seed(Cleaned(seed))
+        self.0.next_value_seed(Cleaned(seed, self.1))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -210,20 +236,20 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Cleaned<A> {
     }
 }
 
-impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Cleaned<A> {
+impl<'de, 'b, A: EnumAccess<'de>> EnumAccess<'de> for Cleaned<'b, A> {
     type Error = A::Error;
-    type Variant = Cleaned<A::Variant>;
+    type Variant = Cleaned<'b, A::Variant>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(
         self,
         seed: S,
     ) -> Result<(S::Value, Self::Variant), A::Error> {
-        let (value, variant) = self.0.variant_seed(Cleaned(seed))?;
-        Ok((value, Cleaned(variant)))
+        let (value, variant) = self.0.variant_seed(Cleaned(seed, self.1))?;
+        Ok((value, Cleaned(variant, self.1)))
     }
 }
 
-impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Cleaned<A> {
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Cleaned<'_, A> {
     type Error = A::Error;
 
     fn unit_variant(self) -> Result<(), A::Error> {
@@ -231,7 +257,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Cleaned<A> {
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
-        self.0.newtype_variant_seed(Cleaned(seed))
+        self.0.newtype_variant_seed(Cleaned(seed, self.1))
     }
 
     fn tuple_variant<V: Visitor<'de>>(
@@ -239,7 +265,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Cleaned<A> {
         length: usize,
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.0.tuple_variant(length, Cleaned(visitor))
+        self.0.tuple_variant(length, Cleaned(visitor, self.1))
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -247,7 +273,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Cleaned<A> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.0.struct_variant(fields, Cleaned(visitor))
+        self.0.struct_variant(fields, Cleaned(visitor, self.1))
     }
 }
 
@@ -292,6 +318,29 @@ mod tests {
         }
     }
 
+    fn read<T: serde::de::DeserializeOwned>(
+        packed: &[u8],
+        budget: usize,
+    ) -> Result<T, rmp_serde::decode::Error> {
+        let mut reader = rmp_serde::Deserializer::from_read_ref(packed);
+        T::deserialize(Cleaned(&mut reader, &Budget::of(budget)))
+    }
+
+    #[test]
+    fn what_is_small_may_not_become_large() {
+        #[derive(Debug, Default, serde::Deserialize)]
+        #[serde(default)]
+        struct Large {
+            _all: [u64; 32],
+        }
+        // Each of them is one byte.
+        let packed = rmp_serde::to_vec_named(&vec![BTreeMap::<u8, u8>::new(); 1000]).unwrap();
+        assert!(packed.len() < 1010);
+        assert_eq!(read::<Vec<Large>>(&packed, 300_000).unwrap().len(), 1000);
+        let error = read::<Vec<std::sync::Arc<Large>>>(&packed, 100_000).unwrap_err();
+        assert!(error.to_string().contains("too much memory"), "{error}");
+    }
+
     #[test]
     fn every_text_is_cleaned_and_all_else_stays() {
         for name in NAMES {
@@ -299,8 +348,7 @@ mod tests {
             let json = serde_json::to_vec(&document(name)).unwrap();
             assert_eq!(from_json::<Document>(&json).unwrap(), expected);
             let packed = rmp_serde::to_vec_named(&document(name)).unwrap();
-            let mut reader = rmp_serde::Deserializer::from_read_ref(&packed);
-            assert_eq!(Document::deserialize(Cleaned(&mut reader)).unwrap(), expected);
+            assert_eq!(read::<Document>(&packed, usize::MAX).unwrap(), expected);
         }
     }
 

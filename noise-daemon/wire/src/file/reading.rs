@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use noise_model::Host;
 use noise_text::clean::excerpt;
-use noise_text::clean::reading::Cleaned;
+use noise_text::clean::reading::{Budget, Cleaned};
 use serde::Deserialize as _;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     open_regular, record, record_head,
 };
 use crate::Frame;
-use crate::codec::{MOST_QUOTED, WireError, decode};
+use crate::codec::{MOST_MEMORY_BYTES, MOST_QUOTED, WireError, decode_measured};
 
 /// A recording that is read. Only where the records are is held in memory.
 #[derive(Debug)]
@@ -63,7 +63,8 @@ impl Recording {
             Err(_) => return Err(FileError::damaged(path, "it was cut off at its begin")),
         };
         let mut reader = rmp_serde::Deserializer::from_read_ref(&host);
-        let host = Host::deserialize(Cleaned(&mut reader)).map_err(|error| {
+        let budget = Budget::of(MOST_MEMORY_BYTES);
+        let host = Host::deserialize(Cleaned(&mut reader, &budget)).map_err(|error| {
             let error = excerpt(&error.to_string(), MOST_QUOTED);
             FileError::damaged(path, format!("its host: {error}"))
         })?;
@@ -77,11 +78,11 @@ impl Recording {
                 Err(rest) => break rest,
             }
         };
-        let mut scanned = Scanned { end: at, rest };
         // What is torn is the last one: before others, it is its length that is wrong.
         if rest == TailState::Torn && is_followed(&file, at, size).map_err(failed)? {
             rest = TailState::Damaged;
         }
+        let mut scanned = Scanned { end: at, rest };
         // After a power cut a file may be as long as it was, with nothing in its last blocks.
         if rest == TailState::Nothing
             && let Some(last) = frames.last().copied()
@@ -124,11 +125,17 @@ impl Recording {
     /// Reads a frame.
     /// Errors: where there is none of that index, or it is damaged.
     pub fn frame(&self, index: usize) -> Result<Frame, FileError> {
+        self.measured(index).map(|(frame, _)| frame)
+    }
+
+    /// Reads a frame; also returns how much memory it takes, bytes.
+    /// Errors: those of [`Recording::frame`].
+    pub fn measured(&self, index: usize) -> Result<(Frame, usize), FileError> {
         let of_frame = |error| FileError::Frame { path: self.path.clone(), index, error };
         let damaged = |what: &str| of_frame(WireError::Damaged(what.to_owned()));
         let at = *self.frames.get(index).ok_or_else(|| damaged("there is no such frame"))?;
         match record(&self.file, at, self.scanned.end).map_err(FileError::io(&self.path))? {
-            Ok((bytes, _)) => decode(&bytes).map_err(of_frame),
+            Ok((bytes, _)) => decode_measured(&bytes).map_err(of_frame),
             Err(_) => Err(damaged("its check sum is wrong")),
         }
     }
