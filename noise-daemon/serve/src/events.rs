@@ -14,7 +14,7 @@ use futures_util::stream;
 use noise_wire::events::EVENTS_CONTENT_TYPE;
 
 use super::turns::Turns;
-use super::web::Peer;
+use super::web::{Hangup, Peer};
 
 /// Answers that are on their way at once.
 const MOST_ANSWERS: usize = 2;
@@ -44,10 +44,11 @@ async fn answer(
     source: EventSource,
     turns: Arc<Turns>,
     peer: Peer,
+    hangup: Option<Extension<Hangup>>,
     uri: Uri,
 ) -> Result<Response, StatusCode> {
     let (since_ns, until_ns) = stretch(uri.query()).ok_or(StatusCode::BAD_REQUEST)?;
-    let turn = turns.next(peer).await?;
+    let turn = turns.next(peer, hangup.map(|Extension(hangup)| hangup)).await?;
     // An empty piece would end the answer.
     let pieces = source(since_ns, until_ns).filter(|piece| !piece.is_empty());
     let pieces = pieces.map(move |piece| (Ok::<_, Infallible>(piece), &turn).0);
@@ -59,8 +60,8 @@ async fn answer(
 pub fn with_events(router: Router, source: Option<EventSource>) -> Router {
     let Some(source) = source else { return router };
     let turns = Arc::new(Turns::new(MOST_ANSWERS));
-    let answer = move |Extension(peer): Extension<Peer>, uri| {
-        answer(Arc::clone(&source), Arc::clone(&turns), peer, uri)
+    let answer = move |Extension(peer): Extension<Peer>, hangup: Option<Extension<Hangup>>, uri| {
+        answer(Arc::clone(&source), Arc::clone(&turns), peer, hangup, uri)
     };
     router.route("/api/v1/events", get(answer))
 }
@@ -91,7 +92,8 @@ mod tests {
             Arc::new(|since, _| Box::new((0..3).map(move |piece| vec![piece + since as u8; 2])));
         let uri = Uri::from_static("/api/v1/events?since=7");
         let peer = Peer::User(Some(1));
-        let ask = |uri: &Uri| answer(Arc::clone(&source), Arc::clone(&turns), peer, uri.clone());
+        let ask =
+            |uri: &Uri| answer(Arc::clone(&source), Arc::clone(&turns), peer, None, uri.clone());
         let response = ask(&uri).await.unwrap();
         assert_eq!(turns.free(), 0);
         let bytes = axum::body::to_bytes(response.into_body(), 99).await.unwrap();

@@ -16,7 +16,7 @@ use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc::Receiver;
 
 use super::turns::{RESERVED, Turn, Turns};
-use super::web::Peer;
+use super::web::{Hangup, Peer};
 
 /// Files that are read and sent at once, beside those for [root](RESERVED).
 const MOST_OF_ALL: usize = 2;
@@ -33,10 +33,11 @@ async fn trace(
     source: TraceSource,
     turns: Arc<Turns>,
     peer: Peer,
+    hangup: Option<Extension<Hangup>>,
     id: String,
 ) -> Result<Response, StatusCode> {
     let id = id.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
-    let turn = turns.next(peer).await?;
+    let turn = turns.next(peer, hangup.map(|Extension(hangup)| hangup)).await?;
     let mut pieces = source(id, turn).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
         _ => StatusCode::SERVICE_UNAVAILABLE,
@@ -50,8 +51,10 @@ async fn trace(
 pub fn with_traces(router: Router, source: Option<TraceSource>) -> Router {
     let Some(source) = source else { return router };
     let turns = Arc::new(Turns::new(MOST_OF_ALL));
-    let answer = move |Extension(peer): Extension<Peer>, Path(id): Path<String>| {
-        trace(Arc::clone(&source), Arc::clone(&turns), peer, id)
+    let answer = move |Extension(peer): Extension<Peer>,
+                       hangup: Option<Extension<Hangup>>,
+                       Path(id): Path<String>| {
+        trace(Arc::clone(&source), Arc::clone(&turns), peer, hangup, id)
     };
     router.route("/api/v1/incidents/{id}/trace", get(answer))
 }
@@ -81,7 +84,8 @@ mod tests {
         });
         let turns = Arc::new(Turns::new(1));
         let peer = Peer::User(Some(1));
-        let ask = |id: &str| trace(Arc::clone(&source), Arc::clone(&turns), peer, id.to_owned());
+        let ask =
+            |id: &str| trace(Arc::clone(&source), Arc::clone(&turns), peer, None, id.to_owned());
         let response = ask("3").await.unwrap();
         let bytes = axum::body::to_bytes(response.into_body(), 99).await.unwrap();
         assert_eq!(bytes.as_ref(), [1, 1, 2, 2, 3, 3]);

@@ -3,17 +3,23 @@
 //! requests alike, and know no clients.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use nix::unistd::geteuid;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
-use super::web::Peer;
+use super::web::{Hangup, Peer};
 
 /// How long a request waits for others.
 const WAIT: Duration = Duration::from_secs(5);
+/// How long one has its turn at least: less than others wait, so that who reads slowly keeps nobody out.
+const LONG: Duration = Duration::from_secs(4);
+/// How long one that was ended may take to go.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Turns beside those of all, one for root and one for the user of the daemon: whatever others hold, these look at what
 /// goes on.
@@ -26,11 +32,23 @@ pub struct Turns {
     reserved: Arc<Semaphore>,
     /// Of those who have a turn or wait for one.
     clients: Mutex<HashMap<Peer, Weak<Semaphore>>>,
+    /// Those of all that may be ended, the longest first.
+    holders: Mutex<Vec<Weak<Holder>>>,
 }
 
 /// A turn, which is over when it is dropped.
 #[derive(Debug)]
-pub struct Turn(#[expect(dead_code, reason = "given back when dropped")] [OwnedSemaphorePermit; 2]);
+pub struct Turn(
+    #[expect(dead_code, reason = "given back when dropped")] [OwnedSemaphorePermit; 2],
+    #[expect(dead_code, reason = "known of until it is dropped")] Option<Arc<Holder>>,
+);
+
+/// Who has one of the turns of all, since when, and what ends the connection.
+#[derive(Debug)]
+struct Holder {
+    since: Instant,
+    hangup: Option<Hangup>,
+}
 
 /// A client that may wait for its turn.
 #[derive(Debug)]
@@ -50,7 +68,7 @@ impl QueuePlace {
         // One that waits for itself does not take the place of another.
         let first = self.own.acquire_owned().await.ok()?;
         let second = self.all.acquire_owned().await.ok()?;
-        Some(Turn([first, second]))
+        Some(Turn([first, second], None))
     }
 }
 
@@ -58,16 +76,54 @@ impl Turns {
     /// So many at once, beside those that are [reserved](RESERVED).
     pub fn new(most: usize) -> Self {
         let [all, reserved] = [most, RESERVED].map(|turns| Arc::new(Semaphore::new(turns)));
-        Self { all, reserved, clients: Mutex::default() }
+        Self { all, reserved, clients: Mutex::default(), holders: Mutex::default() }
     }
 
-    /// Waits for the turn of a client.
+    /// Waits for the turn of a client. Once it has had that for long and another waits, `hangup` ends its connection.
     /// Errors: where others take too long.
-    pub async fn next(&self, client: Peer) -> Result<Turn, StatusCode> {
-        let place =
-            self.place(client, usize::MAX, usize::MAX).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
-        let turn = tokio::time::timeout(WAIT, place.turn()).await.ok().flatten();
+    pub async fn next(&self, client: Peer, hangup: Option<Hangup>) -> Result<Turn, StatusCode> {
+        let place = self.place(client, usize::MAX, usize::MAX);
+        let QueuePlace { all, own } = place.ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+        let turn = async {
+            let first = own.acquire_owned().await.ok()?;
+            let mut second = pin!(all.acquire_owned());
+            let second = loop {
+                match tokio::time::timeout_at(self.next_long(), second.as_mut()).await {
+                    Ok(second) => break second.ok()?,
+                    Err(_) => self.end_longest(),
+                }
+            };
+            let holder = Arc::new(Holder { since: Instant::now(), hangup });
+            if !is_trusted(client) {
+                self.holders().push(Arc::downgrade(&holder));
+            }
+            Some(Turn([first, second], Some(holder)))
+        };
+        let turn = tokio::time::timeout(WAIT, turn).await.ok().flatten();
         turn.ok_or(StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    /// When the one that has had its turn for longest has had it for long.
+    fn next_long(&self) -> Instant {
+        let (now, oldest) = (Instant::now(), self.holders().iter().find_map(Weak::upgrade));
+        // One that was ended has to go first.
+        oldest.map_or(now + LONG, |oldest| oldest.since + LONG).max(now + PAUSE)
+    }
+
+    /// Ends the connection of that one, if it is so long.
+    fn end_longest(&self) {
+        let oldest = self.holders().iter().find_map(Weak::upgrade);
+        let long = oldest.filter(|oldest| oldest.since.elapsed() >= LONG);
+        if let Some(hangup) = long.as_ref().and_then(|long| long.hangup.as_ref()) {
+            tracing::debug!("a client took its answer too slowly");
+            hangup.too_slow();
+        }
+    }
+
+    fn holders(&self) -> MutexGuard<'_, Vec<Weak<Holder>>> {
+        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        holders.retain(|one| one.strong_count() > 0);
+        holders
     }
 
     /// A place of a client, where it has fewer than `most_of_one`, and all have fewer than `most`: half of them are for
@@ -104,41 +160,62 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Hangups;
 
     #[tokio::test(start_paused = true)]
     async fn root_and_the_daemons_user_have_turns_whatever_others_hold() {
         let turns = Turns::new(2);
         let [one, other] = [1, 2].map(|user| Peer::User(Some(user)));
-        let _held = [turns.next(one).await.unwrap(), turns.next(other).await.unwrap()];
+        let _held = [turns.next(one, None).await.unwrap(), turns.next(other, None).await.unwrap()];
         for user in [0, geteuid().as_raw()] {
-            drop(turns.next(Peer::User(Some(user))).await.unwrap());
+            drop(turns.next(Peer::User(Some(user)), None).await.unwrap());
         }
         for other in [Peer::User(Some(3)), Peer::User(None), Peer::at([10, 0, 0, 1].into())] {
-            assert_eq!(turns.next(other).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(turns.next(other, None).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_its_turn_for_long_yields_to_one_who_waits() {
+        let turns = Turns::new(1);
+        let [slow, other] = [1, 2].map(|user| Peer::User(Some(user)));
+        let (hand, handed) = tokio::sync::oneshot::channel::<Turn>();
+        let connection = tokio::spawn(async move {
+            let _turn = handed.await;
+            std::future::pending::<()>().await;
+        });
+        let hangups = Hangups::default();
+        let hangup = Hangup { connection: connection.abort_handle(), hangups: hangups.clone() };
+        hand.send(turns.next(slow, Some(hangup)).await.unwrap()).unwrap();
+        // The same one waits for itself.
+        assert_eq!(turns.next(slow, None).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(!connection.is_finished());
+        drop(turns.next(other, None).await.unwrap());
+        assert!(connection.await.unwrap_err().is_cancelled());
+        assert!(hangups.counts().any(|count| count == ("slow", 1)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_user_does_not_hold_the_turns_of_all() {
         let turns = Arc::new(Turns::new(2));
         let [slow, other, third] = [1, 2, 3].map(|user| Peer::User(Some(user)));
-        let held = turns.next(slow).await.unwrap();
+        let held = turns.next(slow, None).await.unwrap();
         // However often that one asks, there is a turn for another.
-        assert_eq!(turns.next(slow).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(turns.next(slow, None).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..10 {
             let turns = Arc::clone(&turns);
-            waiting.spawn(async move { turns.next(slow).await.map(drop) });
+            waiting.spawn(async move { turns.next(slow, None).await.map(drop) });
         }
         tokio::task::yield_now().await;
-        let another = turns.next(other).await.unwrap();
+        let another = turns.next(other, None).await.unwrap();
         waiting.shutdown().await;
         assert_eq!(turns.free(), 0);
-        assert_eq!(turns.next(third).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(turns.next(third, None).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
         drop(another);
-        drop(turns.next(third).await.unwrap());
+        drop(turns.next(third, None).await.unwrap());
         drop(held);
-        drop(turns.next(slow).await.unwrap());
+        drop(turns.next(slow, None).await.unwrap());
         assert_eq!(turns.free(), 2);
         let _place = turns.place(third, 1, 1).unwrap();
         assert_eq!(turns.clients.lock().unwrap().len(), 1);

@@ -63,7 +63,7 @@ fn what_opens_is_kept_and_found_by_the_next_daemon() {
         assert!(document.contains("\"span_ns\":30000000"), "{document}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let (runtime, turns) = (runtime.unwrap(), Turns::new(2));
-        let turn = || runtime.block_on(turns.next(Peer::User(None))).unwrap();
+        let turn = || runtime.block_on(turns.next(Peer::User(None), None)).unwrap();
         assert!(keeping.paths()(8).is_none() && keeping.traces()(8, turn()).is_err());
         let mut pieces = keeping.traces()(7, turn()).unwrap();
         let mut bytes = Vec::new();
