@@ -224,6 +224,7 @@ pub fn found() -> Findings {
             incidents: vec![report()],
             suffers: vec![3],
             disturbed: Vec::new(),
+            is_quota_untold: false,
             kept: vec![Kept { incident: 3, sentence: "its kernel events are kept".to_owned() }],
         },
         pressure: Some(pressure()),
