@@ -426,12 +426,14 @@ impl Findings {
 
 #[cfg(test)]
 mod tests {
+    use noise_model::pressure::Quota;
     use noise_trace::delays::document::Spread;
     use noise_verdict::Kind;
 
     use super::*;
     use crate::around::Usual;
     use crate::made::{MS, found, setup};
+    use crate::peers::{Peer, PeerLink};
 
     /// A service that waited 212 times for a CPU, 812 ms in all, where so long a wait and so many a second are usual.
     fn waited(mean_ms: f64, rate: f64) -> Findings {
@@ -458,12 +460,18 @@ mod tests {
     }
 
     #[test]
-    fn more_waits_of_the_usual_length_are_as_usual_and_have_no_command() {
-        let begin = "nginx.service waited 812 ms for a CPU, 790 ms of it for gzip of backup.service, mostly thread 4242";
-        let verdict = judged(waited(3.8, 10.0));
+    fn more_waits_of_the_usual_length_are_as_usual_where_they_are_its_own_doing() {
+        let mut own = waited(3.8, 10.0);
+        own.culprits.retain(|one| one.cause == Cause::Own.name());
+        own.culprits[0].ns = 812 * MS;
+        let verdict = judged(own);
         assert_eq!((verdict.kind, verdict.ready()), (Kind::AsUsual, None));
-        let expected = format!("{begin}, as long as usual each, and more often");
-        assert!(verdict.sentence.starts_with(&expected), "{}", verdict.sentence);
+        let said = ", as long as usual each, and more often";
+        assert!(verdict.sentence.contains(said), "{}", verdict.sentence);
+        // Of others, more waits are more that is lost.
+        let verdict = judged(waited(3.8, 10.0));
+        assert_eq!(verdict.kind, Kind::HeldUp, "{}", verdict.sentence);
+        let begin = "nginx.service waited 812 ms for a CPU, 790 ms of it for gzip of backup.service, mostly thread 4242";
         let verdict = judged(waited(3.8, 106.0));
         assert!(
             verdict.sentence.starts_with(&format!("{begin}, as usual")),
@@ -474,6 +482,68 @@ mod tests {
         let verdict = judged(waited(0.5, 800.0));
         assert_eq!(verdict.kind, Kind::HeldUp);
         assert!(verdict.ready().is_some(), "{verdict:?}");
+    }
+
+    #[test]
+    fn one_process_of_a_service_waits_as_usual_as_the_service_does() {
+        let of_process = |mean_ms| {
+            let mut found = waited(mean_ms, 106.0);
+            (found.target.pid, found.target.kind) = (Some(71), "process");
+            judged(found)
+        };
+        assert_eq!((of_process(3.8).kind, of_process(3.8).ready()), (Kind::AsUsual, None));
+        assert_eq!(of_process(0.5).kind, Kind::HeldUp);
+    }
+
+    #[test]
+    fn what_runs_beside_a_process_in_its_own_cgroup_is_named_by_process() {
+        let mut found = waited(0.5, 106.0);
+        (found.target.pid, found.target.kind) = (Some(71), "process");
+        for one in found.culprits.iter_mut().filter(|one| one.comm == "gzip") {
+            (one.cgroup, one.pid, one.program) =
+                (Some("nginx.service".to_owned()), Some(4242), "gzip".to_owned());
+        }
+        let verdict = judged(found);
+        let first = &verdict.findings[0];
+        assert_eq!((first.culprit.kind, &*first.culprit.name), (CulpritKind::Process, "gzip 4242"));
+        assert_eq!(first.next.as_deref(), Some("see what gzip 4242 does: noised why 4242"));
+        assert_eq!(verdict.ready(), None);
+    }
+
+    #[test]
+    fn who_is_asked_without_waiting_gets_no_command() {
+        let mut found = waited(0.5, 106.0);
+        assert!(judged(found.clone()).ready().is_some());
+        for one in found.culprits.iter_mut().filter(|one| one.comm == "gzip") {
+            one.pid = Some(4242);
+        }
+        let peer = Peer { role: Some(Role::Asks), link: PeerLink::Unix("/run/log".to_owned()) };
+        found.peers.processes.insert(4242, peer);
+        assert_eq!(judged(found).ready(), None);
+    }
+
+    #[test]
+    fn older_kernels_do_not_say_which_waits_were_for_the_quota() {
+        let mut found = waited(0.5, 106.0);
+        found.around.is_quota_untold = true;
+        let quota = Quota { quota_us: Some(50_000), period_us: 100_000 };
+        let throttled = Throttled {
+            of: "nginx.service".to_owned(),
+            above: 0,
+            is_unclear: false,
+            quota,
+            periods: Some(20),
+            throttled_periods: Some(18),
+            throttled_ms: Some(700.0),
+        };
+        let pressure = found.pressure.get_or_insert_default();
+        (pressure.span_ns, pressure.quota) = (Some(2_000 * MS), Some(throttled));
+        let verdict = judged(found);
+        assert_eq!(verdict.findings[0].resource, Account::Quota, "{}", verdict.sentence);
+        let commands =
+            verdict.findings.iter().flat_map(|one| one.ready()).flat_map(|one| &one.commands);
+        assert!(commands.into_iter().all(|one| !one.contains("backup")), "{verdict:?}");
+        assert!(!verdict.sentence.contains("backup.service"), "{}", verdict.sentence);
     }
 
     #[test]
