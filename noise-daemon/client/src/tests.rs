@@ -36,7 +36,7 @@ fn an_answer_that_is_read_as_it_comes_may_be_longer_than_a_frame() {
     let path = folder.path().join("s");
     let body = vec![7; MAX_FRAME_BYTES + 1];
     let daemon = Fake::local(&path, Reply::of(200, "x/x", &body));
-    let mut link = SocketLink::new(path);
+    let mut link = SocketLink::with_timeout(path, TEST_TIMEOUT);
     let error = link.ask("/x").unwrap_err();
     assert!(matches!(error, Fault::Wire { error: WireError::TooLarge, .. }), "{error}");
     let (status, mut read) = link.read("/x").unwrap();
@@ -47,6 +47,7 @@ fn an_answer_that_is_read_as_it_comes_may_be_longer_than_a_frame() {
     // What is left of an answer is none of the next one.
     let (_, mut read) = link.read("/x").unwrap();
     std::io::Read::read_exact(&mut read, &mut [0; 5]).unwrap();
+    drop(read);
     daemon.answer(Reply::of(404, "x/x", b"no"));
     assert_eq!(link.ask("/x").unwrap().body, b"no");
 }

@@ -299,7 +299,7 @@ mod tests {
         folder.write(&document(3)).unwrap();
         let name = root.path().join(NAME);
         let original = fs::read(&name).unwrap();
-        fs::set_permissions(&name, Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&name, Permissions::from_mode(0o000)).unwrap();
         let restore = || {
             // Of this thread alone.
             setfsuid(Uid::from_raw(65_534));

@@ -243,9 +243,11 @@ impl OwnFolder {
     pub fn sync(&self) -> io::Result<()> {
         let above = self.made.iter().map(|(above, _)| above.as_fd());
         for folder in [self.folder.as_fd()].into_iter().chain(above) {
-            match fsync(folder) {
-                // A file system that does nothing of the kind for folders.
-                Err(Errno::EINVAL) => {}
+            // What is above was opened to look names up in it alone.
+            let synced = openat(folder, ".", FOLDER, Mode::empty()).and_then(fsync);
+            match synced {
+                // A folder that may not be listed, or a file system that does nothing of the kind for folders.
+                Err(Errno::EACCES | Errno::EINVAL) => {}
                 synced => synced?,
             }
         }
