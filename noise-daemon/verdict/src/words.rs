@@ -261,7 +261,9 @@ pub fn sentence(
         phrases.insert(place, phrase);
     }
     let is_halted = case.standstill.is_whole();
-    let first = held.first().map(|(resource, _)| *resource).filter(|one| !one.is_slept());
+    // That memory is short is wrong whatever is usual.
+    let has_usual = |one: &Account| !one.is_slept() && *one != Account::Memory;
+    let first = held.first().map(|(resource, _)| *resource).filter(has_usual);
     let is_usual_unknown = first.is_some_and(|one| case.against_usual(one).1.is_none());
     if kind == Kind::HeldUp && said.is_empty() && is_usual_unknown && !is_halted {
         said.push_str("; what is usual is not known");

@@ -503,7 +503,9 @@ mod tests {
             (one.cgroup, one.pid, one.program) =
                 (Some("nginx.service".to_owned()), Some(4242), "gzip".to_owned());
         }
-        let verdict = judged(found);
+        let (siblings, culprit) = (None, setup().victim);
+        found.judge("nginx", &Setup { siblings, culprit, is_around: true, ..setup() });
+        let verdict = found.verdict.unwrap();
         let first = &verdict.findings[0];
         assert_eq!((first.culprit.kind, &*first.culprit.name), (CulpritKind::Process, "gzip 4242"));
         assert_eq!(first.next.as_deref(), Some("see what gzip 4242 does: noised why 4242"));

@@ -94,7 +94,7 @@ fn without_psi_the_limit_is_known_by_what_came_back() {
 #[test]
 fn a_disk_that_is_waited_for_at_a_limit_that_takes_nothing_needed_is_a_disk() {
     let verdict = judged(on_disk(stalled(1_300.0, 20.0, Some(vec![hit(400)]))));
-    let expected = "shop waited 1.20 s for disks, 1.10 s of it for gzip 4242 of backup.service";
+    let expected = "shop waited 1.20 s for disks, 1.10 s of it for gzip 4242 of backup.service; what is usual is not known";
     assert_eq!(verdict.sentence, expected);
 }
 
@@ -134,7 +134,7 @@ fn who_waits_for_the_journal_waits_for_disks() {
     found.enders =
         vec![Ender { whose: Whose::Kernel, ..ender(90, "jbd2/vda1-8", "/", false, 1_200) }];
     let alone = verdict_of(found, Vec::new());
-    let expected = "shop waited 1.20 s for disks, all of it for the journal (jbd2/vda1-8)";
+    let expected = "shop waited 1.20 s for disks, all of it for the journal (jbd2/vda1-8); what is usual is not known";
     assert_eq!((alone.kind, &*alone.sentence), (Kind::HeldUp, expected));
     let [first] = alone.findings.as_slice() else { panic!("{alone:?}") };
     assert_eq!((first.culprit.kind, first.culprit.tid), (CulpritKind::Thread, Some(90)));
@@ -146,7 +146,7 @@ fn who_waits_for_the_journal_waits_for_disks() {
         vec![Ender { whose: Whose::Kernel, ..ender(90, "jbd2/vda1-8", "/", false, 1_200) }];
     let ahead = vec![blamed("disk", 4242, "gzip", "backup.service", "foreign", 1_000)];
     let behind = verdict_of(found, ahead);
-    let expected = "shop waited 1.20 s for disks, 1.00 s of it for gzip 4242 of backup.service";
+    let expected = "shop waited 1.20 s for disks, 1.00 s of it for gzip 4242 of backup.service; what is usual is not known";
     assert_eq!(behind.sentence, expected);
     let names: Vec<_> =
         behind.findings.iter().map(|one| (&*one.culprit.name, one.ns / MS)).collect();
@@ -169,7 +169,7 @@ fn what_the_kernel_holds_back_does_not_sleep_on_timers_of_its_own() {
         judged(found)
     };
     let writeback = held(Some(stalled(1_450.0, 0.0, Some(Vec::new()))));
-    let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose)";
+    let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose); what is usual is not known";
     assert_eq!((writeback.kind, &*writeback.sentence), (Kind::HeldUp, expected));
     let [first] = writeback.findings.as_slice() else { panic!("{writeback:?}") };
     assert_eq!((first.culprit.kind, &*first.culprit.name), (CulpritKind::None, "writeback"));
@@ -197,7 +197,7 @@ fn who_is_seen_in_writeback_waits_for_disks() {
     };
     // Other threads of the process that the kernel held back were not looked at in time.
     let all = held((71, 70));
-    let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose)";
+    let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose); what is usual is not known";
     assert_eq!((all.kind, &*all.sentence), (Kind::HeldUp, expected));
     assert_eq!((all.findings[0].evidence, all.ready()), (Evidence::Part, None));
     // A thread of another process says nothing of them.
@@ -217,7 +217,7 @@ fn who_waits_for_a_lock_of_the_kernel_waits_for_what_its_holder_waits_for() {
         found.writeback.at_file_locks = at_file_locks.iter().copied().collect();
         judged(found)
     };
-    let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose)";
+    let expected = "shop waited 1.50 s for disks, all of it for writeback (it is not known whose); what is usual is not known";
     assert_eq!(locked("timer", &[(71, 70)], &[]).sentence, expected);
     // What the kernel holds a writer back for while another one waits for the same file is writeback as well.
     assert_eq!(locked("timer", &[], &[(72, 70)]).sentence, expected);
@@ -240,12 +240,12 @@ fn a_sleep_that_nothing_has_ended_is_writeback_where_it_is_seen_there_or_behind_
         found.writeback.at_file_locks = at_file_locks.iter().copied().collect();
         judged(found).sentence
     };
-    let all = "shop waited 1.80 s for disks, all of it for writeback (it is not known whose)";
+    let all = "shop waited 1.80 s for disks, all of it for writeback (it is not known whose); what is usual is not known";
     assert_eq!(open(&[72, 73], &[]), all);
     assert_eq!(open(&[72], &[(73, 70)]), all);
     // The lock of another process may be held for anything.
-    let part = "shop waited 1.00 s for disks, all of it for writeback (it is not known whose); it also slept 800 ms \
-                uninterruptibly";
+    let part = "shop waited 1.00 s for disks, all of it for writeback (it is not known whose); what is usual is not known. \
+                It also slept 800 ms uninterruptibly";
     assert_eq!(open(&[72], &[(73, 90)]), part);
     assert_eq!(open(&[], &[(73, 70)]), "shop slept 1.80 s uninterruptibly");
 }
@@ -262,7 +262,7 @@ fn who_is_seen_to_wait_for_a_page_that_the_kernel_writes_waits_for_disks() {
         found.writeback.seen = seen.iter().copied().collect();
         judged(found)
     };
-    let expected = "shop waited 1.20 s for disks, all of it for writeback (it is not known whose)";
+    let expected = "shop waited 1.20 s for disks, all of it for writeback (it is not known whose); what is usual is not known";
     assert_eq!(until_kernel(&[71]).sentence, expected);
     let mut behind = asleep(0, 0);
     behind.totals_ns.insert("task", 1_200 * MS);
@@ -282,7 +282,10 @@ fn who_is_seen_to_wait_for_a_page_that_the_kernel_writes_waits_for_disks() {
         words: who.to_owned(),
     });
     let behind = judged(behind);
-    assert_eq!(behind.sentence, format!("shop waited 1.20 s for disks, all of it for {who}"));
+    assert_eq!(
+        behind.sentence,
+        format!("shop waited 1.20 s for disks, all of it for {who}; what is usual is not known")
+    );
     // That it waits for these writes is likely, and not seen: there is no command.
     assert_eq!((behind.findings[0].evidence, behind.ready()), (Evidence::Part, None));
     assert_eq!(
