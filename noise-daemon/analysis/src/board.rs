@@ -141,6 +141,11 @@ impl Board {
         }
     }
 
+    /// Incidents get numbers above that one.
+    pub fn continue_after(&mut self, id: u64) {
+        self.groups.continue_after(id);
+    }
+
     /// Goes on with baselines that were learnt since the same boot.
     pub fn recall(&mut self, memories: Vec<Memory>) {
         memories.into_iter().for_each(|memory| self.feed.recall(memory));

@@ -95,7 +95,8 @@ fn go(
     };
     let mut piece = String::with_capacity(PIECE_BYTES + 4096);
     while let Some(record) = source.read() {
-        if !args.summary {
+        // A summary of all of it follows that itself.
+        if !args.summary || selects {
             reach.follow(record.time_ns, record.cpu, record.loss().as_ref());
         }
         if selects {
@@ -128,6 +129,10 @@ fn go(
     if is_empty {
         report_nothing(&args.recording, selects, &damage)?;
     }
+    reach.begin(select.from_ns.unwrap_or(0));
+    if args.summary && selects {
+        summary.reach = std::mem::take(&mut reach);
+    }
     match (args.summary, args.json) {
         (true, true) => {
             summary.finish(&damage);
@@ -141,7 +146,6 @@ fn go(
             hand_on(args, &mut piece)?;
         }
     }
-    reach.begin(select.from_ns.unwrap_or(0));
     Ok((damage, reach))
 }
 

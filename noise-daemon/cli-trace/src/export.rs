@@ -89,7 +89,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let interrupted = interrupt::flag()?;
     let select = args.part.select(|| recording.first_ns());
-    let sought = select.clone();
+    let is_part = select.is_part();
     let (damage, left_out) = match &recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
@@ -99,13 +99,13 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
                 args,
                 recording.shown(reader, args.prints()),
                 export(args, select, ctf.begin(), &clock, &ctf.layout.env),
-                sought,
+                is_part,
                 &interrupted,
             )?
         }
         Recording::Text(text) => {
             let export = export(args, select, text.begin(), &TraceClock::trace(), &BTreeMap::new());
-            go(args, recording.shown(text.reader(), args.prints()), export, sought, &interrupted)?
+            go(args, recording.shown(text.reader(), args.prints()), export, is_part, &interrupted)?
         }
     };
     report(&args.recording, &damage);
@@ -135,13 +135,13 @@ fn go(
     args: &ExportArgs,
     source: impl Source,
     mut export: Export,
-    select: Select,
+    is_part: bool,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<(Damage, u64)> {
     let folder = args.csv.as_deref().map(folder).transpose()?;
     let targets = Targets::create(args, folder.as_ref(), &mut export);
     let done =
-        targets.and_then(|targets| write_to(args, targets, source, export, select, interrupted));
+        targets.and_then(|targets| write_to(args, targets, source, export, is_part, interrupted));
     if let (Err(_), Some(folder)) = (&done, folder) {
         let _ = folder.discard();
     }
@@ -153,7 +153,7 @@ fn write_to(
     mut targets: Targets,
     mut source: impl Source,
     mut export: Export,
-    mut select: Select,
+    is_part: bool,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<(Damage, u64)> {
     let mut is_empty = true;
@@ -161,8 +161,8 @@ fn write_to(
         if export.is_over(record.time_ns) {
             break;
         }
-        is_empty = is_empty && (record.loss().is_some() || !select.wants(&record.event()));
-        export.add(&record);
+        let is_wanted = export.add(&record);
+        is_empty &= record.loss().is_some() || !is_wanted;
         if !targets.write(&mut export, PIECE_BYTES)? {
             return Ok((Damage::default(), 0));
         }
@@ -175,7 +175,7 @@ fn write_to(
     }
     let damage = source.damage();
     if is_empty {
-        report_nothing(&args.recording, select.is_part(), &damage)?;
+        report_nothing(&args.recording, is_part, &damage)?;
     }
     export.finish();
     targets.write(&mut export, 0)?;
@@ -390,13 +390,12 @@ mod tests {
             let source = noise_trace::ftrace::FtraceReader::new(text.as_bytes());
             let select = args.part.select(|| 0);
             let clock = TraceClock::trace();
-            let mut export =
-                super::export(&args, select.clone(), Begin::Wakeup, &clock, &BTreeMap::new());
+            let mut export = super::export(&args, select, Begin::Wakeup, &clock, &BTreeMap::new());
             let print = |_: &str| Err(ErrorKind::BrokenPipe.into());
             let csv = args.csv.as_deref().map(|path| super::folder(path).unwrap());
             let targets = Targets::create(&args, csv.as_ref(), &mut export).unwrap();
             let targets = Targets { print, ..targets };
-            write_to(&args, targets, source, export, select, &AtomicBool::new(false)).unwrap();
+            write_to(&args, targets, source, export, false, &AtomicBool::new(false)).unwrap();
         };
         written(&["--perfetto=DIR/p", "--csv=DIR/t"]);
         let events = fs::read_to_string(folder.path().join("t/events.csv")).unwrap();

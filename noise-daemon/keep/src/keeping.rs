@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::file::{About, KeptError, KeptNumbers, SeenEvents, write};
 use super::hour::{BY_WORSE, Hour};
 use super::path::{PathsFound, find};
-use super::shelf::{Kept, Shelf, open};
+use super::shelf::{self, Kept, Shelf, open};
 use crate::state::Folder;
 
 /// Threads at once: the one that keeps, and those that read files for clients.
@@ -95,6 +95,11 @@ pub struct Keeping {
 }
 
 impl Keeping {
+    /// The highest number of an incident of which there are files, where the state that knew them was set aside.
+    pub fn highest_unknown(folder: &Folder) -> Option<u64> {
+        folder.began_anew().then(|| shelf::highest(folder.path())).flatten()
+    }
+
     /// Goes on with what an earlier daemon kept in the folder of the state, of the incidents that are known.
     pub fn start(
         folder: &Arc<Folder>,

@@ -131,6 +131,11 @@ fn found(folder: &Path) -> BTreeMap<u64, Vec<(KeptFileKind, PathBuf)>> {
     found
 }
 
+/// The highest number of an incident that has files.
+pub fn highest(folder: &Path) -> Option<u64> {
+    found(folder).into_keys().next_back()
+}
+
 /// What is kept in a folder of those incidents, in the order of their numbers. What is half written is not.
 pub fn list(folder: &Path, is_known: impl Fn(u64) -> bool) -> Vec<Result<Kept, Unusable>> {
     let found = found(folder);
@@ -401,6 +406,8 @@ mod tests {
         folder.restore().unwrap();
         let shelf = Shelf::new(Arc::new(folder));
         assert_eq!(shelf.restore(|_| false).len(), 0);
+        // Later incidents do not take their places.
+        assert_eq!(highest(root.path()), Some(7));
         let expected = ["incident-7.path", "incident-7.trace", "incidents.json.bad-1", "lock"];
         assert_eq!(names(root.path()), expected);
     }

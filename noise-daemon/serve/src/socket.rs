@@ -118,7 +118,8 @@ pub fn ensure_own_folder(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
         format!(
-            "other users may write to {} (mode {:o}) and could replace the socket: name a folder of noised's own",
+            "other users may write to {} (mode {:o}) and could replace the socket: take that right away \
+             (`chmod go-w` or `chmod +t` on it), or name a folder of noised's own",
             folder.display(),
             found.mode() & 0o7777
         ),

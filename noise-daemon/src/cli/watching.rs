@@ -90,6 +90,10 @@ impl Watching {
     /// without one, nothing is kept.
     pub fn keep(&mut self, latest: Option<Latest>, bounds: Bounds) -> Option<&Keeping> {
         let folder = self.keeper.as_ref()?.folder();
+        // What is left of incidents that the state does not know any more keeps its numbers.
+        if let Some(highest) = Keeping::highest_unknown(folder) {
+            self.board.continue_after(highest);
+        }
         let board = &self.board;
         Some(self.keeping.insert(Keeping::start(folder, latest, bounds, |id| board.has(id))))
     }

@@ -217,13 +217,13 @@ impl Analysis for StatesOfThreads {
 
     /// What threads do at that time is known.
     fn begin(&mut self, from_ns: u64) {
+        self.reach.begin(from_ns);
         // A recording has no time before its first event.
         if self.from_ns.is_none() {
             return;
         }
         self.from_ns = Some(from_ns);
         self.to_ns = self.to_ns.max(from_ns);
-        self.reach.begin(from_ns);
         for thread in self.threads.values_mut() {
             (thread.states, thread.there_ns) = (StateTimes::default(), 0);
             thread.since_ns = thread.since_ns.map(|since_ns| since_ns.max(from_ns));

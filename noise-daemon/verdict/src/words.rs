@@ -253,11 +253,12 @@ pub fn sentence(
     let on_disk_ns = on_disk_ns.into_iter().fold(0, u64::saturating_add);
     // What it waited for disks and memory is part of that, and said already.
     let rest_ns = asleep_ns.saturating_sub(on_disk_ns);
+    let slept_most = rest_ns >= case.least_ns() && rest_ns > longest && said.is_empty();
     if rest_ns >= case.least_ns() {
         let places = at(&case.standstill.uninterruptible_at);
         let phrase = format!("slept {} uninterruptibly{places}", time(rest_ns));
         // It stands first where nothing of which a culprit is known took so long.
-        let place = if rest_ns > longest && said.is_empty() { 0 } else { phrases.len() };
+        let place = if slept_most { 0 } else { phrases.len() };
         phrases.insert(place, phrase);
     }
     let is_halted = case.standstill.is_whole();
@@ -265,7 +266,8 @@ pub fn sentence(
     let has_usual = |one: &Account| !one.is_slept() && *one != Account::Memory;
     let first = held.first().map(|(resource, _)| *resource).filter(has_usual);
     let is_usual_unknown = first.is_some_and(|one| case.against_usual(one).1.is_none());
-    if kind == Kind::HeldUp && said.is_empty() && is_usual_unknown && !is_halted {
+    let is_first = !slept_most && !is_halted;
+    if kind == Kind::HeldUp && said.is_empty() && is_usual_unknown && is_first {
         said.push_str("; what is usual is not known");
     }
     let place = if is_halted { 0 } else { phrases.len() };

@@ -178,7 +178,7 @@ pub fn gather(
         let mut known =
             known::ask(daemon.socket, &target.labels, first.is_none().then_some(since_ns));
         if let Some(grown) = known.as_mut().and_then(|known| known.pressure.take()) {
-            let own = path.as_ref().map(|path| reader.label(path));
+            let own = path.as_ref().map(|path| SetupReader::plain_label(path));
             found.pressure = Some(memory::of_victim(grown, &own.unwrap_or_default()));
         }
         found.around = Around::of(&target.labels, first, last, known);

@@ -129,9 +129,11 @@ impl Findings {
         }
     }
 
-    /// Its thread that ran longest.
+    /// Its thread that ran longest; of a whole host, that says nothing.
     fn busiest(&self) -> Option<(String, u64)> {
-        let busiest = self.threads.iter().max_by_key(|one| one.ns("running"))?;
+        let is_host = self.target.pid.is_none() && self.target.cgroup.as_deref() == Some("/");
+        let threads = self.threads.iter().filter(|_| !is_host);
+        let busiest = threads.max_by_key(|one| one.ns("running"))?;
         Some((format!("{} {}", clean(&busiest.comm), busiest.tid), busiest.ns("running")))
     }
 

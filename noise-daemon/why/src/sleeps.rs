@@ -12,6 +12,9 @@ use super::culprits::Blamed;
 use super::findings::{Ender, Findings, Whose};
 use super::peers::{PeerLink, Role};
 
+/// Who had less than one so many-th of what was waited for is no main culprit.
+const MAIN_PART: u64 = 10;
+
 /// Least part of the time that a sleep is looked at for.
 const LEAST_PART: f64 = 0.01;
 
@@ -73,12 +76,13 @@ impl Findings {
         sums.into_iter().filter(|(_, ns)| *ns >= least_ns).map(|(pid, _)| pid).collect()
     }
 
-    /// Processes of others that had the CPUs for so long that it waited for: the victim may ask them.
+    /// The main processes of others that had the CPUs that it waited for: the victim may ask them.
     pub fn had_the_cpu(&self, least_ns: u64) -> impl Iterator<Item = i32> {
-        let is_other = move |one: &&Blamed| {
+        let least_ns = least_ns.max(self.waits.sum_ns / MAIN_PART);
+        let is_main = move |one: &&Blamed| {
             one.state == "waiting_cpu" && one.cause == Cause::Foreign.name() && one.ns >= least_ns
         };
-        self.culprits.iter().filter(is_other).filter_map(|one| one.pid)
+        self.culprits.iter().filter(is_main).filter_map(|one| one.pid)
     }
 
     /// Whose part it was to ask; `None` where that is not known.

@@ -73,7 +73,7 @@ impl SetupReader {
             }
             let pages = procfs::text(own.join("memory.stat"));
             let pages = pages.map(|text| Pages::parse(&text, page_bytes())).unwrap_or_default();
-            let of = self.label(around);
+            let of = Self::plain_label(around);
             found.extend(limits.into_iter().map(|(kind, bytes, hits)| LimitReading {
                 of: of.clone(),
                 is_own: around == path,

@@ -61,11 +61,11 @@ impl SetupReader {
         let limited = meeting.victim.zip(meeting.quota).and_then(|(victim, of)| {
             let has_quota =
                 |path: &&Path| self.quota(path).is_some_and(|(quota, _)| quota.quota_us.is_some());
-            let mut around = victim.ancestors().filter(|path| self.label(path) == of);
+            let mut around = victim.ancestors().filter(|path| Self::plain_label(path) == of);
             around.find(has_quota).map(|path| self.cgroup(path))
         });
         let memory = meeting.victim.zip(meeting.memory).and_then(|(victim, (kind, of))| {
-            let own = victim.ancestors().filter(|path| self.label(path) == of);
+            let own = victim.ancestors().filter(|path| Self::plain_label(path) == of);
             let mut setups = own.map(|path| self.cgroup(path));
             let has_it = |setup: &CgroupSetup| match kind {
                 LimitKind::High => setup.memory_high.flatten().is_some(),

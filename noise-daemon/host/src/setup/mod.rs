@@ -17,7 +17,7 @@ use noise_model::pressure::{PressureReading, Quota, QuotaReading, Stalls, Thrott
 use noise_system::procfs;
 use noise_text::clean::clean;
 
-use crate::resolve::cgroup::{Mounts, NodeNames};
+use crate::resolve::cgroup::{Identity, Mounts, NodeNames};
 
 pub use meeting::Meeting;
 pub use task::CpuTimes;
@@ -51,6 +51,12 @@ impl SetupReader {
         let has_systemd = first.trim() == "systemd";
         let names = RefCell::new(NodeNames::below(None));
         Self { mounts, procfs: procfs.to_owned(), sysfs: sysfs.to_owned(), has_systemd, names }
+    }
+
+    /// What a cgroup is called wherever its limits are read, whatever the reader may know of its container: who compares has another
+    /// reader.
+    pub fn plain_label(path: &Path) -> String {
+        clean(&Identity::of(path).label).into_owned()
     }
 
     /// What a cgroup is called here, as it is shown.
@@ -91,7 +97,7 @@ impl SetupReader {
     fn quotas(&self, path: &Path) -> Result<Vec<QuotaReading>, String> {
         let of = |(above, path): (usize, &Path)| {
             let (quota, counted) = self.quota(path)?;
-            Some(QuotaReading { of: self.label(path), above, quota, counted: counted? })
+            Some(QuotaReading { of: Self::plain_label(path), above, quota, counted: counted? })
         };
         let around = path.ancestors().enumerate().filter_map(of);
         let quotas: Vec<_> = around.filter(|one| one.quota.quota_us.is_some()).collect();

@@ -246,7 +246,7 @@ fn who_sets_a_cgroup_is_read_from_its_path() {
             &format!("/user.slice/user-7.slice/user@7.service/docker-{id}.scope"),
             Manager::User { unit: format!("docker-{id}.scope"), uid: "7".to_owned() },
         ),
-        (&format!("/user.slice/user-7.slice/user@7.service/docker/{id}"), system("user@7.service")),
+        (&format!("/user.slice/user-7.slice/user@7.service/docker/{id}"), Manager::Files),
         (
             &format!("/user.slice/user-7.slice/user@7.service{pod}/cri-containerd-{id}.scope"),
             Manager::Files,

@@ -1,7 +1,5 @@
 //! Which file a descriptor is, in traces that do not say so with each call: by the calls that make descriptors.
 
-use std::collections::BTreeMap;
-
 use foldhash::HashMap;
 
 use crate::input::{ChannelObject, Endpoint, Local, Protocol};
@@ -18,7 +16,7 @@ const DATAGRAM: u64 = 2;
 #[derive(Clone, Debug, Default)]
 pub struct Descriptors {
     /// By process and number.
-    known: HashMap<i32, BTreeMap<i64, ChannelObject>>,
+    known: HashMap<i32, HashMap<i64, ChannelObject>>,
     /// How many there are in all.
     held: usize,
     /// Files that have a number.
@@ -41,8 +39,11 @@ impl Descriptors {
     }
 
     pub fn close(&mut self, pid: i32, fd: i64) {
-        let closed = self.known.get_mut(&pid).and_then(|all| all.remove(&fd));
-        self.held -= usize::from(closed.is_some());
+        let Some(own) = self.known.get_mut(&pid) else { return };
+        self.held -= usize::from(own.remove(&fd).is_some());
+        if own.is_empty() {
+            self.known.remove(&pid);
+        }
     }
 
     /// A process inherits those of its maker.

@@ -139,7 +139,8 @@ impl Sockets {
             ),
             _ => {
                 // Each namespace has a loopback of its own.
-                let within = local.ip().is_loopback().then_some((machine, namespace));
+                let is_within = [local, remote].iter().any(|end| end.ip().is_loopback());
+                let within = is_within.then_some((machine, namespace));
                 (number((within, local, remote)), number((within, remote, local)))
             }
         };

@@ -205,7 +205,8 @@ fn object<'t>(info: &CallInfo, fields: &impl Fields<'t>, first: usize) -> Object
 
 /// Whether what looks like the begin of exit(2), which has an argument, is what `raw_syscalls` has at the end of any call.
 pub fn is_any_end<'t>(name: &str, fields: &impl Fields<'t>) -> bool {
-    name.ends_with("sys_exit") && !fields.has(4)
+    let own = name.rsplit(':').next().unwrap_or(name);
+    matches!(own, "sys_exit" | "compat_sys_exit") && !fields.has(4)
 }
 
 /// The begin of a call, from [`ENTRY`].

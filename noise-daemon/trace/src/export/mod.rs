@@ -93,7 +93,7 @@ impl Export {
 
     /// Takes the next event, in the order of time; also those that are not wanted: what comes later depends
     /// on who runs and who waits.
-    pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) {
+    pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) -> bool {
         let event = record.event();
         let is_wanted = self.select.wants(&event);
         if let Some(lines) = self.lines.as_mut().filter(|_| is_wanted) {
@@ -102,7 +102,7 @@ impl Export {
             lines.push_str(&clean_json(&self.line));
         }
         if self.perfetto.is_none() && self.tables.is_none() {
-            return;
+            return is_wanted;
         }
         let select = &self.select;
         // What ends with the event stands before it.
@@ -125,6 +125,7 @@ impl Export {
             }
             tables.follow(&event, |tid| is_wanted && select.wants_thread(tid));
         }
+        is_wanted
     }
 
     /// Takes what is there at the end of the recording.

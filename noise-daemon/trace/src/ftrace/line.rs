@@ -176,14 +176,15 @@ impl<'t> Parsed<'t> {
         // Names of threads may hold brackets: what counts are those that a time follows.
         let before = line.get(..MAX_BEFORE_CPU).unwrap_or(line);
         // A name may look like all that stands before the fields. The kernel and trace-cmd print it in columns.
-        let mut from = if line.get(COMM_COLUMNS) == Some(&b'-') { COMM_COLUMNS } else { 0 };
-        loop {
+        let in_columns = line.get(COMM_COLUMNS) == Some(&b'-');
+        let from = |mut from: usize| loop {
             let open = from + memchr(b'[', before.get(from..)?)?;
             if let Some(parsed) = Self::around(line, open) {
                 return Some(parsed);
             }
             from = open + 1;
-        }
+        };
+        in_columns.then(|| from(COMM_COLUMNS)).flatten().or_else(|| from(0))
     }
 
     /// Reads a line whose CPU is in the bracket at that place.

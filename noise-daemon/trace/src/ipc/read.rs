@@ -24,7 +24,8 @@ pub fn call_name(name: &str) -> Option<(&str, bool)> {
 /// The call that an event of this name begins (`true`) or ends, if it is one of those that are followed. `sys_exit` begins
 /// exit(2), unless its fields say otherwise.
 pub fn edge(name: &str) -> Option<(&'static CallInfo, bool)> {
-    let (call, begins) = if name.ends_with("sys_exit") { ("exit", true) } else { call_name(name)? };
+    let is_exit = matches!(name, "sys_exit" | "compat_sys_exit");
+    let (call, begins) = if is_exit { ("exit", true) } else { call_name(name)? };
     Some((CallInfo::named(call)?, begins))
 }
 
