@@ -1,17 +1,18 @@
 //! The local socket: where those who may use it see what is measured without being root.
 
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
-    PermissionsExt as _, chown,
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown,
 };
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 use nix::unistd::{Group, geteuid};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -90,8 +91,9 @@ impl LocalSocket {
 
 fn place(temporary: &Path, options: &SocketOptions) -> io::Result<(u64, u64)> {
     // By a descriptor from here on: whoever owns the folder can have put something else under the name.
-    let flags = libc::O_PATH | libc::O_NOFOLLOW;
-    let opened = OpenOptions::new().read(true).custom_flags(flags).open(temporary)?;
+    // Not by `OpenOptions`: where O_ACCMODE has O_PATH in it (musl), that takes it away.
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let opened = File::from(open(temporary, flags, Mode::empty())?);
     let metadata = opened.metadata()?;
     let is_own = metadata.uid() == geteuid().as_raw() && metadata.nlink() == 1;
     if !metadata.file_type().is_socket() || !is_own {
