@@ -293,7 +293,7 @@ fn fetch(
 ) -> anyhow::Result<Result<String, Unreachable>> {
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(ANSWER_TIMEOUT))
-        // It sends nobody anywhere else.
+        // What another address answers is not what the operator asked for.
         .max_redirects(0)
         // The daemon is near; a proxy for the world is not meant for it.
         .proxy(None)

@@ -374,11 +374,11 @@ mod tests {
         assert_eq!(document.executions.len() as u64 + document.left_out, 1998);
         assert!(page(&document, 120).text(false).contains("more executions are left out"));
         // Of others that are not there at all nothing is left out.
-        let nobody = Wanted::Thread(4_000_000);
-        let nobody = Sought { name: "thread:4000000", wanted: &nobody, from_ns: None, to_ns: None };
+        let absent = Wanted::Thread(4_000_000);
+        let absent = Sought { name: "thread:4000000", wanted: &absent, from_ns: None, to_ns: None };
         let source = Merged::one(text.reader());
         let error =
-            all(source, Builder::default(), Select::default(), &[sought, nobody]).unwrap_err();
+            all(source, Builder::default(), Select::default(), &[sought, absent]).unwrap_err();
         assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
     }
 }

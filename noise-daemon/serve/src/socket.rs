@@ -90,7 +90,7 @@ impl LocalSocket {
 }
 
 fn place(temporary: &Path, options: &SocketOptions) -> io::Result<(u64, u64)> {
-    // By a descriptor from here on: whoever owns the folder can have put something else under the name.
+    // By a descriptor from here on: the owner of the folder may have put something else under the name.
     // Not by `OpenOptions`: where O_ACCMODE has O_PATH in it (musl), that takes it away.
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let opened = File::from(open(temporary, flags, Mode::empty())?);

@@ -16,7 +16,7 @@ use super::web::{Hangup, Peer};
 
 /// How long a request waits for others.
 const WAIT: Duration = Duration::from_secs(5);
-/// How long one has its turn at least: less than others wait, so that who reads slowly keeps nobody out.
+/// How long a turn lasts at least: less than other clients wait, so that a slow reader does not keep them out.
 const LONG: Duration = Duration::from_secs(4);
 /// How long one that was ended may take to go.
 const PAUSE: Duration = Duration::from_millis(100);

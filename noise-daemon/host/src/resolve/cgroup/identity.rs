@@ -248,7 +248,7 @@ impl CgroupPathParser {
     }
 }
 
-/// Whether a cgroup is that of a user's own systemd: whoever the user is names what is below.
+/// Whether a cgroup is that of a user's own systemd: that user chooses the names below.
 pub fn is_of_user(segment: &str) -> bool {
     segment.starts_with("user@") && segment.ends_with(".service")
 }
