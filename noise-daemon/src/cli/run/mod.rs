@@ -126,8 +126,8 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
     runtime.block_on(daemon(config, source, log, web))
 }
 
-/// Requires that the daemon at a local socket did not refuse its latest reload. It reads its configuration before it
-/// answers whoever asks after the signal; where none can be asked, only its log says what came of it.
+/// Requires that the daemon at a local socket did not refuse its latest reload. Behind the signal, the daemon reads its
+/// configuration before it answers; where no daemon can be asked, only its log says what came of the reload.
 /// Errors: why it was refused.
 fn ensure_taken(socket: Option<SocketOptions>) -> anyhow::Result<()> {
     let unknown = |why: &str| {
