@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::body::Body;
@@ -51,7 +52,11 @@ async fn answer(
     let turn = turns.next(peer, hangup.map(|Extension(hangup)| hangup)).await?;
     // An empty piece would end the answer.
     let pieces = source(since_ns, until_ns).filter(|piece| !piece.is_empty());
-    let pieces = pieces.map(move |piece| (Ok::<_, Infallible>(piece), &turn).0);
+    let taken = turn.taken();
+    let pieces = pieces.map(move |piece| {
+        taken.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        (Ok::<_, Infallible>(piece), &turn).0
+    });
     let body = Body::from_stream(stream::iter(pieces));
     Ok(([(header::CONTENT_TYPE, EVENTS_CONTENT_TYPE)], body).into_response())
 }

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use super::web::{Hangup, Peer};
 const WAIT: Duration = Duration::from_secs(5);
 /// How long a turn lasts at least: less than other clients wait, so that a slow reader does not keep them out.
 const LONG: Duration = Duration::from_secs(4);
+/// Who takes less than so many bytes a second reads slowly.
+const LEAST_RATE: f64 = 1e6;
 /// How long one that was ended may take to go.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -40,14 +43,31 @@ pub struct Turns {
 #[derive(Debug)]
 pub struct Turn(
     #[expect(dead_code, reason = "given back when dropped")] [OwnedSemaphorePermit; 2],
-    #[expect(dead_code, reason = "known of until it is dropped")] Option<Arc<Holder>>,
+    Option<Arc<Holder>>,
 );
+
+impl Turn {
+    /// What its client has taken of the answer is to be counted here, bytes.
+    pub fn taken(&self) -> Arc<AtomicU64> {
+        self.1.as_ref().map(|holder| Arc::clone(&holder.taken)).unwrap_or_default()
+    }
+}
 
 /// Who has one of the turns of all, since when, and what ends the connection.
 #[derive(Debug)]
 struct Holder {
     since: Instant,
+    taken: Arc<AtomicU64>,
     hangup: Option<Hangup>,
+}
+
+impl Holder {
+    /// Whether it keeps others out by reading slowly.
+    fn is_slow(&self) -> bool {
+        let held = self.since.elapsed();
+        let least = LEAST_RATE * held.as_secs_f64();
+        held >= LONG && (self.taken.load(Ordering::Relaxed) as f64) < least
+    }
 }
 
 /// A client that may wait for its turn.
@@ -79,7 +99,7 @@ impl Turns {
         Self { all, reserved, clients: Mutex::default(), holders: Mutex::default() }
     }
 
-    /// Waits for the turn of a client. Once it has had that for long and another waits, `hangup` ends its connection.
+    /// Waits for the turn of a client. Once it has read slowly for long and another waits, `hangup` ends its connection.
     /// Errors: where others take too long.
     pub async fn next(&self, client: Peer, hangup: Option<Hangup>) -> Result<Turn, StatusCode> {
         let place = self.place(client, usize::MAX, usize::MAX);
@@ -90,10 +110,10 @@ impl Turns {
             let second = loop {
                 match tokio::time::timeout_at(self.next_long(), second.as_mut()).await {
                     Ok(second) => break second.ok()?,
-                    Err(_) => self.end_longest(),
+                    Err(_) => self.end_slow(),
                 }
             };
-            let holder = Arc::new(Holder { since: Instant::now(), hangup });
+            let holder = Arc::new(Holder { since: Instant::now(), taken: Arc::default(), hangup });
             if !is_trusted(client) {
                 self.holders().push(Arc::downgrade(&holder));
             }
@@ -110,11 +130,11 @@ impl Turns {
         oldest.map_or(now + LONG, |oldest| oldest.since + LONG).max(now + PAUSE)
     }
 
-    /// Ends the connection of that one, if it is so long.
-    fn end_longest(&self) {
-        let oldest = self.holders().iter().find_map(Weak::upgrade);
-        let long = oldest.filter(|oldest| oldest.since.elapsed() >= LONG);
-        if let Some(hangup) = long.as_ref().and_then(|long| long.hangup.as_ref()) {
+    /// Ends the connection of the one that has read slowly for longest.
+    fn end_slow(&self) {
+        let mut holders: Vec<_> = self.holders().iter().filter_map(Weak::upgrade).collect();
+        holders.retain(|holder| holder.is_slow());
+        if let Some(hangup) = holders.first().and_then(|slow| slow.hangup.as_ref()) {
             tracing::debug!("a client took its answer too slowly");
             hangup.too_slow();
         }
@@ -186,7 +206,14 @@ mod tests {
         });
         let hangups = Hangups::default();
         let hangup = Hangup { connection: connection.abort_handle(), hangups: hangups.clone() };
-        hand.send(turns.next(slow, Some(hangup)).await.unwrap()).unwrap();
+        let turn = turns.next(slow, Some(hangup)).await.unwrap();
+        let taken = turn.taken();
+        hand.send(turn).unwrap();
+        // One that reads as fast as it can goes on.
+        taken.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(turns.next(other, None).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(!connection.is_finished());
+        taken.store(1, Ordering::Relaxed);
         // The same one waits for itself.
         assert_eq!(turns.next(slow, None).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(!connection.is_finished());
