@@ -292,8 +292,8 @@ fn out_of_real_time(main: &TaskSetup) -> Made {
     }
 }
 
-/// The shares that container engines make that weight of; newer ones make up to four times as much of them, which is less than
-/// before where a fifth is asked for.
+/// The shares that container engines make that weight of. Newer engines make a weight of them that is up to four times as large:
+/// a fifth of the victim's weight is less than before in either way.
 const fn shares(weight: u64) -> u64 {
     2 + weight.saturating_sub(1) * 262_142 / 9_999
 }
