@@ -10,7 +10,7 @@ use crate::header::Header;
 use crate::hist::BUCKETS;
 use crate::ledger::{COMM_WORDS, CONTEXTS, Division, Ledger};
 use crate::loss::LOSSES;
-use crate::nesting::{Nesting, Taken};
+use crate::nesting::{Nesting, Suspended, Taken};
 use crate::queue::{QUEUE_WAITS, Share};
 use crate::signals::{Backlog, CELLS_PER_CPU, Received, SIGNAL_COUNT, SOFTIRQ_VECTORS, Signal};
 use crate::store::{Class, CpuParts};
@@ -101,11 +101,11 @@ pub enum Hash {
 pub const HASHES: usize = 3;
 
 /// Words of 8 bytes by which [`CpuState`] without its cells falls short of whole cache lines. How many
-/// there are of most arrays follows from the tables; the rest is two words more than whole lines.
+/// there are of most arrays follows from the tables; the rest is four words more than whole lines.
 const GAP_WORDS: usize = {
     let by_signal = SIGNAL_COUNT * (LOSSES.len() + 1);
     let by_resource = RESOURCES.len() * CHARGE_CAUSES.len() * (size_of::<Charged>() / 8);
-    (8 - (by_signal + by_resource + 2) % 8) % 8
+    (8 - (by_signal + by_resource + 4) % 8) % 8
 };
 
 /// Everything that programs keep for one CPU. A whole number of cache lines; the type is not marked as
@@ -168,6 +168,8 @@ pub struct CpuState {
     pub foreign_calls: u64,
     /// 1 for each [`Hash`] once this CPU put something into it: the daemon looks into no other.
     pub hashed: [u64; HASHES],
+    /// With PREEMPT_RT: the softirq whose task does not run.
+    pub suspended: Suspended,
     /// How many cells were taken into use: the daemon looks for new ones where this changed.
     pub claims: u64,
     /// Always 0; puts the head of each cell into one cache line.

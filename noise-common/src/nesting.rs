@@ -87,6 +87,26 @@ pub const IRQ_DEPTH: usize = 4;
 /// A handler of NMIs that took longer by an event is none, ns; a sum of such stays in range.
 pub const MAX_NMI_NS: u64 = 1_000_000_000;
 
+/// A softirq whose task was switched away from: with PREEMPT_RT they run in threads, which others may preempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Suspended {
+    /// The task.
+    pid: u32,
+    /// Vector number plus one; 0 = none is suspended.
+    running: u32,
+    /// What it took so far; once it goes on, what it took before.
+    net_ns: u64,
+}
+
+impl Suspended {
+    /// What the softirq that ends took before its task went on last.
+    #[inline(always)]
+    pub const fn before_ns(&mut self) -> u64 {
+        if self.running == 0 { core::mem::replace(&mut self.net_ns, 0) } else { 0 }
+    }
+}
+
 /// The interrupts that run on one CPU, and what those before them took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -190,6 +210,35 @@ impl Nesting {
         let ended = self.softirq.close(now_ns, &self.taken)?;
         self.taken.softirq_ns += ended.net_ns;
         Ok(ended)
+    }
+
+    /// The softirq that runs, if one does, is suspended with its task.
+    #[inline(always)]
+    pub fn suspend_softirq(
+        &mut self,
+        suspended: &mut Suspended,
+        pid: u32,
+        now_ns: u64,
+    ) -> Option<u32> {
+        let running = self.softirq_running;
+        if running == 0 {
+            return None;
+        }
+        self.softirq_running = 0;
+        let net_ns = self.softirq.net_ns(now_ns, &self.taken).unwrap_or(0);
+        self.taken.softirq_ns += net_ns;
+        *suspended = Suspended { pid, running, net_ns: net_ns + suspended.before_ns() };
+        Some(running - 1)
+    }
+
+    /// The softirq that was suspended with this task, if one was, goes on.
+    #[inline(always)]
+    pub fn resume_softirq(&mut self, suspended: &mut Suspended, pid: u32, now_ns: u64) {
+        if suspended.running != 0 && suspended.pid == pid {
+            self.softirq = Frame::open(now_ns, &self.taken);
+            self.softirq_running = suspended.running;
+            suspended.running = 0;
+        }
     }
 
     /// NMI handlers ran for `delta_ns`, by their own clock. NMIs do not nest.

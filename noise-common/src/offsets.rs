@@ -116,8 +116,10 @@ macro_rules! for_each_fact {
             ARG_PREV_STATE "Index of sched_switch's prev_state argument, MISSING before 5.18.";
             ARG_REQUEST "Index of the request argument of the block hooks (1 before 5.11).";
             ARG_DROP_REASON "Index of kfree_skb's reason argument, MISSING before 5.17.";
+            ARG_RETRANSMIT_ERROR "Index of tcp_retransmit_skb's error argument, MISSING where only what was sent is reported.";
             CPU_CSS "Offset in css_set of the cpu controller's state, where it has a hierarchy of its own (version 1), else MISSING.";
             BOTH_TREES "1 where a task counts for its cgroup of version 2, and only in the root of that for the one of the cpu controller; else MISSING.";
+            PREEMPT_RT "1 with PREEMPT_RT, where softirqs run in threads that others may preempt; else MISSING.";
             CPUS "Entries of the array of CPUs.";
             WAITS_MASK "Entries of the table of waits, less one: a power of two, less one.";
             CALLS_MASK "Entries of the table of threads in calls, less one: a power of two, less one.";

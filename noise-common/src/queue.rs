@@ -6,7 +6,7 @@
 //! parts sum to the wait, always.
 
 use crate::charge::{Cause, Resource};
-use crate::ledger::Stretches;
+use crate::ledger::{Stretch, Stretches};
 
 /// Changes of whom a queue serves that it remembers, a power of two.
 pub const SERVICES: usize = 32;
@@ -102,6 +102,16 @@ pub trait Ahead {
 }
 
 impl Served {
+    /// Begins anew with another queue. Marks of the one before lie beyond the new scale, or count as idle.
+    #[inline(always)]
+    pub fn begin(&mut self, queue: u64) {
+        self.queue = queue;
+        self.total = 0;
+        self.sources.newest = 0;
+        // Nothing is served for the source 0.
+        self.sources.ring[0] = Stretch::default();
+    }
+
     /// Charges who is behind entry number `back`, counted back from the newest. Whether that was the last one.
     #[inline(always)]
     pub fn step(&self, back: u64, ahead: &mut impl Ahead) -> bool {
@@ -198,6 +208,21 @@ mod tests {
         let expected =
             [((Cause::Foreign, 2), 600), ((Cause::Foreign, 3), 200), ((Cause::Own, 1), 200)];
         assert_eq!(divided(&served, mark, 1000), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn a_queue_has_no_culprits_of_the_one_before() {
+        for source in [1, 7] {
+            let mut served = Served::default();
+            for turn in 0..70 {
+                serve(&mut served, if turn % 2 == 0 { 1 } else { 7 }, 1);
+            }
+            served.begin(9);
+            serve(&mut served, source, 1000);
+            let mut sums = Sums(BTreeMap::new(), Share { victim: 5, ..Share::default() });
+            served.divide(0, 1000, &mut sums);
+            assert_eq!(sums.0, BTreeMap::from([((Cause::Foreign, source), 1000)]));
+        }
     }
 
     #[test]

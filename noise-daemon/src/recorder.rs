@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn less_than_was_configured_is_said() {
-        let sizes = Sizes { cpus: 2, pids: 32_768 };
+        let sizes = Sizes { cpus: 2, pids: 32_768, cells: 256 };
         let size = |per_cpu| RecorderSize { per_cpu, all: 64 << 20 };
         let said = |per_cpu| shortened(sizes, size(1 << 20), sizes.store(size(per_cpu)));
         assert_eq!(said(1 << 20), None);

@@ -43,7 +43,7 @@ for_each_fact!(define_facts);
 
 /// Whether the running kernel has what a global stands for.
 #[inline(always)]
-fn present(fact: u32) -> bool {
+pub fn present(fact: u32) -> bool {
     fact != noise_common::offsets::MISSING
 }
 
@@ -55,6 +55,9 @@ pub fn is_watching() -> bool {
 
 /// A kernel pointer that only [`Access::load`] follows.
 pub type Pointer = *const u8;
+
+/// Priorities below this are real-time or deadline.
+const MOST_REALTIME: i32 = 100;
 
 /// How a program gets at its arguments and at kernel memory.
 pub trait Access: Copy {
@@ -403,6 +406,10 @@ impl<A: Access> TaskStruct<A> {
     #[inline(always)]
     pub fn throttled_ns(self) -> u64 {
         let access = self.access;
+        // A quota stops no real-time thread.
+        if present(TASK_PRIO.load()) && (self.priority() as i32) < MOST_REALTIME {
+            return UNKNOWN;
+        }
         let fields = [CFS_THROTTLED_TIME.load(), CFS_THROTTLED_SINCE.load(), TASK_CFS_RQ.load()];
         if !fields.into_iter().all(present) || !present(CFS_RQ_RQ.load()) {
             return UNKNOWN;

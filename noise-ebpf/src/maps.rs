@@ -221,8 +221,8 @@ pub fn record_keyed(
     let slot = signal.first_cell() + keyed_slot(subject);
     // SAFETY: the slot is below the number of the signal's cells.
     let direct = unsafe { (&raw mut (*state).cells).cast::<Cell>().add(slot) };
-    // SAFETY: as above; one hook alone writes the cells of a signal. A cell that is not used has the
-    // subject 0, an irq, and the cells of irqs are never freed: no window of irq 0 is elsewhere.
+    // SAFETY: as above; one hook alone writes the cells of a signal. A cell that was never used has the
+    // subject 0, which then has no window elsewhere; one that was freed has none.
     if unsafe { (*direct).subject == subject } {
         return record(state, direct, signal, subject, value_ns, now_ns);
     }

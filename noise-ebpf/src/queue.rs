@@ -57,11 +57,7 @@ fn entry(queue: u64, now_ns: u64) -> Option<*mut Served> {
     // SAFETY: the pointer is an entry of the array.
     unsafe {
         if (*served).queue != queue {
-            // Marks of the queue before lie beyond the new scale, or count as idle.
-            (*served).total = 0;
-            (*served).sources.newest = 0;
-            (*served).sources.ring[0].until_ns = 0;
-            (*served).queue = queue;
+            (*served).begin(queue);
         }
         (*served).used_ns = now_ns;
     }

@@ -125,6 +125,44 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 #[test]
+fn a_softirq_whose_task_is_switched_away_from_is_charged_its_own_turns() {
+    let (mut nesting, mut suspended) = (Nesting::default(), Suspended::default());
+    nesting.enter_softirq(3, 100);
+    nesting.enter_irq(7, 110).unwrap();
+    nesting.exit_irq(7, 115).unwrap();
+    assert_eq!(nesting.suspend_softirq(&mut suspended, 9, 120), Some(3));
+    assert_eq!((nesting.running(), nesting.in_softirq(3)), (None, false));
+    assert_eq!(nesting.taken_by(500).softirq_ns, 15);
+    nesting.enter_irq(7, 600).unwrap();
+    nesting.exit_irq(7, 650).unwrap();
+    nesting.resume_softirq(&mut suspended, 8, 700);
+    assert!(!nesting.in_softirq(3));
+    nesting.resume_softirq(&mut suspended, 9, 1_000);
+    assert!(nesting.in_softirq(3));
+    assert_eq!(nesting.suspend_softirq(&mut suspended, 9, 1_010), Some(3));
+    nesting.resume_softirq(&mut suspended, 9, 2_000);
+    assert_eq!(nesting.exit_softirq(3, 2_005).map(|ended| ended.net_ns), Ok(5));
+    assert_eq!((suspended.before_ns(), suspended.before_ns()), (25, 0));
+    assert_eq!((nesting.taken.softirq_ns, nesting.taken.hardirq_ns), (30, 55));
+    assert_eq!(nesting.suspend_softirq(&mut suspended, 9, 2_010), None);
+}
+
+/// Where two are suspended, the one before is not found again.
+#[test]
+fn one_softirq_is_suspended_at_a_time() {
+    let (mut nesting, mut suspended) = (Nesting::default(), Suspended::default());
+    for (vector, pid) in [(1, 8), (3, 9)] {
+        nesting.enter_softirq(vector, 100);
+        assert_eq!(nesting.suspend_softirq(&mut suspended, pid, 110), Some(vector));
+    }
+    nesting.resume_softirq(&mut suspended, 8, 200);
+    assert_eq!(nesting.exit_softirq(1, 210), Err(Loss::NoStart));
+    nesting.resume_softirq(&mut suspended, 9, 300);
+    assert_eq!(nesting.exit_softirq(3, 307).map(|ended| ended.net_ns), Ok(7));
+    assert_eq!(suspended.before_ns(), 10);
+}
+
+#[test]
 fn an_irq_inside_a_softirq_is_charged_once() {
     let mut nesting = Nesting::default();
     nesting.enter_softirq(3, 100);

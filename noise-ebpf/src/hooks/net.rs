@@ -3,7 +3,7 @@
 use noise_common::signals::Signal;
 use noise_common::store::{Class, EventKind};
 
-use crate::kernel::{ARG_DROP_REASON, Access, Device, Skb};
+use crate::kernel::{ARG_DROP_REASON, ARG_RETRANSMIT_ERROR, Access, Device, Skb};
 use crate::maps::{EventClock, clock_ns, cpu_state, measures};
 use crate::signals::{net_rx_wait, net_tx_wait, packet_drop, tcp_retransmit};
 use crate::store::{self, records};
@@ -56,9 +56,12 @@ pub fn receive<A: Access>(access: A) -> Option<()> {
     Some(())
 }
 
-/// `tcp_retransmit_skb(socket, skb[, error])`.
+/// `tcp_retransmit_skb(socket, skb[, error])`: where there is an error, nothing was sent.
 #[inline(always)]
 pub fn retransmit<A: Access>(access: A) -> Option<()> {
+    if ARG_RETRANSMIT_ERROR.load() == 2 && access.argument(2) as i32 != 0 {
+        return None;
+    }
     let (state, interface) = (cpu_state()?, Device::of_socket(access, 0).interface());
     if records(state, Class::Io) {
         store::retransmit(state, access.argument(1), interface, clock_ns());

@@ -5,7 +5,7 @@ use noise_common::store::{Class, EventKind};
 use crate::kernel::{Access, TaskStruct, pid_argument};
 use crate::ledger;
 use crate::maps::{EventClock, clock_ns, cpu_state};
-use crate::signals::{context_switch, net_rx_wait, runqueue_wait, uninterruptible_wait};
+use crate::signals::{context_switch, net_rx_wait, runqueue_wait, softirq, uninterruptible_wait};
 use crate::store::{self, records};
 
 /// `sched_switch(preempt, prev, next[, prev_state])`: runs with the run queue locked.
@@ -31,6 +31,7 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
         }
     }
     ledger::charge_running::<true>(state, now_ns);
+    softirq::switch(state, previous_pid, next_pid, now_ns);
     if previous_pid != 0 {
         context_switch::count(state, stays_runnable);
         runqueue_wait::leave(state, previous, previous_pid, stays_runnable, now_ns);

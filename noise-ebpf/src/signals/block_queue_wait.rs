@@ -23,9 +23,9 @@ pub fn queue(
             if (*times).queued_ns == 0 || !trusts(state, Signal::BlockQueueWait, (*times).queued_ns)
             {
                 (*times).queued_ns = now_ns;
+                (*times).queue_mark = ticket.mark;
             }
             (*times).issued_ns = 0;
-            (*times).queue_mark = ticket.mark;
             (*times).cgroup = ticket.cgroup;
         },
         None => {

@@ -300,7 +300,14 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
             Box::new(|_, _| Some(Kind::Compaction { begins: false }))
         }
         ("raw_syscalls" | "signal" | "sock", _) => ipc(system, event, format)?,
-        ("tcp", "tcp_retransmit_skb") => Box::new(|_, _| Some(Kind::Retransmit)),
+        ("tcp", "tcp_retransmit_skb") => {
+            // Newer kernels report attempts that sent nothing, too.
+            let error = field("err").ok();
+            Box::new(move |record, _| {
+                let error = error.as_ref().map_or(Some(0), |error| error.number(record))?;
+                (error == 0).then_some(Kind::Retransmit)
+            })
+        }
         ("ftrace", "print") => {
             let text = field("buf")?;
             Box::new(move |record, names| {

@@ -278,7 +278,9 @@ impl Collector {
         sample.folded.push((INTERFERENCE_METRIC.into(), self.charges.folded()));
         self.add_counts(&mut sample, now);
         self.add_drops(&mut sample);
-        let crowded = self.charges.is_crowded() || self.histograms.is_crowded();
+        let crowded = self.charges.is_crowded()
+            || self.histograms.is_crowded()
+            || refused(&sample) != self.full_seen;
         let every = if crowded { SWEEP_EVERY_CROWDED } else { SWEEP_EVERY };
         if now.duration_since(self.swept) >= every {
             self.swept = now;
@@ -437,12 +439,7 @@ impl Collector {
         self.warn_of_pids();
         // What the forgotten took.
         noise_system::memory::give_back();
-        let full: u64 = sample
-            .drops
-            .iter()
-            .filter(|(_, reason, _)| *reason == Loss::MapFull)
-            .map(|(_, _, count)| count)
-            .sum();
+        let full = refused(sample);
         if full == self.full_seen {
             return;
         }
@@ -469,4 +466,10 @@ impl Collector {
             let _ = self.spilled.remove(&skb);
         }
     }
+}
+
+/// Events that found no room in a table so far.
+fn refused(sample: &Sample) -> u64 {
+    let full = sample.drops.iter().filter(|(_, reason, _)| *reason == Loss::MapFull);
+    full.map(|(_, _, count)| count).sum()
 }

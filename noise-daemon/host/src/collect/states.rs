@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use memmap2::{MmapOptions, MmapRaw};
 use noise_common::charge::{CHARGE_SLOTS, ChargeKey, ChargeSlot, Charged, charge_slot};
-use noise_common::charge::{CHARGE_WAYS, Cause, Resource};
+use noise_common::charge::{CHARGE_WAYS, Cause, Resource, UNKNOWN};
 use noise_common::event::{Cell, CellKey, CpuState, Hash};
 use noise_common::ledger::{TURNS, Turn};
 use noise_common::loss::Loss;
@@ -121,7 +121,8 @@ impl CpuStates {
                     if of_key && (&raw const (*cell).closes_ns).read_volatile() != 0 {
                         (&raw mut (*cell).tail).write_volatile(0);
                         (&raw mut (*cell).head).write_volatile(0);
-                        cell.write_volatile(Cell::EMPTY);
+                        // 0 is a subject, too: what is counted of it may have a window elsewhere.
+                        cell.write_volatile(Cell { subject: UNKNOWN, ..Cell::EMPTY });
                     }
                 }
             }
@@ -234,7 +235,7 @@ impl CpuStates {
     }
 }
 
-#[cfg(feature = "live")]
+#[cfg(any(test, feature = "live"))]
 impl CpuStates {
     /// Writes a cell as a program would; there is none beyond the last.
     pub fn write_cell(&self, cpu: usize, index: usize, content: Cell) {
@@ -272,6 +273,8 @@ impl CpuStates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use noise_common::header::Header;
+    use noise_common::record::RecordKind;
 
     fn key(victim: u64) -> (usize, ChargeKey) {
         let kind = ChargeKey::kind(0, Cause::Foreign, Resource::Cpu);
@@ -300,6 +303,20 @@ mod tests {
         assert!(states.free_charge(1, index ^ 3, charged));
         assert_eq!(states.charged(1, index ^ 3), None);
         assert_eq!((states.charged(2, 0), states.charged(0, CHARGE_SLOTS)), (None, None));
+    }
+
+    #[test]
+    fn a_cell_that_was_freed_is_of_no_subject() {
+        let states = CpuStates::unused(1);
+        let (signal, slot) = (Signal::NetTxWait, Signal::NetTxWait.first_cell());
+        let header = Header::new(RecordKind::Window, signal as u32, 0);
+        let subject = 13;
+        states.write_cell(0, slot, Cell { header, subject, closes_ns: 1, ..Cell::EMPTY });
+        states.free_cells(signal, CellKey { signal: signal as u32, padding: 0, subject });
+        assert!(!states.is_used(0, slot));
+        // SAFETY: the pointer lies in the mapping.
+        let freed = unsafe { states.cell(0, slot).unwrap().read_volatile() };
+        assert_eq!(freed.subject, UNKNOWN);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use noise_common::hooks::{HOOKS, Hook};
 use noise_common::offsets::{CALL_FIELDS, FIELDS, MISSING};
 use noise_common::signals::SignalInfo;
 
+use crate::resolve::OWN_REASON_BITS;
 use crate::resolve::cgroup::Hierarchies;
 
 use super::{HookStatus, KernelBtf, KernelError};
@@ -18,7 +19,8 @@ pub struct Facts {
     pub globals: Vec<(&'static str, u32)>,
     /// Number of arguments of each hook's tracepoint; absent hooks are not listed.
     pub arguments: BTreeMap<Hook, usize>,
-    /// Kernel names of the reasons for dropping packets.
+    /// Kernel names of the reasons for dropping packets, and of the subsystems that have their own: at the first of
+    /// those, which has none.
     pub drop_reasons: BTreeMap<u32, String>,
     /// The hierarchies that the programs take ids of cgroups from.
     pub hierarchies: Hierarchies,
@@ -46,6 +48,9 @@ impl Facts {
             ("ARG_PREV_STATE", has(count(Hook::SchedSwitch) > 3, 3)),
             ("ARG_REQUEST", u32::from(count(Hook::BlockIssue) == 2)),
             ("ARG_DROP_REASON", has(count(Hook::FreeSkb) > 2, 2)),
+            ("ARG_RETRANSMIT_ERROR", has(count(Hook::TcpRetransmit) > 2, 2)),
+            // With it a spinlock is a mutex.
+            ("PREEMPT_RT", has(btf.offset("spinlock", "lock").is_some(), 1)),
             ("CPU_CSS", hierarchies.by_cpu.then(|| cpu_css(btf)).flatten().unwrap_or(MISSING)),
             ("BOTH_TREES", has(hierarchies.unified_tasks.is_some(), 1)),
             ("HOST_NETNS", host_netns()),
@@ -88,14 +93,19 @@ fn host_netns() -> u32 {
     inode("/proc/1/ns/net").or_else(|| inode("/proc/self/ns/net")).unwrap_or(0)
 }
 
+/// Names of reasons, and of the subsystems that have reasons of their own, which those count in the lower
+/// [`OWN_REASON_BITS`].
 fn drop_reasons(btf: &KernelBtf) -> BTreeMap<u32, String> {
-    btf.enumerators("skb_drop_reason")
-        .into_iter()
-        .map(|(value, name)| {
-            let name = name.strip_prefix("SKB_DROP_REASON_").unwrap_or(&name);
-            (value, name.strip_prefix("SKB_").unwrap_or(name).to_lowercase())
-        })
-        .collect()
+    let reasons = btf.enumerators("skb_drop_reason").into_iter().map(|(value, name)| {
+        let name = name.strip_prefix("SKB_DROP_REASON_").unwrap_or(&name);
+        (value, name.strip_prefix("SKB_").unwrap_or(name).to_lowercase())
+    });
+    let subsystems = btf.enumerators("skb_drop_reason_subsys").into_iter();
+    let subsystems = subsystems.filter(|(value, _)| *value != 0).map(|(value, name)| {
+        let name = name.strip_prefix("SKB_DROP_REASON_SUBSYS_").unwrap_or(&name);
+        (value << OWN_REASON_BITS, name.to_lowercase())
+    });
+    subsystems.chain(reasons).collect()
 }
 
 /// Whether a signal is measured on this kernel.

@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_flight_recorder_takes_what_is_left() {
-        let sizes = Sizes { cpus: 4, pids: 32_768 };
+        let sizes = Sizes { cpus: 4, pids: 32_768, cells: 256 };
         let needed = Needed::of(5_519_912, 2_400_000, 13 * MIB, true);
         let size = RecorderSize { per_cpu: MIB, all: 64 * MIB };
         let with = |more: u64| sizes.store(fitting(size, sizes, needed, needed.charged() + more));
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_flight_recorder_takes_what_may_be_locked() {
-        let sizes = Sizes { cpus: 4, pids: 32_768 };
+        let sizes = Sizes { cpus: 4, pids: 32_768, cells: 256 };
         let size = RecorderSize { per_cpu: MIB, all: 64 * MIB };
         let needed = sizes.total_bytes(false).0 + LOCKED_PROGRAMS;
         let with = |allowed| {

@@ -21,6 +21,8 @@ pub struct Sizes {
     pub cpus: u32,
     /// Possible pids: the kernel's `pid_max`.
     pub pids: u32,
+    /// Histograms of disks, interfaces and interrupts on one CPU that find no place in its own table.
+    pub cells: u32,
 }
 
 /// Bytes of the flight recorder.
@@ -64,6 +66,11 @@ const WAITS_PER_CPU: u32 = 512;
 const WAITS: (u32, u32) = (2048, 65_536);
 /// Packets under way that others pushed out of their slot.
 const SPILLED: u32 = 1024;
+/// Histograms of what comes and goes, on each CPU: the fewest and the most. Of a disk there are as many as of its reads,
+/// writes and flushes in two signals; of an interface as many as of both ways.
+const CELLS: (u32, u32) = (256, 4096);
+const CELLS_OF_DISK: u32 = 6;
+const CELLS_OF_INTERFACE: u32 = 2;
 /// Charges that find no room in the CPUs' own tables.
 const CHARGES: u32 = 1024;
 /// Ring for each CPU that is watched: 50 ms of 300,000 events a second.
@@ -78,6 +85,14 @@ fn pid_max(procfs: &Path) -> anyhow::Result<u32> {
     let path = procfs.join("sys/kernel/pid_max");
     let text = procfs::text(&path).with_context(|| format!("cannot read {}", path.display()))?;
     text.trim().parse().with_context(|| format!("{} does not hold a number", path.display()))
+}
+
+/// Histograms that the disks and interfaces below a sysfs root may need beside those in the CPUs' own tables.
+fn cells(sysfs: &Path) -> u32 {
+    let entries = |folder: &str| std::fs::read_dir(sysfs.join(folder)).map_or(0, Iterator::count);
+    let of = |folder, each| u32::try_from(entries(folder)).unwrap_or(u32::MAX).saturating_mul(each);
+    let all = of("block", CELLS_OF_DISK).saturating_add(of("class/net", CELLS_OF_INTERFACE));
+    all.clamp(CELLS.0, CELLS.1)
 }
 
 /// Watches whether threads may get ids for which the maps have no room.
@@ -111,7 +126,7 @@ impl Sizes {
         let cpus = aya::util::nr_cpus()
             .map_err(|(path, error)| anyhow::anyhow!("cannot read {path}: {error}"))?;
         let pids = pid_max("/proc".as_ref())?;
-        Ok(Self { cpus: u32::try_from(cpus)?, pids })
+        Ok(Self { cpus: u32::try_from(cpus)?, pids, cells: cells("/sys".as_ref()) })
     }
 
     /// Bytes of the ring buffer of closed windows: a power of two.
@@ -159,7 +174,11 @@ impl Sizes {
                 hash(CHARGES, size_of::<ChargeKey>(), cpus * of(size_of::<Charged>())),
             ),
             size("NOISE_QUEUES", QUEUES as u32, of(QUEUES * size_of::<Served>())),
-            size("NOISE_CELLS", 256, hash(256, size_of::<CellKey>(), cpus * of(size_of::<Cell>()))),
+            size(
+                "NOISE_CELLS",
+                self.cells,
+                hash(self.cells, size_of::<CellKey>(), cpus * of(size_of::<Cell>())),
+            ),
             size("NOISE_COUNTS", 512, hash(512, size_of::<CellKey>(), cpus * 8)),
             size("NOISE_REQUESTS", requests, hash(requests, 8, of(size_of::<RequestTimes>()))),
             size("NOISE_PACKETS", PACKET_SLOTS as u32, of(PACKET_SLOTS * size_of::<PacketTimes>())),
@@ -194,7 +213,7 @@ mod tests {
     #[test]
     fn the_budget_holds_on_small_and_large_hosts() {
         for (cpus, pids) in [(1, 32_768), (2, 32_768), (8, 4_194_304), (128, 4_194_304)] {
-            let sizes = Sizes { cpus, pids };
+            let sizes = Sizes { cpus, pids, cells: CELLS.0 };
             let (total, by_pid) = sizes.total_bytes(false);
             // Two MiB for the smallest hosts, then one for each CPU.
             let budget = u64::from(cpus.max(2)) * 1024 * 1024;
@@ -203,11 +222,28 @@ mod tests {
     }
 
     #[test]
+    fn a_host_with_many_disks_and_interfaces_has_room_for_them() {
+        let sysfs = tempfile::tempdir().unwrap();
+        assert_eq!(cells(sysfs.path()), 256);
+        let make = |folder: &str, many: u32| {
+            (0..many).for_each(|number| {
+                std::fs::create_dir_all(sysfs.path().join(format!("{folder}/{number}"))).unwrap();
+            });
+        };
+        make("block", 60);
+        assert_eq!(cells(sysfs.path()), 360);
+        make("class/net", 250);
+        assert_eq!(cells(sysfs.path()), 860);
+        make("block", 1000);
+        assert_eq!(cells(sysfs.path()), 4096);
+    }
+
+    #[test]
     fn a_larger_limit_of_pids_is_reported_once() {
         let procfs = tempfile::tempdir().unwrap();
         let path = procfs.path().join("sys/kernel/pid_max");
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let mut limit = PidLimit::new(Sizes { cpus: 1, pids: 32_768 });
+        let mut limit = PidLimit::new(Sizes { cpus: 1, pids: 32_768, cells: CELLS.0 });
         assert_eq!(limit.outgrown(procfs.path()), None);
         for (text, expected) in [("32768", None), ("1000", None), ("65536\n", Some(65_536))] {
             std::fs::write(&path, text).unwrap();
@@ -220,7 +256,7 @@ mod tests {
     #[test]
     fn rings_are_powers_of_two() {
         for cpus in [1, 3, 64, 1000, 8192] {
-            assert!(Sizes { cpus, pids: 1 }.ring_bytes().is_power_of_two());
+            assert!(Sizes { cpus, pids: 1, cells: CELLS.0 }.ring_bytes().is_power_of_two());
         }
     }
 }

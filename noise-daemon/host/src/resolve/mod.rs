@@ -67,6 +67,9 @@ pub fn irqs_named(procfs: &Path, label: &str, most: usize) -> Vec<u64> {
         .collect()
 }
 
+/// Bits of a reason for dropping a packet in which a subsystem counts its own reasons.
+pub(crate) const OWN_REASON_BITS: u32 = 16;
+
 /// Turns subjects of signals into label values, and remembers them.
 #[derive(Debug)]
 pub struct SubjectNames {
@@ -155,10 +158,21 @@ impl SubjectNames {
             }
             SubjectKind::Interface => vec![self.interface_name(subject)],
             SubjectKind::DropReason => {
-                let reason = self.drop_reasons.get(&(subject as u32));
-                vec![reason.map_or_else(|| "unknown".to_owned(), Clone::clone)]
+                vec![self.drop_reason(subject as u32)]
             }
         })
+    }
+
+    /// What the kernel calls a reason; those that a subsystem has of its own go by its name and their number.
+    fn drop_reason(&self, reason: u32) -> String {
+        if let Some(name) = self.drop_reasons.get(&reason) {
+            return name.clone();
+        }
+        let subsystem = reason >> OWN_REASON_BITS << OWN_REASON_BITS;
+        match self.drop_reasons.get(&subsystem).filter(|_| subsystem != 0) {
+            Some(name) => format!("{name}:{}", reason - subsystem),
+            None => "unknown".to_owned(),
+        }
     }
 
     /// Whether a subject that comes and goes still exists, or that cannot be found out. For sweeps:
