@@ -33,7 +33,7 @@ impl Demand {
     /// Takes what the busiest CPU wrote in a window that ended so many seconds after 1970.
     pub fn note(&mut self, now_s: u64, bytes_per_second: u64) {
         let hour = now_s / 3_600;
-        self.0.retain(|one| one.hour <= hour && one.hour + HOURS as u64 > hour);
+        self.0.retain(|one| one.is_of_day(hour));
         match self.0.last_mut().filter(|last| last.hour == hour) {
             Some(last) => last.bytes_per_second = last.bytes_per_second.max(bytes_per_second),
             None => self.0.push(HourlyPeak { hour, bytes_per_second }),
@@ -43,9 +43,17 @@ impl Demand {
         self.0.drain(..surplus);
     }
 
-    /// The most that a CPU wrote, bytes per second; `None` where nothing is remembered.
-    pub fn busiest(&self) -> Option<u64> {
-        self.0.iter().map(|hour| hour.bytes_per_second).max()
+    /// The most that a CPU wrote within the day up to then, bytes per second; `None` where nothing is remembered.
+    pub fn busiest(&self, now_s: u64) -> Option<u64> {
+        let of_day = self.0.iter().filter(|one| one.is_of_day(now_s / 3_600));
+        of_day.map(|one| one.bytes_per_second).max()
+    }
+}
+
+impl HourlyPeak {
+    /// Whether it belongs to the day that ends with this hour.
+    const fn is_of_day(&self, hour: u64) -> bool {
+        self.hour <= hour && self.hour.saturating_add(HOURS as u64) > hour
     }
 }
 
@@ -105,7 +113,7 @@ mod tests {
     #[test]
     fn the_busiest_window_of_a_day_counts() {
         let mut demand = Demand::default();
-        assert_eq!(demand.busiest(), None);
+        assert_eq!(demand.busiest(0), None);
         let at = |hours: u64| 1_800_000_000 + hours * 3_600;
         for (hour, rate, busiest) in [
             (0, 50, 50),
@@ -117,11 +125,13 @@ mod tests {
             (40, 3, 3),
         ] {
             demand.note(at(hour), rate);
-            assert_eq!(demand.busiest(), Some(busiest), "{hour}");
+            assert_eq!(demand.busiest(at(hour)), Some(busiest), "{hour}");
         }
         // A clock that was set back.
         demand.note(at(0), 7);
-        assert_eq!(demand.busiest(), Some(7));
+        assert_eq!(demand.busiest(at(0)), Some(7));
+        // Nothing was noted since.
+        assert_eq!((demand.busiest(at(23)), demand.busiest(at(24))), (Some(7), None));
         let text = serde_json::to_string(&demand).unwrap();
         assert_eq!(serde_json::from_str::<Demand>(&text).unwrap(), demand);
     }
@@ -151,7 +161,7 @@ mod tests {
             let mut demand = Demand(hours.collect());
             for (at, rate) in notes {
                 demand.note(at, rate);
-                prop_assert!(demand.0.len() <= HOURS && demand.busiest() >= Some(rate));
+                prop_assert!(demand.0.len() <= HOURS && demand.busiest(at) >= Some(rate));
             }
         }
     }

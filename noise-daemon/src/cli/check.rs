@@ -27,6 +27,7 @@ use serde_json::json;
 use unseen::Unseen;
 
 use crate::cli::connect::unanswered;
+use crate::cli::watching::now_s;
 use crate::config::RecorderSection;
 use crate::confine::{filters_system_calls, landlock, reader, without};
 
@@ -164,7 +165,7 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     let capabilities = missing_capabilities();
     let mounts = Mounts::of_process();
     let hierarchies = Hierarchies::of(&mounts);
-    let remembered = demand(Path::new(DEFAULT_DIRECTORY)).busiest();
+    let remembered = demand(Path::new(DEFAULT_DIRECTORY)).busiest(now_s());
     let size = RecorderSection::default().size(remembered);
     let memory = Sizes::of_host().ok().map(|sizes| {
         let (map_bytes, map_bytes_by_pid) = sizes.total_bytes(false);

@@ -109,14 +109,14 @@ impl Watching {
 
     /// What the busiest CPU wrote of late into the flight recorder, bytes per second.
     pub fn busiest(&self) -> Option<u64> {
-        self.demand.busiest()
+        self.demand.busiest(now_s())
     }
 
     /// Notes how fast the flight recorder is filled; whether that is worth remembering at once.
     fn note_filling(&mut self, now_ns: u64) -> bool {
         let Some((store, meter)) = &mut self.filling else { return false };
         let Some(rate) = meter.window(now_ns, || lock(store).events()) else { return false };
-        let before = self.demand.busiest();
+        let before = self.busiest();
         self.demand.note(now_s(), rate);
         before.is_none_or(|before| rate / 2 > before)
     }

@@ -135,13 +135,13 @@ mod tests {
         assert_eq!(report.standing(), "open when the daemon stopped");
         assert_eq!((report.main.disturbed_seconds(), report.lasted()), (20.0, 30.0));
         assert_eq!(kept.active, []);
-        assert_eq!(Document::demand(OLDER.as_bytes()).busiest(), None);
+        assert_eq!(Document::demand(OLDER.as_bytes()).busiest(3_600), None);
         let mut demand = Demand::default();
         demand.note(3_600, 77);
         let baselines = Baselines::default();
         let text = Document::new(kept.incidents.clone(), Vec::new(), baselines, demand).text();
         let text = text.unwrap();
-        assert_eq!(Document::demand(&text).busiest(), Some(77));
+        assert_eq!(Document::demand(&text).busiest(3_600), Some(77));
         assert_eq!(Document::demand(b"{"), Demand::default());
         let again = Document::parse(&text).unwrap();
         assert_eq!(again.incidents, kept.incidents);

@@ -177,7 +177,7 @@ async fn daemon(
         _ => DebugRecords::Off,
     };
     let options = LoadOptions { debug, measured: config.measured(), ..LoadOptions::default() };
-    let remembered = state_folder(&config).and_then(|folder| demand(&folder).busiest());
+    let remembered = state_folder(&config).and_then(|folder| demand(&folder).busiest(now_s()));
     let loaded = tokio::select! {
         loaded = load_programs(options, &config.recorder, remembered, level.is_detailed()) => loaded?,
         _ = interrupt.recv() => return Ok(()),
