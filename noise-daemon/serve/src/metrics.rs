@@ -46,6 +46,7 @@ fn signal_family<'a>(
     info: &'static SignalInfo,
 ) -> Family<'a> {
     let is_of_cgroup = matches!(info.subject, SubjectKind::Cgroup);
+    let names_pods = is_of_cgroup && cgroups::has_pods(model);
     let labels = if is_of_cgroup { OF_CGROUP } else { info.labels };
     let metrics = match info.kind {
         ExportKind::Histogram(buckets) => {
@@ -54,7 +55,7 @@ fn signal_family<'a>(
             let delays = |(series, from_ns): Counting<'a>| FamilyDelays {
                 series,
                 from_ns,
-                pod: is_of_cgroup.then(|| cgroups::pod(model, &series.labels)).flatten(),
+                pod: names_pods.then(|| cgroups::pod(model, &series.labels)),
             };
             Metrics::Histograms(buckets, own.map(delays).collect())
         }

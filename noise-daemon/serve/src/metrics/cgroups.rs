@@ -8,10 +8,24 @@ use noise_model::{CgroupInfo, Labels, Model, Relation};
 
 use super::family::{Family, Point};
 
-/// What the cluster calls the cgroup of a series, where that is a pod's.
-pub fn pod<'a>(model: &'a Model, labels: &Labels) -> Option<&'a CgroupInfo> {
-    let info = model.sample.cgroups.get(labels.first()?.as_str())?;
-    Some(&**info).filter(|info| !info.pod.is_empty())
+/// A cgroup outside of all pods.
+static OUTSIDE: CgroupInfo = CgroupInfo {
+    namespace: String::new(),
+    pod: String::new(),
+    container: String::new(),
+    unit: String::new(),
+    engine: String::new(),
+};
+
+/// Whether there are pods here.
+pub fn has_pods(model: &Model) -> bool {
+    model.sample.cgroups.values().any(|info| !info.pod.is_empty())
+}
+
+/// What the cluster calls the cgroup of a series, on a host with pods. Of one outside of them, all names are empty.
+pub fn pod<'a>(model: &'a Model, labels: &Labels) -> &'a CgroupInfo {
+    let info = labels.first().and_then(|label| model.sample.cgroups.get(label.as_str()));
+    info.map(|info| &**info).filter(|info| !info.pod.is_empty()).unwrap_or(&OUTSIDE)
 }
 
 /// The cgroups of a pair.

@@ -12,7 +12,7 @@ use noise_text::clean::clean;
 /// The most labels of a counter or gauge.
 pub const MOST_LABELS: usize = 6;
 
-/// The labels of a histogram by cgroup: the last three only of a pod's.
+/// The labels of a histogram by cgroup: the last three only on a host with pods.
 pub const OF_CGROUP: &[&str] = &["cgroup", "namespace", "pod", "container"];
 
 /// Metrics of one name.
@@ -38,12 +38,12 @@ pub struct FamilyDelays<'a> {
     pub series: &'a Series,
     /// It counts from that time on, ns; 0 = from the start.
     pub from_ns: u64,
-    /// What the cluster calls its cgroup, where that is a pod's.
+    /// What the cluster calls its cgroup, on a host with pods.
     pub pod: Option<&'a CgroupInfo>,
 }
 
 impl<'a> FamilyDelays<'a> {
-    /// The values of its labels. Of a pod's, all of [`OF_CGROUP`], as a label that is not written is one that a scrape may
+    /// The values of its labels. On a host with pods, all of [`OF_CGROUP`], as a label that is not written is one that a scrape may
     /// fill in with the name of noised's own container.
     pub fn labels(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let of_pod =

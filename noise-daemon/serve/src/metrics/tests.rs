@@ -257,7 +257,7 @@ fn series_of_pods_bear_the_labels_that_the_cluster_has_for_them() {
         [
             r#"cgroup="pod:shop/front",namespace="shop",pod="front",container="""#,
             r#"cgroup="pod:shop/front/nginx",namespace="shop",pod="front",container="nginx""#,
-            r#"cgroup="web.service""#,
+            r#"cgroup="web.service",namespace="",pod="",container="""#,
         ]
     );
     // Of victims and culprits; a kernel thread is no cgroup, whatever it is called.
