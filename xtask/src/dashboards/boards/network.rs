@@ -136,7 +136,8 @@ fn losses() -> Vec<Panel> {
             "TCP segments sent again",
             Unit::PerSecond,
             "By the interface that the connection goes through. 0 with bursts is usual; a steady rate \
-             is loss on the way, and costs at least 200 ms each time.",
+             is loss on the way, and costs a round trip each time, or 200 ms and more where only a \
+             timeout notices it.",
         )
         .ask(LEGEND, sum_rate("interface", metric(Signal::TcpRetransmit), "")),
         Shape::Lines.panel(
