@@ -301,9 +301,16 @@ fn later(one_ns: u64, other_ns: u64) -> u64 {
     if one_ns > other_ns { one_ns } else { other_ns }
 }
 
+/// How much of a wait a task's group was throttled, by [`Waiting::throttled_ns`] at its begin and at its end: 0 where one
+/// of them is not known, as of a task that was real-time then.
+#[inline(always)]
+pub const fn throttled_between(begin_ns: u64, end_ns: u64) -> u64 {
+    if begin_ns == UNKNOWN || end_ns == UNKNOWN { 0 } else { grown(begin_ns, end_ns) }
+}
+
 /// How much a total grew; 0 where it went back, as a reading from another CPU may.
 #[inline(always)]
-fn grown(from_ns: u64, to_ns: u64) -> u64 {
+const fn grown(from_ns: u64, to_ns: u64) -> u64 {
     to_ns.saturating_sub(from_ns)
 }
 

@@ -9,6 +9,7 @@ use noise_common::event::{CpuState, Outlier};
 use noise_common::header::Header;
 use noise_common::ledger::{
     Context, Division, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
+    throttled_between,
 };
 use noise_common::loss::Loss;
 use noise_common::record::{OldPart, RecordKind};
@@ -332,12 +333,10 @@ fn waiting(pid: u32, start_ns: u64) -> Option<*mut Waiting> {
 /// How much of a wait that ends now the task's group was throttled; an event says so.
 #[inline(always)]
 fn throttled<A: Access>(task: TaskStruct<A>, wait: &Waiting, now_ns: u64) -> u64 {
-    let before_ns = wait.throttled_ns;
-    let by_now_ns = task.throttled_ns();
-    if before_ns == UNKNOWN || by_now_ns <= before_ns {
+    let throttled_ns = throttled_between(wait.throttled_ns, task.throttled_ns());
+    if throttled_ns == 0 {
         return 0;
     }
-    let throttled_ns = by_now_ns - before_ns;
     noise_throttled(wait.pid, throttled_ns, now_ns);
     throttled_ns
 }

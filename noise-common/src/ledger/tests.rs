@@ -404,3 +404,12 @@ fn a_class_whose_sources_scrolled_out_keeps_its_time() {
     assert_eq!(hardirq(0) + hardirq(1), 10 * (STRETCHES as u64 - 1));
     assert_eq!(hardirq(UNKNOWN), 10 * (STRETCHES as u64 + 1));
 }
+
+#[test]
+fn a_wait_that_begins_or_ends_as_real_time_was_not_throttled() {
+    for (begin_ns, end_ns, expected) in
+        [(5, 9, 4), (9, 5, 0), (UNKNOWN, 9, 0), (5, UNKNOWN, 0), (0, UNKNOWN, 0)]
+    {
+        assert_eq!(throttled_between(begin_ns, end_ns), expected);
+    }
+}

@@ -30,8 +30,9 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
             (*state).nesting.taken.stolen_ns = stolen_ns;
         }
     }
-    ledger::charge_running::<true>(state, now_ns);
+    // Before the turn is charged what was taken from it.
     softirq::switch(state, previous_pid, next_pid, now_ns);
+    ledger::charge_running::<true>(state, now_ns);
     if previous_pid != 0 {
         context_switch::count(state, stays_runnable);
         runqueue_wait::leave(state, previous, previous_pid, stays_runnable, now_ns);

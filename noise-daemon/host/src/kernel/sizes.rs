@@ -9,6 +9,7 @@ use noise_common::event::{
 };
 use noise_common::ledger::Waiting;
 use noise_common::queue::{QUEUES, Served};
+use noise_common::signals::OPERATIONS;
 use noise_common::store::calls::CALL_SLOTS;
 use noise_common::store::{Layout, StoredEvent};
 use noise_common::watch::WatchedCpu;
@@ -66,10 +67,12 @@ const WAITS_PER_CPU: u32 = 512;
 const WAITS: (u32, u32) = (2048, 65_536);
 /// Packets under way that others pushed out of their slot.
 const SPILLED: u32 = 1024;
-/// Histograms of what comes and goes, on each CPU: the fewest and the most. Of a disk there are as many as of its reads,
-/// writes and flushes in two signals; of an interface as many as of both ways.
+/// Histograms of what comes and goes, on each CPU: the fewest and the most, and what all may take, bytes.
 const CELLS: (u32, u32) = (256, 4096);
-const CELLS_OF_DISK: u32 = 6;
+const CELL_BYTES: u64 = 64 << 20;
+/// Those of a disk: of each operation in two signals.
+const CELLS_OF_DISK: u32 = 2 * OPERATIONS.len() as u32;
+/// Those of an interface: of both ways.
 const CELLS_OF_INTERFACE: u32 = 2;
 /// Charges that find no room in the CPUs' own tables.
 const CHARGES: u32 = 1024;
@@ -87,12 +90,14 @@ fn pid_max(procfs: &Path) -> anyhow::Result<u32> {
     text.trim().parse().with_context(|| format!("{} does not hold a number", path.display()))
 }
 
-/// Histograms that the disks and interfaces below a sysfs root may need beside those in the CPUs' own tables.
-fn cells(sysfs: &Path) -> u32 {
+/// Histograms that the disks and interfaces below a sysfs root may need beside the fewest, on a host with so many CPUs.
+fn cells(sysfs: &Path, cpus: u32) -> u32 {
     let entries = |folder: &str| std::fs::read_dir(sysfs.join(folder)).map_or(0, Iterator::count);
     let of = |folder, each| u32::try_from(entries(folder)).unwrap_or(u32::MAX).saturating_mul(each);
     let all = of("block", CELLS_OF_DISK).saturating_add(of("class/net", CELLS_OF_INTERFACE));
-    all.clamp(CELLS.0, CELLS.1)
+    let affordable = CELL_BYTES / size_of::<Cell>() as u64 / u64::from(cpus.max(1));
+    let most = CELLS.1.min(u32::try_from(affordable).unwrap_or(u32::MAX));
+    CELLS.0.saturating_add(all).min(most).max(CELLS.0)
 }
 
 /// Watches whether threads may get ids for which the maps have no room.
@@ -126,7 +131,8 @@ impl Sizes {
         let cpus = aya::util::nr_cpus()
             .map_err(|(path, error)| anyhow::anyhow!("cannot read {path}: {error}"))?;
         let pids = pid_max("/proc".as_ref())?;
-        Ok(Self { cpus: u32::try_from(cpus)?, pids, cells: cells("/sys".as_ref()) })
+        let cpus = u32::try_from(cpus)?;
+        Ok(Self { cpus, pids, cells: cells("/sys".as_ref(), cpus) })
     }
 
     /// Bytes of the ring buffer of closed windows: a power of two.
@@ -218,24 +224,30 @@ mod tests {
             // Two MiB for the smallest hosts, then one for each CPU.
             let budget = u64::from(cpus.max(2)) * 1024 * 1024;
             assert!(total - by_pid <= budget, "{cpus} CPUs: {total} - {by_pid} > {budget}");
+            let most = CELLS.1.min((CELL_BYTES / 512 / u64::from(cpus)) as u32);
+            let (largest, _) = Sizes { cells: most, ..sizes }.total_bytes(false);
+            assert!(largest <= total + CELL_BYTES + (1 << 20), "{cpus} CPUs: {largest}");
         }
     }
 
     #[test]
     fn a_host_with_many_disks_and_interfaces_has_room_for_them() {
         let sysfs = tempfile::tempdir().unwrap();
-        assert_eq!(cells(sysfs.path()), 256);
+        assert_eq!(cells(sysfs.path(), 2), 256);
         let make = |folder: &str, many: u32| {
             (0..many).for_each(|number| {
                 std::fs::create_dir_all(sysfs.path().join(format!("{folder}/{number}"))).unwrap();
             });
         };
         make("block", 60);
-        assert_eq!(cells(sysfs.path()), 360);
+        assert_eq!(cells(sysfs.path(), 2), 856);
         make("class/net", 250);
-        assert_eq!(cells(sysfs.path()), 860);
+        assert_eq!(
+            [2, 64, 128, 1024].map(|cpus| cells(sysfs.path(), cpus)),
+            [1356, 1356, 1024, 256]
+        );
         make("block", 1000);
-        assert_eq!(cells(sysfs.path()), 4096);
+        assert_eq!([2, 32, 64].map(|cpus| cells(sysfs.path(), cpus)), [4096, 4096, 2048]);
     }
 
     #[test]
