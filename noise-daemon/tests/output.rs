@@ -181,6 +181,46 @@ fn a_screen_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
+fn what_of_a_recording_cannot_be_shown_is_said() {
+    let root = root();
+    let path = root.path().join("frames");
+    let mut recorder = Recorder::open(&path, &host()).unwrap();
+    let ends = [1, 2, 3].map(|second| {
+        recorder.append(&small(second)).unwrap();
+        fs::metadata(&path).unwrap().len() as usize
+    });
+    drop(recorder);
+    let whole = fs::read(&path).unwrap();
+    let shown = |bytes: &[u8], words: &[&str]| {
+        fs::write(&path, bytes).unwrap();
+        noised(&root, "", &[&["top", "--replay", "frames"], words].concat())
+    };
+    let (once, batch) = (["--once", "--json"], ["--batch", "--interval", "100ms"]);
+    for words in [&once[..], &batch] {
+        assert_eq!(shown(&whole, words), (Some(0), String::new()));
+        let (code, said) = shown(&whole[..whole.len() - 1], words);
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(said, "noised: frames was cut off: it is shown up to frame 2\n");
+    }
+    // A wrong bit in every frame, and at the end half of one.
+    let mut damaged = whole[..whole.len() - 1].to_vec();
+    ends[..2].iter().for_each(|end| damaged[end - 1] ^= 1);
+    let wrong = |frame: u8| {
+        format!("noised: frame {frame} of frames: the frame is damaged (its check sum is wrong)\n")
+    };
+    assert_eq!(shown(&damaged, &once), (Some(1), wrong(2)));
+    let (code, said) = shown(&damaged, &batch);
+    assert_eq!(code, Some(1), "{said}");
+    let cut_off = "noised: frames was cut off: it is shown up to frame 2\n";
+    let nothing = "noised: no frame of frames can be read\n";
+    assert_eq!(said, wrong(1) + &wrong(2) + cut_off + nothing);
+    // Of a recording, there is nothing to watch.
+    let (code, said) = shown(&whole, &["--once", "--screen", "services"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("on their host itself"), "{said}");
+}
+
+#[test]
 fn a_state_directory_and_a_socket_behind_the_link_of_another_user_are_refused() {
     let root = root();
     fs::create_dir(root.path().join("target")).unwrap();

@@ -1,5 +1,6 @@
 //! A recording as a source of frames, which can be moved in time.
 
+use std::mem;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -30,8 +31,10 @@ pub struct ReplaySource {
     /// Index of the next frame.
     next: usize,
     due: Instant,
-    /// What is still to be said.
-    warning: Option<String>,
+    /// Why the frame that a move led to is not shown, until that is said.
+    trouble: Option<String>,
+    /// Whether it was said, since the last move, what is wrong with the end.
+    is_warned: bool,
 }
 
 impl ReplaySource {
@@ -41,7 +44,6 @@ impl ReplaySource {
         let recording = Recording::open(path)?;
         ensure!(!recording.is_empty(), "{} has no frames", path.display());
         let position = Position { index: 0, frames: recording.len(), time: Timestamp::UNIX_EPOCH };
-        let warning = recording.warning();
         Ok(Self {
             name: path.display().to_string(),
             recording,
@@ -50,7 +52,8 @@ impl ReplaySource {
             position,
             next: 0,
             due: Instant::now(),
-            warning,
+            trouble: None,
+            is_warned: false,
         })
     }
 
@@ -69,12 +72,21 @@ impl ReplaySource {
     fn move_to(&mut self, index: usize) -> Vec<Arc<Frame>> {
         let mut frames: Vec<Arc<Frame>> = Vec::new();
         let mut bytes = 0;
+        (self.trouble, self.is_warned) = (None, false);
         for earlier in (0..=index).rev() {
             if frames.len() >= MOST || bytes >= MOST_BYTES {
                 break;
             }
-            // One that is damaged is as one that was not recorded.
-            let Ok((frame, of_frame)) = self.read(earlier) else { continue };
+            let (frame, of_frame) = match self.read(earlier) {
+                Ok(read) => read,
+                // One that is damaged is as one that was not recorded.
+                Err(error) => {
+                    if earlier == index {
+                        self.trouble = Some(error.to_string());
+                    }
+                    continue;
+                }
+            };
             bytes += of_frame;
             let newest = frames.first().map_or(frame.time, |newest| newest.time);
             if newest.duration_since(frame.time) > BEFORE {
@@ -126,12 +138,15 @@ impl FrameSource for ReplaySource {
     }
 
     fn poll(&mut self, timeout: Duration) -> Option<News> {
-        if let Some(warning) = self.warning.take() {
-            return Some(News::Trouble(warning));
+        if let Some(trouble) = self.trouble.take() {
+            return Some(News::Trouble(trouble));
+        }
+        if self.next >= self.position.frames {
+            let is_said = mem::replace(&mut self.is_warned, true);
+            return self.recording.warning().filter(|_| !is_said).map(News::Trouble);
         }
         let now = Instant::now();
-        let is_at_end = self.next >= self.position.frames;
-        if is_at_end || self.due > now + timeout {
+        if self.due > now + timeout {
             thread::sleep(timeout);
             return None;
         }
@@ -237,10 +252,24 @@ mod tests {
         bytes[std::fs::metadata(two).unwrap().len() as usize + 30] ^= 1;
         std::fs::write(&path, bytes).unwrap();
         let mut source = ReplaySource::open(&path, MOMENT).unwrap();
-        let said: Vec<News> = (0..5).filter_map(|_| source.poll(Duration::from_secs(5))).collect();
-        let troubles = said.iter().filter(|news| matches!(news, News::Trouble(_))).count();
-        assert_eq!((said.len(), troubles), (5, 2), "{said:?}");
+        let said = |source: &mut ReplaySource| -> Vec<Result<i64, String>> {
+            let all = std::iter::from_fn(|| source.poll(Duration::from_secs(5)));
+            let news = |news| match news {
+                News::Frame(frame) => Ok(frame.time.as_second()),
+                News::Trouble(why) => Err(why),
+            };
+            all.map(news).collect()
+        };
+        let place = path.display();
+        let damaged =
+            Err(format!("frame 3 of {place}: the frame is damaged (its check sum is wrong)"));
+        let cut_off = Err(format!("{place} was cut off: it is shown up to frame 4"));
+        // What is wrong with the end is said there: another frame would hide it.
+        assert_eq!(said(&mut source), [Ok(1), Ok(2), damaged.clone(), Ok(4), cut_off.clone()]);
         assert_eq!(source.step(0).len(), 3);
+        assert_eq!(said(&mut source), std::slice::from_ref(&cut_off));
+        assert_eq!(seconds(&source.step(-1)), [1, 2]);
+        assert_eq!(said(&mut source), [damaged, Ok(4), cut_off]);
         assert_eq!(seconds(&source.seek_to(at(99))).last(), Some(&4));
     }
 

@@ -18,7 +18,7 @@ pub enum News {
 pub trait FrameSource: Send {
     /// What it is, for the header.
     fn name(&self) -> String;
-    /// Waits at most that long for news.
+    /// Waits at most that long for news; not at the end of a recording, where there are none.
     fn poll(&mut self, timeout: Duration) -> Option<News>;
     /// How often frames shall come.
     fn set_interval(&mut self, interval: Duration);
@@ -31,7 +31,8 @@ pub trait FrameSource: Send {
 /// A source that can be moved in time. It goes on as long as it is polled.
 ///
 /// Each move returns the frames of the two minutes before the new position, oldest first; the last
-/// of them is the one at the new position.
+/// of them is the one at the new position. What cannot be read is missing, and is news where it is the one at that
+/// position.
 pub trait Replay {
     fn position(&self) -> Position;
     /// Moves by so many frames, back where negative; not beyond the first and the last.

@@ -5,6 +5,8 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 
 use nix::pty::{Winsize, openpty};
+use noise_wire::Recorder;
+use noise_wire::sampled::{host, small};
 
 use crate::Case;
 
@@ -73,6 +75,19 @@ pub fn escapes_stay_away(_: &Case) -> Result<(), String> {
         if !is_sentence || text.contains('\x1b') || code != Some(1) {
             return Err(format!("top on {term:?} ends with {code:?}: {text:?}"));
         }
+    }
+    // Its usual width, where it goes to a file, is more than this terminal has.
+    let frames = folder.path().join("frames");
+    let recorded = Recorder::open(&frames, &host())
+        .and_then(|mut to| (1..3).try_for_each(|second| to.append(&small(second))));
+    recorded.map_err(|error| error.to_string())?;
+    let (text, code) = shown(
+        &["top", "--once", "--screen", "overview", "--replay", &frames.to_string_lossy()],
+        None,
+    )?;
+    let longest = text.lines().map(|line| line.chars().count()).max();
+    if (longest, code) != (Some(120), Some(0)) {
+        return Err(format!("a screen of {longest:?} columns ends with {code:?}: {text}"));
     }
     Ok(())
 }
