@@ -70,11 +70,22 @@ impl Overview {
         self
     }
 
-    /// What a subject suffers from now, each with its incident.
-    pub fn suffers<'a>(&'a self, subject: &str) -> impl Iterator<Item = (&'a Report, &'a Episode)> {
+    /// What goes on now, each with its incident.
+    fn active(&self) -> impl Iterator<Item = (&Report, &Episode)> {
         let open = self.incidents.iter().filter(|report| report.open);
         let all = open.flat_map(|report| report.episodes().map(|episode| (&**report, episode)));
-        all.filter(move |(_, episode)| episode.is_active() && *episode.subject == *subject)
+        all.filter(|(_, episode)| episode.is_active())
+    }
+
+    /// What a subject suffers from now, each with its incident.
+    pub fn suffers<'a>(&'a self, subject: &str) -> impl Iterator<Item = (&'a Report, &'a Episode)> {
+        self.active().filter(move |(_, episode)| *episode.subject == *subject)
+    }
+
+    /// The cgroups that suffer from something now.
+    pub fn victims(&self) -> BTreeSet<&Name> {
+        let cgroups = self.active().filter(|(_, episode)| episode.signal.is_of_cgroup());
+        cgroups.map(|(_, episode)| &episode.subject).collect()
     }
 
     /// Why a subject is short of memory, where that is what its open incident is about. No charge says so: who completes

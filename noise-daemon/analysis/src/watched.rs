@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use noise_common::signals::{ExportKind, SIGNALS, Signal};
+use noise_common::subject::SubjectKind;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -34,6 +35,14 @@ impl Watched {
         match self {
             Self::Signal(signal) => Some(signal),
             Self::Interruption => None,
+        }
+    }
+
+    /// Whether its subjects are cgroups.
+    pub fn is_of_cgroup(self) -> bool {
+        match self {
+            Self::Signal(signal) => signal.info().subject == SubjectKind::Cgroup,
+            Self::Interruption => true,
         }
     }
 

@@ -21,9 +21,6 @@ pub const INTERFERENCE_METRIC: &str = "noised_interference_seconds_total";
 /// Name of the metric of preemptions by who took the CPU.
 pub const PREEMPTIONS_METRIC: &str = "noised_preemptions_total";
 
-/// Most victims that [`Attribution::victims`] returns.
-const VICTIMS: usize = 10;
-
 /// How many subjects of each kind have counters of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -77,7 +74,7 @@ impl Foldable for Labels {
 }
 
 /// Who was delayed over the last seconds, and by whom most.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Victim {
     /// Who: a cgroup's label.
     pub name: Arc<str>,
@@ -221,7 +218,7 @@ impl Attribution {
         folded
     }
 
-    /// Those who were held up most over the last seconds, the worst first.
+    /// Those who lost something over the last seconds, who was held up most first.
     pub fn victims(&self) -> Vec<Victim> {
         /// What a victim lost, and what held it up, by culprit and cause.
         #[derive(Default)]
@@ -263,7 +260,6 @@ impl Attribution {
         };
         let mut victims: Vec<Victim> = sums.into_iter().map(victim).collect();
         victims.sort_by_key(|one| std::cmp::Reverse((one.held_up_ns, one.lost_ns)));
-        victims.truncate(VICTIMS);
         victims
     }
 }

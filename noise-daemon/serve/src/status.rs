@@ -1,9 +1,10 @@
 //! The page at `/`, live, for a person: who is held up and by whom, incidents, and the signals.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use jiff::tz::TimeZone;
-use noise_analysis::{Overview, Process, Report, Side, processes};
+use noise_analysis::{Name, Overview, Process, Report, Side, processes};
 use noise_common::signals::ExportKind;
 use noise_model::labels::{ROOT, spoken_briefly};
 use noise_model::words::{culprit_briefly, why};
@@ -100,10 +101,20 @@ fn first_thread(overview: &Overview, side: Side, (victim, of): (&str, &str)) -> 
     first.map_or_else(String::new, |first| format!(", {}", escape(&first.name())))
 }
 
-/// Who was held up, with who did it: those with open incidents first, then the worst.
+/// Victims without an open incident that are shown.
+const SHOWN_VICTIMS: usize = 10;
+
+/// Who was held up, with who did it: all with open incidents first, then the worst.
 fn victims(page: &mut String, model: &Model, overview: &Overview) {
     page.push_str("<h2>Who is held up, and by whom</h2>");
-    if model.victims.is_empty() {
+    let disturbed = overview.victims();
+    let has_row = |name: &Name| model.victims.iter().any(|one| one.name == *name);
+    let quiet = disturbed.iter().filter(|name| !has_row(name));
+    let quiet: Vec<Victim> =
+        quiet.map(|name| Victim { name: Arc::clone(name), ..Victim::default() }).collect();
+    let all = model.victims.iter().chain(&quiet);
+    let (first, rest): (Vec<_>, Vec<_>) = all.partition(|one| disturbed.contains(&one.name));
+    if first.is_empty() && rest.is_empty() {
         page.push_str("<p>No delays in the last five seconds.</p>");
         return;
     }
@@ -111,11 +122,8 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
         "<table class=words><tr><th>victim<th>held up<th>lacks<th>mostly by<th class=wide>how<th class=wide>15 minutes\
          <th class=wide>usual p99 wait<th class=wide>all lost",
     );
-    let open = |victim: &Victim| overview.suffers(&victim.name).count();
-    let mut victims: Vec<(usize, &Victim)> =
-        model.victims.iter().map(|one| (open(one), one)).collect();
-    victims.sort_by_key(|(open, _)| *open == 0);
-    for (open, victim) in victims {
+    for victim in first.into_iter().chain(rest.into_iter().take(SHOWN_VICTIMS)) {
+        let open = overview.suffers(&victim.name).count();
         let mark = if open > 0 { format!(" <b class=bad>●{open}</b>") } else { String::new() };
         let short = overview.short_of_memory(&victim.name);
         let lacks = match &short {
@@ -341,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_to_try_first_is_shown() {
-        let mut report = std::sync::Arc::unwrap_or_clone(crate::made::report(true));
+        let mut report = Arc::unwrap_or_clone(crate::made::report(true));
         let ready = Advice {
             remedy: Remedy::CpuWeight,
             now: Some("x<y".to_owned()),
@@ -470,10 +478,11 @@ mod tests {
             culprit: "hog".into(),
             charged: Charged { ns, count: 1 },
         };
-        let order = |is_open| {
+        let order = |is_open, own_ns| {
             let report = crate::made::report(is_open);
-            let interference =
-                vec![charge(&report.main.subject, 1_000_000), charge("batch", 9_000_000)];
+            let mut interference = vec![charge(&report.main.subject, own_ns)];
+            interference
+                .extend((0..12).map(|one| charge(&format!("batch{one:02}"), 9_000_000 - one)));
             let model =
                 Builder::default().model_after(Sample { interference, ..Sample::default() });
             let overview = Overview { incidents: vec![report], ..Overview::default() };
@@ -483,11 +492,14 @@ mod tests {
             } else {
                 "<tr><td>/system.slice/a.service<td"
             };
-            (page.find(own).unwrap(), page.find("<tr><td>batch<td").unwrap())
+            assert!(!page.contains("<tr><td>batch10<td"), "{page}");
+            (page.find(own), page.find("<tr><td>batch00<td").unwrap())
         };
-        let (own, batch) = order(true);
-        assert!(own < batch);
-        let (own, batch) = order(false);
-        assert!(batch < own);
+        // Whether it lost much, little or nothing in the last seconds.
+        for own_ns in [10_000_000, 1_000_000, 0] {
+            let (own, batch) = order(true, own_ns);
+            assert!(own.unwrap() < batch, "{own_ns}");
+        }
+        assert_eq!(order(false, 1_000_000).0, None);
     }
 }

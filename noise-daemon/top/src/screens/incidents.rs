@@ -6,8 +6,7 @@ pub use self::page::page as open;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use noise_analysis::{Episode, Figure, Report, Side, Watched};
-use noise_common::subject::SubjectKind;
+use noise_analysis::{Episode, Figure, Report, Side};
 use noise_model::labels::{ROOT, spoken_briefly};
 use noise_text::times;
 
@@ -130,11 +129,7 @@ fn change(episode: &Episode) -> Cell {
 pub fn victim(history: &History, key: &str) -> Option<String> {
     let reports = &history.latest()?.overview.incidents;
     let main = &reports.iter().find(|report| report.id.to_string() == key)?.main;
-    let is_cgroup = match main.signal {
-        Watched::Signal(signal) => signal.info().subject == SubjectKind::Cgroup,
-        Watched::Interruption => true,
-    };
-    (is_cgroup && !main.subject.starts_with('~')).then(|| main.subject.to_string())
+    (main.signal.is_of_cgroup() && !main.subject.starts_with('~')).then(|| main.subject.to_string())
 }
 
 /// An open incident, for tests of other screens.

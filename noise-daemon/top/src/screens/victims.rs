@@ -8,7 +8,7 @@ mod page;
 pub use self::page::page as open;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use noise_analysis::{Process, Report, Side, Usual, processes};
@@ -24,7 +24,7 @@ use super::{cells, tally, threads};
 use crate::pairs::Cost;
 use crate::{Cell, Column, History, ScreenLook, Table, TableRow, Tone};
 
-/// Victims with a row of their own.
+/// Victims with a row of their own, those with open incidents first.
 const SHOWN: usize = 200;
 /// Who was held up for less of the time, and suffers from no incident, lacks nothing.
 const LEAST_LOST: f64 = 0.01;
@@ -38,7 +38,7 @@ struct VictimRow<'a> {
     culprit: Option<(&'a str, Cost)>,
 }
 
-/// The victims that were held up most, the first first.
+/// The victims, those with open incidents first, then who was held up most.
 fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<VictimRow<'a>> {
     let pairs = history.pairs();
     let mut sums = vec![Cost::default(); pairs.bound()];
@@ -62,7 +62,13 @@ fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<VictimRow<'a>> 
             victim.culprit = Some((culprit, cost));
         }
     }
-    victims.sort_by_key(|one| (Reverse((one.whole.held_up_ns, one.whole.ns)), one.name));
+    let frame = history.latest();
+    let disturbed: BTreeSet<&str> =
+        frame.into_iter().flat_map(|frame| frame.overview.victims()).map(|name| &**name).collect();
+    let quiet = disturbed.iter().filter(|name| !places.contains_key(**name));
+    victims.extend(quiet.map(|name| VictimRow { name, whole: Cost::default(), culprit: None }));
+    let rank = |one: &VictimRow<'_>| Reverse((one.whole.held_up_ns, one.whole.ns));
+    victims.sort_by_key(|one| (!disturbed.contains(one.name), rank(one), one.name));
     victims.truncate(SHOWN);
     victims
 }

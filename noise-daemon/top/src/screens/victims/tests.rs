@@ -64,6 +64,36 @@ fn who_waits_for_itself_does_not_outrank_who_is_held_up() {
 }
 
 #[test]
+fn who_has_an_open_incident_has_a_row_whatever_it_lost() {
+    let mut made = Made::new();
+    made.frame();
+    for number in 0..250 {
+        made.foreign(Resource::Cpu, "", &format!("batch{number}"), "hog", 90_000_000, 1);
+    }
+    made.foreign(Resource::Cpu, "", "little", "hog", 1_000_000, 1);
+    let of = |id, subject: &str| {
+        let mut report = crate::screens::incidents::made_report(id);
+        report.main.subject = subject.into();
+        report
+    };
+    let mut device = of(3, "vda read");
+    device.main.signal = Signal::BlockDeviceWait.into();
+    made.incidents = vec![of(1, "little").into(), of(2, "quiet").into(), device.into()];
+    made.frame();
+    let look = ScreenLook::default();
+    let table = table(&made.history, &look);
+    let order: Vec<&str> = table.rows.iter().map(|row| row.key.as_str()).collect();
+    // A device is no victim.
+    assert_eq!((order.len(), &order[..3]), (200, &["little", "quiet", "batch0"][..]));
+    assert_eq!(value(&table, "quiet", "held_up_seconds_per_second"), 0.0);
+    assert_eq!(value(&table, "quiet", "open_incidents"), 1.0);
+    let page = open(&made.history, &look, "quiet").unwrap();
+    let Some(crate::Block::Text(lines)) = page.blocks.first() else { panic!("{page:?}") };
+    assert!(lines[0].0.contains("Nothing else held quiet up"), "{lines:?}");
+    assert!(lines.iter().any(|(line, _)| line.starts_with("Incident 2 is open")), "{lines:?}");
+}
+
+#[test]
 fn rows_of_json_have_the_findings_that_incidents_have() {
     let mut made = made();
     made.foreign(Resource::Cpu, "", "web", "/", 30_000_000, 10);
