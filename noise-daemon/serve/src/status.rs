@@ -15,7 +15,8 @@ use noise_verdict::{Account, Advice, Finding, mostly};
 
 const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>noised</title>
-<link rel="stylesheet" href="/status.css"><script src="/status.js" defer></script></head><body><h1>noised</h1>"#;
+<link rel="stylesheet" href="/status.css"><script src="/status.js" defer></script></head><body><h1>noised</h1>
+<p id=stale class=bad role=status></p>"#;
 
 const TAIL: &str = r#"<p><a href="/metrics">/metrics</a> for Prometheus,
 <a href="/api/v1/incidents">incidents</a> and <a href="/api/v1/outliers">long waits</a> as JSON</p><noscript><p>Reload for newer values.</p></noscript></body></html>"#;
@@ -28,17 +29,25 @@ table{border-collapse:collapse;width:100%}th,td{padding:.3em .8em;text-align:rig
 th:first-child,td:first-child,.words th,.words td{text-align:left}td{font-variant-numeric:tabular-nums}th+th,td+td{white-space:nowrap}
 table.words th+th,table.words td+td{white-space:normal}table.words .number{white-space:nowrap}small{color:#666}.absent td{color:#6a6a6a}.bad{color:#b00}
 .curve{display:block;width:9em;height:1.3em;fill:none;stroke:currentColor;stroke-width:1.2;overflow:visible}
-summary{cursor:pointer;font-weight:bold;margin:1.5em 0 .5em}h1 small{font-size:.5em;font-weight:normal}
+#stale:empty{margin:0}summary{cursor:pointer;font-weight:bold;margin:1.5em 0 .5em}h1 small{font-size:.5em;font-weight:normal}
 @media(max-width:45em){body{margin:1em auto;padding:0 .5em}main{overflow-x:auto}.wide{display:none}th,td{padding:.3em .4em}
 .stacked td{display:block;border-width:0}.stacked td:last-child{border-width:0 0 1px}.stacked th{display:none}}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}a{color:#8bf}th,td{border-color:#333}
 small{color:#aaa}.absent td{color:#999}.bad{color:#f88}}
 ";
 
-/// What keeps the page up to date.
-pub const SCRIPT: &str = r#"setInterval(async()=>{try{const r=await fetch("/");const d=new DOMParser().parseFromString(await r.text(),"text/html");
-const o=document.querySelector("details").open;d.querySelector("details").open=o;
-document.querySelector("main").replaceWith(d.querySelector("main"))}catch(e){}},1000)
+/// What keeps the page up to date, or says since when it is not. Under the keyboard's focus, or while some of it is selected, it
+/// stays as it is.
+pub const SCRIPT: &str = r#"const note=document.getElementById("stale");let known=new Date();
+async function turn(){let why="";try{
+const r=await fetch("/",{signal:AbortSignal.timeout(5000)});if(!r.ok)throw Error("noised answers with status "+r.status);
+const d=new DOMParser().parseFromString(await r.text(),"text/html"),next=d.querySelector("main"),now=document.querySelector("main");
+if(now.querySelector(":focus-visible")||!getSelection().isCollapsed)why="a part of the page has the focus or is selected";
+else{next.querySelector("details").open=now.querySelector("details").open;now.replaceWith(next);known=new Date()}
+}catch(e){why=e.message}
+const text=why&&"Stale since "+known.toLocaleTimeString()+": "+why;if(note.textContent!==text)note.textContent=text;
+setTimeout(turn,1000)}
+setTimeout(turn,1000)
 "#;
 
 fn escape(text: &str) -> String {
@@ -298,6 +307,21 @@ mod tests {
         );
         for inline in ["<style", "<script>", " style=", " onload=", "javascript:"] {
             assert!(!page.contains(inline), "{inline}: {page}");
+        }
+        // What the script looks for is there, and what it replaces does not have the note.
+        let (before, main) = page.split_once("<main>").unwrap();
+        assert!(before.contains("<p id=stale class=bad role=status></p>"), "{page}");
+        assert!(main.contains("<details><summary>"), "{page}");
+        // One request after the other, and no failure goes unsaid.
+        assert_eq!(SCRIPT.matches("setTimeout(turn,1000)").count(), 2);
+        for part in [
+            "if(!r.ok)throw",
+            "catch(e){why=e.message}",
+            "getElementById(\"stale\")",
+            ":focus-visible",
+            "isCollapsed",
+        ] {
+            assert!(SCRIPT.contains(part), "{part}");
         }
     }
 
