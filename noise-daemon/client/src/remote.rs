@@ -86,7 +86,7 @@ pub fn ask(link: &mut dyn Link, since_ns: u64) -> Result<Frame, Fault> {
             );
             return Err(Fault::Denied { place, advice });
         }
-        500..=599 => return Err(Fault::Status { place, status }),
+        429 | 500..=599 => return Err(Fault::Status { place, status }),
         _ => return Err(Fault::Stranger(place)),
     }
     wire::decode(&body).map_err(|error| match error {

@@ -106,6 +106,7 @@ fn survives(start: &dyn Fn(Reply) -> Fake) {
     for (reply, words) in [
         (Reply::Raw(b"\x16\x03garbage\r\n\r\n".to_vec()), "is not noised"),
         (Reply::of(503, "text/plain", b""), "cannot answer now (status 503)"),
+        (Reply::of(429, "text/plain", b""), "cannot answer now (status 429)"),
         (Reply::of(404, "text/plain", b"not found"), "is not noised"),
         (Reply::of(403, "text/html", b"no"), "not allowed"),
         (Reply::of(200, "text/html", b"<!doctype html>"), "is not noised"),
