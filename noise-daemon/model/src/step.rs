@@ -120,7 +120,7 @@ impl Step {
                 step.page_faults.push((kind.clone(), came));
             }
         }
-        step.dropped = lost(later).saturating_sub(lost(earlier));
+        step.dropped = grown(&lost(later), Some(&lost(earlier)));
         step
     }
 
