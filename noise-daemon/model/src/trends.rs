@@ -41,14 +41,14 @@ struct SignalPoint {
     signal: Signal,
     count: u32,
     /// What they took, µs.
-    lost_us: u32,
+    lost_us: u64,
 }
 
 /// For how long something else held a victim up in a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct VictimPoint {
     victim: Id,
-    held_up_us: u32,
+    held_up_us: u64,
 }
 
 /// How a victim was held up over the time that is known.
@@ -111,8 +111,8 @@ pub struct Trends {
     bytes: usize,
 }
 
-fn micros(ns: u64) -> u32 {
-    u32::try_from(ns.saturating_add(500) / 1_000).unwrap_or(u32::MAX)
+fn micros(ns: u64) -> u64 {
+    ns.saturating_add(500) / 1_000
 }
 
 impl Trends {
@@ -172,7 +172,7 @@ impl Trends {
             let own = point.signals.iter().find(|one| one.signal == signal);
             own.map_or(0.0, |one| match is_counted {
                 true => f64::from(one.count),
-                false => f64::from(one.lost_us) / 1e6,
+                false => one.lost_us as f64 / 1e6,
             })
         })
     }
@@ -182,7 +182,7 @@ impl Trends {
         let Some(id) = self.names.id(victim) else { return self.curve(|_| 0.0) };
         self.curve(|point| {
             let own = point.victims.iter().find(|one| one.victim == id);
-            own.map_or(0.0, |one| f64::from(one.held_up_us) / 1e6)
+            own.map_or(0.0, |one| one.held_up_us as f64 / 1e6)
         })
     }
 

@@ -72,6 +72,15 @@ fn figures_are_those_of_the_steps() {
 }
 
 #[test]
+fn thousands_that_wait_are_no_less() {
+    let trends = held_up(&[5_000_000]);
+    close(&trends.victim("/web"), &[5_000.0]);
+    // Earlier versions read 32 bits.
+    let read: Trends = serde_json::from_str(&serde_json::to_string(&trends).unwrap()).unwrap();
+    close(&read.victim("/web"), &[4_294.967_295]);
+}
+
+#[test]
 fn steps_are_put_together_to_seconds() {
     let mut trends = Trends::default();
     for tenth in 10..100 {
@@ -157,7 +166,7 @@ proptest! {
         let curve = trends.victim("/a");
         prop_assert!(curve.len() <= CURVE);
         let victims = trends.points.iter().flat_map(|point| &point.victims);
-        let whole: u64 = victims.map(|one| u64::from(one.held_up_us)).sum();
+        let whole: u64 = victims.map(|one| one.held_up_us).sum();
         prop_assert_eq!(whole * 1_000, known_ns);
         prop_assert!(curve.iter().all(|value| value.is_finite() && *value >= 0.0));
     }

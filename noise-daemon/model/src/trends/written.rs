@@ -10,9 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::{SignalPoint, TrendPoint, Trends, VICTIMS, VictimPoint};
 
 /// Signal, events, µs, and a place that earlier versions expect.
-type WrittenSignal = (Signal, u32, u32, u64);
+type WrittenSignal = (Signal, u32, u64, u64);
 /// Victim, µs that it was held up in the fourth place, and places that earlier versions expect.
-type WrittenVictimPoint = (u16, Option<u16>, Cause, u32, u32, u32);
+type WrittenVictimPoint = (u16, Option<u16>, Cause, u64, u32, u32);
+/// Earlier versions read no number of µs that is larger.
+const MOST_US: u64 = u32::MAX as u64;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Written {
@@ -30,8 +32,10 @@ struct WrittenPoint {
 
 impl From<Trends> for Written {
     fn from(trends: Trends) -> Self {
-        let signal = |one: &SignalPoint| (one.signal, one.count, one.lost_us, 0);
-        let victim = |one: &VictimPoint| (one.victim, None, Cause::Untracked, one.held_up_us, 0, 0);
+        let signal = |one: &SignalPoint| (one.signal, one.count, one.lost_us.min(MOST_US), 0);
+        let victim = |one: &VictimPoint| {
+            (one.victim, None, Cause::Untracked, one.held_up_us.min(MOST_US), 0, 0)
+        };
         let point = |point: &TrendPoint| WrittenPoint {
             start_ns: point.start_ns,
             end_ns: point.end_ns,
