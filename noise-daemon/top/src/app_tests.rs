@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use noise_client::Position;
 use noise_common::charge::Charged;
-use noise_model::Histogram;
+use noise_common::signals::Signal;
+use noise_model::{Histogram, Series};
 use noise_wire::Frame;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_oneof, proptest};
 use proptest::sample::select;
@@ -74,6 +75,20 @@ fn the_selection_stays_with_its_row_when_the_order_changes() {
 fn at_the_limit(seconds: u64, limit: u64) -> Arc<Frame> {
     let mut frame = Frame::clone(&frame(seconds, 4));
     let sample = Arc::make_mut(&mut frame.sample);
+    sample.at_ns = u64::MAX - (100 - seconds) * 1_000_000_000;
+    let stages = [Signal::BlockQueueWait, Signal::BlockDeviceWait];
+    sample.series.extend(stages.map(|signal| Series {
+        signal,
+        labels: ["vda".to_owned(), "read".to_owned()].into(),
+        totals: Histogram::default(),
+        recent_max_ns: 0,
+    }));
+    sample
+        .series
+        .sort_by(|one, other| (one.signal, &one.labels).cmp(&(other.signal, &other.labels)));
+    sample.interrupted = [0, 1].map(|cpu| (cpu, "hardirq".into(), 0)).into();
+    sample.waited = vec![(0, 0), (1, 0)];
+    sample.stolen = vec![(0, 0), (1, 0)];
     for series in &mut sample.series {
         series.totals = Histogram::new(limit, [(0, limit), (60, limit)]);
         series.recent_max_ns = limit;

@@ -55,7 +55,10 @@ impl History {
             }
         }
         while self.steps.len() > STEPS
-            || self.steps.front().is_some_and(|step| step.end_ns + HORIZON_NS < newest_ns)
+            || self
+                .steps
+                .front()
+                .is_some_and(|step| step.end_ns.saturating_add(HORIZON_NS) < newest_ns)
         {
             self.steps.pop_front();
             self.pairs.forget_oldest();

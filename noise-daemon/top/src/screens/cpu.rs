@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use noise_model::{Cpu, TAKERS, Taker};
+use noise_model::{Cpu, TAKERS, Taker, total};
 use noise_text::joined::joined;
 use noise_text::units;
 
@@ -211,7 +211,7 @@ pub fn open(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let over_time = |number: &dyn Fn(&Cpu) -> u64| {
         history.over_time(|step| {
             let own = step.cpus.iter().filter(|came| chosen.binary_search(&came.cpu).is_ok());
-            step.per_second(own.map(number).sum::<u64>() as f64 / 1e9)
+            step.per_second(total(own.map(number)) as f64 / 1e9)
         })
     };
     let share = |number: &dyn Fn(&Cpu) -> u64| {

@@ -298,7 +298,7 @@ fn row(
     let is_counted = is_counted(subject.way);
     let lost = match is_counted {
         true => cells::nothing(),
-        false => cells::lost(recent.lost(waits.queue.sum_ns + waits.device.sum_ns)),
+        false => cells::lost(recent.lost(waits.queue.sum_ns.saturating_add(waits.device.sum_ns))),
     };
     let tone = match (waits.is_none(), is_counted) {
         (true, _) => Tone::Dim,
