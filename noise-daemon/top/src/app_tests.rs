@@ -18,6 +18,7 @@ use super::app::{Action, App};
 use super::draw::draw;
 use super::draw::theme::Theme;
 use super::sampled::{MAKERS, frame, frames};
+use super::services::{Services, Watched};
 use super::{Block, SCREENS, Screen, ScreenLook};
 
 fn app(seconds: u64, cgroups: u64) -> App {
@@ -264,6 +265,25 @@ fn what_is_exported_is_what_is_shown() {
     press(&mut app, "\u{1b}\u{1b}s");
     let first = app.export()["rows"][0]["cgroup"].clone();
     assert_eq!(Some(first.as_str().unwrap()), keys(&app).first().map(String::as_str));
+}
+
+#[test]
+fn what_is_exported_says_how_much_time_it_covers() {
+    let mut app = app(1, 2);
+    assert_eq!(app.export()["seconds"], 0.0);
+    for (last, seconds) in [(1, 1.0), (2, 2.0), (9, 7.0), (10, 8.0)] {
+        app.take(frame(last, 2));
+        assert_eq!(app.export()["seconds"], seconds, "{last}");
+    }
+    press(&mut app, "r");
+    // The newest step counts in any case.
+    assert_eq!(app.export()["seconds"], 1.0);
+    app.take(frame(13, 2));
+    assert_eq!(app.export()["seconds"], 3.0);
+    press(&mut app, "8");
+    assert_eq!(app.export()["seconds"], 0.0);
+    app.watched(Services::Watched(Watched { seconds: 2.5, ..Watched::default() }));
+    assert_eq!(app.export()["seconds"], 2.5);
 }
 
 #[test]

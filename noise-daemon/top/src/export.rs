@@ -62,18 +62,12 @@ fn block(block: &Block) -> Value {
 /// What is said of every export.
 fn head(screen: Screen, history: &History, look: &ScreenLook) -> Map<String, Value> {
     let frame = history.latest();
-    let since_ns = look.since_ns;
-    let newest_ns = frame.map_or(0, |frame| frame.sample.at_ns);
-    let seconds = match since_ns {
-        0 => look.seconds,
-        _ => look.seconds.min(newest_ns.saturating_sub(since_ns) as f64 / 1e9),
-    };
     let head = [
         ("version", json!(VERSION)),
         ("screen", json!(screen.name())),
         ("time", json!(frame.map(|frame| frame.time.to_string()))),
         ("host", json!(frame.map(|frame| frame.host.name.as_str()))),
-        ("seconds", json!(seconds)),
+        ("seconds", json!(screen.covered(history, look))),
     ];
     head.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }

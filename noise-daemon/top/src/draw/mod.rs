@@ -140,16 +140,14 @@ fn scrolled(
     at
 }
 
-/// What the rates and sums cover.
+/// What the rates and sums cover, behind a comma; nothing where nothing is known yet.
 fn span_of(app: &App) -> String {
-    let look = app.look();
-    let newest_ns = app.history().latest().map_or(0, |frame| frame.sample.at_ns);
-    match look.since_ns {
-        0 => format!("over {} s", look.seconds),
-        since_ns => {
-            let seconds = newest_ns.saturating_sub(since_ns) as f64 / 1e9;
-            format!("over {} since the reset", roughly(seconds.min(look.seconds)))
-        }
+    let seconds = app.screen().covered(app.history(), app.look());
+    let is_reset = app.look().since_ns > 0 && app.screen() != Screen::Services;
+    let since = if is_reset { " since the reset" } else { "" };
+    match seconds > 0.0 {
+        true => format!(", over {}{since}", roughly(seconds)),
+        false => String::new(),
     }
 }
 
@@ -163,7 +161,7 @@ fn table(sheet: &mut Sheet<'_, '_>, app: &mut App, theme: Theme) {
         true => format!("{all} rows"),
         false => format!("{seen} of {all} rows: {}", cut(&filter, 20)),
     };
-    let right = format!("{count}, {}", span_of(app));
+    let right = format!("{count}{}", span_of(app));
     let title = cut(&shown.table.title, columns.saturating_sub(width(&right) + 2));
     let right = Line::styled(right, theme.tone(Tone::Dim));
     sheet.put(header::ends(Line::styled(title, theme.title()), right, columns));

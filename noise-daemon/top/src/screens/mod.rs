@@ -16,6 +16,8 @@ mod totals;
 pub mod victims;
 pub mod who;
 
+use self::recent::Recent;
+use super::services::Services;
 use super::{History, Page, ScreenLook, Table};
 
 noise_common::named! {
@@ -89,6 +91,15 @@ impl Screen {
             Self::Irq => irq::table(history, look),
             Self::Incidents => incidents::table(history, look),
             Self::Services => services::table(history),
+        }
+    }
+
+    /// How much time its rates and sums cover, seconds; 0 where nothing is known yet.
+    pub fn covered(self, history: &History, look: &ScreenLook) -> f64 {
+        match (self, history.services()) {
+            (Self::Services, Services::Watched(watched)) => watched.seconds,
+            (Self::Services, _) => 0.0,
+            _ => Recent::new(history, look).seconds,
         }
     }
 
