@@ -43,7 +43,7 @@ impl ReplaySource {
     pub fn open(path: &Path, interval: Duration) -> anyhow::Result<Self> {
         let recording = Recording::open(path)?;
         ensure!(!recording.is_empty(), "{} has no frames", path.display());
-        let position = Position { index: 0, frames: recording.len(), time: Timestamp::UNIX_EPOCH };
+        let position = Position { index: 0, frames: recording.len() };
         Ok(Self {
             name: path.display().to_string(),
             recording,
@@ -96,9 +96,6 @@ impl ReplaySource {
         }
         frames.reverse();
         self.position.index = index;
-        if let Some(frame) = frames.last() {
-            self.position.time = frame.time;
-        }
         self.next = index + 1;
         self.due = Instant::now() + self.interval;
         frames
@@ -156,10 +153,7 @@ impl FrameSource for ReplaySource {
         self.next += 1;
         self.position.index = index;
         match self.read(index) {
-            Ok((frame, _)) => {
-                self.position.time = frame.time;
-                Some(News::Frame(frame))
-            }
+            Ok((frame, _)) => Some(News::Frame(frame)),
             Err(error) => Some(News::Trouble(error.to_string())),
         }
     }
@@ -207,7 +201,7 @@ mod tests {
             let news = source.poll(Duration::from_secs(5));
             assert_eq!(news, Some(News::Frame(Arc::new(small(second)))));
         }
-        assert_eq!(source.position(), Position { index: 2, frames: 3, time: at(3) });
+        assert_eq!(source.position(), Position { index: 2, frames: 3 });
         assert_eq!(source.poll(MOMENT), None);
         assert!(source.replay().is_some());
         assert_eq!(seconds(&source.step(-1)), [1, 2]);
@@ -230,7 +224,7 @@ mod tests {
         let mut source = ReplaySource::open(&path, MOMENT).unwrap();
         let frames = source.step(300);
         assert_eq!(seconds(&frames), (1180..=1300).collect::<Vec<_>>());
-        assert_eq!(source.position(), Position { index: 300, frames: 500, time: at(1300) });
+        assert_eq!(source.position(), Position { index: 300, frames: 500 });
         assert_eq!(seconds(&source.step(-300)), [1000]);
         assert_eq!(seconds(&source.step(i64::MIN)), [1000]);
         assert_eq!(seconds(&source.step(i64::MAX)).last(), Some(&1499));

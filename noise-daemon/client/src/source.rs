@@ -48,5 +48,4 @@ pub struct Position {
     pub index: usize,
     /// How many there are.
     pub frames: usize,
-    pub time: Timestamp,
 }

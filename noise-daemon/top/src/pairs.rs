@@ -144,6 +144,18 @@ impl Pairs {
         }
     }
 
+    /// What each pair had in so many of the newest steps together, if anything.
+    pub fn sums(&self, steps: usize) -> impl Iterator<Item = (Id, &Pair, Cost)> {
+        let mut sums = vec![Cost::default(); self.known.len()];
+        for (id, cost) in self.costs().rev().take(steps).flatten() {
+            if let Some(sum) = sums.get_mut(*id as usize) {
+                sum.add(cost);
+            }
+        }
+        let all = (0..).zip(sums).filter(|(_, cost)| *cost != Cost::default());
+        all.filter_map(|(id, cost)| Some((id, self.pair(id)?, cost)))
+    }
+
     /// What each pair had in each step, in no particular order; the newest step last.
     pub fn costs(&self) -> impl DoubleEndedIterator<Item = &[(Id, Cost)]> {
         self.costs.iter().map(|costs| &**costs)

@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use noise_common::charge::Cause;
-use noise_model::Histogram;
 use noise_model::labels::spoken_briefly;
 use noise_model::words::{culprit_briefly, why_briefly};
 use noise_text::times;
@@ -68,22 +67,6 @@ pub(super) fn ratio(part: f64, whole: f64) -> f64 {
 /// How long all together took, for each; nothing where there was none.
 pub(super) fn mean(ns: u64, count: u64) -> Cell {
     if count > 0 { duration(ns as f64 / count as f64) } else { nothing() }
-}
-
-/// Up to how long so many of the delays were.
-pub(super) fn quantile(delays: &Histogram, quantile: f64) -> Cell {
-    match (delays.quantile_ns(quantile), longest_bound_ns()) {
-        (Some(ns), _) => duration(ns as f64),
-        (None, Some(ns)) if delays.count() > 0 => {
-            number(format!("> {}", units::duration(ns as f64)), ns as f64 / 1e9)
-        }
-        _ => nothing(),
-    }
-}
-
-/// The last bound of the buckets.
-fn longest_bound_ns() -> Option<u64> {
-    noise_common::hist::upper_bound_ns(noise_common::hist::BUCKETS - 2)
 }
 
 /// The length of the time that sums cover.

@@ -16,8 +16,8 @@ use noise_common::subject::SubjectKind;
 use noise_model::{Amount as _, Histogram, Interference, Labels, Step, by_labels};
 use noise_text::joined::joined;
 
-use super::cells;
 use super::recent::{Recent, empty};
+use super::{cells, tally};
 use crate::{Cell, Column, History, ScreenLook, Table, TableRow, Tone};
 
 /// Between the parts of a row's key; no name holds it.
@@ -310,10 +310,10 @@ fn row(
         cells::text(subject.operation),
         cells::rate(recent.per_second(waits.count() as f64)),
         lost,
-        cells::quantile(&waits.queue, 0.5),
-        cells::quantile(&waits.queue, 0.99),
-        cells::quantile(&waits.device, 0.5),
-        cells::quantile(&waits.device, 0.99),
+        tally::quantile(&waits.queue, 0.5),
+        tally::quantile(&waits.queue, 0.99),
+        tally::quantile(&waits.device, 0.5),
+        tally::quantile(&waits.device, 0.99),
         worst.cell(),
         Cell::Spark(trend),
     ];

@@ -40,17 +40,10 @@ struct VictimRow<'a> {
 
 /// The victims, those with open incidents first, then who was held up most.
 fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<VictimRow<'a>> {
-    let pairs = history.pairs();
-    let mut sums = vec![Cost::default(); pairs.bound()];
-    for (id, cost) in pairs.costs().rev().take(recent.steps.len()).flatten() {
-        if let Some(sum) = sums.get_mut(*id as usize) {
-            sum.add(cost);
-        }
-    }
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut victims: Vec<VictimRow<'a>> = Vec::new();
-    for (id, cost) in (0..).zip(sums).filter(|(_, cost)| cost.ns > 0) {
-        let Some((name, culprit)) = pairs.pair(id) else { continue };
+    let sums = history.pairs().sums(recent.steps.len());
+    for (_, (name, culprit), cost) in sums.filter(|(.., cost)| cost.ns > 0) {
         let place = *places.entry(name).or_insert_with(|| {
             victims.push(VictimRow { name, whole: Cost::default(), culprit: None });
             victims.len() - 1

@@ -7,9 +7,9 @@ pub use self::page::page as open;
 use std::cmp::Reverse;
 
 use noise_common::charge::{Cause, Resource};
+use noise_model::Amount as _;
 use noise_model::labels::OTHER;
 use noise_model::words::culprit_briefly;
-use noise_model::{Amount as _, total};
 
 use super::cells;
 use super::recent::{Recent, empty};
@@ -48,14 +48,7 @@ pub(super) struct Accounts<'a> {
 impl<'a> Accounts<'a> {
     pub(super) fn new(history: &'a History, look: &ScreenLook) -> Self {
         let recent = Recent::new(history, look);
-        let pairs = history.pairs();
-        let mut sums = vec![Cost::default(); pairs.bound()];
-        for (id, cost) in pairs.costs().rev().take(recent.steps.len()).flatten() {
-            if let Some(sum) = sums.get_mut(*id as usize) {
-                sum.add(cost);
-            }
-        }
-        let lost_ns = total(sums.iter().map(|cost| cost.ns));
+        let mut lost_ns = 0_u64;
         // What was folded before it came here is one row with what is folded here.
         let mut rest = Cost::default();
         let mut folded = 0;
@@ -64,11 +57,12 @@ impl<'a> Accounts<'a> {
             folded += 1;
         };
         let mut known: Vec<(Id, &Pair, Cost)> = Vec::new();
-        for (id, cost) in (0..).zip(sums).filter(|(_, cost)| cost.ns > 0 || cost.delays > 0) {
-            match pairs.pair(id) {
-                Some((victim, culprit)) if [&**victim, &**culprit] == [OTHER; 2] => fold(&cost),
-                Some(pair) => known.push((id, pair, cost)),
-                None => {}
+        let sums = history.pairs().sums(recent.steps.len());
+        for (id, pair, cost) in sums.filter(|(.., cost)| cost.ns > 0 || cost.delays > 0) {
+            lost_ns.add(&cost.ns);
+            match [&*pair.0, &*pair.1] == [OTHER; 2] {
+                true => fold(&cost),
+                false => known.push((id, pair, cost)),
             }
         }
         if known.len() > SHOWN {

@@ -94,10 +94,6 @@ impl Recording {
         Ok(Self { path: path.to_owned(), file, host, frames, scanned })
     }
 
-    pub fn host(&self) -> &Host {
-        &self.host
-    }
-
     /// How many frames it has.
     pub fn len(&self) -> usize {
         self.frames.len()

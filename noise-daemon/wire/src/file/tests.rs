@@ -27,7 +27,7 @@ fn frames_come_back_and_more_can_follow() {
     record_all(&path, 1..4);
     record_all(&path, 4..6);
     let recording = Recording::open(&path).unwrap();
-    assert_eq!(recording.host(), &host());
+    assert_eq!(recording.host, host());
     assert_eq!(times(&recording), [1, 2, 3, 4, 5]);
     assert_eq!(recording.frame(4).unwrap(), small(5));
     assert_eq!(recording.warning(), None);

@@ -10,8 +10,8 @@ use noise_text::units;
 
 use super::{DeviceSubject, DeviceWaits, Rows, charges, is_counted, place, signals};
 use crate::heat::heatmap;
-use crate::screens::cells;
 use crate::screens::recent::Recent;
+use crate::screens::{cells, tally};
 use crate::{Block, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// Rows of who waited for whom.
@@ -30,7 +30,7 @@ pub fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     }
     let mut blocks = vec![Block::Text(lines(&recent, &subject, &waits))];
     match is_counted(subject.way) {
-        true => blocks.push(graph("In a second", trend, units::per_second)),
+        true => blocks.push(tally::graph("In a second", trend, units::per_second)),
         false => {
             let labels = subject.labels();
             let stages = signals(subject.way).filter_map(|one| Some((one, place(one)?.1)));
@@ -41,7 +41,7 @@ pub fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
                 .map(Block::Heatmap)
                 .collect();
             blocks.extend(heatmaps);
-            blocks.push(graph("Lost per second", trend, units::lost));
+            blocks.push(tally::graph("Lost per second", trend, units::lost));
             blocks.push(Block::Table(table(&recent, &subject)));
             blocks.extend(troubles(&recent, &subject, &known));
         }
@@ -115,11 +115,6 @@ fn each(recent: &Recent<'_>, what: &str, waits: &Histogram) -> String {
             units::lost(recent.lost(waits.sum_ns))
         ),
     }
-}
-
-fn graph(title: &str, values: Vec<f64>, unit: impl Fn(f64) -> String) -> Block {
-    let largest = unit(values.iter().copied().fold(0.0, f64::max));
-    Block::Graph { title: title.to_owned(), values, largest }
 }
 
 /// Who waited there for whom.

@@ -109,7 +109,7 @@ fn without_two_frames_there_are_no_rates() {
     let Cell::Number { text, .. } = cell(&anew, OTHER, "receive", "queue_p50_seconds") else {
         panic!()
     };
-    assert!(text.starts_with("> "), "{text}");
+    assert!(text.starts_with('>'), "{text}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use noise_verdict::called;
 use super::{Accounts, names, trends};
 use crate::pairs::Cost;
 use crate::screens::recent::Recent;
-use crate::screens::{cells, threads};
+use crate::screens::{cells, tally, threads};
 use crate::{Block, Cell, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// What the row with that key opens.
@@ -33,9 +33,10 @@ pub fn page(history: &History, look: &ScreenLook, row: &str) -> Option<Page> {
         (measure(&accounts, &cost), Tone::Plain),
         (preemptions(&accounts.recent, spoken(victim), spoken(culprit), &cost), Tone::Plain),
     ];
+    let trend = trends(history, &[id]).into_iter().next().unwrap_or_default();
     let mut blocks = vec![
         Block::Text(lines),
-        graph(trends(history, &[id]).into_iter().next().unwrap_or_default()),
+        tally::graph("Lost per second", trend, units::lost),
         Block::Table(table(&accounts.recent, &charges, cost.ns)),
     ];
     blocks.extend(threads::of_pair(history, victim, culprit));
@@ -52,7 +53,10 @@ fn rest(accounts: &Accounts<'_>) -> Option<Page> {
     ];
     Some(Page {
         title: "All others".to_owned(),
-        blocks: vec![Block::Text(lines), graph(account.trend.clone())],
+        blocks: vec![
+            Block::Text(lines),
+            tally::graph("Lost per second", account.trend.clone(), units::lost),
+        ],
     })
 }
 
@@ -141,11 +145,6 @@ fn preemptions(recent: &Recent<'_>, victim: &str, culprit: &str, cost: &Cost) ->
             units::per_second(recent.per_second(count as f64))
         ),
     }
-}
-
-fn graph(values: Vec<f64>) -> Block {
-    let largest = units::lost(values.iter().copied().fold(0.0, f64::max));
-    Block::Graph { title: "Lost per second".to_owned(), values, largest }
 }
 
 fn table(
