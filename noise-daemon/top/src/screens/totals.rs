@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use noise_common::charge::Cause;
 use noise_model::{Amount as _, Step, total};
 
 use super::recent::Recent;
@@ -21,4 +22,11 @@ pub(super) fn by<'a, K: Ord, I: Iterator<Item = (K, u64)>>(
         sums.entry(name).or_default().add(&number);
     }
     sums
+}
+
+/// What took most of the time, of times with their causes.
+pub(super) fn main_cause(times: impl Iterator<Item = (Cause, u64)>) -> Option<Cause> {
+    let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
+    times.for_each(|(cause, ns)| by_cause.entry(cause).or_default().add(&ns));
+    by_cause.into_iter().max_by_key(|(_, ns)| *ns).map(|(cause, _)| cause)
 }

@@ -20,7 +20,7 @@ use noise_model::{Amount as _, Histogram};
 use noise_verdict::{Account, ChargedCulprit, Finding, held_up, mostly};
 
 use super::recent::{Recent, empty};
-use super::{cells, tally, threads};
+use super::{cells, tally, threads, totals};
 use crate::pairs::Cost;
 use crate::{Cell, Column, History, ScreenLook, Table, TableRow, Tone};
 
@@ -66,27 +66,33 @@ fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<VictimRow<'a>> 
     victims
 }
 
-/// What each victim was mainly held up for.
-fn lacking<'a>(recent: &Recent<'a>) -> HashMap<&'a str, Account> {
-    let mut sums: HashMap<&'a str, BTreeMap<(Resource, Cause), u64>> = HashMap::new();
+/// What each of these victims was mainly held up for, and why most by its main culprit.
+fn lacking<'a>(
+    recent: &Recent<'_>,
+    victims: &[VictimRow<'a>],
+) -> HashMap<&'a str, (Option<Account>, Option<Cause>)> {
+    // For how long, ns, by whether the main culprit did it.
+    type HeldUp = BTreeMap<(Resource, Cause, bool), u64>;
+    let all = victims.iter().map(|one| (one.name, (one.culprit, HeldUp::new())));
+    let mut all: HashMap<&str, _> = all.collect();
     for step in &recent.steps {
         // Those of a victim are beside each other.
         for own in step.charges.chunk_by(|one, other| Arc::ptr_eq(&one.victim, &other.victim)) {
-            let held_up = own.iter().map(|one| ((one.resource, one.cause), one.held_up_ns()));
-            let mut held_up = held_up.filter(|(_, ns)| *ns > 0).peekable();
-            if held_up.peek().is_none() {
-                continue;
+            let victim = own.first().and_then(|first| all.get_mut(&*first.victim));
+            let Some((culprit, sums)) = victim else { continue };
+            for one in own.iter().filter(|one| one.held_up_ns() > 0) {
+                let is_main = culprit.is_some_and(|(name, _)| *name == *one.culprit);
+                sums.entry((one.resource, one.cause, is_main)).or_default().add(&one.held_up_ns());
             }
-            let Some(first) = own.first() else { continue };
-            let sum = sums.entry(&first.victim).or_default();
-            held_up.for_each(|(why, ns)| sum.entry(why).or_default().add(&ns));
         }
     }
-    let lacks = |(victim, sum): (&'a str, BTreeMap<(Resource, Cause), u64>)| {
-        let charges = sum.into_iter().map(|((resource, cause), ns)| (resource, cause, ns));
-        Some((victim, mostly(charges)?))
+    let lacks = |(victim, (_, sums)): (&'a str, (_, HeldUp))| {
+        let own = sums.iter().filter(|((.., is_main), _)| *is_main);
+        let cause = totals::main_cause(own.map(|((_, cause, _), ns)| (*cause, *ns)));
+        let charges = sums.iter().map(|((resource, cause, _), ns)| (*resource, *cause, *ns));
+        (victim, (mostly(charges), cause))
     };
-    sums.into_iter().filter_map(lacks).collect()
+    all.into_iter().map(lacks).collect()
 }
 
 /// How a cgroup usually waits for a CPU, where that is known.
@@ -151,11 +157,12 @@ pub fn table(history: &History, look: &ScreenLook) -> Table {
             .into_iter()
             .filter_map(|(labels, delays)| Some((labels.first()?.as_str(), delays)))
             .collect();
-    let lacks = lacking(&recent);
+    let lacks = lacking(&recent, &victims);
     let row = |victim: &VictimRow<'_>| {
         let open = incidents(history, victim.name).len();
         let short = history.latest().and_then(|frame| frame.overview.short_of_memory(victim.name));
         let mark = if open > 0 { format!("●{open}") } else { String::new() };
+        let (mainly, cause) = lacks.get(victim.name).copied().unwrap_or_default();
         let (culprit, why) = match (&short, victim.culprit) {
             (Some(by), _) => {
                 (Cell::Named { name: by.clone().into_owned(), notes: Vec::new() }, cells::text(""))
@@ -165,7 +172,6 @@ pub fn table(history: &History, look: &ScreenLook) -> Table {
                 let mut notes = vec![format!(" {}", noise_text::units::share(share))];
                 let first = threads::first_culprit(history, victim.name, name);
                 notes.extend(first.map(|first| format!(", {first}")));
-                let cause = cost.causes().next();
                 let name = cause.map_or(name, |cause| culprit_briefly(cause, name));
                 let why = cause.map_or("", why);
                 (Cell::Named { name: name.to_owned(), notes }, cells::text(why))
@@ -173,8 +179,7 @@ pub fn table(history: &History, look: &ScreenLook) -> Table {
             (None, None) => (cells::text(""), cells::text("")),
         };
         let is_little = open == 0 && recent.lost(victim.whole.held_up_ns) < LEAST_LOST;
-        let mainly = || lacks.get(victim.name).filter(|_| !is_little).copied();
-        let lacks = short.map(|_| Account::Memory).or_else(mainly);
+        let lacks = short.map(|_| Account::Memory).or(mainly.filter(|_| !is_little));
         let usual = usual(history, victim.name).and_then(|usual| usual.level.p99_ns);
         let tone = match (open, victim.whole.held_up_ns) {
             (1.., _) => Tone::Alarm,

@@ -11,7 +11,7 @@ use noise_model::{Amount as _, Interference};
 use noise_text::units;
 use noise_verdict::{Finding, called};
 
-use super::{VictimRow, findings, incidents, usual, victims};
+use super::{VictimRow, findings, incidents, lacking, usual, victims};
 use crate::heat::heatmap;
 use crate::screens::cells;
 use crate::screens::recent::Recent;
@@ -32,10 +32,11 @@ pub fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
     let all = victims(history, &recent);
     let victim = all.iter().find(|one| one.name == key)?;
     let trend = history.trends().victim(key);
+    let known = cells::length(history.trends().seconds());
     let charges = charges(&recent, key);
     let mut blocks = vec![
         Block::Text(lines(history, &recent, victim)),
-        tally::graph("Held up per second, over the last 15 minutes", trend, units::lost),
+        tally::graph(&format!("Held up per second, over the last {known}"), trend, units::lost),
         Block::Table(table(&recent, &charges)),
     ];
     blocks.extend(threads::of_victim(history, key));
@@ -57,7 +58,8 @@ fn lines(history: &History, recent: &Recent<'_>, victim: &VictimRow<'_>) -> Vec<
     let first = match victim.culprit {
         Some((culprit, cost)) => {
             let share = units::share(cells::ratio(cost.held_up_ns as f64, held_up_ns as f64));
-            let cause = cost.causes().next();
+            let lacks = lacking(recent, std::slice::from_ref(victim));
+            let cause = lacks.get(victim.name).and_then(|(_, cause)| *cause);
             let why = cause.map_or("not known", why);
             let culprit = cause.map_or(culprit, |cause| called(cause, culprit));
             format!(

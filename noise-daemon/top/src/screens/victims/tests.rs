@@ -161,6 +161,24 @@ fn the_root_cgroup_has_words_and_its_worst_thread() {
 }
 
 #[test]
+fn why_is_what_took_most_of_what_the_main_culprit_took() {
+    let mut made = Made::new();
+    made.frame();
+    made.foreign(Resource::Cpu, "", "web", OTHER, 10_000_000, 9);
+    made.charge(Resource::Cpu, Cause::Kthread, "", "web", OTHER, 20_000_000, 9);
+    made.charge(Resource::Running, Cause::Hardirq, "", "web", "nic", 25_000_000, 9);
+    made.frame();
+    let table = table(&made.history, &ScreenLook::default());
+    assert_eq!(cell(&table, "web", "why"), &Cell::Text("kernel thread".to_owned()));
+    assert_eq!(cell(&table, "web", "resource"), &Cell::Text("cpu".to_owned()));
+    let page = open(&made.history, &ScreenLook::default(), "web").unwrap();
+    let Some(crate::Block::Text(lines)) = page.blocks.first() else { panic!("{page:?}") };
+    assert!(lines[0].0.ends_with("(kernel thread)."), "{lines:?}");
+    let Some(crate::Block::Graph { title, .. }) = page.blocks.get(1) else { panic!("{page:?}") };
+    assert_eq!(title, "Held up per second, over the last 1.00 s");
+}
+
+#[test]
 fn a_victim_opens_with_its_culprits_over_all_resources() {
     let made = made();
     let page = open(&made.history, &ScreenLook::default(), "web").unwrap();

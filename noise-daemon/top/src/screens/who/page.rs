@@ -12,7 +12,7 @@ use noise_verdict::called;
 use super::{Accounts, names, trends};
 use crate::pairs::Cost;
 use crate::screens::recent::Recent;
-use crate::screens::{cells, tally, threads};
+use crate::screens::{cells, tally, threads, totals};
 use crate::{Block, Cell, History, Page, ScreenLook, Table, TableRow, Tone};
 
 /// What the row with that key opens.
@@ -27,7 +27,8 @@ pub fn page(history: &History, look: &ScreenLook, row: &str) -> Option<Page> {
     let mut cost = Cost::default();
     costs().take(accounts.recent.steps.len()).flatten().for_each(|one| cost.add(&one));
     let charges = charges(&accounts.recent, victim, culprit);
-    let cause = main_cause(&charges).or_else(|| costs().flatten().next()?.causes().next());
+    let times = charges.iter().map(|((_, cause, _), charged)| (*cause, charged.ns));
+    let cause = totals::main_cause(times).or_else(|| costs().flatten().next()?.causes().next());
     let lines = vec![
         (sentence(&accounts.recent, victim, culprit, &cost, cause), Tone::Strong),
         (measure(&accounts, &cost), Tone::Plain),
@@ -75,14 +76,6 @@ fn charges<'a>(
         sums.entry((*resource, *cause, &**place)).or_default().add(charged);
     }
     sums
-}
-
-fn main_cause(charges: &BTreeMap<(Resource, Cause, &str), Charged>) -> Option<Cause> {
-    let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
-    for ((_, cause, _), charged) in charges {
-        by_cause.entry(*cause).or_default().add(&charged.ns);
-    }
-    by_cause.into_iter().max_by_key(|(_, ns)| *ns).map(|(cause, _)| cause)
 }
 
 fn sentence(
