@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use noise_client::Position;
-use noise_model::total;
+use noise_model::{Trends, total};
 use noise_wire::Frame;
 use ratatui::crossterm::event::KeyEvent;
 
@@ -157,6 +157,11 @@ impl App {
     /// What is shown comes from these last minutes.
     pub fn history(&self) -> &History {
         self.held.as_deref().unwrap_or(&self.history)
+    }
+
+    /// What is known of the last 15 minutes, whatever is held.
+    pub fn trends(&self) -> &Trends {
+        self.history.trends()
     }
 
     /// What rates and sums cover.

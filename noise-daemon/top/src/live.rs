@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
 use noise_client::{FrameSource, News};
+use noise_model::Trends;
 use noise_system::output::{OutputPlace, PLAIN_MODE, explained};
 use noise_text::clean::clean_json;
 use noise_wire::Frame;
@@ -36,9 +37,10 @@ pub trait Tape {
     fn toggle(&mut self) -> anyhow::Result<Option<String>>;
     /// Where frames are recorded, if they are.
     fn target(&self) -> Option<String>;
-    /// Takes a frame; does nothing unless it records.
+    /// Takes a frame, with what is known of the 15 minutes before it, which the first frame of a recording holds. Does
+    /// nothing unless it records.
     /// Errors: where it cannot be written.
-    fn take(&mut self, frame: &Frame) -> anyhow::Result<()>;
+    fn take(&mut self, frame: &Frame, known: &Trends) -> anyhow::Result<()>;
 }
 
 /// Says why a victim is slow, as text, or why that cannot be said. It may take seconds.
@@ -225,8 +227,8 @@ impl Live<'_> {
             heard += 1;
             match news {
                 News::Frame(frame) => {
+                    self.app.take(Arc::clone(&frame));
                     self.record(&frame);
-                    self.app.take(frame);
                 }
                 News::Trouble(why) => {
                     self.app.trouble(why);
@@ -243,7 +245,7 @@ impl Live<'_> {
 
     fn record(&mut self, frame: &Frame) {
         if let Some(tape) = &mut self.tape
-            && let Err(error) = tape.take(frame)
+            && let Err(error) = tape.take(frame, self.app.trends())
         {
             self.app.say(format!("recording: {error:#}"), Tone::Alarm);
         }

@@ -71,14 +71,14 @@ pub fn print(
             None if source.replay().is_some() => return Ok(()),
             None => continue,
         };
-        if let Err(error) = tape.take(&frame) {
+        printer.app.take(Arc::clone(&frame));
+        if let Err(error) = tape.take(&frame, printer.app.trends()) {
             // One that cannot even be opened is no recording at all.
             if args.once || tape.target().is_none() {
                 return Err(error);
             }
             output::complain(&format!("{error:#}"));
         }
-        printer.app.take(Arc::clone(&frame));
         if let Some(services) = watching.as_ref().and_then(Watching::latest) {
             if let Services::Impossible(why) = &services {
                 bail!(why.clone());
