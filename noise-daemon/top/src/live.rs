@@ -94,7 +94,8 @@ pub fn run(source: &mut dyn FrameSource, options: Options) -> anyhow::Result<()>
     if let Some(column) = sort {
         app.sort_by(&column).map_err(anyhow::Error::msg)?;
     }
-    let mut live = Live { app, source, tape, why, asked: None, watch, watching: None };
+    let mut live =
+        Live { app, source, tape, why, asked: None, wanted: None, watch, watching: None };
     live.source.set_interval(interval);
     live.note();
     let theme = Theme { colour };
@@ -137,6 +138,8 @@ struct Live<'a> {
     why: Option<Explain>,
     /// The victim that is asked about, and what comes of it.
     asked: Option<(String, mpsc::Receiver<Result<String, String>>)>,
+    /// The victim to ask about then.
+    wanted: Option<String>,
     watch: Option<Watch>,
     /// What is attached while the screen of services is shown.
     watching: Option<Watching>,
@@ -150,7 +153,9 @@ impl Live<'_> {
             return self.app.say(sentence.to_owned(), Tone::Plain);
         };
         self.app.say(format!("looking at what {victim} did of late"), Tone::Plain);
-        if self.asked.is_some() {
+        if let Some((asked, _)) = &self.asked {
+            // One at a time: each looks at the whole host.
+            self.wanted = Some(victim).filter(|victim| victim != asked);
             return;
         }
         let (sender, receiver) = mpsc::channel();
@@ -175,6 +180,9 @@ impl Live<'_> {
         };
         if let Some((victim, _)) = self.asked.take() {
             self.app.explain(&victim, found);
+        }
+        if let Some(victim) = self.wanted.take() {
+            self.ask(victim);
         }
         true
     }
@@ -304,4 +312,60 @@ fn export(app: &App) -> anyhow::Result<String> {
     let write = file.and_then(|mut file| file.write_all(text.as_bytes()).map_err(explained));
     write.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Silent;
+
+    impl FrameSource for Silent {
+        fn name(&self) -> String {
+            String::new()
+        }
+
+        fn poll(&mut self, _: Duration) -> Option<News> {
+            None
+        }
+
+        fn set_interval(&mut self, _: Duration) {}
+    }
+
+    #[test]
+    fn the_victim_that_was_asked_about_last_is_looked_at_once_the_first_is_known() {
+        let (told, asked) = mpsc::channel();
+        let (answer, answers) = mpsc::channel::<()>();
+        let both = std::sync::Mutex::new((told, answers));
+        let explain = move |victim: &str| {
+            let both = both.lock().unwrap();
+            both.0.send(victim.to_owned()).unwrap();
+            both.1.recv().map_err(|error| error.to_string())?;
+            Ok(String::new())
+        };
+        let mut live = Live {
+            app: App::new(Screen::Victims, ScreenLook::default(), Duration::from_secs(1)),
+            source: &mut Silent,
+            tape: None,
+            why: Some(Arc::new(explain)),
+            asked: None,
+            wanted: None,
+            watch: None,
+            watching: None,
+        };
+        let answered = |live: &mut Live<'_>| {
+            answer.send(()).unwrap();
+            while !live.hear() {
+                thread::yield_now();
+            }
+        };
+        ["a", "b", "c"].iter().for_each(|victim| live.ask((*victim).to_owned()));
+        answered(&mut live);
+        assert_eq!(live.app.message.as_ref().unwrap().0, "looking at what c did of late");
+        // Back to the one that is looked at: there is nothing more to do.
+        ["b", "c"].iter().for_each(|victim| live.ask((*victim).to_owned()));
+        answered(&mut live);
+        assert!(!live.hear());
+        assert_eq!(asked.try_iter().collect::<Vec<_>>(), ["a", "c"]);
+    }
 }
