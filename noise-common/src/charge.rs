@@ -160,7 +160,7 @@ pub struct ChargeKey {
 #[repr(C)]
 pub struct Charged {
     pub ns: u64,
-    /// Delays of which that is a part.
+    /// Parts of delays: one for each turn or stretch of the culprit within a delay, where that is divided in the kernel.
     pub count: u64,
 }
 

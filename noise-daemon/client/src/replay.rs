@@ -127,6 +127,11 @@ impl Replay for ReplaySource {
         }
         self.move_to(from.saturating_sub(1))
     }
+
+    fn trouble(&mut self) -> Option<String> {
+        let at_end = self.next >= self.position.frames && !mem::replace(&mut self.is_warned, true);
+        self.trouble.take().or_else(|| self.recording.warning().filter(|_| at_end))
+    }
 }
 
 impl FrameSource for ReplaySource {
@@ -135,12 +140,11 @@ impl FrameSource for ReplaySource {
     }
 
     fn poll(&mut self, timeout: Duration) -> Option<News> {
-        if let Some(trouble) = self.trouble.take() {
+        if let Some(trouble) = self.trouble() {
             return Some(News::Trouble(trouble));
         }
         if self.next >= self.position.frames {
-            let is_said = mem::replace(&mut self.is_warned, true);
-            return self.recording.warning().filter(|_| !is_said).map(News::Trouble);
+            return None;
         }
         let now = Instant::now();
         if self.due > now + timeout {
@@ -265,6 +269,12 @@ mod tests {
         assert_eq!(seconds(&source.step(-1)), [1, 2]);
         assert_eq!(said(&mut source), [damaged, Ok(4), cut_off]);
         assert_eq!(seconds(&source.seek_to(at(99))).last(), Some(&4));
+        // One that is stepped through says it at once, and once.
+        assert!(source.trouble().is_some_and(|why| why.contains("was cut off")));
+        assert_eq!(source.trouble(), None);
+        source.step(-1);
+        assert!(source.trouble().is_some_and(|why| why.contains("is damaged")));
+        assert_eq!(source.trouble(), None);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub trait Replay {
     fn step(&mut self, steps: i64) -> Vec<Arc<Frame>>;
     /// Moves to the last frame that is not younger.
     fn seek_to(&mut self, time: Timestamp) -> Vec<Arc<Frame>>;
+    /// What cannot be read where it is now, once.
+    fn trouble(&mut self) -> Option<String>;
 }
 
 /// Where a replay is.

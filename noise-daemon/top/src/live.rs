@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
-use noise_client::{FrameSource, News};
+use noise_client::{FrameSource, News, Replay};
 use noise_model::Trends;
 use noise_system::output::{OutputPlace, PLAIN_MODE, explained};
 use noise_text::clean::clean_json;
@@ -181,7 +181,9 @@ impl Live<'_> {
         if let Some((victim, _)) = self.asked.take() {
             self.app.explain(&victim, found);
         }
-        if let Some(victim) = self.wanted.take() {
+        // Its page may have been left meanwhile.
+        let open = self.app.victim();
+        if let Some(victim) = self.wanted.take().filter(|wanted| open.as_ref() == Some(wanted)) {
             self.ask(victim);
         }
         true
@@ -279,23 +281,23 @@ impl Live<'_> {
                 };
                 self.app.say(text, tone);
             }
-            Action::Step(steps) => {
-                let frames = self.source.replay().map(|replay| replay.step(steps));
-                self.restart(frames);
-            }
-            Action::SeekTo(time) => {
-                let frames = self.source.replay().map(|replay| replay.seek_to(time));
-                self.restart(frames);
-            }
+            Action::Step(steps) => self.restart(|replay| replay.step(steps)),
+            Action::SeekTo(time) => self.restart(|replay| replay.seek_to(time)),
             Action::Why(victim) => self.ask(victim),
             Action::None | Action::Quit | Action::Redraw | Action::Suspend => {}
         }
         self.note();
     }
 
-    fn restart(&mut self, frames: Option<Vec<Arc<Frame>>>) {
-        if let Some(frames) = frames.filter(|frames| !frames.is_empty()) {
+    /// Shows what a replay has where it moves to, and what cannot be read there.
+    fn restart(&mut self, moved: impl FnOnce(&mut dyn Replay) -> Vec<Arc<Frame>>) {
+        let Some(replay) = self.source.replay() else { return };
+        let (frames, trouble) = (moved(replay), replay.trouble());
+        if !frames.is_empty() {
             self.app.restart(frames);
+        }
+        if let Some(why) = trouble {
+            self.app.trouble(why);
         }
     }
 }
@@ -317,6 +319,8 @@ fn export(app: &App) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::Opened;
+    use crate::page::Page;
 
     struct Silent;
 
@@ -359,13 +363,24 @@ mod tests {
                 thread::yield_now();
             }
         };
-        ["a", "b", "c"].iter().for_each(|victim| live.ask((*victim).to_owned()));
+        let open = |live: &mut Live<'_>, victim: &str| {
+            let page = Page { title: String::new(), blocks: Vec::new() };
+            let key = victim.to_owned();
+            live.app.page = Some(Opened { key, page, scroll: 0, gone: false, is_fixed: false });
+            live.ask(victim.to_owned());
+        };
+        ["a", "b", "c"].iter().for_each(|victim| open(&mut live, victim));
         answered(&mut live);
         assert_eq!(live.app.message.as_ref().unwrap().0, "looking at what c did of late");
         // Back to the one that is looked at: there is nothing more to do.
-        ["b", "c"].iter().for_each(|victim| live.ask((*victim).to_owned()));
+        ["b", "c"].iter().for_each(|victim| open(&mut live, victim));
         answered(&mut live);
         assert!(!live.hear());
-        assert_eq!(asked.try_iter().collect::<Vec<_>>(), ["a", "c"]);
+        // Of one whose page was left, nothing is asked any more.
+        ["d", "e"].iter().for_each(|victim| open(&mut live, victim));
+        live.app.page = None;
+        answered(&mut live);
+        assert!(!live.hear());
+        assert_eq!(asked.try_iter().collect::<Vec<_>>(), ["a", "c", "d"]);
     }
 }

@@ -58,7 +58,9 @@ fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<VictimRow<'a>> 
     let frame = history.latest();
     let disturbed: BTreeSet<&str> =
         frame.into_iter().flat_map(|frame| frame.overview.victims()).map(|name| &**name).collect();
-    let quiet = disturbed.iter().filter(|name| !places.contains_key(**name));
+    // Before the second reading, it is not known what they lost.
+    let is_known = !recent.steps.is_empty();
+    let quiet = disturbed.iter().filter(|name| is_known && !places.contains_key(**name));
     victims.extend(quiet.map(|name| VictimRow { name, whole: Cost::default(), culprit: None }));
     let rank = |one: &VictimRow<'_>| Reverse((one.whole.held_up_ns, one.whole.ns));
     victims.sort_by_key(|one| (!disturbed.contains(one.name), rank(one), one.name));

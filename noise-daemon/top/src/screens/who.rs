@@ -139,8 +139,9 @@ fn columns() -> Vec<Column> {
         ),
         cells::pictures("trend", "lost_over_time", 12)
             .help("What was lost over the last two minutes."),
-        cells::numbers("delays", "delays_per_second", 8).help("Delays of which that is a part."),
-        cells::numbers("mean", "mean_seconds", 8).help("What one of them lost to the culprit."),
+        cells::numbers("parts", "parts_per_second", 8)
+            .help("Parts of delays in a second: one for each turn of the culprit within a delay."),
+        cells::numbers("mean", "mean_seconds", 8).help("How long one part is."),
         cells::names("resource", "resources", 8).help("What the victim had to wait for, or lost."),
     ]
 }
@@ -240,7 +241,7 @@ mod tests {
         assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
         assert_eq!(value(&table, &pair, "lost_seconds_per_second"), 0.4);
         assert_eq!(value(&table, &pair, "share"), 0.8);
-        assert_eq!(value(&table, &pair, "delays_per_second"), 120.0);
+        assert_eq!(value(&table, &pair, "parts_per_second"), 120.0);
         assert_eq!(value(&table, &pair, "mean_seconds"), 0.4 / 120.0);
         assert_eq!(text(&table, &pair, "resources"), "cpu, block_queue");
         assert_eq!(text(&table, &key("web", "web"), "culprit"), "self");
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(table.rows.iter().filter(|row| row.key == rest).count(), 1);
         let lost = 1.0 + (1..=100).sum::<u64>() as f64 * 1e-6;
         assert!((value(&table, &rest, "lost_seconds_per_second") - lost).abs() < 1e-12);
-        assert_eq!(value(&table, &rest, "delays_per_second"), 101.0);
+        assert_eq!(value(&table, &rest, "parts_per_second"), 101.0);
         assert!((shares(&table) - 1.0).abs() < 1e-9);
         let row = table.rows.iter().find(|row| row.key == rest).unwrap();
         assert_eq!(row.tone, Tone::Dim);

@@ -135,9 +135,9 @@ fn table(recent: &Recent<'_>, charges: &VictimCharges<'_>) -> Table {
             cells::names("for", "resource", 12).help("What it waited for, or lost."),
             cells::numbers("lost", "lost_seconds_per_second", 9).help("Time lost in a second."),
             cells::pictures("share", "share", 11).help("Its part of all that the victim lost."),
-            cells::numbers("delays", "delays_per_second", 8)
-                .help("Delays of which that is a part."),
-            cells::numbers("mean", "mean_seconds", 8).help("What one of them lost."),
+            cells::numbers("parts", "parts_per_second", 8)
+                .help("Parts of delays in a second: one for each turn of the culprit within one."),
+            cells::numbers("mean", "mean_seconds", 8).help("How long one part is."),
         ],
         rows: longest.into_iter().take(LISTED).map(row).collect(),
         sorted_by: 3,

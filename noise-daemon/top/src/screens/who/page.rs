@@ -117,7 +117,7 @@ fn measure(accounts: &Accounts<'_>, cost: &Cost) -> String {
     let recent = &accounts.recent;
     let part = units::share(cells::ratio(cost.ns as f64, accounts.lost_ns as f64));
     let mut text = format!(
-        "That is {part} of all that was lost in the last {}, in {} delays",
+        "That is {part} of all that was lost in the last {}, in {} parts",
         cells::length(recent.seconds),
         units::count(cost.delays),
     );
@@ -151,8 +151,9 @@ fn table(
         cells::names("place", "place", 8).grows().help("The device or interface."),
         cells::numbers("lost", "seconds", 9).help("Time that was lost."),
         cells::pictures("share", "share", 11).help("Its part of what the culprit took."),
-        cells::numbers("delays", "delays", 8).help("Delays of which that is a part."),
-        cells::numbers("mean", "mean_seconds", 8).help("What one of them lost."),
+        cells::numbers("parts", "parts", 8)
+            .help("Parts of delays: one for each turn of the culprit within a delay."),
+        cells::numbers("mean", "mean_seconds", 8).help("How long one part is."),
     ];
     let row =
         |((resource, cause, place), charged): (&(Resource, Cause, &str), &Charged)| TableRow {
