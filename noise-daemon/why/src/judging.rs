@@ -366,12 +366,11 @@ impl Findings {
 
     /// How many delays there are in the events.
     fn count(&self, watched: Watched) -> Option<u64> {
-        let interrupts = self.interrupted.iter().fold(0_u64, |sum, one| sum + one.taken.count);
         match watched {
             Watched::Signal(Signal::CgroupRunqueueWait) => Some(self.waits.count),
             Watched::Signal(Signal::UninterruptibleWait) => Some(self.uninterruptible.count),
-            Watched::Interruption => Some(interrupts),
-            Watched::Signal(_) => None,
+            // Its baseline is of time that was taken, not of interrupts.
+            Watched::Interruption | Watched::Signal(_) => None,
         }
     }
 
@@ -390,8 +389,8 @@ impl Findings {
     /// What is usually lost by as many delays as there were, which are the victim's own doing: one that has more work waits
     /// more often, each time as long as usual. Interrupts that come more often take more, memory that is short makes more
     /// sleeps and not longer ones, and others who take the CPU make more waits: of these, what is usual in this time counts
-    /// where that is less. The daemon knows that of whole cgroups; of one of their processes, how long each delay usually
-    /// is.
+    /// where that is less. The daemon knows that of whole cgroups; of one of their processes, how long each wait and sleep
+    /// usually is, and not what interrupts usually take from it.
     fn usual(
         &self,
         span_ns: u64,
@@ -495,6 +494,21 @@ mod tests {
         };
         assert_eq!((of_process(3.8).kind, of_process(3.8).ready()), (Kind::AsUsual, None));
         assert_eq!(of_process(0.5).kind, Kind::HeldUp);
+    }
+
+    #[test]
+    fn what_interrupts_usually_take_is_known_of_a_cgroup_and_of_none_of_its_processes() {
+        let taken = |pid: Option<u32>| {
+            let mut found = found();
+            (found.target.pid, found.interrupted[0].taken.sum_ns) = (pid, 100 * MS);
+            found.judge("nginx", &setup());
+            let findings = found.verdict.unwrap().findings;
+            let one = findings.into_iter().find(|one| one.resource == Account::Interrupt).unwrap();
+            (one.usual_ns, one.unusual)
+        };
+        // 2 ms a second, in two seconds.
+        assert_eq!(taken(None), (Some(4 * MS), Some(true)));
+        assert_eq!(taken(Some(71)), (None, None));
     }
 
     #[test]
