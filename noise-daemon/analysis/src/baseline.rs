@@ -104,7 +104,7 @@ impl Baseline {
         }
         self.variance = (1.0 - weight) * (self.variance + weight * distance * distance);
         self.mean_ns += weight * distance;
-        self.histogram.add(&slice.delays);
+        self.histogram.add(&slice.window.delays);
         self.learn_quiet(slice.length_ns());
         self.until_halved -= 1;
         if self.until_halved == 0 {

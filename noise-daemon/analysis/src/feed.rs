@@ -22,7 +22,7 @@ use noise_model::{Sample, Step, StepDelays};
 use super::baseline::Baseline;
 use super::charges::{Pool, StepCharges};
 use super::incident::{Change, Incident};
-use super::interruption::{Interruption, interruptions};
+use super::interruption::{Interruption, interruptions, most_taken};
 use super::monitor::Monitor;
 use super::name::{Name, ROOT, is_catch_all};
 use super::settings::{Settings, SettingsError};
@@ -39,7 +39,6 @@ pub struct Feed {
     watched: [bool; SIGNAL_COUNT],
     /// Whether what is taken from running work is watched.
     interruption: bool,
-    minimum_taken: f64,
     /// Signals whose delays are known, and watched, by the subjects of a part of them.
     seen_by_part: BTreeSet<Signal>,
     previous: Option<Arc<Sample>>,
@@ -59,7 +58,6 @@ impl Feed {
             monitor: Monitor::new(settings.clone())?,
             watched: [false; SIGNAL_COUNT],
             interruption: false,
-            minimum_taken: 0.0,
             seen_by_part: BTreeSet::new(),
             previous: None,
         };
@@ -84,7 +82,6 @@ impl Feed {
             }
         }
         (self.watched, self.interruption) = (watched, interruption);
-        self.minimum_taken = settings.minimum_taken;
         self.monitor.set(settings);
         Ok(())
     }
@@ -130,7 +127,8 @@ impl Feed {
             changes.extend(self.monitor.observe(signal, &subject(delays), &window, &charged));
         }
         if self.interruption {
-            for lost in interruptions(step, &charges, self.minimum_taken) {
+            self.monitor.note_taken(most_taken(step));
+            for lost in interruptions(step, &charges) {
                 let Interruption { victim, window, charged } = lost;
                 let watched = Watched::Interruption;
                 changes.extend(self.monitor.observe(watched, victim, &window, charged));

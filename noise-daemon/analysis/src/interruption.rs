@@ -2,8 +2,7 @@
 //! window of one event, as long as what was taken.
 //!
 //! Every cgroup that works loses a little, on as many CPUs as it works on. That is no storm, however
-//! much it adds up to: where no CPU lost a large part of its time, a window counts for no more than
-//! what would be a large part of one.
+//! much it adds up to: no incident opens where no CPU lost a large part of its time.
 
 use noise_model::{Cpu, Histogram, Step};
 
@@ -19,29 +18,26 @@ pub(super) struct Interruption<'a> {
     pub charged: &'a [Charge],
 }
 
-/// The losses of every cgroup that lost something; `large` is a large part of a CPU's time, 0 to 1.
+/// The losses of every cgroup that lost something.
 pub(super) fn interruptions<'a>(
     step: &Step,
     charges: &'a StepCharges,
-    large: f64,
 ) -> impl Iterator<Item = Interruption<'a>> {
     let (start_ns, end_ns) = (step.start_ns, step.end_ns);
-    let large_ns = (large * end_ns.saturating_sub(start_ns) as f64) as u64;
-    let is_storm = most_taken_ns(step) >= large_ns;
-    let most_ns = if is_storm { u64::MAX } else { large_ns };
     charges.taken_from_running().filter(|(victim, _)| !is_catch_all(victim)).map(
         move |(victim, charged)| {
-            let ns = charged.iter().fold(0u64, |sum, charge| sum.saturating_add(charge.charged_ns));
-            let sum_ns = ns.min(most_ns);
+            let sum_ns =
+                charged.iter().fold(0u64, |sum, charge| sum.saturating_add(charge.charged_ns));
             let delays = Histogram::of(&[sum_ns]);
             Interruption { victim, window: Window { start_ns, end_ns, delays }, charged }
         },
     )
 }
 
-/// What interrupts and the hypervisor took from the CPU that lost most.
-fn most_taken_ns(step: &Step) -> u64 {
-    step.cpus.iter().map(Cpu::all_taken_ns).max().unwrap_or_default()
+/// The part of its time that interrupts and the hypervisor took from the CPU that lost most, 0 to 1.
+pub(super) fn most_taken(step: &Step) -> f64 {
+    let taken_ns = step.cpus.iter().map(Cpu::all_taken_ns).max().unwrap_or_default();
+    taken_ns as f64 / step.end_ns.saturating_sub(step.start_ns).max(1) as f64
 }
 
 #[cfg(test)]
@@ -70,11 +66,11 @@ mod tests {
         }
     }
 
-    /// What each lost in a window, given what each CPU lost.
-    fn lost(taken: &[(&str, &str, u64)], cpus: &[u64]) -> Vec<(String, u64)> {
-        let (before, after) = (sample(0, &[], &[]), sample(WINDOW_NS, taken, cpus));
+    /// What each lost in a window.
+    fn lost(taken: &[(&str, &str, u64)]) -> Vec<(String, u64)> {
+        let (before, after) = (sample(0, &[], &[]), sample(WINDOW_NS, taken, &[]));
         let step = Step::between(&before, &after);
-        interruptions(&step, &StepCharges::of_step(&step), 0.05)
+        interruptions(&step, &StepCharges::of_step(&step))
             .map(|lost| {
                 assert!(lost.window.is_plausible());
                 (lost.victim.to_string(), lost.window.delays.sum_ns)
@@ -85,31 +81,19 @@ mod tests {
     #[test]
     fn each_loses_what_all_culprits_took() {
         let taken = [("/a", "eth0", 30), ("/a", "timer", 40_000_000), ("/b", "timer", 7)];
-        let lost = lost(&taken, &[40_000_037, 0]);
-        assert_eq!(lost, [("/a".to_owned(), 40_000_030), ("/b".to_owned(), 7)]);
-    }
-
-    #[test]
-    fn a_little_on_each_of_many_cpus_is_no_storm() {
-        let taken = [("/batch", "timer", 64 * 5_000_000)];
-        assert_eq!(lost(&taken, &[5_000_000; 64]), [("/batch".to_owned(), 25_000_000)]);
-        let mut one = [5_000_000; 64];
-        one[9] = 25_000_000;
-        assert_eq!(lost(&taken, &one), [("/batch".to_owned(), 64 * 5_000_000)]);
+        assert_eq!(lost(&taken), [("/a".to_owned(), 40_000_030), ("/b".to_owned(), 7)]);
     }
 
     #[test]
     fn the_hypervisor_counts_and_those_without_a_name_do_not() {
         let taken = [("/a", "steal", 90_000_000), ("~other", "timer", 9)];
-        let (mut before, mut after) = (sample(0, &[], &[]), sample(WINDOW_NS, &taken, &[]));
-        before.stolen = vec![(1, 7)];
-        for (stolen, expected) in [(0, 25_000_000), (90_000_000, 90_000_000)] {
-            after.stolen = vec![(1, 7 + stolen)];
-            let step = Step::between(&before, &after);
-            let lost: Vec<_> = interruptions(&step, &StepCharges::of_step(&step), 0.05)
-                .map(|lost| lost.window.delays.sum_ns)
-                .collect();
-            assert_eq!(lost, [expected]);
+        assert_eq!(lost(&taken), [("/a".to_owned(), 90_000_000)]);
+        let (mut before, mut after) =
+            (sample(0, &[], &[]), sample(WINDOW_NS, &[], &[5_000_000; 64]));
+        before.stolen = vec![(64, 7)];
+        for (stolen, expected) in [(0, 0.01), (25_000_000, 0.05)] {
+            after.stolen = vec![(64, 7 + stolen)];
+            assert_eq!(most_taken(&Step::between(&before, &after)), expected);
         }
     }
 
@@ -117,7 +101,6 @@ mod tests {
         #[test]
         fn any_readings_make_plausible_windows(
             values in proptest::collection::vec((any::<u64>(), any::<u64>()), 0..20),
-            large in 0.0..2.0f64,
         ) {
             let names: Vec<String> = (0..values.len()).map(|number| format!("/{number:02}")).collect();
             let reading = |at_ns, of: fn(&(u64, u64)) -> u64| {
@@ -128,7 +111,7 @@ mod tests {
             };
             let (before, after) = (reading(7, |both| both.0), reading(7 + WINDOW_NS, |both| both.1));
             let step = Step::between(&before, &after);
-            for lost in interruptions(&step, &StepCharges::of_step(&step), large) {
+            for lost in interruptions(&step, &StepCharges::of_step(&step)) {
                 prop_assert!(lost.window.is_plausible());
                 prop_assert!(lost.window.delays.sum_ns <= lost.charged[0].charged_ns);
             }

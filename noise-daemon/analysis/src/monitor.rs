@@ -9,10 +9,11 @@ use super::charge::Charge;
 use super::culprits::ChargeSums;
 use super::incident::{Change, Incident};
 use super::name::Name;
+use super::rules;
 use super::settings::{Settings, SettingsError};
 use super::track::{Key, Memory, Track};
 use super::watched::Watched;
-use super::window::Window;
+use super::window::{Slice, Window};
 
 /// How much more than the cheapest a new subject must cost to take its place, so that two of a
 /// size do not forget each other's baseline in turn.
@@ -42,6 +43,7 @@ pub struct Monitor {
     tracks: BTreeMap<Key, Track>,
     /// Those that are short of memory.
     short: BTreeSet<Name>,
+    most_taken: f64,
     counts: UnanalysedCounts,
     searches: u32,
     /// Windows that must pass without an incident, or a loss as large as one, until it is calm.
@@ -58,6 +60,7 @@ impl Monitor {
             settings,
             tracks: BTreeMap::new(),
             short: BTreeSet::new(),
+            most_taken: 0.0,
             counts: UnanalysedCounts::default(),
             searches: 0,
             until_calm,
@@ -72,6 +75,12 @@ impl Monitor {
     /// These subjects are short of memory until the next call: their uninterruptible sleeps are waits for memory.
     pub fn note_short(&mut self, subjects: BTreeSet<Name>) {
         self.short = subjects;
+    }
+
+    /// In the windows until the next call, interrupts and the hypervisor took that part of its time, 0 to 1, from the CPU
+    /// that lost most. Where that is less than `minimum-taken`, no incident of [`Watched::Interruption`] opens.
+    pub fn note_taken(&mut self, most: f64) {
+        self.most_taken = most;
     }
 
     /// Whether a window is one of waits for memory, of a subject that is known long enough to say that it had none before.
@@ -101,7 +110,9 @@ impl Monitor {
             return Vec::new();
         }
         let key = (signal.into(), subject.clone());
-        if window.lost() >= self.settings.minimum(key.0) {
+        let mut slice = Slice::new(window, ChargeSums::default());
+        slice.most_taken = (key.0 == Watched::Interruption).then_some(self.most_taken);
+        if rules::loses([&slice].into_iter(), 0.0, self.settings.minimum(key.0)) {
             self.wake();
         }
         let mut changes = Vec::new();
@@ -133,13 +144,13 @@ impl Monitor {
             self.counts.no_room += 1;
             return changes;
         }
-        let charged = ChargeSums::new(charges);
+        slice.charged = ChargeSums::new(charges);
         let is_short = self.is_short(&key);
         let track = self
             .tracks
             .entry(key.clone())
             .or_insert_with(|| Track::new(window.start_ns, &self.settings));
-        changes.extend(track.observe(&key, window, charged, is_short, &self.settings));
+        changes.extend(track.observe(&key, slice, is_short, &self.settings));
         changes
     }
 

@@ -295,6 +295,30 @@ fn to_work_more_and_on_more_cpus_is_no_storm() {
 }
 
 #[test]
+fn a_storm_elsewhere_opens_nothing_for_who_always_loses_a_little_on_many_cpus() {
+    let (_, events) = planted(|host, number| {
+        for cpu in 0..60 {
+            host.take(cpu, "/batch", "local_timer", Cause::Hardirq, around(5_000_000, number));
+        }
+        let storm_ns = if is_planted(number) { 60_000_000 } else { 5_000_000 };
+        host.take(63, "/web", "eth0-rx", Cause::Hardirq, around(storm_ns, number));
+    });
+    let [report] = closed(&events)[..] else { panic!("{events:#?}") };
+    let of: Vec<_> = report.episodes().map(|episode| &*episode.subject).collect();
+    assert_eq!(of, ["/web"]);
+    // Half as much again on each of many CPUs, while another loses a tenth of its time for one window.
+    let (_, events) = planted(|host, number| {
+        let tick_ns = if is_planted(number) { 7_500_000 } else { 5_000_000 };
+        for cpu in 0..60 {
+            host.take(cpu, "/batch", "local_timer", Cause::Hardirq, around(tick_ns, number));
+        }
+        let storm_ns = if number == WARM + 20 { 60_000_000 } else { 5_000_000 };
+        host.take(63, "/web", "eth0-rx", Cause::Hardirq, around(storm_ns, number));
+    });
+    assert_eq!(events, []);
+}
+
+#[test]
 fn two_disturbances_are_two_incidents() {
     let (_, events) = planted(|host, number| {
         let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);

@@ -49,7 +49,7 @@ pub(super) fn lost_to_memory<'a>(
 ) -> bool {
     baseline.learnt() < settings.warmup_windows
         && slices.len() >= least_windows(settings)
-        && lost_beyond_usual(slices, 0.0) >= minimum.max(LEAST_FOR_MEMORY)
+        && loses(slices, 0.0, minimum.max(LEAST_FOR_MEMORY))
 }
 
 /// The rule that the latest windows break, given their means in ns.
@@ -99,14 +99,23 @@ fn above_mean(means: &[f64], baseline: &Baseline) -> usize {
     means.iter().filter(|mean| **mean > baseline.mean_ns()).count()
 }
 
-/// Time lost beyond what as many events usually lose, seconds per second.
-pub(super) fn lost_beyond_usual<'a>(slices: impl Iterator<Item = &'a Slice>, usual_ns: f64) -> f64 {
+/// Whether at least that much is lost beyond what as many events usually lose, seconds per second. Of what interrupts and
+/// the hypervisor take, it is no loss where no CPU lost as large a part of its time.
+pub(super) fn loses<'a>(
+    slices: impl Iterator<Item = &'a Slice>,
+    usual_ns: f64,
+    least: f64,
+) -> bool {
     let (mut lost_ns, mut length_ns) = (0.0, 0.0);
     for slice in slices {
-        lost_ns += slice.delays.sum_ns as f64 - slice.delays.count() as f64 * usual_ns;
+        if slice.most_taken.is_none_or(|taken| taken >= least) {
+            let delays = &slice.window.delays;
+            lost_ns += delays.sum_ns as f64 - delays.count() as f64 * usual_ns;
+        }
         length_ns += slice.length_ns() as f64;
     }
-    if length_ns > 0.0 { lost_ns / length_ns } else { 0.0 }
+    let lost = if length_ns > 0.0 { lost_ns / length_ns } else { 0.0 };
+    lost >= least
 }
 
 /// What parts disturbed windows from calm ones, ns: half way to the mean of an incident, the
@@ -278,8 +287,9 @@ mod tests {
     #[test]
     fn usual_delays_lose_nothing_beyond() {
         let slice = Slice::new(&window(0, &[1000; 10]), ChargeSums::default());
-        assert_eq!(lost_beyond_usual([&slice].into_iter(), 1000.0), 0.0);
-        assert_eq!(lost_beyond_usual([&slice].into_iter(), 500.0), 5000.0 / 500e6);
-        assert_eq!(lost_beyond_usual(std::iter::empty::<&Slice>(), 0.0), 0.0);
+        let loses = |usual_ns, least| loses([&slice].into_iter(), usual_ns, least);
+        assert!(loses(1000.0, 0.0) && !loses(1000.0, 1e-9));
+        // 5 us in half a second.
+        assert!(loses(500.0, 10e-6) && !loses(500.0, 10.1e-6));
     }
 }

@@ -30,7 +30,7 @@ pub struct Settings {
     /// Time lost beyond the usual, seconds per second, below which nothing is an incident.
     pub minimum_lost: f64,
     /// The same for [`Watched::Interruption`]. Where no CPU loses as large a part of its time to interrupts and the
-    /// hypervisor, what a cgroup loses never reaches it: work on many CPUs loses a little on each.
+    /// hypervisor, none opens: work on many CPUs loses a little on each.
     pub minimum_taken: f64,
     /// Latest windows with events that are held against the baseline.
     pub recent_windows: usize,

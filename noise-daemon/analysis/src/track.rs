@@ -70,7 +70,7 @@ impl Normal {
         self.baseline.learn(slice);
         self.charges.learn(
             &slice.charged,
-            slice.delays.sum_ns,
+            slice.window.delays.sum_ns,
             slice.length_ns(),
             self.baseline.half_life(),
         );
@@ -119,8 +119,8 @@ struct Settled {
 impl Settled {
     fn add(&mut self, slice: &Slice) {
         self.windows += 1;
-        self.end_ns = Some(slice.end_ns);
-        self.delays.add(&slice.delays);
+        self.end_ns = Some(slice.window.end_ns);
+        self.delays.add(&slice.window.delays);
         self.charged.add(&slice.charged);
     }
 }
@@ -145,6 +145,11 @@ impl OngoingIncident {
             self.settled.add(&slice);
             self.next.learn(&slice);
         }
+    }
+
+    /// Whether windows of it lose as much beyond what was usual before, seconds per second.
+    fn loses<'a>(&self, slices: impl Iterator<Item = &'a Slice>, least: f64) -> bool {
+        rules::loses(slices, self.before.mean_ns.unwrap_or(0.0), least)
     }
 
     /// The incident, with as many windows of its tail as belong to it.
@@ -253,18 +258,17 @@ impl Track {
     pub fn observe(
         &mut self,
         key: &Key,
-        window: &Window,
-        charged: ChargeSums,
+        slice: Slice,
         is_short: bool,
         settings: &Settings,
     ) -> Vec<Change> {
+        let window = &slice.window;
         let mut changes = self.be_silent(key, window.start_ns, settings);
         if self.open.is_none() {
             self.normal.learn_quiet(window.start_ns.saturating_sub(self.accounted_ns));
         }
-        let slice = Slice::new(window, charged);
         self.cost = self.cost(window.start_ns) * (1.0 - COST_WEIGHT) + window.lost() * COST_WEIGHT;
-        (self.heard_ns, self.accounted_ns) = (slice.end_ns, slice.end_ns);
+        (self.heard_ns, self.accounted_ns) = (window.end_ns, window.end_ns);
         self.length_ns = slice.length_ns();
         match self.is_open() {
             true => changes.extend(self.continue_incident(key, slice, settings)),
@@ -321,8 +325,7 @@ impl Track {
         let disturbed = rules::disturbed_suffix(means.iter().rev().copied(), &self.normal.baseline);
         let calm = self.recent.len().saturating_sub(disturbed);
         let usual_ns = self.normal.baseline.level().mean_ns?;
-        let lost = rules::lost_beyond_usual(self.recent.iter().skip(calm), usual_ns);
-        if lost < settings.minimum(key.0) {
+        if !rules::loses(self.recent.iter().skip(calm), usual_ns, settings.minimum(key.0)) {
             return None;
         }
         for slice in self.recent.drain(..calm) {
@@ -333,7 +336,7 @@ impl Track {
 
     /// Opens an incident of the latest windows.
     fn open(&mut self, key: &Key, rule: Rule, settings: &Settings) -> Option<Change> {
-        let start_ns = self.recent.front()?.start_ns;
+        let start_ns = self.recent.front()?.window.start_ns;
         let mut open =
             Box::new(OngoingIncident::new(rule, start_ns, self.normal.baseline.level(), settings));
         for slice in self.recent.drain(..) {
@@ -345,16 +348,15 @@ impl Track {
     }
 
     fn continue_incident(&mut self, key: &Key, slice: Slice, settings: &Settings) -> Vec<Change> {
-        let end_ns = slice.end_ns;
+        let end_ns = slice.window.end_ns;
         if let Some(open) = &mut self.open {
             open.push(slice, settings);
         }
         let Some(open) = &self.open else { return Vec::new() };
         let start_ns = open.start_ns;
         if open.tail.len() >= settings.closing_windows {
-            let lost = lost_beyond(&open.before, open.tail.iter());
-            let large = lost >= settings.minimum(key.0) * CLOSING_FRACTION;
-            if !large || !self.lasts(open, open.tail.iter()) {
+            let least = settings.minimum(key.0) * CLOSING_FRACTION;
+            if !open.loses(open.tail.iter(), least) || !self.lasts(open, open.tail.iter()) {
                 return self.close(key, Ending::Over).into_iter().collect();
             }
         }
@@ -394,7 +396,7 @@ impl Track {
         } else {
             // What is calm behind the end is judged, and learnt, like any other window.
             for slice in open.tail.drain(..).skip(disturbed) {
-                if slice.delays.is_empty() {
+                if slice.window.is_empty() {
                     self.normal.learn_quiet(slice.length_ns());
                 } else {
                     self.recent.push_back(slice);
@@ -408,15 +410,10 @@ impl Track {
     fn disturbed_in(&self, open: &OngoingIncident) -> usize {
         let mut delays = open.settled.delays.clone();
         if open.settled.end_ns.is_none() {
-            open.tail.iter().for_each(|slice| delays.add(&slice.delays));
+            open.tail.iter().for_each(|slice| delays.add(&slice.window.delays));
         }
         let Some(mean_ns) = Level::new(&delays, 0).mean_ns else { return 0 };
         let divide_ns = rules::divide_ns(mean_ns, &self.normal.baseline);
         rules::disturbed_prefix(open.tail.iter().map(Slice::mean_ns), divide_ns)
     }
-}
-
-/// Time lost beyond what as many events lost before, seconds per second.
-fn lost_beyond<'a>(before: &Level, slices: impl Iterator<Item = &'a Slice>) -> f64 {
-    rules::lost_beyond_usual(slices, before.mean_ns.unwrap_or(0.0))
 }

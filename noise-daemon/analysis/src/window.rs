@@ -51,30 +51,30 @@ impl Window {
 /// A window as it is kept while it is recent.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
-    pub start_ns: u64,
-    pub end_ns: u64,
-    pub delays: Histogram,
+    pub window: Window,
     pub charged: ChargeSums,
+    /// Of what is taken: the part of its time that the CPU lost which lost most, 0 to 1. `None` of delays.
+    pub most_taken: Option<f64>,
 }
 
 impl Slice {
     pub fn new(window: &Window, charged: ChargeSums) -> Self {
-        let Window { start_ns, end_ns, delays } = window.clone();
-        Self { start_ns, end_ns, delays, charged }
+        Self { window: window.clone(), charged, most_taken: None }
     }
 
     pub fn empty(start_ns: u64, end_ns: u64) -> Self {
-        Self { start_ns, end_ns, delays: Histogram::default(), charged: ChargeSums::default() }
+        let window = Window { start_ns, end_ns, delays: Histogram::default() };
+        Self { window, charged: ChargeSums::default(), most_taken: None }
     }
 
     pub fn length_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
+        self.window.end_ns.saturating_sub(self.window.start_ns)
     }
 
     /// Mean delay, ns; unknown where nothing happened.
     pub fn mean_ns(&self) -> Option<f64> {
-        let count = self.delays.count();
-        (count > 0).then(|| self.delays.sum_ns as f64 / count as f64)
+        let count = self.window.delays.count();
+        (count > 0).then(|| self.window.delays.sum_ns as f64 / count as f64)
     }
 }
 
@@ -109,8 +109,8 @@ mod tests {
     fn slices_keep_all() {
         let delays = Histogram::of(&[1, 300, 300, 9000, 1 << 40]);
         let slice: Slice = Slice::new(&window(delays.clone()), ChargeSums::default());
-        assert_eq!((slice.delays.count(), slice.length_ns()), (5, 5));
-        assert_eq!(slice.delays, delays);
+        assert_eq!((slice.window.delays.count(), slice.length_ns()), (5, 5));
+        assert_eq!(slice.window.delays, delays);
         assert_eq!(Slice::empty(5, 10).mean_ns(), None);
     }
 

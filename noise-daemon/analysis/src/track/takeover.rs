@@ -15,7 +15,7 @@ use super::super::incident::{Change, Ending};
 use super::super::name::Name;
 use super::super::settings::Settings;
 use super::super::watched::Watched;
-use super::{Key, OngoingIncident, Settled, Track, lost_beyond};
+use super::{Key, OngoingIncident, Settled, Track};
 
 /// Part of the latest windows that must lie behind the begin of the new culprit.
 const LEAST_PART: usize = 2;
@@ -27,7 +27,7 @@ impl OngoingIncident {
         if self.settled.windows < enough || self.tail.len() < enough {
             return None;
         }
-        let tail_ns = self.tail.front()?.start_ns;
+        let tail_ns = self.tail.front()?.window.start_ns;
         let mut latest = Settled::default();
         self.tail.iter().for_each(|slice| latest.add(slice));
         let before = self.settled.ranking(self.start_ns, usual);
@@ -71,14 +71,14 @@ impl Track {
         let others = open.tail.len() - own;
         let least = (settings.closing_windows / LEAST_PART).max(2);
         let is_enough = others >= least
-            && lost_beyond(&open.before, open.tail.iter().skip(own)) >= settings.minimum(key.0)
+            && open.loses(open.tail.iter().skip(own), settings.minimum(key.0))
             && self.lasts(open, open.tail.iter().skip(own));
         if !is_enough {
             return None;
         }
         let mut ended = OngoingIncident::clone(open);
         let begin = ended.tail.split_off(own);
-        let start_ns = begin.front()?.start_ns;
+        let start_ns = begin.front()?.window.start_ns;
         let mut begun = OngoingIncident::new(ended.rule, start_ns, ended.before, settings);
         begin.into_iter().for_each(|slice| begun.push(slice, settings));
         let disturbed = self.disturbed_in(&ended);
@@ -91,7 +91,7 @@ impl Track {
         }
         // What lies between the two was calm.
         for slice in ended.tail.iter().skip(disturbed) {
-            if slice.delays.is_empty() {
+            if slice.window.is_empty() {
                 self.normal.learn_quiet(slice.length_ns());
             } else {
                 self.normal.learn(slice);
