@@ -120,8 +120,9 @@ impl Ranking {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct ChargeSums {
+    #[serde(with = "written")]
     charged_ns: BTreeMap<(Cause, Name), u64>,
     others_ns: u64,
     untracked_ns: u64,
@@ -223,7 +224,7 @@ impl ChargeSums {
 }
 
 /// Charges that are usual, over the time that they were learnt in.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Usual {
     charged: ChargeSums,
     covered_ns: u64,
@@ -245,7 +246,7 @@ impl Usual {
         let unsaid_ns = delays_ns.saturating_sub(named_ns).saturating_sub(charged.untracked_ns);
         self.charged.untracked_ns = self.charged.untracked_ns.saturating_add(unsaid_ns);
         self.learn_quiet(length_ns);
-        self.windows += 1;
+        self.windows = self.windows.saturating_add(1);
         if self.windows >= half_life {
             self.windows = 0;
             self.covered_ns /= 2;
@@ -285,6 +286,31 @@ impl Expected<'_> {
 
     fn untracked(&self) -> u64 {
         self.scaled(self.usual.charged.untracked_ns)
+    }
+}
+
+mod written {
+    //! Charges as files have them that outlive the daemon: a list, because what they are known by is more than a word.
+
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::{Cause, Name};
+
+    type Key = (Cause, Name);
+
+    pub fn serialize<S: Serializer>(
+        own: &BTreeMap<Key, u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(own)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        reader: D,
+    ) -> Result<BTreeMap<Key, u64>, D::Error> {
+        Ok(Vec::deserialize(reader)?.into_iter().collect())
     }
 }
 

@@ -462,9 +462,13 @@ fn what_an_earlier_daemon_knew_is_kept_and_numbers_go_on() {
 
 #[test]
 fn a_successor_goes_on_with_what_was_learnt() {
+    // It always waits for its own threads, and ten seconds after the restart half as long for another.
     let act = |host: &mut PlantedHost, number| {
-        let mean_ns = around(if number >= WARM + 40 { 8_000_000 } else { 50_000 }, number);
-        host.wait("/a", "/hog", Cause::Foreign, mean_ns);
+        let own_ns = around(20_000_000, number);
+        let by_hog_ns = if number >= WARM + 20 { 10_000_000 } else { 0 };
+        host.delay(Signal::CgroupRunqueueWait, &["/a"], &[own_ns + by_hog_ns; 10]);
+        host.charge(Resource::Cpu, ["", "/a"], "/a", Cause::Own, 10 * own_ns);
+        host.charge(Resource::Cpu, ["", "/a"], "/hog", Cause::Foreign, 10 * by_hog_ns);
     };
     let (mut first, mut host) = (board(), PlantedHost::default());
     live(&mut first, &mut host, 0..WARM, act);
@@ -478,6 +482,10 @@ fn a_successor_goes_on_with_what_was_learnt() {
         let mut host = PlantedHost { at_ns: host.at_ns, ..PlantedHost::default() };
         let events = live(&mut second, &mut host, WARM..WARM + 80, act);
         assert_eq!(events.len(), usize::from(recalled), "{events:#?}");
+        for event in &events {
+            let GroupChange::Opened(report) = event else { panic!("{event:?}") };
+            assert_eq!(&*report.main.culprits[0].culprit, "/hog");
+        }
     }
 }
 

@@ -52,6 +52,9 @@ pub struct Memory {
     /// Length of the last window with events, ns.
     pub length_ns: u64,
     pub baseline: Baseline,
+    /// `None` where an older noised wrote it.
+    #[serde(default)]
+    pub(super) charges: Option<Usual>,
 }
 
 /// What is usual: the delays, and who is charged with them.
@@ -201,7 +204,10 @@ impl Track {
     /// One that goes on with what another knew.
     pub fn recall(memory: Memory, settings: &Settings) -> Self {
         Self {
-            normal: Normal::new(memory.baseline.with_half_life(settings.half_life())),
+            normal: Normal {
+                baseline: memory.baseline.with_half_life(settings.half_life()),
+                charges: memory.charges.unwrap_or_default(),
+            },
             length_ns: memory.length_ns,
             ..Self::new(memory.end_ns, settings)
         }
@@ -215,6 +221,7 @@ impl Track {
             end_ns: self.accounted_ns,
             length_ns: self.length_ns,
             baseline: self.normal.baseline.clone(),
+            charges: Some(self.normal.charges.clone()),
         }
     }
 
