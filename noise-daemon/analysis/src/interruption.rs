@@ -1,15 +1,19 @@
 //! What interrupts and the hypervisor took from each cgroup's running tasks between two samples: a
-//! window of one event, as long as what was taken.
+//! window of as many events as it has milliseconds, so that their mean does not depend on its length.
 //!
 //! Every cgroup that works loses a little, on as many CPUs as it works on. That is no storm, however
 //! much it adds up to: no incident opens where no CPU lost a large part of its time.
 
+use noise_common::hist::bucket_of;
 use noise_model::{Cpu, Histogram, Step};
 
 use super::charge::Charge;
 use super::charges::StepCharges;
 use super::name::{Name, is_catch_all};
 use super::window::Window;
+
+/// Time of which what is taken is one event.
+const EVENT_NS: u64 = 1_000_000;
 
 /// What one cgroup lost.
 pub(super) struct Interruption<'a> {
@@ -28,10 +32,17 @@ pub(super) fn interruptions<'a>(
         move |(victim, charged)| {
             let sum_ns =
                 charged.iter().fold(0u64, |sum, charge| sum.saturating_add(charge.charged_ns));
-            let delays = Histogram::of(&[sum_ns]);
+            let delays = taken(sum_ns, end_ns.saturating_sub(start_ns));
             Interruption { victim, window: Window { start_ns, end_ns, delays }, charged }
         },
     )
+}
+
+/// What was taken in a window of that length.
+fn taken(sum_ns: u64, length_ns: u64) -> Histogram {
+    let events = (length_ns / EVENT_NS).max(1);
+    // Rounded up, so that the sum is one that the bucket allows.
+    Histogram::new(sum_ns, [(bucket_of(sum_ns.div_ceil(events)), events)])
 }
 
 /// The part of its time that interrupts and the hypervisor took from the CPU that lost most, 0 to 1.
@@ -82,6 +93,18 @@ mod tests {
     fn each_loses_what_all_culprits_took() {
         let taken = [("/a", "eth0", 30), ("/a", "timer", 40_000_000), ("/b", "timer", 7)];
         assert_eq!(lost(&taken), [("/a".to_owned(), 40_000_030), ("/b".to_owned(), 7)]);
+    }
+
+    #[test]
+    fn a_window_of_twice_the_length_that_loses_twice_as_much_has_the_same_mean() {
+        let mean_ns = |sum_ns, length_ns| {
+            let delays = super::taken(sum_ns, length_ns);
+            delays.sum_ns as f64 / delays.count() as f64
+        };
+        assert_eq!(mean_ns(20_000_300, WINDOW_NS), 40_000.6);
+        assert_eq!(mean_ns(40_000_600, 2 * WINDOW_NS), 40_000.6);
+        // Nothing is shorter than an event.
+        assert_eq!(mean_ns(7, 10), 7.0);
     }
 
     #[test]

@@ -213,7 +213,10 @@ impl Monitor {
 
     /// Goes on with what an earlier one knew, on the same clock. What cannot be, or has no room, is left out.
     pub fn recall(&mut self, memory: Memory) {
-        if self.tracks.len() < self.settings.subjects && memory.baseline.is_plausible() {
+        // An older noised, which kept no charges, had one event in each window of what is taken.
+        let is_other = memory.signal == Watched::Interruption && memory.charges.is_none();
+        let has_room = self.tracks.len() < self.settings.subjects;
+        if has_room && memory.baseline.is_plausible() && !is_other {
             let key = (memory.signal, memory.subject.clone());
             self.tracks.entry(key).or_insert_with(|| Track::recall(memory, &self.settings));
         }
@@ -423,6 +426,18 @@ mod tests {
         };
         let memories: Vec<_> = earlier.memories().collect();
         let mut later = monitor(2);
+        // As an older noised wrote it, whose windows of what is taken had one event each.
+        let older = |signal: &str| -> Memory {
+            let mut text = serde_json::to_value(&memories[0]).unwrap();
+            text.as_object_mut().unwrap().remove("charges").unwrap();
+            text["signal"] = signal.into();
+            serde_json::from_value(text).unwrap()
+        };
+        later.recall(older("interruption"));
+        assert_eq!(later.subjects(), 0);
+        let mut another = later.clone();
+        another.recall(older("runqueue_wait"));
+        assert_eq!(another.subjects(), 1);
         later.recall(wrong(&memories[0]));
         assert_eq!(later.subjects(), 0);
         memories.iter().for_each(|memory| later.recall(memory.clone()));
