@@ -362,6 +362,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_long_and_rare_loses_little_of_the_time_and_becomes_the_usual() {
+        let mut monitor = Monitor::new(Settings::default()).unwrap();
+        // One window of thirty has an event; from the 150th on, it takes 20 times as long.
+        for number in 0..250 {
+            let delay_ns = if number < 150 { 1_000_000 } else { 20_000_000 };
+            let window = window(30 * number, &[delay_ns * (9 + number % 2 * 2) / 10]);
+            assert_eq!(monitor.observe(SIGNAL, &name(0), &window, &[]), []);
+            assert_eq!(monitor.settle(window.end_ns), []);
+        }
+        // All is learnt but for the latest thirty.
+        let mean_ns = (150.0 * 1e6 + 70.0 * 20e6) / 220.0;
+        let baseline = monitor.baseline(SIGNAL, &name(0)).unwrap();
+        assert!((baseline.mean_ns() - mean_ns).abs() < 1.0, "{}", baseline.mean_ns());
+    }
+
+    #[test]
     fn it_is_calm_after_the_warm_up_until_a_subject_loses_the_least_that_is_an_incident() {
         let settings = Settings {
             warmup_windows: 5,

@@ -42,14 +42,16 @@ fn least_windows(settings: &Settings) -> usize {
 
 /// Whether windows are lost to memory that is short, where the baseline has not learnt enough to say what is usual.
 pub(super) fn lost_to_memory<'a>(
-    slices: impl ExactSizeIterator<Item = &'a Slice>,
+    slices: impl DoubleEndedIterator<Item = &'a Slice> + ExactSizeIterator,
     baseline: &Baseline,
     minimum: f64,
     settings: &Settings,
 ) -> bool {
+    let latest = least_windows(settings);
+    // Those before may be long ago: there were hardly any such delays.
     baseline.learnt() < settings.warmup_windows
-        && slices.len() >= least_windows(settings)
-        && loses(slices, 0.0, minimum.max(LEAST_FOR_MEMORY))
+        && slices.len() >= latest
+        && loses(slices.rev().take(latest), 0.0, minimum.max(LEAST_FOR_MEMORY))
 }
 
 /// The rule that the latest windows break, given their means in ns.
@@ -99,23 +101,24 @@ fn above_mean(means: &[f64], baseline: &Baseline) -> usize {
     means.iter().filter(|mean| **mean > baseline.mean_ns()).count()
 }
 
-/// Whether at least that much is lost beyond what as many events usually lose, seconds per second. Of what interrupts and
-/// the hypervisor take, it is no loss where no CPU lost as large a part of its time.
+/// Whether at least that much is lost beyond what as many events usually lose, seconds per second of the time that windows
+/// are of, with the silence between them. Of what interrupts and the hypervisor take, it is no loss where no CPU lost as
+/// large a part of its time.
 pub(super) fn loses<'a>(
     slices: impl Iterator<Item = &'a Slice>,
     usual_ns: f64,
     least: f64,
 ) -> bool {
-    let (mut lost_ns, mut length_ns) = (0.0, 0.0);
+    let (mut lost_ns, mut start_ns, mut end_ns) = (0.0, u64::MAX, 0);
     for slice in slices {
         if slice.most_taken.is_none_or(|taken| taken >= least) {
             let delays = &slice.window.delays;
             lost_ns += delays.sum_ns as f64 - delays.count() as f64 * usual_ns;
         }
-        length_ns += slice.length_ns() as f64;
+        start_ns = start_ns.min(slice.window.start_ns);
+        end_ns = end_ns.max(slice.window.end_ns);
     }
-    let lost = if length_ns > 0.0 { lost_ns / length_ns } else { 0.0 };
-    lost >= least
+    lost_ns / end_ns.saturating_sub(start_ns).max(1) as f64 >= least
 }
 
 /// What parts disturbed windows from calm ones, ns: half way to the mean of an incident, the
@@ -291,5 +294,9 @@ mod tests {
         assert!(loses(1000.0, 0.0) && !loses(1000.0, 1e-9));
         // 5 us in half a second.
         assert!(loses(500.0, 10e-6) && !loses(500.0, 10.1e-6));
+        // Twice as much in ten times the time.
+        let later = Slice::new(&window(9, &[1000; 10]), ChargeSums::default());
+        let lose = |least| super::loses([&slice, &later].into_iter(), 500.0, least);
+        assert!(lose(2e-6) && !lose(2.1e-6));
     }
 }
