@@ -1,5 +1,5 @@
 //! IO: what the host says beside incidents while they are open: pressure and settings of the cgroups that they are
-//! about. Looked at when one opens, from time to time, and when it closes.
+//! about. Looked at when one opens or comes to be about another cgroup, from time to time, and when it closes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ pub type Find<'a> = dyn FnMut(&str) -> Option<PathBuf> + 'a;
 
 /// One that is open.
 struct WatchedIncident {
-    /// The path of the victim's cgroup.
-    victim: Option<PathBuf>,
+    /// The victim's cgroup, by label and path.
+    victim: (Option<Name>, Option<PathBuf>),
     opening: Option<PressureReading>,
     times: CpuTimes,
     next_ns: u64,
@@ -68,19 +68,25 @@ impl Looking {
         self.open.retain(|id, _| open.iter().any(|report| report.id == *id));
         let mut found = Vec::new();
         for report in open {
-            let is_new = !self.open.contains_key(&report.id);
-            if is_new && self.open.len() >= MOST {
+            let mut parties = report.main.parties();
+            // It may turn out to be about another one than the one that opened it.
+            let known = self.open.remove(&report.id).filter(|one| one.victim.0 == parties.victim);
+            if known.is_none() && self.open.len() >= MOST {
                 continue;
             }
-            let mut parties = report.main.parties();
             let mut path = |label: &Option<_>| find(label.as_deref()?);
-            let one = self.open.entry(report.id).or_insert_with(|| {
+            let one = self.open.entry(report.id).or_insert(known.unwrap_or_else(|| {
                 let victim = path(&parties.victim);
                 let opening = victim.as_ref().map(|path| self.reader.pressure(path, at_ns));
-                let times = CpuTimes::read(Path::new("/proc"));
-                let (leading, beside) = ((parties.culprit.clone(), at_ns), Beside::default());
-                WatchedIncident { victim, opening, times, next_ns: at_ns, leading, beside }
-            });
+                WatchedIncident {
+                    victim: (parties.victim.clone(), victim),
+                    opening,
+                    times: CpuTimes::read(Path::new("/proc")),
+                    next_ns: at_ns,
+                    leading: (parties.culprit.clone(), at_ns),
+                    beside: Beside::default(),
+                }
+            }));
             let advised = one.beside.advised_culprit.as_ref();
             let is_wrong = advised.is_some_and(|culprit| is_held_up(culprit, report, open));
             if one.next_ns > at_ns && !is_wrong {
@@ -97,7 +103,7 @@ impl Looking {
             let pressure = one.pressure(&self.reader, at_ns);
             let latest = pressure.as_ref().and_then(|pressure| pressure.latest.as_ref());
             let short = latest.and_then(Shortage::of);
-            let paths = (one.victim.as_deref(), culprit.as_deref());
+            let paths = (one.victim.1.as_deref(), culprit.as_deref());
             let limit = short.as_ref().and_then(Shortage::limit);
             let blamed = (limit, pressure.as_ref().and_then(stopping));
             one.beside = Beside {
@@ -157,7 +163,7 @@ impl WatchedIncident {
 
     fn pressure(&self, reader: &SetupReader, at_ns: u64) -> Option<IncidentPressure> {
         let opening = self.opening.as_ref()?;
-        let path = self.victim.as_ref()?;
+        let path = self.victim.1.as_ref()?;
         let later = (opening.at_ns < at_ns).then(|| reader.pressure(path, at_ns));
         let latest = later.map(|later| Pressure::of(Some(opening), &later));
         // Of a cgroup that is gone, what was seen last counts.
@@ -322,6 +328,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_beside_an_incident_is_of_the_one_that_it_is_about_by_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        for (cgroup, percent) in [("db", 1), ("web", 7)] {
+            std::fs::create_dir_all(path.join(cgroup)).unwrap();
+            let stalls = format!("some avg10={percent}.00 avg60=0.00 avg300=0.00 total=9\n");
+            std::fs::write(path.join(cgroup).join("cpu.pressure"), stalls).unwrap();
+        }
+        let mut mounts = Mounts::default();
+        mounts.unified = Some(path.to_owned());
+        let reader = SetupReader::new(mounts, path, path);
+        let mut looking = Looking { reader, open: BTreeMap::new() };
+        let mut look = |victim: &str, second: u64| {
+            let mut find = |label: &str| Some(PathBuf::from(label));
+            let report = report(1, victim, "/hog");
+            let found = looking.look(&[&report], second * 1_000_000_000, &mut find, &|_, _| false);
+            let pressure = found.into_iter().next()?.1.pressure?;
+            let percent = |pressure: &Pressure| pressure.cpu.unwrap().some.avg10_percent;
+            Some((percent(&pressure.opening), pressure.latest.as_ref().map(percent)))
+        };
+        assert_eq!(look("/db", 1), Some((1.0, None)));
+        assert_eq!(look("/db", 2), None, "it is too soon to look again");
+        assert_eq!(look("/db", 3), Some((1.0, Some(1.0))));
+        assert_eq!(look("/web", 4), Some((7.0, None)), "at once, and from its own begin");
+        assert_eq!(look("/web", 6), Some((7.0, Some(7.0))));
+    }
+
     /// A thread of /shop that is named as a culprit.
     fn named(pid: u32) -> Process {
         Process {
@@ -341,7 +375,7 @@ mod tests {
     fn a_culprit_settles_when_it_stays_the_first() {
         let (shop, hog): (Name, Name) = ("/shop".into(), "/hog".into());
         let mut one = WatchedIncident {
-            victim: None,
+            victim: (None, None),
             opening: None,
             times: CpuTimes::default(),
             next_ns: 0,

@@ -41,7 +41,7 @@ pub struct Watching {
     looking: Looking,
     /// Keeps the pressure of cgroups that wait.
     pressing: Pressing,
-    /// Whether incidents opened since it looked last.
+    /// Whether incidents opened, or came together, since it looked last.
     is_fresh: bool,
     /// Those that closed since.
     closed: Vec<u64>,
@@ -142,7 +142,8 @@ impl Watching {
         self.board.note_short(self.pressing.short(clock.at_ns));
         let events = self.board.analyse(sample, step, clock);
         events.iter().for_each(log_event);
-        self.is_fresh |= events.iter().any(|event| matches!(event, GroupChange::Opened(_)));
+        // What joins may be what the incident is about from now on.
+        self.is_fresh |= events.iter().any(|event| !matches!(event, GroupChange::Closed(_)));
         self.closed.extend(events.iter().filter_map(|event| match event {
             GroupChange::Closed(report) => Some(report.id),
             _ => None,
