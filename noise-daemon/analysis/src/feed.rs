@@ -96,7 +96,11 @@ impl Feed {
             Some(previous) if sample.at_ns > previous.at_ns => {
                 self.advance(&step.or_between(&previous, sample), sample)
             }
-            _ => Vec::new(),
+            Some(_) => Vec::new(),
+            None => {
+                self.monitor.begin(sample.at_ns);
+                Vec::new()
+            }
         }
     }
 

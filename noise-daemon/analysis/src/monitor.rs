@@ -222,6 +222,11 @@ impl Monitor {
         }
     }
 
+    /// Says that nothing was watched up to `at_ns`, when the first window begins.
+    pub fn begin(&mut self, at_ns: u64) {
+        self.tracks.values_mut().for_each(|track| track.begin(at_ns));
+    }
+
     /// Incidents that are open, by signal and subject; their ends are those of the newest windows.
     pub fn active(&self) -> impl Iterator<Item = Incident> {
         self.tracks.iter().filter_map(|(key, track)| track.incident(key))

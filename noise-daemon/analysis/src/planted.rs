@@ -479,8 +479,14 @@ fn a_successor_goes_on_with_what_was_learnt() {
             second.recall(serde_json::from_str(&text).unwrap());
             assert_eq!(second.memories(), first.memories());
         }
-        let mut host = PlantedHost { at_ns: host.at_ns, ..PlantedHost::default() };
-        let events = live(&mut second, &mut host, WARM..WARM + 80, act);
+        // For 500 s, none was at work.
+        let mut host =
+            PlantedHost { at_ns: host.at_ns + 1000 * WINDOW_NS, ..PlantedHost::default() };
+        let mut events = live(&mut second, &mut host, WARM..WARM + 2, act);
+        let waits = Signal::CgroupRunqueueWait.into();
+        let baseline = second.baseline(waits, &"/a".into()).filter(|_| recalled);
+        assert!(baseline.is_none_or(|baseline| baseline.level().rate == 20.0), "{baseline:?}");
+        events.extend(live(&mut second, &mut host, WARM + 2..WARM + 80, act));
         assert_eq!(events.len(), usize::from(recalled), "{events:#?}");
         for event in &events {
             let GroupChange::Opened(report) = event else { panic!("{event:?}") };

@@ -46,8 +46,7 @@ pub struct Memory {
     /// What was unusual, written as its name.
     pub signal: Watched,
     pub subject: Name,
-    /// Until when time is accounted for, ns on the clock of the windows, which begins anew with each
-    /// boot: the end of the last window with events, or of the silence that belongs to an incident.
+    /// End of the last window with events, ns on the clock of the windows, which begins anew with each boot.
     pub end_ns: u64,
     /// Length of the last window with events, ns.
     pub length_ns: u64,
@@ -218,11 +217,16 @@ impl Track {
         Memory {
             signal: key.0,
             subject: key.1.clone(),
-            end_ns: self.accounted_ns,
+            end_ns: self.heard_ns,
             length_ns: self.length_ns,
             baseline: self.normal.baseline.clone(),
             charges: Some(self.normal.charges.clone()),
         }
+    }
+
+    /// Says that nothing was watched up to then: that is no silence.
+    pub fn begin(&mut self, at_ns: u64) {
+        self.accounted_ns = self.accounted_ns.max(at_ns);
     }
 
     pub fn baseline(&self) -> &Baseline {
