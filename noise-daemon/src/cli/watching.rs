@@ -137,8 +137,6 @@ impl Watching {
         let Published { sample, step, .. } = published;
         let clock = clock();
         self.pressing.note(step);
-        let found = self.commands.look_up(&sample.outliers);
-        found.into_iter().for_each(|command| self.board.learn(command));
         self.board.note_short(self.pressing.short(clock.at_ns));
         let events = self.board.analyse(sample, step, clock);
         events.iter().for_each(log_event);
@@ -263,9 +261,11 @@ impl Watching {
 
 impl Subscriber for Watching {
     fn advance(&mut self, published: &Published) {
+        // Incidents need steps of whole windows, but each long wait is in one sample alone.
+        let found = self.commands.look_up(&published.sample.outliers);
+        found.into_iter().for_each(|command| self.board.learn(command));
         match published.occasion {
             Occasion::Beat => self.analyse(published),
-            // Incidents need steps of whole windows, but each long wait is in one sample alone.
             Occasion::Asked => {
                 let waited = self.board.keep_outliers(&published.sample, clock());
                 if waited && let Some(keeper) = &mut self.keeper {
@@ -295,4 +295,46 @@ fn document(board: &mut Board, boot: &str, demand: &Demand, clock: Clock) -> Doc
     let Overview { incidents, outliers, .. } = board.overview(clock);
     let baselines = Baselines { boot: boot.to_owned(), learnt: board.memories() };
     Document::new(incidents, outliers, baselines, demand.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use noise_model::{OutlierRecord, Sample, Step};
+
+    use super::*;
+
+    #[test]
+    fn threads_of_long_waits_are_looked_up_though_a_sample_was_taken_because_a_client_asked() {
+        let pid = std::process::id();
+        let wait = OutlierRecord {
+            at_ns: 0,
+            wait_ns: 1,
+            victim: "/".into(),
+            pid,
+            comm: procfs::text("/proc/self/comm").unwrap().trim_end().into(),
+            cpu: 0,
+            made_runnable: "wakeup".into(),
+            parts: Vec::new(),
+            rest_ns: 0,
+        };
+        let mut watching = Watching::start(Settings::default(), Path::new("")).unwrap();
+        let mut take = |outliers: Vec<OutlierRecord>| {
+            let sample = Arc::new(Sample { outliers, ..Sample::default() });
+            watching.advance(&Published {
+                sample,
+                step: Step::default(),
+                occasion: Occasion::Asked,
+            });
+            watching.overview().commands.iter().any(|command| command.pid == pid)
+        };
+        // A thread reads it, which takes a moment.
+        let is_known = take(vec![wait])
+            || (0..3000).any(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                take(Vec::new())
+            });
+        assert!(is_known);
+    }
 }
