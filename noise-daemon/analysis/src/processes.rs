@@ -131,10 +131,7 @@ impl Report {
         outliers: &VecDeque<Arc<ReportedOutlier>>,
         commands: &[StartCommand],
     ) -> Vec<Process> {
-        let is_meanwhile = |one: &&ReportedOutlier| {
-            one.time >= self.main.start && (self.open || one.time <= self.main.end)
-        };
-        let meanwhile = outliers.iter().map(|one| &**one).filter(is_meanwhile);
+        let meanwhile = outliers.iter().map(|one| &**one).filter(|one| self.is_during(one.time));
         let victims = self.victims().into_iter();
         let by_victim =
             victims.map(|(_, one)| processes(meanwhile.clone(), &one.subject, commands));
@@ -306,6 +303,11 @@ mod tests {
         report.also.push(report.main.clone());
         report.main.subject = "/".into();
         assert_eq!(pids(&report), [2]);
+        // What it is about by now need not have begun it, nor go on the longest.
+        let [start, end] = [1, 3].map(|second| jiff::Timestamp::from_second(second).unwrap());
+        (report.also[0].start, report.also[0].end) = (start, end);
+        assert_eq!(pids(&report), [1, 2, 3]);
+        assert_eq!(report.lasted(), 2.0);
     }
 
     #[test]

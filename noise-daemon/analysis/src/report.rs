@@ -151,6 +151,16 @@ impl Report {
         [&self.main].into_iter().chain(&self.also)
     }
 
+    /// When the first of it began.
+    pub fn start(&self) -> Timestamp {
+        self.episodes().map(|episode| episode.start).fold(self.main.start, Timestamp::min)
+    }
+
+    /// Whether a time is one of it.
+    pub fn is_during(&self, at: Timestamp) -> bool {
+        at >= self.start() && (self.open || at <= self.end())
+    }
+
     /// When the last of it ended; while it is open, when this was known.
     pub fn end(&self) -> Timestamp {
         self.episodes().map(|episode| episode.end).fold(self.main.end, Timestamp::max)

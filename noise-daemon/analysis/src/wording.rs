@@ -29,7 +29,7 @@ impl Report {
 
     /// How long it lasted, or has lasted so far, seconds.
     pub fn lasted(&self) -> f64 {
-        self.end().duration_since(self.main.start).as_secs_f64()
+        self.end().duration_since(self.start()).as_secs_f64()
     }
 }
 

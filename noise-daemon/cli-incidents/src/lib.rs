@@ -156,7 +156,7 @@ fn list_all(args: &IncidentsArgs, source: &IncidentSource) -> Result<(), Command
         subjects.ensure_known("incident", &known, is_on_this_host).map_err(anyhow::Error::from)?;
         listing.retain(|report| {
             let end = if report.open { Timestamp::MAX } else { report.end() };
-            is_shown(report.main.start, end) && subjects.have(report)
+            is_shown(report.start(), end) && subjects.have(report)
         });
         match args.json {
             true => output::print_document(&listing.document())?,

@@ -202,7 +202,7 @@ fn incidents(page: &mut String, overview: &Overview) {
             escape(&verdict.sentence),
             escape(report.standing()),
             report.lasted(),
-            main.start.strftime("%Y-%m-%d %H:%M:%S UTC"),
+            report.start().strftime("%Y-%m-%d %H:%M:%S UTC"),
             report.resource().name(),
             escape(culprit),
             threads.join("<br>"),

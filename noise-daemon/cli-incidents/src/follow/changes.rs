@@ -71,13 +71,8 @@ impl SeenIncident {
             Self::Live { report: before, .. } => before.end(),
             Self::Over(end) => *end,
         };
-        start(report) <= end
+        report.start() <= end
     }
-}
-
-/// When the first of it began.
-fn start(report: &Report) -> Timestamp {
-    report.episodes().map(|episode| episode.start).fold(report.main.start, Timestamp::min)
 }
 
 fn is_over(report: &Report) -> bool {

@@ -60,12 +60,12 @@ pub fn table(history: &History, look: &ScreenLook) -> Table {
 }
 
 fn row(report: &Report, now: Timestamp, zone: &TimeZone) -> TableRow {
-    let (main, worst) = (&report.main, report.worst());
+    let (start, main, worst) = (report.start(), &report.main, report.worst());
     let unix = |time: Timestamp| Some(time.as_millisecond() as f64 / 1e3);
     let last = if report.open { now.max(report.end()) } else { report.end() };
     let cells = vec![
         Cell::Number { text: state(report).to_owned(), value: unix(last) },
-        Cell::Number { text: cells::short_moment(main.start, now, zone), value: unix(main.start) },
+        Cell::Number { text: cells::short_moment(start, now, zone), value: unix(start) },
         cells::duration(report.lasted() * 1e9),
         subject(report),
         culprit(report),

@@ -45,9 +45,10 @@ pub fn page(history: &History, look: &ScreenLook, key: &str) -> Option<Page> {
 }
 
 fn heading(report: &Report, now: Timestamp, zone: &TimeZone) -> Vec<(String, Tone)> {
-    let (main, worst) = (&report.main, report.worst());
+    let worst = report.worst();
     let tone = if report.open { Tone::Alarm } else { Tone::Strong };
-    let (since, lasted) = (cells::moment(main.start, now, zone), cells::length(report.lasted()));
+    let (since, lasted) =
+        (cells::moment(report.start(), now, zone), cells::length(report.lasted()));
     let lost = units::duration(worst.lost_seconds * 1e9);
     // The rest may go on for longer.
     let calm = if report.open && !worst.is_active() { ", calm now" } else { "" };
@@ -200,9 +201,7 @@ fn waits(
 ) -> Option<Block> {
     let subjects = || [&report.main].into_iter().chain(&report.also).map(|one| &one.subject);
     let own = outliers.iter().rev().filter(|outlier| {
-        let is_during =
-            outlier.time >= report.main.start && (report.open || outlier.time <= report.end());
-        is_during && subjects().any(|subject| *subject == outlier.wait.victim)
+        report.is_during(outlier.time) && subjects().any(|subject| *subject == outlier.wait.victim)
     });
     let duration = |ns: u64| units::duration(ns as f64);
     let mut lines = vec![("Long waits meanwhile".to_owned(), Tone::Strong)];
