@@ -31,7 +31,7 @@ use super::window::{Slice, Window};
 /// Weight of one window in the cost of a subject.
 const COST_WEIGHT: f64 = 0.1;
 
-/// Age at which an incident is adopted as baseline: longer than a nightly job, and than it takes until somebody looks.
+/// Time after which a disturbance is adopted as baseline: longer than a nightly job, and than it takes until somebody looks.
 pub(super) const ADOPT_NS: u64 = 6 * 3_600_000_000_000;
 
 /// Silence after which a subject counts as gone: a cgroup of that name is most likely another one by then.
@@ -102,6 +102,8 @@ pub(super) struct Track {
 struct OngoingIncident {
     rule: Rule,
     start_ns: u64,
+    /// Since when the signal is disturbed, maybe by others at first.
+    since_ns: u64,
     before: Level,
     /// The windows that belong to it for certain.
     settled: Settled,
@@ -132,6 +134,7 @@ impl OngoingIncident {
         Self {
             rule,
             start_ns,
+            since_ns: start_ns,
             before,
             settled: Settled::default(),
             tail: VecDeque::new(),
@@ -364,7 +367,7 @@ impl Track {
             open.push(slice, settings);
         }
         let Some(open) = &self.open else { return Vec::new() };
-        let start_ns = open.start_ns;
+        let since_ns = open.since_ns;
         if open.tail.len() >= settings.closing_windows {
             let least = settings.minimum(key.0) * CLOSING_FRACTION;
             if !open.loses(open.tail.iter(), least) || !self.lasts(open, open.tail.iter()) {
@@ -374,7 +377,7 @@ impl Track {
         if let Some(both) = self.hand_over(key, settings) {
             return both.into();
         }
-        if end_ns.saturating_sub(start_ns) >= ADOPT_NS {
+        if end_ns.saturating_sub(since_ns) >= ADOPT_NS {
             return self.close(key, Ending::Adopted).into_iter().collect();
         }
         Vec::new()
@@ -402,7 +405,7 @@ impl Track {
             }
             let mean_ns = open.next.baseline.mean_ns();
             let least_mean_ns = rules::divide_ns(mean_ns, &self.normal.baseline);
-            open.next.baseline.adopt(open.start_ns, least_mean_ns);
+            open.next.baseline.adopt(open.since_ns, least_mean_ns);
             self.normal = open.next;
         } else {
             // What is calm behind the end is judged, and learnt, like any other window.

@@ -89,6 +89,11 @@ impl Track {
         if !differ {
             return None;
         }
+        // To whoever it is due, it lasts.
+        begun.since_ns = ended.since_ns;
+        let mut lasting = ended.next;
+        ended.tail.iter().take(disturbed).for_each(|slice| lasting.learn(slice));
+        begun.next = lasting;
         // What lies between the two was calm.
         for slice in ended.tail.iter().skip(disturbed) {
             if slice.window.is_empty() {
@@ -109,6 +114,7 @@ mod tests {
 
     use super::{Change, Ending, Settings};
     use crate::properties::{LENGTH_NS, name, window};
+    use crate::track::ADOPT_NS;
     use crate::{Charge, Incident, Monitor, Name};
 
     /// The incident of a culprit at work for sixty windows, in the midst of which another does far
@@ -146,6 +152,28 @@ mod tests {
         }
         let takes_over = with_burst(20);
         assert_eq!(takes_over, [(200, 230, name(7)), (230, 250, name(8)), (250, 260, name(7))]);
+    }
+
+    #[test]
+    fn what_lasts_becomes_the_usual_though_its_culprits_take_turns() {
+        let mut monitor = Monitor::new(Settings::default()).unwrap();
+        let (mut endings, lasting) = (Vec::new(), ADOPT_NS / LENGTH_NS);
+        for number in 0..200 + lasting {
+            let delay = if number < 200 { 100_000 + number % 2 * 1000 } else { 10_000_000 };
+            let culprit = name(7 + number / 600 % 2);
+            let charges = [Charge { culprit, cause: Cause::Foreign, charged_ns: 10 * delay }];
+            let window = window(number, &[delay; 10]);
+            let changes = monitor.observe(Signal::RunqueueWait, &name(0), &window, &charges);
+            endings.extend(changes.into_iter().filter_map(|change| match change {
+                Change::Closed(incident) => incident.ending,
+                Change::Opened(_) => None,
+            }));
+        }
+        assert_eq!(endings.pop(), Some(Ending::Adopted));
+        assert_eq!(endings, vec![Ending::Over; (200 + lasting as usize) / 600]);
+        let usual = monitor.baseline(Signal::RunqueueWait, &name(0)).unwrap();
+        assert_eq!(usual.adopted_since_ns(), Some(200 * LENGTH_NS));
+        assert_eq!((usual.learnt(), usual.mean_ns()), (lasting, 10_000_000.0));
     }
 
     #[test]
