@@ -12,8 +12,12 @@ use noise_common::charge::Cause;
 use super::charge::Charge;
 use super::name::Name;
 
-/// Most culprits of an incident that are tracked by name: more than anyone reads, and what a busy host has in a window.
+/// Most culprits of an incident that are listed by name: more than anyone reads, and what a busy host has in a window.
 const MOST_CULPRITS: usize = 32;
+
+/// Most that are summed up by name; where there are more, half of them stay. One that does a little in each window has
+/// time to come to more than others before it has to make room.
+const MOST_SUMS: usize = 4 * MOST_CULPRITS;
 
 /// Part of an incident's delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -143,14 +147,16 @@ impl ChargeSums {
         sums
     }
 
-    /// Adds the charges of another; at most [`MOST_CULPRITS`] are listed by name.
+    /// Adds the charges of another.
     pub fn add(&mut self, other: &Self) {
         for (key, charged_ns) in &other.charged_ns {
             self.charge(key.clone(), *charged_ns);
         }
         self.others_ns = self.others_ns.saturating_add(other.others_ns);
         self.untracked_ns = self.untracked_ns.saturating_add(other.untracked_ns);
-        self.prune(MOST_CULPRITS);
+        if self.charged_ns.len() > MOST_SUMS {
+            self.prune(MOST_SUMS / 2);
+        }
     }
 
     fn charge(&mut self, key: (Cause, Name), charged_ns: u64) {
@@ -176,7 +182,8 @@ impl ChargeSums {
 
     /// Ranks the charges against all delays, `delays_ns`, and against those that are usual in as
     /// long a time: what has no culprit is untracked. Shares add up to 1, even where more
-    /// was charged than was delayed because a wait was charged in one window and ended in the next.
+    /// was charged than was delayed because a wait was charged in one window and ended in the next. At most
+    /// [`MOST_CULPRITS`] are listed by name.
     pub fn ranking(&self, delays_ns: u64, usual: &Expected<'_>) -> Ranking {
         let named_ns = self
             .charged_ns
@@ -197,6 +204,9 @@ impl ChargeSums {
             .iter()
             .map(|(.., beyond_ns)| *beyond_ns)
             .fold(beyond_others_ns.saturating_add(beyond_untracked_ns), u64::saturating_add);
+        let no_room = sums.split_off(sums.len().min(MOST_CULPRITS));
+        let others_ns =
+            no_room.iter().fold(self.others_ns, |sum, (_, ns, _)| sum.saturating_add(*ns));
         let culprits = sums
             .into_iter()
             .map(|((cause, culprit), ns, own_ns)| Culprit {
@@ -208,7 +218,7 @@ impl ChargeSums {
             .collect();
         Ranking {
             culprits,
-            others: Time::new(self.others_ns, whole_ns),
+            others: Time::new(others_ns, whole_ns),
             untracked: Time::new(untracked_ns, whole_ns),
             beyond_seconds: beyond_ns as f64 / 1e9,
         }
@@ -257,6 +267,13 @@ impl Usual {
     /// Time in which nothing happened.
     pub fn learn_quiet(&mut self, length_ns: u64) {
         self.covered_ns = self.covered_ns.saturating_add(length_ns);
+    }
+
+    /// The same for what outlives the daemon, with at most [`MOST_CULPRITS`] by name.
+    pub fn brief(&self) -> Self {
+        let mut brief = self.clone();
+        brief.charged.prune(MOST_CULPRITS);
+        brief
     }
 
     /// What is usual in a time of that length.
@@ -435,6 +452,27 @@ mod tests {
         assert_eq!((both.beyond_seconds * 1e9).round(), 3_800.0);
         let nothing = ChargeSums::default().ranking(0, &Usual::default().within(0));
         assert_eq!(Ranking::together(&nothing, &nothing), nothing);
+    }
+
+    #[test]
+    fn who_does_a_little_in_each_window_is_named_for_all_of_it() {
+        let foreign = |culprit, charged_ns| charge(culprit, Cause::Foreign, charged_ns);
+        let large: Vec<_> = (0..32).map(|culprit| foreign(culprit, 1_000 + culprit)).collect();
+        let mut sums = ChargeSums::new(&large);
+        for _ in 0..200 {
+            sums.add(&ChargeSums::new(&[foreign(40, 10)]));
+        }
+        let ranking = sums.ranking(0, &Usual::default().within(0));
+        let first = &ranking.culprits[0];
+        assert_eq!((&*first.culprit, (first.time.seconds * 1e9).round()), ("40", 2_000.0));
+        assert_eq!(ranking.culprits.len(), MOST_CULPRITS);
+        // The smallest of the large ones has no room.
+        assert_eq!((ranking.others.seconds * 1e9).round(), 1_000.0);
+        (100..400).for_each(|culprit| sums.add(&ChargeSums::new(&[foreign(culprit, 1)])));
+        assert!(sums.charged_ns.len() <= MOST_SUMS);
+        let usual = Usual { charged: sums, ..Usual::default() }.brief().charged;
+        let named = usual.charged_ns.values().sum::<u64>();
+        assert_eq!((usual.charged_ns.len(), named + usual.others_ns), (32, 34_796));
     }
 
     #[test]

@@ -223,7 +223,7 @@ impl Track {
             end_ns: self.heard_ns,
             length_ns: self.length_ns,
             baseline: self.normal.baseline.clone(),
-            charges: Some(self.normal.charges.clone()),
+            charges: Some(self.normal.charges.brief()),
         }
     }
 
