@@ -217,7 +217,7 @@ impl GroupedIncident {
     }
 
     fn report(&self, clock: Clock) -> Option<Report> {
-        let mut episodes = self.members.iter().map(|member| Episode::new(&member.whole(), clock));
+        let mut episodes = self.members.iter().map(|member| member.episode(clock));
         let main = episodes.next()?;
         let mut also: Vec<Episode> = episodes.by_ref().take(LISTED).collect();
         also.sort_by(|one, other| other.lost_seconds.total_cmp(&one.lost_seconds));
@@ -353,7 +353,7 @@ impl Groups {
     }
 
     fn add(&mut self, incident: Incident, clock: Clock) -> Option<GroupChange> {
-        self.place(Member::new(incident), None, clock)
+        self.place(Member::new(incident, clock), None, clock)
     }
 
     /// Has a member that begins, or left another incident, join one or be its own.

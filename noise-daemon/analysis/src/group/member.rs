@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
+
 use super::super::incident::Incident;
 use super::super::relation::succeeds;
+use super::super::report::{Clock, Episode};
 use super::WatchedKey;
 
 #[derive(Debug)]
@@ -12,14 +15,19 @@ pub(super) struct Member {
     incident: Incident,
     /// What was before the one that goes on, as one.
     past: Option<Incident>,
+    /// When all of it began, and when the newest did, as the wall clock was then: that of the windows stands still while
+    /// the host is suspended.
+    start: Timestamp,
+    newest_start: Timestamp,
     is_open: bool,
     /// Windows since it ended.
     calm: usize,
 }
 
 impl Member {
-    pub fn new(incident: Incident) -> Self {
-        Self { incident, past: None, is_open: true, calm: 0 }
+    pub fn new(incident: Incident, clock: Clock) -> Self {
+        let start = clock.wall(incident.start_ns);
+        Self { incident, past: None, start, newest_start: start, is_open: true, calm: 0 }
     }
 
     pub fn is_of(&self, key: &WatchedKey) -> bool {
@@ -61,11 +69,16 @@ impl Member {
         &self.incident
     }
 
-    pub fn whole(&self) -> Cow<'_, Incident> {
+    fn whole(&self) -> Cow<'_, Incident> {
         match &self.past {
             None => Cow::Borrowed(&self.incident),
             Some(past) => Cow::Owned(Incident::together(past, &self.incident)),
         }
+    }
+
+    /// As it is reported.
+    pub fn episode(&self, clock: Clock) -> Episode {
+        Episode { start: self.start, ..Episode::new(&self.whole(), clock) }
     }
 
     /// The one that goes on, as it stands.
@@ -78,6 +91,7 @@ impl Member {
         self.incident = incident;
         self.incident = self.whole().into_owned();
         (self.past, self.is_open, self.calm) = (None, false, 0);
+        self.newest_start = self.start;
     }
 
     /// Whether what goes on is the doing of others than what was before.
@@ -87,15 +101,25 @@ impl Member {
 
     /// Parts what goes on from what was before, if there was something.
     pub fn part(self) -> (Option<Self>, Self) {
-        let Self { incident, past, calm, .. } = self;
-        let before = past.map(|past| Self { incident: past, past: None, is_open: false, calm });
-        (before, Self::new(incident))
+        let Self { incident, past, start, newest_start, calm, .. } = self;
+        let before = past.map(|past| Self {
+            incident: past,
+            past: None,
+            start,
+            newest_start: start,
+            is_open: false,
+            calm,
+        });
+        let start = newest_start;
+        (before, Self { incident, past: None, start, newest_start, is_open: true, calm: 0 })
     }
 
     /// Takes what another incident knew of the same.
     pub fn absorb(&mut self, other: Self) {
         let both = Incident::together;
+        self.start = self.start.min(other.start);
         if other.is_open {
+            self.newest_start = other.newest_start;
             let past = self.whole();
             let past =
                 other.past.map_or_else(|| past.clone().into_owned(), |one| both(&past, &one));
@@ -109,7 +133,7 @@ impl Member {
             self.past = Some(past);
         } else {
             self.incident = both(&self.incident, &other.incident);
-            self.calm = self.calm.min(other.calm);
+            (self.newest_start, self.calm) = (self.start, self.calm.min(other.calm));
         }
     }
 }

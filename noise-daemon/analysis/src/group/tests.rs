@@ -34,10 +34,11 @@ fn disturbance(subject: &str) -> Incident {
 
 #[test]
 fn parts_that_are_over_and_not_listed_are_counted_and_forgotten() {
-    let mut group = GroupedIncident::new(1, Member::new(disturbance("/0")));
+    let clock = Clock { at_ns: 1 << 40, now: jiff::Timestamp::default() };
+    let mut group = GroupedIncident::new(1, Member::new(disturbance("/0"), clock));
     for number in 1..50 {
         let own = || disturbance(&format!("/{number}"));
-        let mut member = Member::new(own());
+        let mut member = Member::new(own(), clock);
         member.end(own());
         group.members.push(member);
     }
@@ -67,4 +68,28 @@ fn several_victims_of_one_culprit_are_one_incident_with_the_worst_first() {
     let [report] = reports.as_slice() else { panic!("{reports:?}") };
     let also: Vec<&str> = report.also.iter().map(|one| &*one.subject).collect();
     assert_eq!((&*report.main.subject, also), ("/a", vec!["/d", "/b", "/c"]));
+}
+
+#[test]
+fn what_began_before_the_host_was_suspended_keeps_its_begin() {
+    let mut groups = Groups::new(&Settings::default());
+    let at = |at_s: u64, now_s: i64| Clock {
+        at_ns: at_s * 1_000_000_000,
+        now: jiff::Timestamp::from_second(now_s).unwrap(),
+    };
+    let own = Incident { start_ns: 10_000_000_000, ..disturbance("/a") };
+    let start = |groups: &mut Groups, clock| {
+        let reports = groups.reports([own.clone()].into_iter(), clock);
+        reports[0].main.start.as_second()
+    };
+    groups.take(vec![Change::Opened(own.clone())], std::iter::empty(), at(15, 1_015));
+    assert_eq!(start(&mut groups, at(20, 1_020)), 1_010);
+    // An hour in which the clock of the windows stood still.
+    assert_eq!(start(&mut groups, at(25, 4_625)), 1_010);
+    groups.take(vec![Change::Closed(own.clone())], std::iter::empty(), at(30, 4_630));
+    assert_eq!(start(&mut groups, at(30, 4_630)), 1_010);
+    // It is back: both are known from their own begins.
+    let again = Incident { start_ns: 31_000_000_000, ..own.clone() };
+    groups.take(vec![Change::Opened(again)], std::iter::empty(), at(32, 8_000));
+    assert_eq!(start(&mut groups, at(33, 8_001)), 1_010);
 }
