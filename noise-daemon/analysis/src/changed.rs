@@ -4,7 +4,7 @@ use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 
 use super::planted::{PlantedHost, WARM, around, board, clock, is_planted, live};
-use super::{Board, GroupChange, Settings, Watched};
+use super::{Board, Ending, GroupChange, Settings, Watched};
 
 #[test]
 fn settings_change_while_baselines_stay() {
@@ -31,6 +31,23 @@ fn settings_change_while_baselines_stay() {
     let clock = clock(&host.sample());
     assert!(board.overview(clock).incidents.is_empty());
     assert!(live(&mut board, &mut host, WARM + 30..WARM + 40, act).is_empty());
+}
+
+#[test]
+fn what_is_not_watched_any_more_ends_as_that() {
+    let (mut board, mut host) = (board(), PlantedHost::default());
+    let act = |host: &mut PlantedHost, number| {
+        let mean_ns = around(if number >= WARM { 8_000_000 } else { 50_000 }, number);
+        host.wait("/a", "/hog", Cause::Foreign, mean_ns);
+    };
+    assert_eq!(live(&mut board, &mut host, 0..WARM + 20, act).len(), 1);
+    let watch = vec![Signal::NetTxWait.into()];
+    board.set(Settings { watch, ..Settings::default() }).unwrap();
+    let events = live(&mut board, &mut host, WARM + 20..WARM + 60, act);
+    let [GroupChange::Closed(report)] = &events[..] else { panic!("{events:#?}") };
+    assert_eq!(report.main.ending, Some(Ending::Unwatched));
+    assert_eq!(report.standing(), "open when noised stopped watching it");
+    assert_eq!(board.memories(), []);
 }
 
 /// What opens when both the waits of a cgroup and those of the whole host get long, after `change`.

@@ -65,7 +65,7 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Goes on with other settings. What is not watched any more is forgotten as what is silent is.
+    /// Goes on with other settings. What is not watched any more is forgotten with the next sample.
     /// Errors: where the settings cannot work; nothing has changed then.
     pub fn set(&mut self, settings: Settings) -> Result<(), SettingsError> {
         settings.check()?;
@@ -106,8 +106,9 @@ impl Feed {
 
     /// Takes what came up to a sample.
     fn advance(&mut self, step: &Step, sample: &Sample) -> Vec<Change> {
-        let mut changes = Vec::new();
         self.find_parts(sample);
+        let is_watched: Vec<Watched> = Watched::all().filter(|one| self.looks_at(*one)).collect();
+        let mut changes = self.monitor.watch_only(|one| is_watched.contains(&one));
         let came: Vec<SubjectDelays<'_>> = self.watched_of(step).collect();
         let mut delays_ns: BTreeMap<(Signal, &Pool), u64> = BTreeMap::new();
         for one in &came {
@@ -164,11 +165,7 @@ impl Feed {
 
     /// Goes on with a baseline that was learnt since the same boot, if it is of what is watched.
     pub fn recall(&mut self, memory: Memory) {
-        let is_watched = match memory.signal {
-            Watched::Signal(signal) => self.is_watched(signal),
-            Watched::Interruption => self.interruption,
-        };
-        if is_watched {
+        if self.looks_at(memory.signal) {
             self.monitor.recall(memory);
         }
     }
@@ -185,6 +182,16 @@ impl Feed {
     /// Whether incidents of a signal are looked for.
     pub fn is_watched(&self, signal: Signal) -> bool {
         self.watched.get(signal as usize).copied().unwrap_or(false)
+    }
+
+    /// Whether incidents of that are looked for, and not of a part of it.
+    fn looks_at(&self, watched: Watched) -> bool {
+        match watched {
+            Watched::Signal(signal) => {
+                self.is_watched(signal) && !self.seen_by_part.contains(&signal)
+            }
+            Watched::Interruption => self.interruption,
+        }
     }
 
     /// Parts come with their first subject, and what was measured stays in the sample.
@@ -204,9 +211,8 @@ impl Feed {
 
     fn watched_of<'a>(&self, step: &'a Step) -> impl Iterator<Item = SubjectDelays<'a>> {
         let watched = step.delays().filter(|delays| {
-            let twice = self.seen_by_part.contains(&delays.signal);
             // Where counting began anew, the next window starts from here.
-            self.is_watched(delays.signal) && !twice && !delays.began
+            self.looks_at(delays.signal.into()) && !delays.began
         });
         watched
             .filter(|delays| !delays.labels.iter().any(|label| is_catch_all(label)))

@@ -20,7 +20,7 @@ pub enum Ending {
     Adopted,
     /// The subject is gone.
     Vanished,
-    /// The daemon stopped while it was open.
+    /// The daemon stopped while it was open, or watched something else from then on.
     Unwatched,
 }
 

@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_window_of_twice_the_length_that_loses_twice_as_much_has_the_same_mean() {
         let mean_ns = |sum_ns, length_ns| {
-            let delays = super::taken(sum_ns, length_ns);
+            let delays = taken(sum_ns, length_ns);
             delays.sum_ns as f64 / delays.count() as f64
         };
         assert_eq!(mean_ns(20_000_300, WINDOW_NS), 40_000.6);

@@ -7,7 +7,7 @@ use noise_common::signals::Signal;
 use super::baseline::Baseline;
 use super::charge::Charge;
 use super::culprits::ChargeSums;
-use super::incident::{Change, Incident};
+use super::incident::{Change, Ending, Incident};
 use super::name::Name;
 use super::rules;
 use super::settings::{Settings, SettingsError};
@@ -176,6 +176,19 @@ impl Monitor {
         }
         self.counts.forgotten += (before - self.tracks.len()) as u64;
         self.keep_to_room(at_ns);
+        changes
+    }
+
+    /// Forgets what is not watched any more, and ends its incidents.
+    pub fn watch_only(&mut self, is_watched: impl Fn(Watched) -> bool) -> Vec<Change> {
+        let mut changes = Vec::new();
+        self.tracks.retain(|key, track| {
+            let stays = is_watched(key.0);
+            if !stays {
+                changes.extend(track.close(key, Ending::Unwatched));
+            }
+            stays
+        });
         changes
     }
 
@@ -358,7 +371,7 @@ mod tests {
             };
             incidents.into_iter().map(of).collect::<Vec<_>>()
         };
-        let over = Some(crate::Ending::Over);
+        let over = Some(Ending::Over);
         let expected = [(Rule::Memory, 60, None), (Rule::Memory, 60, over)];
         assert_eq!(opened(60, 61, 100), expected);
         assert_eq!(opened(60, 100, 100), [], "it is not short");

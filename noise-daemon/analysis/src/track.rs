@@ -389,7 +389,8 @@ impl Track {
         rules::lasts(open.rule, &means, &self.normal.baseline)
     }
 
-    fn close(&mut self, key: &Key, ending: Ending) -> Option<Change> {
+    /// Ends the incident, if there is one.
+    pub fn close(&mut self, key: &Key, ending: Ending) -> Option<Change> {
         let mut open = self.open.take()?;
         let disturbed = match ending {
             Ending::Adopted => open.tail.len(),

@@ -23,7 +23,7 @@ impl Report {
             (_, Some(Ending::Over)) => "over",
             (_, Some(Ending::Adopted)) => "adopted as baseline",
             (_, Some(Ending::Vanished)) => "its subject is gone",
-            (_, Some(Ending::Unwatched)) => "open when the daemon stopped",
+            (_, Some(Ending::Unwatched)) => "open when noised stopped watching it",
         }
     }
 

@@ -132,7 +132,7 @@ mod tests {
         let [report] = &kept.incidents[..] else { panic!("{kept:#?}") };
         assert_eq!((report.id, report.open), (7, false));
         assert_eq!(report.also[0].ending, Some(Ending::Unwatched));
-        assert_eq!(report.standing(), "open when the daemon stopped");
+        assert_eq!(report.standing(), "open when noised stopped watching it");
         assert_eq!((report.main.disturbed_seconds(), report.lasted()), (20.0, 30.0));
         assert_eq!(kept.active, []);
         assert_eq!(Document::demand(OLDER.as_bytes()).busiest(3_600), None);
