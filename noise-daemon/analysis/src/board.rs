@@ -42,6 +42,8 @@ pub struct Overview {
     pub outliers: Vec<Arc<ReportedOutlier>>,
     /// Incidents that opened since the start, by what is watched.
     pub opened: Vec<(Watched, u64)>,
+    /// Windows of subjects that are not watched, because as many have a baseline as may have one.
+    pub no_room: u64,
     /// What is disturbed now, each signal of a subject once.
     pub active: Vec<(Watched, Name)>,
     /// Kernel events that are kept of incidents, in the order of their numbers; a board knows of none.
@@ -278,6 +280,7 @@ impl Board {
             incidents: self.past.iter().cloned().chain(open).collect(),
             outliers: self.outliers.iter().cloned().collect(),
             active: self.groups.active().into_iter().collect(),
+            no_room: self.feed.counts().no_room,
             opened: if self.settings.enabled { opened.collect() } else { Vec::new() },
             traces: Vec::new(),
             usual: self.usual(),

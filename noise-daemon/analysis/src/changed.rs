@@ -50,6 +50,18 @@ fn what_is_not_watched_any_more_ends_as_that() {
     assert_eq!(board.memories(), []);
 }
 
+#[test]
+fn what_has_no_room_is_counted() {
+    let settings = Settings { subjects: 1, ..Settings::default() };
+    let (mut board, mut host) = (Board::new(settings).unwrap(), PlantedHost::default());
+    live(&mut board, &mut host, 0..10, |host, number| {
+        host.wait("/a", "/hog", Cause::Foreign, around(50_000, number));
+        host.wait("/b", "/hog", Cause::Foreign, around(1_000, number));
+    });
+    // The first sample ends no window.
+    assert_eq!(board.overview(clock(&host.sample())).no_room, 9);
+}
+
 /// What opens when both the waits of a cgroup and those of the whole host get long, after `change`.
 fn watched_after(change: impl FnOnce(&mut Board, &mut PlantedHost)) -> Vec<Watched> {
     let (mut board, mut host) = (board(), PlantedHost::default());

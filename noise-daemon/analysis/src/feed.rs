@@ -23,7 +23,7 @@ use super::baseline::Baseline;
 use super::charges::{Pool, StepCharges};
 use super::incident::{Change, Incident};
 use super::interruption::{Interruption, interruptions, most_taken};
-use super::monitor::Monitor;
+use super::monitor::{Monitor, UnanalysedCounts};
 use super::name::{Name, ROOT, is_catch_all};
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;
@@ -172,6 +172,11 @@ impl Feed {
 
     pub fn is_calm(&self) -> bool {
         self.monitor.is_calm()
+    }
+
+    /// What was not analysed.
+    pub fn counts(&self) -> UnanalysedCounts {
+        self.monitor.counts()
     }
 
     /// Incidents that are open, by signal and subject.

@@ -128,6 +128,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
                 ..KeptTrace::without(number, time, &text)
             }));
             let watched: Vec<_> = Watched::all().collect();
+            overview.no_room = number;
             overview.opened.push((watched[pick(number, watched.len())], number));
         }
         let time = Timestamp::from_second(i64::from(seconds)).unwrap();

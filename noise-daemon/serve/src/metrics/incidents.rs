@@ -9,7 +9,7 @@ use super::family::{Family, Point};
 /// Culprits of a disturbed signal of a subject that have a series.
 const CULPRITS: usize = 3;
 
-pub fn families(overview: &Overview) -> [Family<'_>; 5] {
+pub fn families(overview: &Overview) -> [Family<'_>; 6] {
     let active = overview.active.iter();
     let active = active.map(|(signal, subject)| Point::new([signal.name(), subject], 1.0));
     // What is over has culprits as well.
@@ -62,6 +62,11 @@ pub fn families(overview: &Overview) -> [Family<'_>; 5] {
             "Incidents that opened, by the signal that left its baseline first.",
             &["signal"],
             opened,
+        ),
+        Family::counter(
+            "noised_incident_windows_skipped_total",
+            "Windows of signals of subjects in which no incidents were looked for, because incidents.subjects others have a baseline.",
+            overview.no_room as f64,
         ),
     ]
 }

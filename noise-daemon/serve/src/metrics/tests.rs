@@ -130,6 +130,7 @@ fn everything() -> (Model, Overview) {
     let overview = Overview {
         incidents: vec![Arc::new(past), Arc::new(open)],
         opened,
+        no_room: 3,
         active: vec![(Signal::CgroupRunqueueWait.into(), "/system.slice/a.service".into())],
         ..Overview::default()
     };
