@@ -16,7 +16,7 @@ use super::name::{Name, is_catch_all};
 use super::watched::Watched;
 
 /// Least part in an incident of a main culprit.
-const MAIN_SHARE: f64 = 0.25;
+pub(super) const MAIN_SHARE: f64 = 0.25;
 
 /// The same where a cgroup's own tasks are left out of account: part of all that it must have.
 const LEAST_SHARE: f64 = 0.1;

@@ -8,7 +8,7 @@ use noise_common::signals::Signal;
 use noise_common::subject::SubjectKind;
 use noise_model::{Interference, Step};
 
-use super::charge::Charge;
+use super::culprits::Charge;
 use super::name::Name;
 
 /// What the same culprits are charged for: all delays of one resource, of one victim or at one place.

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 use noise_common::charge::Cause;
 
-use super::charge::Charge;
 use super::name::Name;
 
 /// Most culprits of an incident that are listed by name: more than anyone reads, and what a busy host has in a window.
@@ -18,6 +17,14 @@ const MOST_CULPRITS: usize = 32;
 /// Most that are summed up by name; where there are more, half of them stay. One that does a little in each window has
 /// time to come to more than others before it has to make room.
 const MOST_SUMS: usize = 4 * MOST_CULPRITS;
+
+/// Part of the delays of a window, charged to who caused it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Charge {
+    pub culprit: Name,
+    pub cause: Cause,
+    pub charged_ns: u64,
+}
 
 /// Part of an incident's delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -34,12 +34,11 @@ use super::relation::{
 };
 use super::report::{Clock, Episode, Report};
 use super::settings::Settings;
+use super::track::Key;
 use super::watched::Watched;
 
 /// Most signals of subjects that are listed with one incident; further ones are counted.
 const LISTED: usize = 32;
-
-type WatchedKey = (Watched, Name);
 
 /// What became of an incident.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,11 +97,11 @@ impl GroupedIncident {
         self.members.iter().any(Member::is_open)
     }
 
-    fn of(&mut self, key: &WatchedKey) -> Option<&mut Member> {
+    fn of(&mut self, key: &Key) -> Option<&mut Member> {
         self.members.iter_mut().find(|member| member.is_of(key))
     }
 
-    fn goes_on(&mut self, key: &WatchedKey) -> Option<&mut Member> {
+    fn goes_on(&mut self, key: &Key) -> Option<&mut Member> {
         self.of(key).filter(|member| member.is_open())
     }
 
@@ -322,7 +321,7 @@ impl Groups {
     }
 
     /// What is disturbed now, listed or not.
-    pub fn active(&self) -> BTreeSet<WatchedKey> {
+    pub fn active(&self) -> BTreeSet<Key> {
         let members = self.open.iter().flat_map(|group| &group.members);
         members.filter(|member| member.is_open()).map(|member| key(member.newest())).collect()
     }
@@ -411,7 +410,7 @@ impl Groups {
     }
 }
 
-fn key(incident: &Incident) -> WatchedKey {
+fn key(incident: &Incident) -> Key {
     (incident.signal, Arc::clone(&incident.subject))
 }
 

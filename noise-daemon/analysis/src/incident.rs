@@ -25,9 +25,9 @@ pub enum Ending {
 }
 
 /// A signal of a subject that left its own baseline.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Incident {
-    /// What was unusual, written as its name.
+    /// What was unusual.
     pub signal: Watched,
     pub subject: Name,
     /// Begin of the first disturbed window, ns on the clock of the windows.
@@ -101,53 +101,9 @@ impl Incident {
 }
 
 /// An incident that began or ended.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// It began; what it says is provisional.
     Opened(Incident),
     Closed(Incident),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Cause;
-    use noise_common::signals::Signal;
-
-    #[test]
-    fn it_survives_being_written() {
-        let level = Level::new(&Histogram::default(), 0);
-        let incident = Incident {
-            signal: Signal::RunqueueWait.into(),
-            subject: "/system.slice/a.service".into(),
-            start_ns: 1,
-            end_ns: 2,
-            disturbed_ns: 1,
-            ending: Some(Ending::Over),
-            rule: Rule::Mean,
-            before: level,
-            delays: Histogram::default(),
-            after: Level { p50_ns: Some(256), mean_ns: Some(1.5), rate: 2.0, ..level },
-            lost_seconds: 0.25,
-            culprits: vec![Culprit {
-                culprit: "/b".into(),
-                cause: Cause::Own,
-                time: Time { seconds: 0.5, share: 1.0 },
-                beyond: Time { seconds: 0.25, share: 1.0 },
-            }],
-            others: Time::default(),
-            untracked: Time::default(),
-            beyond_seconds: 0.25,
-            remedies: vec![Remedy::CpuWeight],
-        };
-        let text = serde_json::to_string(&Change::Closed(incident.clone())).unwrap();
-        for part in ["\"runqueue_wait\"", "\"self\"", "\"cpu_weight\"", "\"closed\""] {
-            assert!(text.contains(part), "{part} is missing in {text}");
-        }
-        let read: Change = serde_json::from_str(&text).unwrap();
-        assert_eq!(read, Change::Closed(incident));
-        let other = text.replace("runqueue_wait", "no_such_wait");
-        assert!(serde_json::from_str::<Change>(&other).is_err());
-    }
 }

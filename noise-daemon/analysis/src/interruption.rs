@@ -7,8 +7,8 @@
 use noise_common::hist::bucket_of;
 use noise_model::{Cpu, Histogram, Step};
 
-use super::charge::Charge;
 use super::charges::StepCharges;
+use super::culprits::Charge;
 use super::name::{Name, is_catch_all};
 use super::window::Window;
 

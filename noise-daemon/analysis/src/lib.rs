@@ -22,7 +22,6 @@ mod board;
 #[cfg(test)]
 #[path = "../../../tests/src/chance.rs"]
 mod chance;
-mod charge;
 mod charges;
 mod culprits;
 mod feed;
@@ -69,8 +68,7 @@ mod successors;
 pub use baseline::Baseline;
 pub use beside::{Beside, IncidentPressure};
 pub use board::{Board, LEAST_WINDOWS, Overview};
-pub use charge::Charge;
-pub use culprits::{Culprit, Time};
+pub use culprits::{Charge, Culprit, Time};
 pub use feed::Feed;
 pub use group::GroupChange;
 pub use headline::{Figure, Headline};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use noise_common::signals::Signal;
 
 use super::baseline::Baseline;
-use super::charge::Charge;
+use super::culprits::Charge;
 use super::culprits::ChargeSums;
 use super::incident::{Change, Ending, Incident};
 use super::name::Name;

@@ -5,7 +5,7 @@ use noise_model::Histogram;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::test_runner::Config;
 
-use super::charge::Charge;
+use super::culprits::Charge;
 use super::track::{ADOPT_NS, FORGET_NS};
 use super::window::Window;
 use super::{Change, Ending, Incident, Memory, Monitor, Name, Rule, Settings, UnanalysedCounts};

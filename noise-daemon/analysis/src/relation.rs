@@ -5,14 +5,11 @@ use noise_common::signals::Signal;
 use noise_common::subject::{Domain, SubjectKind};
 use noise_verdict::completes_requests;
 
-use super::accused::Accused;
+use super::accused::{Accused, MAIN_SHARE};
 use super::culprits::Culprit;
 use super::incident::Incident;
 use super::name::{Name, ROOT};
 use super::watched::Watched;
-
-/// Least part that a culprit has in another's delays who is one side of the same contention.
-const MAIN_SHARE: f64 = 0.25;
 
 /// Where the delays are: what a signal's subject has in common with that of another signal.
 fn place(incident: &Incident) -> (&'static str, &str) {
@@ -101,13 +98,9 @@ pub(super) fn share_culprit(one: &Incident, other: &Incident) -> bool {
     let is_class = |incident: &Incident| {
         incident.signal == Watched::Interruption && &*incident.subject == ROOT
     };
-    let first_of = |incident: &Incident, class: &Incident| {
-        let first = accused(incident).main().next();
-        first.is_some_and(|first| accused(class).main().any(|with| with.is_same(first)))
-    };
     match (is_class(one), is_class(other)) {
-        (true, false) => first_of(other, one),
-        (false, true) => first_of(one, other),
+        (true, false) => has_first_of(other, one),
+        (false, true) => has_first_of(one, other),
         _ => accused(one).shares(&accused(other)),
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::super::incident::Incident;
 use super::super::relation::succeeds;
 use super::super::report::{Clock, Episode};
-use super::WatchedKey;
+use super::super::track::Key;
 
 #[derive(Debug)]
 pub(super) struct Member {
@@ -30,7 +30,7 @@ impl Member {
         Self { incident, past: None, start, newest_start: start, is_open: true, calm: 0 }
     }
 
-    pub fn is_of(&self, key: &WatchedKey) -> bool {
+    pub fn is_of(&self, key: &Key) -> bool {
         self.incident.signal == key.0 && self.incident.subject == key.1
     }
 

@@ -89,7 +89,7 @@ impl Track {
         if !differ {
             return None;
         }
-        // To whoever it is due, it lasts.
+        // The disturbance goes on, by another.
         begun.since_ns = ended.since_ns;
         let mut lasting = ended.next;
         ended.tail.iter().take(disturbed).for_each(|slice| lasting.learn(slice));
