@@ -61,7 +61,9 @@ fn heading(report: &Report, now: Timestamp, zone: &TimeZone) -> Vec<(String, Ton
 }
 
 fn levels(episode: &Episode) -> Table {
-    let of = |ns: Option<f64>| ns.map_or_else(cells::nothing, cells::duration);
+    // What is taken is an amount of time, and no number of delays.
+    let is_delay = episode.signal != Watched::Interruption;
+    let of = |ns: Option<f64>| ns.filter(|_| is_delay).map_or_else(cells::nothing, cells::duration);
     let row = |name: &str, level: &Level| TableRow {
         key: name.to_owned(),
         cells: vec![
@@ -69,7 +71,7 @@ fn levels(episode: &Episode) -> Table {
             of(level.p50_ns.map(|ns| ns as f64)),
             of(level.p99_ns.map(|ns| ns as f64)),
             of(level.mean_ns),
-            cells::rate(level.rate),
+            if is_delay { cells::rate(level.rate) } else { cells::nothing() },
             cells::lost(level.lost),
         ],
         tone: Tone::Plain,
@@ -223,7 +225,7 @@ pub(super) mod tests {
 
     use super::{
         Arc, Block, Cell, Episode, KeptTrace, Level, Page, Report, ReportedOutlier, Table, Time,
-        Timestamp, over_time, page, trace,
+        Timestamp, Watched, cells, levels, over_time, page, trace,
     };
     use crate::ScreenLook;
     use crate::screens::made::{BEGIN, Made};
@@ -316,6 +318,21 @@ pub(super) mod tests {
             _ => None,
         });
         tables.collect()
+    }
+
+    #[test]
+    fn of_what_is_taken_only_the_time_is_shown() {
+        let shown = |signal: Watched| {
+            let table = levels(&Episode { signal, ..episode() });
+            table.rows.iter().map(|row| row.cells[1..].to_vec()).collect::<Vec<_>>()
+        };
+        let taken = shown(Watched::Interruption);
+        for (taken, delays) in taken.iter().zip(shown(episode().signal)) {
+            assert!(taken[..4].iter().all(|cell| *cell == cells::nothing()));
+            assert!(delays[..4].iter().all(|cell| *cell != cells::nothing()));
+            assert_eq!(taken[4], delays[4]);
+        }
+        assert_eq!(taken.len(), 2);
     }
 
     #[test]
