@@ -25,6 +25,7 @@ pub struct Clustering {
     /// How steep the order has to rise and fall where a cluster ends, as a part of the distance.
     pub xi: f64,
     /// Least part of all executions that makes a cluster.
+    #[serde(rename = "least_cluster")]
     pub least: f64,
 }
 

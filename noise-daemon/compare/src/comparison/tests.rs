@@ -187,6 +187,10 @@ fn the_document_has_the_names_of_the_contract() {
     let normal = vec![path(&[Made::own("running", 100), Made::own("disk", 10)]); 8];
     let slow = [Made::own("running", 100), Made::own("disk", 90).behind("backup")];
     let found = compare(&normal, &vec![path(&slow); 8], &Settings::default(), &mut none).unwrap();
+    let text = serde_json::to_string(&found).unwrap();
+    for name in ["least", "least_cluster"] {
+        assert_eq!(text.matches(&format!("\"{name}\":")).count(), 1, "{name}");
+    }
     let json = serde_json::to_value(&found).unwrap();
     let flag = &json["flagged"][0];
     assert_eq!((flag["state"].as_str(), flag["rule"].as_str()), (Some("disk"), Some("mean")));
