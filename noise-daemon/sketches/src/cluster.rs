@@ -7,7 +7,7 @@
 //! steep stretches of reachability, which xi looks for, are not there between points at no distance. Every other slice is
 //! in the cluster of the one that it is nearest to. Fewer than 10 slices of a marker are one cluster.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use noise_cluster::{ClusterError, ClusterLabels, OpticsSettings, Points, dbscan_labels, optics};
 
@@ -89,6 +89,22 @@ fn spread(number: usize, count: usize) -> usize {
     usize::try_from((part * count as u128) >> 64).unwrap_or(0)
 }
 
+/// The places of the slices that OPTICS orders, of so many.
+fn sampled(count: usize) -> BTreeSet<usize> {
+    if count <= MAX_SAMPLE {
+        return (0..count).collect();
+    }
+    let mut places = BTreeSet::new();
+    // Multiples meet in one place where there are few more places than multiples.
+    for number in 0.. {
+        if places.len() >= MAX_SAMPLE {
+            break;
+        }
+        places.insert(spread(number, count));
+    }
+    places
+}
+
 /// The clusters of slices of one marker, from 0 on.
 fn of_marker(system: &System, slices: &[SliceId]) -> Result<Vec<Option<u32>>, ClusterError> {
     let all: Vec<Steps> = slices.iter().filter_map(|id| system.slice(*id)).map(steps).collect();
@@ -97,11 +113,9 @@ fn of_marker(system: &System, slices: &[SliceId]) -> Result<Vec<Option<u32>>, Cl
         return Ok(vec![Some(0); all.len()]);
     }
     let columns = columns(system, slices);
-    let size = all.len().min(MAX_SAMPLE);
-    let sample: Vec<Steps> =
-        (0..size).filter_map(|number| all.get(spread(number, all.len()))).copied().collect();
-    let values: Vec<f64> =
-        sample.iter().flat_map(|steps| vector(system, &columns, *steps)).collect();
+    let sample = sampled(all.len());
+    let sample = sample.iter().filter_map(|place| all.get(*place));
+    let values: Vec<f64> = sample.flat_map(|steps| vector(system, &columns, *steps)).collect();
     let points = Points::new(columns.len() + 2, values)?;
     let settings = OpticsSettings { min_points: MIN_POINTS, ..OpticsSettings::default() };
     let ordering = optics(&points, &settings)?;
@@ -178,6 +192,18 @@ mod tests {
             assert_ne!(label(number), NONE);
         }
         assert!(label(0) != label(1) && label(1) != label(2));
+        // As few as a cluster needs: none of them is left out.
+        system.slices.clear();
+        let rare = [5, 10, 11, 12, 13];
+        let profile = |number: &usize| if rare.contains(number) { many } else { few };
+        system.slices.extend((0..100).map(|number| slice(marker, profile(&number), 0)));
+        assert_eq!(cluster(&mut system).unwrap(), 2);
+        for (number, slice) in system.slices.iter().enumerate() {
+            assert_eq!(slice.cluster, u32::from(rare.contains(&number)), "{number}");
+        }
+        for count in [10, 999, 1000, 1001, 1500, 2000, 3000] {
+            assert_eq!(sampled(count).len(), count.min(MAX_SAMPLE));
+        }
     }
 
     #[test]
