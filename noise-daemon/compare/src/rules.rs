@@ -69,6 +69,20 @@ pub struct Times {
     pub sample_share: f64,
 }
 
+/// Why a rule that holds does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Uncounted {
+    /// It is about time of which a recording does not say how it was spent.
+    Unsaid,
+    /// The mean did not grow.
+    NotLonger,
+    /// The mean grew by less than a part of an execution: [`Thresholds::least`].
+    Small,
+    /// Chance gives as much too often: [`Thresholds::chance`].
+    Chance,
+}
+
 /// A rule that holds for a state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Flag {
@@ -77,6 +91,9 @@ pub struct Flag {
     pub times: Times,
     /// How often chance gives as much; `None` where the executions are too few to say.
     pub chance: Option<f64>,
+    /// Why it does not count; `None` where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncounted: Option<Uncounted>,
     pub reason: String,
 }
 
@@ -166,30 +183,33 @@ pub fn judge(
                 thresholds.chance < 1.0 && chance.is_some_and(|chance| chance > chance_of_each);
             let is_unsaid = times.state == State::Unknown.name()
                 && (thresholds.chance < 1.0 || thresholds.least > 0.0);
-            let because = match (is_small, is_by_chance) {
-                _ if is_unsaid => {
-                    Some("but more that a recording does not say is not slower".to_owned())
-                }
-                (true, _) if more_ns <= 0.0 => Some("but the mean did not grow".to_owned()),
-                (true, _) => Some(format!(
-                    "but the mean grew by {}, less than {} of an execution",
-                    duration(more_ns),
-                    share(thresholds.least)
-                )),
-                (_, true) => Some(format!(
-                    "but chance gives as much in {} of divisions into two such sets, and may in {} at most",
-                    share(chance.unwrap_or(1.0)),
-                    share(chance_of_each)
-                )),
+            let uncounted = match (is_small, is_by_chance) {
+                _ if is_unsaid => Some(Uncounted::Unsaid),
+                (true, _) if more_ns <= 0.0 => Some(Uncounted::NotLonger),
+                (true, _) => Some(Uncounted::Small),
+                (_, true) => Some(Uncounted::Chance),
                 (false, false) => None,
             };
-            match because {
-                None => verdict.flagged.push(Flag { rule, times, chance, reason }),
-                Some(because) => {
-                    let reason = format!("{reason}; {because}");
-                    verdict.not_counted.push(Flag { rule, times, chance, reason });
+            let because = uncounted.map(|why| match why {
+                Uncounted::Unsaid => {
+                    "; but more that a recording does not say is not slower".to_owned()
                 }
-            }
+                Uncounted::NotLonger => "; but the mean did not grow".to_owned(),
+                Uncounted::Small => format!(
+                    "; but the mean grew by {}, less than {} of an execution",
+                    duration(more_ns),
+                    share(thresholds.least)
+                ),
+                Uncounted::Chance => format!(
+                    "; but chance gives as much in {} of divisions into two such sets, and may in {} at most",
+                    share(chance.unwrap_or(1.0)),
+                    share(chance_of_each)
+                ),
+            });
+            let reason = reason + &because.unwrap_or_default();
+            let flags =
+                if uncounted.is_none() { &mut verdict.flagged } else { &mut verdict.not_counted };
+            flags.push(Flag { rule, times, chance, uncounted, reason });
         };
         if times.sample_mean_ns > moments.mean + thresholds.t1 * moments.deviation {
             note(

@@ -1,9 +1,9 @@
 //! A comparison for people: the answer first, then why, which kinds of executions there are, and where time was lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use noise_compare::comparison::{Anomaly, Comparison, MAX_PEERS, Run};
-use noise_compare::rules::Times;
+use noise_compare::rules::{Times, Uncounted};
 use noise_compare::words::sentence;
 use noise_text::clean::clean;
 use noise_text::columns::wrap;
@@ -70,7 +70,7 @@ fn answer(comparison: &Comparison) -> String {
         duration(mean_ns(normal))
     );
     let Some(worst) = worst_state(comparison) else {
-        return format!("{name}{took}. No state is flagged: what is different may be chance.");
+        return format!("{name}{took}. No state is flagged: {}.", unflagged(comparison));
     };
     let too_long =
         comparison.anomalies.iter().filter(|anomaly| anomaly.state == worst.state).count();
@@ -93,6 +93,24 @@ fn answer(comparison: &Comparison) -> String {
             let beside = beside(comparison, anomaly.execution);
             format!("{more} The worst is {named}: {}.", sentence(place, begin_ns, beside))
         }
+    }
+}
+
+/// Why no state is flagged.
+fn unflagged(comparison: &Comparison) -> String {
+    let reasons: BTreeSet<Uncounted> =
+        comparison.not_counted.iter().filter_map(|flag| flag.uncounted).collect();
+    let least = share(comparison.settings.thresholds.least);
+    let reason = |uncounted: &Uncounted| match uncounted {
+        Uncounted::Unsaid => "is what a recording does not say".to_owned(),
+        Uncounted::NotLonger => "is not longer on average".to_owned(),
+        Uncounted::Small => format!("is less than {least} of an execution"),
+        Uncounted::Chance => "may be chance".to_owned(),
+    };
+    let reasons: Vec<String> = reasons.iter().map(reason).collect();
+    match reasons.is_empty() {
+        true => "none is longer by the rules (--t1, --t2)".to_owned(),
+        false => format!("what the rules find {}", reasons.join(" or ")),
     }
 }
 

@@ -83,6 +83,21 @@ fn a_sample_like_the_normal_ones() {
     insta::assert_snapshot!(shown(&set(40, 0), &set(10, 0), &settings));
     let forced = shown(&set(40, 0), &set(10, 0), &Settings { force: true, ..settings });
     assert!(!forced.contains("--force") && forced.contains("\nkinds of executions\n"), "{forced}");
+    let set = |futex: &[u64]| -> Vec<Traced> {
+        let parts = |tenths| [("running", 1000, ""), ("futex", tenths, "")];
+        futex.iter().map(|tenths| traced(0, &parts(*tenths))).collect()
+    };
+    let mut rare = [0; 10];
+    rare[4] = 500;
+    for (normal, sample, reason) in [
+        (0, &[0; 10], "none is longer by the rules (--t1, --t2)"),
+        (9, &[0; 10], "none is longer by the rules (--t1, --t2)"),
+        (0, &[1; 10], "what the rules find is less than 1.0 % of an execution"),
+        (0, &rare, "what the rules find may be chance"),
+    ] {
+        let text = shown(&set(&[normal; 40]), &set(sample), &settings).replace('\n', " ");
+        assert!(text.contains(&format!(". No state is flagged: {reason}. ")), "{text}");
+    }
 }
 
 #[test]
