@@ -176,8 +176,9 @@ fn rules(page: &mut Painted, comparison: &Comparison, columns: usize) {
         }
         (false, true) => "No account is taken of chance.".to_owned(),
         (false, false) => format!(
-            "A rule counts where chance makes any of them hold in {} of comparisons at most (--chance), and the mean grew \
-             by {} of an execution (--least).",
+            "A rule counts where random divisions of these executions make any of them hold in {} of cases at most \
+             (--chance), and the mean grew by {} of an execution at least (--least). How much two recordings of the same \
+             program differ from each other is not known.",
             share(thresholds.chance),
             share(thresholds.least)
         ),
