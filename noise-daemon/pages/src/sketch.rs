@@ -118,6 +118,15 @@ pub fn missing(counts: &SketchCounts, discarded: u64) -> String {
             counts.left_out,
             "slices more are left out; ask for a part of the time with --from and --to",
         ),
+        (
+            counts.calls_left_out,
+            "slices are without their system calls and a cluster: there are too many combinations of calls; ask for a part \
+             of the time with --from and --to",
+        ),
+        (
+            counts.edges_left_out,
+            "causes and effects more are left out; ask for a part of the time with --from and --to",
+        ),
         (counts.unfinished, "slices have no end in the recording"),
         (counts.overlapping, "requests on connections overlap with others, and are left out"),
         (

@@ -5,7 +5,8 @@
 //! marker are clustered by themselves: OPTICS over 1,000 of them, evenly spaced, with 5 points as the minimum, cut at a
 //! reachability of one half (a count that is 1.6 times another is as far away). Most slices do exactly what others do, and
 //! steep stretches of reachability, which xi looks for, are not there between points at no distance. Every other slice is
-//! in the cluster of the one that it is nearest to. Fewer than 10 slices of a marker are one cluster.
+//! in the cluster of the one that it is nearest to. Fewer than 10 slices of a marker are one cluster. A slice of which the calls are not
+//! known is in none.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,6 +15,7 @@ use noise_cluster::{ClusterError, ClusterLabels, OpticsSettings, Points, dbscan_
 use crate::marker::{ALL, Marker};
 use crate::slices::{NONE, Slice, SliceId};
 use crate::system::System;
+use crate::tallies::UNKNOWN;
 
 /// Slices of a marker that OPTICS orders.
 const MAX_SAMPLE: usize = 1000;
@@ -64,7 +66,8 @@ fn vector(system: &System, columns: &HashMap<u16, usize>, steps: Steps) -> Vec<f
 /// Errors: where there are more different system calls than vectors may have dimensions.
 pub fn cluster(system: &mut System) -> Result<u32, ClusterError> {
     let mut by_marker: HashMap<Marker, Vec<SliceId>> = HashMap::new();
-    for (id, slice) in (0..).zip(&system.slices) {
+    let is_known = |(_, slice): &(SliceId, &Slice)| slice.profile != UNKNOWN;
+    for (id, slice) in (0..).zip(&system.slices).filter(is_known) {
         by_marker.entry(slice.marker).or_default().push(id);
     }
     let mut count = 0;
@@ -212,7 +215,9 @@ mod tests {
         assert_eq!(cluster(&mut system).unwrap(), 0);
         system.slices.push(slice(Marker::Pipe, 0, 3));
         system.slices.push(slice(Marker::Pipe, 0, 900));
+        system.slices.push(slice(Marker::Pipe, UNKNOWN, 3));
         assert_eq!(cluster(&mut system).unwrap(), 1);
-        assert!(system.slices.iter().all(|slice| slice.cluster == 0));
+        let clusters: Vec<u32> = system.slices.iter().map(|slice| slice.cluster).collect();
+        assert_eq!(clusters, [0, 0, NONE]);
     }
 }

@@ -13,6 +13,10 @@ pub struct SketchCounts {
     pub lost: u64,
     /// Slices beyond what is held.
     pub left_out: u64,
+    /// Slices of which it is not known what calls they make: there are too many combinations of calls.
+    pub calls_left_out: u64,
+    /// Causes and effects beyond what is held.
+    pub edges_left_out: u64,
     /// Connections that another thread closed than the one that used them.
     pub closed_elsewhere: u64,
     /// What was received, taken or waited for, where more than one thread may have caused it.

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::slices::{Edge, Ended, NONE, Slice, SliceId};
 use crate::system::System;
+use crate::tallies::UNKNOWN;
 use crate::tiers::{SliceShare, Tier};
 
 #[derive(Clone, Debug)]
@@ -111,7 +112,7 @@ struct SliceDocument<'s> {
     cluster: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<SliceId>,
-    features: BTreeMap<&'s str, u32>,
+    features: Option<BTreeMap<&'s str, u32>>,
 }
 
 fn is_first(recording: &u16) -> bool {
@@ -145,7 +146,8 @@ impl<'s> SliceDocument<'s> {
             },
             cluster: some(slice.cluster),
             cause: some(slice.cause),
-            features: system.profiles.calls(slice.profile).collect(),
+            features: (slice.profile != UNKNOWN)
+                .then(|| system.profiles.calls(slice.profile).collect()),
         }
     }
 }

@@ -99,7 +99,7 @@ pub struct Slice {
     pub marker: Marker,
     pub ended: Ended,
     pub state: State,
-    /// Its system calls, by the place of their combination.
+    /// Its system calls, by the place of their combination: [`UNKNOWN`](crate::tallies::UNKNOWN) where that is not kept.
     pub profile: u32,
     pub cause: SliceId,
     /// The cluster that it is in, from 0 on; [`NONE`] where it is in none.
@@ -231,6 +231,8 @@ pub struct Store {
     pub profiles: Profiles,
     /// Slices that were too many.
     pub left_out: u64,
+    /// Edges that were too many.
+    pub edges_left_out: u64,
 }
 
 impl Store {
@@ -350,9 +352,11 @@ impl Store {
             last.woke |= edge.woke;
             return;
         }
-        if self.edges.len() < MAX_EDGES {
-            self.edges.push(edge);
+        if self.edges.len() >= MAX_EDGES {
+            self.edges_left_out += 1;
+            return;
         }
+        self.edges.push(edge);
     }
 
     /// A socket's place among keys. One that is no more has its place to the end, since slices have it.
@@ -436,11 +440,15 @@ mod tests {
     }
 
     #[test]
-    fn too_many_slices_are_counted() {
+    fn too_many_slices_and_edges_are_counted() {
         let mut store = Store::default();
         for _ in 0..MAX_SLICES + 3 {
             store.open(Marker::Pipe, 0, 0, 0);
         }
         assert_eq!((store.slices.len(), store.left_out), (MAX_SLICES, 3));
+        for number in 0..MAX_EDGES as SliceId + 5 {
+            store.edge(Edge::new(MarkerRule::Bytes, (number, 0), (number + 1, 0), 0));
+        }
+        assert_eq!((store.edges.len(), store.edges_left_out), (MAX_EDGES, 5));
     }
 }

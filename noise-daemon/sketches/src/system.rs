@@ -13,7 +13,7 @@ use crate::counts::SketchCounts;
 use crate::follow::NamedOwner;
 use crate::marker::{Marker, MarkerRule};
 use crate::slices::{Edge, Ended, Key, Long, NONE, Slice, SliceId, State, Store};
-use crate::tallies::Profiles;
+use crate::tallies::{Profiles, UNKNOWN};
 
 /// How far causes are gone back.
 const MAX_CHAIN: usize = 256;
@@ -56,6 +56,8 @@ impl System {
         }
         true_latencies(&mut slices, &mut edges);
         let sketches = sketches(slices.len(), &edges);
+        counts.calls_left_out =
+            slices.iter().filter(|slice| slice.profile == UNKNOWN).count() as u64;
         let span = span.unwrap_or_default();
         Self { slices, edges, sketches, keys, profiles, threads, counts, span }
     }

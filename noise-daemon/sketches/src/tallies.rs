@@ -6,6 +6,8 @@ use foldhash::HashMap;
 const MAX_CALLS: usize = 1024;
 /// Combinations of counts of system calls that are kept.
 const MAX_PROFILES: usize = if cfg!(test) { 64 } else { 1 << 17 };
+/// The place of a combination that is not kept.
+pub const UNKNOWN: u32 = u32::MAX;
 /// What the others are called.
 const OTHERS: &str = "others";
 
@@ -95,8 +97,6 @@ pub struct Profiles {
     numbers: HashMap<Box<str>, u16>,
     all: Vec<Box<[(u16, u32)]>>,
     places: HashMap<Box<[(u16, u32)]>, u32>,
-    /// Slices whose combination was one too many.
-    pub left_out: u64,
 }
 
 impl Default for Profiles {
@@ -108,7 +108,6 @@ impl Default for Profiles {
             numbers: HashMap::default(),
             all: vec![none.clone()],
             places: HashMap::from_iter([(none, 0)]),
-            left_out: 0,
         }
     }
 }
@@ -128,14 +127,13 @@ impl Profiles {
         number
     }
 
-    /// The number of a combination; that of none where there are too many.
+    /// The number of a combination; [`UNKNOWN`] where there are too many.
     pub fn place(&mut self, calls: Vec<(u16, u32)>) -> u32 {
         if let Some(place) = self.places.get(calls.as_slice()) {
             return *place;
         }
         if self.all.len() >= MAX_PROFILES {
-            self.left_out += 1;
-            return 0;
+            return UNKNOWN;
         }
         let place = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         let calls = calls.into_boxed_slice();
@@ -160,6 +158,10 @@ impl Profiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::SketchCounts;
+    use crate::marker::Marker;
+    use crate::slices::{Ended, Store};
+    use crate::system::System;
 
     #[test]
     fn what_lies_between_two_moments_counts() {
@@ -180,16 +182,26 @@ mod tests {
     }
 
     #[test]
-    fn too_many_combinations_are_counted() {
+    fn a_combination_too_many_is_unknown() {
         let mut profiles = Profiles::default();
         let read = profiles.number("read");
         assert_eq!(profiles.number("read"), read);
-        for count in 1..=MAX_PROFILES as u32 {
-            profiles.place(vec![(read, count)]);
+        for count in 1..MAX_PROFILES as u32 {
+            assert_eq!(profiles.place(vec![(read, count)]), count);
         }
-        assert_eq!(profiles.left_out, 1);
+        assert_eq!(profiles.place(vec![(read, MAX_PROFILES as u32)]), UNKNOWN);
+        assert_eq!(profiles.calls(UNKNOWN).count(), 0);
         let place = profiles.place(vec![(read, 3)]);
         assert_eq!(profiles.calls(place).collect::<Vec<_>>(), [("read", 3)]);
         assert_eq!(profiles.calls(0).count(), 0);
+        // The slices that have it are counted.
+        let mut store = Store::default();
+        store.profiles = profiles;
+        for count in [1, 1000, 1001] {
+            let id = store.open(Marker::Pipe, 0, 0, 0);
+            store.close(id, Ended::Implicit, 1, &Idle::default(), vec![(read, count)]);
+        }
+        let system = System::new(store, Vec::new(), SketchCounts::default(), None);
+        assert_eq!(system.counts.calls_left_out, 2);
     }
 }

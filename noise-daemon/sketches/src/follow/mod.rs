@@ -208,6 +208,7 @@ impl Follower {
         self.end_all();
         self.counts.unmatched += self.channels.unmatched();
         self.counts.left_out = self.store.left_out;
+        self.counts.edges_left_out = self.store.edges_left_out;
         System::new(self.store, self.persons.finish(), self.counts, self.span)
     }
 }

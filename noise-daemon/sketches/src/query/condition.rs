@@ -8,6 +8,7 @@ use noise_trace::event::Comm;
 use crate::marker::Marker;
 use crate::slices::{NONE, Slice};
 use crate::system::System;
+use crate::tallies::UNKNOWN;
 
 /// A text in which `*` stands for any.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,7 @@ impl Condition {
                     _ => None,
                 })
             }
+            Self::Number(Number::Calls(_), ..) if slice.profile == UNKNOWN => false,
             Self::Number(number, compare, value) => {
                 compare.holds(of(number, system, slice).partial_cmp(value))
             }

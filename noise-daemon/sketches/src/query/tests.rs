@@ -8,6 +8,7 @@ use crate::follow::NamedOwner;
 use crate::input::{Endpoint, Protocol};
 use crate::marker::{Family, Marker};
 use crate::slices::{Ended, Key, NONE, State};
+use crate::tallies::UNKNOWN;
 
 /// A system of one slice: httpd's worker 12 receives on port 80, for 20 ms, 5 ms of them its own.
 fn system() -> System {
@@ -79,6 +80,16 @@ fn each_type_of_condition_holds_or_not() {
         assert!(holds(yes), "{yes}");
         assert!(!holds(no), "{no}");
         assert!(holds(&format!("not {no}")), "not {no}");
+    }
+}
+
+#[test]
+fn calls_that_are_not_known_fulfil_no_condition() {
+    let mut system = system();
+    system.slices[0].profile = UNKNOWN;
+    for text in ["calls = 0", "calls(read) = 0", "calls(read) != 3", "calls < 9"] {
+        let query: Query = text.parse().unwrap();
+        assert!(!query.holds(&system, &system.slices[0]), "{text}");
     }
 }
 
