@@ -10,7 +10,7 @@ use noise_command::progress::ProgressLine;
 use noise_compare::comparison::{CompareProgress, Comparison, Settings, compare, fasta};
 use noise_compare::kinds::Clustering;
 use noise_compare::picture::{alignment, clusters, reachability};
-use noise_compare::rules::Thresholds;
+use noise_compare::rules::{LEAST_CHANCE, Thresholds};
 use noise_compare::vectors::csv;
 use noise_pages::comparison;
 use noise_paths::document::Traced;
@@ -66,8 +66,8 @@ pub struct How {
     /// How many times the normal share of executions above the normal mean is anomalous.
     #[arg(long, value_name = "NUMBER", default_value_t = Thresholds::default().t2, value_parser = positive)]
     t2: f64,
-    /// How often at most chance alone may flag any state; 1: take no account of chance.
-    #[arg(long, value_name = "PART", default_value_t = Thresholds::default().chance, value_parser = part)]
+    /// How often at most chance alone may flag any state, from 0.002 on; 1: take no account of chance.
+    #[arg(long, value_name = "PART", default_value_t = Thresholds::default().chance, value_parser = chance)]
     chance: f64,
     /// Least growth of the mean time in a state that flags it, as a part of a mean normal execution; 0: any.
     #[arg(long, value_name = "PART", default_value_t = Thresholds::default().least, value_parser = part)]
@@ -106,6 +106,13 @@ fn number(text: &str, is_fine: impl Fn(f64) -> bool, what: &str) -> Result<f64, 
 
 fn positive(text: &str) -> Result<f64, String> {
     number(text, |it| (0.0..=1e6).contains(&it), "a number from 0 on, such as 1.5")
+}
+
+fn chance(text: &str) -> Result<f64, String> {
+    let what = format!(
+        "a part between {LEAST_CHANCE} and 1, such as 0.01: the random divisions that noised tries cannot tell less"
+    );
+    number(text, |it| (LEAST_CHANCE..=1.0).contains(&it), &what)
 }
 
 fn part(text: &str) -> Result<f64, String> {

@@ -4,7 +4,7 @@
 //! The permutations come from a fixed sequence of numbers, so the same executions always give the same answer.
 
 /// Permutations of one test; with fewer the least chance that it can find is larger than what is asked for.
-const PERMUTATIONS: u32 = 9_999;
+pub const PERMUTATIONS: u32 = 9_999;
 /// So many permutations as extreme are enough to know the chance well.
 const ENOUGH: u32 = 200;
 /// Numbers drawn in one test, at most, unless that leaves fewer than `LEAST_PERMUTATIONS`.

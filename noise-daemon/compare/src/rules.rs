@@ -25,13 +25,18 @@ use crate::vectors::Vectors;
 const TRIMMED: usize = 20;
 const LEAST_TRIMMED: usize = 10;
 
+/// The least [`Thresholds::chance`] that can be asked for: no test finds less than one permutation among all, and there are
+/// two tests of each state.
+pub const LEAST_CHANCE: f64 = (2 * STATE_COUNT) as f64 / (chance::PERMUTATIONS + 1) as f64;
+
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Thresholds {
     /// Standard deviations above the mean.
     pub t1: f64,
     /// How many times the normal share.
     pub t2: f64,
-    /// The guard: how often at most chance may make any rule of any state hold; 1 turns this part of it off.
+    /// The guard: how often at most chance may make any rule of any state hold, from [`LEAST_CHANCE`] on; 1 turns this part
+    /// of it off.
     pub chance: f64,
     /// The guard: the least growth of the mean, as a part of the mean normal execution; 0 turns this part of it off.
     pub least: f64,

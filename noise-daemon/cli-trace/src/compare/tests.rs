@@ -212,6 +212,8 @@ fn words_that_do_not_go_together_are_refused() {
         &["a", "b", "--t1", "-1"],
         &["a", "b", "--t2", "NaN"],
         &["a", "b", "--chance", "1.5"],
+        &["a", "b", "--chance", "0"],
+        &["a", "b", "--chance", "0.0019"],
         &["a", "b", "--xi", "1"],
         &["a", "b", "--min-points", "1"],
     ] {
@@ -223,5 +225,8 @@ fn words_that_do_not_go_together_are_refused() {
         (settings.thresholds.t1, settings.thresholds.chance, settings.force),
         (2.0, 1.0, true)
     );
+    assert!(with(&["a", "b", "--chance", "0.002"]).is_ok());
+    let error = with(&["a", "b", "--chance", "0.0002"]).unwrap_err().to_string();
+    assert!(error.contains("expected a part between 0.002 and 1, such as 0.01: "), "{error}");
     assert!(args(&["a", "b"]).is_err());
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::made::{Made, path};
+use crate::stretches::STATES;
 
 /// Executions that run, and wait for a disk for so many nanoseconds.
 fn set(disk_ns: &[u64]) -> Vec<Traced> {
@@ -104,6 +105,12 @@ fn what_chance_gives_does_not_count() {
     assert!((found.not_counted[1].chance.unwrap() - 1.0 / 11.0).abs() < 1e-9);
     let reason = &found.not_counted[1].reason;
     assert!(reason.contains("chance gives as much in 9.1 % of divisions"), "{reason}");
+    // What no permutation reaches counts by the least that can be asked for, where there are all states.
+    let of_all = |ns: u64| path(&STATES.map(|state| Made::own(state.name(), ns)));
+    let least = Thresholds { chance: LEAST_CHANCE, ..Thresholds::default() };
+    let found = judged(&vec![of_all(100); 100], &vec![of_all(900); 10], &least);
+    assert_eq!((found.times.len(), found.flagged.len()), (10, 2 * 9));
+    assert_eq!(found.flagged[0].chance, Some(1e-4));
     // Four of ten: hardly.
     let found =
         judged(&normal, &set(&[0, 0, 0, 0, 0, 0, 500, 500, 500, 500]), &Thresholds::default());
