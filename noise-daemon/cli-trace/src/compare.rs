@@ -1,6 +1,6 @@
 //! `noised trace compare`: what is different in some executions, held against normal ones.
 
-mod sets;
+pub mod sets;
 
 use std::path::{Path, PathBuf};
 

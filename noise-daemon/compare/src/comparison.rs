@@ -46,7 +46,7 @@ pub struct Settings {
 pub enum CompareError {
     /// One of them is empty.
     #[error(
-        "there is no {0} execution to compare; name what there is more of with --execution, --split or --sample-key"
+        "there is no {0} execution to compare: name executions that both sets have (--execution)"
     )]
     Empty(&'static str),
     /// One of them is too large.

@@ -97,19 +97,8 @@ impl Sets {
         path: &Path,
         recording: &Recording,
     ) -> Result<Vec<Traced>, CommandError> {
-        let (document, damage) = found(asking, recording, &[], None)
-            .map_err(|error| CommandError::from(error).context(path.display().to_string()))?;
-        let PathsDocument { executions, left_out, discarded, reach, delimiters, unread_lines } =
-            document;
-        let recording = path.display().to_string();
-        self.recordings.push(ComparedRecording {
-            recording,
-            discarded,
-            reach,
-            left_out,
-            delimiters,
-            unread_lines,
-        });
+        let (executions, missing, damage) = ComparedRecording::read(asking, path, recording)?;
+        self.recordings.push(missing);
         self.damage.push((path.to_owned(), damage));
         Ok(executions)
     }
@@ -117,7 +106,7 @@ impl Sets {
     /// What to know of them, for people.
     pub fn notes(&self) -> Painted {
         let mut page = Painted::default();
-        for note in self.recordings.iter().flat_map(notes) {
+        for note in self.recordings.iter().flat_map(ComparedRecording::notes) {
             page.plain(&format!("{note}\n"));
         }
         if self.across > 0 {
@@ -133,29 +122,49 @@ impl Sets {
     }
 }
 
-fn notes(document: &ComparedRecording) -> Vec<String> {
-    let (path, mut notes) = (&document.recording, Vec::new());
-    if let Some(unread) = &document.unread_lines {
-        notes.push(format!("{path}: {unread}"));
+impl ComparedRecording {
+    /// The executions of a recording, what is missing in it, and what of it could not be read.
+    /// Errors: what was not found, or cannot be read.
+    pub fn read(
+        asking: &Asking,
+        path: &Path,
+        recording: &Recording,
+    ) -> Result<(Vec<Traced>, Self, Damage), CommandError> {
+        let (document, damage) = found(asking, recording, &[], None)
+            .map_err(|error| CommandError::from(error).context(path.display().to_string()))?;
+        let PathsDocument { executions, left_out, discarded, reach, delimiters, unread_lines } =
+            document;
+        let recording = path.display().to_string();
+        let missing = Self { recording, discarded, reach, left_out, delimiters, unread_lines };
+        Ok((executions, missing, damage))
     }
-    if !document.reach.is_whole() {
-        notes.push(format!("{path}: {}", document.reach));
+
+    /// What to know of it, for people.
+    pub fn notes(&self) -> Vec<String> {
+        let (path, mut notes) = (&self.recording, Vec::new());
+        if let Some(unread) = &self.unread_lines {
+            notes.push(format!("{path}: {unread}"));
+        }
+        if !self.reach.is_whole() {
+            notes.push(format!("{path}: {}", self.reach));
+        }
+        if self.discarded > 0 {
+            notes.push(format!("{path}: {} events were lost while recording", self.discarded));
+        }
+        if self.left_out > 0 {
+            notes.push(format!(
+                "{path}: {} more executions are left out: the paths of all have too many parts",
+                self.left_out
+            ));
+        }
+        for delimiters in &self.delimiters {
+            let rows = delimiters.tally.rows().into_iter().filter(|(count, _)| *count > 0);
+            let rows =
+                rows.map(|(count, what)| format!("{path}: {}: {count} {what}", delimiters.name));
+            notes.extend(rows);
+        }
+        notes
     }
-    if document.discarded > 0 {
-        notes.push(format!("{path}: {} events were lost while recording", document.discarded));
-    }
-    if document.left_out > 0 {
-        notes.push(format!(
-            "{path}: {} more executions are left out: the paths of all have too many parts",
-            document.left_out
-        ));
-    }
-    for delimiters in &document.delimiters {
-        let rows = delimiters.tally.rows().into_iter().filter(|(count, _)| *count > 0);
-        let rows = rows.map(|(count, what)| format!("{path}: {}: {count} {what}", delimiters.name));
-        notes.extend(rows);
-    }
-    notes
 }
 
 /// Whether a key is the one that is asked for, or begins as it does before its `*`.

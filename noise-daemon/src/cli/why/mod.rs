@@ -4,6 +4,7 @@
 mod afterwards;
 pub mod request;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,14 +13,16 @@ use jiff::Zoned;
 use jiff::tz::TimeZone;
 use noise_cli_trace::asked::Asking;
 use noise_cli_trace::compare::compared;
+use noise_cli_trace::compare::sets::ComparedRecording;
 use noise_cli_trace::critical_path::picture::Picture;
-use noise_cli_trace::found::found;
 use noise_cli_trace::recording::Recording;
 use noise_cli_trace::report;
 use noise_client::connect::{host_socket, socket};
 use noise_client::{Fault, frame};
 use noise_command::{CommandError, output};
 use noise_compare::comparison::Settings;
+use noise_compare::kinds::MAX_EXECUTIONS;
+use noise_compare::places::chosen;
 use noise_host::kernel::monotonic_ns;
 use noise_pages::victim::{Extent, page};
 use noise_pages::width::columns;
@@ -206,10 +209,27 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
 fn normal(args: &WhyArgs, path: &Path) -> Result<Vec<Traced>, CommandError> {
     let names = args.executions.iter().map(|(name, _)| name.as_str());
     let asking = Asking::of(names).map_err(CommandError::misused)?;
-    let (document, damage) = found(&asking, &Recording::open(path)?, &[], None)
-        .map_err(|error| CommandError::from(error).context(path.display().to_string()))?;
+    let (executions, missing, damage) =
+        ComparedRecording::read(&asking, path, &Recording::open(path)?)?;
+    missing.notes().iter().for_each(|note| output::complain(note));
     report(path, &damage);
-    Ok(document.executions)
+    let (count, executions) = (executions.len(), comparable(executions));
+    if executions.len() < count {
+        output::complain(&format!(
+            "{}: {} of {count} executions are compared, evenly from the shortest to the longest",
+            path.display(),
+            executions.len()
+        ));
+    }
+    Ok(executions)
+}
+
+/// As many executions as can be compared, in the order of time.
+fn comparable(executions: Vec<Traced>) -> Vec<Traced> {
+    let all: Vec<usize> = (0..executions.len()).collect();
+    let chosen: BTreeSet<usize> = chosen(&executions, &all, MAX_EXECUTIONS).into_iter().collect();
+    let of_chosen = |(place, traced)| chosen.contains(&place).then_some(traced);
+    executions.into_iter().enumerate().filter_map(of_chosen).collect()
 }
 
 /// What was written, for people.
@@ -272,6 +292,14 @@ mod tests {
         }
         let args = parse(&["x", "--since", "2999-01-01T00:00:00Z"]).unwrap();
         assert_eq!(args.asked().unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn of_too_many_normal_executions_some_of_all_lengths_are_compared() {
+        let all = |count| (0..count).map(|span_ns| Traced { span_ns, ..Traced::default() });
+        let spans = |count| comparable(all(count).collect()).into_iter().map(|it| it.span_ns);
+        assert!(spans(20_000).eq((0..10_000).map(|number| 2 * number + 1)));
+        assert!(spans(10_000).eq(0..10_000));
     }
 
     #[test]
