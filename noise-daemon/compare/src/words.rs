@@ -70,7 +70,12 @@ pub fn sentence(place: &Place, begin_ns: u64, normal: usize) -> String {
     let named = |culprit: &Culprit| {
         // A quota is no one else's doing.
         let how = if culprit.cause == QUOTA { "held back by" } else { "behind" };
-        whom(culprit).map(|whom| format!(", {how} {whom}"))
+        // Without more words it has most of the time.
+        let part = match culprit.ns.saturating_mul(2) < place.duration_ns {
+            true => format!(" for {}", duration(culprit.ns as f64)),
+            false => String::new(),
+        };
+        whom(culprit).map(|whom| format!(", {how} {whom}{part}"))
     };
     let behind = place.culprits.iter().find_map(named).filter(|_| place.is_own);
     let behind = behind.unwrap_or_default();
@@ -100,8 +105,8 @@ mod tests {
             deviation_ns: 1e5,
             lost_ns: 41e6,
             culprits: vec![
-                Culprit { tid: -1, comm: String::new(), cause: "untracked", ns: 9 },
-                Culprit { tid: 77, comm: "backup".to_owned(), cause: "thread", ns: 8 },
+                Culprit { tid: -1, comm: String::new(), cause: "untracked", ns: 21_000_000 },
+                Culprit { tid: 77, comm: "backup".to_owned(), cause: "thread", ns: 21_000_000 },
             ],
         }
     }
@@ -117,7 +122,15 @@ mod tests {
             sentence(&usual, 500, 30),
             "at 1.20 s: blocked on disk for 42.0 ms where normal runs are for 1.00 ms, +41.0 ms"
         );
-        let quota = vec![Culprit { tid: -1, comm: String::new(), cause: "throttle", ns: 8 }];
+        // Who has less than half of the time has it for so long.
+        let mut few = place();
+        few.culprits[1].ns = 1_100_000;
+        assert_eq!(
+            sentence(&few, 500, 30),
+            "at 1.20 s: blocked on disk 3 times where 29 of 30 normal runs are not, +41.0 ms, behind backup 77 for 1.10 ms"
+        );
+        let ns = 42_000_000;
+        let quota = vec![Culprit { tid: -1, comm: String::new(), cause: "throttle", ns }];
         let stopped = Place { state: "waiting_cpu", times: 1, culprits: quota, ..place() };
         assert_eq!(
             sentence(&stopped, 500, 30),
