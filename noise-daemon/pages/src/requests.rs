@@ -37,7 +37,7 @@ pub fn page(found: &RequestFindings<'_>, width: usize) -> Painted {
     let mut page = Painted::default();
     page.plain(&text);
     let slowest = &found.slowest;
-    tree(&mut page, slowest.sketch.system, slowest.slice, width);
+    tree(&mut page, slowest.sketch.system, ("slowest request", slowest.slice), width);
     let mut text = String::new();
     let rows = slowest.tiers.iter().map(|own| (own.service.to_string(), &own.spent));
     spent(&mut text, "what its time was spent on", rows);

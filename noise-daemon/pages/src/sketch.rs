@@ -40,8 +40,8 @@ pub fn page(document: &SketchesDocument<'_>, width: usize) -> Painted {
         return page;
     }
     page.plain(&table(&document.tiers));
-    if let Some(slowest) = slowest(document) {
-        tree::tree(&mut page, document.system, slowest, width);
+    if let Some((what, slice)) = slowest(document) {
+        tree::tree(&mut page, document.system, (what, slice), width);
     }
     page
 }
@@ -187,28 +187,27 @@ fn table(tiers: &[Tier]) -> String {
     table
 }
 
-/// The slowest request that has its answer and that nothing else caused; else the slowest of all.
-fn slowest(document: &SketchesDocument<'_>) -> Option<SliceId> {
+/// The slowest request that has its answer, those first that show how it travels; else the longest slice. With what it is.
+fn slowest(document: &SketchesDocument<'_>) -> Option<(&'static str, SliceId)> {
     let system = document.system;
     let of = |id: &SliceId| system.slice(*id).map(|slice| (*id, slice));
     let is_request = |slice: &Slice| {
         matches!(slice.marker, Marker::Send(_) | Marker::Receive(_))
             && slice.ended == Ended::Explicit
     };
-    let longest = |accepts: &dyn Fn(&Slice) -> bool| {
+    let is_first = |slice: &Slice| is_request(slice) && slice.cause == NONE;
+    let waits = |slice: &Slice| slice.true_latency_ns < slice.latency_ns();
+    let longest = |what: &'static str, accepts: &dyn Fn(&Slice) -> bool| {
         let slices = document.shown.iter().filter_map(of).filter(|(_, slice)| accepts(slice));
         slices
             .max_by_key(|(id, slice)| (slice.latency_ns(), std::cmp::Reverse(*id)))
-            .map(|(id, _)| id)
+            .map(|(id, _)| (what, id))
     };
-    longest(&|slice| {
-        let waits = slice.true_latency_ns < slice.latency_ns();
-        is_request(slice) && slice.cause == NONE && waits
-    })
-    .or_else(|| longest(&|slice| is_request(slice) && slice.cause == NONE))
-    .or_else(|| longest(&is_request))
-    .or_else(|| longest(&|slice| !is_life(slice.marker)))
-    .or_else(|| longest(&|_| true))
+    longest("slowest request that waited for others", &|slice| is_first(slice) && waits(slice))
+        .or_else(|| longest("slowest request that nothing else caused", &is_first))
+        .or_else(|| longest("slowest request", &is_request))
+        .or_else(|| longest("longest slice", &|slice| !is_life(slice.marker)))
+        .or_else(|| longest("longest slice", &|_| true))
 }
 
 #[cfg(test)]

@@ -53,6 +53,23 @@ fn questions_are_answered_as_agreed() {
 }
 
 #[test]
+fn what_the_slice_is_whose_tree_is_shown_is_said() {
+    let mut system = system();
+    let shown = |system: &System, given: &str| {
+        let page = document(system, given, None, tiers::By::Marker).remove(0);
+        page.lines().find(|line| line.starts_with("The ")).unwrap().to_owned()
+    };
+    // What the database did was caused, and waited for nothing.
+    let db = "process = db";
+    let slowest = shown(&system, db);
+    assert_eq!(slowest, "The slowest request: 8.000 ms from 0.011200 s on, 1 slices.");
+    system.slices.iter_mut().for_each(|slice| slice.cause = NONE);
+    assert!(shown(&system, db).starts_with("The slowest request that nothing else caused: 8.000 "));
+    system.slices.iter_mut().for_each(|slice| slice.ended = Ended::Implicit);
+    assert!(shown(&system, db).starts_with("The longest slice: 8.000 "));
+}
+
+#[test]
 fn a_recording_without_system_calls_has_no_slice_and_that_is_said() {
     let page = document(&System::default(), "", None, tiers::By::Marker).remove(0);
     assert!(page.starts_with("No slice is known"), "{page}");

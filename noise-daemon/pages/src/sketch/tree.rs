@@ -35,8 +35,8 @@ struct SliceLine {
     rule: Option<MarkerRule>,
 }
 
-/// The sketch of a slice.
-pub fn tree(page: &mut Painted, system: &System, slowest: SliceId, width: usize) {
+/// The sketch of a slice, with what that is: `slowest request`.
+pub fn tree(page: &mut Painted, system: &System, (what, slowest): (&str, SliceId), width: usize) {
     let (slices, edges) = system.sketch(slowest);
     // The part of it that this slice caused, where it is a part.
     let lines = lines(system, &slices, &edges, slowest);
@@ -46,7 +46,7 @@ pub fn tree(page: &mut Painted, system: &System, slowest: SliceId, width: usize)
     let to_ns = lines.iter().filter_map(of).map(|slice| slice.to_ns).max().unwrap_or(0);
     let span_ns = to_ns.saturating_sub(from_ns);
     page.plain(&format!(
-        "\nThe slowest request: {} ms from {} s on, {} slices.\n",
+        "\nThe {what}: {} ms from {} s on, {} slices.\n",
         milli(first.latency_ns() as f64),
         seconds(system, first),
         lines.len()
