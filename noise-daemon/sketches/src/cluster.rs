@@ -1,22 +1,27 @@
 //! Kinds of slices: clusters of what they do.
 //!
 //! The vector of a slice is the natural logarithm of one more than the count of each of its system calls, the same of its
-//! stretches without a CPU in steps of an eighth, and the share of its time without a CPU in steps of 1/32. Slices of each
-//! marker are clustered by themselves: OPTICS over 1,000 of them, evenly spaced, with 5 points as the minimum, cut at a
-//! reachability of one half (a count that is 1.6 times another is as far away). Most slices do exactly what others do, and
-//! steep stretches of reachability, which xi looks for, are not there between points at no distance. Every other slice is
-//! in the cluster of the one that it is nearest to. Fewer than 10 slices of a marker are one cluster. A slice of which the calls are not
-//! known is in none.
+//! stretches without a CPU in steps of an eighth, and the share of its time without a CPU in steps of 1/32. Of more than 510
+//! system calls, those count that most slices have. Slices of each marker are clustered by themselves: OPTICS over 1,000 of
+//! them, evenly spaced, with 5 points as the minimum, cut at a reachability of one half (a count that is 1.6 times another
+//! is as far away). Most slices do exactly what others do, and steep stretches of reachability, which xi looks for, are not
+//! there between points at no distance. Every other slice is in the cluster of the one that it is nearest to. Fewer than 10
+//! slices of a marker are one cluster. A slice of which the calls are not known is in none.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use noise_cluster::{ClusterError, ClusterLabels, OpticsSettings, Points, dbscan_labels, optics};
+use noise_cluster::{
+    ClusterError, ClusterLabels, MAX_DIMENSIONS, OpticsSettings, Points, dbscan_labels, optics,
+};
 
 use crate::marker::{ALL, Marker};
 use crate::slices::{NONE, Slice, SliceId};
 use crate::system::System;
 use crate::tallies::UNKNOWN;
 
+/// System calls that vectors have, beside the stretches without a CPU and their share.
+const MAX_COLUMNS: usize = MAX_DIMENSIONS - 2;
 /// Slices of a marker that OPTICS orders.
 const MAX_SAMPLE: usize = 1000;
 /// Different vectors of a marker whose nearest is looked for; what has another one is in no cluster.
@@ -34,20 +39,20 @@ fn steps(slice: &Slice) -> Steps {
     (slice.profile, count as u32, (share.min(1.0) * 32.0).round() as u32)
 }
 
-/// The system calls that slices have, by their numbers, each with its place in vectors.
+/// The system calls that most slices have, by their numbers, each with its place in vectors.
 fn columns(system: &System, slices: &[SliceId]) -> HashMap<u16, usize> {
     let mut profiles: Vec<u32> =
         slices.iter().filter_map(|id| system.slice(*id)).map(|slice| slice.profile).collect();
     profiles.sort_unstable();
-    profiles.dedup();
-    let mut columns = HashMap::new();
-    for profile in profiles {
-        for (number, _) in system.profiles.numbers(profile) {
-            let next = columns.len();
-            columns.entry(*number).or_insert(next);
+    let mut having: BTreeMap<u16, usize> = BTreeMap::new();
+    for alike in profiles.chunk_by(|one, other| one == other) {
+        for (number, _) in alike.first().map_or(&[][..], |own| system.profiles.numbers(*own)) {
+            *having.entry(*number).or_default() += alike.len();
         }
     }
-    columns
+    let mut having: Vec<(u16, usize)> = having.into_iter().collect();
+    having.sort_by_key(|(_, slices)| Reverse(*slices));
+    having.into_iter().map(|(number, _)| number).zip(0..MAX_COLUMNS).collect()
 }
 
 fn vector(system: &System, columns: &HashMap<u16, usize>, steps: Steps) -> Vec<f64> {
@@ -63,7 +68,7 @@ fn vector(system: &System, columns: &HashMap<u16, usize>, steps: Steps) -> Vec<f
 }
 
 /// Puts slices into clusters, and says how many there are.
-/// Errors: where there are more different system calls than vectors may have dimensions.
+/// Errors: what [`optics`] says of vectors that it cannot order.
 pub fn cluster(system: &mut System) -> Result<u32, ClusterError> {
     let mut by_marker: HashMap<Marker, Vec<SliceId>> = HashMap::new();
     let is_known = |(_, slice): &(SliceId, &Slice)| slice.profile != UNKNOWN;
@@ -207,6 +212,22 @@ mod tests {
         for count in [10, 999, 1000, 1001, 1500, 2000, 3000] {
             assert_eq!(sampled(count).len(), count.min(MAX_SAMPLE));
         }
+    }
+
+    #[test]
+    fn of_very_many_system_calls_those_that_most_slices_have_count() {
+        let mut system = System::default();
+        let rare: Vec<u16> =
+            (0..600).map(|name| system.profiles.number(&format!("call-{name}"))).collect();
+        let read = system.profiles.number("read");
+        for ten in rare.chunks(10) {
+            let calls = ten.iter().map(|call| (*call, 1)).chain([(read, 1)]).collect();
+            let profile = system.profiles.place(calls);
+            system.slices.push(slice(Marker::Pipe, profile, 0));
+        }
+        let columns = columns(&system, &(0..60).collect::<Vec<SliceId>>());
+        assert_eq!((columns.len(), columns.get(&read)), (510, Some(&0)));
+        cluster(&mut system).unwrap();
     }
 
     #[test]
