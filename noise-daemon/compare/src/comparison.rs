@@ -299,19 +299,17 @@ pub fn compare(
     join_overlapping(&normal_points, &mut normal_kinds);
     let sample_kinds = kinds(&sample_points, &settings.clustering, true)?;
     let pairing = pair((&normal_points, &normal_kinds), (&sample_points, &sample_kinds))?;
-    let all: Vec<usize> = (0..normal.len()).collect();
-    let members: Vec<Vec<usize>> =
-        (0..normal_kinds.count).map(|kind| normal_kinds.members(kind)).collect();
-    // What has no pair is held against all.
-    let of_kind =
-        |kind: &Option<usize>| kind.and_then(|kind| members.get(kind)).unwrap_or(&all).as_slice();
-    let peers: Vec<&[usize]> = pairing.kinds.iter().map(of_kind).collect();
-    let mut outliers = outliers(&of_normal, &of_sample, &peers, settings.thresholds.t1);
+    // What has no pair is held against all, the last group.
+    let last = normal_kinds.count;
+    let kinds = (0..last).map(|kind| normal_kinds.members(kind));
+    let groups: Vec<Vec<usize>> = kinds.chain([(0..normal.len()).collect()]).collect();
+    let of: Vec<usize> = pairing.kinds.iter().map(|kind| kind.unwrap_or(last)).collect();
+    let mut outliers = outliers(&of_normal, &of_sample, (&groups, &of), settings.thresholds.t1);
     // What is different in the sample as a whole comes before what is odd in one execution.
     outliers.sort_by_key(|outlier| !found.is_flagged(state_name(outlier.state)));
     let sets = [(&normal_points, normal_kinds), (&sample_points, sample_kinds)];
     found.note_kinds(sets, &pairing);
-    found.localise((normal, sample), &outliers, &peers, progress);
+    found.localise((normal, sample), &outliers, (&groups, &of), progress);
     Ok(found)
 }
 
@@ -364,7 +362,7 @@ impl Comparison {
         &mut self,
         (normal, sample): (&[Traced], &[Traced]),
         outliers: &[SlowExecution],
-        peers: &[&[usize]],
+        (groups, of): (&[Vec<usize>], &[usize]),
         progress: &mut dyn FnMut(CompareProgress),
     ) {
         // Outliers come with what matters the most first, and so do their executions.
@@ -381,9 +379,8 @@ impl Comparison {
                 .filter(|outlier| outlier.execution == execution)
                 .map(|outlier| outlier.state)
                 .collect();
-            let (Some(odd), Some(of_kind)) = (sample.get(execution), peers.get(execution)) else {
-                continue;
-            };
+            let of_kind = of.get(execution).and_then(|group| groups.get(*group));
+            let (Some(odd), Some(of_kind)) = (sample.get(execution), of_kind) else { continue };
             let lengths = of_kind.iter().filter_map(|peer| normal.get(*peer));
             let longest = lengths.chain([odd]).map(|traced| traced.path.len()).max();
             let most = MAX_STRETCHES / longest.unwrap_or(1).max(1);

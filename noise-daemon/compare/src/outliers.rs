@@ -26,21 +26,26 @@ impl SlowExecution {
 }
 
 /// All times above the mean of the normal executions by more than `t1` standard deviations, the longest beyond the mean
-/// first. `peers` has for each execution of the sample the normal ones of its kind.
+/// first. `groups` has normal executions, and `of` for each execution of the sample the group that it is held against.
 pub fn outliers(
     normal: &[Vectors],
     sample: &[Vectors],
-    peers: &[&[usize]],
+    (groups, of): (&[Vec<usize>], &[usize]),
     t1: f64,
 ) -> Vec<SlowExecution> {
+    let usual = |group: &Vec<usize>| {
+        std::array::from_fn::<_, STATE_COUNT, _>(|state| {
+            let times = group.iter().filter_map(|peer| normal.get(*peer));
+            Moments::trimmed(times.map(|peer| peer.ns_of(state) as f64))
+        })
+    };
+    let usual: Vec<[Moments; STATE_COUNT]> = groups.iter().map(usual).collect();
     let mut all = Vec::new();
-    for (execution, (vectors, peers)) in sample.iter().zip(peers).enumerate() {
-        for state in 0..STATE_COUNT {
-            let times = peers.iter().filter_map(|peer| normal.get(*peer));
-            let moments = Moments::trimmed(times.map(|peer| peer.ns_of(state) as f64));
+    for (execution, (vectors, group)) in sample.iter().zip(of).enumerate() {
+        for (state, normal) in usual.get(*group).into_iter().flatten().enumerate() {
             let ns = vectors.ns_of(state);
-            if ns as f64 > moments.mean + t1 * moments.deviation {
-                all.push(SlowExecution { execution, state, ns, normal: moments });
+            if ns as f64 > normal.mean + t1 * normal.deviation {
+                all.push(SlowExecution { execution, state, ns, normal: *normal });
             }
         }
     }
@@ -62,8 +67,8 @@ mod tests {
     fn each_is_held_against_its_own_kind() {
         let normal = [vectors(10, 0), vectors(12, 0), vectors(100, 50), vectors(104, 54)];
         let sample = [vectors(101, 0), vectors(101, 90), vectors(11, 0)];
-        let (few, many) = (vec![0, 1], vec![2, 3]);
-        let found = outliers(&normal, &sample, &[&few, &many, &few], 1.5);
+        let groups = [vec![0, 1], vec![2, 3]];
+        let found = outliers(&normal, &sample, (&groups, &[0, 1, 0]), 1.5);
         let short: Vec<_> = found.iter().map(|it| (it.execution, it.state, it.lost_ns())).collect();
         assert_eq!(short, [(0, 0, 90.0), (1, 2, 38.0)]);
     }
