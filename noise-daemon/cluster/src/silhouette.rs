@@ -66,6 +66,8 @@ pub fn merged_silhouettes(
 struct MergedClusters {
     /// Per cluster, its group.
     of: Vec<Option<usize>>,
+    /// The clusters that are in a group, with it.
+    inside: Vec<(usize, usize)>,
     /// Per group, how many points it has.
     sizes: Vec<usize>,
 }
@@ -82,8 +84,11 @@ impl MergedClusters {
             sizes[number] += size;
             Some(number)
         };
-        let of = labels.into_iter().zip(cluster_sizes).map(&mut group).collect();
-        Self { of, sizes }
+        let of: Vec<Option<usize>> =
+            labels.into_iter().zip(cluster_sizes).map(&mut group).collect();
+        let with_group = |(cluster, group): (usize, &Option<usize>)| Some((cluster, (*group)?));
+        let inside = of.iter().enumerate().filter_map(with_group).collect();
+        Self { of, inside, sizes }
     }
 
     fn count(&self) -> usize {
@@ -102,10 +107,8 @@ impl MergedClusters {
     fn value(&self, cluster: usize, cluster_sums: &[f64]) -> Option<f64> {
         let own = self.of.get(cluster).copied().flatten()?;
         let mut sums = vec![0.0; self.count()];
-        for (group, sum) in self.of.iter().zip(cluster_sums) {
-            if let Some(group) = group {
-                sums[*group] += sum;
-            }
+        for (cluster, group) in &self.inside {
+            sums[*group] += cluster_sums[*cluster];
         }
         let others = self.sizes[own] - 1;
         if others == 0 {
