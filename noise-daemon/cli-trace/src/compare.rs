@@ -95,6 +95,7 @@ impl How {
                 ..Clustering::default()
             },
             force,
+            ..Settings::default()
         }
     }
 }
@@ -150,7 +151,9 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     if let Some(file) = &args.vectors {
         output::save(file, &csv([("normal", &sets.normal), ("sample", &sets.sample)]))?;
     }
-    let comparison = compared(&sets.normal, &sets.sample, &args.how.settings())?;
+    let keeps_alignments = args.alignment.is_some() || args.picture.is_some();
+    let settings = Settings { keeps_alignments, ..args.how.settings() };
+    let comparison = compared(&sets.normal, &sets.sample, &settings)?;
     if let Some(file) = &args.alignment {
         output::save(file, &fasta(&comparison))?;
     }

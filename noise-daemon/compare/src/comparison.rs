@@ -39,6 +39,9 @@ pub struct Settings {
     pub clustering: Clustering,
     /// Whether to go on where no state is flagged.
     pub force: bool,
+    /// Whether [`Localised::alignment`] is kept: the alignments of long paths are large.
+    #[serde(skip)]
+    pub keeps_alignments: bool,
 }
 
 /// Why two sets cannot be compared.
@@ -197,7 +200,7 @@ pub struct Localised {
     /// Where it lost time, by state; anomalies have them.
     #[serde(skip)]
     pub places: Vec<Place>,
-    /// What stands in which column.
+    /// What stands in which column, if it is [kept](Settings::keeps_alignments).
     #[serde(skip)]
     pub alignment: Aligned,
 }
@@ -390,7 +393,7 @@ impl Comparison {
                 of: of_kind.len(),
                 ..Localised::default()
             };
-            localised.find(odd, normal, &states, self.settings.thresholds.t1);
+            localised.find(odd, normal, &states, &self.settings);
             self.localised.push(localised);
         }
         for outlier in outliers {
@@ -414,7 +417,7 @@ impl Comparison {
 
 impl Localised {
     /// Puts the execution beside the normal ones, and finds its places in some states.
-    fn find(&mut self, odd: &Traced, normal: &[Traced], states: &[usize], t1: f64) {
+    fn find(&mut self, odd: &Traced, normal: &[Traced], states: &[usize], how: &Settings) {
         let peers = self.beside.iter().filter_map(|place| normal.get(*place));
         let executions: Vec<&Traced> = [odd].into_iter().chain(peers).collect();
         let stretches = executions.iter().map(|traced| stretches(traced)).collect();
@@ -429,7 +432,7 @@ impl Localised {
         };
         self.columns = alignment.columns();
         let beside = Beside { stretches: aligned.stretches, executions, alignment };
-        let columns = beside.columns(t1);
+        let columns = beside.columns(how.thresholds.t1);
         // The one in the middle of the normal ones, which are in the order of their spans.
         let row = self.beside.len().div_ceil(2);
         let normal_execution = self.beside.get(row.saturating_sub(1)).copied().unwrap_or_default();
@@ -445,8 +448,10 @@ impl Localised {
                 aligned.odd.extend(columns);
             }
         }
-        (aligned.stretches, aligned.alignment) = (beside.stretches, beside.alignment);
-        self.alignment = aligned;
+        if how.keeps_alignments {
+            (aligned.stretches, aligned.alignment) = (beside.stretches, beside.alignment);
+            self.alignment = aligned;
+        }
     }
 }
 

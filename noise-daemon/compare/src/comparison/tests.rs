@@ -186,7 +186,9 @@ fn a_path_that_is_too_long_to_align_is_said_to_be() {
 fn the_document_has_the_names_of_the_contract() {
     let normal = vec![path(&[Made::own("running", 100), Made::own("disk", 10)]); 8];
     let slow = [Made::own("running", 100), Made::own("disk", 90).behind("backup")];
-    let found = compare(&normal, &vec![path(&slow); 8], &Settings::default(), &mut none).unwrap();
+    let slow = vec![path(&slow); 8];
+    let settings = Settings { keeps_alignments: true, ..Settings::default() };
+    let found = compare(&normal, &slow, &settings, &mut none).unwrap();
     let text = serde_json::to_string(&found).unwrap();
     for name in ["least", "least_cluster"] {
         assert_eq!(text.matches(&format!("\"{name}\":")).count(), 1, "{name}");
@@ -208,4 +210,7 @@ fn the_document_has_the_names_of_the_contract() {
     let fasta = fasta(&found);
     assert!(fasta.starts_with(">sample-0 A running, B others:running, C waiting_cpu,"), "{fasta}");
     assert!(fasta.contains("\n>normal-0\nAE\n"), "{fasta}");
+    let without = compare(&normal, &slow, &Settings::default(), &mut none).unwrap();
+    assert_eq!(without.localised[0].alignment, Aligned::default());
+    assert_eq!(without.anomalies, found.anomalies);
 }

@@ -7,7 +7,7 @@ use crate::comparison::{Comparison, Settings, compare};
 use crate::made::{Made, path};
 
 fn compared(normal: &[Traced], sample: &[Traced]) -> Comparison {
-    let settings = Settings { force: true, ..Settings::default() };
+    let settings = Settings { force: true, keeps_alignments: true, ..Settings::default() };
     compare(normal, sample, &settings, &mut |_| ()).unwrap()
 }
 
