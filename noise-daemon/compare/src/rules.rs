@@ -8,7 +8,7 @@
 //!
 //! The guard: with a few executions, rule 2 comes about by chance in states that are rare or where a few long times make the
 //! mean; rule 1, where normal executions never have a state. A rule that holds counts if chance makes it hold less
-//! often than it may, and if the mean grew by a part of the executions' time that matters. Of the state `unknown` none counts:
+//! often than it may, and if the mean grew, by a part of the executions' time that matters. Of the state `unknown` none counts:
 //! a recording that says less of one set than of the other, as where events were lost, does not say that the set is
 //! slower. What does not count is listed, with why.
 
@@ -183,17 +183,15 @@ pub fn judge(
         let more_ns = times.sample_mean_ns - times.normal_mean_ns;
         let mut note = |rule: OutlierRule, chance: &dyn Fn() -> f64, reason: String| {
             let chance = (!is_too_few).then(chance);
-            let is_small = thresholds.least > 0.0 && more_ns < least_ns;
+            let is_guarded = thresholds.chance < 1.0 || thresholds.least > 0.0;
             let is_by_chance =
                 thresholds.chance < 1.0 && chance.is_some_and(|chance| chance > chance_of_each);
-            let is_unsaid = times.state == State::Unknown.name()
-                && (thresholds.chance < 1.0 || thresholds.least > 0.0);
-            let uncounted = match (is_small, is_by_chance) {
-                _ if is_unsaid => Some(Uncounted::Unsaid),
-                (true, _) if more_ns <= 0.0 => Some(Uncounted::NotLonger),
-                (true, _) => Some(Uncounted::Small),
-                (_, true) => Some(Uncounted::Chance),
-                (false, false) => None,
+            let uncounted = match times.state == State::Unknown.name() {
+                _ if !is_guarded => None,
+                true => Some(Uncounted::Unsaid),
+                false if more_ns <= 0.0 => Some(Uncounted::NotLonger),
+                false if more_ns < least_ns => Some(Uncounted::Small),
+                false => is_by_chance.then_some(Uncounted::Chance),
             };
             let because = uncounted.map(|why| match why {
                 Uncounted::Unsaid => {

@@ -74,13 +74,21 @@ fn answer(comparison: &Comparison) -> String {
     };
     let too_long =
         comparison.anomalies.iter().filter(|anomaly| anomaly.state == worst.state).count();
-    let more = format!(
-        "{name}{took}. What is longer is {}: {} instead of {}; too long in it are {too_long} of {}.",
-        time_in(worst.state),
-        duration(worst.sample_mean_ns),
-        duration(worst.normal_mean_ns),
-        sample.len()
-    );
+    let more = match worst.sample_mean_ns > worst.normal_mean_ns {
+        true => format!(
+            "{name}{took}. What is longer is {}: {} instead of {}; too long in it are {too_long} of {}.",
+            time_in(worst.state),
+            duration(worst.sample_mean_ns),
+            duration(worst.normal_mean_ns),
+            sample.len()
+        ),
+        false => format!(
+            "{name}{took}. More executions than usual are long in {}: {:.0} of {}.",
+            time_in(worst.state),
+            worst.sample_share * sample.len() as f64,
+            sample.len()
+        ),
+    };
     let first = comparison
         .anomalies
         .iter()

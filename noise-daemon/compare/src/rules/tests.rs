@@ -51,6 +51,15 @@ fn both_rules_are_told_apart() {
     );
     // Less is not more.
     assert_eq!(judged(&normal, &set(&[0; 10]), &bare()).flagged, []);
+    // More of them are long, and their mean is below the normal one: any guard is against that.
+    let sample = set(&[[135; 25], [10; 25]].concat());
+    let normal = set(&[[10; 90].as_slice(), &[1200; 10]].concat());
+    for (chance, least, counts) in [(1.0, 0.0, true), (0.01, 0.0, false), (1.0, 1e-9, false)] {
+        let found = judged(&normal, &sample, &Thresholds { chance, least, ..bare() });
+        let of = if counts { &found.flagged } else { &found.not_counted };
+        assert_eq!(rules(of), [("disk", OutlierRule::Share)]);
+        assert_eq!(of[0].uncounted, (!counts).then_some(Uncounted::NotLonger));
+    }
 }
 
 #[test]

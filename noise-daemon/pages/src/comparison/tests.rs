@@ -67,6 +67,12 @@ fn set(count: usize, disk: u64) -> Vec<Traced> {
     (0..count).map(|key| execution(key, disk)).collect()
 }
 
+/// Executions that run for 100 ms, and wait for a lock for so many tenths of milliseconds.
+fn locked(tenths: &[u64]) -> Vec<Traced> {
+    let parts = |tenths| [("running", 1000, ""), ("futex", tenths, "")];
+    tenths.iter().map(|tenths| traced(0, &parts(*tenths))).collect()
+}
+
 fn shown(normal: &[Traced], sample: &[Traced], settings: &Settings) -> String {
     let found = compare(normal, sample, settings, &mut |_| ()).unwrap();
     page(&found, 100).text(false)
@@ -83,10 +89,6 @@ fn a_sample_like_the_normal_ones() {
     insta::assert_snapshot!(shown(&set(40, 0), &set(10, 0), &settings));
     let forced = shown(&set(40, 0), &set(10, 0), &Settings { force: true, ..settings });
     assert!(!forced.contains("--force") && forced.contains("\nkinds of executions\n"), "{forced}");
-    let set = |futex: &[u64]| -> Vec<Traced> {
-        let parts = |tenths| [("running", 1000, ""), ("futex", tenths, "")];
-        futex.iter().map(|tenths| traced(0, &parts(*tenths))).collect()
-    };
     let mut rare = [0; 10];
     rare[4] = 500;
     for (normal, sample, reason) in [
@@ -95,7 +97,7 @@ fn a_sample_like_the_normal_ones() {
         (0, &[1; 10], "what the rules find is less than 1.0 % of an execution"),
         (0, &rare, "what the rules find may be chance"),
     ] {
-        let text = shown(&set(&[normal; 40]), &set(sample), &settings).replace('\n', " ");
+        let text = shown(&locked(&[normal; 40]), &locked(sample), &settings).replace('\n', " ");
         assert!(text.contains(&format!(". No state is flagged: {reason}. ")), "{text}");
     }
 }
@@ -109,6 +111,15 @@ fn few_executions_and_no_guard_are_said() {
     let thresholds = Thresholds { chance: 1.0, ..settings.thresholds };
     let bare = shown(&set(3, 0), &set(1, 90), &Settings { thresholds, ..settings });
     assert!(bare.contains("No account is taken of chance."), "{bare}");
+    // Without any guard, a state may be flagged that is not longer.
+    let thresholds = Thresholds { least: 0.0, ..thresholds };
+    let normal = locked(&[[10; 90].as_slice(), &[1200; 10]].concat());
+    let sample = locked(&[[135; 25], [10; 25]].concat());
+    let text = shown(&normal, &sample, &Settings { thresholds, ..settings }).replace('\n', " ");
+    assert!(
+        text.contains(". More executions than usual are long in waits for a lock: 25 of 50. "),
+        "{text}"
+    );
 }
 
 #[test]
