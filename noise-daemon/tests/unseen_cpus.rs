@@ -78,6 +78,13 @@ fn how_much_earlier_a_cpu_ends_is_said_once() {
             "{printed}{complained}"
         );
     }
+    // What is missing comes before why nothing can be compared.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_noised"));
+    command.args(["trace", "compare", "--split", "+1h", "--execution", "thread:11"]);
+    let failed = command.arg(cut.path()).output().unwrap();
+    let complained = String::from_utf8(failed.stderr).unwrap();
+    let (before, why) = complained.split_once("noised: there is no sample execution").unwrap();
+    assert_eq!((failed.status.code(), before.matches(sentence).count()), (Some(1), 1), "{why}");
     let (printed, _) = said(&cut, &["delays", "--json"]);
     let document: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(document.pointer("/known_to_ns/1"), Some(&(40 * MS).into()));

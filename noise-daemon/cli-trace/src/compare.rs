@@ -153,9 +153,17 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     }
     let keeps_alignments = args.alignment.is_some() || args.picture.is_some();
     let settings = Settings { keeps_alignments, ..args.how.settings() };
-    let comparison = compared(&sets.normal, &sets.sample, &settings)?;
+    let damaged = || sets.damage.iter().for_each(|(path, damage)| report(path, damage));
+    // What is missing may be why.
+    let comparison = compared(&sets.normal, &sets.sample, &settings).inspect_err(|_| {
+        output::note(&sets.notes().text(false));
+        damaged();
+    })?;
     if let Some(file) = &args.alignment {
-        output::save(file, &fasta(&comparison))?;
+        match fasta(&comparison) {
+            text if text.is_empty() => nothing("align", &comparison),
+            text => output::save(file, &text)?,
+        }
     }
     if let Some(folder) = &args.picture {
         draw(folder, &comparison)?;
@@ -170,10 +178,17 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
             output::print_painted(&page)?;
         }
     }
-    for (path, damage) in &sets.damage {
-        report(path, damage);
-    }
+    damaged();
     Ok(())
+}
+
+/// Says why a file that was asked for is not written.
+fn nothing(to: &str, comparison: &Comparison) {
+    let why = match comparison.went_on {
+        true => "no path was put beside normal ones",
+        false => "no state is flagged (--force goes on all the same)",
+    };
+    output::complain(&format!("there is nothing to {to}: {why}"));
 }
 
 fn split(args: &CompareArgs) -> Split<'_> {
@@ -198,9 +213,7 @@ fn draw(folder: &Path, comparison: &Comparison) -> anyhow::Result<()> {
         pictures.push((name, alignment(comparison, localised)?));
     }
     if pictures.iter().all(|(_, picture)| picture.is_none()) {
-        output::complain(
-            "there is nothing to draw: no state is flagged (--force goes on all the same)",
-        );
+        nothing("draw", comparison);
         return Ok(());
     }
     let folder = export::folder(folder)?;

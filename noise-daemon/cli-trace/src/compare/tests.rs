@@ -196,6 +196,11 @@ fn files_are_written() {
     let svg = |path: &PathBuf| fs::read_to_string(path).unwrap().starts_with("<svg");
     let drawn: Vec<PathBuf> = drawn.filter(svg).collect();
     assert_eq!(drawn.len(), 2 + DRAWN_PATHS, "{drawn:?}");
+    // Where nothing is flagged there is nothing to align, and no file.
+    let (same, none) = (path("normal"), path("none.fasta"));
+    let words = [&*same, &same, "--alignment", &none, WORK[0], WORK[1]];
+    run(&args(&words).unwrap()).unwrap();
+    assert!(!fs::exists(none).unwrap());
 }
 
 #[test]
