@@ -172,7 +172,8 @@ pub struct Anomaly {
     pub state: &'static str,
     /// Its time in it.
     pub duration_ns: u64,
-    /// The mean of the normal executions of its kind.
+    /// The mean of the normal executions of its kind, without the longest ones: see
+    /// [`Moments::trimmed`](crate::rules::Moments::trimmed).
     pub expected_ns: f64,
     pub deviation_ns: f64,
     /// The difference to the mean.

@@ -1,5 +1,5 @@
 //! Which executions of the sample are too long in which state, held against the normal ones of their kind; without the longest
-//! twentieth of these, which may have been disturbed themselves.
+//! of these, which may have been disturbed themselves.
 
 use crate::rules::Moments;
 use crate::stretches::STATE_COUNT;

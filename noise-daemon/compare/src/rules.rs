@@ -132,7 +132,7 @@ impl Moments {
         Self { mean, deviation: (squares / count.saturating_sub(1).max(1) as f64).sqrt() }
     }
 
-    /// Those of some values without the largest ones: a twentieth of them, and none of fewer than ten. A few executions
+    /// Those of some values without the largest ones: one of each twenty, rounded up, and none of fewer than ten. A few executions
     /// that were disturbed themselves do not hide what is wrong with another one.
     pub fn trimmed(values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();

@@ -179,8 +179,7 @@ fn rules(page: &mut Painted, comparison: &Comparison, columns: usize) {
     let thresholds = &comparison.settings.thresholds;
     let guard = match (comparison.is_too_few, thresholds.chance >= 1.0) {
         (true, _) => {
-            "These are too few executions to tell from chance: rules count wherever they hold."
-                .to_owned()
+            "These are too few executions to tell from chance: chance is not looked at.".to_owned()
         }
         (false, true) => "No account is taken of chance.".to_owned(),
         (false, false) => format!(
@@ -321,7 +320,7 @@ fn anomalies(page: &mut Painted, comparison: &Comparison, columns: usize) {
     }
     if comparison.not_localised > 0 {
         page.plain(&format!(
-            "  of {} with anomalies the paths were not put beside normal ones: others lost more\n",
+            "  of {} with anomalies the paths were not put beside normal ones: others come first\n",
             executions(comparison.not_localised)
         ));
     }

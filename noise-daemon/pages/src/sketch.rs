@@ -29,7 +29,13 @@ pub fn page(document: &SketchesDocument<'_>, width: usize) -> Painted {
         answered(&mut page, answer);
         page.plain("\n");
     }
-    page.plain(&slow(&document.tiers));
+    let all = document.system.slices.len();
+    page.plain(&match document.shown.is_empty() && all > 0 {
+        true => format!(
+            "None of the {all} slices fulfils the condition (--where) in the part that is asked for.\n"
+        ),
+        false => slow(&document.tiers),
+    });
     page.plain(&whole(document));
     if let Some(unread) = &document.unread_lines {
         page.plain(&format!("{unread}\n"));
@@ -84,7 +90,8 @@ fn slow(tiers: &[Tier]) -> String {
             .to_owned();
     };
     format!(
-        "{} ({}) has {} of all true latency: half of its {} slices take {} ms or more, {} ms of it themselves.\n",
+        "{} ({}) has {} of all true latency: half of its {} slices take {} ms or more, and half have a true latency of {} ms \
+         or more.\n",
         clean(&first.process),
         first.marker,
         percent(first.true_latency_sum_ns as f64, all as f64),
@@ -127,7 +134,7 @@ pub fn missing(counts: &SketchCounts, discarded: u64) -> String {
             counts.edges_left_out,
             "causes and effects more are left out; ask for a part of the time with --from and --to",
         ),
-        (counts.unfinished, "slices have no end in the recording"),
+        (counts.unfinished, "slices have no end in the time that was read"),
         (counts.overlapping, "requests on connections overlap with others, and are left out"),
         (
             counts.closed_elsewhere,

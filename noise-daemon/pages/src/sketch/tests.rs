@@ -70,7 +70,9 @@ fn what_the_slice_is_whose_tree_is_shown_is_said() {
 }
 
 #[test]
-fn a_recording_without_system_calls_has_no_slice_and_that_is_said() {
+fn where_there_is_no_slice_that_is_said() {
     let page = document(&System::default(), "", None, tiers::By::Marker).remove(0);
     assert!(page.starts_with("No slice is known"), "{page}");
+    let page = document(&system(), "process = web", None, tiers::By::Marker).remove(0);
+    assert!(page.starts_with("None of the 8 slices fulfils the condition (--where) in "), "{page}");
 }
