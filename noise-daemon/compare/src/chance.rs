@@ -7,9 +7,6 @@
 pub const PERMUTATIONS: u32 = 9_999;
 /// So many permutations as extreme are enough to know the chance well.
 const ENOUGH: u32 = 200;
-/// Numbers drawn in one test, at most, unless that leaves fewer than `LEAST_PERMUTATIONS`.
-const MAX_DRAWS: usize = 100_000_000;
-const LEAST_PERMUTATIONS: usize = 1_999;
 
 /// The least chance that any test of so many executions can find: that of one division among all.
 pub fn least(normal: usize, sample: usize) -> f64 {
@@ -26,11 +23,9 @@ pub fn of_mean(normal: &[u64], sample: &[u64]) -> f64 {
     let drawn = if is_sample_less { sample } else { normal };
     let sum = |values: &[u64]| values.iter().map(|value| u128::from(*value)).sum::<u128>();
     let observed = sum(drawn);
-    let permutations = (MAX_DRAWS / drawn.len()).max(LEAST_PERMUTATIONS);
-    let permutations = u32::try_from(permutations).unwrap_or(u32::MAX).min(PERMUTATIONS);
     let mut numbers = Numbers(0);
     let (mut tried, mut extreme) = (0, 0);
-    while tried < permutations && extreme < ENOUGH {
+    while tried < PERMUTATIONS && extreme < ENOUGH {
         for place in 0..drawn.len() {
             let other = place + numbers.below(all.len() - place);
             all.swap(place, other);
