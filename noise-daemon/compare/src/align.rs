@@ -71,31 +71,6 @@ impl Default for AlignSettings {
     }
 }
 
-/// What is being done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AlignStage {
-    /// Common words of each pair are counted.
-    Distances,
-    /// The first alignment is made, group by group.
-    Draft,
-    /// The second one, where the better tree differs.
-    Improved,
-    /// The tree is cut edge by edge, and both sides aligned anew.
-    Refinement,
-}
-
-/// How far an alignment is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AlignProgress {
-    /// What is being done.
-    pub stage: AlignStage,
-    /// Steps of it that are done.
-    pub done: u64,
-    /// Its steps. Refinement may end before all are done, where nothing is left to change, or at
-    /// [`AlignSettings::max_cells`].
-    pub of: u64,
-}
-
 /// Sequences side by side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alignment {
@@ -142,11 +117,7 @@ pub enum AlignError {
 /// Memory: 20 bytes for each row and column of the result, at most 64 MiB for a table of dynamic programming, and
 /// what the sequences take; below half a gigabyte at the bounds of this module.
 /// Errors: more than the bounds of this module.
-pub fn align(
-    sequences: &[Vec<Symbol>],
-    settings: &AlignSettings,
-    progress: &mut dyn FnMut(AlignProgress),
-) -> Result<Alignment, AlignError> {
+pub fn align(sequences: &[Vec<Symbol>], settings: &AlignSettings) -> Result<Alignment, AlignError> {
     within_bounds(sequences)?;
     let derived;
     let scoring = match &settings.scoring {
@@ -165,7 +136,7 @@ pub fn align(
         kinds.keys().enumerate().map(|(number, sequence)| (*sequence, number)).collect();
     let max_columns = MAX_PLACES / sequences.len().max(1);
     let aligner = Aligner::new(&kinds, &dense, settings, max_columns);
-    let group = aligner.align(progress)?;
+    let group = aligner.align()?;
     Ok(spread(&coded, &numbers, &group))
 }
 

@@ -424,7 +424,7 @@ impl Localised {
         let stretches = executions.iter().map(|traced| stretches(traced)).collect();
         let mut aligned = Aligned { stretches, ..Aligned::default() };
         let settings = AlignSettings { max_cells: MAX_CELLS, ..AlignSettings::default() };
-        let alignment = match align(&aligned.symbols(), &settings, &mut |_| ()) {
+        let alignment = match align(&aligned.symbols(), &settings) {
             Ok(alignment) => alignment,
             Err(error) => {
                 self.failed = Some(failed(&error));

@@ -9,7 +9,7 @@ use super::profile::Profile;
 use super::refine::{Refinement, total};
 use super::scoring::Dense;
 use super::tree::{Distances, Tree};
-use super::{AlignError, AlignProgress, AlignSettings, AlignStage, identity, words};
+use super::{AlignError, AlignSettings, identity, words};
 
 /// A table whose best way goes along the edge of its band is made anew, twice as wide, so often.
 const WIDENED: usize = 2;
@@ -40,7 +40,7 @@ impl<'a> Aligner<'a> {
         Self { sequences, counts, dense, settings, max_columns }
     }
 
-    pub fn align(&self, progress: &mut dyn FnMut(AlignProgress)) -> Result<Group, AlignError> {
+    pub fn align(&self) -> Result<Group, AlignError> {
         if self.sequences.len() < 2 {
             let all = self.sequences.iter().enumerate();
             return Ok(all
@@ -50,19 +50,17 @@ impl<'a> Aligner<'a> {
         }
         let mut known = HashMap::new();
         let mut made: HashMap<usize, Ops> = HashMap::new();
-        let tree = Tree::upgma(self.word_distances(progress));
-        let draft = self.along(&tree, &mut known, &mut made, AlignStage::Draft, progress)?;
+        let tree = Tree::upgma(self.word_distances());
+        let draft = self.along(&tree, &mut known, &mut made)?;
         let distances = self.distances_in(&draft);
         let better = Tree::upgma(distances.clone());
-        let improved =
-            self.along(&better, &mut known, &mut made, AlignStage::Improved, progress)?;
+        let improved = self.along(&better, &mut known, &mut made)?;
         let group = self.better(draft, improved);
-        let mut best = self.refined(&better, group, progress)?;
+        let mut best = self.refined(&better, group)?;
         for (x, y) in self.other_beginnings() {
             let tree = Tree::upgma(distances.clone().with_nearest(x, y));
-            let group =
-                self.along(&tree, &mut known, &mut made, AlignStage::Improved, &mut |_| {})?;
-            best = self.better(best, self.refined(&tree, group, &mut |_| {})?);
+            let group = self.along(&tree, &mut known, &mut made)?;
+            best = self.better(best, self.refined(&tree, group)?);
         }
         Ok(best)
     }
@@ -84,12 +82,7 @@ impl<'a> Aligner<'a> {
         if score(&b) > score(&a) { b } else { a }
     }
 
-    fn refined(
-        &self,
-        tree: &Tree,
-        group: Group,
-        progress: &mut dyn FnMut(AlignProgress),
-    ) -> Result<Group, AlignError> {
+    fn refined(&self, tree: &Tree, group: Group) -> Result<Group, AlignError> {
         let refinement = Refinement {
             tree,
             counts: &self.counts,
@@ -99,25 +92,15 @@ impl<'a> Aligner<'a> {
             // What the first two stages leave at least.
             cells: self.settings.max_cells / 2,
         };
-        refinement.refine(group, progress)
+        refinement.refine(group)
     }
 
-    fn word_distances(&self, progress: &mut dyn FnMut(AlignProgress)) -> Distances {
+    fn word_distances(&self) -> Distances {
         let symbols = self.dense.symbols();
         let length = words::length(&self.sequences, symbols);
         let sorted = |sequence: &&[u32]| words::sorted(sequence, symbols, length);
         let words: Vec<_> = self.sequences.iter().map(sorted).collect();
-        let of = words.len();
-        Distances::new(of, |x, y| {
-            if y == 0 {
-                progress(AlignProgress {
-                    stage: AlignStage::Distances,
-                    done: x as u64,
-                    of: of as u64,
-                });
-            }
-            words::distance(&words[x], &words[y])
-        })
+        Distances::new(words.len(), |x, y| words::distance(&words[x], &words[y]))
     }
 
     fn distances_in(&self, group: &Group) -> Distances {
@@ -139,19 +122,15 @@ impl<'a> Aligner<'a> {
         tree: &Tree,
         known: &mut HashMap<(usize, usize), usize>,
         made: &mut HashMap<usize, Ops>,
-        stage: AlignStage,
-        progress: &mut dyn FnMut(AlignProgress),
     ) -> Result<Group, AlignError> {
         let shapes = tree.shapes(known);
         let single = |(member, sequence): (usize, &&[u32])| Group::single(member, sequence);
         let mut groups: Vec<Group> = self.sequences.iter().enumerate().map(single).collect();
-        let of = tree.joins.len() as u64;
-        for (done, (a, b)) in (1..).zip(&tree.joins) {
+        for (a, b) in &tree.joins {
             let shape = shapes[groups.len()];
             let (a, b) = (std::mem::take(&mut groups[*a]), std::mem::take(&mut groups[*b]));
             let ops = made.entry(shape).or_insert_with(|| self.put(&a, &b));
             groups.push(Group::join(&a, &b, ops, self.max_columns)?);
-            progress(AlignProgress { stage, done, of });
         }
         Ok(groups.pop().unwrap_or_default())
     }

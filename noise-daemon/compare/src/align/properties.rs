@@ -4,12 +4,11 @@ use proptest::prelude::{Strategy, prop, proptest};
 use proptest::{prop_assert, prop_assert_eq};
 
 use super::{
-    AlignSettings, AlignStage, Alignment, Gaps, MAX_LENGTH, MAX_SEQUENCES, Scoring, Symbol, align,
-    sum_of_pairs,
+    AlignSettings, Alignment, Gaps, MAX_LENGTH, MAX_SEQUENCES, Scoring, Symbol, align, sum_of_pairs,
 };
 
 fn aligned(sequences: &[Vec<Symbol>]) -> Alignment {
-    align(sequences, &AlignSettings::default(), &mut |_| {}).unwrap()
+    align(sequences, &AlignSettings::default()).unwrap()
 }
 
 /// The first thing that is wrong with an alignment.
@@ -85,7 +84,7 @@ proptest! {
         let mut before = f64::NEG_INFINITY;
         for rounds in [0, 1, 2, 16] {
             let settings = AlignSettings { scoring: Some(scoring.clone()), rounds, ..AlignSettings::default() };
-            let alignment = align(&sequences, &settings, &mut |_| {}).unwrap();
+            let alignment = align(&sequences, &settings).unwrap();
             let score = sum_of_pairs(&sequences, &alignment, &scoring);
             prop_assert!(score >= before - 1e-9 * before.abs().max(1.0), "{} after {}", score, before);
             before = score;
@@ -101,7 +100,7 @@ proptest! {
     ) {
         let sequences: Vec<_> = sequences.iter().map(|sequence| sequence.repeat(times)).collect();
         let settings = AlignSettings { max_cells, ..AlignSettings::default() };
-        let alignment = align(&sequences, &settings, &mut |_| {}).unwrap();
+        let alignment = align(&sequences, &settings).unwrap();
         prop_assert_eq!(fault(&sequences, &alignment), None);
     }
 }
@@ -162,7 +161,7 @@ fn what_is_missing_is_a_gap() {
 #[test]
 fn too_much_is_refused_with_a_sentence() {
     let refused = |sequences: &[Vec<Symbol>]| {
-        align(sequences, &AlignSettings::default(), &mut |_| {}).unwrap_err().to_string()
+        align(sequences, &AlignSettings::default()).unwrap_err().to_string()
     };
     assert_eq!(
         refused(&[vec![1], vec![1; 1_000_000]]),
@@ -176,21 +175,4 @@ fn too_much_is_refused_with_a_sentence() {
         refused(&vec![vec![1; MAX_LENGTH]; 42]),
         "the sequences have 4200000 symbols in all, and 4194304 can be aligned: choose fewer or shorter ones"
     );
-}
-
-#[test]
-fn progress_counts_up_stage_by_stage() {
-    let sequences: Vec<Vec<Symbol>> =
-        (0..9).map(|n| (0..40).map(|place| (place * n) % 5).collect()).collect();
-    let mut steps = Vec::new();
-    align(&sequences, &AlignSettings::default(), &mut |step| steps.push(step)).unwrap();
-    let stages =
-        [AlignStage::Distances, AlignStage::Draft, AlignStage::Improved, AlignStage::Refinement];
-    let mut last = (0, 0);
-    for step in steps {
-        let stage = stages.iter().position(|stage| *stage == step.stage).unwrap();
-        assert!((stage, step.done) > last && step.done <= step.of, "{step:?}");
-        last = (stage, step.done);
-    }
-    assert_eq!(last.0, 3);
 }

@@ -1,6 +1,7 @@
 //! Refinement: the tree is cut at each of its edges, and what lies on both sides is aligned anew; that is kept where the
 //! sum of pairs does not fall.
 
+use super::AlignError;
 use super::band::Guide;
 use super::dynamic::{Function, TABLE_CELLS, best};
 use super::group::{GAP, Group, Op, Ops};
@@ -8,7 +9,6 @@ use super::pairs::PairGaps;
 use super::profile::Profile;
 use super::scoring::{Dense, Gaps};
 use super::tree::Tree;
-use super::{AlignError, AlignProgress, AlignStage};
 
 /// Scores differ where they differ by more than rounding: of their size.
 const ROUNDING: f64 = 1e-9;
@@ -31,15 +31,10 @@ pub struct Refinement<'a> {
 
 impl Refinement<'_> {
     /// A group of at least the same score.
-    pub fn refine(
-        &self,
-        mut group: Group,
-        progress: &mut dyn FnMut(AlignProgress),
-    ) -> Result<Group, AlignError> {
+    pub fn refine(&self, mut group: Group) -> Result<Group, AlignError> {
         let cuts = self.tree.cuts();
-        let of = u64::from(self.rounds) * cuts.len() as u64;
         let mut left = self.cells;
-        let (mut done, mut since_risen) = (0, 0);
+        let mut since_risen = 0;
         for _ in 0..self.rounds {
             for cut in &cuts {
                 let (a, b, ops) = group.split(cut);
@@ -50,8 +45,6 @@ impl Refinement<'_> {
                 if let Some(new) = new {
                     group = Group::join(&a, &b, &new, self.max_columns)?;
                 }
-                done += 1;
-                progress(AlignProgress { stage: AlignStage::Refinement, done, of });
                 if since_risen == cuts.len() {
                     return Ok(group);
                 }

@@ -12,7 +12,7 @@ fn beside(executions: &[Traced]) -> Beside<'_> {
     let stretches: Vec<Vec<PathStretch>> = executions.iter().map(stretches).collect();
     let symbols: Vec<Vec<Symbol>> =
         stretches.iter().map(|all| all.iter().map(PathStretch::symbol).collect()).collect();
-    let alignment = align(&symbols, &AlignSettings::default(), &mut |_| ()).unwrap();
+    let alignment = align(&symbols, &AlignSettings::default()).unwrap();
     Beside { stretches, executions: executions.iter().collect(), alignment }
 }
 

@@ -104,7 +104,7 @@ fn reached(families: u64, count: usize, scoring: impl Fn(&[Vec<Symbol>]) -> Scor
         sequences.iter_mut().for_each(|sequence| sequence.truncate(14));
         let scoring = scoring(&sequences);
         let settings = AlignSettings { scoring: Some(scoring.clone()), ..AlignSettings::default() };
-        let alignment: Alignment = align(&sequences, &settings, &mut |_| {}).unwrap();
+        let alignment: Alignment = align(&sequences, &settings).unwrap();
         let score = sum_of_pairs(&sequences, &alignment, &scoring);
         let sequence = |number: usize| sequences.get(number).map_or(&[] as &[_], Vec::as_slice);
         let optimum = optimum([0, 1, 2].map(sequence), &scoring);

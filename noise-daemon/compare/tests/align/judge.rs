@@ -77,7 +77,7 @@ impl Tallies {
     pub fn compare(&mut self, name: &str, sequences: &[Vec<Symbol>]) {
         let scoring = scoring(sequences);
         let settings = AlignSettings { scoring: Some(scoring.clone()), ..AlignSettings::default() };
-        let ours = align(sequences, &settings, &mut |_| {}).unwrap();
+        let ours = align(sequences, &settings).unwrap();
         let (random, identical) = range(sequences, &scoring);
         assert!(identical > random, "{name}");
         let score = |alignment: &Alignment| sum_of_pairs(sequences, alignment, &scoring);
