@@ -433,12 +433,13 @@ impl Localised {
         };
         self.columns = alignment.columns();
         let beside = Beside { stretches: aligned.stretches, executions, alignment };
-        let columns = beside.columns(how.thresholds.t1);
+        let counted = beside.counted();
+        let columns = beside.columns(&counted, how.thresholds.t1);
         // The one in the middle of the normal ones, which are in the order of their spans.
         let row = self.beside.len().div_ceil(2);
         let normal_execution = self.beside.get(row.saturating_sub(1)).copied().unwrap_or_default();
         for state in states {
-            let found = beside.places(&columns, *state);
+            let found = beside.places(&columns, &counted, *state);
             let places = found.iter().map(|place| shown(&beside, place, row, normal_execution));
             self.places.extend(places);
             for place in &found {

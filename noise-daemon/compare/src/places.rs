@@ -99,7 +99,7 @@ impl Beside<'_> {
 
     /// For each normal execution, what it has of each stretch of the execution, nanoseconds; `None` where it has
     /// nothing in that state.
-    fn counted(&self) -> Vec<Vec<Option<u64>>> {
+    pub fn counted(&self) -> Vec<Vec<Option<u64>>> {
         let row = |row: usize| {
             let stretches = self.stretches.get(row).map_or(&[][..], Vec::as_slice);
             let cells = self.alignment.rows.get(row).map_or(&[][..], Vec::as_slice);
@@ -108,9 +108,8 @@ impl Beside<'_> {
         self.normal_rows().map(|normal| counted(row(0), row(normal))).collect()
     }
 
-    /// All columns in which the execution has a stretch, in order.
-    pub fn columns(&self, t1: f64) -> Vec<Column> {
-        let counted = self.counted();
+    /// All columns in which the execution has a stretch, in order. `counted` is what [`counted`](Self::counted) says.
+    pub fn columns(&self, counted: &[Vec<Option<u64>>], t1: f64) -> Vec<Column> {
         let row = self.alignment.rows.first().map_or(&[][..], Vec::as_slice);
         let places = row.iter().enumerate().filter_map(|(number, place)| Some((number, (*place)?)));
         let column = |(number, place): (usize, usize)| {
@@ -135,8 +134,14 @@ impl Beside<'_> {
         places.filter_map(column).collect()
     }
 
-    /// The places where the execution lost time in a state, the most first. `columns` are all of its [`columns`](Self::columns).
-    pub fn places(&self, columns: &[Column], state: usize) -> Vec<OddColumns> {
+    /// The places where the execution lost time in a state, the most first. `columns` are all of its [`columns`](Self::columns),
+    /// by what is [`counted`](Self::counted).
+    pub fn places(
+        &self,
+        columns: &[Column],
+        counted: &[Vec<Option<u64>>],
+        state: usize,
+    ) -> Vec<OddColumns> {
         let own = self.stretches.first().map_or(&[][..], Vec::as_slice);
         let is_in = |column: &&Column| {
             column.is_odd && own.get(column.stretch).is_some_and(|stretch| stretch.state == state)
@@ -153,8 +158,7 @@ impl Beside<'_> {
             let between = columns.get(one.stretch + 1..other.stretch).unwrap_or_default();
             is_near || between.iter().all(|column| column.is_odd)
         };
-        let counted = self.counted();
-        let place = |columns: &[Column]| place(own, columns, &counted);
+        let place = |columns: &[Column]| place(own, columns, counted);
         let (own_time, others): (Vec<Column>, Vec<Column>) = odd
             .into_iter()
             .partition(|column| own.get(column.stretch).is_some_and(|stretch| stretch.is_own));

@@ -31,7 +31,8 @@ fn normals(steps: u64, count: u64) -> Vec<Traced> {
 
 /// The places in a state.
 fn places(beside: &Beside<'_>, state: &str) -> Vec<OddColumns> {
-    beside.places(&beside.columns(1.5), state_place(state))
+    let counted = beside.counted();
+    beside.places(&beside.columns(&counted, 1.5), &counted, state_place(state))
 }
 
 #[test]
@@ -125,7 +126,8 @@ proptest! {
         };
         let all: Vec<Traced> = paths.iter().map(made).collect();
         let beside = beside(&all);
-        let columns = beside.columns(1.5);
+        let counted = beside.counted();
+        let columns = beside.columns(&counted, 1.5);
         prop_assert_eq!(columns.len(), beside.stretches[0].len());
         for symbol in 0..2 * STATE_COUNT as Symbol {
             let whole = |row: usize| {
@@ -141,7 +143,7 @@ proptest! {
                 .flat_map(|column| normal_ns(&beside, column, symbol)).sum::<f64>() / (all.len() - 1) as f64;
             prop_assert!((lost - elsewhere - (whole(0) - mean)).abs() < 1e-6);
         }
-        let places: Vec<OddColumns> = beside.places(&columns, 0);
+        let places: Vec<OddColumns> = beside.places(&columns, &counted, 0);
         for pair in places.windows(2) {
             prop_assert!(pair[0].lost_ns() >= pair[1].lost_ns());
         }
