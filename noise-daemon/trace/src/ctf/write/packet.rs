@@ -187,7 +187,8 @@ impl StreamWriter {
         if self.loss_until_ns.is_some_and(|until_ns| until_ns <= time_ns) {
             self.end_loss();
         }
-        if time_ns < self.at.last_ns {
+        // A state dump has one time, and the packets that it fills begin later.
+        if time_ns < self.at.last_ns && !events::is_dumped(kind) {
             self.late += 1;
         }
         if self.open.is_empty() {

@@ -256,6 +256,15 @@ fn late_events_get_the_time_of_the_one_before() {
     writer.flush();
     assert_eq!(writer.late(), 1);
     assert_eq!(read_back(&mut writer), [(50, 1, 0), (50, 1, 0)]);
+    // A state dump of several packets is not late.
+    let mut writer = StreamWriter::new(UUID, 1, 100, 50);
+    for tid in 0..10 {
+        let dumped = Dumped { tid, pid: tid, ppid: 1, comm: Comm::new(b"x") };
+        assert!(writer.event(50, &TraceKind::StatedumpProcess(dumped)));
+    }
+    assert_eq!((writer.late(), writer.last_ns()), (0, 59));
+    assert!(writer.event(58, &TraceKind::SoftirqEntry { vec: 1 }));
+    assert_eq!(writer.late(), 1);
 }
 
 /// Events of one time keep it as long as their packet does not begin with them.
