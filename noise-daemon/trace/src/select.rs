@@ -100,18 +100,22 @@ impl Select {
         self.to_ns.is_some_and(|to_ns| time_ns > to_ns)
     }
 
+    /// Whether what happens at a time is wanted, whoever it is about.
+    pub fn is_in_time(&self, time_ns: u64) -> bool {
+        self.from_ns.is_none_or(|from_ns| time_ns >= from_ns) && !self.is_over(time_ns)
+    }
+
     /// Whether an event is wanted. All events must pass, in their order.
     pub fn wants(&mut self, event: &Event<'_>) -> bool {
-        let is_late = self.from_ns.is_none_or(|from_ns| event.time_ns >= from_ns);
+        let is_in_time = self.is_in_time(event.time_ns);
         if !self.follows() {
-            return is_late && !self.is_over(event.time_ns);
+            return is_in_time;
         }
         let before = self.threads.current(event.cpu);
         // A thread that goes has its name until then, one that comes has it from then on.
-        let was_of = is_late && self.is_of(event, before);
+        let was_of = is_in_time && self.is_of(event, before);
         self.threads.follow(event);
-        let is_wanted = was_of || (is_late && self.is_of(event, before));
-        is_wanted && !self.is_over(event.time_ns)
+        was_of || (is_in_time && self.is_of(event, before))
     }
 
     /// Follows an event, and notes which of the threads that it is about are wanted, whatever the time.

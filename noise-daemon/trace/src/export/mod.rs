@@ -13,6 +13,7 @@ use self::tables::Tables;
 use crate::analysis::Analysis as _;
 use crate::delays::watch::{Delay, Run, RunQueueWait, Watch};
 use crate::delays::{Begin, Delays};
+use crate::event::TraceKind;
 use crate::json;
 use crate::record::{Record, Stored};
 use crate::select::Select;
@@ -114,7 +115,9 @@ impl Export {
             false => self.delays.follow(&event),
         }
         if let Some(perfetto) = &mut self.perfetto {
-            match is_wanted {
+            // Perfetto ends what runs on a CPU only where the next switch there is one away from it.
+            let is_switch = matches!(event.kind, TraceKind::SchedSwitch { .. });
+            match is_wanted || (is_switch && select.is_in_time(event.time_ns)) {
                 true => perfetto.add(record, &event),
                 false => perfetto.pass(&event),
             }

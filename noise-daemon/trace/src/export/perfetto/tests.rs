@@ -8,7 +8,7 @@ use super::*;
 use crate::delays::Begin;
 use crate::ftrace::FtraceReader;
 use crate::record::Source as _;
-use crate::select::Select;
+use crate::select::{Select, ThreadOrProcess};
 
 const TEXT: &[u8] = b"\
  a-11 [001] d.... 10.000000: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
@@ -113,6 +113,29 @@ fn a_part_of_a_recording_knows_what_came_before() {
     let first = bundle.message(2).unwrap();
     // It runs since before the part.
     assert_eq!((bundle.messages(2).count(), first.number(2)), (1, Some(12)));
+}
+
+/// Perfetto ends what runs on a CPU only where the next switch there is one away from it.
+#[test]
+fn switches_of_all_threads_follow_on_each_other() {
+    let order = [(1, 11, 12), (2, 21, 22), (1, 12, 13), (1, 13, 14), (2, 22, 11), (1, 14, 12)];
+    let line = |(at, (cpu, prev, next)): (usize, (u32, i32, i32))| {
+        format!(
+            " a-{prev} [{cpu:03}] d.... 10.00000{at}: sched_switch: prev_comm=a prev_pid={prev} prev_prio=120 \
+             prev_state=S ==> next_comm=a next_pid={next} next_prio=120\n"
+        )
+    };
+    let text: String = order.into_iter().enumerate().map(line).collect();
+    let (from_ns, thread) = (Some(10_000_000_001), Some(ThreadOrProcess::Id(12)));
+    let (bytes, _) = packets(text.as_bytes(), Select { from_ns, thread, ..Select::default() });
+    let mut found: Vec<(u64, u64, u64)> = Vec::new();
+    for bundle in Message::read(&bytes).messages(1).filter_map(|packet| packet.message(1)) {
+        let cpu = bundle.number(1).unwrap();
+        for switch in bundle.messages(2).filter_map(|event| event.message(4)) {
+            found.push((cpu, switch.number(2).unwrap(), switch.number(6).unwrap()));
+        }
+    }
+    assert_eq!(found, [(1, 12, 13), (1, 13, 14), (1, 14, 12), (2, 21, 22), (2, 22, 11)]);
 }
 
 #[test]
