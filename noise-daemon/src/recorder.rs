@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use noise_common::store::reading::{Gap, Missing, Piece};
 use noise_common::store::{EventKind, Layout, PARTS, StoredEvent};
-use noise_host::kernel::{EventStore, RecorderSize, Sizes, monotonic_ns};
+use noise_host::kernel::{EventStore, RecorderSize, Sizes, both_clocks};
 use noise_serve::EventSource;
 use noise_wire::events::{AnswerItem, ItemPlace, MOST_EVENTS, StretchHead};
 
@@ -234,10 +234,11 @@ impl Iterator for StoreAnswer {
         let mut bytes = Vec::new();
         if !self.begun {
             self.begun = true;
+            let (monotonic_ns, realtime_ns) = both_clocks();
             let head = StretchHead {
                 cpus: (self.ends.len() / PARTS) as u32,
-                monotonic_ns: monotonic_ns(),
-                realtime_ns: realtime_ns(),
+                monotonic_ns,
+                realtime_ns,
                 since_ns: self.since_ns,
                 until_ns: self.until_ns,
             };
@@ -259,11 +260,6 @@ impl Iterator for StoreAnswer {
         }
         Some(bytes)
     }
-}
-
-/// CLOCK_REALTIME, ns since 1970.
-fn realtime_ns() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0)
 }
 
 #[cfg(test)]

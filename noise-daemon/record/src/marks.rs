@@ -24,7 +24,7 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt,
 };
 use nix::sys::time::{TimeSpec, TimeValLike as _};
-use noise_host::kernel::monotonic_ns;
+use noise_host::kernel::{both_clocks, monotonic_ns};
 use noise_serve::{EventSource, LocalSocket, MarkCounts, SocketOptions};
 use noise_system::procfs::ThreadStatus;
 use noise_trace::capture::Marked;
@@ -359,19 +359,6 @@ impl Marks {
     }
 }
 
-/// CLOCK_MONOTONIC and real time at one moment, ns: a mark is set right behind a switch, and is not to come before it.
-fn both_clocks() -> (u64, u64) {
-    let read = || {
-        let before_ns = monotonic_ns();
-        let real_ns = u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0);
-        let after_ns = monotonic_ns();
-        (after_ns.saturating_sub(before_ns), (before_ns.midpoint(after_ns), real_ns))
-    };
-    // One that was interrupted in between took longer.
-    let readings = [read(), read(), read()];
-    readings.into_iter().min().map_or((0, 0), |(_, both)| both)
-}
-
 /// Receives a datagram: its length, and who sent it when. `None` of one that is too long, or whose sender is not
 /// known. There is no room for descriptors, which the kernel closes then.
 fn receive(
@@ -399,6 +386,7 @@ fn receive(
         Err(error) => return Err(error),
     }
     let stamp_ns = stamp.and_then(|stamp| u64::try_from(stamp.num_nanoseconds()).ok());
+    // A mark is set right behind a switch, and is not to come before it.
     let (clock_ns, real_ns) = both_clocks();
     // The stamp is of real time, which may have been set since.
     let age_ns = stamp_ns.map_or(0, |stamp_ns| real_ns.saturating_sub(stamp_ns)).min(OLDEST_NS);

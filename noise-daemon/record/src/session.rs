@@ -6,11 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use jiff::Timestamp;
 use noise_command::CommandError;
 use noise_common::hooks::Hook;
 use noise_common::store::Class;
-use noise_host::kernel::monotonic_ns;
+use noise_host::kernel::{both_clocks, monotonic_ns};
 use noise_host::resolve::read_host;
 use noise_system::output::Spot;
 use noise_system::procfs;
@@ -68,10 +67,8 @@ pub struct Session {
 
 /// By how much real time is ahead of the programs' clock, ns.
 pub fn offset_ns() -> u64 {
-    let before_ns = monotonic_ns();
-    let real_ns = Timestamp::now().as_nanosecond();
-    let clock_ns = i128::from(before_ns.midpoint(monotonic_ns()));
-    u64::try_from(real_ns - clock_ns).unwrap_or(0)
+    let (clock_ns, real_ns) = both_clocks();
+    real_ns.saturating_sub(clock_ns)
 }
 
 /// How long the store is left alone after a turn that took so long, and found its fullest part so full; not

@@ -16,11 +16,28 @@ static AHEAD_NS: LazyLock<i64> = LazyLock::new(|| ahead_ns(Path::new("/proc")));
 /// Now on the host's CLOCK_MONOTONIC, the clock of the programs, ns.
 #[inline(always)]
 pub fn monotonic_ns() -> u64 {
+    read_ns(libc::CLOCK_MONOTONIC).saturating_add_signed(-*AHEAD_NS)
+}
+
+/// [`monotonic_ns`] and CLOCK_REALTIME (ns since 1970) at one moment.
+pub fn both_clocks() -> (u64, u64) {
+    let read = |()| (monotonic_ns(), read_ns(libc::CLOCK_REALTIME), monotonic_ns());
+    quickest([(); 3].map(read))
+}
+
+/// Of readings of one clock before and behind the other: one that was interrupted in between took longer.
+fn quickest(readings: [(u64, u64, u64); 3]) -> (u64, u64) {
+    let quickest =
+        readings.into_iter().min_by_key(|(before, _, after)| after.saturating_sub(*before));
+    quickest.map_or((0, 0), |(before, other, after)| (before.midpoint(after), other))
+}
+
+#[inline(always)]
+fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is valid, and this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    let own_ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
-    own_ns.saturating_add_signed(-*AHEAD_NS)
+    // SAFETY: the pointer is valid, and both clocks that are read always exist.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The same below a procfs root. The file is about the namespace of children, which is our own unless
@@ -72,6 +89,12 @@ mod tests {
         symlink("time:[4026531834]", namespaces.join("time")).unwrap();
         symlink("time:[4026532000]", namespaces.join("time_for_children")).unwrap();
         assert_eq!(ahead_ns(root.path()), 0);
+    }
+
+    #[test]
+    fn a_reading_that_was_interrupted_is_not_taken() {
+        let readings = [(100, 7_000, 5_100), (6_000, 12_951, 6_002), (6_010, 12_990, 6_050)];
+        assert_eq!(quickest(readings), (6_001, 12_951));
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod store;
 
 pub use btf::KernelBtf;
 pub use cgroup_memory::page_bytes;
-pub use clock::monotonic_ns;
+pub use clock::{both_clocks, monotonic_ns};
 pub use controls::Measured;
 pub use engine::{
     DebugRecords, Engine, HookSet, LoadOptions, ObjectKind, ProgramStats, other_daemon_runs,
@@ -34,4 +34,4 @@ pub use host::{Capability, Lockdown, has_own_users, lockdown, missing_capabiliti
 pub use room::ensure_room;
 pub use sight::Sight;
 pub use sizes::{MapSize, PidLimit, RecorderSize, Sizes};
-pub use store::{Copied, EventStore};
+pub use store::{Copied, DISORDER, EventStore};

@@ -18,7 +18,7 @@ use super::controls::Controls;
 
 /// A writer that interrupts another one has the later time and the earlier number: so far the times of a
 /// part may be out of order.
-const DISORDER: u64 = 16;
+pub const DISORDER: u64 = 16;
 
 /// Words of an event.
 const WORDS: usize = size_of::<StoredEvent>() / size_of::<u64>();
