@@ -5,14 +5,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use noise_client::{AnswerReader, Fault, Link as _, SocketLink};
 use noise_command::{CommandError, Exit};
 use noise_common::hooks::{HOOKS, Hook};
 use noise_common::store::event::USUAL_CLASSES;
 use noise_common::store::reading::PartStretch;
 use noise_common::store::{Class, PARTS};
-use noise_host::kernel::monotonic_ns;
+use noise_host::kernel::{DISORDER, monotonic_ns};
 use noise_trace::capture::Capture;
 use noise_wire::events::{AnswerItem, EventsReader, ItemPlace};
 
@@ -176,6 +176,7 @@ impl Supply for Flight {
                 AnswerItem::Part { .. } | AnswerItem::End { .. } => {}
             }
         }
+        self.adder.end_answer()?;
         Ok(fullness)
     }
 
@@ -194,9 +195,22 @@ impl Supply for Flight {
 pub struct EventAdder {
     /// Number of the next event that is wanted of each part, from the first answer with one on.
     next: BTreeMap<ItemPlace, u64>,
+    /// Number behind the last event of each part in the answer at hand, whether it was new or not.
+    ends: BTreeMap<ItemPlace, u64>,
 }
 
 impl EventAdder {
+    /// All of an answer was added.
+    /// Errors: where its numbers are lower than those of answers before: it is of another store.
+    pub fn end_answer(&mut self) -> anyhow::Result<()> {
+        let ends = std::mem::take(&mut self.ends);
+        let is_lower = |(place, end): (&ItemPlace, &u64)| {
+            self.next.get(place).is_some_and(|next| end.saturating_add(DISORDER) < *next)
+        };
+        ensure!(!ends.iter().any(is_lower), "the daemon was restarted, and its events begin anew");
+        Ok(())
+    }
+
     /// So many events from that number on are missing, unless a later answer has them.
     pub fn missing(&mut self, capture: &mut Capture, place: ItemPlace, first: u64, count: u64) {
         let wanted = *self.next.entry(place).or_insert(first);
@@ -216,6 +230,7 @@ impl EventAdder {
         if part >= PARTS {
             return;
         }
+        self.ends.insert(place, first.saturating_add(events.len() as u64));
         let wanted = self.next.entry(place).or_insert(first);
         let known = usize::try_from(wanted.saturating_sub(first)).unwrap_or(usize::MAX);
         let Some(events) = events.get(known..).filter(|events| !events.is_empty()) else { return };
@@ -277,10 +292,19 @@ mod tests {
         AnswerItem::End { events: 3, missing: 0 }.write(&mut answer);
         let mut reader = EventsReader::new(answer.as_slice()).unwrap();
         ensure_kept(&mut reader, &[], Path::new("x")).ok().unwrap();
-        let mut adder = EventAdder { next: begins(reader).unwrap() };
+        let mut adder = EventAdder { next: begins(reader).unwrap(), ..EventAdder::default() };
         let mut capture =
             Capture::new([0; 16], 1, 4096, 100, &noise_trace::capture::Dump::default());
         adder.add(&mut capture, place, 150, &events(150..160));
+        adder.end_answer().unwrap();
+        // The newest are not always of the time that is asked for.
+        adder.add(&mut capture, place, 150, &events(150..158));
+        adder.end_answer().unwrap();
+        // Another daemon counts from 0 on.
+        adder.add(&mut capture, place, 0, &events(0..20));
+        let error = adder.end_answer().unwrap_err();
+        assert!(error.to_string().starts_with("the daemon was restarted"), "{error}");
+        adder.end_answer().unwrap();
         capture.finish(200, &mut DumpedHost::default());
         assert_eq!(capture.discarded(), 50);
     }
