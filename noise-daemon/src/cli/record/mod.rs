@@ -137,7 +137,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     for sentence in [summary.moved(), left_out].into_iter().chain(lacks_calls).flatten() {
         output::say(&sentence);
     }
-    let code = child.map(|child| child.wait(stop.load(Ordering::Relaxed))).transpose()?;
+    let code = child.map(|child| child.wait(|| stop.load(Ordering::Relaxed))).transpose()?;
     if ended.is_err() {
         return Ok(Exit::Failed.into());
     }
