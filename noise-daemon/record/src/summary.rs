@@ -7,7 +7,7 @@ use noise_common::hooks::Hook;
 
 use noise_command::CommandError;
 
-/// What each of several files of a CPU is to have room for, with those of the other CPUs.
+/// Room of the files of all CPUs that begin together, with their part of what is beside them.
 const LEAST_SHARE: u64 = 1 << 20;
 
 /// Bytes as people read them.
@@ -26,14 +26,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Refuses what leaves a file no room.
+    /// Refuses what leaves files that begin together no room.
     /// Errors: what to change.
     pub fn ensure_sensible(&self) -> Result<(), CommandError> {
         let (Some(bytes), Some(files)) = (self.bytes, self.files) else { return Ok(()) };
         let least = LEAST_SHARE * u64::from(files);
         if bytes < least {
             return Err(CommandError::misused(format!(
-                "--max-files {files} needs at least --max-size {}M, so that each file has room for a MiB",
+                "--max-files {files} needs at least --max-size {}M: 1 MiB for the files of all CPUs that begin together",
                 least / LEAST_SHARE
             )));
         }
