@@ -207,7 +207,8 @@ impl StreamWriter {
         events::write(kind, &mut self.open);
         self.open_events += u64::from(!events::is_dumped(kind));
         self.at.last_ns = time_ns;
-        if self.open.len() >= self.most_bytes {
+        // One that counts a loss ends with that, however long it is: what came behind it would not be said to be unknown.
+        if self.open.len() >= self.most_bytes && self.loss_until_ns.is_none() {
             self.close();
         }
         true
@@ -227,8 +228,6 @@ impl StreamWriter {
             from_ns = from_ns.max(self.at.last_ns);
             self.at.last_ns = from_ns;
             self.close();
-            self.begin(from_ns);
-        } else if self.open.is_empty() {
             self.begin(from_ns);
         }
         self.at.discarded = self.at.discarded.saturating_add(events);

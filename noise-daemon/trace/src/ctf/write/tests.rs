@@ -321,14 +321,20 @@ fn the_last_packet_ends_with_the_recording() {
     assert_eq!(bounds(&writer.take()), []);
 }
 
-/// A packet may be whole before the loss ends that it counts: what is lost next has one of its own.
+/// A packet that counts a loss lasts as long as that, though it has its bytes before.
 #[test]
 fn a_loss_behind_a_whole_packet_is_counted() {
     let mut writer = StreamWriter::new(UUID, 0, 1, 10);
     writer.lost(5, 20, 100);
     writer.event(50, &TraceKind::SoftirqEntry { vec: 1 });
     writer.lost(7, 60, 100);
+    writer.event(70, &TraceKind::SoftirqExit { vec: 1 });
     writer.end(100);
-    let lost: u64 = read_back(&mut writer).iter().map(|(_, _, lost)| lost).sum();
-    assert_eq!((lost, writer.discarded()), (12, 12));
+    assert_eq!(writer.discarded(), 12);
+    let packets = writer.take();
+    assert_eq!(bounds(&packets), [(10, 20), (20, 100)]);
+    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", packets.bytes())]);
+    let loss = reader.read().and_then(|record| record.loss()).unwrap();
+    assert_eq!((loss.events, loss.from_ns, loss.to_ns), (12, 20, 100));
 }
