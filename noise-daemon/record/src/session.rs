@@ -244,12 +244,17 @@ impl Session {
     /// Takes over what is new; how full the fullest part was.
     fn drain(&mut self) -> anyhow::Result<f64> {
         let now_ns = monotonic_ns();
-        self.drained_ns = now_ns;
+        let before_ns = std::mem::replace(&mut self.drained_ns, now_ns);
         self.length = Duration::from_nanos(now_ns.saturating_sub(self.begin_ns));
         if let Some(marks) = &mut self.marks {
             marks.drain(&mut self.capture);
         }
-        self.supply.drain(now_ns, &mut self.capture)
+        self.supply.drain(now_ns, &mut self.capture).inspect_err(|_| {
+            // What happened since the last time did not come, or not all of it.
+            for cpu in 0..self.supply.cpus() {
+                self.capture.lost(cpu, 1, before_ns, now_ns);
+            }
+        })
     }
 
     /// Where programs send their marks.
@@ -377,3 +382,6 @@ impl Session {
         self.folder.sync()
     }
 }
+
+#[cfg(test)]
+mod tests;
