@@ -54,8 +54,12 @@ fn export_at_most(most: u64, file: &[u8], spot: Spot) -> anyhow::Result<String> 
     }
     let (_, events) = folder.events();
     let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
+    let missing = match replayed.lost {
+        0 => String::new(),
+        lost => format!(", at least {lost} are missing"),
+    };
     Ok(format!(
-        "{events} events of {seconds:.1} s are in {}; `noised trace` reads them",
+        "{events} events of {seconds:.1} s are in {}{missing}; `noised trace` reads them",
         path.display()
     ))
 }
@@ -72,8 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_of_ours_is_not_exported() {
+    fn only_a_file_of_ours_is_exported() {
         let root = tempfile::tempdir().unwrap();
+        let whole = root.path().join("whole");
+        let said = format!(
+            "9 events of 0.1 s are in {}, at least 2 are missing; `noised trace` reads them",
+            whole.display()
+        );
+        assert_eq!(exported(&whole), said);
         let other = root.path().join("other");
         assert!(export(b"garbage", ensure_new(&other).unwrap()).is_err());
         let error = export_at_most(9, &made::file(), ensure_new(&other).unwrap()).unwrap_err();
