@@ -2,7 +2,7 @@
 //! JSON, all of it compressed (zstd).
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 
 use jiff::Timestamp;
@@ -40,8 +40,8 @@ pub struct About {
 pub struct SeenEvents {
     /// What is said of all.
     pub head: StretchHead,
-    /// Threads that events name.
-    pub tids: BTreeSet<u32>,
+    /// Threads that events name, with the number of these events.
+    pub tids: BTreeMap<u32, u64>,
     pub irqs: BTreeSet<u32>,
     /// Time of the oldest event and of the newest, ns on CLOCK_MONOTONIC; `None` where there is none.
     pub span_ns: Option<(u64, u64)>,
@@ -95,7 +95,9 @@ impl SeenEvents {
         if let Payload::IrqEntry { irq } = payload {
             self.irqs.insert(irq);
         }
-        self.tids.extend(payload.tids().into_iter().filter(|tid| *tid != 0));
+        for tid in payload.tids().into_iter().filter(|tid| *tid != 0) {
+            *self.tids.entry(tid).or_default() += 1;
+        }
     }
 }
 
@@ -346,7 +348,7 @@ mod tests {
     fn what_is_written_is_read() {
         let mut bytes = Vec::new();
         let (seen, about) = write(&mut bytes, made::pieces(), |seen| {
-            assert_eq!(seen.tids, BTreeSet::from([7, 9]));
+            assert_eq!(seen.tids, BTreeMap::from([(7, 7), (9, 5)]));
             made::about()
         })
         .unwrap();
@@ -366,7 +368,7 @@ mod tests {
     fn threads_that_any_event_names_are_seen() {
         let pieces = made::of(&[Body::throttled(5, 1_000, 1_000_000)]);
         let (seen, _) = write(Vec::new(), pieces, |_| made::about()).unwrap();
-        assert_eq!(seen.tids, BTreeSet::from([5]));
+        assert_eq!(seen.tids, BTreeMap::from([(5, 1)]));
     }
 
     #[test]

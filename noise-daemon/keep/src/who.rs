@@ -1,5 +1,6 @@
 //! IO: who is who at the end of a stretch of events: what these have numbers for only.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -27,6 +28,13 @@ fn text(bytes: &[u8]) -> String {
 
 fn bytes(text: &str) -> Vec<u8> {
     text.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect()
+}
+
+/// So many of the threads: those with the most events.
+fn busiest(tids: &BTreeMap<u32, u64>, most: usize) -> BTreeSet<u32> {
+    let mut all: Vec<_> = tids.iter().collect();
+    all.sort_by_key(|(_, events)| Reverse(**events));
+    all.into_iter().take(most).map(|(tid, _)| *tid).collect()
 }
 
 /// The path that such a text stands for.
@@ -61,10 +69,9 @@ pub struct KeptNumbers {
 }
 
 impl KeptNumbers {
-    /// Those threads and interrupts that are still there, and all disks and interfaces.
-    pub fn read(tids: &BTreeSet<u32>, irqs: &BTreeSet<u32>) -> Self {
-        let some: BTreeSet<u32> = tids.iter().copied().take(MOST_THREADS).collect();
-        let dump = DumpedHost::default().dump_of(&some);
+    /// Those threads (with the number of their events) and interrupts that are still there, and all disks and interfaces.
+    pub fn read(tids: &BTreeMap<u32, u64>, irqs: &BTreeSet<u32>) -> Self {
+        let dump = DumpedHost::default().dump_of(&busiest(tids, MOST_THREADS));
         let host = read_host(Path::new("/"));
         let version = procfs::text("/proc/sys/kernel/version").unwrap_or_default();
         let named = |&irq: &u32| (irq, irq_name(Path::new("/proc"), irq.into()));
@@ -229,6 +236,13 @@ mod tests {
             (names.interrupt(36), names.interface(2)),
             (Some(b"virtio1".to_vec()), Some(vec![0xfe]))
         );
+    }
+
+    #[test]
+    fn threads_with_the_most_events_are_named() {
+        let tids = BTreeMap::from([(1, 1), (2, 3), (7, 5), (9, 4)]);
+        assert_eq!(busiest(&tids, 2), BTreeSet::from([7, 9]));
+        assert_eq!(busiest(&tids, 9).len(), 4);
     }
 
     #[test]
