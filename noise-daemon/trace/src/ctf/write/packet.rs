@@ -62,16 +62,14 @@ impl Packets {
     /// that counts theirs as lost.
     fn lost(&self) -> Option<Self> {
         let mut bytes = self.bytes.get(..HEAD_BYTES)?.to_vec();
-        let mut last = self.bytes.as_slice();
-        while let Some(size) = number_at(last, SIZES_AT + 8)
-            && let Some(next) = last.get((size / 8) as usize..).filter(|next| !next.is_empty())
-        {
-            last = next;
+        let (mut last, mut rest) = PacketView::split(&self.bytes)?;
+        while let Some((next, behind)) = PacketView::split(rest) {
+            (last, rest) = (next, behind);
         }
         let bits = 8 * HEAD_BYTES as u64;
-        let discarded = number_at(last, DISCARDED_AT)?.saturating_add(self.events);
+        let discarded = last.discarded.saturating_add(self.events);
         for (at, number) in [
-            (END_AT, number_at(last, END_AT)?),
+            (END_AT, last.end_ns),
             (SIZES_AT, bits),
             (SIZES_AT + 8, bits),
             (DISCARDED_AT, discarded),
