@@ -221,13 +221,16 @@ impl Blame {
     fn divide(&mut self, now_ns: u64, document: &mut PathsDocument) {
         while let Some(entry) = self.open.first_entry().filter(|open| open.key().0 < now_ns) {
             let (key, (tid, portion)) = entry.remove_entry();
-            if let Some(waiter) = self.waiters.get_mut(&tid) {
+            let waiter = self.waiters.get_mut(&tid);
+            // The wait goes on beyond the path: the CPU of its segment is where it ends, or began.
+            let is_queued = waiter.is_some_and(|waiter| {
                 waiter.open.remove(&key);
-            }
+                waiter.since_ns.is_some()
+            });
             let (to_ns, place) = key;
             let Some(segment) = segment(document, place) else { continue };
             segment.culprits = match (segment.cpu, portion) {
-                (Some(cpu), Some(portion)) if portion.cpu() == cpu => {
+                (Some(cpu), Some(portion)) if is_queued || portion.cpu() == cpu => {
                     self.delays.end_portion(portion, to_ns)
                 }
                 // How it came to its CPU is not recorded.

@@ -5,7 +5,7 @@ use noise_trace::select::ThreadOrProcess;
 
 use super::*;
 use crate::blame::Blame;
-use crate::document::PathsDocument;
+use crate::document::{PathsDocument, Segment};
 use noise_trace::fixtures::{ASLEEP, switch, task, waking};
 
 const DISK_STATE: i64 = 2;
@@ -36,6 +36,18 @@ fn account(
         accountant.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
     }
     accountant.finish(&[], runs)
+}
+
+/// Its waits, divided.
+fn blamed(account: &PathAccount, events: &[(u64, u32, TraceKind<'static>)]) -> Vec<Segment> {
+    let executions = account.waits.clone();
+    let mut document = PathsDocument { executions, ..PathsDocument::default() };
+    let mut blame = Blame::new(&document, Delays::of_turns());
+    for (time_ns, cpu, kind) in events {
+        blame.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind }, &mut document);
+    }
+    blame.finish(&mut document);
+    document.executions.into_iter().flat_map(|traced| traced.path).collect()
 }
 
 fn totals(account: &PathAccount, tid: i32) -> Vec<(&'static str, u64)> {
@@ -185,18 +197,28 @@ fn waits_are_blamed_whole_though_they_begin_before_the_time() {
     let events = busy();
     let account = account(process(), (250, 1000), &events, |_| false);
     assert_eq!(totals(&account, 4)[3], ("waiting_cpu", 90));
-    let mut document =
-        PathsDocument { executions: account.waits.clone(), ..PathsDocument::default() };
-    let mut blame = Blame::new(&document, Delays::of_turns());
-    for (time_ns, cpu, kind) in &events {
-        blame.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind }, &mut document);
-    }
-    blame.finish(&mut document);
-    let waits = document.executions.iter().flat_map(|traced| &traced.path);
-    let culprits = waits.filter(|segment| segment.state == "waiting_cpu");
+    let waits = blamed(&account, &events);
+    let culprits = waits.iter().filter(|segment| segment.state == "waiting_cpu");
     let culprits: Vec<_> = culprits.flat_map(|segment| &segment.culprits).collect();
     assert!(culprits.iter().all(|culprit| culprit.tid == 9 || culprit.cause != "thread"));
     assert_eq!(culprits.iter().map(|culprit| culprit.ns).sum::<u64>(), 90);
+}
+
+#[test]
+fn a_wait_that_nothing_has_ended_is_blamed_where_the_thread_waits() {
+    let mut events = dump();
+    let moved = TraceKind::SchedMigrateTask { task: task(4), orig_cpu: 0, dest_cpu: 1 };
+    events.extend([
+        (10, 1, switch(0, 0, 5)),
+        (50, 0, switch(0, 0, 4)),
+        (200, 0, switch(4, ASLEEP, 9)),
+        (300, 2, waking(4)),
+        (300, 2, moved),
+    ]);
+    let account = account(process(), (100, 1000), &events, |_| false);
+    let [wait] = blamed(&account, &events).try_into().unwrap();
+    let culprits: Vec<_> = wait.culprits.iter().map(|one| (one.tid, one.ns)).collect();
+    assert_eq!((wait.cpu, culprits), (Some(1), vec![(5, 700)]));
 }
 
 #[test]

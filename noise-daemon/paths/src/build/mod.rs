@@ -13,6 +13,7 @@ mod compass;
 pub(crate) mod known;
 mod machine;
 mod names;
+mod packets;
 mod points;
 
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ use noise_trace::state::{Left, LeftIn};
 use noise_trace::threads::MAX_TID;
 
 use self::known::{Known, SleepingCall, Status, can_be, is_end};
-use self::machine::{Handled, Machine, Sender};
+use self::machine::{Machine, Sender};
 use self::names::{is_entry_of_futex, is_reception, is_system_call};
 use crate::graph::{Graph, LinkOrigin, NO_CPU, PointPlace, Who, Worker, WorkerId};
 use crate::packets::{Packets, Segment};
@@ -135,6 +136,7 @@ impl Builder {
                 self.wake(at, woken)
             }
             TraceKind::SchedWakeupNew(woken) => self.wake_new(at, woken),
+            TraceKind::SchedMigrateTask { task, dest_cpu, .. } => self.migrate(at, task, *dest_cpu),
             TraceKind::SchedProcessFork { parent, parent_pid, child, child_pid }
                 if can_be(parent) && can_be(child) =>
             {
@@ -157,23 +159,6 @@ impl Builder {
             _ => {}
         }
         self.machine(machine).follow(event);
-    }
-
-    /// A packet leaves whoever runs on a CPU; `key` is the same where it arrives.
-    pub fn sent(&mut self, machine: u16, cpu: u32, time_ns: u64, key: u64) {
-        let at = EventPlace { machine, cpu, time_ns };
-        let Some(place) = self.act(at) else { return };
-        self.packets.sent(key, place);
-    }
-
-    /// A packet with that key arrives on a CPU. The next wake-up there in the same context is linked to its sender.
-    pub fn received(&mut self, machine: u16, cpu: u32, time_ns: u64, key: u64) {
-        let at = EventPlace { machine, cpu, time_ns };
-        if self.act(at).is_none() {
-            return;
-        }
-        let from = self.packets.received(key);
-        self.handle(at, key, from);
     }
 
     /// One CPU interrupts another one. Sleeps that end in that interrupt are ended by what sent it.
@@ -361,6 +346,14 @@ impl Builder {
         self.know(id, Known { status: Status::Waiting, cpu, losses, ..known });
     }
 
+    /// A thread that waits for a CPU waits for another one from now on.
+    fn migrate(&mut self, at: EventPlace, task: &Task, cpu: u32) {
+        let id = self.machine(at.machine).thread(task.tid);
+        if let Some(id) = id.filter(|id| self.known(*id).status == Status::Waiting) {
+            self.set(id, Status::Waiting, cpu);
+        }
+    }
+
     /// A thread does not sleep any more: what the CPU does where it is woken says what the sleep was.
     fn end_sleep(&mut self, at: EventPlace, target: WorkerId) {
         let context = self.machine(at.machine).contexts(at.cpu).running();
@@ -530,60 +523,6 @@ impl Builder {
             let is_begin = name.ends_with("_entry");
             self.machine(at.machine).cpu(at.cpu).receives = is_begin;
         }
-    }
-
-    /// A packet is queued by whoever runs on a CPU. One that is passed on comes from who sent it.
-    fn queued(&mut self, at: EventPlace, packet: &Packet<'_>, segment: Option<Segment>) {
-        let handled = self.machine(at.machine).cpu(at.cpu).packet;
-        let key = segment.map_or(packet.skb, |segment| segment.key());
-        let place = match handled.filter(|handled| handled.key == key) {
-            Some(handled) => handled.link.from,
-            None => match self.act(at) {
-                Some(place) => place,
-                None => return,
-            },
-        };
-        self.packets.queued(at.machine, packet, place);
-        if let Some(segment) = segment {
-            self.packets.sent_segment(segment, place);
-        }
-    }
-
-    fn arrived(&mut self, at: EventPlace, packet: &Packet<'_>, segment: Option<Segment>) {
-        let in_buffer = self.packets.arrived(at.machine, packet);
-        let by_number = segment.and_then(|segment| self.packets.received_segment(&segment));
-        let key = segment.map_or(packet.skb, |segment| segment.key());
-        self.handle(at, key, in_buffer.or(by_number));
-    }
-
-    /// What is handled on a CPU from now on is a packet, where its sender is known.
-    fn handle(&mut self, at: EventPlace, key: u64, from: Option<PointPlace>) {
-        let packet = from.and_then(|from| {
-            let time_ns = self.graph.point(from)?.time_ns;
-            Some(Handled { key, link: LinkOrigin { from, time_ns, action: Action::Sends } })
-        });
-        self.machine(at.machine).cpu(at.cpu).packet = packet;
-    }
-
-    /// A point for whoever handles a packet on a CPU: the kernel itself in a softirq, else the thread.
-    fn act(&mut self, at: EventPlace) -> Option<PointPlace> {
-        let contexts = self.machine(at.machine).contexts(at.cpu);
-        let (context, since_ns) = (contexts.running(), contexts.softirq_since_ns());
-        if !matches!(context, CpuContext::Softirq(_)) {
-            let id = self.current(at)?;
-            return Some(self.append(at, id));
-        }
-        let kernel = self.machine(at.machine).cpu(at.cpu).kernel;
-        let id = kernel.unwrap_or_else(|| {
-            let who = Who::Kernel { machine: at.machine, cpu: at.cpu };
-            self.graph.add(who, Comm::new(b"kernel"))
-        });
-        self.machine(at.machine).cpu(at.cpu).kernel = Some(id);
-        let last_ns = self.graph.get(id).and_then(Worker::span).map(|(_, last_ns)| last_ns);
-        if last_ns.is_none_or(|last_ns| last_ns < since_ns) {
-            self.graph.append(id, since_ns, None, NO_CPU);
-        }
-        Some(self.graph.append(id, at.time_ns, Some(State::Running), at.cpu))
     }
 }
 

@@ -18,6 +18,11 @@ fn request(tid: i32, sector: u64) -> Request<'static> {
 
 /// The path of thread 1, divided.
 fn path(events: &[(u64, u32, TraceKind<'static>)]) -> Vec<Segment> {
+    path_until(events, 0)
+}
+
+/// The same up to a time, which may lie within a wait or behind its last event; 0 for all of it.
+fn path_until(events: &[(u64, u32, TraceKind<'static>)], until_ns: u64) -> Vec<Segment> {
     let event = |(time_ns, cpu, kind): &(u64, u32, TraceKind<'static>)| Event {
         time_ns: *time_ns,
         cpu: *cpu,
@@ -25,9 +30,13 @@ fn path(events: &[(u64, u32, TraceKind<'static>)]) -> Vec<Segment> {
     };
     let mut builder = Builder::default();
     events.iter().for_each(|of| builder.follow(&event(of)));
+    let execution = find(builder.graph(), &Wanted::Thread(1))[0];
+    if execution.to_ns < until_ns {
+        builder.until(execution.worker, until_ns);
+    }
     let graph = builder.finish();
-    let execution = find(&graph, &Wanted::Thread(1))[0];
-    let (from_ns, to_ns) = (execution.from_ns, execution.to_ns);
+    let from_ns = execution.from_ns;
+    let to_ns = if until_ns > 0 { until_ns } else { execution.to_ns };
     let path = walk(&graph, execution.worker, from_ns, to_ns, Bounds::default()).unwrap();
     let executions = vec![traced(&graph, "thread:1", &execution, &path)];
     let mut document = PathsDocument { executions, ..PathsDocument::default() };
@@ -184,6 +193,30 @@ fn for_a_cpu_who_had_those_that_it_waited_on() {
     let path = events(false);
     let on_the_last = vec![(3, "t3", "thread", 960), (0, "t0", "idle", 40)];
     assert_eq!(divided(&path[1]), ("waiting_cpu", on_the_last));
+}
+
+#[test]
+fn a_wait_that_goes_on_for_those_that_it_waited_on_so_far() {
+    let mut events = vec![
+        (5, 0, switch(0, 0, 1)),
+        (6, 1, switch(0, 0, 3)),
+        (10, 0, switch(1, 1, 2)),
+        (20, 2, waking(1)),
+        (21, 2, migrate(1, 1)),
+        (500, 2, switch(4, 1, 0)),
+    ];
+    let of = |events: &[_], until_ns| {
+        let path = path_until(events, until_ns);
+        let last = path.last().unwrap();
+        let culprits: Vec<_> = last.culprits.iter().map(|one| (one.tid, one.ns)).collect();
+        (last.state, last.cpu, last.to_ns, culprits)
+    };
+    // Nothing has ended it: the wake-up names the CPU that the thread had before.
+    let on_one = ("waiting_cpu", Some(1), 400, vec![(3, 379), (2, 1)]);
+    assert_eq!(of(&events, 400), on_one);
+    // It ends behind the time that is asked for, on a third CPU.
+    events.extend([(600, 2, migrate(1, 2)), (610, 2, switch(0, 0, 1)), (620, 2, switch(1, 1, 0))]);
+    assert_eq!(of(&events, 400), ("waiting_cpu", Some(2), 400, on_one.3));
 }
 
 #[test]
