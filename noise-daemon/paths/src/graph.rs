@@ -84,7 +84,7 @@ pub struct Point {
 pub struct Worker {
     pub who: Who,
     pub comm: Comm,
-    /// Whether the trace says of it before its first point that it was there.
+    /// Whether the trace says of it before its first point that it was there, and that point is not the end of a run.
     pub was_there: bool,
     /// Its process; 0 where the trace does not say.
     pub pid: i32,
@@ -143,7 +143,9 @@ impl Worker {
     /// known to be there before, else from its first point.
     pub fn life(&self) -> Option<(u64, u64)> {
         let (first_ns, last_ns) = self.span()?;
-        let begin_ns = match self.points.get(1).and_then(|second| Some((second, second.state?))) {
+        // Once points are forgotten, the second of those that are there is not the second of its life.
+        let second = self.points.get(1).filter(|_| self.first == 0);
+        let begin_ns = match second.and_then(|second| Some((second, second.state?))) {
             Some((second, State::Created)) => second.time_ns,
             Some((second, State::WaitingCpu)) if self.was_there => second.time_ns,
             _ => first_ns,

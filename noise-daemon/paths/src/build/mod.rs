@@ -261,7 +261,10 @@ impl Builder {
         if known.status != Status::Running || known.cpu != at.cpu {
             self.set(prev_id, Status::Unknown, at.cpu);
         }
-        self.append(at, prev_id);
+        let place = self.append(at, prev_id);
+        if let Some(worker) = self.graph.get_mut(prev_id).filter(|_| place.number == 0) {
+            worker.was_there = false;
+        }
         let losses = self.machine(at.machine).sight.losses();
         let worker = self.graph.get(prev_id);
         let has_exited = worker.is_some_and(|worker| worker.exit_ns.is_some());

@@ -13,8 +13,9 @@ impl Builder {
     pub fn until(&mut self, id: WorkerId, time_ns: u64) {
         let Some(who) = self.graph.get(id).map(|worker| worker.who) else { return };
         let machine = who.machine();
-        let is_over = self.graph.get(id).is_some_and(|worker| worker.exit_ns.is_some());
-        if is_over {
+        let has_exited = self.graph.get(id).is_some_and(|worker| worker.exit_ns.is_some());
+        // The kernel takes a thread apart before it leaves its CPU for good.
+        if has_exited && !matches!(self.known(id).status, Status::Running | Status::Waiting) {
             return;
         }
         let at = EventPlace { machine, cpu: NO_CPU, time_ns };

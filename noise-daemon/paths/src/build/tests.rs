@@ -230,6 +230,9 @@ fn a_thread_of_the_state_dump_lives_from_its_first_run_on() {
     let rest = [(10, 0, waking(1)), (20, 0, switch(0, 0, 1)), (30, 0, switch(1, 1, 0))];
     assert_eq!(life(&rest), Some((10, 30)));
     assert_eq!(life(&[&[(5, 0, dumped)], &rest[..]].concat()), Some((20, 30)));
+    // It ran before, and waits for a CPU until it runs again.
+    let preempted = [(5, 0, dumped), (10, 0, switch(1, 0, 2)), (20, 0, switch(2, 1, 1))];
+    assert_eq!(life(&preempted), Some((10, 20)));
 }
 
 #[test]
@@ -238,6 +241,26 @@ fn the_end_of_the_asked_time_is_a_point() {
     let id = builder.thread(0, 1).unwrap();
     builder.until(id, 50);
     assert_eq!(states(&builder, 1).last(), Some(&(50, Some(State::Blocked))));
+}
+
+#[test]
+fn a_thread_that_exits_has_its_time_until_it_leaves_its_cpu() {
+    let mut events = vec![
+        (10, 0, switch(0, 0, 1)),
+        (20, 0, TraceKind::SchedProcessExit(task(1))),
+        (30, 0, switch(1, 0, 2)),
+        (40, 0, switch(2, 1, 1)),
+        (50, 0, switch(1, 64, 0)),
+    ];
+    let mut last = Vec::new();
+    while events.len() > 1 {
+        let mut builder = built(&events);
+        builder.until(builder.thread(0, 1).unwrap(), 60);
+        last.extend(states(&builder, 1).last().copied());
+        events.pop();
+    }
+    let (running, waiting) = (Some(State::Running), Some(State::WaitingCpu));
+    assert_eq!(last, [(50, running), (60, running), (60, waiting), (60, running)]);
 }
 
 /// Threads that wait for each other in a chain: 1 for 2, 2 for 3 …

@@ -191,14 +191,22 @@ proptest! {
         share in 0.0..1.0f64,
     ) {
         let played = play(&schedule);
-        let whole = graph(&played, |_| false);
+        let mut whole = graph(&played, |_| false);
         let id = thread(&whole, FIRST).unwrap();
         let (first_ns, last_ns) = whole.get(id).unwrap().life().unwrap();
         let from_ns = first_ns + ((last_ns - first_ns) as f64 * share) as u64;
         prop_assume!(from_ns < last_ns);
+        let ids: Vec<WorkerId> = whole.workers().map(|(id, _)| id).collect();
+        ids.iter().for_each(|id| whole.get_mut(*id).unwrap().was_there = true);
         let mut rest = whole.clone();
         rest.forget_before(from_ns);
         prop_assert!(rest.points() <= whole.points());
+        let lives = |graph: &Graph| -> Vec<_> {
+            let lives = graph.workers().filter_map(|(id, worker)| Some((id, worker.life()?)));
+            let inside = lives.map(|(id, (first_ns, last_ns))| (id, first_ns.max(from_ns), last_ns));
+            inside.filter(|(_, from_ns, last_ns)| from_ns < last_ns).collect()
+        };
+        prop_assert_eq!(lives(&rest), lives(&whole));
         let path = |graph: &Graph| walk(graph, id, from_ns, last_ns, Bounds::default());
         prop_assert_eq!(path(&rest), path(&whole));
     }
