@@ -101,6 +101,7 @@ fn all<S: Source>(
     let from_ns = sought.iter().map(|sought| sought.from_ns).min().flatten();
     let to_ns = sought.iter().map(|sought| sought.to_ns).collect::<Option<Vec<_>>>();
     let to_ns = to_ns.and_then(|all| all.into_iter().max());
+    builder = builder.names_until(to_ns);
     let mut document = PathsDocument::default();
     let mut reach = PartReach::new(source.machines(), from_ns);
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
@@ -327,6 +328,62 @@ mod tests {
         let error =
             all(Merged::one(reader), Builder::default(), Select::default(), &[sought]).unwrap_err();
         assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
+    }
+
+    /// The executions in a text of ftrace up to a time: from when until when.
+    fn spans(text: &str, name: &str, to_ns: Option<u64>) -> Vec<(u64, u64)> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("trace");
+        std::fs::write(&file, format!("# tracer: nop\n{text}")).unwrap();
+        let Recording::Text(text) = Recording::open(&file).unwrap() else { panic!("no text") };
+        let wanted = name.parse().unwrap();
+        let sought = Sought { name, wanted: &wanted, from_ns: None, to_ns };
+        let source = Merged::one(text.reader());
+        let found = all(source, Builder::default(), Select::default(), &[sought]);
+        let executions = found.map(|(document, ..)| document.executions).unwrap_or_default();
+        executions.iter().map(|one| (one.from_ns / 1_000_000, one.to_ns / 1_000_000)).collect()
+    }
+
+    fn switch(at_ms: u64, prev: (&str, i32), state: &str, next: (&str, i32)) -> String {
+        let ((prev_comm, prev), (next_comm, next)) = (prev, next);
+        format!(
+            "{prev_comm}-{prev} [000] d..2. {}.{:03}000: sched_switch: prev_comm={prev_comm} prev_pid={prev} \
+             prev_prio=120 prev_state={state} ==> next_comm={next_comm} next_pid={next} next_prio=120\n",
+            at_ms / 1000,
+            at_ms % 1000
+        )
+    }
+
+    #[test]
+    fn what_a_process_runs_behind_the_part_does_not_count() {
+        let text = switch(1000, ("swapper", 0), "R", ("sh", 50))
+            + &switch(1500, ("sh", 50), "R", ("b", 60))
+            + &switch(1900, ("b", 60), "R", ("sh", 50))
+            + "sh-50 [000] ..... 2.000000: sched_process_exec: filename=/bin/ls pid=50 old_pid=50\n"
+            + &switch(2001, ("ls", 50), "R", ("b", 60))
+            + &switch(2002, ("b", 60), "R", ("ls", 50))
+            + "ls-50 [000] ..... 2.500000: sched_process_exit: comm=ls pid=50 prio=120\n"
+            + &switch(2504, ("ls", 50), "X", ("swapper", 0));
+        let until = |name: &str, to_ms: u64| spans(&text, name, Some(to_ms * 1_000_000));
+        for name in ["process:sh", "process:50"] {
+            assert_eq!(until(name, 1600), [(1000, 1600)], "{name}");
+        }
+        assert_eq!(until("process:ls", 1600), []);
+        assert_eq!(until("process:ls", 2400), [(2000, 2400)]);
+        assert_eq!(spans(&text, "process:ls", None), [(2000, 2500)]);
+    }
+
+    #[test]
+    fn a_thread_without_an_event_since_it_runs_has_its_time() {
+        let text = switch(1000, ("swapper", 0), "R", ("big", 50))
+            + "big-50 [000] ..... 2.000000: sched_process_exit: comm=big pid=50 prio=120\n"
+            + &switch(2500, ("big", 50), "X", ("swapper", 0))
+            + &switch(2600, ("swapper", 0), "R", ("b", 60));
+        // It exits from 2000 on.
+        for (to_ms, end_ms) in [(1400, 1400), (2200, 2200), (2550, 2500)] {
+            let found = spans(&text, "thread:50", Some(to_ms * 1_000_000));
+            assert_eq!(found, [(1000, end_ms)], "{to_ms}");
+        }
     }
 
     #[test]

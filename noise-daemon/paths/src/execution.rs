@@ -111,7 +111,7 @@ pub struct Execution {
 }
 
 /// The executions in a graph, in the order in which they are known: those of threads and processes. An id that
-/// was given again is another thread.
+/// was given again is another thread. Of one that has begun, and has no event since, the end is not behind the begin.
 pub fn find(graph: &Graph, wanted: &Wanted) -> Vec<Execution> {
     let of = |(id, worker): (WorkerId, &Worker)| {
         let (from_ns, to_ns) = worker.life()?;
@@ -126,7 +126,7 @@ pub fn find(graph: &Graph, wanted: &Wanted) -> Vec<Execution> {
             _ => to_ns,
         };
         let has_begin = begin_ns.is_some();
-        (from_ns < to_ns).then_some(Execution { worker: id, from_ns, to_ns, has_begin, has_end })
+        Some(Execution { worker: id, from_ns, to_ns, has_begin, has_end })
     };
     graph.workers().filter(|(_, worker)| is_wanted(worker, wanted)).filter_map(of).collect()
 }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use noise_common::store::calls::ObjectSource;
 use noise_trace::contexts::CpuContext;
-use noise_trace::event::{Comm, Event, Packet, Task, TraceKind, Woken};
+use noise_trace::event::{Comm, Event, Task, TraceKind, Woken};
 use noise_trace::sight::Sight;
 use noise_trace::state::{Left, LeftIn};
 use noise_trace::threads::MAX_TID;
@@ -52,6 +52,8 @@ pub struct Builder {
     machines: Vec<Machine>,
     packets: Packets<PointPlace>,
     is_compass: bool,
+    /// Names and programs are those that threads have then.
+    names_to_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -73,6 +75,13 @@ impl Builder {
         if waker != self.waker {
             self.wakers.insert(machine, waker);
         }
+        self
+    }
+
+    /// Threads have the names and programs that they have then: later events change neither.
+    #[must_use]
+    pub const fn names_until(mut self, time_ns: Option<u64>) -> Self {
+        self.names_to_ns = time_ns;
         self
     }
 
@@ -217,6 +226,7 @@ impl Builder {
 
     /// The worker of a thread that an event on that CPU names.
     fn worker(&mut self, at: EventPlace, task: &Task) -> WorkerId {
+        let is_named = self.is_named(at);
         let found = match task.tid {
             0 => self.machine(at.machine).cpu(at.cpu).idle,
             tid => self.machine(at.machine).thread(tid),
@@ -226,10 +236,15 @@ impl Builder {
         else {
             return self.create(at, task);
         };
-        if task.comm != Comm::default() {
+        if is_named && task.comm != Comm::default() {
             worker.comm = task.comm;
         }
         id
+    }
+
+    /// Whether names and programs of that time count.
+    fn is_named(&self, at: EventPlace) -> bool {
+        self.names_to_ns.is_none_or(|to_ns| at.time_ns <= to_ns)
     }
 
     fn create(&mut self, at: EventPlace, task: &Task) -> WorkerId {
@@ -472,7 +487,10 @@ impl Builder {
                 self.machine(at.machine).dead(old_tid);
             }
         }
-        self.note(at, tid, |worker| (worker.exec_ns, worker.pid) = (Some(at.time_ns), tid));
+        let exec_ns = Some(at.time_ns).filter(|_| self.is_named(at));
+        self.note(at, tid, |worker| {
+            (worker.exec_ns, worker.pid) = (exec_ns.or(worker.exec_ns), tid);
+        });
     }
 
     fn fork(

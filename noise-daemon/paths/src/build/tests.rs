@@ -1,6 +1,6 @@
 //! Single rules of how a graph is made.
 
-use noise_trace::event::{Dumped, LostEvents};
+use noise_trace::event::{Dumped, LostEvents, Packet};
 use noise_trace::ipc::read::edge;
 use noise_trace::ipc::{Call, Object, Return};
 
