@@ -2,7 +2,7 @@
 //!
 //! Of very many packets a sample is kept, the same of every recording: those whose numbers end in enough zeroes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use super::{ClockLine, ClocksError, Exchange};
 
@@ -104,37 +104,37 @@ fn both(
 /// Errors: the number of a recording for which there is no way, and why.
 pub fn lines(all: &[Traffic]) -> Result<Vec<ClockLine>, (usize, ClocksError)> {
     let mut lines: Vec<Option<ClockLine>> = vec![None; all.len()];
+    let mut reasons: Vec<Option<ClocksError>> = vec![None; all.len()];
+    // In the order in which they became known: each of them is held against the others once.
+    let mut known = VecDeque::new();
     if let Some(first) = lines.first_mut() {
         *first = Some(ClockLine::SAME);
+        known.push_back((0, ClockLine::SAME));
     }
-    loop {
-        let mut why = None;
-        let mut found = None;
+    while let Some((reference, line)) = known.pop_front() {
         for (number, traffic) in all.iter().enumerate() {
-            if lines.get(number).is_some_and(Option::is_some) {
+            if lines[number].is_some() {
                 continue;
             }
-            for (known, line) in all.iter().zip(&lines) {
-                let Some(line) = line else { continue };
-                match known.exchange(traffic).line() {
-                    Ok(own) => found = Some((number, own.then(line))),
-                    // Of several reasons, the one that says more than that there is nothing.
-                    Err(error) if why.is_none() || error != ClocksError::NoPackets => {
-                        why = Some((number, error));
-                    }
-                    Err(_) => {}
+            match all[reference].exchange(traffic).line() {
+                Ok(own) => {
+                    let own = own.then(&line);
+                    lines[number] = Some(own);
+                    known.push_back((number, own));
                 }
+                // Of several reasons, the one that says more than that there is nothing.
+                Err(error) if reasons[number].is_none_or(|why| why == ClocksError::NoPackets) => {
+                    reasons[number] = Some(error);
+                }
+                Err(_) => {}
             }
         }
-        match (found, why) {
-            (Some((number, line)), _) => {
-                if let Some(place) = lines.get_mut(number) {
-                    *place = Some(line);
-                }
-            }
-            (None, Some(why)) => return Err(why),
-            (None, None) => return Ok(lines.into_iter().flatten().collect()),
-        }
+    }
+    let unknown = (0..).zip(&lines).filter(|(_, line)| line.is_none());
+    let reason = unknown.filter_map(|(number, _)| Some((number, reasons[number]?)));
+    match reason.min_by_key(|(number, why)| (*why == ClocksError::NoPackets, *number)) {
+        Some(reason) => Err(reason),
+        None => Ok(lines.into_iter().flatten().collect()),
     }
 }
 
@@ -179,6 +179,24 @@ mod tests {
             let found = line.to_reference(10_050_000_000 - behind_ns);
             assert!(found.abs_diff(10_050_000_000) < 25_000, "{found}");
         }
+    }
+
+    #[test]
+    fn clocks_come_by_way_of_others_only_where_they_must() {
+        let (mut one, mut two) = pair(5_000_000, 100, 0);
+        let (other, three) = pair(7_000_000, 100, 1000);
+        one.sent.extend(other.sent);
+        one.received.extend(other.received);
+        let direct = lines(&[one.clone(), two.clone()]).unwrap();
+        // By way of the third one the clock of the second would be another.
+        let mut three = three;
+        for (key, at_ns) in (2000..2100).zip((10_000_000_000..).step_by(1_000_000)) {
+            let (from, to) =
+                if key % 2 == 0 { (&mut three, &mut two) } else { (&mut two, &mut three) };
+            from.sent(key, at_ns);
+            to.received(key, at_ns + 20_000);
+        }
+        assert_eq!(lines(&[one, two, three]).unwrap()[1], direct[1]);
     }
 
     #[test]
