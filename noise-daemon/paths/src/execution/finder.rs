@@ -44,19 +44,25 @@ pub struct DelimiterTally {
     pub lost: u64,
     /// Begins and ends whose thread is not known.
     pub strangers: u64,
+    /// Begins whose end has the same time.
+    pub momentary: u64,
     /// What is more than can be held.
     pub beyond: u64,
 }
 
 impl DelimiterTally {
     /// How many there are of each, with what it is.
-    pub fn rows(&self) -> [(u64, &'static str); 6] {
+    pub fn rows(&self) -> [(u64, &'static str); 7] {
         [
             (self.overlapping, "overlapping: begun again before their end"),
-            (self.unfinished, "unfinished: no end before the thread or the recording ends"),
+            (
+                self.unfinished,
+                "unfinished: no end before the thread, the recording or the time that is asked for ends",
+            ),
             (self.unbegun, "ends without a begin"),
             (self.lost, "lost: events are missing between begin and end"),
             (self.strangers, "of threads that the recording does not name"),
+            (self.momentary, "momentary: begin and end have the same time"),
             (self.beyond, "more than can be held"),
         ]
     }
@@ -83,6 +89,8 @@ enum ExecutionKey {
 struct OngoingExecution {
     from_ns: u64,
     begins: u64,
+    /// See [`Step::Begins`].
+    number: u32,
     is_lost: bool,
 }
 
@@ -108,12 +116,16 @@ struct EventRole {
 pub struct Finder {
     wanted: Wanted,
     machine: u16,
+    from_ns: u64,
+    to_ns: u64,
     threads: Threads,
     /// By the numbers that a format gives to its events.
     known: HashMap<usize, EventRole>,
     open: HashMap<ExecutionKey, OngoingExecution>,
     found: Vec<Delimited>,
     tally: DelimiterTally,
+    /// The same of delimiters before the time that is asked for.
+    before: DelimiterTally,
     /// Whether there was an event of those names; for marks, of that name.
     seen: EventRole,
     port: Port,
@@ -128,14 +140,24 @@ impl Finder {
         Some(Self {
             wanted: wanted.clone(),
             machine,
+            from_ns: 0,
+            to_ns: u64::MAX,
             threads: Threads::default(),
             known: HashMap::new(),
             open: HashMap::new(),
             found: Vec::new(),
             tally: DelimiterTally::default(),
+            before: DelimiterTally::default(),
             seen: EventRole::default(),
             port: Port::default(),
         })
+    }
+
+    /// Executions that begin and end between two times alone, and what is none there.
+    #[must_use]
+    pub const fn within(mut self, from_ns: u64, to_ns: u64) -> Self {
+        (self.from_ns, self.to_ns) = (from_ns, to_ns);
+        self
     }
 
     /// Takes the next event of the recording, which the builder has taken.
@@ -145,16 +167,21 @@ impl Finder {
         event: &Event<'t>,
         builder: &Builder,
     ) {
+        if event.time_ns > self.to_ns {
+            return;
+        }
         match &event.kind {
             TraceKind::Lost(_) if !matches!(self.wanted, Wanted::Mark { .. }) => {
                 self.open.values_mut().for_each(|open| open.is_lost = true);
             }
             TraceKind::Mark(mark) => self.mark(event, mark, builder),
             // Their ids are given anew.
-            TraceKind::SchedProcessFork { child, .. } => self.give_up(child.tid),
-            TraceKind::SchedWakeupNew(woken) => self.give_up(woken.task.tid),
+            TraceKind::SchedProcessFork { child, .. } => {
+                self.give_up(&ExecutionKey::Thread(child.tid))
+            }
+            TraceKind::SchedWakeupNew(woken) => self.give_up(&ExecutionKey::Thread(woken.task.tid)),
             TraceKind::SchedProcessExec { tid, old_tid, .. } if old_tid != tid => {
-                self.give_up(*tid);
+                self.give_up(&ExecutionKey::Thread(*tid));
                 if let Some(open) = self.open.remove(&ExecutionKey::Thread(*old_tid)) {
                     self.open.insert(ExecutionKey::Thread(*tid), open);
                 }
@@ -165,24 +192,29 @@ impl Finder {
         self.packet(record, event, builder);
         self.threads.follow(event);
         if let TraceKind::SchedSwitch { prev, .. } = &event.kind {
-            let has_begun = self.open.contains_key(&ExecutionKey::Thread(prev.tid));
-            if has_begun && builder.has_ended(self.machine, prev.tid) {
-                self.give_up(prev.tid);
+            let own = ExecutionKey::Thread(prev.tid);
+            if self.open.contains_key(&own) && builder.has_ended(self.machine, prev.tid) {
+                self.give_up(&own);
             }
         }
     }
 
-    /// What the thread of that id began has no end.
-    fn give_up(&mut self, tid: i32) {
-        if let Some(open) = self.open.remove(&ExecutionKey::Thread(tid)) {
-            self.tally.unended(open);
+    /// What is under way there has no end.
+    fn give_up(&mut self, common: &ExecutionKey) {
+        if let Some(open) = self.open.remove(common) {
+            self.tally(open.from_ns).unended(open);
         }
+    }
+
+    /// Where a delimiter of that time is counted that makes no execution.
+    const fn tally(&mut self, time_ns: u64) -> &mut DelimiterTally {
+        if time_ns >= self.from_ns { &mut self.tally } else { &mut self.before }
     }
 
     /// The executions, and what is none.
     pub fn finish(mut self) -> (Vec<Delimited>, DelimiterTally) {
-        for open in self.open.into_values() {
-            self.tally.unended(open);
+        for open in std::mem::take(&mut self.open).into_values() {
+            self.tally(open.from_ns).unended(open);
         }
         (self.found, self.tally)
     }
@@ -246,7 +278,7 @@ impl Finder {
         let time_ns = event.time_ns.saturating_sub(mark.before_ns);
         self.seen = EventRole { begins: true, ends: true };
         let Some(common) = common else {
-            self.tally.strangers += 1;
+            self.tally(time_ns).strangers += 1;
             return;
         };
         match mark.begins {
@@ -283,7 +315,7 @@ impl Finder {
             return;
         }
         let Some(tid) = stated(record).or_else(|| self.running(event.cpu)) else {
-            self.tally.strangers += 1;
+            self.tally(event.time_ns).strangers += 1;
             return;
         };
         let common = ExecutionKey::Thread(tid);
@@ -308,12 +340,19 @@ impl Finder {
             _ => return,
         };
         match self.port.follow(port, is_whole, record, event) {
-            // More of what is under way.
-            Some(Step::Begins(flow)) if self.open.contains_key(&ExecutionKey::Connection(flow)) => {
+            Some(Step::Begins { flow, number }) => {
+                let common = ExecutionKey::Connection(flow);
+                // More of what is under way.
+                if self.open.get(&common).is_some_and(|open| open.number == number) {
+                    return;
+                }
+                self.give_up(&common);
+                self.begin(common.clone(), event.time_ns, builder);
+                if let Some(open) = self.open.get_mut(&common) {
+                    open.number = number;
+                }
             }
-            Some(Step::Begins(flow)) => {
-                self.begin(ExecutionKey::Connection(flow), event.time_ns, builder)
-            }
+            Some(Step::GivenUp(flow)) => self.give_up(&ExecutionKey::Connection(flow)),
             Some(Step::Ends(flow)) => {
                 let common = ExecutionKey::Connection(flow);
                 // An answer may have several packets.
@@ -322,8 +361,9 @@ impl Finder {
                 }
             }
             Some(Step::EndsUnseen(flow)) => {
-                let known = self.open.remove(&ExecutionKey::Connection(flow));
-                self.tally.strangers += u64::from(known.is_some());
+                if let Some(open) = self.open.remove(&ExecutionKey::Connection(flow)) {
+                    self.tally(open.from_ns).strangers += 1;
+                }
             }
             None => {}
         }
@@ -335,39 +375,31 @@ impl Finder {
             return;
         }
         if self.open.len() >= MAX_OPEN {
-            self.tally.beyond += 1;
+            self.tally(from_ns).beyond += 1;
             return;
         }
         let is_seen = builder.sight(self.machine).is_none_or(Sight::is_whole);
         let is_lost = !is_seen && !matches!(self.wanted, Wanted::Mark { .. });
-        self.open.insert(common, OngoingExecution { from_ns, begins: 1, is_lost });
+        self.open.insert(common, OngoingExecution { from_ns, begins: 1, number: 0, is_lost });
     }
 
     fn end(&mut self, common: &ExecutionKey, to_ns: u64, tid: Option<i32>, builder: &Builder) {
-        let from_ns = match self.open.remove(common) {
-            None => {
-                self.tally.unbegun += 1;
-                return;
-            }
-            Some(OngoingExecution { is_lost: true, begins, .. }) => {
-                self.tally.lost += begins;
-                return;
-            }
-            Some(OngoingExecution { begins: 1, from_ns, .. }) => from_ns,
-            Some(OngoingExecution { begins, .. }) => {
-                self.tally.overlapping += begins;
-                return;
-            }
+        let Some(open) = self.open.remove(common) else {
+            self.tally(to_ns).unbegun += 1;
+            return;
         };
+        let from_ns = open.from_ns;
         let worker = tid.and_then(|tid| builder.thread(self.machine, tid));
-        let Some(worker) = worker.filter(|_| from_ns < to_ns) else {
-            self.tally.strangers += 1;
-            return;
+        let (is_before, is_full) = (from_ns < self.from_ns, self.found.len() >= MAX_FOUND);
+        let tally = self.tally(from_ns);
+        let worker = match worker {
+            _ if open.is_lost || open.begins > 1 => return tally.unended(open),
+            None => return tally.strangers += 1,
+            Some(_) if from_ns >= to_ns => return tally.momentary += 1,
+            Some(_) if is_full => return tally.beyond += 1,
+            Some(_) if is_before => return,
+            Some(worker) => worker,
         };
-        if self.found.len() >= MAX_FOUND {
-            self.tally.beyond += 1;
-            return;
-        }
         let key = match common {
             ExecutionKey::Thread(_) | ExecutionKey::Connection(_) => None,
             ExecutionKey::Key { key, .. } => Some(as_text(key).into_owned()),

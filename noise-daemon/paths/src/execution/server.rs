@@ -17,7 +17,13 @@ const ACK: u16 = 1 << 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Something begins on that connection, or goes on to arrive.
-    Begins(u64),
+    Begins {
+        flow: u64,
+        /// Which connection between these ports it is; of a request, 0.
+        number: u32,
+    },
+    /// What began there has no end: the client has ended the connection, or begun another one.
+    GivenUp(u64),
     /// It ends there, by the thread that runs.
     Ends(u64),
     /// It ends there, and which thread ended it is not known.
@@ -50,16 +56,20 @@ impl Port {
             TraceKind::NetifReceiveSkb(_) => false,
             _ => return None,
         };
-        let Ends { from_port, to_port, flow, back, flags, bytes } = ends(record)?;
+        let Ends { from_port, to_port, flow, back, flags, sequence, bytes } = ends(record)?;
         self.has_headers = true;
         if (if is_sent { from_port } else { to_port }) != port {
             return None;
         }
         self.has_packets = true;
-        let begins = if is_whole { flags & (SYN | ACK) == SYN } else { bytes > 0 };
+        let is_first = flags & (SYN | ACK) == SYN;
+        let begins = if is_whole { is_first } else { bytes > 0 };
         let ends = if is_whole { flags & (FIN | RST) != 0 } else { bytes > 0 };
         match is_sent {
-            false => begins.then_some(Step::Begins(flow)),
+            false if begins => {
+                Some(Step::Begins { flow, number: if is_whole { sequence } else { 0 } })
+            }
+            false => (is_first || flags & RST != 0).then_some(Step::GivenUp(flow)),
             true if !ends => None,
             true if in_task => Some(Step::Ends(back)),
             true => Some(Step::EndsUnseen(back)),

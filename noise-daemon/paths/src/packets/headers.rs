@@ -144,6 +144,8 @@ pub struct Ends {
     pub back: u64,
     /// SYN, FIN …
     pub flags: u16,
+    /// Number of its first byte.
+    pub sequence: u32,
     /// Its length without headers, bytes.
     pub bytes: u32,
 }
@@ -152,10 +154,10 @@ pub struct Ends {
 pub fn ends<'t>(record: &Record<impl Stored<'t>>) -> Option<Ends> {
     let mut headers = Headers::default();
     record.visit(&mut headers);
-    let Segment { flow: direction, flags, bytes, .. } = headers.segment()?;
+    let Segment { flow: direction, flags, sequence, bytes, .. } = headers.segment()?;
     let (from_port, to_port) = headers.ports;
     let back = flow((&headers.target.bytes(), &headers.source.bytes()), (to_port, from_port));
-    Some(Ends { from_port, to_port, flow: direction, back, flags, bytes })
+    Some(Ends { from_port, to_port, flow: direction, back, flags, sequence, bytes })
 }
 
 /// The segment of TCP that an event is about, where the recording has its headers.

@@ -37,8 +37,17 @@ fn found(
     wanted: &str,
     events: &[(u32, MadeEvent)],
 ) -> (Vec<Found>, DelimiterTally, Option<String>) {
+    found_within(wanted, (0, u64::MAX), events)
+}
+
+/// The same between two times.
+fn found_within(
+    wanted: &str,
+    (from_ns, to_ns): (u64, u64),
+    events: &[(u32, MadeEvent)],
+) -> (Vec<Found>, DelimiterTally, Option<String>) {
     let mut builder = Builder::default();
-    let mut finder = Finder::new(&wanted.parse().unwrap(), 0).unwrap();
+    let mut finder = Finder::new(&wanted.parse().unwrap(), 0).unwrap().within(from_ns, to_ns);
     for (time_ns, (cpu, fake)) in (1..).zip(events) {
         let record = match fake.kind {
             TraceKind::Lost(loss) => Record::lost(time_ns, *cpu, loss),
@@ -246,8 +255,43 @@ proptest! {
     }
 }
 
+#[test]
+fn what_lies_outside_of_the_asked_time_is_not_counted() {
+    let (begin, end) = (MadeEvent::other("in", &[]), MadeEvent::other("out", &[]));
+    let events = [runs(0, 7), begin, end, end, begin, end, begin, end].map(|event| (0, event));
+    let within = |from_ns, to_ns| {
+        let (all, tally, _) = found_within("event:in..out", (from_ns, to_ns), &events);
+        let spans: Vec<_> = all.iter().map(|(_, from_ns, to_ns, _)| (*from_ns, *to_ns)).collect();
+        (spans, tally)
+    };
+    let none = DelimiterTally::default();
+    let unbegun = DelimiterTally { unbegun: 1, ..none };
+    assert_eq!(within(0, u64::MAX), (vec![(2, 3), (5, 6), (7, 8)], unbegun));
+    // An end of the begin before, and a begin whose end is behind.
+    assert_eq!(within(3, 7), (vec![(5, 6)], DelimiterTally { unfinished: 1, ..unbegun }));
+    assert_eq!(within(5, 8), (vec![(5, 6), (7, 8)], none));
+}
+
+#[test]
+fn begins_and_ends_at_one_time_are_counted_as_such() {
+    let late =
+        ProgramMark { begins: false, name: b"q", key: b"", pid: 7, tid: 7, uid: 1, before_ns: 1 };
+    let late = MadeEvent::new("noised_mark", TraceKind::Mark(late));
+    let events = [runs(0, 7), mark(true, b"", 7), late].map(|event| (0, event));
+    let (all, tally, _) = found("mark:q", &events);
+    assert_eq!(
+        (all, tally),
+        (vec![], DelimiterTally { momentary: 1, ..DelimiterTally::default() })
+    );
+}
+
 /// A segment between a client's port 4000 and a server's port 80.
 fn segment(is_sent: bool, flags: i64, bytes: i64) -> MadeEvent {
+    numbered(7, is_sent, flags, bytes)
+}
+
+/// The same with the number of its first byte.
+fn numbered(number: i64, is_sent: bool, flags: i64, bytes: i64) -> MadeEvent {
     // Texts and numbers of a test live as long as it does.
     let (from, to) = if is_sent { (80, 4000) } else { (4000, 80) };
     let (source, target) = if is_sent { (2, 1) } else { (1, 2) };
@@ -258,7 +302,7 @@ fn segment(is_sent: bool, flags: i64, bytes: i64) -> MadeEvent {
         ("_daddr", target),
         ("_source_port", from),
         ("_dest_port", to),
-        ("_seq", 7),
+        ("_seq", number),
         ("_ack_seq", 9),
         ("_data_offset", 5),
         ("_flags", flags),
@@ -310,6 +354,29 @@ fn a_request_lasts_until_its_answer_and_a_connection_until_it_is_closed() {
     let lossy = [&events[..5], &[(0, lost()), (0, runs(0, 7))], &events[6..8]].concat();
     let (all, tally, _) = found("request:80", &lossy);
     assert_eq!((all, tally), (Vec::new(), DelimiterTally { lost: 1, ..none }));
+}
+
+#[test]
+fn what_a_client_ends_or_begins_anew_is_not_ended_by_the_next_answer() {
+    let (syn, rst, ack, fin) = (2, 4, 16, 17);
+    let (data, answer) = (segment(false, ack, 100), segment(true, ack, 10));
+    let (reset, closed) = (segment(false, rst, 0), segment(true, fin, 0));
+    let (first, next) = (segment(false, syn, 0), numbered(8, false, syn, 0));
+    let one = DelimiterTally { unfinished: 1, ..DelimiterTally::default() };
+    let spans = |wanted: &str, events: &[MadeEvent]| {
+        let events: Vec<_> = [runs(0, 7)].iter().chain(events).map(|event| (0, *event)).collect();
+        let (all, tally, _) = found(wanted, &events);
+        let spans: Vec<_> = all.iter().map(|(_, from_ns, to_ns, _)| (*from_ns, *to_ns)).collect();
+        (spans, tally)
+    };
+    for ended in [reset, first] {
+        assert_eq!(spans("request:80", &[data, ended, data, answer]), (vec![(4, 5)], one));
+    }
+    assert_eq!(spans("connection:80", &[first, reset, first, closed]), (vec![(4, 5)], one));
+    assert_eq!(spans("connection:80", &[first, next, closed]), (vec![(3, 4)], one));
+    // The same one is sent again where its answer was lost.
+    let again = spans("connection:80", &[first, first, closed]);
+    assert_eq!(again, (vec![(2, 4)], DelimiterTally::default()));
 }
 
 /// Texts of ftrace say whose an event is, on CPUs whose switches are not known, too.
