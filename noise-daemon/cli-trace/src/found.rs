@@ -12,7 +12,7 @@ use noise_paths::execution::{Execution, Finder, find};
 use noise_paths::feed;
 use noise_paths::graph::{Graph, Who, Worker};
 use noise_paths::several::Merged;
-use noise_paths::walk::{Bounds, walk};
+use noise_paths::walk::Walks;
 use noise_trace::clock::TraceClock;
 use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
@@ -107,15 +107,19 @@ fn all<S: Source>(
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
     let (mut beyond, mut number, mut has_calls) = (0, 0u64, false);
     let (mut is_whole, mut parts) = (true, 0usize);
-    let mut finders: Vec<Option<Finder>> =
-        sought.iter().map(|sought| Finder::new(sought.wanted, 0)).collect();
+    let finder = |sought: &Sought<'_>| {
+        let (from_ns, to_ns) = (sought.from_ns.unwrap_or(0), sought.to_ns.unwrap_or(u64::MAX));
+        Some(Finder::new(sought.wanted, 0)?.within(from_ns, to_ns))
+    };
+    let mut finders: Vec<Option<Finder>> = sought.iter().map(finder).collect();
+    let mut walks = Walks::default();
     while let Some((machine, record)) = source.read_from() {
         last_ns = record.time_ns;
         if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
+            is_whole = false;
             // Who ends a sleep that is under way is worth a look, but not at all the rest.
             let is_over = || sought.iter().all(|sought| is_over(builder.graph(), sought));
             if beyond >= BEYOND_EVENTS || (beyond % LOOK_EVENTS == 0 && is_over()) {
-                is_whole = false;
                 break;
             }
             beyond += 1;
@@ -171,7 +175,7 @@ fn all<S: Source>(
                 continue;
             }
             let Execution { worker, from_ns, to_ns, .. } = execution;
-            let path = walk(builder.graph(), worker, from_ns, to_ns, Bounds::default());
+            let path = walks.walk(builder.graph(), worker, from_ns, to_ns);
             if let Some(path) = path {
                 let mut traced = traced(builder.graph(), sought.name, &execution, &path);
                 traced.key = key;
@@ -190,43 +194,24 @@ fn all<S: Source>(
 /// Why there is no execution.
 fn nothing(sought: &Sought<'_>, lacks: Option<String>, tally: Option<&Delimiters>) -> String {
     let name = sought.name;
-    let Some(Delimiters { tally, .. }) = tally else {
-        return format!(
+    match tally {
+        Some(delimiters) => delimiters.nothing(lacks.as_deref()),
+        None => format!(
             "{name} did not run in this recording, or not in the time that is asked for; \
              `noised trace delays --json` lists the threads that ran"
-        );
-    };
-    if let Some(lacks) = lacks {
-        return format!("{name}: {lacks}");
-    }
-    let counted: Vec<_> = tally
-        .rows()
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(n, what)| format!("{n} {what}"))
-        .collect();
-    match counted.is_empty() {
-        true => {
-            format!("{name}: no execution has its begin and its end in the time that is asked for")
-        }
-        false => format!("{name}: no execution has its begin and its end ({})", counted.join("; ")),
+        ),
     }
 }
 
-/// The executions between two delimiters, as far as they lie in the time that is asked for, and the delimiters
-/// that make none.
+/// The executions between two delimiters, and the delimiters that make none.
 fn delimited(
     builder: &mut Builder,
     sought: &Sought<'_>,
     finder: Finder,
 ) -> (Vec<(Execution, Option<String>)>, Option<Delimiters>) {
     let (found, tally) = finder.finish();
-    let is_inside = |execution: &Execution| {
-        sought.from_ns.is_none_or(|from_ns| from_ns <= execution.from_ns)
-            && sought.to_ns.is_none_or(|to_ns| execution.to_ns <= to_ns)
-    };
     let mut all = Vec::new();
-    for found in found.into_iter().filter(|found| is_inside(&found.execution)) {
+    for found in found {
         let Execution { worker, to_ns, .. } = found.execution;
         // It runs on, and no event of it may follow.
         let last_ns = builder.graph().get(worker).and_then(Worker::span).map_or(0, |(_, ns)| ns);
@@ -291,10 +276,10 @@ fn executions(graph: &Graph, sought: &Sought<'_>) -> Vec<Execution> {
     let mut all = find(graph, sought.wanted);
     for execution in &mut all {
         if let Some(from_ns) = sought.from_ns.filter(|from_ns| *from_ns > execution.from_ns) {
-            execution.from_ns = from_ns;
+            (execution.from_ns, execution.has_begin) = (from_ns, false);
         }
         if let Some(to_ns) = sought.to_ns.filter(|to_ns| *to_ns < execution.to_ns) {
-            execution.to_ns = to_ns;
+            (execution.to_ns, execution.has_end) = (to_ns, false);
         }
     }
     let is_first =
@@ -312,6 +297,7 @@ fn tid(graph: &Graph, execution: &Execution) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use noise_paths::document::Traced;
     use noise_paths::execution::Wanted;
 
     use super::*;
@@ -330,8 +316,8 @@ mod tests {
         assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
     }
 
-    /// The executions in a text of ftrace up to a time: from when until when.
-    fn spans(text: &str, name: &str, to_ns: Option<u64>) -> Vec<(u64, u64)> {
+    /// The executions in a text of ftrace up to a time: from when until when, and whether they end then.
+    fn spans(text: &str, name: &str, to_ns: Option<u64>) -> Vec<(u64, u64, bool)> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("trace");
         std::fs::write(&file, format!("# tracer: nop\n{text}")).unwrap();
@@ -341,7 +327,8 @@ mod tests {
         let source = Merged::one(text.reader());
         let found = all(source, Builder::default(), Select::default(), &[sought]);
         let executions = found.map(|(document, ..)| document.executions).unwrap_or_default();
-        executions.iter().map(|one| (one.from_ns / 1_000_000, one.to_ns / 1_000_000)).collect()
+        let span = |one: &Traced| (one.from_ns / 1_000_000, one.to_ns / 1_000_000, one.has_end);
+        executions.iter().map(span).collect()
     }
 
     fn switch(at_ms: u64, prev: (&str, i32), state: &str, next: (&str, i32)) -> String {
@@ -366,11 +353,11 @@ mod tests {
             + &switch(2504, ("ls", 50), "X", ("swapper", 0));
         let until = |name: &str, to_ms: u64| spans(&text, name, Some(to_ms * 1_000_000));
         for name in ["process:sh", "process:50"] {
-            assert_eq!(until(name, 1600), [(1000, 1600)], "{name}");
+            assert_eq!(until(name, 1600), [(1000, 1600, false)], "{name}");
         }
         assert_eq!(until("process:ls", 1600), []);
-        assert_eq!(until("process:ls", 2400), [(2000, 2400)]);
-        assert_eq!(spans(&text, "process:ls", None), [(2000, 2500)]);
+        assert_eq!(until("process:ls", 2400), [(2000, 2400, false)]);
+        assert_eq!(spans(&text, "process:ls", None), [(2000, 2500, true)]);
     }
 
     #[test]
@@ -382,7 +369,7 @@ mod tests {
         // It exits from 2000 on.
         for (to_ms, end_ms) in [(1400, 1400), (2200, 2200), (2550, 2500)] {
             let found = spans(&text, "thread:50", Some(to_ms * 1_000_000));
-            assert_eq!(found, [(1000, end_ms)], "{to_ms}");
+            assert_eq!(found, [(1000, end_ms, to_ms > 2000)], "{to_ms}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use noise_command::output::Painted;
-use noise_paths::document::{PathsDocument, Segment, Traced};
+use noise_paths::document::{PathsDocument, Segment, Traced, whole};
 use noise_text::clean::clean;
 use noise_text::columns::wrap;
 use noise_trace::delays::document::Culprit;
@@ -83,8 +83,7 @@ pub fn page(document: &PathsDocument, width: usize) -> Painted {
     if document.left_out > 0 {
         let left_out = document.left_out;
         page.plain(&format!(
-            "{left_out} more executions are left out: the paths of all have too many parts; ask for \
-             a part of the time with --from and --to\n"
+            "{left_out} more executions are left out: there are too many; ask for a shorter time\n"
         ));
     }
     for delimiters in &document.delimiters {
@@ -97,7 +96,9 @@ pub fn page(document: &PathsDocument, width: usize) -> Painted {
         document.executions.chunk_by(|one, other| one.name == other.name).collect();
     for (number, group) in groups.iter().take(SHOWN_GROUPS).enumerate() {
         page.plain(if number > 0 || !page.is_empty() { "\n" } else { "" });
-        match group {
+        let whole = whole(group.iter());
+        page.plain(&cut_off(group, whole.len(), width));
+        match whole.as_slice() {
             [only] => execution(&mut page, only, width),
             several => summary(&mut page, several, width),
         }
@@ -108,8 +109,26 @@ pub fn page(document: &PathsDocument, width: usize) -> Painted {
     page
 }
 
+/// What to know of executions of one kind whose begin or end is not known, of which so many are shown.
+fn cut_off(group: &[Traced], shown: usize, width: usize) -> String {
+    let outside = "outside of the recording or of the time that is asked for";
+    match group {
+        [first, ..] if shown < group.len() => {
+            let (name, left_out) = (&first.name, group.len() - shown);
+            wrapped(
+                &format!("{name}: {left_out} more are left out: their begin or end is {outside}"),
+                width,
+            )
+        }
+        [first, ..] if !first.is_whole() => {
+            wrapped(&format!("{}: begin or end is {outside}; it took longer", first.name), width)
+        }
+        _ => String::new(),
+    }
+}
+
 /// Several executions of one kind: all of them, then the slowest.
-fn summary(page: &mut Painted, group: &[Traced], width: usize) {
+fn summary(page: &mut Painted, group: &[&Traced], width: usize) {
     let Some(slowest) = group.iter().max_by_key(|traced| (traced.span_ns, Reverse(traced.from_ns)))
     else {
         return;
@@ -148,9 +167,13 @@ fn execution(page: &mut Painted, traced: &Traced, width: usize) {
         width,
     ));
     if traced.cut > 0 {
-        page.plain(&format!(
-            "sleeps not followed to their end, because the chain of wakers is too long: {}\n",
-            traced.cut
+        let cut = traced.cut;
+        page.plain(&wrapped(
+            &format!(
+                "sleeps not followed to their end, because the chain of wakers is too long, or takes too long to \
+                 follow: {cut}"
+            ),
+            width,
         ));
     }
     table(page, &rows, "time", width, span_ns);

@@ -42,10 +42,9 @@ const SHOWN_FINDINGS: usize = 3;
 const SHOWN_THREADS: usize = 5;
 
 /// States in the order in which they are shown, as people read them.
-pub const STATES: [(&str, &str); 13] = [
+pub const STATES: [(&str, &str); 11] = [
     ("running", "ran"),
     ("waiting_cpu", "waited for a CPU"),
-    ("uninterruptible", "slept uninterruptibly"),
     ("disk", "waited for a disk"),
     ("futex", "waited for a lock"),
     ("task", "waited for another thread"),
@@ -54,7 +53,6 @@ pub const STATES: [(&str, &str); 13] = [
     ("ipi", "slept until another CPU's interrupt"),
     ("interrupt", "slept until an interrupt"),
     ("asleep", "asleep, and not woken yet"),
-    ("created", "created, not yet run"),
     ("unknown", "not known"),
 ];
 
@@ -295,7 +293,7 @@ fn where_it_went(text: &mut String, found: &Findings) {
         }
     }
     let sleeps = found.uninterruptible;
-    if sleeps.count > 0 && found.ns("uninterruptible") == 0 {
+    if sleeps.count > 0 {
         let words = "(uninterruptibly, in these sleeps)".to_owned();
         let (ns, longest) = (sleeps.sum_ns, time(sleeps.max_ns));
         table.push(&[words, time(ns), part(ns, all_ns), count(sleeps.count), longest]);
@@ -337,8 +335,6 @@ fn for_whom(text: &mut String, found: &Findings, width: usize) {
     let states = [
         ("waiting_cpu", "who had the CPUs that it waited for"),
         ("disk", "who was ahead at the disks"),
-        ("uninterruptible", "who ended its uninterruptible sleeps"),
-        ("network", "for whose packets it waited"),
     ];
     for state in states {
         let is_any = culprits_of(text, &found.culprits, state, width);
@@ -546,7 +542,8 @@ fn paths(page: &mut Painted, found: &Findings, width: usize) {
         let after = traced.from_ns.saturating_sub(found.from_ns) as f64 / 1e9;
         traced.name = format!("after {after:.6} s");
     }
-    let document = PathsDocument { executions, ..PathsDocument::default() };
+    let (left_out, delimiters) = (found.left_out, found.delimiters.clone());
+    let document = PathsDocument { executions, left_out, delimiters, ..PathsDocument::default() };
     page.append(paths_page(&document, width));
 }
 

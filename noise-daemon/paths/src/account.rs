@@ -503,10 +503,7 @@ impl WorkerTime<'_> {
                 continue;
             }
             let ns = to_ns - from_ns;
-            let is_held = match name {
-                "waiting_cpu" | "disk" | "futex" | "task" | "ipi" => true,
-                name => name == "uninterruptible",
-            };
+            let is_held = matches!(name, "waiting_cpu" | "disk" | "futex" | "task" | "ipi");
             let held_ns = if is_held { ns } else { 0 };
             match &mut pause {
                 Some(pause) => {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::document::{PathsDocument, Segment, Traced};
+use crate::document::{PathsDocument, Segment, Traced, whole};
 
 /// The cause of time in which a CPU was idle.
 const IDLE: &str = "idle";
@@ -31,7 +31,7 @@ impl Both {
 pub struct Beside {
     /// As they were asked for.
     pub name: String,
-    /// How many the recording has; never 0.
+    /// How many the recording has of which it has begin and end, or of others where it has none such; never 0.
     pub executions: u64,
     /// How many the other one has; never 0.
     pub against_executions: u64,
@@ -94,9 +94,9 @@ pub fn beside(document: &PathsDocument, against: &PathsDocument) -> Vec<Beside> 
     names.into_iter().filter_map(one).collect()
 }
 
-/// The executions of a name, if there are any.
+/// The executions of a name, if there are any, the [`whole`] ones.
 fn of<'d>(document: &'d PathsDocument, name: &str) -> Option<Vec<&'d Traced>> {
-    let all: Vec<_> = document.executions.iter().filter(|traced| traced.name == name).collect();
+    let all = whole(document.executions.iter().filter(|traced| traced.name == name));
     (!all.is_empty()).then_some(all)
 }
 
@@ -249,6 +249,11 @@ mod tests {
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[9, 1]), Some(1));
         assert_eq!(of(&[9, 1, 100]), Some(9));
+        // A cut one says nothing where there are whole ones.
+        let cut = Traced { has_end: false, ..one(1) };
+        let median = |executions| median(&document(executions), "job").map(|it| it.span_ns);
+        assert_eq!(median(vec![one(9), cut.clone(), one(12)]), Some(9));
+        assert_eq!(median(vec![cut]), Some(1));
     }
 
     proptest! {

@@ -41,6 +41,26 @@ pub struct Delimiters {
     pub tally: DelimiterTally,
 }
 
+impl Delimiters {
+    /// Why there is no execution, and what to do; `lacks` as [`Finder::lacks`](crate::execution::Finder::lacks) says it.
+    pub fn nothing(&self, lacks: Option<&str>) -> String {
+        let name = &self.name;
+        if let Some(lacks) = lacks {
+            return format!("{name}: {lacks}");
+        }
+        let rows = self.tally.rows().into_iter().filter(|(count, _)| *count > 0);
+        let counted: Vec<String> = rows.map(|(count, what)| format!("{count} {what}")).collect();
+        match counted.is_empty() {
+            true => format!(
+                "{name}: no execution has its begin and its end in the time that is asked for"
+            ),
+            false => {
+                format!("{name}: no execution has its begin and its end ({})", counted.join("; "))
+            }
+        }
+    }
+}
+
 /// An execution and its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traced {
@@ -55,7 +75,7 @@ pub struct Traced {
     pub from_ns: u64,
     pub to_ns: u64,
     pub span_ns: u64,
-    /// Whether the trace has its begin and its end; otherwise it is as long as the trace knows of it.
+    /// Whether the trace has its begin and its end, in the time that is asked for; otherwise it is as long as is known.
     pub has_begin: bool,
     pub has_end: bool,
     /// Sleeps that were not replaced because a bound of depth or work was reached.
@@ -67,6 +87,19 @@ pub struct Traced {
     pub in_calls_ns: Option<u64>,
     /// What it was spent on, in order, without a gap.
     pub path: Vec<Segment>,
+}
+
+impl Traced {
+    /// Whether it took as long as is said. What is asked for of a thread is all that there is of it.
+    pub fn is_whole(&self) -> bool {
+        (self.has_begin && self.has_end) || self.name.starts_with("thread:")
+    }
+}
+
+/// Of executions that are taken together: those that are [whole](Traced::is_whole), or all where none is.
+pub fn whole<'d>(all: impl Iterator<Item = &'d Traced> + Clone) -> Vec<&'d Traced> {
+    let whole: Vec<_> = all.clone().filter(|traced| traced.is_whole()).collect();
+    if whole.is_empty() { all.collect() } else { whole }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -69,8 +69,8 @@ pub fn held(
         held.walked_ns = held.walked_ns.saturating_add(sleep.ns());
         let bounds = Bounds { points: BOUNDS.points.min(left), ..BOUNDS };
         let path = walk(graph, sleep.worker, sleep.from_ns, sleep.to_ns, bounds);
-        let steps = path.as_ref().map_or(0, |path| path.steps.len() as u64);
-        left = left.saturating_sub(steps.max(LEAST_POINTS));
+        let looked_at = path.as_ref().map_or(0, |path| path.looked_at);
+        left = left.saturating_sub(looked_at.max(LEAST_POINTS));
         let Some(path) = path else { continue };
         for step in &path.steps {
             let Step::Stay { worker, state, .. } = step else { continue };

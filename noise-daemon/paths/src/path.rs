@@ -93,6 +93,8 @@ pub struct Path {
     pub steps: Vec<Step>,
     /// Sleeps that were left as they are because a bound of depth or work was reached.
     pub cut: u64,
+    /// Points that the walk looked at to replace sleeps.
+    pub looked_at: u64,
 }
 
 impl Path {
@@ -113,12 +115,6 @@ impl Path {
 
     pub fn workers(&self) -> BTreeSet<WorkerId> {
         self.steps.iter().flat_map(|step| [step.first(), step.last()]).collect()
-    }
-
-    /// The first step that is not of the worker that it begins with.
-    pub fn first_leave(&self) -> Option<&Step> {
-        let own = self.steps.first()?.first();
-        self.steps.iter().find(|step| step.last() != own)
     }
 
     /// What is wrong with it as the path of a worker's span: a gap, an overlap, a jump to another worker, time

@@ -18,7 +18,7 @@ use crate::state::{Action, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub depth: u32,
-    /// Points that the replacement of one sleep of the execution looks at.
+    /// Points that it looks at to replace sleeps.
     pub points: u64,
 }
 
@@ -27,6 +27,28 @@ impl Default for Bounds {
     /// points are looked at in about a second.
     fn default() -> Self {
         Self { depth: 256, points: 1 << 24 }
+    }
+}
+
+/// Several walks one after the other, which are bounded together: at most 2^26 points.
+pub struct Walks {
+    left: u64,
+}
+
+impl Default for Walks {
+    fn default() -> Self {
+        Self { left: 1 << 26 }
+    }
+}
+
+impl Walks {
+    /// The next [`walk`].
+    pub fn walk(&mut self, graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64) -> Option<Path> {
+        let usual = Bounds::default();
+        let bounds = Bounds { points: usual.points.min(self.left), ..usual };
+        let path = walk(graph, id, from_ns, to_ns, bounds)?;
+        self.left = self.left.saturating_sub(path.looked_at);
+        Some(path)
     }
 }
 
@@ -42,6 +64,7 @@ pub fn walk(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64, bounds: Bound
     }
     let mut path = Path::default();
     let first = worker.last_until(from_ns)?;
+    let mut search = SleepReplacement { graph, left: bounds.points, depth: bounds.depth, cut: 0 };
     for number in first.saturating_add(1)..worker.numbers().end {
         let (Some(before), Some(point)) = (worker.point(number - 1), worker.point(number)) else {
             continue;
@@ -51,20 +74,19 @@ pub fn walk(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64, bounds: Bound
         }
         let begin_ns = before.time_ns.max(from_ns);
         let place = PointPlace { worker: id, number };
-        let mut search =
-            SleepReplacement { graph, left: bounds.points, depth: bounds.depth, cut: 0 };
+        let cuts = search.cut;
         let steps = match point.state.is_some_and(State::is_replaced) {
             true => search.resolve(place, point, begin_ns, 0),
             false => Vec::new(),
         };
-        path.cut = path.cut.saturating_add(search.cut);
         if steps.is_empty() {
-            let cut = (search.cut > 0).then_some(Why::Cut);
+            let cut = (search.cut > cuts).then_some(Why::Cut);
             path.steps.push(stay(id, point, begin_ns, point.time_ns, 0, cut));
         } else {
             join(&mut path.steps, id, begin_ns, steps);
         }
     }
+    (path.cut, path.looked_at) = (search.cut, bounds.points.saturating_sub(search.left));
     end(&mut path.steps, id, to_ns);
     if path.steps.is_empty() {
         // A moment: there is nothing to replace.
@@ -258,14 +280,16 @@ mod tests {
     use super::*;
     use crate::graph::Who;
 
-    #[test]
-    fn ways_that_lead_nowhere_are_gone_once() {
+    const TURNS: u64 = 100;
+    const END_NS: u64 = 20 * TURNS;
+
+    /// A worker that sleeps until the end, and of those that might have woken it nothing is known but who woke them.
+    fn unknown() -> (Graph, WorkerId) {
         let mut graph = Graph::default();
         let mut add = |tid| graph.add(Who::Thread { machine: 0, tid }, Comm::default());
         let (sleeper, one, other) = (add(1), add(2), add(3));
-        const TURNS: u64 = 100;
         graph.append(sleeper, 0, None, NO_CPU);
-        // Of both nothing is known but who woke them, each time the other one.
+        // Each time the other one.
         let mut place: Option<PointPlace> = None;
         for turn in 1..=2 * TURNS {
             let worker = if turn % 2 == 0 { one } else { other };
@@ -275,12 +299,28 @@ mod tests {
             }
             place = Some(next);
         }
-        let end_ns = 20 * TURNS;
-        let woken = graph.append(sleeper, end_ns, Some(State::Blocked), NO_CPU);
+        let woken = graph.append(sleeper, END_NS, Some(State::Blocked), NO_CPU);
         graph.link(place.unwrap(), woken, Action::Wakes);
+        (graph, sleeper)
+    }
+
+    #[test]
+    fn ways_that_lead_nowhere_are_gone_once() {
+        let (graph, sleeper) = unknown();
         let bounds = Bounds { points: 10 * TURNS, ..Bounds::default() };
-        let path = walk(&graph, sleeper, 0, end_ns, bounds).unwrap();
-        assert_eq!(path.fault(sleeper, 0, end_ns), None);
+        let path = walk(&graph, sleeper, 0, END_NS, bounds).unwrap();
+        assert_eq!(path.fault(sleeper, 0, END_NS), None);
         assert_eq!(path.cut, 0);
+    }
+
+    #[test]
+    fn walks_are_bounded_together() {
+        let (graph, sleeper) = unknown();
+        let once = walk(&graph, sleeper, 0, END_NS, Bounds::default()).unwrap().looked_at;
+        assert!(once > TURNS, "{once}");
+        let mut walks = Walks { left: 2 * once + 1 };
+        let mut walk = || walks.walk(&graph, sleeper, 0, END_NS).unwrap();
+        let found: Vec<_> = (0..4).map(|_| walk()).map(|path| (path.cut, path.looked_at)).collect();
+        assert_eq!(found, [(0, once), (0, once), (1, 1), (1, 0)]);
     }
 }

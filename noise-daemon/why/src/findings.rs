@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use noise_common::charge::Cause;
 use noise_compare::comparison::Comparison;
 use noise_model::pressure::Pressure;
-use noise_paths::account::{Accountant, Enders, Interruption, Member, PathAccount, Pause};
+use noise_paths::account::{Accountant, Enders, Interruption, Member};
 use noise_paths::blame::Blame;
 use noise_paths::build::Waker;
 use noise_paths::delayed_ack::DelayedNs;
-use noise_paths::document::{PathsDocument, Segment, Traced, traced};
-use noise_paths::execution::{Execution, Finder, Wanted, find};
-use noise_paths::graph::{Graph, Who};
+use noise_paths::document::{Delimiters, PathsDocument, Traced};
+use noise_paths::execution::{Finder, Wanted};
 use noise_paths::held::Held;
-use noise_paths::walk::{Bounds, walk};
+use noise_paths::walk::Walks;
 use noise_text::clean::clean;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::Spread;
@@ -28,6 +27,7 @@ use super::awaited::{Silent, Unanswered, unanswered};
 use super::beside::{Known, path_of};
 use super::counted::Counted;
 use super::culprits::{Blamed, culprits};
+use super::executions::{KeyedExecutions, longest};
 use super::idle::Idle;
 use super::journal::is_journal;
 use super::locks::Locks;
@@ -41,12 +41,6 @@ use super::unwoken::{OpenSleep, Unwoken, open_sleeps};
 use super::writeback::Writeback;
 use super::writers::{DiskWrites, MainWriter, UninterruptibleTime, WritingThread};
 
-/// Waits whose paths are shown where no execution is named.
-const LONGEST: usize = 3;
-/// The longest waits, among which these are looked for.
-const LOOKED_AT: usize = 32;
-/// Executions whose paths are looked for.
-const MOST_EXECUTIONS: usize = 1000;
 /// Processes of a victim whose sockets are looked at.
 const MOST_PROCESSES: usize = 64;
 /// Least part of the waits of a cgroup whose settings are looked at.
@@ -152,6 +146,11 @@ pub struct Findings {
     pub remedies: Vec<Advised>,
     /// The critical paths of the longest waits, or of the executions that are asked for.
     pub executions: Vec<Traced>,
+    /// Executions that are asked for and left out, because there are too many.
+    pub left_out: u64,
+    /// Of executions between two delimiters: those of the delimiters that make none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delimiters: Vec<Delimiters>,
     /// The same held against executions of a recording that was kept as normal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against: Option<Comparison>,
@@ -226,8 +225,9 @@ pub fn find_out(
     let (from_ns, to_ns) = (stretch.from_ns, stretch.to_ns);
     let select = target.select.clone();
     let mut accountant = Accountant::new(select, Waker::Waking, from_ns, to_ns);
+    let finder = |wanted| Some(Finder::new(wanted, 0)?.within(from_ns, to_ns));
     let mut finders: Vec<Option<Finder>> =
-        wanted.iter().map(|(_, wanted)| Finder::new(wanted, 0)).collect();
+        wanted.iter().map(|(_, wanted)| finder(wanted)).collect();
     let mut idle = Idle::new(from_ns, to_ns);
     let mut sends = Sends::default();
     let mut writes = DiskWrites::default();
@@ -250,14 +250,18 @@ pub fn find_out(
     let graph = accountant.builder().graph();
     let mut sought = Vec::new();
     for ((name, wanted), finder) in wanted.iter().zip(finders) {
-        sought.push(KeyedExecutions::find(name, wanted, finder, graph, (from_ns, to_ns))?);
+        let asked = (name.as_str(), wanted);
+        sought.push(KeyedExecutions::find(asked, finder, graph, (from_ns, to_ns), known.runs)?);
     }
     let workers = sought.iter().flat_map(|sought| &sought.executions);
     let workers: Vec<_> = workers.map(|(execution, _)| execution.worker).collect();
     let mut account = accountant.finish(&workers, known.runs);
     let paths: Vec<Traced> = match wanted.is_empty() {
         true => longest(&account),
-        false => sought.iter().flat_map(|sought| sought.paths(&account)).collect(),
+        false => {
+            let mut walks = Walks::default();
+            sought.iter().flat_map(|sought| sought.paths(&account, &mut walks)).collect()
+        }
     };
     let mut waits = std::mem::take(&mut account.waits);
     let is_journal = |tid| {
@@ -330,6 +334,8 @@ pub fn find_out(
         pressure: None,
         remedies: Vec::new(),
         executions: paths,
+        left_out: sought.iter().map(|sought| sought.left_out).sum(),
+        delimiters: sought.into_iter().filter_map(|sought| sought.delimiters).collect(),
         against: None,
         is_asked: !wanted.is_empty(),
         idle: idle.parts(),
@@ -347,98 +353,6 @@ pub fn blame(stretch: &EventStretch, document: &mut PathsDocument) {
         blame.follow(&record.event(), document);
     }
     blame.finish(document);
-}
-
-/// The paths of the longest times that a thread did not run. One that another's path has already, because that one
-/// waited for it, is left out.
-fn longest(account: &PathAccount) -> Vec<Traced> {
-    let mut paths: Vec<Traced> = Vec::new();
-    for pause in account.longest(LOOKED_AT) {
-        let Some(traced) = path(account, &pause) else { continue };
-        let on_path = |other: &Traced| {
-            let own = other.path.iter().filter(|part| part.tid == traced.tid);
-            let both = |part: &Segment| {
-                part.to_ns.min(traced.to_ns).saturating_sub(part.from_ns.max(traced.from_ns))
-            };
-            own.fold(0_u64, |sum, part| sum.saturating_add(both(part)))
-        };
-        if paths.iter().all(|other| on_path(other) <= traced.span_ns / 2) {
-            paths.push(traced);
-        }
-        if paths.len() == LONGEST {
-            break;
-        }
-    }
-    paths
-}
-
-/// The path of a time that a thread did not run.
-fn path(account: &PathAccount, pause: &Pause) -> Option<Traced> {
-    let (from_ns, to_ns) = (pause.from_ns, pause.to_ns);
-    let worker = account.graph.get(pause.worker)?;
-    let Who::Thread { tid, .. } = worker.who else { return None };
-    let path = walk(&account.graph, pause.worker, from_ns, to_ns, Bounds::default())?;
-    let execution =
-        Execution { worker: pause.worker, from_ns, to_ns, has_begin: true, has_end: true };
-    let name = format!("thread:{tid}@{from_ns}..{to_ns}");
-    Some(traced(&account.graph, &name, &execution, &path))
-}
-
-/// Executions of one kind, each with the key that marks gave it.
-struct KeyedExecutions<'a> {
-    name: &'a str,
-    executions: Vec<(Execution, Option<String>)>,
-}
-
-impl<'a> KeyedExecutions<'a> {
-    /// Those of threads and processes as far as they lie in a time, and those between two delimiters in it.
-    fn find(
-        name: &'a str,
-        wanted: &Wanted,
-        finder: Option<Finder>,
-        graph: &Graph,
-        (from_ns, to_ns): (u64, u64),
-    ) -> anyhow::Result<Self> {
-        let lacks = finder.as_ref().and_then(Finder::lacks);
-        let mut executions: Vec<(Execution, Option<String>)> = match finder {
-            Some(finder) => {
-                let found = finder.finish().0.into_iter();
-                let inside = found.filter(|found| found.execution.from_ns >= from_ns);
-                inside.map(|found| (found.execution, found.key)).collect()
-            }
-            None => {
-                let clipped = |execution: Execution| Execution {
-                    from_ns: execution.from_ns.max(from_ns),
-                    // What is under way goes on up to the end.
-                    to_ns: if execution.has_end { execution.to_ns.min(to_ns) } else { to_ns },
-                    ..execution
-                };
-                let found = find(graph, wanted).into_iter().map(clipped);
-                found.filter(|one| one.from_ns < one.to_ns).map(|one| (one, None)).collect()
-            }
-        };
-        executions.truncate(MOST_EXECUTIONS);
-        if executions.is_empty() {
-            match lacks {
-                Some(lacks) => anyhow::bail!("{name}: {lacks}"),
-                None => anyhow::bail!(
-                    "{name} did not run in this time: look further back with --last, or watch from now on with \
-                     --next"
-                ),
-            }
-        }
-        Ok(Self { name, executions })
-    }
-
-    fn paths(&self, account: &PathAccount) -> Vec<Traced> {
-        let path = |(execution, key): &(Execution, Option<String>)| {
-            let Execution { worker, from_ns, to_ns, .. } = *execution;
-            let path = walk(&account.graph, worker, from_ns, to_ns, Bounds::default())?;
-            let traced = traced(&account.graph, self.name, execution, &path);
-            Some(Traced { key: key.clone(), ..traced })
-        };
-        self.executions.iter().filter_map(path).collect()
-    }
 }
 
 /// Uninterruptible sleeps of each thread that threads of the kernel ended, without those of a journal, ns.

@@ -8,6 +8,7 @@ pub mod awaited;
 pub mod beside;
 pub mod counted;
 pub mod culprits;
+mod executions;
 pub mod findings;
 mod gather;
 mod grouped;

@@ -231,6 +231,8 @@ pub fn found() -> Findings {
         remedies: Vec::new(),
         executions: vec![path(from_ns + 100 * MS)],
         against: None,
+        left_out: 0,
+        delimiters: Vec::new(),
         is_asked: false,
         accounts_ns: Accounts::default(),
         verdict: None,

@@ -47,6 +47,8 @@ pub struct ComparedRecording {
     pub reach: Reach,
     /// Executions whose paths are left out.
     pub left_out: u64,
+    /// Processes whose begin or end it does not have, which are in neither set.
+    pub cut_off: usize,
     pub delimiters: Vec<Delimiters>,
     #[serde(skip)]
     pub unread_lines: Option<UnreadLines>,
@@ -132,10 +134,16 @@ impl ComparedRecording {
     ) -> Result<(Vec<Traced>, Self, Damage), CommandError> {
         let (document, damage) = found(asking, recording, &[], None)
             .map_err(|error| CommandError::from(error).context(path.display().to_string()))?;
-        let PathsDocument { executions, left_out, discarded, reach, delimiters, unread_lines } =
+        let PathsDocument { mut executions, left_out, discarded, reach, delimiters, unread_lines } =
             document;
         let recording = path.display().to_string();
-        let missing = Self { recording, discarded, reach, left_out, delimiters, unread_lines };
+        let count = executions.len();
+        if executions.iter().any(Traced::is_whole) {
+            executions.retain(Traced::is_whole);
+        }
+        let cut_off = count - executions.len();
+        let missing =
+            Self { recording, discarded, reach, left_out, cut_off, delimiters, unread_lines };
         Ok((executions, missing, damage))
     }
 
@@ -155,6 +163,13 @@ impl ComparedRecording {
             notes.push(format!(
                 "{path}: {} more executions are left out: the paths of all have too many parts",
                 self.left_out
+            ));
+        }
+        if self.cut_off > 0 {
+            notes.push(format!(
+                "{path}: {} processes are in neither set: their begin or end is outside of the recording or of the \
+                 time that is asked for",
+                self.cut_off
             ));
         }
         for delimiters in &self.delimiters {

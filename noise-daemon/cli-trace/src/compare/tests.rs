@@ -128,6 +128,48 @@ fn what_is_missing_in_each_recording_is_said() {
 }
 
 #[test]
+fn processes_whose_end_is_not_there_are_in_neither_set() {
+    let of = |pid: u64, has_end: bool| {
+        let at = |ms: u64, who: &str, event: &str| {
+            format!("{who} [000] d..2. {pid}.{ms:03}000: {event}\n")
+        };
+        let (idle, own) = ("<idle>-0", format!("job-{pid}"));
+        let task = |of: &str, comm: &str, pid: u64| {
+            format!("{of}_comm={comm} {of}_pid={pid} {of}_prio=120")
+        };
+        let (prev, next) = (task("prev", "job", pid), task("next", "swapper/0", 0));
+        let leaves = |state: &str| format!("sched_switch: {prev} prev_state={state} ==> {next}");
+        let (prev, next) = (task("prev", "swapper/0", 0), task("next", "job", pid));
+        let begin = at(5, idle, &format!("sched_switch: {prev} prev_state=R ==> {next}"))
+            + &at(10, &own, &format!("sched_process_exec: filename=/j pid={pid} old_pid={pid}"));
+        begin
+            + &match has_end {
+                true => {
+                    at(90, &own, &format!("sched_process_exit: comm=job pid={pid} prio=120"))
+                        + &at(91, &own, &leaves("X"))
+                }
+                false => at(50, &own, &leaves("S")),
+            }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    fs::write(&path, format!("# tracer: nop\n{}{}{}", of(70, true), of(71, true), of(72, false)))
+        .unwrap();
+    let args: CompareArgs =
+        parsed([path.to_str().unwrap(), "--split", "+1s", "--execution", "process:job"]).unwrap();
+    let sets = Sets::read(&args.asking, &args.normal, &split(&args)).unwrap();
+    let spans =
+        |set: &[Traced]| set.iter().map(|traced| traced.span_ns / 1_000_000).collect::<Vec<_>>();
+    assert_eq!((spans(&sets.normal), spans(&sets.sample)), (vec![80], vec![80]));
+    assert_eq!(sets.recordings[0].cut_off, 1);
+    let notes = sets.notes().text(false);
+    assert!(
+        notes.contains("text: 1 processes are in neither set: their begin or end is outside"),
+        "{notes}"
+    );
+}
+
+#[test]
 fn what_has_nothing_to_compare_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();

@@ -30,7 +30,6 @@ pub fn look(state: &str) -> (char, &'static str) {
         "task" => ('K', "37;44"),
         "interrupt" => ('I', "30;105"),
         "ipi" => ('P', "30;104"),
-        "uninterruptible" => ('U', "30;43"),
         _ => ('?', "37;100"),
     }
 }

@@ -32,8 +32,8 @@ fn of(name: &str, path: Vec<Segment>) -> Traced {
         from_ns,
         to_ns,
         span_ns: to_ns - from_ns,
-        has_begin: false,
-        has_end: false,
+        has_begin: true,
+        has_end: true,
         cut: 0,
         totals_ns: [].into(),
         in_calls_ns: None,
@@ -110,6 +110,32 @@ fn several_executions_are_summed_up_before_the_slowest() {
         ..PathsDocument::default()
     };
     insta::assert_snapshot!(shown(&document));
+}
+
+#[test]
+fn what_is_cut_off_is_not_averaged() {
+    let one = |to_ns: u64, has_end: bool| Traced {
+        has_end,
+        ..of("process:job", vec![segment(7, "server", "running", 0, to_ns)])
+    };
+    let shown = |executions: &[Traced]| {
+        shown(&PathsDocument { executions: executions.to_vec(), ..PathsDocument::default() })
+    };
+    let (first, second, cut) =
+        (one(200_000_000, true), one(202_000_000, true), one(9_000_000, false));
+    let page = shown(&[first, cut.clone(), second]);
+    let lines: Vec<&str> = page.lines().collect();
+    assert_eq!(
+        lines[..2].join(" "),
+        "process:job: 1 more are left out: their begin or end is outside of the recording or of the time that is asked for"
+    );
+    assert!(lines[2].starts_with("process:job: 2 executions took 201.000 ms on average"), "{page}");
+    let page = shown(&[cut]);
+    let words: Vec<&str> = page.split_whitespace().collect();
+    assert!(words.join(" ").starts_with(
+        "process:job: begin or end is outside of the recording or of the time that is asked for; it took longer \
+         process:job: server 7 took 9.000 ms, most of it"
+    ), "{page}");
 }
 
 #[test]
