@@ -115,14 +115,12 @@ fn cut_off(group: &[Traced], shown: usize, width: usize) -> String {
     match group {
         [first, ..] if shown < group.len() => {
             let (name, left_out) = (&first.name, group.len() - shown);
-            wrapped(
-                &format!("{name}: {left_out} more are left out: their begin or end is {outside}"),
-                width,
-            )
+            wrapped(&format!("{name}: {left_out} left out: begin or end is {outside}"), width)
         }
-        [first, ..] if !first.is_whole() => {
-            wrapped(&format!("{}: begin or end is {outside}; it took longer", first.name), width)
-        }
+        [first, ..] if !first.is_whole() => wrapped(
+            &format!("{}: begin or end is {outside}; figures are of the part inside", first.name),
+            width,
+        ),
         _ => String::new(),
     }
 }
