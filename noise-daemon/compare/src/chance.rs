@@ -35,7 +35,13 @@ pub fn of_mean(normal: &[u64], sample: &[u64]) -> f64 {
         extreme += u32::from(is_extreme);
         tried += 1;
     }
-    f64::from(extreme + 1) / f64::from(tried + 1)
+    let chance = f64::from(extreme + 1) / f64::from(tried + 1);
+    // Where any normal one is as long as any of the sample, another division does as well.
+    let least = least(normal.len(), sample.len());
+    match normal.iter().max() < sample.iter().min() {
+        true => least.max(f64::from(PERMUTATIONS + 1).recip()),
+        false => chance.max(2.0 * least),
+    }
 }
 
 /// How often a random division of all executions gives the sample as many of the long ones as it has (Fisher's exact

@@ -94,8 +94,8 @@ pub struct Flag {
     pub rule: OutlierRule,
     #[serde(flatten)]
     pub times: Times,
-    /// How often chance gives as much; `None` where the executions are too few to say.
-    pub chance: Option<f64>,
+    /// How often chance gives as much.
+    pub chance: f64,
     /// Why it does not count; `None` where it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<Uncounted>,
@@ -111,7 +111,8 @@ pub struct OutlierVerdict {
     pub not_counted: Vec<Flag>,
     /// All states that occur.
     pub times: Vec<Times>,
-    /// Whether there are too few executions to tell from chance, whatever they are like.
+    /// Whether there are too few executions to tell from chance, whatever they are like: a rule counts where they give the
+    /// least chance that they can.
     pub is_too_few: bool,
 }
 
@@ -161,8 +162,9 @@ pub fn judge(
     let states: Vec<usize> = (0..STATE_COUNT).filter(occurs).collect();
     // Bonferroni's bound: two rules of each state.
     let chance_of_each = thresholds.chance / (2 * states.len()).max(1) as f64;
-    let is_too_few = thresholds.chance < 1.0
-        && chance::least(normal_vectors.len(), sample_vectors.len()) > chance_of_each;
+    let least_chance = chance::least(normal_vectors.len(), sample_vectors.len());
+    let is_too_few = thresholds.chance < 1.0 && least_chance > chance_of_each;
+    let chance_of_each = chance_of_each.max(least_chance);
     let mut verdict = OutlierVerdict { is_too_few, ..OutlierVerdict::default() };
     let spans = normal.iter().map(|traced| traced.span_ns as f64);
     let least_ns = thresholds.least * Moments::of(spans).mean;
@@ -181,11 +183,9 @@ pub fn judge(
         };
         verdict.times.push(times);
         let more_ns = times.sample_mean_ns - times.normal_mean_ns;
-        let mut note = |rule: OutlierRule, chance: &dyn Fn() -> f64, reason: String| {
-            let chance = (!is_too_few).then(chance);
+        let mut note = |rule: OutlierRule, chance: f64, reason: String| {
             let is_guarded = thresholds.chance < 1.0 || thresholds.least > 0.0;
-            let is_by_chance =
-                thresholds.chance < 1.0 && chance.is_some_and(|chance| chance > chance_of_each);
+            let is_by_chance = thresholds.chance < 1.0 && chance > chance_of_each;
             let uncounted = match times.state == State::Unknown.name() {
                 _ if !is_guarded => None,
                 true => Some(Uncounted::Unsaid),
@@ -205,7 +205,7 @@ pub fn judge(
                 ),
                 Uncounted::Chance => format!(
                     "; but chance gives as much in {} of divisions into two such sets, and may in {} at most",
-                    share(chance.unwrap_or(1.0)),
+                    share(chance),
                     share(chance_of_each)
                 ),
             });
@@ -217,14 +217,14 @@ pub fn judge(
         if times.sample_mean_ns > moments.mean + thresholds.t1 * moments.deviation {
             note(
                 OutlierRule::Mean,
-                &|| chance::of_mean(&own, &these),
+                chance::of_mean(&own, &these),
                 mean_reason(&times, thresholds.t1),
             );
         }
         if times.sample_share > thresholds.t2 * times.normal_share {
-            let chance = || chance::of_share((above_own, own.len()), (above_these, these.len()));
-            let counts = [(above_own, own.len()), (above_these, these.len())];
-            note(OutlierRule::Share, &chance, share_reason(&times, counts, thresholds.t2));
+            let counts @ [normal, sample] = [(above_own, own.len()), (above_these, these.len())];
+            let chance = chance::of_share(normal, sample);
+            note(OutlierRule::Share, chance, share_reason(&times, counts, thresholds.t2));
         }
     }
     verdict

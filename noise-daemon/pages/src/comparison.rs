@@ -179,7 +179,9 @@ fn rules(page: &mut Painted, comparison: &Comparison, columns: usize) {
     let thresholds = &comparison.settings.thresholds;
     let guard = match (comparison.is_too_few, thresholds.chance >= 1.0) {
         (true, _) => {
-            "These are too few executions to tell from chance: chance is not looked at.".to_owned()
+            "These are too few executions to tell from chance: a rule counts only where no other division of them into two \
+             such sets gives as much, and that may be chance, too."
+                .to_owned()
         }
         (false, true) => "No account is taken of chance.".to_owned(),
         (false, false) => format!(

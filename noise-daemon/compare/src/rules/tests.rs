@@ -111,7 +111,7 @@ fn what_chance_gives_does_not_count() {
         rules(&found.not_counted),
         [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]
     );
-    assert!((found.not_counted[1].chance.unwrap() - 1.0 / 11.0).abs() < 1e-9);
+    assert!((found.not_counted[1].chance - 1.0 / 11.0).abs() < 1e-9);
     let reason = &found.not_counted[1].reason;
     assert!(reason.contains("chance gives as much in 9.1 % of divisions"), "{reason}");
     // What no permutation reaches counts by the least that can be asked for, where there are all states.
@@ -119,7 +119,7 @@ fn what_chance_gives_does_not_count() {
     let least = Thresholds { chance: LEAST_CHANCE, ..Thresholds::default() };
     let found = judged(&vec![of_all(100); 100], &vec![of_all(900); 10], &least);
     assert_eq!((found.times.len(), found.flagged.len()), (10, 2 * 9));
-    assert_eq!(found.flagged[0].chance, Some(1e-4));
+    assert!((found.flagged[0].chance - 1e-4).abs() < 1e-12);
     // Four of ten: hardly.
     let found =
         judged(&normal, &set(&[0, 0, 0, 0, 0, 0, 500, 500, 500, 500]), &Thresholds::default());
@@ -127,14 +127,23 @@ fn what_chance_gives_does_not_count() {
 }
 
 #[test]
-fn of_one_execution_nothing_is_said_of_chance() {
+fn of_too_few_executions_counts_what_chance_gives_the_least() {
     let (normal, sample) = (set(&[100; 20]), set(&[900]));
     let found = judged(&normal, &sample, &Thresholds::default());
     assert!(found.is_too_few);
     assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
-    assert_eq!(found.flagged[0].chance, None);
+    assert!((found.flagged[0].chance - 1.0 / 21.0).abs() < 1e-9);
     let found = judged(&sample, &set(&[2000]), &Thresholds::default());
     assert!(found.is_too_few && found.flagged[0].times.state == "disk");
+    // Less chance flags no more: one of 1,771 divisions is the least of 20 and 3 executions, 1 % of four tests is more.
+    let normal = set(&[[100; 16].as_slice(), &[500; 4]].concat());
+    for (sample, flags) in [([100, 400, 400], 0), ([600, 700, 800], 1)] {
+        for (chance, is_too_few) in [(0.01, false), (LEAST_CHANCE, true)] {
+            let thresholds = Thresholds { chance, ..Thresholds::default() };
+            let found = judged(&normal, &set(&sample), &thresholds);
+            assert_eq!((found.is_too_few, found.flagged.len()), (is_too_few, flags), "{found:?}");
+        }
+    }
 }
 
 #[test]
