@@ -213,7 +213,8 @@ fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> SketchesDocument<'
     let system = &found.system;
     let is_given = |id: SliceId| {
         let given = args.given.as_ref();
-        given.is_none_or(|given| system.slice(id).is_some_and(|slice| given.holds(system, slice)))
+        let holds = |given: &Query| given.holds(system, system.slice(id)?);
+        given.is_none_or(|given| holds(given) == Some(true))
     };
     let shown = shown(found, is_given);
     let answer = args.probability.as_ref().map(|of| {

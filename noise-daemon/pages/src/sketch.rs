@@ -59,9 +59,13 @@ fn answered(page: &mut Painted, answer: &Answer) {
         Some(probability) => format!("{probability:.4}"),
         None => "-".to_owned(),
     };
-    let SliceShare { count, holds, .. } = answer.all;
+    let SliceShare { count, holds, unknown, .. } = answer.all;
+    let unknown = match unknown {
+        0 => String::new(),
+        _ => format!(", without {unknown} whose system calls are not known"),
+    };
     page.plain(&format!(
-        "P({}{given}) = {}: {holds} of {count} slices\n",
+        "P({}{given}) = {}: {holds} of {count} slices{unknown}\n",
         answer.of,
         probability(&answer.all)
     ));

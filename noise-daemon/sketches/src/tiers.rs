@@ -120,15 +120,22 @@ pub enum By {
 pub struct SliceShare {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
+    /// Without `unknown`.
     pub count: u64,
     /// How many fulfil it.
     pub holds: u64,
-    /// Their share; `null` of no slices.
+    /// Of how many that is not known, since their calls are not.
+    pub unknown: u64,
+    /// The share of `count`; `null` of no slices.
     pub probability: Option<f64>,
 }
 
 impl SliceShare {
-    fn add(&mut self, holds: bool) {
+    fn add(&mut self, holds: Option<bool>) {
+        let Some(holds) = holds else {
+            self.unknown += 1;
+            return;
+        };
         self.count += 1;
         self.holds += u64::from(holds);
         self.probability = Some(self.holds as f64 / self.count as f64);

@@ -3,6 +3,7 @@
 use noise_sketches::cluster::cluster;
 use noise_sketches::query::Query;
 use noise_sketches::system::System;
+use noise_sketches::tallies::UNKNOWN;
 use noise_sketches::tiers::{self, probability, tiers};
 use noise_trace::reach::Reach;
 
@@ -13,7 +14,7 @@ fn document(system: &System, given: &str, of: Option<&str>, by: tiers::By) -> Ve
     let given: Option<Query> = (!given.is_empty()).then(|| given.parse().unwrap());
     let keeps = |id: &SliceId| {
         let slice = system.slice(*id).unwrap();
-        given.as_ref().is_none_or(|given| given.holds(system, slice))
+        given.as_ref().is_none_or(|given| given.holds(system, slice) == Some(true))
     };
     let shown: Vec<SliceId> = (0..system.slices.len() as SliceId).filter(keeps).collect();
     let answer = of.map(|of| {
@@ -50,6 +51,12 @@ fn questions_are_answered_as_agreed() {
     let shown =
         document(&system, "marker = tcp_receive", Some("latency > 5ms"), tiers::By::Process);
     insta::assert_snapshot!("answer", shown[0]);
+    let mut system = system;
+    system.slices[0].profile = UNKNOWN;
+    let page = document(&system, "", Some("calls > 1000"), tiers::By::Process).remove(0);
+    let answer =
+        "P(calls > 1000) = 0.0000: 0 of 7 slices, without 1 whose system calls are not known\n";
+    assert!(page.starts_with(answer), "{page}");
 }
 
 #[test]

@@ -82,10 +82,11 @@ pub enum Condition {
 }
 
 impl Condition {
-    pub fn holds(&self, system: &System, slice: &Slice) -> bool {
+    /// `None`: the calls of the slice are not known.
+    pub fn holds(&self, system: &System, slice: &Slice) -> Option<bool> {
         let equal = |is: bool| is.then_some(Ordering::Equal);
         let thread = system.thread(slice);
-        match self {
+        let holds = match self {
             Self::Marker(compare, marker) => compare.holds(equal(slice.marker == *marker)),
             Self::Process(compare, whose) => compare.holds(equal(thread.is_some_and(|thread| {
                 let pid = if thread.pid == 0 { thread.tid } else { thread.pid };
@@ -119,7 +120,7 @@ impl Condition {
                     _ => None,
                 })
             }
-            Self::Number(Number::Calls(_), ..) if slice.profile == UNKNOWN => false,
+            Self::Number(Number::Calls(_), ..) if slice.profile == UNKNOWN => return None,
             Self::Number(number, compare, value) => {
                 compare.holds(of(number, system, slice).partial_cmp(value))
             }
@@ -128,7 +129,8 @@ impl Condition {
                 let first = if *is_relative { system.span.0 } else { 0 };
                 compare.holds(Some(own.cmp(&first.saturating_add(*ns))))
             }
-        }
+        };
+        Some(holds)
     }
 }
 

@@ -29,18 +29,25 @@ enum Expression {
 }
 
 impl Expression {
-    fn holds(&self, system: &System, slice: &Slice) -> bool {
+    fn holds(&self, system: &System, slice: &Slice) -> Option<bool> {
+        // One that decides, else one that is not known.
+        let decided = |of: &[Self], by: bool| {
+            let mut held = of.iter().map(|one| one.holds(system, slice));
+            let decided = held.clone().any(|holds| holds == Some(by));
+            if decided { Some(by) } else { held.all(|holds| holds.is_some()).then_some(!by) }
+        };
         match self {
-            Self::And(all) => all.iter().all(|one| one.holds(system, slice)),
-            Self::Or(all) => all.iter().any(|one| one.holds(system, slice)),
-            Self::Not(one) => !one.holds(system, slice),
+            Self::And(all) => decided(all, false),
+            Self::Or(all) => decided(all, true),
+            Self::Not(one) => one.holds(system, slice).map(|holds| !holds),
             Self::Is(condition) => condition.holds(system, slice),
         }
     }
 }
 
 impl Query {
-    pub fn holds(&self, system: &System, slice: &Slice) -> bool {
+    /// Whether a slice fulfils it; `None` where that depends on calls that are not known.
+    pub fn holds(&self, system: &System, slice: &Slice) -> Option<bool> {
         self.expression.holds(system, slice)
     }
 }

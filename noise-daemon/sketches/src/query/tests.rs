@@ -9,6 +9,7 @@ use crate::input::{Endpoint, Protocol};
 use crate::marker::{Family, Marker};
 use crate::slices::{Ended, Key, NONE, State};
 use crate::tallies::UNKNOWN;
+use crate::tiers::{By, SliceShare, probability};
 
 /// A system of one slice: httpd's worker 12 receives on port 80, for 20 ms, 5 ms of them its own.
 fn system() -> System {
@@ -44,7 +45,7 @@ fn system() -> System {
 fn holds(text: &str) -> bool {
     let query: Query = text.parse().unwrap_or_else(|error| panic!("{error}"));
     let system = system();
-    query.holds(&system, &system.slices[0])
+    query.holds(&system, &system.slices[0]).unwrap()
 }
 
 #[test]
@@ -86,11 +87,26 @@ fn each_type_of_condition_holds_or_not() {
 #[test]
 fn calls_that_are_not_known_fulfil_no_condition() {
     let mut system = system();
+    system.slices.push(system.slices[0]);
     system.slices[0].profile = UNKNOWN;
-    for text in ["calls = 0", "calls(read) = 0", "calls(read) != 3", "calls < 9"] {
+    for (text, holds) in [
+        ("calls = 0", None),
+        ("calls(read) != 3", None),
+        ("not calls = 0", None),
+        ("not (calls < 9 and port = 80)", None),
+        ("calls = 0 or port = 81", None),
+        ("calls = 0 or port = 80", Some(true)),
+        ("not (calls = 0 and port = 81)", Some(true)),
+    ] {
         let query: Query = text.parse().unwrap();
-        assert!(!query.holds(&system, &system.slices[0]), "{text}");
+        assert_eq!(query.holds(&system, &system.slices[0]), holds, "{text}");
     }
+    let (all, groups) =
+        probability(&system, &[0, 1], &"calls > 0".parse().unwrap(), Some(By::Process));
+    let known =
+        SliceShare { count: 1, holds: 1, unknown: 1, probability: Some(1.0), ..all.clone() };
+    assert_eq!(all, known);
+    assert_eq!(groups, Some(vec![SliceShare { group: "httpd".to_owned(), ..known }]));
 }
 
 #[test]
