@@ -229,7 +229,18 @@ fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> SketchesDocument<'
     let tiers = tiers(system, &shown, span);
     let reach = found.reach.clone();
     let SketchInput { discarded, unread_lines, .. } = *found;
-    SketchesDocument { system, span, shown, tiers, answer, discarded, reach, unread_lines }
+    let has_condition = args.given.is_some();
+    SketchesDocument {
+        system,
+        span,
+        shown,
+        tiers,
+        has_condition,
+        answer,
+        discarded,
+        reach,
+        unread_lines,
+    }
 }
 
 #[cfg(test)]

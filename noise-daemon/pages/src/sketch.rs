@@ -32,7 +32,8 @@ pub fn page(document: &SketchesDocument<'_>, width: usize) -> Painted {
     let all = document.system.slices.len();
     page.plain(&match document.shown.is_empty() && all > 0 {
         true => format!(
-            "None of the {all} slices fulfils the condition (--where) in the part that is asked for.\n"
+            "None of the {all} slices {} the part that is asked for.\n",
+            if document.has_condition { "fulfils the condition (--where) in" } else { "lies in" }
         ),
         false => slow(&document.tiers),
     });

@@ -20,6 +20,8 @@ pub struct SketchesDocument<'s> {
     /// The slices that are shown, in the order of their numbers.
     pub shown: Vec<SliceId>,
     pub tiers: Vec<Tier>,
+    /// Whether these are only slices that fulfil a condition.
+    pub has_condition: bool,
     /// The answer to a question, where one was asked.
     pub answer: Option<Answer>,
     /// Events that were lost while it was recorded.

@@ -17,6 +17,7 @@ fn document(system: &System, given: &str, of: Option<&str>, by: tiers::By) -> Ve
         given.as_ref().is_none_or(|given| given.holds(system, slice) == Some(true))
     };
     let shown: Vec<SliceId> = (0..system.slices.len() as SliceId).filter(keeps).collect();
+    let has_condition = given.is_some();
     let answer = of.map(|of| {
         let of: Query = of.parse().unwrap();
         let (all, groups) = probability(system, &shown, &of, Some(by));
@@ -28,6 +29,7 @@ fn document(system: &System, given: &str, of: Option<&str>, by: tiers::By) -> Ve
         span: system.span,
         shown,
         tiers,
+        has_condition,
         answer,
         discarded: 0,
         reach: Reach::default(),
@@ -82,4 +84,21 @@ fn where_there_is_no_slice_that_is_said() {
     assert!(page.starts_with("No slice is known"), "{page}");
     let page = document(&system(), "process = web", None, tiers::By::Marker).remove(0);
     assert!(page.starts_with("None of the 8 slices fulfils the condition (--where) in "), "{page}");
+    let system = system();
+    let none = SketchesDocument {
+        system: &system,
+        span: system.span,
+        shown: Vec::new(),
+        tiers: Vec::new(),
+        has_condition: false,
+        answer: None,
+        discarded: 0,
+        reach: Reach::default(),
+        unread_lines: None,
+    };
+    let page = super::page(&none, 120).text(false);
+    assert!(
+        page.starts_with("None of the 8 slices lies in the part that is asked for.\n"),
+        "{page}"
+    );
 }
