@@ -26,7 +26,8 @@ pub fn page(found: &RequestFindings<'_>, width: usize) -> Painted {
     for note in &found.notes {
         prose(&mut text, &format!("note: {note}"), width);
     }
-    text.push_str(&missing(&found.slowest.sketch.system.counts, found.discarded));
+    let counts = &found.slowest.sketch.system.counts;
+    text.push_str(&missing(counts, found.discarded, "a shorter time with --next"));
     tiers(&mut text, found);
     let rows = found.tiers.iter().map(|tier| (tier.link.service.to_string(), &tier.spent));
     spent(&mut text, "what its time was spent on", rows);

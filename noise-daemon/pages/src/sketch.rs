@@ -42,7 +42,11 @@ pub fn page(document: &SketchesDocument<'_>, width: usize) -> Painted {
         page.plain(&format!("{unread}\n"));
     }
     page.plain(&document.reach.line());
-    page.plain(&missing(&document.system.counts, document.discarded));
+    page.plain(&missing(
+        &document.system.counts,
+        document.discarded,
+        "a part of the time with --from and --to",
+    ));
     if document.tiers.is_empty() {
         return page;
     }
@@ -120,25 +124,20 @@ fn whole(document: &SketchesDocument<'_>) -> String {
     )
 }
 
-/// What may be missing, a line each.
-pub fn missing(counts: &SketchCounts, discarded: u64) -> String {
+/// What may be missing, a line each. `part` is what to ask for where there is too much.
+pub fn missing(counts: &SketchCounts, discarded: u64, part: &str) -> String {
     let mut lines = String::new();
+    let left_out = format!("slices more are left out; ask for {part}");
+    let calls_left_out = format!(
+        "slices are without their system calls and a cluster: there are too many combinations of calls; ask for {part}"
+    );
+    let edges_left_out = format!("causes and effects more are left out; ask for {part}");
     for (count, what) in [
         (discarded, "events were lost while recording"),
         (counts.lost, "slices are given up, since events were lost on their way"),
-        (
-            counts.left_out,
-            "slices more are left out; ask for a part of the time with --from and --to",
-        ),
-        (
-            counts.calls_left_out,
-            "slices are without their system calls and a cluster: there are too many combinations of calls; ask for a part \
-             of the time with --from and --to",
-        ),
-        (
-            counts.edges_left_out,
-            "causes and effects more are left out; ask for a part of the time with --from and --to",
-        ),
+        (counts.left_out, left_out.as_str()),
+        (counts.calls_left_out, &calls_left_out),
+        (counts.edges_left_out, &edges_left_out),
         (counts.unfinished, "slices have no end in the time that was read"),
         (counts.overlapping, "requests on connections overlap with others, and are left out"),
         (

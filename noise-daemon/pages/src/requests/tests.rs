@@ -15,6 +15,11 @@ fn the_slow_tier_and_whom_it_waits_for_are_said_first() {
         "{page}"
     );
     insta::assert_snapshot!(page);
+    let mut system = system;
+    system.counts.left_out = 3;
+    let page = super::page(&found(&system), 120).text(false);
+    let sentence = "\n3 slices more are left out; ask for a shorter time with --next\n";
+    assert!(page.contains(sentence), "{page}");
 }
 
 #[test]

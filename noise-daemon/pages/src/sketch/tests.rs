@@ -71,7 +71,7 @@ fn what_the_slice_is_whose_tree_is_shown_is_said() {
     // What the database did was caused, and waited for nothing.
     let db = "process = db";
     let slowest = shown(&system, db);
-    assert_eq!(slowest, "The slowest request: 8.000 ms from 0.011200 s on, 1 slices.");
+    assert_eq!(slowest, "The slowest request: 8.000 ms from 0.011200 s on, 1 slice.");
     system.slices.iter_mut().for_each(|slice| slice.cause = NONE);
     assert!(shown(&system, db).starts_with("The slowest request that nothing else caused: 8.000 "));
     system.slices.iter_mut().for_each(|slice| slice.ended = Ended::Implicit);

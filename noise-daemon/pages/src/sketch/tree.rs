@@ -46,10 +46,11 @@ pub fn tree(page: &mut Painted, system: &System, (what, slowest): (&str, SliceId
     let to_ns = lines.iter().filter_map(of).map(|slice| slice.to_ns).max().unwrap_or(0);
     let span_ns = to_ns.saturating_sub(from_ns);
     page.plain(&format!(
-        "\nThe {what}: {} ms from {} s on, {} slices.\n",
+        "\nThe {what}: {} ms from {} s on, {} slice{}.\n",
         milli(first.latency_ns() as f64),
         seconds(system, first),
-        lines.len()
+        lines.len(),
+        if lines.len() == 1 { "" } else { "s" }
     ));
     let columns = width.saturating_sub(NAME_COLUMNS + TIMES_COLUMNS + 4).max(LEAST_COLUMNS);
     let end = format!("{} ms", milli(span_ns as f64));
