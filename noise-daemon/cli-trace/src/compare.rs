@@ -174,7 +174,7 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
         }
         false => {
             let mut page = sets.notes();
-            page.append(comparison::page(&comparison, columns()));
+            page.append(comparison::page(&comparison, columns(), true));
             output::print_painted(&page)?;
         }
     }

@@ -32,11 +32,11 @@ fn item(page: &mut Painted, text: &str, columns: usize) {
     }
 }
 
-/// The whole page, in so many columns.
-pub fn page(comparison: &Comparison, columns: usize) -> Painted {
+/// The whole page, in so many columns; with names of options where the command has those of `noised trace compare`.
+pub fn page(comparison: &Comparison, columns: usize, has_options: bool) -> Painted {
     let mut page = Painted::default();
     paragraph(&mut page, &answer(comparison), columns);
-    rules(&mut page, comparison, columns);
+    rules(&mut page, comparison, columns, has_options);
     if comparison.went_on {
         kinds(&mut page, comparison, columns);
         anomalies(&mut page, comparison, columns);
@@ -117,7 +117,7 @@ fn unflagged(comparison: &Comparison) -> String {
     };
     let reasons: Vec<String> = reasons.iter().map(reason).collect();
     match reasons.is_empty() {
-        true => "none is longer by the rules (--t1, --t2)".to_owned(),
+        true => "none is longer by the rules".to_owned(),
         false => format!("what the rules find {}", reasons.join(" or ")),
     }
 }
@@ -143,7 +143,7 @@ fn beside(comparison: &Comparison, execution: usize) -> usize {
     of.map_or(0, |localised| localised.beside.len())
 }
 
-fn rules(page: &mut Painted, comparison: &Comparison, columns: usize) {
+fn rules(page: &mut Painted, comparison: &Comparison, columns: usize, has_options: bool) {
     page.plain(&format!(
         "\n  {:<12} {:>12} {:>12} {:>12} {:>9} {:>9}\n",
         "state, mean", "normal", "deviation", "sample", "normal", "sample"
@@ -177,6 +177,7 @@ fn rules(page: &mut Painted, comparison: &Comparison, columns: usize) {
         page.plain(&format!("  {more} more are in --json\n"));
     }
     let thresholds = &comparison.settings.thresholds;
+    let [chance, least] = if has_options { [" (--chance)", " (--least)"] } else { [""; 2] };
     let guard = match (comparison.is_too_few, thresholds.chance >= 1.0) {
         (true, _) => {
             "These are too few executions to tell from chance: a rule counts only where no other division of them into two \
@@ -185,8 +186,8 @@ fn rules(page: &mut Painted, comparison: &Comparison, columns: usize) {
         }
         (false, true) => "No account is taken of chance.".to_owned(),
         (false, false) => format!(
-            "A rule counts where random divisions of these executions make any of them hold in {} of cases at most \
-             (--chance), and the mean grew by {} of an execution at least (--least). How much two recordings of the same \
+            "A rule counts where random divisions of these executions make any of them hold in {} of cases at \
+             most{chance}, and the mean grew by {} of an execution at least{least}. How much two recordings of the same \
              program differ from each other is not known.",
             share(thresholds.chance),
             share(thresholds.least)
@@ -194,7 +195,7 @@ fn rules(page: &mut Painted, comparison: &Comparison, columns: usize) {
     };
     page.plain("\n");
     paragraph(page, &guard, columns);
-    if comparison.flagged.is_empty() && !comparison.went_on {
+    if !comparison.went_on && has_options {
         paragraph(page, "--force goes on all the same, to kinds and places.", columns);
     }
 }

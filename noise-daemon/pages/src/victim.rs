@@ -107,7 +107,7 @@ pub fn page(
     }
     if let Some(against) = &found.against {
         page.plain("\nagainst normal executions\n");
-        page.append(compared(against, width));
+        page.append(compared(against, width, false));
     }
     if extent == Extent::All || found.is_asked {
         paths(&mut page, found, width);
