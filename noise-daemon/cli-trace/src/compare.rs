@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use noise_command::CommandError;
 use noise_command::output;
 use noise_command::progress::ProgressLine;
-use noise_compare::comparison::{CompareProgress, Comparison, Settings, compare, fasta};
+use noise_compare::comparison::{
+    CompareError, CompareProgress, Comparison, Settings, compare, fasta,
+};
 use noise_compare::kinds::Clustering;
 use noise_compare::picture::{alignment, clusters, reachability};
 use noise_compare::rules::{LEAST_CHANCE, Thresholds};
@@ -147,7 +149,8 @@ impl<'a> ExecutionComparison<'a> {
 }
 
 pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
-    let sets = Sets::read(&args.asking, &args.normal, &split(args))?;
+    let split = split(args);
+    let sets = Sets::read(&args.asking, &args.normal, &split)?;
     if let Some(file) = &args.vectors {
         output::save(file, &csv([("normal", &sets.normal), ("sample", &sets.sample)]))?;
     }
@@ -155,13 +158,14 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     let settings = Settings { keeps_alignments, ..args.how.settings() };
     let damaged = || sets.damage.iter().for_each(|(path, damage)| report(path, damage));
     // What is missing may be why.
-    let comparison = compared(&sets.normal, &sets.sample, &settings).inspect_err(|_| {
+    let comparison = compared(&sets.normal, &sets.sample, &settings).map_err(|error| {
         output::note(&sets.notes().text(false));
         damaged();
+        split.explained(error)
     })?;
     if let Some(file) = &args.alignment {
         match fasta(&comparison) {
-            text if text.is_empty() => nothing("align", &comparison),
+            text if text.is_empty() => output::complain(&unwritten(file, &comparison)),
             text => output::save(file, &text)?,
         }
     }
@@ -182,13 +186,13 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Says why a file that was asked for is not written.
-fn nothing(to: &str, comparison: &Comparison) {
+/// Says why a file or folder that was asked for is not written.
+fn unwritten(path: &Path, comparison: &Comparison) -> String {
     let why = match comparison.went_on {
         true => "no path was put beside normal ones",
         false => "no state is flagged (--force goes on all the same)",
     };
-    output::complain(&format!("there is nothing to {to}: {why}"));
+    format!("{} is not written: {why}", path.display())
 }
 
 fn split(args: &CompareArgs) -> Split<'_> {
@@ -213,7 +217,7 @@ fn draw(folder: &Path, comparison: &Comparison) -> anyhow::Result<()> {
         pictures.push((name, alignment(comparison, localised)?));
     }
     if pictures.iter().all(|(_, picture)| picture.is_none()) {
-        nothing("draw", comparison);
+        output::complain(&unwritten(folder, comparison));
         return Ok(());
     }
     let folder = export::folder(folder)?;
@@ -232,7 +236,7 @@ pub fn compared(
     normal: &[Traced],
     sample: &[Traced],
     settings: &Settings,
-) -> anyhow::Result<Comparison> {
+) -> Result<Comparison, CompareError> {
     let mut line = ProgressLine::begin();
     let mut progress = |progress: CompareProgress| match progress {
         CompareProgress::Kinds => line.draw("looking for kinds of executions"),
@@ -240,7 +244,7 @@ pub fn compared(
             line.draw(&format!("putting paths side by side: {done} of {of}"));
         }
     };
-    Ok(compare(normal, sample, settings, &mut progress)?)
+    compare(normal, sample, settings, &mut progress)
 }
 
 #[cfg(test)]

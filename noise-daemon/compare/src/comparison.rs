@@ -48,9 +48,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CompareError {
     /// One of them is empty.
-    #[error(
-        "there is no {0} execution to compare: name executions that both sets have (--execution)"
-    )]
+    #[error("there is no {0} execution to compare")]
     Empty(&'static str),
     /// One of them is too large.
     #[error(

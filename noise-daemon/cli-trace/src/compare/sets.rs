@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use jiff::Zoned;
 use noise_command::CommandError;
 use noise_command::output::Painted;
+use noise_compare::comparison::CompareError;
 use noise_paths::document::{Delimiters, PathsDocument, Traced};
 use noise_text::times::Moment;
 use noise_trace::damage::Damage;
@@ -23,6 +25,21 @@ pub enum Split<'a> {
     Time(&'a Moment),
     /// The same one, where marks have one of these keys.
     Keys(&'a [String]),
+}
+
+impl Split<'_> {
+    /// Why two sets cannot be compared, and what to do.
+    pub fn explained(&self, error: CompareError) -> anyhow::Error {
+        let CompareError::Empty(set) = error else { return error.into() };
+        let why = match (self, set) {
+            (Self::Recordings(_), _) => "name executions that both recordings have (--execution)",
+            (Self::Time(_), "normal") => "none ends before --split, give a later time",
+            (Self::Time(_), _) => "none begins after --split, give an earlier time",
+            (Self::Keys(_), "normal") => "all have such a key (--sample-key)",
+            (Self::Keys(_), _) => "none has such a key (--sample-key)",
+        };
+        anyhow!("{error}: {why}")
+    }
 }
 
 pub struct Sets {

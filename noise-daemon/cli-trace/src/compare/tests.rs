@@ -65,7 +65,8 @@ fn compared_as_json(words: &[&str]) -> Result<Value, CommandError> {
     let args = args(&[words, &WORK].concat()).unwrap();
     let split = split(&args);
     let sets = Sets::read(&args.asking, &args.normal, &split)?;
-    let comparison = compared(&sets.normal, &sets.sample, &args.how.settings())?;
+    let comparison = compared(&sets.normal, &sets.sample, &args.how.settings())
+        .map_err(|error| split.explained(error))?;
     Ok(serde_json::to_value(ExecutionComparison::new(&sets, &comparison)).unwrap())
 }
 
@@ -185,15 +186,15 @@ fn what_has_nothing_to_compare_is_said() {
         (vec![path("empty"), path("normal")], "is no recording: neither it nor its folder"),
         (
             vec![path("normal"), "--split".to_owned(), "+1h".to_owned()],
-            "there is no sample execution",
+            "there is no sample execution to compare: none begins after --split, give an earlier time",
         ),
         (
             vec![path("normal"), "--split".to_owned(), "0".to_owned()],
-            "there is no normal execution",
+            "there is no normal execution to compare: none ends before --split, give a later time",
         ),
         (
             vec![path("normal"), "--sample-key".to_owned(), "a".to_owned()],
-            "there is no sample execution",
+            "there is no sample execution to compare: none has such a key (--sample-key)",
         ),
     ] {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -238,11 +239,18 @@ fn files_are_written() {
     let svg = |path: &PathBuf| fs::read_to_string(path).unwrap().starts_with("<svg");
     let drawn: Vec<PathBuf> = drawn.filter(svg).collect();
     assert_eq!(drawn.len(), 2 + DRAWN_PATHS, "{drawn:?}");
-    // Where nothing is flagged there is nothing to align, and no file.
+    // Where nothing is flagged there is nothing to align, and no file: one of before stays, and the file is named.
     let (same, none) = (path("normal"), path("none.fasta"));
     let words = [&*same, &same, "--alignment", &none, WORK[0], WORK[1]];
     run(&args(&words).unwrap()).unwrap();
-    assert!(!fs::exists(none).unwrap());
+    assert!(!fs::exists(&none).unwrap());
+    assert_eq!(
+        unwritten(Path::new("a.fasta"), &Comparison::default()),
+        "a.fasta is not written: no state is flagged (--force goes on all the same)"
+    );
+    fs::write(&none, "before").unwrap();
+    run(&args(&words).unwrap()).unwrap();
+    assert_eq!(fs::read_to_string(none).unwrap(), "before");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use noise_cli_trace::report;
 use noise_client::connect::{host_socket, socket};
 use noise_client::{Fault, frame};
 use noise_command::{CommandError, output};
-use noise_compare::comparison::Settings;
+use noise_compare::comparison::{CompareError, Settings};
 use noise_compare::kinds::MAX_EXECUTIONS;
 use noise_compare::places::chosen;
 use noise_host::kernel::monotonic_ns;
@@ -186,7 +186,14 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
     let normal = args.against.as_deref().map(|path| normal(args, path)).transpose()?;
     let (mut found, stretch, stop) = gather(&args.asked()?, &target, daemon.as_ref())?;
     if let Some(normal) = &normal {
-        found.against = Some(compared(normal, &found.executions, &Settings::default())?);
+        let against = compared(normal, &found.executions, &Settings::default());
+        let advised = |error| match error {
+            CompareError::Empty(_) => {
+                anyhow!("{error}: name executions that both have (--execution)")
+            }
+            error => error.into(),
+        };
+        found.against = Some(against.map_err(advised)?);
     }
     match args.json {
         true => output::print_document(&found)?,
