@@ -310,6 +310,7 @@ impl<'h> Looked<'h> {
                 span: system.span,
                 shown,
                 tiers,
+                has_condition: false,
                 answer: None,
                 discarded,
                 reach: Reach::default(),

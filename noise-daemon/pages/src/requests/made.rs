@@ -85,6 +85,7 @@ pub fn found(system: &System) -> RequestFindings<'_> {
                 span: system.span,
                 shown,
                 tiers: Vec::new(),
+                has_condition: false,
                 answer: None,
                 discarded: 3,
                 reach: Reach::default(),
