@@ -93,7 +93,7 @@ fn a_sample_like_the_normal_ones() {
     rare[4] = 500;
     // Another command has none of the options.
     let found = compare(&set(40, 0), &set(10, 0), &settings, &mut |_| ()).unwrap();
-    let bare = page(&found, 100, false).text(false);
+    let bare = page(&found, 100, false).text(false).replace('\n', " ");
     assert!(bare.contains("cases at most, and") && !bare.contains("--"), "{bare}");
     for (normal, sample, reason) in [
         (0, &[0; 10], "none is longer by the rules"),
