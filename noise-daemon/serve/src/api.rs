@@ -224,7 +224,10 @@ fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<Report>>, 
 /// An incident that goes on ends, as far as is known, when it was read.
 fn incident(mut value: Value) -> serde_json::Result<Report> {
     let lasted = value.get("lasted_seconds").and_then(Value::as_f64);
-    let start = value.get("start").cloned().map(Timestamp::deserialize).transpose()?;
+    let also = value.get("also").and_then(Value::as_array).into_iter().flatten();
+    let starts = [&value].into_iter().chain(also).filter_map(|one| one.get("start"));
+    let starts: Vec<Timestamp> = starts.map(Timestamp::deserialize).collect::<Result<_, _>>()?;
+    let start = starts.into_iter().min();
     let read_at = start.zip(lasted).and_then(|(start, seconds)| {
         start.checked_add(SignedDuration::try_from_secs_f64(seconds).ok()?).ok()
     });
@@ -305,7 +308,12 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
+        let mut led = report(true, None, None);
+        // What it is about joined what had opened it.
+        led.main.start = Timestamp::from_second(115).unwrap();
+        led.main.end = led.also[0].end;
         for report in [
+            led,
             report(true, Some(Ending::Over), None),
             report(true, None, Some(Ending::Over)),
             report(false, Some(Ending::Adopted), Some(Ending::Over)),
