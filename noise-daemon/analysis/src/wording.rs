@@ -15,8 +15,11 @@ const LEAST_SHARE: f64 = 0.05;
 impl Report {
     /// Whether it goes on, or how it ended.
     pub fn standing(&self) -> &'static str {
-        // Of what joined, some may have gone on for longer than what opened it.
-        let stopped = self.episodes().any(|one| one.ending == Some(Ending::Unwatched));
+        // Of what joined, some may have gone on for longer than what opened it; and a signal may have
+        // left `watch` long before the end.
+        let end = self.end();
+        let is_last = |one: &Episode| one.ending == Some(Ending::Unwatched) && one.end == end;
+        let stopped = self.episodes().any(is_last);
         let ending = if stopped { Some(Ending::Unwatched) } else { self.main.ending };
         match (self.open, ending) {
             (true, _) | (_, None) => "open",
@@ -87,5 +90,28 @@ impl ReportedOutlier {
             lines.push(format!("{:>9}  not attributed", duration(wait.rest_ns)));
         }
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::made;
+
+    #[test]
+    fn what_ended_last_says_how_an_incident_ended() {
+        let episode = |end, ending| Episode {
+            end: Timestamp::from_second(end).unwrap(),
+            ending: Some(ending),
+            ..made::episode()
+        };
+        let standing = |main, also| Report::new(1, false, main, vec![also]).standing();
+        let unwatched = "open when noised stopped watching it";
+        let over = |end| episode(end, Ending::Over);
+        assert_eq!(standing(over(60), episode(10, Ending::Unwatched)), "over");
+        assert_eq!(standing(over(60), episode(70, Ending::Unwatched)), unwatched);
+        assert_eq!(standing(episode(70, Ending::Unwatched), over(60)), unwatched);
     }
 }
