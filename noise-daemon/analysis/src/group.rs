@@ -279,7 +279,7 @@ impl Groups {
         for change in changes {
             match change {
                 Change::Opened(incident) => events.extend(self.add(incident, clock)),
-                Change::Closed(incident) => self.end(incident),
+                Change::Closed(incident) => self.end(incident, clock),
             }
         }
         while let Some((from, leaver)) = self.leaver() {
@@ -376,10 +376,10 @@ impl Groups {
         report.map(Arc::new).map(GroupChange::Opened)
     }
 
-    fn end(&mut self, incident: Incident) {
+    fn end(&mut self, incident: Incident, clock: Clock) {
         let key = key(&incident);
         if let Some(member) = self.open.iter_mut().find_map(|group| group.goes_on(&key)) {
-            member.end(incident);
+            member.end(incident, clock);
         }
     }
 

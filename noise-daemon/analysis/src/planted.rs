@@ -103,7 +103,7 @@ impl PlantedHost {
 
 pub(super) fn clock(sample: &Sample) -> Clock {
     let now = Timestamp::from_nanosecond(i128::from(sample.at_ns)).unwrap();
-    Clock { at_ns: sample.at_ns, now }
+    Clock { at_ns: sample.at_ns, suspended_ns: 0, now }
 }
 
 pub(super) fn board() -> Board {

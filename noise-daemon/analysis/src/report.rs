@@ -16,19 +16,33 @@ use super::watched::Watched;
 use jiff::Timestamp;
 use noise_common::remedy::Remedy;
 
-/// One moment on both clocks.
+/// One moment on all clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// On that of the samples, ns.
+    /// On that of the samples, ns: it stands still while the host is suspended.
     pub at_ns: u64,
+    /// How long the host was suspended since it booted, ns.
+    pub suspended_ns: u64,
     pub now: Timestamp,
 }
 
 impl Clock {
-    /// A time of the samples' clock on the wall, to the millisecond; the two are not read at once.
+    /// A time of the samples' clock, since when the host was not suspended, on the wall, to the millisecond; the clocks are
+    /// not read at once.
     pub fn wall(&self, at_ns: u64) -> Timestamp {
+        self.wall_since_boot(self.since_boot_ns(at_ns))
+    }
+
+    /// The same since boot, suspends included, ns: that names the same moment whatever becomes of the other clocks.
+    pub(super) fn since_boot_ns(&self, at_ns: u64) -> u64 {
+        at_ns.saturating_add(self.suspended_ns)
+    }
+
+    /// A time since boot, suspends included, on the wall as it is set now, to the millisecond.
+    pub(super) fn wall_since_boot(&self, since_boot_ns: u64) -> Timestamp {
         const MILLISECOND_NS: i128 = 1_000_000;
-        let ns = self.now.as_nanosecond() - i128::from(self.at_ns) + i128::from(at_ns);
+        let ns = self.now.as_nanosecond() - i128::from(self.since_boot_ns(self.at_ns))
+            + i128::from(since_boot_ns);
         let whole_ns = (ns + MILLISECOND_NS / 2).div_euclid(MILLISECOND_NS) * MILLISECOND_NS;
         Timestamp::from_nanosecond(whole_ns).unwrap_or(self.now)
     }
@@ -69,14 +83,20 @@ pub struct Episode {
 }
 
 impl Episode {
-    pub(super) fn new(incident: &Incident, clock: Clock) -> Self {
-        let end = clock.wall(incident.end_ns);
+    /// Of an incident that began, and ended if it did, so long after the boot, suspends included, ns.
+    pub(super) fn new(
+        incident: &Incident,
+        start_ns: u64,
+        end_ns: Option<u64>,
+        clock: Clock,
+    ) -> Self {
+        let end = end_ns.map_or(clock.wall(incident.end_ns), |ns| clock.wall_since_boot(ns));
         let until = if incident.ending.is_none() { end.max(clock.now) } else { end };
         let known_seconds = incident.disturbed_ns as f64 / 1e9;
         Self {
             signal: incident.signal,
             subject: Arc::clone(&incident.subject),
-            start: clock.wall(incident.start_ns),
+            start: clock.wall_since_boot(start_ns),
             end: until,
             seconds: known_seconds + until.duration_since(end).as_secs_f64(),
             ending: incident.ending,
@@ -191,12 +211,12 @@ mod tests {
     #[test]
     fn both_clocks_name_the_same_moment() {
         let now: Timestamp = "2026-11-21T09:00:00.0004Z".parse().unwrap();
-        let clock = Clock { at_ns: 7_000_000_000, now };
+        let clock = Clock { at_ns: 7_000_000_000, suspended_ns: 0, now };
         let text = |at_ns| clock.wall(at_ns).to_string();
         assert_eq!(text(7_000_000_000), "2026-11-21T09:00:00Z");
         assert_eq!(text(5_500_000_000), "2026-11-21T08:59:58.5Z");
         assert_eq!(text(8_000_000_000), "2026-11-21T09:00:01Z");
-        let before_the_epoch = Clock { at_ns: 1 << 40, now: Timestamp::default() };
+        let before_the_epoch = Clock { at_ns: 1 << 40, suspended_ns: 0, now: Timestamp::default() };
         assert!(before_the_epoch.wall(0) < Timestamp::default());
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use nix::time::{ClockId, clock_gettime};
 use noise_analysis::{Board, Clock, GroupChange, Name, Overview, Report, Settings, Usual, Watched};
 use noise_host::kernel::{EventStore, monotonic_ns};
 use noise_host::setup::SetupReader;
@@ -49,7 +51,11 @@ pub struct Watching {
 
 /// The wall clock is read here alone.
 fn clock() -> Clock {
-    Clock { at_ns: monotonic_ns(), now: Timestamp::now() }
+    let read = |clock| clock_gettime(clock).map_or(Duration::ZERO, Duration::from);
+    let awake = read(ClockId::CLOCK_MONOTONIC);
+    let suspended = read(ClockId::CLOCK_BOOTTIME).saturating_sub(awake);
+    let suspended_ns = u64::try_from(suspended.as_nanos()).unwrap_or(u64::MAX);
+    Clock { at_ns: monotonic_ns(), suspended_ns, now: Timestamp::now() }
 }
 
 impl Watching {

@@ -4,7 +4,7 @@ use noise_common::signals::Signal;
 use noise_model::Histogram;
 
 use super::super::culprits::{Culprit, Time};
-use super::super::incident::Incident;
+use super::super::incident::{Ending, Incident};
 use super::super::level::Level;
 use super::super::rules::Rule;
 use super::*;
@@ -34,12 +34,12 @@ fn disturbance(subject: &str) -> Incident {
 
 #[test]
 fn parts_that_are_over_and_not_listed_are_counted_and_forgotten() {
-    let clock = Clock { at_ns: 1 << 40, now: jiff::Timestamp::default() };
+    let clock = Clock { at_ns: 1 << 40, suspended_ns: 0, now: jiff::Timestamp::default() };
     let mut group = GroupedIncident::new(1, Member::new(disturbance("/0"), clock));
     for number in 1..50 {
         let own = || disturbance(&format!("/{number}"));
         let mut member = Member::new(own(), clock);
-        member.end(own());
+        member.end(own(), clock);
         group.members.push(member);
     }
     for _ in 0..5 {
@@ -59,7 +59,7 @@ fn several_victims_of_one_culprit_are_one_incident_with_the_worst_first() {
     let victims = [("/a", 1.0), ("/b", 3.0), ("/c", 2.0), ("/d", 4.0)].map(by_hog);
     let mut groups = Groups::new(&Settings::default());
     let now = jiff::Timestamp::default();
-    let clock = Clock { at_ns: 1 << 40, now };
+    let clock = Clock { at_ns: 1 << 40, suspended_ns: 0, now };
     let opened = victims.iter().cloned().map(Change::Opened).collect();
     let events = groups.take(opened, victims.iter().cloned(), clock);
     let is_opened = |event: &&GroupChange| matches!(event, GroupChange::Opened(_));
@@ -71,25 +71,31 @@ fn several_victims_of_one_culprit_are_one_incident_with_the_worst_first() {
 }
 
 #[test]
-fn what_began_before_the_host_was_suspended_keeps_its_begin() {
+fn begin_and_end_stay_where_they_were_over_suspends_and_move_with_the_wall_clock() {
     let mut groups = Groups::new(&Settings::default());
-    let at = |at_s: u64, now_s: i64| Clock {
+    let at = |at_s: u64, suspended_s: u64, now_s: i64| Clock {
         at_ns: at_s * 1_000_000_000,
+        suspended_ns: suspended_s * 1_000_000_000,
         now: jiff::Timestamp::from_second(now_s).unwrap(),
     };
-    let own = Incident { start_ns: 10_000_000_000, ..disturbance("/a") };
-    let start = |groups: &mut Groups, clock| {
-        let reports = groups.reports([own.clone()].into_iter(), clock);
-        reports[0].main.start.as_second()
+    let own = Incident { start_ns: 10_000_000_000, end_ns: 15_000_000_000, ..disturbance("/a") };
+    let times = |groups: &mut Groups, now: &Incident, clock| {
+        let reports = groups.reports([now.clone()].into_iter(), clock);
+        let main = &reports[0].main;
+        (main.start.as_second(), main.end.as_second())
     };
-    groups.take(vec![Change::Opened(own.clone())], std::iter::empty(), at(15, 1_015));
-    assert_eq!(start(&mut groups, at(20, 1_020)), 1_010);
-    // An hour in which the clock of the windows stood still.
-    assert_eq!(start(&mut groups, at(25, 4_625)), 1_010);
-    groups.take(vec![Change::Closed(own.clone())], std::iter::empty(), at(30, 4_630));
-    assert_eq!(start(&mut groups, at(30, 4_630)), 1_010);
+    groups.take(vec![Change::Opened(own.clone())], std::iter::empty(), at(15, 0, 1_015));
+    assert_eq!(times(&mut groups, &own, at(20, 0, 1_020)), (1_010, 1_020));
+    assert_eq!(times(&mut groups, &own, at(25, 3_600, 4_625)), (1_010, 4_625));
+    // The clock is set back by 1000 s.
+    assert_eq!(times(&mut groups, &own, at(26, 3_600, 3_626)), (10, 3_626));
+    let over = Incident { end_ns: 28_000_000_000, ending: Some(Ending::Over), ..own.clone() };
+    groups.take(vec![Change::Closed(over)], std::iter::empty(), at(30, 3_600, 4_630));
+    assert_eq!(times(&mut groups, &own, at(31, 3_600, 4_631)), (1_010, 4_628));
+    assert_eq!(times(&mut groups, &own, at(32, 7_200, 8_232)), (1_010, 4_628));
     // It is back: both are known from their own begins.
-    let again = Incident { start_ns: 31_000_000_000, ..own.clone() };
-    groups.take(vec![Change::Opened(again)], std::iter::empty(), at(32, 8_000));
-    assert_eq!(start(&mut groups, at(33, 8_001)), 1_010);
+    let again = Incident { start_ns: 33_000_000_000, end_ns: 34_000_000_000, ..own };
+    let clock = at(34, 7_200, 8_234);
+    groups.take(vec![Change::Opened(again.clone())], std::iter::empty(), clock);
+    assert_eq!(times(&mut groups, &again, at(35, 7_200, 8_235)), (1_010, 8_235));
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::file::made;
 
 fn clock(second: i64) -> Clock {
-    Clock { at_ns: 70_000_000, now: Timestamp::from_second(second).unwrap() }
+    Clock { at_ns: 70_000_000, suspended_ns: 0, now: Timestamp::from_second(second).unwrap() }
 }
 
 fn report(id: u64) -> Report {

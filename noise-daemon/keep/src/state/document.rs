@@ -128,7 +128,7 @@ mod tests {
         let incidents = left.incidents.into_iter().map(Arc::unwrap_or_clone).collect();
         board.restore(incidents, Vec::new());
         let now = "2026-11-22T00:00:00Z".parse().unwrap();
-        let kept = board.overview(Clock { at_ns: 0, now });
+        let kept = board.overview(Clock { at_ns: 0, suspended_ns: 0, now });
         let [report] = &kept.incidents[..] else { panic!("{kept:#?}") };
         assert_eq!((report.id, report.open), (7, false));
         assert_eq!(report.also[0].ending, Some(Ending::Unwatched));
