@@ -380,6 +380,27 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_is_short_is_not_so_since_a_sleep_of_long_ago() {
+        let mut monitor = Monitor::new(Settings::default()).unwrap();
+        let mut incidents = Vec::new();
+        // One short sleep in five minutes, and then half of the time for five seconds.
+        let rare = (0..20u64).map(|index| (600 * index, 1_000_000));
+        for (number, sleep_ns) in rare.chain((12_000..12_010).map(|number| (number, 250_000_000))) {
+            for before in number.saturating_sub(150)..=number {
+                let waits = window(before, &[1_000; 10]);
+                monitor.observe(Signal::CgroupRunqueueWait, &name(1), &waits, &[]);
+            }
+            monitor.note_short((number >= 12_000).then_some(name(1)).into_iter().collect());
+            let sleeps = window(number, &[sleep_ns]);
+            let signal = Signal::UninterruptibleWait;
+            incidents.extend(monitor.observe(signal, &name(1), &sleeps, &[]));
+        }
+        let [Change::Opened(incident)] = &incidents[..] else { panic!("{incidents:?}") };
+        assert_eq!((incident.rule, incident.start_ns), (Rule::Memory, 6_000_000_000_000));
+        assert_eq!((incident.disturbed_ns, incident.lost_seconds), (5_000_000_000, 2.5));
+    }
+
+    #[test]
     fn what_is_long_and_rare_loses_little_of_the_time_and_becomes_the_usual() {
         let mut monitor = Monitor::new(Settings::default()).unwrap();
         // One window of thirty has an event; from the 150th on, it takes 20 times as long.

@@ -36,7 +36,7 @@ pub(super) const CLOSING_FRACTION: f64 = 0.5;
 const LEAST_FOR_MEMORY: f64 = 0.05;
 
 /// How many windows a rule is about at least.
-fn least_windows(settings: &Settings) -> usize {
+pub(super) fn least_windows(settings: &Settings) -> usize {
     settings.recent_windows.div_ceil(3).max(3)
 }
 

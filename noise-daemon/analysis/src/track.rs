@@ -330,8 +330,10 @@ impl Track {
         }
         let (minimum, baseline) = (settings.minimum(key.0), &self.normal.baseline);
         if is_short && rules::lost_to_memory(self.recent.iter(), baseline, minimum, settings) {
-            // What was learnt so far is of this.
+            // What was learnt so far is of this; what was before may be long ago.
             self.normal = Normal::new(Baseline::new(settings.half_life()));
+            let before = self.recent.len().saturating_sub(rules::least_windows(settings));
+            self.recent.drain(..before);
             return self.open(key, Rule::Memory, settings);
         }
         let means: Vec<f64> = self.recent.iter().filter_map(Slice::mean_ns).collect();
