@@ -316,6 +316,15 @@ fn a_storm_elsewhere_opens_nothing_for_who_always_loses_a_little_on_many_cpus() 
         host.take(63, "/web", "eth0-rx", Cause::Hardirq, around(storm_ns, number));
     });
     assert_eq!(events, []);
+    // Work on many more CPUs, and one such window in its begin.
+    let (_, events) = planted(|host, number| {
+        for cpu in 0..if is_planted(number) { 80 } else { 20 } {
+            host.take(cpu, "/batch", "local_timer", Cause::Hardirq, around(5_000_000, number));
+        }
+        let storm_ns = if number == WARM + 1 { 60_000_000 } else { 5_000_000 };
+        host.take(127, "/web", "eth0-rx", Cause::Hardirq, around(storm_ns, number));
+    });
+    assert_eq!(events, []);
 }
 
 #[test]

@@ -121,6 +121,14 @@ pub(super) fn loses<'a>(
     lost_ns / end_ns.saturating_sub(start_ns).max(1) as f64 >= least
 }
 
+/// Whether no CPU lost as large a part of its time in two of these windows and in a third of them: like rule 1, that lets no
+/// window alone open an incident. Never so of delays.
+pub(super) fn is_no_storm<'a>(slices: impl Iterator<Item = &'a Slice>, least: f64) -> bool {
+    let taken: Vec<f64> = slices.filter_map(|slice| slice.most_taken).collect();
+    let storms = taken.iter().filter(|taken| **taken >= least).count();
+    !taken.is_empty() && (storms < 2 || 3 * storms < taken.len())
+}
+
 /// What parts disturbed windows from calm ones, ns: half way to the mean of an incident, the
 /// reference value of Page's cumulative sum test.
 pub(super) fn divide_ns(mean_ns: f64, baseline: &Baseline) -> f64 {

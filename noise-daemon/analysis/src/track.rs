@@ -341,7 +341,8 @@ impl Track {
         let disturbed = rules::disturbed_suffix(means.iter().rev().copied(), &self.normal.baseline);
         let calm = self.recent.len().saturating_sub(disturbed);
         let usual_ns = self.normal.baseline.level().mean_ns?;
-        if !rules::loses(self.recent.iter().skip(calm), usual_ns, settings.minimum(key.0)) {
+        let latest = || self.recent.iter().skip(calm);
+        if rules::is_no_storm(latest(), minimum) || !rules::loses(latest(), usual_ns, minimum) {
             return None;
         }
         for slice in self.recent.drain(..calm) {
