@@ -403,15 +403,18 @@ mod tests {
     #[test]
     fn what_is_long_and_rare_loses_little_of_the_time_and_becomes_the_usual() {
         let mut monitor = Monitor::new(Settings::default()).unwrap();
-        // One window of thirty has an event; from the 150th on, it takes 20 times as long.
+        // One window of thirty has an event; from the 150th on, it takes 20 times as long. One event of ten is much longer.
+        let delay_ns = |number: u64| {
+            let usual_ns = if number < 150 { 100_000 } else { 2_000_000 };
+            usual_ns * (9 + number % 2 * 2) * if number % 10 == 9 { 5 } else { 1 }
+        };
         for number in 0..250 {
-            let delay_ns = if number < 150 { 1_000_000 } else { 20_000_000 };
-            let window = window(30 * number, &[delay_ns * (9 + number % 2 * 2) / 10]);
+            let window = window(30 * number, &[delay_ns(number)]);
             assert_eq!(monitor.observe(SIGNAL, &name(0), &window, &[]), []);
             assert_eq!(monitor.settle(window.end_ns), []);
         }
         // All is learnt but for the latest thirty.
-        let mean_ns = (150.0 * 1e6 + 70.0 * 20e6) / 220.0;
+        let mean_ns = (0..220).map(delay_ns).sum::<u64>() as f64 / 220.0;
         let baseline = monitor.baseline(SIGNAL, &name(0)).unwrap();
         assert!((baseline.mean_ns() - mean_ns).abs() < 1.0, "{}", baseline.mean_ns());
     }

@@ -342,7 +342,12 @@ impl Track {
         let calm = self.recent.len().saturating_sub(disturbed);
         let usual_ns = self.normal.baseline.level().mean_ns?;
         let latest = || self.recent.iter().skip(calm);
-        if rules::is_no_storm(latest(), minimum) || !rules::loses(latest(), usual_ns, minimum) {
+        // One window has no silence between: that before it counts.
+        let before = self.recent.iter().rev().skip(1).take(usize::from(disturbed == 1));
+        let silence = before.map(|one| Slice::empty(one.window.end_ns, one.window.end_ns));
+        let silence: Vec<Slice> = silence.collect();
+        let weighed = silence.iter().chain(latest());
+        if rules::is_no_storm(latest(), minimum) || !rules::loses(weighed, usual_ns, minimum) {
             return None;
         }
         for slice in self.recent.drain(..calm) {
