@@ -1,7 +1,7 @@
 //! Incidents as log lines: one when they open, one when they close.
 
 use jiff::tz::TimeZone;
-use noise_analysis::{GroupChange, Level, Report};
+use noise_analysis::{GroupChange, Level, Report, Watched};
 use noise_text::units::known_duration;
 use noise_verdict::called;
 
@@ -55,9 +55,9 @@ pub fn log_event(event: &GroupChange) {
 #[derive(Debug, PartialEq)]
 struct IncidentLogLine {
     verdict: String,
-    p50: String,
-    p99: String,
-    rate: String,
+    p50: Option<String>,
+    p99: Option<String>,
+    rate: Option<String>,
     culprits: String,
     remedy: &'static str,
 }
@@ -65,12 +65,10 @@ struct IncidentLogLine {
 impl IncidentLogLine {
     fn of(report: &Report) -> Self {
         let (verdict, episode) = (report.verdict(&TimeZone::UTC), &report.main);
-        let both = |of: fn(&Level) -> Option<u64>| {
-            format!(
-                "{} -> {}",
-                known_duration(of(&episode.before)),
-                known_duration(of(&episode.after))
-            )
+        // What is taken is an amount of time, and no number of delays.
+        let is_delay = episode.signal != Watched::Interruption;
+        let both = |of: &dyn Fn(&Level) -> String| {
+            is_delay.then(|| format!("{} -> {}", of(&episode.before), of(&episode.after)))
         };
         let mut culprits: Vec<String> = episode
             .culprits
@@ -91,9 +89,9 @@ impl IncidentLogLine {
             culprits.push("not known".to_owned());
         }
         Self {
-            p50: both(|level| level.p50_ns),
-            p99: both(|level| level.p99_ns),
-            rate: format!("{:.1}/s -> {:.1}/s", episode.before.rate, episode.after.rate),
+            p50: both(&|level| known_duration(level.p50_ns)),
+            p99: both(&|level| known_duration(level.p99_ns)),
+            rate: both(&|level| format!("{:.1}/s", level.rate)),
             culprits: culprits.join("; "),
             remedy: verdict
                 .findings
@@ -135,5 +133,14 @@ mod tests {
         let line = IncidentLogLine::of(&report);
         assert!(line.verdict.contains(", until /writer was done"), "{line:?}");
         assert_eq!(line.remedy, "none known");
+    }
+    #[test]
+    fn what_interrupts_take_has_no_number_of_delays() {
+        let mut report = Arc::unwrap_or_clone(crate::made::report(true));
+        let rate = |report: &Report| IncidentLogLine::of(report).rate;
+        assert_eq!(rate(&report).as_deref(), Some("0.0/s -> 0.0/s"));
+        report.main.signal = Watched::Interruption;
+        let line = IncidentLogLine::of(&report);
+        assert_eq!((line.p50, line.p99, line.rate), (None, None, None));
     }
 }
