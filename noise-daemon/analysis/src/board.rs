@@ -128,8 +128,8 @@ impl Board {
         })
     }
 
-    /// Goes on with other settings; what was learnt stays. Where nothing is looked for any more, what is
-    /// open is dropped.
+    /// Goes on with other settings; what was learnt of signals that are still watched stays. Where nothing is looked
+    /// for any more, what is open is dropped.
     /// Errors: where the settings cannot work; nothing has changed then.
     pub fn set(&mut self, settings: Settings) -> Result<(), SettingsError> {
         self.feed.set(settings.clone())?;

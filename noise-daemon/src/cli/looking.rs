@@ -1,5 +1,5 @@
 //! IO: what the host says beside incidents while they are open: pressure and settings of the cgroups that they are
-//! about. Looked at when one opens or comes to be about another cgroup, from time to time, and when it closes.
+//! about. Looked at when one opens, when another cgroup joins it, from time to time, and when it closes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -65,7 +65,7 @@ pub fn families(overview: &Overview) -> [Family<'_>; 6] {
         ),
         Family::counter(
             "noised_incident_windows_skipped_total",
-            "Windows of signals of subjects in which no incidents were looked for, because incidents.subjects others have a baseline.",
+            "Windows of signals of subjects in which no incidents were looked for, because as many others have a baseline as incidents.subjects allows.",
             overview.no_room as f64,
         ),
     ]
