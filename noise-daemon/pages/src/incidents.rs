@@ -67,7 +67,7 @@ fn block(report: &Report, trend: &str, zone: &TimeZone, columns: usize) -> Strin
     let verdict = report.verdict(zone);
     let mut text = String::new();
     prose(&mut text, &format!("#{} {}", report.id, clean(&verdict.sentence)), columns);
-    let start = moment(report.main.start, zone);
+    let start = moment(report.start(), zone);
     // The rest may go on for longer.
     let calm = if report.open && !worst.is_active() { ", calm now" } else { "" };
     let (lasted, ending) = (report.lasted(), report.standing());

@@ -252,7 +252,7 @@ fn open(found: &Findings, zone: &TimeZone) -> String {
     let around = &found.around;
     let newest = around.incidents.iter().rev().find(|report| around.suffers.contains(&report.id));
     newest.map_or_else(String::new, |report| {
-        let (id, start) = (report.id, times::second(report.main.start, zone));
+        let (id, start) = (report.id, times::second(report.start(), zone));
         let sentence = report.sentence(zone);
         format!(" Incident {id} is open since {start}: {}.", clean(&sentence))
     })
@@ -494,7 +494,7 @@ fn incidents(text: &mut String, found: &Findings, zone: &TimeZone, width: usize)
 }
 
 fn incident(report: &Report, zone: &TimeZone) -> String {
-    let start = times::second(report.main.start, zone);
+    let start = times::second(report.start(), zone);
     let (id, standing, sentence) = (report.id, report.standing(), report.sentence(zone));
     format!("#{id} since {start}, {standing}: {}", clean(&sentence))
 }

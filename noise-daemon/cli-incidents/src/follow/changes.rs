@@ -188,7 +188,7 @@ impl Follower {
 /// Whether what one incident was about is a part of another, which was there meanwhile.
 fn is_part(report: &Report, other: &Report) -> bool {
     let main = &report.main;
-    let is_meanwhile = |one: &Episode| one.start <= report.end() && one.end >= main.start;
+    let is_meanwhile = |one: &Episode| one.start <= report.end() && one.end >= report.start();
     !is_over(other) && other.episodes().any(|one| is_same(one, main) && is_meanwhile(one))
 }
 

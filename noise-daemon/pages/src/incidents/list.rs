@@ -37,10 +37,10 @@ pub fn list<'a>(
 }
 
 fn row(report: &Report, now: Timestamp, zone: &TimeZone) -> [String; 8] {
-    let main = &report.main;
-    let since = match now.duration_since(main.start) > DATED {
-        true => minute(main.start, zone),
-        false => of_day(main.start, zone),
+    let (main, start) = (&report.main, report.start());
+    let since = match now.duration_since(start) > DATED {
+        true => minute(start, zone),
+        false => of_day(start, zone),
     };
     let more = match report.victims().len().saturating_sub(1) {
         0 => String::new(),
@@ -112,6 +112,15 @@ mod tests {
     fn each_is_a_line() {
         insta::assert_snapshot!(shown(&several(), 120));
         assert_eq!(shown(&[], 120), "no incidents\n");
+    }
+
+    #[test]
+    fn an_incident_began_with_the_first_of_what_belongs_to_it() {
+        let mut report = made::report();
+        let mut first = episode("/a");
+        first.start = "2026-11-19T09:41:02.5Z".parse().unwrap();
+        report.also = vec![first.clone()];
+        assert!(shown(&[report], 120).contains(&minute(first.start, &TimeZone::UTC)));
     }
 
     #[test]

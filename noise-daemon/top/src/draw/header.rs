@@ -166,7 +166,7 @@ fn incident_line(report: &Report, now: Timestamp, columns: usize) -> String {
 fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usize) -> String {
     let (main, worst) = (&report.main, report.worst());
     let subject = if main.subject.is_empty() { "host" } else { spoken_briefly(&main.subject) };
-    let lasts = roughly(now.duration_since(main.start).as_secs_f64());
+    let lasts = roughly(now.duration_since(report.start()).as_secs_f64());
     let what = format!("! {}, {headline}for {lasts}: ", report.resource().name());
     let room = |how: &str| columns.saturating_sub(width(&what) + width(how));
     let Some(culprit) = report.leading() else {
@@ -200,7 +200,7 @@ fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usiz
 pub fn strip(app: &App, others: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let now = app.history().latest().map(|frame| frame.time).unwrap_or_default();
     let mut reports: Vec<&Report> = open_incidents(app).collect();
-    reports.sort_by_key(|report| std::cmp::Reverse((report.main.start, report.id)));
+    reports.sort_by_key(|report| std::cmp::Reverse((report.start(), report.id)));
     let line = |report: &&Report| {
         let text = incident_line(report, now, columns);
         Line::styled(cut(&text, columns), theme.tone(Tone::Alarm))
