@@ -195,19 +195,28 @@ impl Supply for Flight {
 pub struct EventAdder {
     /// Number of the next event that is wanted of each part, from the first answer with one on.
     next: BTreeMap<ItemPlace, u64>,
+    /// Number and time (ns) of the last event that was added of each part.
+    last: BTreeMap<ItemPlace, (u64, u64)>,
     /// Number behind the last event of each part in the answer at hand, whether it was new or not.
     ends: BTreeMap<ItemPlace, u64>,
+    /// Whether the answer at hand has another event of such a number.
+    has_others: bool,
 }
 
 impl EventAdder {
     /// All of an answer was added.
-    /// Errors: where its numbers are lower than those of answers before: it is of another store.
+    /// Errors: where its numbers are lower than those of answers before, or are those of other events: it is of another
+    /// store.
     pub fn end_answer(&mut self) -> anyhow::Result<()> {
         let ends = std::mem::take(&mut self.ends);
+        let has_others = std::mem::take(&mut self.has_others);
         let is_lower = |(place, end): (&ItemPlace, &u64)| {
             self.next.get(place).is_some_and(|next| end.saturating_add(DISORDER) < *next)
         };
-        ensure!(!ends.iter().any(is_lower), "the daemon was restarted, and its events begin anew");
+        ensure!(
+            !has_others && !ends.iter().any(is_lower),
+            "the daemon was restarted, and its events begin anew"
+        );
         Ok(())
     }
 
@@ -231,11 +240,22 @@ impl EventAdder {
             return;
         }
         self.ends.insert(place, first.saturating_add(events.len() as u64));
+        let at = |number: u64| events.get(usize::try_from(number.checked_sub(first)?).ok()?);
+        // Answers overlap, but for a pause in which the events were overwritten.
+        let last = self.last.get(&place).copied();
+        let is_other = |(number, time_ns)| at(number).is_some_and(|event| event.time_ns != time_ns);
+        if last.is_some_and(is_other) {
+            self.has_others = true;
+            return;
+        }
         let wanted = self.next.entry(place).or_insert(first);
         let known = usize::try_from(wanted.saturating_sub(first)).unwrap_or(usize::MAX);
         let Some(events) = events.get(known..).filter(|events| !events.is_empty()) else { return };
         let first = first.max(*wanted);
         let end = first.saturating_add(events.len() as u64);
+        if let Some(event) = events.last() {
+            self.last.insert(place, (end.saturating_sub(1), event.time_ns));
+        }
         // All of them were whole when they were sent.
         let stretch = PartStretch { wanted: *wanted, first, events, capacity: u64::MAX, next: end };
         *wanted = capture.add(place.cpu, part, stretch);
@@ -244,6 +264,7 @@ impl EventAdder {
 
 #[cfg(test)]
 mod tests {
+    use noise_client::fake::{Fake, Reply};
     use noise_common::store::StoredEvent;
     use noise_wire::events::StretchHead;
     use noise_wire::marks::Mark;
@@ -252,13 +273,33 @@ mod tests {
     use crate::dump::DumpedHost;
 
     fn events(numbers: std::ops::Range<u64>) -> Vec<StoredEvent> {
+        events_after(0, numbers)
+    }
+
+    /// Events whose times are so much more than their numbers, ns.
+    fn events_after(ns: u64, numbers: std::ops::Range<u64>) -> Vec<StoredEvent> {
         let event = |number| StoredEvent {
             number: number as u32,
-            time_ns: number,
+            time_ns: ns + number,
             kind: 10,
             ..StoredEvent::default()
         };
         numbers.map(event).collect()
+    }
+
+    fn answer(first: u64, events: Vec<StoredEvent>) -> Vec<u8> {
+        let place = ItemPlace { cpu: 0, part: 0 };
+        let mut answer = Vec::new();
+        StretchHead { cpus: 1, ..StretchHead::default() }.write(&mut answer);
+        AnswerItem::Part { place, complete_from_ns: 0, classes: 3 }.write(&mut answer);
+        let count = events.len() as u64;
+        AnswerItem::Events { place, first, events }.write(&mut answer);
+        AnswerItem::End { events: count, missing: 0 }.write(&mut answer);
+        answer
+    }
+
+    fn capture() -> Capture {
+        Capture::new([0; 16], 1, 4096, 100, &noise_trace::capture::Dump::default())
     }
 
     #[test]
@@ -285,28 +326,48 @@ mod tests {
     #[test]
     fn what_is_overwritten_before_the_first_reading_is_lost() {
         let place = ItemPlace { cpu: 0, part: 0 };
-        let mut answer = Vec::new();
-        StretchHead { cpus: 1, ..StretchHead::default() }.write(&mut answer);
-        AnswerItem::Part { place, complete_from_ns: 0, classes: 3 }.write(&mut answer);
-        AnswerItem::Events { place, first: 100, events: events(100..103) }.write(&mut answer);
-        AnswerItem::End { events: 3, missing: 0 }.write(&mut answer);
+        let answer = answer(100, events(100..103));
         let mut reader = EventsReader::new(answer.as_slice()).unwrap();
         ensure_kept(&mut reader, &[], Path::new("x")).ok().unwrap();
         let mut adder = EventAdder { next: begins(reader).unwrap(), ..EventAdder::default() };
-        let mut capture =
-            Capture::new([0; 16], 1, 4096, 100, &noise_trace::capture::Dump::default());
+        let mut capture = capture();
         adder.add(&mut capture, place, 150, &events(150..160));
         adder.end_answer().unwrap();
         // The newest are not always of the time that is asked for.
         adder.add(&mut capture, place, 150, &events(150..158));
         adder.end_answer().unwrap();
-        // Another daemon counts from 0 on.
-        adder.add(&mut capture, place, 0, &events(0..20));
-        let error = adder.end_answer().unwrap_err();
-        assert!(error.to_string().starts_with("the daemon was restarted"), "{error}");
-        adder.end_answer().unwrap();
+        // Another daemon counts from 0 on, and may have come to higher numbers.
+        for others in [events(0..20), events_after(1, 0..2_000)] {
+            adder.add(&mut capture, place, 0, &others);
+            let error = adder.end_answer().unwrap_err();
+            assert!(error.to_string().starts_with("the daemon was restarted"), "{error}");
+            adder.end_answer().unwrap();
+        }
         capture.finish(200, &mut DumpedHost::default());
         assert_eq!(capture.discarded(), 50);
+    }
+
+    #[test]
+    fn a_recording_through_a_daemon_ends_when_that_is_restarted() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let reply = |ns: u64, numbers: std::ops::Range<u64>| {
+            let body = answer(numbers.start, events_after(ns, numbers));
+            Reply::of(200, "application/octet-stream", &body)
+        };
+        let daemon = Fake::local(&socket, reply(0, 100..103));
+        let mut capture = capture();
+        let mut flight = flight(&socket, None).ok().unwrap().unwrap();
+        flight.drain(200, &mut capture).unwrap();
+        daemon.answer(reply(0, 101..160));
+        flight.drain(300, &mut capture).unwrap();
+        for restarted in [reply(1, 0..20), reply(1, 0..2_000)] {
+            daemon.answer(restarted);
+            let error = flight.drain(400, &mut capture).unwrap_err();
+            assert!(error.to_string().starts_with("the daemon was restarted"), "{error}");
+        }
+        capture.finish(500, &mut DumpedHost::default());
+        assert_eq!(capture.discarded(), 0);
     }
 
     #[test]
@@ -314,8 +375,7 @@ mod tests {
         let place = ItemPlace { cpu: 0, part: 0 };
         let lost = |answers: &[(u64, u64)]| {
             let mut adder = EventAdder::default();
-            let mut capture =
-                Capture::new([0; 16], 1, 4096, 100, &noise_trace::capture::Dump::default());
+            let mut capture = capture();
             for (end, missing) in answers {
                 adder.add(&mut capture, place, 100, &events(100..*end));
                 adder.missing(&mut capture, place, *end, *missing);
