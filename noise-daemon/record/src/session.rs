@@ -59,6 +59,8 @@ pub struct Session {
     length: Duration,
     /// Events that are lost and could not be counted as such in the files.
     uncounted: u64,
+    /// What was lost since the last time cannot be counted.
+    may_lack_more: bool,
     /// Packets by CPU that were to be written when that failed.
     unwritten: Vec<(u32, Packets)>,
     /// What to know of files that were open at the begin, if not all of them are in it.
@@ -151,6 +153,7 @@ impl Session {
             written_ns: begin_ns,
             length: Duration::ZERO,
             uncounted: 0,
+            may_lack_more: false,
             unwritten: Vec::new(),
             cut,
         })
@@ -251,6 +254,7 @@ impl Session {
         }
         self.supply.drain(now_ns, &mut self.capture).inspect_err(|_| {
             // What happened since the last time did not come, or not all of it.
+            self.may_lack_more = true;
             for cpu in 0..self.supply.cpus() {
                 self.capture.lost(cpu, 1, before_ns, now_ns);
             }
@@ -340,6 +344,7 @@ impl Session {
             removed,
             bytes: self.folder.bytes(),
             lost: self.capture.discarded(),
+            may_lack_more: self.may_lack_more,
             uncounted: self.uncounted,
             late: self.capture.late(),
         }

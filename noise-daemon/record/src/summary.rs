@@ -62,6 +62,8 @@ pub struct RecordSummary {
     pub bytes: u64,
     /// Events that were lost.
     pub lost: u64,
+    /// Whether it is not known how many more were lost.
+    pub may_lack_more: bool,
     /// Of these, the ones that the files do not count.
     pub uncounted: u64,
     /// Events that came too late for their place, and have the time of the one before.
@@ -71,10 +73,11 @@ pub struct RecordSummary {
 impl RecordSummary {
     pub fn figures(&self) -> String {
         let Self { length, events, lost, uncounted, removed, .. } = self;
+        let at_least = if self.may_lack_more { "at least " } else { "" };
         let lost = match lost {
             0 => "none lost".to_owned(),
-            lost if *uncounted == 0 => format!("{lost} lost"),
-            lost => format!("{lost} lost, {uncounted} of them not counted in the files"),
+            lost if *uncounted == 0 => format!("{at_least}{lost} lost"),
+            lost => format!("{at_least}{lost} lost, {uncounted} of them not counted in the files"),
         };
         let removed = match removed {
             0 => String::new(),

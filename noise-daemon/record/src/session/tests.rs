@@ -50,6 +50,8 @@ fn what_did_not_come_is_lost_on_all_cpus() {
         Session::start(ensure_new(&path).unwrap(), limits, None, supply).ok().unwrap();
     let error = session.record(limits, &mut RecordingLine::new(limits), || false).unwrap_err();
     assert_eq!((error.to_string().as_str(), session.summary().lost), ("gone", 2));
+    let figures = session.summary().figures();
+    assert!(figures.contains(" s, at least 2 lost, "), "{figures}");
     session.finish(false).unwrap();
     let layout = TraceLayout::parse(&fs::read_to_string(path.join("kernel/metadata")).unwrap());
     let layout = layout.unwrap();
