@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use nix::time::{ClockId, clock_gettime};
 use noise_analysis::{Board, Clock, GroupChange, Name, Overview, Report, Settings, Usual, Watched};
-use noise_host::kernel::{EventStore, monotonic_ns};
+use noise_host::kernel::{EventStore, both_clocks, monotonic_ns};
 use noise_host::setup::SetupReader;
 use noise_keep::demand::{Demand, Meter};
 use noise_keep::state::{Baselines, Document, Keeper};
@@ -55,7 +55,9 @@ fn clock() -> Clock {
     let awake = read(ClockId::CLOCK_MONOTONIC);
     let suspended = read(ClockId::CLOCK_BOOTTIME).saturating_sub(awake);
     let suspended_ns = u64::try_from(suspended.as_nanos()).unwrap_or(u64::MAX);
-    Clock { at_ns: monotonic_ns(), suspended_ns, now: Timestamp::now() }
+    let (at_ns, now_ns) = both_clocks();
+    let now = Timestamp::from_nanosecond(now_ns.into()).unwrap_or_default();
+    Clock { at_ns, suspended_ns, now }
 }
 
 impl Watching {

@@ -231,6 +231,7 @@ impl LargeHost {
                 traces: Vec::new(),
                 usual: Vec::new(),
                 commands: Vec::new(),
+                no_room: 0,
             },
             seconds: 0,
         }
