@@ -183,6 +183,17 @@ pub fn past(
 /// Errors: where events cannot be had any more.
 pub fn next(
     supply: &mut dyn Supply,
+    known: (&Dump, &mut DumpedHost),
+    begin_ns: u64,
+    length: Duration,
+    is_over: impl FnMut(Duration) -> bool,
+) -> anyhow::Result<EventStretch> {
+    next_at_most(MOST_EVENT_BYTES, supply, known, begin_ns, length, is_over)
+}
+
+fn next_at_most(
+    most_bytes: u64,
+    supply: &mut dyn Supply,
     (dump, host): (&Dump, &mut DumpedHost),
     begin_ns: u64,
     length: Duration,
@@ -193,12 +204,11 @@ pub fn next(
     let mut capture = Capture::new(UUID, cpus, PACKET_BYTES, begin_ns, dump);
     let mut streams: Vec<Packets> = Vec::new();
     streams.resize_with(cpus as usize, Packets::default);
-    let (began, mut bytes) = (Instant::now(), 0_u64);
+    let (began, mut whole_bytes, mut bytes) = (Instant::now(), 0_u64, 0_u64);
     let mut notes = Vec::new();
     let end_ns = loop {
         let turn = Instant::now();
-        let over =
-            is_over(began.elapsed()) || began.elapsed() >= length || bytes >= MOST_EVENT_BYTES;
+        let over = is_over(began.elapsed()) || began.elapsed() >= length || bytes >= most_bytes;
         let now_ns = monotonic_ns();
         let fullness = supply.drain(now_ns, &mut capture)?;
         match over {
@@ -207,12 +217,13 @@ pub fn next(
         }
         for (cpu, stream) in (0..).zip(&mut streams) {
             let packets = capture.packets(cpu);
-            bytes = bytes.saturating_add(packets.len() as u64);
+            whole_bytes = whole_bytes.saturating_add(packets.len() as u64);
             stream.append(packets);
         }
+        bytes = whole_bytes.saturating_add(capture.open_bytes());
         if over {
-            if bytes >= MOST_EVENT_BYTES && began.elapsed() < length {
-                let mib = MOST_EVENT_BYTES >> 20;
+            if bytes >= most_bytes && began.elapsed() < length {
+                let mib = most_bytes >> 20;
                 notes
                     .push(format!("it ended early: {mib} MiB of events are the most that is kept"));
             }
@@ -233,7 +244,9 @@ pub fn next(
 #[cfg(test)]
 mod tests {
     use noise_client::fake::{Fake, Reply};
+    use noise_common::store::StoredEvent;
     use noise_common::store::event::Body;
+    use noise_common::store::reading::PartStretch;
     use noise_wire::events::{ItemPlace, StretchHead};
 
     use super::*;
@@ -255,7 +268,7 @@ mod tests {
         for (place, word) in Body::switch((7, 120), 0, true, (8, 120), at(2)).words(0) {
             words[place] = word;
         }
-        let events = vec![noise_common::store::StoredEvent::copy(|word| words[word])];
+        let events = vec![StoredEvent::copy(|word| words[word])];
         AnswerItem::Events { place, first: 0, events }.write(&mut body);
         AnswerItem::End { events: 1, missing: 0 }.write(&mut body);
         let _daemon = Fake::local(&socket, Reply::of(200, "application/octet-stream", &body));
@@ -263,6 +276,55 @@ mod tests {
         let stretch = past(&socket, (now_ns, false), &dump, &mut host).unwrap();
         assert_eq!((stretch.from_ns, stretch.to_ns), (at(2), at(3)));
         assert_eq!((stretch.asked_ns, stretch.is_short()), (3_000_000_000, true));
+    }
+
+    /// Has 4,096 events of CPU 0 each time, and loses one throughout.
+    struct Losing {
+        next: u64,
+        before_ns: u64,
+    }
+
+    impl Supply for Losing {
+        fn cpus(&self) -> u32 {
+            1
+        }
+
+        fn begin_ns(&self) -> u64 {
+            self.before_ns
+        }
+
+        fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64> {
+            let before_ns = std::mem::replace(&mut self.before_ns, now_ns);
+            let (first, next) = (self.next, self.next + 4_096);
+            let event = |number| StoredEvent {
+                number: number as u32,
+                time_ns: now_ns - 1,
+                kind: 10,
+                ..StoredEvent::default()
+            };
+            let events: Vec<_> = (first..next).map(event).collect();
+            let stretch =
+                PartStretch { wanted: first, first, events: &events, capacity: 1 << 20, next };
+            self.next = capture.add(0, 0, stretch);
+            capture.lost(0, 1, before_ns, now_ns);
+            Ok(1.0)
+        }
+    }
+
+    #[test]
+    fn losses_that_follow_on_each_other_are_kept_within_the_bound() {
+        let begin_ns = monotonic_ns();
+        let mut supply = Losing { next: 0, before_ns: begin_ns };
+        let (dump, mut host, mut turns) = (Dump::default(), DumpedHost::default(), 0);
+        let length = Duration::from_secs(60);
+        let is_over = |_| {
+            turns += 1;
+            turns > 200
+        };
+        let known = (&dump, &mut host);
+        let stretch = next_at_most(1 << 20, &mut supply, known, begin_ns, length, is_over).unwrap();
+        assert_eq!(stretch.notes, ["it ended early: 1 MiB of events are the most that is kept"]);
+        assert!(turns < 200, "{turns}");
     }
 
     #[test]

@@ -383,6 +383,11 @@ impl Capture {
         self.cpus.iter().map(|cpu| cpu.writer.whole_bytes() as u64).sum()
     }
 
+    /// Bytes of the packets of all CPUs that are not whole yet: those that count losses have any length.
+    pub fn open_bytes(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.writer.open_bytes() as u64).sum()
+    }
+
     /// Takes the whole packets of a CPU.
     pub fn packets(&mut self, cpu: u32) -> Packets {
         self.cpus.get_mut(cpu as usize).map(|cpu| cpu.writer.take()).unwrap_or_default()

@@ -257,6 +257,11 @@ impl StreamWriter {
         self.whole.len()
     }
 
+    /// Bytes of the packet that is being filled.
+    pub const fn open_bytes(&self) -> usize {
+        self.open.len()
+    }
+
     /// A packet without events, at a time: a file that begins with it shows what is lost afterwards.
     pub fn mark(&mut self, time_ns: u64) {
         self.flush();
