@@ -58,8 +58,12 @@ fn export_at_most(most: u64, file: &[u8], spot: Spot) -> anyhow::Result<String> 
         0 => String::new(),
         lost => format!(", at least {lost} are missing"),
     };
+    let unnamed = match about.who.unnamed {
+        0 => String::new(),
+        unnamed => format!(", the {unnamed} threads with the fewest events have no names"),
+    };
     Ok(format!(
-        "{events} events of {seconds:.1} s are in {}{missing}; `noised trace` reads them",
+        "{events} events of {seconds:.1} s are in {}{missing}{unnamed}; `noised trace` reads them",
         path.display()
     ))
 }
@@ -74,6 +78,7 @@ pub fn exported(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::write;
 
     #[test]
     fn only_a_file_of_ours_is_exported() {
@@ -84,6 +89,12 @@ mod tests {
             whole.display()
         );
         assert_eq!(exported(&whole), said);
+        let (mut bytes, mut about) = (Vec::new(), made::about());
+        about.who.unnamed = 3;
+        write(&mut bytes, made::pieces(), |_| about).unwrap();
+        let large = export(&bytes, ensure_new(&root.path().join("large")).unwrap()).unwrap();
+        let cut = ", at least 2 are missing, the 3 threads with the fewest events have no names; ";
+        assert!(large.contains(cut), "{large}");
         let other = root.path().join("other");
         assert!(export(b"garbage", ensure_new(&other).unwrap()).is_err());
         let error = export_at_most(9, &made::file(), ensure_new(&other).unwrap()).unwrap_err();

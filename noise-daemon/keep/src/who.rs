@@ -66,6 +66,9 @@ pub struct KeptNumbers {
     /// Labels of cgroups, by path, where pods and containers have names; an older noised knew none.
     #[serde(default)]
     labels: Vec<(String, String)>,
+    /// How many threads have no name because there were too many; an older noised did not say.
+    #[serde(default)]
+    pub(super) unnamed: usize,
 }
 
 impl KeptNumbers {
@@ -88,6 +91,7 @@ impl KeptNumbers {
             version: version.trim().to_owned(),
             recorder: format!("noised {}", host.noised),
             interrupts: irqs.iter().take(MOST_INTERRUPTS).map(named).collect(),
+            unnamed: tids.len().saturating_sub(MOST_THREADS),
             ..Self::of(&dump)
         }
     }
@@ -243,6 +247,12 @@ mod tests {
         let tids = BTreeMap::from([(1, 1), (2, 3), (7, 5), (9, 4)]);
         assert_eq!(busiest(&tids, 2), BTreeSet::from([7, 9]));
         assert_eq!(busiest(&tids, 9).len(), 4);
+        // Higher numbers than a thread can have.
+        let unnamed = |threads: u32| {
+            let tids = (0..threads).map(|at| (1 << 23 | at, 1)).collect();
+            KeptNumbers::read(&tids, &BTreeSet::new()).unnamed
+        };
+        assert_eq!([8_192, 8_195].map(unnamed), [0, 3]);
     }
 
     #[test]
