@@ -61,7 +61,7 @@ pub struct KeyedExecutions<'a> {
 
 impl<'a> KeyedExecutions<'a> {
     /// Those of threads and processes as far as they lie in a time, and those between two delimiters. `runs` says of a
-    /// thread without an event whether it runs all the time.
+    /// thread without an event whether it runs, or waits for a CPU, now.
     /// Errors: why there is none.
     pub fn find(
         (name, wanted): (&'a str, &Wanted),
@@ -94,7 +94,10 @@ impl<'a> KeyedExecutions<'a> {
             _ if !executions.is_empty() => {}
             (Some(delimiters), _) => anyhow::bail!(delimiters.nothing(lacks.as_deref())),
             (None, Wanted::Thread(tid)) if runs(*tid) => {
-                anyhow::bail!("{name} ran all the time and has no event: it waited for nothing")
+                anyhow::bail!(
+                    "{name} has no event in this time, though it is runnable now: it ran, or waited for a CPU, all \
+                     the time"
+                )
             }
             (None, _) => anyhow::bail!(
                 "{name} did not run in this time: look further back with --last, or watch from now on with --next"
@@ -159,7 +162,10 @@ mod tests {
                 "mark:q",
                 "mark:q: no execution has its begin and its end (2 overlapping: begun again before their end)",
             ),
-            ("thread:8", "thread:8 ran all the time and has no event: it waited for nothing"),
+            (
+                "thread:8",
+                "thread:8 has no event in this time, though it is runnable now: it ran, or waited for a CPU, all the time",
+            ),
             (
                 "thread:9",
                 "thread:9 did not run in this time: look further back with --last, or watch from now on with --next",
