@@ -170,7 +170,8 @@ fn all<S: Source>(
             if select.follows() && !wanted.contains(&tid) {
                 continue;
             }
-            if parts >= MAX_PARTS {
+            // Sleeps that are not followed are not like those of the executions before.
+            if parts >= MAX_PARTS || walks.is_spent() {
                 document.left_out += 1;
                 continue;
             }

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use noise_command::output::Painted;
-use noise_paths::document::{PathsDocument, Segment, Traced, whole};
+use noise_paths::document::{PathsDocument, Segment, Traced, not_followed, whole};
 use noise_text::clean::clean;
 use noise_text::columns::wrap;
 use noise_trace::delays::document::Culprit;
@@ -83,7 +83,7 @@ pub fn page(document: &PathsDocument, width: usize) -> Painted {
     if document.left_out > 0 {
         let left_out = document.left_out;
         page.plain(&format!(
-            "{left_out} more executions are left out: there are too many; ask for a shorter time\n"
+            "{left_out} more executions are left out: there are too many, or they are too long; ask for a shorter time\n"
         ));
     }
     for delimiters in &document.delimiters {
@@ -146,6 +146,10 @@ fn summary(page: &mut Painted, group: &[&Traced], width: usize) {
         ),
         width,
     ));
+    let cut = group.iter().fold(0_u64, |sum, traced| sum.saturating_add(traced.cut));
+    if cut > 0 {
+        page.plain(&wrapped(&format!("In all: {}", not_followed(cut)), width));
+    }
     table(page, &rows, "mean", width, mean_ns);
     page.plain("\nThe slowest:\n");
     execution(page, slowest, width);
@@ -165,14 +169,7 @@ fn execution(page: &mut Painted, traced: &Traced, width: usize) {
         width,
     ));
     if traced.cut > 0 {
-        let cut = traced.cut;
-        page.plain(&wrapped(
-            &format!(
-                "sleeps not followed to their end, because the chain of wakers is too long, or takes too long to \
-                 follow: {cut}"
-            ),
-            width,
-        ));
+        page.plain(&wrapped(&not_followed(traced.cut), width));
     }
     table(page, &rows, "time", width, span_ns);
     if let Some(ns) = traced.in_calls_ns {

@@ -96,6 +96,13 @@ impl Traced {
     }
 }
 
+/// What to know of so many sleeps that were not replaced: see [`Traced::cut`].
+pub fn not_followed(cut: u64) -> String {
+    format!(
+        "sleeps not followed to their end, because the chain of wakers is too long, or takes too long to follow: {cut}"
+    )
+}
+
 /// Of executions that are taken together: those that are [whole](Traced::is_whole), or all where none is.
 pub fn whole<'d>(all: impl Iterator<Item = &'d Traced> + Clone) -> Vec<&'d Traced> {
     let whole: Vec<_> = all.clone().filter(|traced| traced.is_whole()).collect();

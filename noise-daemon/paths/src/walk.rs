@@ -37,11 +37,21 @@ pub struct Walks {
 
 impl Default for Walks {
     fn default() -> Self {
-        Self { left: 1 << 26 }
+        Self::of(1 << 26)
     }
 }
 
 impl Walks {
+    /// So many points at most.
+    pub fn of(points: u64) -> Self {
+        Self { left: points }
+    }
+
+    /// Whether none is left: the next one would follow no sleep.
+    pub fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+
     /// The next [`walk`].
     pub fn walk(&mut self, graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64) -> Option<Path> {
         let usual = Bounds::default();
@@ -318,9 +328,12 @@ mod tests {
         let (graph, sleeper) = unknown();
         let once = walk(&graph, sleeper, 0, END_NS, Bounds::default()).unwrap().looked_at;
         assert!(once > TURNS, "{once}");
-        let mut walks = Walks { left: 2 * once + 1 };
-        let mut walk = || walks.walk(&graph, sleeper, 0, END_NS).unwrap();
-        let found: Vec<_> = (0..4).map(|_| walk()).map(|path| (path.cut, path.looked_at)).collect();
-        assert_eq!(found, [(0, once), (0, once), (1, 1), (1, 0)]);
+        let mut walks = Walks::of(2 * once + 1);
+        let mut walk = || {
+            let path = walks.walk(&graph, sleeper, 0, END_NS).unwrap();
+            (path.cut, path.looked_at, walks.is_spent())
+        };
+        let found: Vec<_> = (0..3).map(|_| walk()).collect();
+        assert_eq!(found, [(0, once, false), (0, once, false), (1, 1, true)]);
     }
 }

@@ -4,7 +4,7 @@ use noise_paths::account::{PathAccount, Pause};
 use noise_paths::document::{Delimiters, Segment, Traced, traced};
 use noise_paths::execution::{Execution, Finder, Wanted, find};
 use noise_paths::graph::{Graph, Who};
-use noise_paths::walk::{Bounds, Walks, walk};
+use noise_paths::walk::Walks;
 
 /// Waits whose paths are shown where no execution is named.
 const LONGEST: usize = 3;
@@ -16,9 +16,9 @@ const MOST_EXECUTIONS: usize = 1000;
 /// The paths of the longest times that a thread did not run. One that another's path has already, because that one
 /// waited for it, is left out.
 pub fn longest(account: &PathAccount) -> Vec<Traced> {
-    let mut paths: Vec<Traced> = Vec::new();
+    let (mut paths, mut walks) = (Vec::<Traced>::new(), Walks::default());
     for pause in account.longest(LOOKED_AT) {
-        let Some(traced) = path(account, &pause) else { continue };
+        let Some(traced) = path(account, &pause, &mut walks) else { continue };
         let on_path = |other: &Traced| {
             let own = other.path.iter().filter(|part| part.tid == traced.tid);
             let both = |part: &Segment| {
@@ -37,11 +37,11 @@ pub fn longest(account: &PathAccount) -> Vec<Traced> {
 }
 
 /// The path of a time that a thread did not run.
-fn path(account: &PathAccount, pause: &Pause) -> Option<Traced> {
+fn path(account: &PathAccount, pause: &Pause, walks: &mut Walks) -> Option<Traced> {
     let (from_ns, to_ns) = (pause.from_ns, pause.to_ns);
     let worker = account.graph.get(pause.worker)?;
     let Who::Thread { tid, .. } = worker.who else { return None };
-    let path = walk(&account.graph, pause.worker, from_ns, to_ns, Bounds::default())?;
+    let path = walks.walk(&account.graph, pause.worker, from_ns, to_ns)?;
     let execution =
         Execution { worker: pause.worker, from_ns, to_ns, has_begin: true, has_end: true };
     let name = format!("thread:{tid}@{from_ns}..{to_ns}");
@@ -108,14 +108,20 @@ impl<'a> KeyedExecutions<'a> {
         Ok(Self { name, executions, left_out, delimiters })
     }
 
-    pub fn paths(&self, account: &PathAccount, walks: &mut Walks) -> Vec<Traced> {
-        let path = |(execution, key): &(Execution, Option<String>)| {
+    /// Their paths; those for which none of the walks is left are left out.
+    pub fn paths(&mut self, graph: &Graph, walks: &mut Walks) -> Vec<Traced> {
+        let mut paths = Vec::new();
+        for (execution, key) in &self.executions {
+            if walks.is_spent() {
+                self.left_out += 1;
+                continue;
+            }
             let Execution { worker, from_ns, to_ns, .. } = *execution;
-            let path = walks.walk(&account.graph, worker, from_ns, to_ns)?;
-            let traced = traced(&account.graph, self.name, execution, &path);
-            Some(Traced { key: key.clone(), ..traced })
-        };
-        self.executions.iter().filter_map(path).collect()
+            let Some(path) = walks.walk(graph, worker, from_ns, to_ns) else { continue };
+            let traced = traced(graph, self.name, execution, &path);
+            paths.push(Traced { key: key.clone(), ..traced });
+        }
+        paths
     }
 }
 
@@ -179,8 +185,10 @@ mod tests {
     fn what_is_left_out_is_counted() {
         let mut marks = [true, false].repeat(MOST_EXECUTIONS + 2);
         marks.push(false);
-        let found = found("mark:q", &marks).unwrap();
+        let mut found = found("mark:q", &marks).unwrap();
         assert_eq!((found.executions.len(), found.left_out), (MOST_EXECUTIONS, 2));
-        assert_eq!(found.delimiters.unwrap().tally.unbegun, 1);
+        assert_eq!(found.delimiters.as_ref().unwrap().tally.unbegun, 1);
+        assert_eq!(found.paths(&Graph::default(), &mut Walks::of(0)), []);
+        assert_eq!(found.left_out, 2 + MOST_EXECUTIONS as u64);
     }
 }

@@ -146,7 +146,7 @@ pub struct Findings {
     pub remedies: Vec<Advised>,
     /// The critical paths of the longest waits, or of the executions that are asked for.
     pub executions: Vec<Traced>,
-    /// Executions that are asked for and left out, because there are too many.
+    /// Executions that are asked for and left out, because there are too many, or they are too long.
     pub left_out: u64,
     /// Of executions between two delimiters: those of the delimiters that make none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -260,7 +260,7 @@ pub fn find_out(
         true => longest(&account),
         false => {
             let mut walks = Walks::default();
-            sought.iter().flat_map(|sought| sought.paths(&account, &mut walks)).collect()
+            sought.iter_mut().flat_map(|sought| sought.paths(&account.graph, &mut walks)).collect()
         }
     };
     let mut waits = std::mem::take(&mut account.waits);

@@ -7,7 +7,7 @@ use jiff::Zoned;
 use noise_command::CommandError;
 use noise_command::output::Painted;
 use noise_compare::comparison::CompareError;
-use noise_paths::document::{Delimiters, PathsDocument, Traced};
+use noise_paths::document::{Delimiters, PathsDocument, Traced, not_followed};
 use noise_text::times::Moment;
 use noise_trace::damage::Damage;
 use noise_trace::ftrace::UnreadLines;
@@ -64,6 +64,8 @@ pub struct ComparedRecording {
     pub reach: Reach,
     /// Executions whose paths are left out.
     pub left_out: u64,
+    /// Sleeps on the paths of the others that were not followed to their end.
+    pub cut: u64,
     /// Processes whose begin or end it does not have, which are in neither set.
     pub cut_off: usize,
     pub delimiters: Vec<Delimiters>,
@@ -159,8 +161,9 @@ impl ComparedRecording {
             executions.retain(Traced::is_whole);
         }
         let cut_off = count - executions.len();
+        let cut = executions.iter().fold(0_u64, |sum, traced| sum.saturating_add(traced.cut));
         let missing =
-            Self { recording, discarded, reach, left_out, cut_off, delimiters, unread_lines };
+            Self { recording, discarded, reach, left_out, cut, cut_off, delimiters, unread_lines };
         Ok((executions, missing, damage))
     }
 
@@ -178,9 +181,12 @@ impl ComparedRecording {
         }
         if self.left_out > 0 {
             notes.push(format!(
-                "{path}: {} more executions are left out: the paths of all have too many parts",
+                "{path}: {} more executions are left out: there are too many, or they are too long; ask for a shorter time",
                 self.left_out
             ));
+        }
+        if self.cut > 0 {
+            notes.push(format!("{path}: {}", not_followed(self.cut)));
         }
         if self.cut_off > 0 {
             notes.push(format!(

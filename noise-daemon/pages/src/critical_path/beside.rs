@@ -5,7 +5,7 @@ use std::path::Path;
 
 use noise_command::output::Painted;
 use noise_paths::beside::{Beside, Both, ForWhom, beside, median};
-use noise_paths::document::PathsDocument as Paths;
+use noise_paths::document::{PathsDocument as Paths, not_followed};
 use noise_text::clean::clean;
 use noise_text::columns::{pad, shorten, width};
 use serde::Serialize;
@@ -141,9 +141,13 @@ pub fn page(document: &BesideDocument, paths: [&Path; 2], columns: usize) -> Pai
         }
         if of.left_out > 0 {
             page.plain(&format!(
-                "{name}: {} more executions are left out: the paths of all have too many parts\n",
+                "{name}: {} more executions are left out: there are too many, or they are too long; ask for a shorter time\n",
                 of.left_out
             ));
+        }
+        let cut = of.executions.iter().fold(0_u64, |sum, traced| sum.saturating_add(traced.cut));
+        if cut > 0 {
+            page.plain(&format!("{name}: {}\n", not_followed(cut)));
         }
         for delimiters in &of.delimiters {
             for (count, what) in delimiters.tally.rows().iter().filter(|(count, _)| *count > 0) {

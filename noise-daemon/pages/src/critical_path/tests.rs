@@ -130,12 +130,32 @@ fn what_is_cut_off_is_not_averaged() {
         "process:job: 1 left out: begin or end is outside of the recording or of the time that is asked for"
     );
     assert!(lines[1].starts_with("process:job: 2 executions took 201.000 ms on average"), "{page}");
+    assert!(!page.contains("not followed"), "{page}");
     let page = shown(&[cut]);
     let words: Vec<&str> = page.split_whitespace().collect();
     assert!(words.join(" ").starts_with(
         "process:job: begin or end is outside of the recording or of the time that is asked for; figures are of the part inside \
          process:job: server 7 took 9.000 ms, most of it"
     ), "{page}");
+}
+
+#[test]
+fn sleeps_that_were_not_followed_are_counted_over_all_executions() {
+    let one = |to_ns: u64, cut: u64| Traced {
+        cut,
+        ..of("mark:query", vec![segment(7, "server", "running", 0, to_ns)])
+    };
+    let executions = vec![one(9_000_000, 0), one(8_000_000, 2), one(7_000_000, 3)];
+    let page = shown(&PathsDocument { executions, ..PathsDocument::default() });
+    let words: Vec<&str> = page.split_whitespace().collect();
+    let (words, of) = (
+        words.join(" "),
+        "In all: sleeps not followed to their end, because the chain of wakers is",
+    );
+    assert!(
+        words.contains(&format!("{of} too long, or takes too long to follow: 5 state")),
+        "{page}"
+    );
 }
 
 #[test]
