@@ -66,6 +66,8 @@ pub struct Blame {
     /// Waits that are under way, by their ends; the portion of one whose CPU is known.
     open: BTreeMap<(u64, PathSegmentIndex), (i32, Option<Portion>)>,
     sleepers: HashMap<i32, Sleeper>,
+    /// Whether the recording says where threads that wait are moved to.
+    has_moves: bool,
     /// When the last wait or sleep ends.
     end_ns: u64,
     /// Events beyond that which are looked at to find out what ended a sleep.
@@ -115,7 +117,8 @@ impl Blame {
         let ends = document.executions.iter().flat_map(|traced| &traced.path);
         let end_ns = ends.map(|segment| segment.to_ns).max().unwrap_or(0);
         let open = BTreeMap::new();
-        Self { delays, waits, waiters, open, sleepers, end_ns, left: BEYOND_EVENTS }
+        let (has_moves, left) = (false, BEYOND_EVENTS);
+        Self { delays, waits, waiters, open, sleepers, has_moves, end_ns, left }
     }
 
     /// Whether all waits are divided.
@@ -191,6 +194,7 @@ impl Blame {
                 (tid, woken.target_cpu, known.or(Some(now_ns)))
             }
             TraceKind::SchedMigrateTask { task, dest_cpu, .. } => {
+                self.has_moves = true;
                 (task.tid, *dest_cpu, Some(now_ns))
             }
             TraceKind::Throttled { task, throttled_ns } => {
@@ -222,7 +226,8 @@ impl Blame {
         while let Some(entry) = self.open.first_entry().filter(|open| open.key().0 < now_ns) {
             let (key, (tid, portion)) = entry.remove_entry();
             let waiter = self.waiters.get_mut(&tid);
-            // The wait goes on beyond the path: the CPU of its segment is where it ends, or began.
+            // The wait goes on beyond the path: the CPU of its segment is where it ends, or began. A wake-up names the
+            // CPU that the thread had before, and alone it does not say where it waits.
             let is_queued = waiter.is_some_and(|waiter| {
                 waiter.open.remove(&key);
                 waiter.since_ns.is_some()
@@ -230,7 +235,9 @@ impl Blame {
             let (to_ns, place) = key;
             let Some(segment) = segment(document, place) else { continue };
             segment.culprits = match (segment.cpu, portion) {
-                (Some(cpu), Some(portion)) if is_queued || portion.cpu() == cpu => {
+                (Some(cpu), Some(portion))
+                    if (is_queued && self.has_moves) || portion.cpu() == cpu =>
+                {
                     self.delays.end_portion(portion, to_ns)
                 }
                 // How it came to its CPU is not recorded.

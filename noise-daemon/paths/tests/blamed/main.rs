@@ -201,6 +201,7 @@ fn a_wait_that_goes_on_for_those_that_it_waited_on_so_far() {
         (5, 0, switch(0, 0, 1)),
         (6, 1, switch(0, 0, 3)),
         (10, 0, switch(1, 1, 2)),
+        (15, 2, switch(0, 0, 4)),
         (20, 2, waking(1)),
         (21, 2, migrate(1, 1)),
         (500, 2, switch(4, 1, 0)),
@@ -217,6 +218,9 @@ fn a_wait_that_goes_on_for_those_that_it_waited_on_so_far() {
     // It ends behind the time that is asked for, on a third CPU.
     events.extend([(600, 2, migrate(1, 2)), (610, 2, switch(0, 0, 1)), (620, 2, switch(1, 1, 0))]);
     assert_eq!(of(&events, 400), ("waiting_cpu", Some(2), 400, on_one.3));
+    // Where moves are not recorded, it is taken to have waited where it runs.
+    events.retain(|(_, _, kind)| !matches!(kind, TraceKind::SchedMigrateTask { .. }));
+    assert_eq!(of(&events, 400), ("waiting_cpu", Some(2), 400, vec![(4, 380)]));
 }
 
 #[test]
