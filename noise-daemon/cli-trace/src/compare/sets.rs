@@ -68,6 +68,8 @@ pub struct ComparedRecording {
     pub cut: u64,
     /// Processes whose begin or end it does not have, which are in neither set.
     pub cut_off: usize,
+    /// Such processes of a set that has no others, which are compared as far as it has them.
+    pub clipped: usize,
     pub delimiters: Vec<Delimiters>,
     #[serde(skip)]
     pub unread_lines: Option<UnreadLines>,
@@ -108,6 +110,12 @@ impl Sets {
                 });
             }
         }
+        if let Some(missing) = sets.recordings.first_mut() {
+            missing.keep_whole(&mut sets.normal);
+        }
+        if let Some(missing) = sets.recordings.last_mut() {
+            missing.keep_whole(&mut sets.sample);
+        }
         Ok(sets)
     }
 
@@ -118,7 +126,7 @@ impl Sets {
         path: &Path,
         recording: &Recording,
     ) -> Result<Vec<Traced>, CommandError> {
-        let (executions, missing, damage) = ComparedRecording::read(asking, path, recording)?;
+        let (executions, missing, damage) = ComparedRecording::all(asking, path, recording)?;
         self.recordings.push(missing);
         self.damage.push((path.to_owned(), damage));
         Ok(executions)
@@ -144,26 +152,53 @@ impl Sets {
 }
 
 impl ComparedRecording {
-    /// The executions of a recording, what is missing in it, and what of it could not be read.
+    /// The executions of a recording that are one set, what is missing in it, and what of it could not be read.
     /// Errors: what was not found, or cannot be read.
     pub fn read(
         asking: &Asking,
         path: &Path,
         recording: &Recording,
     ) -> Result<(Vec<Traced>, Self, Damage), CommandError> {
+        let (mut executions, mut missing, damage) = Self::all(asking, path, recording)?;
+        missing.keep_whole(&mut executions);
+        Ok((executions, missing, damage))
+    }
+
+    /// Those of a set that are whole, or all where none is.
+    fn keep_whole(&mut self, set: &mut Vec<Traced>) {
+        let count = set.len();
+        if set.iter().any(Traced::is_whole) {
+            set.retain(Traced::is_whole);
+            self.cut_off += count - set.len();
+        } else {
+            self.clipped += count;
+        }
+    }
+
+    /// The same, of which not all need to be whole.
+    fn all(
+        asking: &Asking,
+        path: &Path,
+        recording: &Recording,
+    ) -> Result<(Vec<Traced>, Self, Damage), CommandError> {
         let (document, damage) = found(asking, recording, &[], None)
             .map_err(|error| CommandError::from(error).context(path.display().to_string()))?;
-        let PathsDocument { mut executions, left_out, discarded, reach, delimiters, unread_lines } =
+        let PathsDocument { executions, left_out, discarded, reach, delimiters, unread_lines } =
             document;
         let recording = path.display().to_string();
-        let count = executions.len();
-        if executions.iter().any(Traced::is_whole) {
-            executions.retain(Traced::is_whole);
-        }
-        let cut_off = count - executions.len();
+        let (cut_off, clipped) = (0, 0);
         let cut = executions.iter().fold(0_u64, |sum, traced| sum.saturating_add(traced.cut));
-        let missing =
-            Self { recording, discarded, reach, left_out, cut, cut_off, delimiters, unread_lines };
+        let missing = Self {
+            recording,
+            discarded,
+            reach,
+            left_out,
+            cut,
+            cut_off,
+            clipped,
+            delimiters,
+            unread_lines,
+        };
         Ok((executions, missing, damage))
     }
 
@@ -188,11 +223,14 @@ impl ComparedRecording {
         if self.cut > 0 {
             notes.push(format!("{path}: {}", not_followed(self.cut)));
         }
+        let outside = "begin or end is outside of the recording or of the time that is asked for";
         if self.cut_off > 0 {
+            notes.push(format!("{path}: processes in neither set: {}: {outside}", self.cut_off));
+        }
+        if self.clipped > 0 {
             notes.push(format!(
-                "{path}: {} processes are in neither set: their begin or end is outside of the recording or of the \
-                 time that is asked for",
-                self.cut_off
+                "{path}: processes compared only in part, because their set has no whole ones: {}: {outside}",
+                self.clipped
             ));
         }
         for delimiters in &self.delimiters {

@@ -156,18 +156,31 @@ fn processes_whose_end_is_not_there_are_in_neither_set() {
     let path = folder.path().join("text");
     fs::write(&path, format!("# tracer: nop\n{}{}{}", of(70, true), of(71, true), of(72, false)))
         .unwrap();
-    let args: CompareArgs =
-        parsed([path.to_str().unwrap(), "--split", "+1s", "--execution", "process:job"]).unwrap();
-    let sets = Sets::read(&args.asking, &args.normal, &split(&args)).unwrap();
+    let sets = |at: &str| {
+        let args: CompareArgs =
+            parsed([path.to_str().unwrap(), "--split", at, "--execution", "process:job"]).unwrap();
+        Sets::read(&args.asking, &args.normal, &split(&args)).unwrap()
+    };
     let spans =
         |set: &[Traced]| set.iter().map(|traced| traced.span_ns / 1_000_000).collect::<Vec<_>>();
-    assert_eq!((spans(&sets.normal), spans(&sets.sample)), (vec![80], vec![80]));
-    assert_eq!(sets.recordings[0].cut_off, 1);
-    let notes = sets.notes().text(false);
-    assert!(
-        notes.contains("text: 1 processes are in neither set: their begin or end is outside"),
-        "{notes}"
-    );
+    // After two seconds there is only the one whose end is not there.
+    for (at, spans_ms, cut_off, clipped, note) in [
+        ("+1s", (vec![80], vec![80]), 1, 0, "text: processes in neither set: 1: begin or end"),
+        (
+            "+2s",
+            (vec![80, 80], vec![40]),
+            0,
+            1,
+            "text: processes compared only in part, because their set has no whole ones: 1: begin",
+        ),
+    ] {
+        let sets = sets(at);
+        assert_eq!((spans(&sets.normal), spans(&sets.sample)), spans_ms, "{at}");
+        let of = &sets.recordings[0];
+        assert_eq!((of.cut_off, of.clipped), (cut_off, clipped), "{at}");
+        let notes = sets.notes().text(false);
+        assert!(notes.contains(note), "{notes}");
+    }
 }
 
 #[test]
