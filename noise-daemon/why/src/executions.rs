@@ -83,6 +83,7 @@ impl<'a> KeyedExecutions<'a> {
                     // What is under way goes on up to the end.
                     to_ns: if execution.has_end { execution.to_ns.min(to_ns) } else { to_ns },
                     has_begin: execution.has_begin && execution.from_ns >= from_ns,
+                    has_end: execution.has_end && execution.to_ns <= to_ns,
                     ..execution
                 };
                 let found = find(graph, wanted).into_iter().map(clipped);

@@ -26,7 +26,7 @@ use noise_compare::places::chosen;
 use noise_host::kernel::monotonic_ns;
 use noise_pages::victim::{Extent, page};
 use noise_pages::width::columns;
-use noise_paths::document::Traced;
+use noise_paths::document::{Traced, whole as whole_of};
 use noise_paths::execution::Wanted;
 use noise_record::offset_ns;
 use noise_text::times::Moment;
@@ -186,7 +186,9 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
     let normal = args.against.as_deref().map(|path| normal(args, path)).transpose()?;
     let (mut found, stretch, stop) = gather(&args.asked()?, &target, daemon.as_ref())?;
     if let Some(normal) = &normal {
-        let against = compared(normal, &found.executions, &Settings::default());
+        let executions: Vec<Traced> =
+            whole_of(found.executions.iter()).into_iter().cloned().collect();
+        let against = compared(normal, &executions, &Settings::default());
         let advised = |error| match error {
             CompareError::Empty(_) => {
                 anyhow!("{error}: name executions that both have (--execution)")
