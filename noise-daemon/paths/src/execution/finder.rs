@@ -62,7 +62,7 @@ impl DelimiterTally {
             (self.unbegun, "ends without a begin"),
             (self.lost, "lost: events are missing between begin and end"),
             (self.strangers, "of threads that the recording does not name"),
-            (self.momentary, "momentary: begin and end have the same time"),
+            (self.momentary, "momentary: the end is not after the begin"),
             (self.beyond, "more than can be held"),
         ]
     }
