@@ -167,7 +167,11 @@ impl Finder {
         event: &Event<'t>,
         builder: &Builder,
     ) {
-        if event.time_ns > self.to_ns {
+        let before_ns = match &event.kind {
+            TraceKind::Mark(mark) => mark.before_ns,
+            _ => 0,
+        };
+        if event.time_ns.saturating_sub(before_ns) > self.to_ns {
             return;
         }
         match &event.kind {

@@ -256,6 +256,19 @@ proptest! {
 }
 
 #[test]
+fn marks_lie_at_their_own_times() {
+    let late = |begins: bool| {
+        let MadeEvent { kind: TraceKind::Mark(known), .. } = mark(begins, b"", 7) else { panic!() };
+        MadeEvent::new("noised_mark", TraceKind::Mark(ProgramMark { before_ns: 2, ..known }))
+    };
+    let events = [runs(0, 7), runs(0, 7), late(true), runs(0, 7), late(false)].map(|of| (0, of));
+    let spans = |to_ns| found_within("mark:q", (0, to_ns), &events).0;
+    // At 3 and 5, and of 1 and 3.
+    assert_eq!(spans(3), [(7, 1, 3, None)]);
+    assert_eq!(spans(2), []);
+}
+
+#[test]
 fn what_lies_outside_of_the_asked_time_is_not_counted() {
     let (begin, end) = (MadeEvent::other("in", &[]), MadeEvent::other("out", &[]));
     let events = [runs(0, 7), begin, end, end, begin, end, begin, end].map(|event| (0, event));
