@@ -94,3 +94,14 @@ fn the_whole_host_is_watched_once_cgroups_are_not_any_more() {
     };
     assert_eq!(watched_after(unwatched), [host]);
 }
+
+#[test]
+fn a_storm_that_comes_and_goes_is_an_incident() {
+    let (mut board, mut host) = (board(), PlantedHost::default());
+    let events = live(&mut board, &mut host, 0..WARM + 60, |host, number| {
+        let is_storm = is_planted(number) && number % 6 == 0;
+        let storm_ns = if is_storm { 450_000_000 } else { 5_000_000 };
+        host.take(3, "/web", "eth0-rx", Cause::Hardirq, around(storm_ns, number));
+    });
+    assert!(matches!(events[..], [GroupChange::Opened(_), ..]), "{events:#?}");
+}

@@ -101,32 +101,42 @@ fn above_mean(means: &[f64], baseline: &Baseline) -> usize {
     means.iter().filter(|mean| **mean > baseline.mean_ns()).count()
 }
 
-/// Whether at least that much is lost beyond what as many events usually lose, seconds per second of the time that windows
-/// are of, with the silence between them. Of what interrupts and the hypervisor take, it is no loss where no CPU lost as
-/// large a part of its time.
+/// What windows lose beyond what as many events usually lose, and the most that one with a storm loses, seconds per second of
+/// the time that they are of, with the silence between them. Of what interrupts and the hypervisor take, it is no loss where
+/// no CPU lost as large a part of its time as `least`: where one did is a storm.
+fn losses<'a>(slices: impl Iterator<Item = &'a Slice>, usual_ns: f64, least: f64) -> (f64, f64) {
+    let (mut lost_ns, mut most_ns, mut start_ns, mut end_ns) = (0.0, 0.0_f64, u64::MAX, 0);
+    for slice in slices {
+        if slice.most_taken.is_none_or(|taken| taken >= least) {
+            let delays = &slice.window.delays;
+            let own_ns = delays.sum_ns as f64 - delays.count() as f64 * usual_ns;
+            lost_ns += own_ns;
+            most_ns = slice.most_taken.map_or(most_ns, |_| own_ns.max(most_ns));
+        }
+        start_ns = start_ns.min(slice.window.start_ns);
+        end_ns = end_ns.max(slice.window.end_ns);
+    }
+    let span_ns = end_ns.saturating_sub(start_ns).max(1) as f64;
+    (lost_ns / span_ns, most_ns / span_ns)
+}
+
+/// Whether windows lose at least that much.
 pub(super) fn loses<'a>(
     slices: impl Iterator<Item = &'a Slice>,
     usual_ns: f64,
     least: f64,
 ) -> bool {
-    let (mut lost_ns, mut start_ns, mut end_ns) = (0.0, u64::MAX, 0);
-    for slice in slices {
-        if slice.most_taken.is_none_or(|taken| taken >= least) {
-            let delays = &slice.window.delays;
-            lost_ns += delays.sum_ns as f64 - delays.count() as f64 * usual_ns;
-        }
-        start_ns = start_ns.min(slice.window.start_ns);
-        end_ns = end_ns.max(slice.window.end_ns);
-    }
-    lost_ns / end_ns.saturating_sub(start_ns).max(1) as f64 >= least
+    losses(slices, usual_ns, least).0 >= least
 }
 
-/// Whether no CPU lost as large a part of its time in two of these windows and in a third of them: like rule 1, that lets no
-/// window alone open an incident. Never so of delays.
-pub(super) fn is_no_storm<'a>(slices: impl Iterator<Item = &'a Slice>, least: f64) -> bool {
-    let taken: Vec<f64> = slices.filter_map(|slice| slice.most_taken).collect();
-    let storms = taken.iter().filter(|taken| **taken >= least).count();
-    !taken.is_empty() && (storms < 2 || 3 * storms < taken.len())
+/// Whether they lose as much without the storm that took most: as of rule 1, no window of one opens an incident alone.
+pub(super) fn opens<'a>(
+    slices: impl Iterator<Item = &'a Slice>,
+    usual_ns: f64,
+    least: f64,
+) -> bool {
+    let (lost, most) = losses(slices, usual_ns, least);
+    lost - most >= least
 }
 
 /// What parts disturbed windows from calm ones, ns: half way to the mean of an incident, the

@@ -347,7 +347,7 @@ impl Track {
         let silence = before.map(|one| Slice::empty(one.window.end_ns, one.window.end_ns));
         let silence: Vec<Slice> = silence.collect();
         let weighed = silence.iter().chain(latest());
-        if rules::is_no_storm(latest(), minimum) || !rules::loses(weighed, usual_ns, minimum) {
+        if !rules::opens(weighed, usual_ns, minimum) {
             return None;
         }
         for slice in self.recent.drain(..calm) {

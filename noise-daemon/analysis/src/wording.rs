@@ -18,9 +18,12 @@ impl Report {
         // Of what joined, some may have gone on for longer than what opened it; and a signal may have
         // left `watch` long before the end.
         let end = self.end();
-        let is_last = |one: &Episode| one.ending == Some(Ending::Unwatched) && one.end == end;
-        let stopped = self.episodes().any(is_last);
-        let ending = if stopped { Some(Ending::Unwatched) } else { self.main.ending };
+        let last = || self.episodes().filter(|one| one.end == end).map(|one| one.ending);
+        let ending = match self.main.ending {
+            _ if last().any(|ending| ending == Some(Ending::Unwatched)) => Some(Ending::Unwatched),
+            Some(Ending::Unwatched) => last().next().flatten(),
+            ending => ending,
+        };
         match (self.open, ending) {
             (true, _) | (_, None) => "open",
             (_, Some(Ending::Over)) => "over",
@@ -111,6 +114,7 @@ mod tests {
         let unwatched = "open when noised stopped watching it";
         let over = |end| episode(end, Ending::Over);
         assert_eq!(standing(over(60), episode(10, Ending::Unwatched)), "over");
+        assert_eq!(standing(episode(10, Ending::Unwatched), over(60)), "over");
         assert_eq!(standing(over(60), episode(70, Ending::Unwatched)), unwatched);
         assert_eq!(standing(episode(70, Ending::Unwatched), over(60)), unwatched);
     }

@@ -129,8 +129,11 @@ impl Replay for ReplaySource {
     }
 
     fn trouble(&mut self) -> Option<String> {
+        if let Some(trouble) = self.trouble.take() {
+            return Some(trouble);
+        }
         let at_end = self.next >= self.position.frames && !mem::replace(&mut self.is_warned, true);
-        self.trouble.take().or_else(|| self.recording.warning().filter(|_| at_end))
+        self.recording.warning().filter(|_| at_end)
     }
 }
 
@@ -275,6 +278,15 @@ mod tests {
         source.step(-1);
         assert!(source.trouble().is_some_and(|why| why.contains("is damaged")));
         assert_eq!(source.trouble(), None);
+        // Both, where the last frame is damaged.
+        let mut bytes = std::fs::read(&path).unwrap();
+        let last = bytes.len() - 10;
+        bytes[last] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let mut source = ReplaySource::open(&path, MOMENT).unwrap();
+        source.step(i64::MAX);
+        let said: Vec<String> = std::iter::from_fn(|| source.trouble()).collect();
+        assert!(said.last().is_some_and(|why| why.contains("was cut off")), "{said:?}");
     }
 
     #[test]

@@ -37,6 +37,8 @@ struct Waiter {
     cpu: Option<u32>,
     /// Since when it is in that queue; `None` where it runs or sleeps.
     since_ns: Option<u64>,
+    /// Whether that event says where it waits, and not where it was before it woke up.
+    is_certain: bool,
     /// Its waits that are under way, by their ends.
     open: BTreeSet<(u64, PathSegmentIndex)>,
 }
@@ -179,6 +181,8 @@ impl Blame {
     /// Follows on which CPU threads wait, and for how long of that their quotas were used up.
     fn queue(&mut self, event: &Event<'_>) {
         let now_ns = event.time_ns;
+        // A thread that is about to wake up is named with the CPU that it had before.
+        let mut is_certain = true;
         let (tid, cpu, since_ns) = match &event.kind {
             TraceKind::SchedSwitch { prev, prev_state, next } => {
                 if let Some(waiter) = self.waiters.get_mut(&next.tid) {
@@ -191,6 +195,7 @@ impl Blame {
             | TraceKind::SchedWakeupNew(woken) => {
                 let tid = woken.task.tid;
                 let known = self.waiters.get(&tid).and_then(|waiter| waiter.since_ns);
+                is_certain = !matches!(event.kind, TraceKind::SchedWaking(_));
                 (tid, woken.target_cpu, known.or(Some(now_ns)))
             }
             TraceKind::SchedMigrateTask { task, dest_cpu, .. } => {
@@ -211,6 +216,7 @@ impl Blame {
         };
         let Some(waiter) = self.waiters.get_mut(&tid) else { return };
         waiter.since_ns = since_ns;
+        waiter.is_certain = is_certain;
         if waiter.cpu.replace(cpu) == Some(cpu) {
             return;
         }
@@ -226,18 +232,17 @@ impl Blame {
         while let Some(entry) = self.open.first_entry().filter(|open| open.key().0 < now_ns) {
             let (key, (tid, portion)) = entry.remove_entry();
             let waiter = self.waiters.get_mut(&tid);
-            // The wait goes on beyond the path: the CPU of its segment is where it ends, or began. A wake-up names the
-            // CPU that the thread had before, and alone it does not say where it waits.
+            // The wait goes on beyond the path: the CPU of its segment is where it ends, or began. Where moves are
+            // recorded, one that has none waits where it was before.
+            let has_moves = self.has_moves;
             let is_queued = waiter.is_some_and(|waiter| {
                 waiter.open.remove(&key);
-                waiter.since_ns.is_some()
+                waiter.since_ns.is_some() && (waiter.is_certain || has_moves)
             });
             let (to_ns, place) = key;
             let Some(segment) = segment(document, place) else { continue };
             segment.culprits = match (segment.cpu, portion) {
-                (Some(cpu), Some(portion))
-                    if (is_queued && self.has_moves) || portion.cpu() == cpu =>
-                {
+                (Some(cpu), Some(portion)) if is_queued || portion.cpu() == cpu => {
                     self.delays.end_portion(portion, to_ns)
                 }
                 // How it came to its CPU is not recorded.

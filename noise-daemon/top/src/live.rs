@@ -292,12 +292,13 @@ impl Live<'_> {
     /// Shows what a replay has where it moves to, and what cannot be read there.
     fn restart(&mut self, moved: impl FnOnce(&mut dyn Replay) -> Vec<Arc<Frame>>) {
         let Some(replay) = self.source.replay() else { return };
-        let (frames, trouble) = (moved(replay), replay.trouble());
+        let frames = moved(replay);
+        let troubles: Vec<String> = std::iter::from_fn(|| replay.trouble()).collect();
         if !frames.is_empty() {
             self.app.restart(frames);
         }
-        if let Some(why) = trouble {
-            self.app.trouble(why);
+        if !troubles.is_empty() {
+            self.app.trouble(troubles.join("; "));
         }
     }
 }

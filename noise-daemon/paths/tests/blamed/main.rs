@@ -221,6 +221,16 @@ fn a_wait_that_goes_on_for_those_that_it_waited_on_so_far() {
     // Where moves are not recorded, it is taken to have waited where it runs.
     events.retain(|(_, _, kind)| !matches!(kind, TraceKind::SchedMigrateTask { .. }));
     assert_eq!(of(&events, 400), ("waiting_cpu", Some(2), 400, vec![(4, 380)]));
+    // One that is preempted waits on the CPU that it left, until it is moved.
+    let events = [
+        (5, 0, switch(0, 0, 1)),
+        (6, 1, switch(0, 0, 3)),
+        (100, 0, switch(1, 0, 2)),
+        (500, 1, migrate(1, 1)),
+        (510, 1, switch(3, 1, 1)),
+        (520, 1, switch(1, 1, 0)),
+    ];
+    assert_eq!(of(&events, 400), ("waiting_cpu", Some(1), 400, vec![(2, 300)]));
 }
 
 #[test]
