@@ -56,8 +56,8 @@ pub fn is_watching() -> bool {
 /// A kernel pointer that only [`Access::load`] follows.
 pub type Pointer = *const u8;
 
-/// Priorities below this are real-time or deadline.
-const MOST_REALTIME: i32 = 100;
+/// Priorities below this are real-time or deadline, as the kernel calls it, too.
+const MAX_RT_PRIO: i32 = 100;
 
 /// How a program gets at its arguments and at kernel memory.
 pub trait Access: Copy {
@@ -407,7 +407,7 @@ impl<A: Access> TaskStruct<A> {
     pub fn throttled_ns(self) -> u64 {
         let access = self.access;
         // A quota stops no real-time thread.
-        if present(TASK_PRIO.load()) && (self.priority() as i32) < MOST_REALTIME {
+        if present(TASK_PRIO.load()) && (self.priority() as i32) < MAX_RT_PRIO {
             return UNKNOWN;
         }
         let fields = [CFS_THROTTLED_TIME.load(), CFS_THROTTLED_SINCE.load(), TASK_CFS_RQ.load()];

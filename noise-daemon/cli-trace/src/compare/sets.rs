@@ -223,15 +223,15 @@ impl ComparedRecording {
         if self.cut > 0 {
             notes.push(format!("{path}: {}", not_followed(self.cut)));
         }
-        let outside = "begin or end is outside of the recording or of the time that is asked for";
-        if self.cut_off > 0 {
-            notes.push(format!("{path}: processes in neither set: {}: {outside}", self.cut_off));
-        }
-        if self.clipped > 0 {
-            notes.push(format!(
-                "{path}: processes compared only in part, because their set has no whole ones: {}: {outside}",
-                self.clipped
-            ));
+        for (count, what) in [
+            (self.cut_off, "processes in neither set"),
+            (self.clipped, "processes compared only in part, because their set has no whole ones"),
+        ] {
+            if count > 0 {
+                notes.push(format!(
+                    "{path}: {what}: {count}: begin or end is outside of the recording or of the time that is asked for"
+                ));
+            }
         }
         for delimiters in &self.delimiters {
             let rows = delimiters.tally.rows().into_iter().filter(|(count, _)| *count > 0);

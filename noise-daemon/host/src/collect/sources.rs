@@ -437,7 +437,12 @@ impl Collector {
         self.warn_of_pids();
         // What the forgotten took.
         noise_system::memory::give_back();
-        let full = refused(sample);
+        let full: u64 = sample
+            .drops
+            .iter()
+            .filter(|(_, reason, _)| *reason == Loss::MapFull)
+            .map(|(_, _, count)| count)
+            .sum();
         if full == self.full_seen {
             return;
         }
@@ -464,10 +469,4 @@ impl Collector {
             let _ = self.spilled.remove(&skb);
         }
     }
-}
-
-/// Events that found no room in a table so far.
-fn refused(sample: &Sample) -> u64 {
-    let full = sample.drops.iter().filter(|(_, reason, _)| *reason == Loss::MapFull);
-    full.map(|(_, _, count)| count).sum()
 }

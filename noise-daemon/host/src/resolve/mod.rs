@@ -270,7 +270,8 @@ mod tests {
         std::os::unix::fs::symlink("../../block/vda", root.path().join("dev/block/254:0")).unwrap();
         let hidden = " 259       2 nvme0c0n1 41 0 328 11 0 0 0 0 0 8 11 0 0 0 0 0 0\n";
         std::fs::write(root.path().join("diskstats"), hidden).unwrap();
-        let reasons = BTreeMap::from([(3, "no_socket".to_owned())]);
+        let reasons = [(3, "no_socket"), (3 << OWN_REASON_BITS, "openvswitch")];
+        let reasons = reasons.map(|(value, name)| (value, name.to_owned())).into();
         let hierarchies = Hierarchies::default();
         let names = SubjectNames::new(root.path(), root.path(), reasons, &hierarchies);
         (root, names)
@@ -292,6 +293,8 @@ mod tests {
         assert_eq!(labels(Signal::NetTxWait, OTHER_INTERFACE), [OTHER]);
         assert_eq!(labels(Signal::PacketDrop, 3), ["no_socket"]);
         assert_eq!(labels(Signal::PacketDrop, 77), ["unknown"]);
+        assert_eq!(labels(Signal::PacketDrop, (3 << OWN_REASON_BITS) + 2), ["openvswitch:2"]);
+        assert_eq!(labels(Signal::PacketDrop, (4 << OWN_REASON_BITS) + 2), ["unknown"]);
         assert_eq!(labels(Signal::CgroupRunqueueWait, UNKNOWN), [OTHER]);
         assert_eq!(labels(Signal::CgroupRunqueueWait, 77), [GONE]);
         assert!(names.exists(Signal::NetTxWait, 7) && !names.exists(Signal::NetTxWait, 9));
