@@ -1,6 +1,6 @@
 //! What commands print of critical paths, as one document.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use noise_trace::delays::document::Culprit;
 use noise_trace::ftrace::UnreadLines;
@@ -103,10 +103,15 @@ pub fn not_followed(cut: u64) -> String {
     )
 }
 
-/// Of executions that are taken together: those that are [whole](Traced::is_whole), or all where none is.
+/// Names of executions of which some are [whole](Traced::is_whole).
+pub fn whole_names<'d>(all: impl Iterator<Item = &'d Traced>) -> BTreeSet<String> {
+    all.filter(|traced| traced.is_whole()).map(|traced| traced.name.clone()).collect()
+}
+
+/// Of executions that are taken together: of each name those that are whole, or all where none is.
 pub fn whole<'d>(all: impl Iterator<Item = &'d Traced> + Clone) -> Vec<&'d Traced> {
-    let whole: Vec<_> = all.clone().filter(|traced| traced.is_whole()).collect();
-    if whole.is_empty() { all.collect() } else { whole }
+    let names = whole_names(all.clone());
+    all.filter(|traced| traced.is_whole() || !names.contains(&traced.name)).collect()
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

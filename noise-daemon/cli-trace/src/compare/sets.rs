@@ -7,7 +7,7 @@ use jiff::Zoned;
 use noise_command::CommandError;
 use noise_command::output::Painted;
 use noise_compare::comparison::CompareError;
-use noise_paths::document::{Delimiters, PathsDocument, Traced, not_followed};
+use noise_paths::document::{Delimiters, PathsDocument, Traced, not_followed, whole_names};
 use noise_text::times::Moment;
 use noise_trace::damage::Damage;
 use noise_trace::ftrace::UnreadLines;
@@ -66,7 +66,7 @@ pub struct ComparedRecording {
     pub left_out: u64,
     /// Sleeps on the paths of the others that were not followed to their end.
     pub cut: u64,
-    /// Processes whose begin or end it does not have, which are in neither set.
+    /// Processes whose begin or end it does not have, which are left out: their set has whole ones of the same name.
     pub cut_off: usize,
     /// Such processes of a set that has no others, which are compared as far as it has them.
     pub clipped: usize,
@@ -164,15 +164,12 @@ impl ComparedRecording {
         Ok((executions, missing, damage))
     }
 
-    /// Those of a set that are whole, or all where none is.
+    /// Those of a set that are whole, or all of a name that has no whole ones.
     fn keep_whole(&mut self, set: &mut Vec<Traced>) {
-        let count = set.len();
-        if set.iter().any(Traced::is_whole) {
-            set.retain(Traced::is_whole);
-            self.cut_off += count - set.len();
-        } else {
-            self.clipped += count;
-        }
+        let (count, names) = (set.len(), whole_names(set.iter()));
+        set.retain(|traced| traced.is_whole() || !names.contains(&traced.name));
+        self.cut_off += count - set.len();
+        self.clipped += set.iter().filter(|traced| !traced.is_whole()).count();
     }
 
     /// The same, of which not all need to be whole.
@@ -224,8 +221,11 @@ impl ComparedRecording {
             notes.push(format!("{path}: {}", not_followed(self.cut)));
         }
         for (count, what) in [
-            (self.cut_off, "processes in neither set"),
-            (self.clipped, "processes compared only in part, because their set has no whole ones"),
+            (self.cut_off, "processes that are left out"),
+            (
+                self.clipped,
+                "processes of which a part is compared, because their set has no whole one of that name",
+            ),
         ] {
             if count > 0 {
                 notes.push(format!(

@@ -156,31 +156,35 @@ fn processes_whose_end_is_not_there_are_in_neither_set() {
     let path = folder.path().join("text");
     fs::write(&path, format!("# tracer: nop\n{}{}{}", of(70, true), of(71, true), of(72, false)))
         .unwrap();
-    let sets = |at: &str| {
-        let args: CompareArgs =
-            parsed([path.to_str().unwrap(), "--split", at, "--execution", "process:job"]).unwrap();
+    let sets = |at: &str, executions: &[&str]| {
+        let words = [&[path.to_str().unwrap(), "--split", at], executions].concat();
+        let args: CompareArgs = parsed(words).unwrap();
         Sets::read(&args.asking, &args.normal, &split(&args)).unwrap()
     };
     let spans =
         |set: &[Traced]| set.iter().map(|traced| traced.span_ns / 1_000_000).collect::<Vec<_>>();
     // After two seconds there is only the one whose end is not there.
     for (at, spans_ms, cut_off, clipped, note) in [
-        ("+1s", (vec![80], vec![80]), 1, 0, "text: processes in neither set: 1: begin or end"),
+        ("+1s", (vec![80], vec![80]), 1, 0, "text: processes that are left out: 1: begin or end"),
         (
             "+2s",
             (vec![80, 80], vec![40]),
             0,
             1,
-            "text: processes compared only in part, because their set has no whole ones: 1: begin",
+            "text: processes of which a part is compared, because their set has no whole one of that name: 1: ",
         ),
     ] {
-        let sets = sets(at);
+        let sets = sets(at, &["--execution", "process:job"]);
         assert_eq!((spans(&sets.normal), spans(&sets.sample)), spans_ms, "{at}");
         let of = &sets.recordings[0];
         assert_eq!((of.cut_off, of.clipped), (cut_off, clipped), "{at}");
         let notes = sets.notes().text(false);
         assert!(notes.contains(note), "{notes}");
     }
+    // All of a thread is no whole process.
+    let sets = sets("+2s", &["--execution", "process:job", "--execution", "thread:72"]);
+    let names: Vec<&str> = sets.sample.iter().map(|traced| traced.name.as_str()).collect();
+    assert_eq!((names, sets.recordings[0].clipped), (vec!["process:job", "thread:72"], 1));
 }
 
 #[test]
