@@ -106,6 +106,8 @@ pub struct Collector {
     swept: Instant,
     asked_names: Instant,
     full_seen: u64,
+    /// Whether the sweep for those found nothing to give back.
+    futile: bool,
 }
 
 fn take(engine: &mut Engine, name: &str) -> anyhow::Result<Map> {
@@ -165,6 +167,7 @@ impl Collector {
             swept: Instant::now(),
             asked_names: Instant::now(),
             full_seen: 0,
+            futile: false,
             engine,
         })
     }
@@ -278,7 +281,9 @@ impl Collector {
         sample.folded.push((INTERFERENCE_METRIC.into(), self.charges.folded()));
         self.add_counts(&mut sample, now);
         self.add_drops(&mut sample);
-        let crowded = self.charges.is_crowded() || self.histograms.is_crowded();
+        let crowded = self.charges.is_crowded()
+            || self.histograms.is_crowded()
+            || (refused(&sample) != self.full_seen && !self.futile);
         let every = if crowded { SWEEP_EVERY_CROWDED } else { SWEEP_EVERY };
         if now.duration_since(self.swept) >= every {
             self.swept = now;
@@ -437,12 +442,8 @@ impl Collector {
         self.warn_of_pids();
         // What the forgotten took.
         noise_system::memory::give_back();
-        let full: u64 = sample
-            .drops
-            .iter()
-            .filter(|(_, reason, _)| *reason == Loss::MapFull)
-            .map(|(_, _, count)| count)
-            .sum();
+        let full = refused(sample);
+        self.futile = false;
         if full == self.full_seen {
             return;
         }
@@ -455,6 +456,7 @@ impl Collector {
             .filter(|(_, times)| old(times.queued_ns.max(times.issued_ns)))
             .map(|(request, _)| request)
             .collect();
+        self.futile = stale.is_empty();
         for request in stale {
             let _ = self.requests.remove(&request);
         }
@@ -465,8 +467,15 @@ impl Collector {
             .filter(|(_, times)| old(times.queued_ns))
             .map(|(skb, _)| skb)
             .collect();
+        self.futile &= stale.is_empty();
         for skb in stale {
             let _ = self.spilled.remove(&skb);
         }
     }
+}
+
+/// Events that found no room in a table so far.
+fn refused(sample: &Sample) -> u64 {
+    let full = sample.drops.iter().filter(|(_, reason, _)| *reason == Loss::MapFull);
+    full.map(|(_, _, count)| count).sum()
 }
