@@ -15,6 +15,8 @@ mod sections;
 mod values;
 
 pub use flags::Flags;
+#[cfg(test)]
+pub use keys::REMOVED;
 pub use keys::{Applies, FlagKind, KEYS, Key};
 pub use load::{Configured, load};
 pub use parse::parse;
