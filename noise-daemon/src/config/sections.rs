@@ -57,6 +57,14 @@ impl Config {
             events: self.recorder.classes.iter().map(|name| name.0).collect(),
         }
     }
+
+    /// How large a restart would make the flight recorder where the busiest CPU writes so many bytes a second. `None`
+    /// where it would measure that first.
+    pub fn recorder_after_restart(&self, busiest: Option<u64>) -> Option<RecorderSize> {
+        let remembered = busiest.filter(|_| !self.state.directory.as_os_str().is_empty());
+        let is_known = remembered.is_some() || !self.recorder.follows_host();
+        is_known.then(|| self.recorder.size(remembered))
+    }
 }
 
 macro_rules! sections {
@@ -238,5 +246,34 @@ impl StateSection {
             incidents: usize::from(self.traces.get()),
             bytes: u64::from(self.trace_kibibytes.get()) * 1024,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_restart_makes_of_the_recorder_is_known_where_a_rate_is_remembered_or_the_size_is_fixed()
+     {
+        let config = |directory: &str, kibibytes: u32| Config {
+            state: StateSection { directory: directory.into(), ..StateSection::default() },
+            recorder: RecorderSection {
+                kibibytes_per_cpu: SizeOrAsNeeded::of(kibibytes),
+                ..RecorderSection::default()
+            },
+            ..Config::default()
+        };
+        let per_cpu = |config: &Config, busiest| {
+            config.recorder_after_restart(busiest).map(|size| size.per_cpu)
+        };
+        let busy = Some(4 << 20);
+        let follows = config(DEFAULT_DIRECTORY, 0);
+        assert_eq!(per_cpu(&follows, busy), Some(follows.recorder.size(busy).per_cpu));
+        assert_eq!(per_cpu(&follows, None), None);
+        // Nothing is remembered: the start measures the rate.
+        assert_eq!(per_cpu(&config("", 0), busy), None);
+        assert_eq!(per_cpu(&config("", 2_048), busy), Some(2 << 20));
+        assert_eq!(per_cpu(&config("", 2_048), None), Some(2 << 20));
     }
 }

@@ -8,7 +8,7 @@ use super::family::{Family, seconds};
 pub fn families(model: &Model) -> Vec<Family<'_>> {
     let Some(recorder) = model.sample.recorder else { return Vec::new() };
     let Recorder { bytes, events, overwritten, held_ns, held_median_ns, next_bytes } = recorder;
-    vec![
+    let mut families = vec![
         Family::gauge("noised_recorder_bytes", "Memory of the flight recorder.", bytes as f64),
         Family::counter(
             "noised_recorder_events_total",
@@ -30,10 +30,13 @@ pub fn families(model: &Model) -> Vec<Family<'_>> {
             "How far back the flight recorder goes on half of the CPUs at least.",
             seconds(held_median_ns),
         ),
-        Family::gauge(
+    ];
+    if next_bytes > 0 {
+        families.push(Family::gauge(
             "noised_recorder_next_bytes",
             "Memory that the flight recorder would have after a restart, by the busiest 10 s of the last day.",
             next_bytes as f64,
-        ),
-    ]
+        ));
+    }
+    families
 }

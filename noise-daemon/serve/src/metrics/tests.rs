@@ -284,3 +284,19 @@ fn without_names_series_have_the_cgroup_alone() {
         )
     );
 }
+
+#[test]
+fn a_size_after_a_restart_that_is_not_known_is_not_exported() {
+    let (model, overview) = everything();
+    let with = |next_bytes| {
+        let recorder =
+            model.sample.recorder.map(|held| noise_model::Recorder { next_bytes, ..held });
+        let model =
+            Builder::default().model_after(Sample { recorder, ..Sample::clone(&model.sample) });
+        String::from_utf8(render(Format::Text, &model, &overview, None)).unwrap()
+    };
+    assert!(with(1 << 20).contains("\nnoised_recorder_next_bytes 1048576\n"));
+    let unknown = with(0);
+    assert!(!unknown.contains("noised_recorder_next_bytes"), "{unknown}");
+    assert!(unknown.contains("\nnoised_recorder_bytes "), "{unknown}");
+}

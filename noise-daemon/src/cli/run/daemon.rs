@@ -128,8 +128,8 @@ impl Daemon {
     }
 
     fn sample(&mut self) {
-        let next = self.config.recorder.size(self.watching.current().busiest());
-        let next_bytes = self.sizes.store(next).bytes();
+        let next = self.config.recorder_after_restart(self.watching.current().busiest());
+        let next_bytes = next.map_or(0, |size| self.sizes.store(size).bytes());
         let published = self.pipeline.sample(|sample| {
             sample.noise = self.duty.as_ref().map(Duty::noise).unwrap_or_default();
             sample.reload = self.reload;
