@@ -6,12 +6,14 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown,
 };
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{self, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::stat::Mode;
 use nix::unistd::{Group, geteuid};
 use tokio::net::{UnixListener, UnixStream};
@@ -109,6 +111,27 @@ fn place(temporary: &Path, options: &SocketOptions) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
+/// The local sockets of a process of this host, by the paths at which [`LocalSocket::bind`] placed them. The kernel lists
+/// each by the name of before, which ends with the process id, and says which process made the socket at a path.
+pub fn local_sockets_of(pid: u32) -> Vec<PathBuf> {
+    let end = format!(".{pid}");
+    let listed = fs::read("/proc/net/unix").unwrap_or_default();
+    let listed = String::from_utf8_lossy(&listed);
+    let named = listed.lines().filter_map(listed_name).filter_map(|name| name.strip_suffix(&end));
+    named.filter(|path| listener(path) == Some(pid)).map(PathBuf::from).collect()
+}
+
+/// The name of a socket, after seven columns.
+fn listed_name(line: &str) -> Option<&str> {
+    (0..7).try_fold(line, |rest, _| Some(rest.trim_start().split_once(' ')?.1))
+}
+
+/// The process that listens at a path.
+fn listener(path: &str) -> Option<u32> {
+    let connected = net::UnixStream::connect(path).ok()?;
+    getsockopt(&connected, PeerCredentials).ok()?.pid().try_into().ok()
+}
+
 /// Refuses a folder in which others may replace the socket.
 /// Errors: in a sentence that says what to do.
 pub fn ensure_own_folder(folder: &Path) -> io::Result<()> {
@@ -196,7 +219,7 @@ mod tests {
     async fn the_file_of_a_dead_daemon_is_replaced_and_that_of_a_live_one_kept() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("noised.sock");
-        let dead = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let dead = net::UnixListener::bind(&path).unwrap();
         drop(dead);
         let (socket, listener) = LocalSocket::bind(&options(&path)).await.unwrap();
         let error = LocalSocket::bind(&options(&path)).await.unwrap_err();
@@ -204,7 +227,7 @@ mod tests {
         UnixStream::connect(&path).await.unwrap();
         // One that another process put there meanwhile is not ours.
         fs::remove_file(&path).unwrap();
-        let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let other = net::UnixListener::bind(&path).unwrap();
         drop((socket, listener));
         assert!(path.exists());
         drop(other);
@@ -221,7 +244,7 @@ mod tests {
         assert!(error.to_string().contains("another process"), "{error}");
         drop(socket);
         assert!(!path.exists());
-        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let listener = net::UnixListener::bind(&path).unwrap();
         assert!(LocalSocket::bind_datagrams(&options(&path)).is_err());
         drop(listener);
         fs::remove_file(&path).unwrap();
@@ -282,5 +305,22 @@ mod tests {
         assert!(LocalSocket::bind(&options(&path.join("below"))).await.is_err());
         let long = root.path().join("x".repeat(200));
         assert!(LocalSocket::bind(&options(&long)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_sockets_of_a_process_are_found_where_they_were_placed() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a folder/noised.sock");
+        let (socket, _listener) = LocalSocket::bind(&options(&path)).await.unwrap();
+        let own = std::process::id();
+        assert!(local_sockets_of(own).contains(&path));
+        // One that another process pretends to have.
+        let pretended = root.path().join("other.sock");
+        let bound = root.path().join("other.sock.1");
+        let _pretender = net::UnixListener::bind(&bound).unwrap();
+        fs::rename(&bound, &pretended).unwrap();
+        assert!(!local_sockets_of(1).contains(&pretended));
+        drop(socket);
+        assert!(!local_sockets_of(own).contains(&path));
     }
 }

@@ -35,7 +35,8 @@ use noise_record::marks::{Marks, SharedMarks, lock, take, with_marks};
 use noise_serve::victim::with_victims;
 use noise_serve::{
     Costs, ListenError, Listeners, LocalSocket, RELOAD_ROUTE, Refresh, Refused, ReloadDocument,
-    SocketOptions, Web, ensure_own_folder, router, serve, with_events, with_reload, with_traces,
+    SocketOptions, Web, ensure_own_folder, local_sockets_of, router, serve, with_events,
+    with_reload, with_traces,
 };
 use noise_system::output::ensure_own_way;
 use noise_system::worker::ensure_threads;
@@ -72,7 +73,8 @@ pub struct RunArgs {
     /// Check the configuration and exit.
     #[arg(long = "config.check")]
     config_check: bool,
-    /// Also fail if the running daemon refused it with its latest reload.
+    /// Also fail if the running daemon refused it with its latest reload: the daemon that systemd names (MAINPID), else the one
+    /// at the configured socket.
     #[arg(long = "config.reloaded", requires = "config_check")]
     config_reloaded: bool,
     #[command(flatten)]
@@ -108,7 +110,8 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
             output::complain(&format!("warning: {warning}"));
         }
         if args.config_reloaded {
-            ensure_taken(config.socket.options())?;
+            let main = std::env::var("MAINPID").ok().and_then(|pid| pid.parse().ok());
+            ensure_taken(running_socket(main, &config))?;
         }
         let _ = output::show("the configuration is valid\n");
         return Ok(());
@@ -126,15 +129,22 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
     runtime.block_on(daemon(config, source, log, web))
 }
 
+/// The local socket of the running daemon, which systemd names to what reloads it: the configuration may name another one
+/// by now, which is in force from the next start on. Where the daemon is not named or has no socket: the configured one.
+fn running_socket(main: Option<u32>, config: &Config) -> Option<PathBuf> {
+    let running = main.and_then(|pid| local_sockets_of(pid).into_iter().next());
+    running.or_else(|| config.socket.options().map(|options| options.path))
+}
+
 /// Requires that the daemon at a local socket did not refuse its latest reload. Behind the signal, the daemon reads its
 /// configuration before it answers; where no daemon can be asked, only its log says what came of the reload.
 /// Errors: why it was refused.
-fn ensure_taken(socket: Option<SocketOptions>) -> anyhow::Result<()> {
+fn ensure_taken(socket: Option<PathBuf>) -> anyhow::Result<()> {
     let unknown = |why: &str| {
         output::complain(&format!("{why}: whether it took the configuration is said in its log"));
         Ok(())
     };
-    let Some(SocketOptions { path, .. }) = socket else {
+    let Some(path) = socket else {
         return unknown("the daemon has no local socket");
     };
     let place = path.display();
@@ -518,5 +528,27 @@ async fn drain_debug_records(logger: Option<DebugReader>) {
     loop {
         timer.tick().await;
         logger.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reload_is_asked_for_at_the_socket_of_the_running_daemon() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mut config = Config::default();
+        config.socket.path = path("old.sock");
+        let (_socket, _listener) =
+            LocalSocket::bind(&config.socket.options().unwrap()).await.unwrap();
+        config.socket.path = path("new.sock");
+        let own = Some(std::process::id());
+        assert_eq!(running_socket(own, &config), Some(path("old.sock")));
+        assert_eq!(running_socket(Some(1), &config), Some(path("new.sock")));
+        config.socket.path = PathBuf::new();
+        assert_eq!(running_socket(own, &config), Some(path("old.sock")));
+        assert_eq!(running_socket(None, &config), None);
     }
 }
