@@ -21,7 +21,7 @@ pub struct Asking {
     #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = AskedExecution::parse)]
     executions: Vec<AskedExecution>,
     /// What wake-ups of threads on their way to sleep, and LTTng's state dump, mean: what the events say, or what Trace
-    /// Compass makes of them, so that paths agree with its own to the nanosecond (see docs/traces.md) [default:
+    /// Compass makes of them, so that paths agree with its own to the nanosecond (see /usr/share/doc/noised/docs/traces.md) [default:
     /// trace-compass for LTTng's traces, else events]
     #[arg(long, value_name = "READING")]
     pub reading: Option<Reading>,

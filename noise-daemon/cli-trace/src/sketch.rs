@@ -44,7 +44,7 @@ pub struct SketchArgs {
     others: Vec<PathBuf>,
     /// Only slices that fulfil this condition: FIELD = VALUE (or !=, <, <=, >, >=), put together with and, or, not and
     /// parentheses. Fields are marker, process, thread, key, port, cluster, latency, true_latency, idle, idle_count,
-    /// idle_mean, idle_deviation, idle_variance, calls(NAME), from and to (see docs/sketches.md).
+    /// idle_mean, idle_deviation, idle_variance, calls(NAME), from and to (see /usr/share/doc/noised/docs/sketches.md).
     #[arg(long = "where", value_name = "CONDITION")]
     given: Option<Query>,
     /// Of these, how many fulfil that condition, too.

@@ -167,6 +167,20 @@ async fn command_lines_are_for_the_local_socket_and_not_for_the_port() {
 }
 
 #[tokio::test]
+async fn what_the_page_leads_to_is_there() {
+    let mut tasks = JoinSet::new();
+    let router = routes(&mut tasks, &Web::plain());
+    let port = start(&mut tasks, &router, Web::plain());
+    let page = ask(tcp(port).await, "/", "").await.unwrap();
+    let targets = [" href=\"", " src=\""].into_iter().flat_map(|begin| page.split(begin).skip(1));
+    let targets: Vec<&str> = targets.filter_map(|rest| Some(rest.split_once('"')?.0)).collect();
+    assert!(targets.len() > 4, "{targets:?}");
+    for target in targets {
+        assert!(ask(tcp(port).await, target, "").await.is_ok(), "{target}");
+    }
+}
+
+#[tokio::test]
 async fn who_has_a_password_sees_command_lines() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("web.yml");

@@ -135,4 +135,26 @@ mod tests {
         }
         assert!(!pages.iter().any(|(name, _)| name.contains("help")));
     }
+
+    #[test]
+    fn what_pages_refer_to_is_installed() {
+        let pages = pages().unwrap();
+        let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for (name, page) in &pages {
+            let page = String::from_utf8_lossy(page).replace('\\', "");
+            for word in page.split([' ', '(', ')', ',', '\n']) {
+                if let Some(file) = word.strip_prefix("/usr/share/doc/noised/") {
+                    assert!(repository.join(file).is_file(), "{name}: {word}");
+                }
+                let is_relative = word.ends_with(".md") && !word.starts_with('/');
+                assert!(!is_relative, "{name}: {word} is not where the reader is");
+            }
+            for referred in page.split("(1)").filter_map(|before| before.split_whitespace().last())
+            {
+                let is_page = referred.starts_with("noised-");
+                let file = format!("{referred}.1");
+                assert!(!is_page || pages.iter().any(|(name, _)| *name == file), "{name}: {file}");
+            }
+        }
+    }
 }

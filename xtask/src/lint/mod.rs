@@ -15,6 +15,7 @@ use crate::lint::circles::circles;
 use crate::lint::drift::Rooms;
 use crate::lint::pages::{Pages, metrics_in};
 use crate::lint::source::Source;
+use crate::package::documents;
 
 mod circles;
 mod drift;
@@ -64,7 +65,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode> {
     findings.extend(names::findings(paths.zip(texts.iter().map(String::as_str))));
     let pages = Pages::read(&workspace.root)?;
     findings.extend(Rooms::among(&files).findings(pages.text(drift::PAGE)));
-    findings.extend(pages.findings(&metrics, &|path| workspace.root.join(path).exists()));
+    findings.extend(pages.findings(&metrics, &documents(&workspace.root)?));
     findings.sort();
     for finding in &findings {
         println!("{finding}");

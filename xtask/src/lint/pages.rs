@@ -1,5 +1,5 @@
-//! Rules about README.md and the pages of `docs/`: the first page leads to every other one, and no link is dead;
-//! every metric is on the page of metrics.
+//! Rules about README.md and the pages of `docs/`: the first page leads to every other one, no link is dead, neither
+//! in the repository nor where a package has put the pages; every metric is on the page of metrics.
 //!
 //! Anchors are those that GitHub and GitLab make of headings. Links to other hosts are not followed. The link checker
 //! of the field (lychee) is a download of 78 MB, more than all other tools together; what is needed of it is `dead`
@@ -69,16 +69,12 @@ impl Pages {
         self.0.get(path).map(String::as_str)
     }
 
-    /// What breaks a rule, given the names of all metrics and whether a path of the repository exists.
-    pub fn findings(
-        &self,
-        metrics: &BTreeSet<String>,
-        exists: &dyn Fn(&str) -> bool,
-    ) -> Vec<Finding> {
+    /// What breaks a rule, given the names of all metrics and the paths of all files that packages install beside the pages.
+    pub fn findings(&self, metrics: &BTreeSet<String>, installed: &[String]) -> Vec<Finding> {
         let mut findings = self.first_page();
         for (path, text) in &self.0 {
             for link in links(text) {
-                if let Some(message) = self.dead(path, &link.target, exists) {
+                if let Some(message) = self.dead(path, &link.target, installed) {
                     findings.push(Finding { path: path.clone(), line: link.line, message });
                 }
             }
@@ -108,7 +104,7 @@ impl Pages {
     }
 
     /// Why a link of a page leads nowhere, if it does not.
-    fn dead(&self, page: &str, target: &str, exists: &dyn Fn(&str) -> bool) -> Option<String> {
+    fn dead(&self, page: &str, target: &str, installed: &[String]) -> Option<String> {
         if ["https://", "http://", "mailto:"].iter().any(|scheme| target.starts_with(scheme)) {
             return None;
         }
@@ -116,8 +112,12 @@ impl Pages {
             return Some(format!("`{target}` leads out of the repository"));
         };
         let text = self.text(&path);
-        if text.is_none() && !exists(&path) {
-            return Some(format!("`{target}`: there is no {path}"));
+        // A file, or a folder of files.
+        let is_there = |file: &String| {
+            file.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if !installed.iter().any(is_there) {
+            return Some(format!("`{target}`: no package installs {path}, or it does not exist"));
         }
         let anchor = anchor?;
         let is_there = text.is_some_and(|text| anchors(text).contains(&anchor));
@@ -255,8 +255,10 @@ mod tests {
     fn messages(first: &str, page: &str, list: &str) -> Vec<String> {
         let texts = [("README.md", first), ("docs/page.md", page), ("docs/metrics.md", list)];
         let pages = texts.map(|(path, text)| (path.to_owned(), text.to_owned()));
+        let installed = ["README.md", "docs/page.md", "docs/metrics.md", "deploy/picture.png"];
+        let installed = installed.map(str::to_owned);
         let metrics = BTreeSet::from(["noised_a_total".to_owned()]);
-        let found = Pages(pages.into()).findings(&metrics, &|path| path == "deploy/picture.png");
+        let found = Pages(pages.into()).findings(&metrics, &installed);
         found.iter().map(ToString::to_string).collect()
     }
 
@@ -271,9 +273,15 @@ mod tests {
 
     #[test]
     fn a_dead_link_is_found() {
-        for target in
-            ["missing.md", "../deploy", "page.md#two", "#two", "../../x", "/etc/x", "metrics.md#"]
-        {
+        for target in [
+            "missing.md",
+            "../deploy/noised",
+            "page.md#two",
+            "#two",
+            "../../x",
+            "/etc/x",
+            "metrics.md#",
+        ] {
             let found = on_page(&format!("[x]({target})"));
             assert_eq!(found.len(), 1, "{target}: {found:?}");
             assert!(found[0].starts_with("docs/page.md:11: "), "{found:?}");
@@ -284,7 +292,7 @@ mod tests {
     fn links_that_lead_somewhere_or_are_none_are_fine() {
         for line in [
             "[x](metrics.md), [`y`](metrics.md#metrics) and [z](../README.md#noised)",
-            "![picture](../deploy/picture.png)",
+            "![picture](../deploy/picture.png) in [its folder](../deploy)",
             "[x](#one-thing-two) [x](page.md#again-1)",
             "[x](https://example.org/missing.md#x)",
             "`[x](missing.md)`",
@@ -312,7 +320,7 @@ mod tests {
 
     #[test]
     fn missing_pages_are_found() {
-        let found = Pages([].into()).findings(&BTreeSet::new(), &|_| false);
+        let found = Pages([].into()).findings(&BTreeSet::new(), &[]);
         assert_eq!(
             found.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["README.md:1: is missing"]

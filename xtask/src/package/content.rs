@@ -22,9 +22,16 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// Where documentation lies.
 pub const DOCUMENTATION: &str = "usr/share/doc/noised";
 
-/// Folders whose files of that ending come along.
-const DOCUMENTS: [(&str, &str); 6] = [
+/// Folders of the repository whose files of that ending come along: the pages, and all that they link to.
+const DOCUMENTS: [(&str, &str); 13] = [
+    ("", "README.md"),
     ("docs", ".md"),
+    ("tests", ".md"),
+    ("deploy", ".toml"),
+    ("deploy", ".png"),
+    ("deploy/systemd", ".service"),
+    ("deploy/kubernetes", ".yaml"),
+    ("deploy/grafana", ".png"),
     ("deploy/prometheus", ".yml"),
     ("deploy/prometheus/targets", ".yml"),
     ("deploy/grafana/dashboards", ".json"),
@@ -52,7 +59,10 @@ pub fn entries(workspace: &Workspace, program: &Path, release: &Release) -> Resu
             .push(Entry::new(path, output_of(Command::new(program).args(["completions", shell]))?));
     }
     entries.extend(manual(workspace, program)?);
-    entries.extend(documents(&workspace.root)?);
+    for path in documents(&workspace.root)? {
+        let content = read(&workspace.root.join(&path))?;
+        entries.push(Entry::new(format!("{DOCUMENTATION}/{path}"), content));
+    }
     let third = licences::of_dependencies(workspace)?;
     entries.push(Entry::new(format!("{NOTICES}.gz"), compressed(third.as_bytes())?));
     let library = compressed(&licences::of_library()?)?;
@@ -64,22 +74,22 @@ pub fn entries(workspace: &Workspace, program: &Path, release: &Release) -> Resu
     Ok(entries)
 }
 
-/// The documentation, the rules of Prometheus and the dashboards, in the folders of the repository, so that links between
-/// them lead somewhere.
-fn documents(root: &Path) -> Result<Vec<Entry>> {
-    let mut entries = Vec::new();
+/// The documentation, by its paths in the repository. It is installed in the same folders, so that links between
+/// files lead somewhere.
+pub fn documents(root: &Path) -> Result<Vec<String>> {
+    let mut paths = Vec::new();
     for (folder, ending) in DOCUMENTS {
         for entry in
             fs::read_dir(root.join(folder)).with_context(|| format!("cannot list {folder}"))?
         {
-            let path = entry.with_context(|| format!("cannot list {folder}"))?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = entry.with_context(|| format!("cannot list {folder}"))?.file_name();
+            let name = name.to_string_lossy();
             if name.ends_with(ending) {
-                entries.push(Entry::new(format!("{DOCUMENTATION}/{folder}/{name}"), read(&path)?));
+                paths.push(format!("{folder}/{name}").trim_start_matches('/').to_owned());
             }
         }
     }
-    Ok(entries)
+    Ok(paths)
 }
 
 /// The pages that the program writes.
@@ -123,16 +133,17 @@ mod tests {
 
     #[test]
     fn pages_rules_and_dashboards_come_along() -> Result<()> {
-        let entries = documents(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?;
-        for name in [
+        let paths = documents(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?;
+        for path in [
+            "README.md",
             "docs/commands.md",
+            "deploy/noised.toml",
             "deploy/prometheus/alerts.rules.yml",
             "deploy/prometheus/targets/example.yml",
             "deploy/grafana/dashboards/noised-host.json",
             "deploy/grafana/provisioning/datasources/noised.yml",
         ] {
-            let path = format!("{DOCUMENTATION}/{name}");
-            assert!(entries.iter().any(|entry| entry.path == path), "no {path}");
+            assert!(paths.iter().any(|found| found == path), "no {path}");
         }
         Ok(())
     }

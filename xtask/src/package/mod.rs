@@ -29,6 +29,7 @@ mod rpm;
 mod stage;
 
 pub use binary::revision;
+pub use content::documents;
 
 /// What is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
