@@ -112,7 +112,7 @@ pub fn families(
         ),
         Family::gauges(
             "noised_probe_attached",
-            "Whether the program of a hook is attached.",
+            "Whether the program of a hook is attached; hooks that this kernel does not have are missing.",
             &["hook"],
             attached,
         ),

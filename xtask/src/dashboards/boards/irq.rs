@@ -165,8 +165,8 @@ fn soft() -> Vec<Panel> {
         Shape::Table(&[("instance", "Host"), ("hook", "Hook")]).panel(
             "Hooks that are not attached",
             Unit::Count,
-            "Places in the kernel where noised does not listen: not every kernel and CPU has every \
-             interrupt. Unusual is one that other hosts have; `noised check` says why.",
+            "Places in the kernel where noised could not attach, although this kernel has them. Unusual is \
+             any; `noised check` says why.",
         )
         .ask("", format!("{} == 0", of_hosts("noised_probe_attached", "")))
         .sized(24, 6),
