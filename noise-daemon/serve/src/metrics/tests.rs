@@ -7,9 +7,11 @@ use std::sync::Arc;
 use crate::made::report;
 use noise_analysis::{Culprit, Ending, Report, Time};
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::hooks::Hook;
-use noise_common::loss::Loss;
-use noise_common::signals::Signal;
+use noise_common::event::Cell;
+use noise_common::hooks::{HOOKS, Hook};
+use noise_common::loss::{LOSSES, Loss};
+use noise_common::signals::{OPERATIONS, SIGNALS, Signal, SignalInfo, Storage};
+use noise_common::subject::SubjectKind;
 use noise_model::{
     Builder, CgroupInfo, Count, CpuNoise, Histogram, HookSample, Interference, NoiseSource, Sample,
 };
@@ -299,4 +301,74 @@ fn a_size_after_a_restart_that_is_not_known_is_not_exported() {
     let unknown = with(0);
     assert!(!unknown.contains("noised_recorder_next_bytes"), "{unknown}");
     assert!(unknown.contains("\nnoised_recorder_bytes "), "{unknown}");
+}
+
+/// All that a host with 256 CPUs, 64 disks and 128 interfaces may export: programs keep interrupts in 16 places of each CPU
+/// and in a table of 64 MiB for all.
+fn largest() -> Sample {
+    const CPUS: usize = 256;
+    const DISKS: usize = 64;
+    const INTERFACES: usize = 128;
+    let spilled = ((64 << 20) / size_of::<Cell>() / CPUS).clamp(256, 4_096);
+    let interrupts = Storage::Keyed.cells() * CPUS + spilled;
+    let subjects = |info: &SignalInfo| match (info.storage, info.subject) {
+        (Storage::Fixed { subjects }, _) => subjects,
+        (Storage::Rotating, _) => 1_000,
+        (_, SubjectKind::Request) => DISKS * OPERATIONS.len(),
+        (_, SubjectKind::Interface) => INTERFACES,
+        (_, SubjectKind::Irq) => interrupts,
+        _ => 256,
+    };
+    let labels = |info: &SignalInfo, number: usize| {
+        info.labels.iter().map(|label| format!("{label} {number:05}")).collect()
+    };
+    let mut sample = Sample::default();
+    for info in &SIGNALS {
+        for number in 0..subjects(info) {
+            let (signal, labels) = (info.signal, labels(info, number));
+            match info.kind {
+                ExportKind::Counter => sample.counts.push(Count { signal, labels, total: 1 }),
+                ExportKind::Histogram(_) => sample.series.push(Series {
+                    signal,
+                    labels,
+                    totals: Histogram::of(&[1_000]),
+                    recent_max_ns: 0,
+                }),
+            }
+        }
+    }
+    for number in 0..CPUS {
+        let cpu = u32::try_from(number).unwrap();
+        let sources = ["hardirq", "nmi", "softirq", "vector"];
+        sample.interrupted.extend(sources.map(|source| (cpu, source.into(), 1)));
+        sample.stolen.push((cpu, 1));
+    }
+    for number in 0..1_000 {
+        let victim = format!("{number:04}").into();
+        let pair = charge(Resource::Cpu, Cause::Foreign, "backup.service", 1);
+        sample.interference.push(Interference { victim, ..pair });
+    }
+    sample.hooks = HOOKS
+        .map(|hook| HookSample { hook, attached: true, runs: 1, run_ns: 1, missed: 0 })
+        .to_vec();
+    let losses = SIGNALS.iter().flat_map(|info| LOSSES.map(|loss| (info.signal, loss, 1)));
+    sample.drops = losses.collect();
+    sample
+}
+
+#[test]
+fn the_largest_host_stays_below_the_limit_of_a_scrape() {
+    let model = Builder::default().model_after(largest());
+    let page = render(Format::Text, &model, &Overview::default(), None);
+    let page = String::from_utf8(page).unwrap();
+    let count = page.lines().filter(|line| !line.starts_with('#')).count();
+    for (file, key) in [
+        (include_str!("../../../../deploy/prometheus/prometheus.yml"), "sample_limit: "),
+        (include_str!("../../../../deploy/prometheus/kubernetes.yml"), "sample_limit: "),
+        (include_str!("../../../../deploy/kubernetes/podmonitor.yaml"), "sampleLimit: "),
+    ] {
+        let limit = file.lines().find_map(|line| line.trim().strip_prefix(key)).unwrap();
+        let limit: usize = limit.parse().unwrap();
+        assert!(count < limit && count > limit / 2, "{count} samples, {key}{limit}");
+    }
 }
