@@ -9,6 +9,7 @@ use axum::Router;
 use axum::routing::get;
 use tokio::task::{JoinSet, spawn_blocking};
 
+use super::connections::MAX_CONNECTIONS;
 use super::listen::Listeners;
 use super::reload::Web;
 use super::serve::{Costs, serve_with};
@@ -167,4 +168,24 @@ async fn who_reads_is_answered_beside_those_who_do_not() {
     assert!(answers.iter().all(|answer| answer.len() > 200_000));
     // No connection had to be hung up on for it.
     assert!(took < Timeouts::default().stuck, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_scraper_is_answered_where_all_connections_are_taken_by_those_who_do_not_read() {
+    let mut server = JoinSet::new();
+    // Time-outs do not end them.
+    let timeouts = Timeouts { stuck: Duration::from_secs(3_600), ..Timeouts::default() };
+    let address = start_with(&mut server, timeouts);
+    let asked = spawn_blocking(move || {
+        let mut silent = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            let mut stream = TcpStream::connect(address)?;
+            stream.write_all(&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(200))?;
+            silent.push(stream);
+        }
+        let answer = ask(address)?;
+        Ok::<_, std::io::Error>((answer, silent))
+    });
+    let (answer, _silent) = asked.await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.len() > 200_000, "{}", answer.len());
 }

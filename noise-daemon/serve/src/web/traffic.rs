@@ -23,9 +23,10 @@ use super::hangups::{Hangup, HangupReason};
 const PAUSE: Duration = Duration::from_millis(50);
 /// A connection that is new is left alone for so long: it may not have had its turn.
 pub const GRACE: Duration = Duration::from_secs(1);
-/// One that was just answered is left alone for so long: what it has not taken by then is lost.
+/// One that has an answer to take is left alone for so long: what it has not taken by then is lost. With the wait for its own
+/// answer, a newcomer is done before a scraper's usual time-out of 10 s.
 pub const TAKING: Duration = Duration::from_secs(2);
-/// An answer that takes longer may be given up for others.
+/// A request that has waited longer for its answer may be given up for others.
 pub const SLOW: Duration = Duration::from_secs(30);
 
 /// How long clients may take.
@@ -72,13 +73,15 @@ struct ConnectionProgress {
     since: Instant,
     /// Since when the client takes nothing of what there is for it.
     stuck: Option<Instant>,
+    /// Since when it has not taken all of that, however much it takes now and then.
+    behind: Option<Instant>,
     /// When it was answered last.
     answered: Option<Instant>,
 }
 
 impl ConnectionProgress {
     fn new(now: Instant) -> Self {
-        Self { stage: ConnectionStage::Head, since: now, stuck: None, answered: None }
+        Self { stage: ConnectionStage::Head, since: now, stuck: None, behind: None, answered: None }
     }
 
     fn enter(&mut self, stage: ConnectionStage, now: Instant) {
@@ -93,6 +96,26 @@ impl ConnectionProgress {
             ConnectionStage::Answer { .. } => {
                 self.stage = ConnectionStage::Answer { is_followed: true }
             }
+        }
+    }
+
+    fn asked(&mut self, now: Instant) {
+        if self.stuck.is_none() {
+            self.behind = None;
+        }
+        self.enter(ConnectionStage::Answer { is_followed: false }, now);
+    }
+
+    fn wrote(&mut self, is_taken: bool, now: Instant) {
+        if !is_taken {
+            self.stuck.get_or_insert(now);
+            self.behind.get_or_insert(now);
+            return;
+        }
+        self.stuck = None;
+        if self.stage == ConnectionStage::Idle {
+            // The answer was still on its way.
+            self.since = now;
         }
     }
 
@@ -117,7 +140,10 @@ impl ConnectionProgress {
     /// From when on it may end for others, and as what.
     fn may_end(&self) -> (HangupReason, Instant) {
         match (self.stage, self.answered) {
-            (ConnectionStage::Answer { .. }, _) => (HangupReason::Slow, self.since + SLOW),
+            (ConnectionStage::Answer { .. }, _) => {
+                let slow = self.behind.map_or(self.since + SLOW, |behind| behind + TAKING);
+                (HangupReason::Slow, slow)
+            }
             (_, Some(answered)) => (HangupReason::Unused, answered + TAKING),
             (_, None) => (HangupReason::Unused, self.since + GRACE),
         }
@@ -149,7 +175,7 @@ impl ConnectionTraffic {
         let now = Instant::now();
         let mut state = self.state();
         let is_hasty = state.answered.is_some_and(|answered| now.duration_since(answered) < PAUSE);
-        state.enter(ConnectionStage::Answer { is_followed: false }, now);
+        state.asked(now);
         (Answering(Arc::clone(self)), if is_hasty { Pace::Hasty } else { Pace::Patient })
     }
 
@@ -181,17 +207,7 @@ impl ConnectionTraffic {
 
     /// Notes how writing went.
     fn wrote(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        let now = Instant::now();
-        let mut state = self.state();
-        if outcome.is_pending() {
-            state.stuck.get_or_insert(now);
-        } else {
-            state.stuck = None;
-            if state.stage == ConnectionStage::Idle {
-                // The answer was still on its way.
-                state.since = now;
-            }
-        }
+        self.state().wrote(outcome.is_ready(), Instant::now());
         outcome
     }
 }
@@ -338,5 +354,27 @@ mod tests {
         // The beginning of a next request does not make it used.
         state.read(start + 20 * SECOND);
         assert_eq!(state.may_end(), (HangupReason::Unused, answered + TAKING));
+    }
+
+    #[test]
+    fn who_is_behind_with_an_answer_may_end_soon_whatever_it_takes_of_it() {
+        let start = Instant::now();
+        let mut state = ConnectionProgress::new(start);
+        state.asked(start);
+        assert_eq!(state.may_end(), (HangupReason::Slow, start + SLOW));
+        let behind = start + SECOND;
+        state.wrote(false, behind);
+        assert_eq!(state.may_end(), (HangupReason::Slow, behind + TAKING));
+        // A little of it now and then, or the next request meanwhile.
+        state.wrote(true, behind + SECOND);
+        state.wrote(false, behind + SECOND);
+        state.answered(behind + SECOND);
+        state.asked(behind + SECOND);
+        assert_eq!(state.may_end(), (HangupReason::Slow, behind + TAKING));
+        // All of it: the next request has its time.
+        state.wrote(true, behind + 2 * SECOND);
+        let next = behind + 3 * SECOND;
+        state.asked(next);
+        assert_eq!(state.may_end(), (HangupReason::Slow, next + SLOW));
     }
 }
