@@ -251,7 +251,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
 }
 
 #[tokio::test]
-async fn a_connection_of_before_gets_nothing_where_certificates_count_since() {
+async fn a_connection_of_before_gets_nothing_where_certificates_are_required_since() {
     let authority = authority();
     let server = identity(Some(&authority));
     let folder = tempfile::tempdir().unwrap();
@@ -261,27 +261,76 @@ async fn a_connection_of_before_gets_nothing_where_certificates_count_since() {
     write("ca.crt", &authority.pem());
     let plain = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n";
     let file = folder.path().join("web.yml");
-    const REQUEST: &[u8] = b"GET /api/v1/incidents/1/path HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    for kind in ["RequireAndVerifyClientCert", "VerifyClientCertIfGiven"] {
-        write("web.yml", plain);
-        let web = Web::open(Some(&file)).unwrap();
-        let mut tasks = JoinSet::new();
-        let router = routes(&mut tasks, &web);
-        let port = start(&mut tasks, &router, web.clone());
-        let mut stream = tls(port, &authority.pem(), None).await.unwrap();
-        stream.write_all(REQUEST).await.unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\n{}") {
-            answer.push(stream.read_u8().await.unwrap());
-        }
-        write("web.yml", &format!("{plain}  client_auth_type: {kind}\n  client_ca_file: ca.crt\n"));
-        web.reload().unwrap();
-        stream.write_all(REQUEST).await.unwrap();
-        let mut rest = Vec::new();
-        // However it ends.
-        let _ = stream.read_to_end(&mut rest).await;
-        assert_eq!(String::from_utf8_lossy(&rest), "", "{kind}");
+    write("web.yml", plain);
+    let web = Web::open(Some(&file)).unwrap();
+    let mut tasks = JoinSet::new();
+    let router = routes(&mut tasks, &web);
+    let port = start(&mut tasks, &router, web.clone());
+    let connect = async || tls(port, &authority.pem(), None).await.unwrap();
+    let mut first = connect().await;
+    let mut second = connect().await;
+    for stream in [&mut first, &mut second] {
+        assert!(ask_on(stream).await.is_some());
     }
+    let ca = "  client_ca_file: ca.crt\n";
+    write("web.yml", &format!("{plain}  client_auth_type: VerifyClientCertIfGiven\n{ca}"));
+    web.reload().unwrap();
+    // It has given none.
+    assert!(ask_on(&mut first).await.is_some());
+    write("web.yml", &format!("{plain}  client_auth_type: RequireAndVerifyClientCert\n{ca}"));
+    web.reload().unwrap();
+    assert_eq!(ask_on(&mut second).await, None);
+}
+
+/// Asks over a connection that is kept; the head of the answer, if one comes.
+async fn ask_on(stream: &mut TlsStream<TcpStream>) -> Option<String> {
+    let request = "GET /api/v1/incidents/1/path HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n{}") {
+        answer.push(stream.read_u8().await.ok()?);
+    }
+    Some(String::from_utf8(answer).unwrap())
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_while_its_certificate_is_accepted() {
+    let authority = authority();
+    let [server, client] = [(); 2].map(|()| identity(Some(&authority)));
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("server.crt", &server.certificate);
+    write("server.key", &server.key);
+    write("ca.crt", &authority.pem());
+    let required = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n  \
+                    client_ca_file: ca.crt\n  client_auth_type: RequireAndVerifyClientCert\n";
+    write("web.yml", required);
+    let web = Web::open(Some(&folder.path().join("web.yml"))).unwrap();
+    let mut tasks = JoinSet::new();
+    let router = routes(&mut tasks, &web);
+    let port = start(&mut tasks, &router, web.clone());
+    let connect = async || tls(port, &authority.pem(), Some(&client)).await.unwrap();
+    let mut kept = connect().await;
+    let mut refused = connect().await;
+    for stream in [&mut kept, &mut refused] {
+        assert!(ask_on(stream).await.is_some());
+    }
+    // Nothing of TLS changes.
+    write(
+        "web.yml",
+        &format!("{required}http_server_config:\n  headers:\n    X-Frame-Options: deny\n"),
+    );
+    web.reload().unwrap();
+    let answer = ask_on(&mut kept).await.unwrap();
+    assert!(answer.contains("deny") && !answer.contains("connection: close"), "{answer}");
+    // What TLS is agreed on with changes, and the certificate is still accepted: it is answered once more.
+    write("web.yml", &format!("{required}  client_allowed_sans: [localhost]\n"));
+    web.reload().unwrap();
+    let answer = ask_on(&mut kept).await.unwrap();
+    assert!(answer.contains("connection: close"), "{answer}");
+    write("web.yml", &format!("{required}  client_allowed_sans: [elsewhere]\n"));
+    web.reload().unwrap();
+    assert_eq!(ask_on(&mut refused).await, None);
 }
 
 #[tokio::test]

@@ -34,6 +34,13 @@ impl Clients {
     ) -> Self {
         Self { verifier, algorithms, mandatory, allowed_sans }
     }
+
+    /// Whether a client that showed this chain, the empty one if none, would be let in now.
+    pub fn accept(&self, chain: &[CertificateDer<'_>]) -> bool {
+        chain.split_first().map_or(!self.mandatory, |(own, more)| {
+            self.verify_client_cert(own, more, UnixTime::now()).is_ok()
+        })
+    }
 }
 
 /// The alternative names of a certificate, as `client_allowed_sans` writes them.

@@ -13,7 +13,6 @@ use anyhow::{Context as _, bail};
 use axum::http::{HeaderMap, Uri};
 use jiff::Timestamp;
 use noise_system::files;
-use rustls::ServerConfig;
 
 use super::auth::Auth;
 use super::file::WebFile;
@@ -29,8 +28,15 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Rules {
     pub(super) file: WebFile,
-    pub(super) tls: Option<Arc<ServerConfig>>,
-    validity: Option<Validity>,
+    pub(super) tls: Option<ServedTls>,
+    /// What the files of TLS were when they were read.
+    tls_stamps: Vec<(PathBuf, Stamp)>,
+}
+
+impl Rules {
+    fn validity(&self) -> Option<Validity> {
+        self.tls.as_ref().and_then(|tls| tls.validity)
+    }
 }
 
 /// What a file was when it was read; `None` = it was not there.
@@ -86,7 +92,7 @@ impl Web {
         // What is relative must stay so if the working directory changes.
         let path = std::path::absolute(path)
             .with_context(|| format!("cannot find the web file {}", path.display()))?;
-        let (stamps, rules) = load(&path);
+        let (stamps, rules) = load(&path, &Rules::default());
         let auth = Some(Arc::new(Auth::new()?));
         Ok(Self(Arc::new(WebFileState {
             path: Some(path),
@@ -171,14 +177,14 @@ impl Web {
 
     /// When the first certificate of the server's chain expires, seconds since 1970.
     pub fn expiry_s(&self) -> Option<i64> {
-        self.state().rules.validity.map(|validity| validity.until_s)
+        self.state().rules.validity().map(|validity| validity.until_s)
     }
 
     /// What an operator should know of what is in force.
     pub fn warnings(&self) -> Vec<String> {
         let rules = Arc::clone(&self.state().rules);
         let now_s = Timestamp::now().as_second();
-        let certificate = rules.validity.and_then(|validity| validity.warning(now_s));
+        let certificate = rules.validity().and_then(|validity| validity.warning(now_s));
         rules.file.warnings().into_iter().chain(certificate).collect()
     }
 
@@ -194,7 +200,7 @@ impl Web {
     /// Warns of a certificate that has expired or soon will, once a day; to be called now and then.
     pub fn remind(&self) {
         let mut state = self.state();
-        let Some(validity) = state.rules.validity else { return };
+        let Some(validity) = state.rules.validity() else { return };
         let now_s = Timestamp::now().as_second();
         let due = state.reminder.due(&validity, now_s, Instant::now());
         drop(state);
@@ -218,7 +224,7 @@ impl Web {
     }
 
     fn read_again(&self, path: &Path, state: &mut WebRulesState) -> anyhow::Result<()> {
-        let (stamps, rules) = load(path);
+        let (stamps, rules) = load(path, &state.rules);
         state.stamps = stamps;
         let rules = rules.and_then(|rules| match opened(&state.rules, &rules) {
             None => Ok(rules),
@@ -270,16 +276,24 @@ fn opened(before: &Rules, after: &Rules) -> Option<&'static str> {
     None
 }
 
-/// What there is, and what the files were before they were read: one that changes meanwhile is seen to have changed.
-fn load(path: &Path) -> (Vec<(PathBuf, Stamp)>, anyhow::Result<Rules>) {
+/// What there is, and what the files were before they were read: one that changes meanwhile is seen to have changed. TLS
+/// stays what it is where nothing of it changed, as connections last as long as what they agreed on.
+fn load(path: &Path, before: &Rules) -> (Vec<(PathBuf, Stamp)>, anyhow::Result<Rules>) {
     let mut stamps = vec![(path.to_owned(), stamp(path))];
     let rules = read(path).and_then(|text| {
         let file = WebFile::parse(&text, path)?;
-        stamps.extend(file.paths().map(|path| (path.clone(), stamp(path))));
-        let tls = file.tls.as_ref().map(server_config).transpose();
-        let tls = tls.with_context(|| path.display().to_string())?;
-        let (tls, validity) = tls.map(|ServedTls { config, validity }| (config, validity)).unzip();
-        Ok(Rules { tls, validity: validity.flatten(), file })
+        let tls_stamps: Vec<_> = file.paths().map(|path| (path.clone(), stamp(path))).collect();
+        stamps.extend(tls_stamps.iter().cloned());
+        let is_same = (&file.tls, &tls_stamps) == (&before.file.tls, &before.tls_stamps);
+        let tls = match &file.tls {
+            Some(_) if is_same => before.tls.clone(),
+            tls => tls
+                .as_ref()
+                .map(server_config)
+                .transpose()
+                .with_context(|| path.display().to_string())?,
+        };
+        Ok(Rules { file, tls, tls_stamps })
     });
     (stamps, rules)
 }

@@ -25,6 +25,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use noise_common::loss::Loss;
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
@@ -199,24 +200,29 @@ struct ConnectionServer {
 #[derive(Clone)]
 struct Agreed {
     config: Arc<ServerConfig>,
-    /// The client has shown a certificate of a known authority.
-    is_verified: bool,
+    /// The certificate that the client has shown, and those that lead to its authority.
+    chain: Arc<[CertificateDer<'static>]>,
 }
 
 impl Agreed {
     /// Whether it is what is in force now.
     fn is_in_force(&self, rules: &Rules) -> bool {
-        rules.tls.as_ref().is_some_and(|now| Arc::ptr_eq(&self.config, now))
+        rules.tls.as_ref().is_some_and(|now| Arc::ptr_eq(&self.config, &now.config))
     }
 
-    /// Whether the client may be one whom the certificates that count now keep out.
-    fn is_unsure(&self, rules: &Rules) -> bool {
-        let counts = |tls: &TlsFile| tls.client_auth.requires() || tls.verifies();
-        !self.is_in_force(rules) && rules.file.tls.as_ref().is_some_and(counts)
+    /// Whether the client's certificate will do. What it was agreed on with has looked at it.
+    fn is_accepted(&self, rules: &Rules) -> bool {
+        let clients = rules.tls.as_ref().and_then(|now| now.clients.as_ref());
+        self.is_in_force(rules) || clients.is_none_or(|clients| clients.accept(&self.chain))
+    }
+
+    /// Whether an accepted client has shown a certificate of a known authority.
+    fn is_verified(&self, rules: &Rules) -> bool {
+        !self.chain.is_empty() && rules.file.tls.as_ref().is_some_and(TlsFile::verifies)
     }
 }
 
-/// What was agreed on is no longer in force.
+/// The client's certificate will not do any more.
 #[derive(Debug, thiserror::Error)]
 #[error("the web file changed: the client has to show its certificate again")]
 struct Outdated;
@@ -227,18 +233,15 @@ impl ConnectionServer {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let stream = NotedStream::new(stream, Arc::clone(&self.traffic), reset);
-        let (config, verifies) = {
-            let rules = self.web.rules();
-            (rules.tls.clone(), rules.file.tls.as_ref().is_some_and(TlsFile::verifies))
-        };
+        let config = self.web.rules().tls.as_ref().map(|tls| Arc::clone(&tls.config));
         let Some(config) = config else { return self.answer_all(stream, None).await };
         let accept = TlsAcceptor::from(Arc::clone(&config)).accept(stream);
         match tokio::time::timeout(self.timeouts.handshake, accept).await {
             Ok(Ok(stream)) => {
                 let (_, session) = stream.get_ref();
-                // One that does not verify ends the handshake.
-                let is_verified = verifies && session.peer_certificates().is_some();
-                self.answer_all(stream, Some(Agreed { config, is_verified })).await;
+                let shown = session.peer_certificates().unwrap_or_default();
+                let chain = shown.iter().cloned().map(CertificateDer::into_owned).collect();
+                self.answer_all(stream, Some(Agreed { config, chain })).await;
             }
             Ok(Err(error)) => self.say_why(&error),
             Err(_) => self.late("a client did not agree on TLS in time"),
@@ -311,7 +314,7 @@ impl ConnectionServer {
         request.extensions_mut().insert(self.peer);
         self.budget.turn_to_answer(pace).await;
         let rules = self.web.rules();
-        if tls.is_some_and(|agreed| agreed.is_unsure(&rules)) {
+        if tls.is_some_and(|agreed| !agreed.is_accepted(&rules)) {
             return Err(Outdated);
         }
         let mut response = match self.may_ask(&rules, &request, tls).await {
@@ -350,7 +353,7 @@ impl ConnectionServer {
             return Err((StatusCode::TOO_MANY_REQUESTS, sentence).into_response());
         }
         let Some(auth) = self.web.auth().filter(|_| !rules.file.users.is_empty()) else {
-            let is_verified = tls.is_some_and(|tls| tls.is_verified && tls.is_in_force(rules));
+            let is_verified = tls.is_some_and(|tls| tls.is_verified(rules));
             let is_known = is_verified || self.peer.is_local();
             return Ok(if is_known { Audience::Known } else { Audience::Anyone });
         };

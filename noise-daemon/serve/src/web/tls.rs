@@ -25,6 +25,8 @@ use super::validity::Validity;
 #[derive(Clone)]
 pub struct ServedTls {
     pub config: Arc<ServerConfig>,
+    /// Which certificates of clients will do; `None` where clients show none.
+    pub clients: Option<Arc<Clients>>,
     /// How long its certificate lasts; `None` where that cannot be read.
     pub validity: Option<Validity>,
 }
@@ -37,9 +39,13 @@ pub fn server_config(tls: &TlsFile) -> anyhow::Result<ServedTls> {
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)
         .context("the ciphers, curves and versions of `tls_server_config` do not fit together")?;
-    let builder = match tls.client_auth {
-        ClientAuth::None => builder.with_no_client_auth(),
-        _ => builder.with_client_cert_verifier(Arc::new(clients(tls, provider)?)),
+    let clients = match tls.client_auth {
+        ClientAuth::None => None,
+        _ => Some(Arc::new(clients(tls, provider)?)),
+    };
+    let builder = match &clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients) as _),
     };
     let chain = certificates("cert", &tls.certificate)?;
     let validity = Validity::of(&chain);
@@ -64,7 +70,7 @@ pub fn server_config(tls: &TlsFile) -> anyhow::Result<ServedTls> {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(ServedTls { config: Arc::new(config), validity })
+    Ok(ServedTls { config: Arc::new(config), clients, validity })
 }
 
 fn certificate(tls: &TlsFile) -> String {
