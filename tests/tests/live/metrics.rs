@@ -58,7 +58,6 @@ const GAUGES: &[&str] = &[
     "noised_recorder_bytes",
     "noised_recorder_seconds_held",
     "noised_recorder_seconds_held_median",
-    "noised_recorder_next_bytes",
     "noised_cgroup_hierarchy_found",
     "noised_probe_attached",
     "process_resident_memory_bytes",
