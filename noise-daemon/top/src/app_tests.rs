@@ -246,7 +246,7 @@ fn what_is_exported_is_what_is_shown() {
     let mut app = app(10, 8);
     press(&mut app, "/web\n");
     let json = app.export();
-    assert_eq!(json["version"], 1);
+    assert_eq!(json["version"], 2);
     assert_eq!(json["screen"], "victims");
     assert_eq!(json["host"], "db1.example");
     assert_eq!(json["time"], "2026-03-04T12:00:09Z");

@@ -5,6 +5,9 @@ use noise_text::nearest::nearest;
 
 use super::table::Column;
 
+/// Columns that scripts may still call as they were called before.
+const FORMER: [(&str, &str); 2] = [("delays", "parts"), ("delays per second", "parts per second")];
+
 /// What is compared of a name: words in lower case, whatever is between them.
 fn words(name: &str) -> String {
     let lower = name.to_lowercase();
@@ -20,8 +23,14 @@ pub fn find(columns: &[Column], wanted: &str) -> Result<usize, String> {
     // What stands on the screen comes first; a long heading may be cut off there.
     let begins = |column: &Column| !name.is_empty() && words(column.title).starts_with(&name);
     let alone = columns.iter().filter(|column| begins(column)).count() == 1;
+    let former = FORMER.iter().find(|(former, _)| *former == name);
     let found = position(&|column| words(column.title) == name)
         .or_else(|| position(&|column| words(column.key) == name))
+        .or_else(|| {
+            former.and_then(|(_, now)| {
+                position(&|column| words(column.key) == *now || words(column.title) == *now)
+            })
+        })
         .or_else(|| position(&|column| alone && begins(column)));
     found.ok_or_else(|| {
         let all: Vec<(String, &Column)> = columns
@@ -56,6 +65,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_column_is_found_as_it_was_called_before() {
+        let columns = SCREENS[3].table(&History::default(), &ScreenLook::default()).columns;
+        for former in ["delays", "delays_per_second"] {
+            assert_eq!(find(&columns, former), find(&columns, "parts"), "{former}");
+        }
+        assert!(find(&columns, "parts").is_ok());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::table::{Cell, Table, TableRow};
 use super::{History, Screen, ScreenLook};
 
 /// Of the form of what is written.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 fn cell(cell: &Cell) -> Value {
     match cell {
