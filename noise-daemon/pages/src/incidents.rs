@@ -333,6 +333,9 @@ mod tests {
         }
     }
 
+    /// The page of the documentation that shows such an incident.
+    const DOCUMENTED: &str = include_str!("../../../docs/incidents.md");
+
     fn shown(listing: &Listing) -> String {
         incidents(listing, &TimeZone::UTC, 120)
     }
@@ -380,7 +383,11 @@ mod tests {
             ..web
         };
         let second = Report::new(4, true, unknown, Vec::new());
-        insta::assert_snapshot!(shown(&listing([Arc::new(first), Arc::new(second)])));
+        let first = Arc::new(first);
+        let documented = DOCUMENTED.split_once("$ noised incidents show 3\n").unwrap().1;
+        let (documented, _) = documented.split_once("```").unwrap();
+        assert_eq!(documented, shown(&listing([Arc::clone(&first)])), "docs/incidents.md");
+        insta::assert_snapshot!(shown(&listing([first, Arc::new(second)])));
         assert_eq!(shown(&listing([])), "no incidents\n");
     }
 
