@@ -16,6 +16,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::stat::Mode;
 use nix::unistd::{Group, geteuid};
+use noise_system::procfs;
 use tokio::net::{UnixListener, UnixStream};
 
 /// How long a daemon that may have the socket is waited for.
@@ -115,8 +116,7 @@ fn place(temporary: &Path, options: &SocketOptions) -> io::Result<(u64, u64)> {
 /// each by the name of before, which ends with the process id, and says which process made the socket at a path.
 pub fn local_sockets_of(pid: u32) -> Vec<PathBuf> {
     let end = format!(".{pid}");
-    let listed = fs::read("/proc/net/unix").unwrap_or_default();
-    let listed = String::from_utf8_lossy(&listed);
+    let listed = procfs::text("/proc/net/unix").unwrap_or_default();
     let named = listed.lines().filter_map(listed_name).filter_map(|name| name.strip_suffix(&end));
     named.filter(|path| listener(path) == Some(pid)).map(PathBuf::from).collect()
 }
