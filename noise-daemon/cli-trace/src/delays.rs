@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use noise_command::CommandError;
+use noise_text::clean::clean;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::{DelaysDocument, Spread, ThreadDocument};
 
@@ -26,6 +27,8 @@ fn micro(ns: u64) -> String {
 fn row(page: &mut String, name: &str, whole: &Spread, net_ns: Option<u64>) {
     let net = net_ns.map_or_else(String::new, micro);
     let (sum, max) = (micro(whole.sum_ns), micro(whole.max_ns));
+    // A name may have anything in it, lines among it.
+    let name = clean(name);
     let _ = writeln!(page, "  {name:<28} {:>9} {sum:>14} {net:>14} {max:>12}", whole.count);
 }
 
@@ -38,7 +41,7 @@ fn thread(page: &mut String, thread: &ThreadDocument) {
     }
     for culprit in thread.culprits_following_migrations.iter().take(SHOWN_CULPRITS) {
         let who = match culprit.cause {
-            "thread" => format!("{} {}", culprit.comm, culprit.tid),
+            "thread" => format!("{} {}", clean(&culprit.comm), culprit.tid),
             other => other.to_owned(),
         };
         let _ = writeln!(page, "    for {who:<34} {:>14}", micro(culprit.ns));
@@ -118,6 +121,8 @@ fn page(document: &DelaysDocument) -> String {
 
 #[cfg(test)]
 mod tests {
+    use noise_text::clean::is_harmful;
+    use noise_trace::analysis::Analysis as _;
     use noise_trace::ctf::CtfReader;
     use noise_trace::follow::Begin;
     use noise_trace::select::Select;
@@ -126,6 +131,37 @@ mod tests {
     use crate::analysed::analyse;
     use crate::recording::Recording;
     use crate::sampled::small;
+
+    #[test]
+    fn names_of_others_make_no_lines() {
+        use noise_trace::event::{Comm, Event, Task, TraceKind, Woken};
+        use noise_trace::state::LeftIn;
+        let task = |tid, name: &[u8]| Task { comm: Comm::new(name), tid, prio: 120 };
+        let page_of = |name: &'static [u8]| {
+            let mut delays = Delays::new(Begin::Wakeup);
+            let [one, other] = [1, 2].map(|tid| task(tid, name));
+            let switch =
+                |prev, next| TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(1), next };
+            let kinds = [
+                switch(other, one),
+                TraceKind::SchedWakeup(Woken { task: other, target_cpu: 0 }),
+                TraceKind::IrqHandlerEntry { irq: 7, name },
+                TraceKind::IrqHandlerExit { irq: 7, ret: 1 },
+                switch(one, other),
+            ];
+            for (time_ns, kind) in (1..).zip(kinds) {
+                delays.follow(&Event { time_ns: 1000 * time_ns, cpu: 0, kind });
+            }
+            page(&delays.finish(|_| true, None))
+        };
+        let plain = page_of(b"plain");
+        assert_eq!(plain.matches("plain").count(), 3, "{plain}");
+        for name in [&b"a\n\x1b[2Jwaits"[..], b"a\r\tb", b"\xe2\x80\xaeexe.txt"] {
+            let page = page_of(name);
+            assert_eq!(page.lines().count(), plain.lines().count(), "{page}");
+            assert!(page.chars().all(|c| c == '\n' || !is_harmful(c)), "{page}");
+        }
+    }
 
     fn shown(select: Select) -> String {
         let folder = small();

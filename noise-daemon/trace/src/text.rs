@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use noise_text::clean::as_text;
+use noise_text::clean::{as_text, clean};
 
 use crate::bounded::Bounded;
 use crate::decimal;
@@ -35,7 +35,7 @@ pub struct TextLines {
 impl TextLines {
     /// Of a trace that was recorded on this host; the name may be empty. Times are UTC.
     pub fn new(host: &str) -> Self {
-        let host = if host.is_empty() { String::new() } else { format!("{host} ") };
+        let host = if host.is_empty() { String::new() } else { format!("{} ", clean(host)) };
         let zone = TimeZone::UTC;
         Self { host, zone, dated: None, before_ns: None, second: None, begin: String::new() }
     }

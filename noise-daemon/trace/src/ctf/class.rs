@@ -1,6 +1,8 @@
 //! A kind of event of one trace, with a layout that is computed once: where its fields lie is known without
 //! a look at the fields before them, but for strings and sequences.
 
+use noise_text::clean::clean;
+
 use super::bits;
 use super::node::{Int, Node, SLOTS, Struct};
 use super::walk::{Bytes, Cut, skip};
@@ -109,7 +111,9 @@ impl EventClass {
                 .unwrap_or(CtfFieldLocation::Nowhere)
         };
         let places = what.fields().iter().map(place).collect();
-        Self { name: name.into(), number, what, numbers, context, fields, runs, places }
+        // Of another's metadata: it may have anything in it, lines among it.
+        let name = clean(name).as_ref().into();
+        Self { name, number, what, numbers, context, fields, runs, places }
     }
 
     /// The place behind fields that begin at `at`.

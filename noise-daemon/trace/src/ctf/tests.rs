@@ -194,6 +194,15 @@ fn set_sizes(packet: &mut [u8]) {
 }
 
 #[test]
+fn names_of_events_make_no_lines() {
+    let metadata = COUNTED.replace("\"tick\"", "\"ti\x1b\\nck\"");
+    let layout = TraceLayout::parse(&metadata).unwrap();
+    let stream = packet(10, 20, 0, 0, &[10]);
+    let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &stream)]);
+    assert_eq!(reader.read().unwrap().name(), "ti\\x1b\\x0ack");
+}
+
+#[test]
 fn what_does_not_begin_as_packets_do_is_no_stream() {
     let layout = TraceLayout::parse(COUNTED).unwrap();
     let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", b"some text")]);
