@@ -304,6 +304,7 @@ macro_rules! needed {
 needed! {
     "sched_switch": TraceKind::SchedSwitch { .. },
     "sched_wakeup": TraceKind::SchedWakeup(_),
+    "sched_waking": TraceKind::SchedWaking(_),
     "sched_migrate_task": TraceKind::SchedMigrateTask { .. },
     "irq_handler_entry": TraceKind::IrqHandlerEntry { .. },
     "irq_handler_exit": TraceKind::IrqHandlerExit { .. },
