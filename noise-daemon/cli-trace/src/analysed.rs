@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::part::RecordingOptions;
 use super::recording::Recording;
-use super::{NO_CGROUPS, report, report_nothing};
+use super::{NO_CGROUPS, WithUnread, report, report_nothing};
 
 /// Arguments of a command that analyses a recording.
 #[derive(Debug, clap::Args)]
@@ -118,7 +118,7 @@ fn print_analysis<D: Serialize>(
         report_nothing(recording, found.is_part, &found.damage)?;
     }
     match is_json {
-        true => output::print_document(document)?,
+        true => output::print_document(&WithUnread::new(document, &found.damage))?,
         false => output::print(&page(document))?,
     }
     report(recording, &found.damage);

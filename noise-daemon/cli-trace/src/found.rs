@@ -19,6 +19,7 @@ use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
+use noise_trace::summary::UnreadDocument;
 
 use super::NO_CGROUPS;
 use super::asked::{Asking, Reading, Sought};
@@ -189,7 +190,9 @@ fn all<S: Source>(
         }
         document.delimiters.extend(tally);
     }
-    Ok((document, source.damage(), has_calls))
+    let damage = source.damage();
+    document.unread = UnreadDocument::of(&damage);
+    Ok((document, damage, has_calls))
 }
 
 /// Why there is no execution.

@@ -25,6 +25,8 @@ use std::path::Path;
 
 use anyhow::bail;
 use noise_trace::damage::Damage;
+use noise_trace::summary::UnreadDocument;
+use serde::Serialize;
 
 use noise_command::{CommandError, output};
 
@@ -86,6 +88,21 @@ fn report_nothing(recording: &Path, is_part: bool, damage: &Damage) -> anyhow::R
     Ok(())
 }
 
+/// A document about a recording, with what of that could not be read.
+#[derive(Serialize)]
+struct WithUnread<'d, D> {
+    #[serde(flatten)]
+    document: &'d D,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unread: Option<UnreadDocument>,
+}
+
+impl<'d, D> WithUnread<'d, D> {
+    fn new(document: &'d D, damage: &Damage) -> Self {
+        Self { document, unread: UnreadDocument::of(damage) }
+    }
+}
+
 /// Says on standard error what could not be read.
 pub fn report(recording: &Path, damage: &Damage) {
     if !damage.is_none() {
@@ -97,9 +114,53 @@ pub fn report(recording: &Path, damage: &Damage) {
 mod tests {
     use clap::{Args as _, FromArgMatches as _};
     use noise_command::Exit;
+    use noise_trace::summary::TraceSummary;
 
     use super::*;
-    use crate::sampled::with_losses;
+    use crate::asked::Asking;
+    use crate::compare::sets::ComparedRecording;
+    use crate::found::found;
+    use crate::recording::Recording;
+    use crate::sampled::{small, with_losses};
+
+    #[test]
+    fn where_a_stream_ends_too_early_is_in_every_document() {
+        let folder = small();
+        let file = folder.path().join("kernel/channel0_1");
+        let length = std::fs::metadata(&file).unwrap().len();
+        let cut = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+        cut.set_len(length - 3).unwrap();
+        let path = folder.path();
+        let recording = Recording::open(path).unwrap();
+        let Recording::Ctf(ctf) = &recording else { panic!("no CTF") };
+        let asking = Asking::of(["thread:5"].into_iter()).unwrap();
+        let (paths, damage) = found(&asking, &recording, &[], None).unwrap();
+        let [compared, analysed, printed] = [
+            serde_json::to_value(ComparedRecording::read(&asking, path, &recording).unwrap().1),
+            serde_json::to_value(WithUnread::new(&paths.reach, &damage)),
+            serde_json::to_value(&paths),
+        ];
+        let missing = |document: &serde_json::Value| {
+            let cut = &document["unread"]["cuts"][0];
+            assert_eq!(cut["stream"], "channel0_1", "{document}");
+            assert!(cut["cpu"].is_u64() && cut["from_ns"].is_u64(), "{document}");
+            cut["missing_bytes"].as_u64()
+        };
+        for document in [compared, analysed, printed] {
+            assert_eq!(missing(&document.unwrap()), Some(3));
+        }
+        let whole = serde_json::to_value(WithUnread::new(&paths.reach, &Damage::default()));
+        assert_eq!(whole.unwrap().get("unread"), None);
+        let mut summary =
+            TraceSummary::new(&ctf.layout.clocks[0], std::collections::BTreeMap::new());
+        summary.finish(&damage);
+        assert_eq!(missing(&serde_json::to_value(&summary).unwrap()), Some(3));
+        let said = damage.to_string();
+        assert!(
+            said.contains("channel0_1 of CPU ") && said.contains("s on: the file ends"),
+            "{said}"
+        );
+    }
 
     #[test]
     fn that_nothing_is_selected_is_said_with_what_helps() {

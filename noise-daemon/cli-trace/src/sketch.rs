@@ -28,7 +28,7 @@ use noise_trace::select::Select;
 use super::part::RecordingOptions;
 use super::recording::Recording;
 use super::several::{self, Common, PartReach, Together};
-use super::{NO_CGROUPS, report, report_nothing};
+use super::{NO_CGROUPS, WithUnread, report, report_nothing};
 use noise_pages::width::columns;
 
 /// Arguments of `noised trace sketch`.
@@ -123,7 +123,7 @@ pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
     cluster(&mut found.system).map_err(anyhow::Error::from)?;
     let document = document(args, &found);
     match args.json {
-        true => output::stream_json(&document)?,
+        true => output::stream_json(&WithUnread::new(&document, &found.damage))?,
         false => output::print_painted(&page(&document, columns()))?,
     }
     report(&args.recording, &found.damage);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use noise_trace::delays::document::Culprit;
 use noise_trace::ftrace::UnreadLines;
 use noise_trace::reach::Reach;
+use noise_trace::summary::UnreadDocument;
 use serde::Serialize;
 
 use crate::execution::{DelimiterTally, Execution};
@@ -29,6 +30,9 @@ pub struct PathsDocument {
     /// Lines of a text that could not be read, where they are more than 1 %.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread_lines: Option<UnreadLines>,
+    /// What of it could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread: Option<UnreadDocument>,
 }
 
 /// Begins and ends that make no execution.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::clock::TraceClock;
-use crate::damage::Damage;
+use crate::damage::{Damage, StreamCut};
 use crate::follow::MAX_CPUS;
 use crate::ftrace::UnreadLines;
 use crate::reach::Reach;
@@ -40,6 +40,15 @@ pub struct UnreadDocument {
     pub without_cpu: u64,
     /// The first damaged places, in words.
     pub places: Vec<String>,
+    /// Those of them from which on a stream was not read.
+    pub cuts: Vec<StreamCut>,
+}
+
+impl UnreadDocument {
+    /// What could not be read, if there is such a thing.
+    pub fn of(damage: &Damage) -> Option<Self> {
+        (!damage.is_none()).then(|| damage.into())
+    }
 }
 
 impl From<&Damage> for UnreadDocument {
@@ -51,6 +60,7 @@ impl From<&Damage> for UnreadDocument {
             backwards: damage.backwards,
             without_cpu: damage.without_cpu,
             places: damage.sentences.clone(),
+            cuts: damage.cuts.clone(),
         }
     }
 }

@@ -14,6 +14,7 @@ use noise_trace::ftrace::UnreadLines;
 use noise_trace::reach::Reach;
 use serde::Serialize;
 
+use noise_trace::summary::UnreadDocument;
 use crate::asked::Asking;
 use crate::found::found;
 use crate::recording::Recording;
@@ -75,6 +76,9 @@ pub struct ComparedRecording {
     pub unread_lines: Option<UnreadLines>,
 }
 
+    /// What of it could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread: Option<UnreadDocument>,
 impl Sets {
     /// Reads both.
     /// Errors: what was not found, or cannot be read.
@@ -180,8 +184,15 @@ impl ComparedRecording {
     ) -> Result<(Vec<Traced>, Self, Damage), CommandError> {
         let (document, damage) = found(asking, recording, &[], None)
             .map_err(|error| CommandError::from(error).context(path.display().to_string()))?;
-        let PathsDocument { executions, left_out, discarded, reach, delimiters, unread_lines } =
-            document;
+        let PathsDocument {
+            executions,
+            left_out,
+            discarded,
+            reach,
+            delimiters,
+            unread_lines,
+            unread,
+        } = document;
         let recording = path.display().to_string();
         let (cut_off, clipped) = (0, 0);
         let cut = executions.iter().fold(0_u64, |sum, traced| sum.saturating_add(traced.cut));
@@ -197,6 +208,7 @@ impl ComparedRecording {
             unread_lines,
         };
         Ok((executions, missing, damage))
+            unread,
     }
 
     /// What to know of it, for people.

@@ -93,6 +93,11 @@ impl<'t> CtfReader<'t> {
         Self { streams, unseen, last_ns: None, current, is_lent: false, others }
     }
 
+    /// When the first event of the trace happens, also of one that is read from a later time on; 0 where there is none.
+    fn begin_ns(&self) -> u64 {
+        self.streams.iter().filter_map(Stream::first_ns).min().unwrap_or(0)
+    }
+
     /// Goes on to the next event, where this one was handed out. False where something that is not seen comes first.
     #[inline(always)]
     fn go_on(&mut self) -> bool {
@@ -205,6 +210,9 @@ impl Source for CtfReader<'_> {
         let mut damage = Damage::default();
         for stream in &self.streams {
             damage.add(&stream.damage);
+        }
+        if !damage.cuts.is_empty() {
+            damage.say_cuts(self.begin_ns());
         }
         damage
     }

@@ -1,23 +1,22 @@
 //! One stream: its packets one after the other, through all its files, and the events in them.
 
 mod bounds;
+mod cuts;
 mod place;
 
 pub use place::{CtfRecord, Located};
 
 use std::collections::BTreeSet;
 
-use memchr::memmem;
-
 use self::place::{Missed, RecordPlace, locate};
 use super::bits::mask;
 use super::cpu::Sought;
 use super::files::StreamFile;
 use super::layout::{StreamClass, TraceLayout};
-use super::packet::{ENDS, MAGIC, PacketHead, open};
+use super::packet::{ENDS, PacketHead, open};
 use super::walk::Bytes;
 use crate::clock::TraceClock;
-use crate::damage::Damage;
+use crate::damage::{Damage, StreamCut};
 use crate::event::LostEvents;
 use crate::follow::MAX_CPUS;
 use crate::record::Stored as _;
@@ -101,6 +100,8 @@ pub struct Stream<'t> {
     pause_ns: u64,
     /// Whether something was left out since its latest event.
     is_cut: bool,
+    /// Where its file ends too early, until what lies before that was read.
+    torn: Option<StreamCut>,
     pub damage: Damage,
 }
 
@@ -137,6 +138,7 @@ impl<'t> Stream<'t> {
             closed_ns: None,
             pause_ns: 0,
             is_cut: false,
+            torn: None,
             damage: Damage::default(),
         };
         stream.set_clock(0);
@@ -146,6 +148,7 @@ impl<'t> Stream<'t> {
 
     /// Goes to the begin of one of its files; none where it has no such.
     fn enter_part(&mut self, number: usize) -> Option<()> {
+        self.note_torn();
         let (StreamFile { name, content }, cpu) = *self.parts.get(number)?;
         self.passed = self.passed.saturating_add(self.window.announced());
         self.window.turn_to(content);
@@ -296,14 +299,6 @@ impl<'t> Stream<'t> {
         self.note_short();
     }
 
-    /// Says where the file ended too early.
-    fn note_short(&mut self) {
-        let Some(short) = self.window.short() else { return };
-        self.damage.missing_bytes = self.damage.missing_bytes.saturating_add(short.missing);
-        let name = self.name;
-        self.damage.note(|| format!("{name}: {short}; {} bytes are missing", short.missing));
-    }
-
     /// Takes the CPU from the event itself: from its header, or else from a field.
     #[cold]
     fn ask_cpu(&mut self, place: &RecordPlace<'t>, in_header: Option<u32>) {
@@ -360,26 +355,6 @@ impl<'t> Stream<'t> {
         }
     }
 
-    /// Leaves the rest of a packet out.
-    #[cold]
-    fn give_up(&mut self, what: &'static str) {
-        let Some(packet) = self.packet else { return };
-        let left = packet.end.saturating_sub(self.at).div_ceil(8);
-        let at = packet.begin + self.at / 8;
-        let is_cut = packet.is_cut;
-        self.is_cut = true;
-        self.at = packet.end;
-        self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left);
-        let name = self.name;
-        if !is_cut {
-            self.damage.note(|| {
-                format!(
-                    "{name}: {what}, at byte {at}; the {left} bytes left of its packet are not read"
-                )
-            });
-        }
-    }
-
     /// Goes on to the next packet; none at the end of the last file.
     #[cold]
     fn open_packet(&mut self) -> Option<()> {
@@ -403,7 +378,7 @@ impl<'t> Stream<'t> {
                 Err(ENDS) if self.window.is_short() => {
                     let left = self.window.length().saturating_sub(at);
                     self.is_cut = true;
-                    self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left);
+                    self.tear(at, left, 0, ENDS);
                     self.next_packet = self.window.length().max(at);
                 }
                 Err(what) => self.find_packet(at, what),
@@ -423,15 +398,16 @@ impl<'t> Stream<'t> {
     }
 
     fn enter(&mut self, packet: PacketHead<'t>, at: u64) {
-        if packet.missing > 0 {
-            let (name, missing) = (self.name, packet.missing);
-            self.damage.missing_bytes = self.damage.missing_bytes.saturating_add(missing);
-            self.damage.note(|| {
-                format!("{name}: the file ends within the packet at byte {at}; {missing} bytes are missing")
-            });
-        }
         if let Some(cpu) = packet.context.cpu {
             self.cpu = cpu;
+        }
+        if packet.missing > 0 {
+            self.tear(
+                at,
+                0,
+                packet.missing,
+                format!("the file ends within the packet at byte {at}"),
+            );
         }
         let before = self.cycles;
         if let Some(begin) = packet.context.begin {
@@ -489,47 +465,6 @@ impl<'t> Stream<'t> {
         self.discarded = context.discarded.or(self.discarded);
         self.sequence = context.sequence.or(self.sequence);
         self.ended = context.bound().or(Some(self.cycles));
-    }
-
-    /// Looks for the next place where a packet may begin, by magic and number of the trace.
-    fn find_packet(&mut self, at: u64, what: &'static str) {
-        let magic = match self.layout.big {
-            true => (MAGIC as u32).to_be_bytes(),
-            false => (MAGIC as u32).to_le_bytes(),
-        };
-        let mut sought = magic.to_vec();
-        sought.extend_from_slice(self.layout.uuid.as_ref().map_or(&[], |uuid| &uuid[..]));
-        let is_known = self.layout.uuid.is_some() && self.layout.packet_header.is_some();
-        self.false_begins += 1;
-        let may_follow = is_known && self.false_begins < MAX_FALSE_BEGINS;
-        let found = if may_follow { self.find(at.saturating_add(1), &sought) } else { None };
-        self.next_packet = found.unwrap_or(self.window.length());
-        let left_out = self.next_packet.saturating_sub(at);
-        self.is_cut = true;
-        self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left_out);
-        let name = self.name;
-        self.damage.note(|| {
-            format!("{name}: no packet at byte {at}: {what}; {left_out} bytes are not read")
-        });
-        self.note_short();
-    }
-
-    /// Where these bytes lie next in the file.
-    fn find(&mut self, mut from: u64, sought: &[u8]) -> Option<u64> {
-        let finder = memmem::Finder::new(sought);
-        let least = self.window.usual().max(2 * sought.len());
-        loop {
-            let bytes = self.window.view(from, least);
-            if let Some(place) = finder.find(bytes) {
-                return Some(from.saturating_add(place as u64));
-            }
-            let length = bytes.len();
-            if from.saturating_add(length as u64) >= self.window.length() {
-                return None;
-            }
-            // It may begin at the end of these.
-            from = from.saturating_add((length + 1).saturating_sub(sought.len()) as u64);
-        }
     }
 
     /// How far its files were read, in bytes.

@@ -208,8 +208,8 @@ fn what_does_not_begin_as_packets_do_is_no_stream() {
     let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", b"some text")]);
     assert!(reader.read().is_none());
     let damage = reader.damage().to_string();
-    let expected = "9 bytes are damaged (x: no packet at byte 0: its magic number is missing; 9 bytes are \
-                    not read)";
+    let expected = "9 bytes are not read (x of CPU 0 is not read from its begin on: no packet at byte 0: its \
+                    magic number is missing; 9 bytes are not read)";
     assert_eq!(damage, expected);
 }
 
@@ -343,7 +343,7 @@ fn an_event_has_an_end() {
         assert!(reader.read().is_none());
         let damage = reader.damage();
         assert!(
-            damage.to_string().contains("x: an event is longer than 1 MiB, at byte 52"),
+            damage.to_string().contains("its begin on: an event is longer than 1 MiB, at byte 52"),
             "{damage}"
         );
         assert!(damage.unread_bytes > 2 << 20);

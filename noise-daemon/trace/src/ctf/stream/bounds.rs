@@ -85,6 +85,16 @@ impl<'t> Stream<'t> {
         (unseen_ns > least_ns).then(|| (self.cpus(), loss))
     }
 
+    /// When its first event happens, nanoseconds since the epoch.
+    pub fn first_ns(&self) -> Option<u64> {
+        let mut first = Self::new(self.layout, self.parts.clone(), LEAST_WINDOW_BYTES);
+        first.advance();
+        while first.record()?.loss().is_some() {
+            first.advance();
+        }
+        first.next_ns()
+    }
+
     /// When its last event happens, nanoseconds since the epoch: its last packets are read for that, from the last
     /// one on that has any.
     pub fn last_ns(&self) -> u64 {

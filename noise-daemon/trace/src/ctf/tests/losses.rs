@@ -4,6 +4,7 @@ use super::written::{Header, Order, Trace, Written};
 use super::{COUNTED, CtfReader, StreamFile, TraceLayout, packet};
 use crate::event::{LostEvents, TraceKind};
 use crate::record::Source as _;
+use crate::summary::UnreadDocument;
 
 fn kinds(stream: &[u8]) -> Vec<(u64, TraceKind<'static>)> {
     let layout = TraceLayout::parse(COUNTED).unwrap();
@@ -72,7 +73,53 @@ fn a_damaged_packet_does_not_hide_the_next_one() {
     let mut reader = CtfReader::new(&layout, &[StreamFile::held("x", &stream)]);
     assert_eq!(reader.read().map(|record| record.time_ns), Some(events[1].0));
     assert_eq!(reader.damage().unread_bytes, stream.len() as u64 / 2);
-    assert!(reader.damage().to_string().contains("x: no packet at byte 0"));
+    let said = reader.damage().to_string();
+    assert!(said.contains(" is not read from its begin on: no packet at byte 0"), "{said}");
+}
+
+#[test]
+fn where_streams_end_too_early_is_said_with_cpu_and_time() {
+    let layout = TraceLayout::parse(COUNTED).unwrap();
+    let stream = |cpu: u32, times: &[u64]| {
+        let mut bytes = packet(times[0], 9_000_000, 0, 0, times);
+        bytes[48..52].copy_from_slice(&cpu.to_le_bytes());
+        bytes
+    };
+    let first = stream(0, &[1_000_000, 2_000_000, 9_000_000]);
+    // Cut within its last event, behind an event, and in the head of its second packet.
+    let (second, third) = (stream(1, &[2_000_000, 3_000_000]), stream(2, &[4_000_000, 5_000_000]));
+    let fourth = [stream(3, &[6_000_000]), stream(3, &[7_000_000])].concat();
+    let length = |bytes: &[u8], less: usize| bytes.len() - less;
+    let files = [
+        StreamFile::held("a_0", &first),
+        StreamFile::held("a_1", &second[..length(&second, 5)]),
+        StreamFile::held("a_2", &third[..length(&third, 12)]),
+        StreamFile::held("a_3", &fourth[..fourth.len() / 2 + 30]),
+    ];
+    // Also where what lies before was passed over.
+    for from_ns in [0, 1_004_000_000] {
+        let mut reader = CtfReader::from(&layout, &files, from_ns);
+        let mut events = 0;
+        while let Some(record) = reader.read() {
+            events += usize::from(record.loss().is_none());
+        }
+        assert_eq!(events, 6);
+        let damage = reader.damage();
+        let cut: Vec<_> = damage.cuts.iter().map(|cut| (cut.cpu, cut.from_ns)).collect();
+        let at = |time: u64| Some(1_000_000_005 + time);
+        assert_eq!(cut, [(1, at(2_000_000)), (2, at(4_000_000)), (3, at(6_000_000))]);
+        let expected = "37 bytes are not read, 17 bytes are missing (a_1 of CPU 1 is not read from +0.001000s on: the \
+                        file ends within the packet at byte 0; 7 bytes are not read, 5 are missing; a_2 of CPU 2 is not \
+                        read from +0.003000s on: the file ends within the packet at byte 0; 12 bytes are missing; a_3 \
+                        of CPU 3 is not read from +0.005000s on: no packet at byte 64: the file ends within its header; \
+                        30 bytes are not read)";
+        assert_eq!(damage.to_string(), expected);
+        let documented = serde_json::to_value(UnreadDocument::of(&damage)).unwrap();
+        assert_eq!(documented["cuts"][0]["stream"], "a_1");
+        assert_eq!(documented["cuts"][0]["from_ns"], 1_002_000_005);
+    }
+    let mut reader = CtfReader::new(&layout, &files);
+    assert!(reader.read().is_some() && reader.damage().is_none(), "what is read so far is whole");
 }
 
 #[test]
