@@ -86,7 +86,10 @@ fn go(
     mut summary: TraceSummary,
 ) -> anyhow::Result<(Damage, Reach)> {
     let selects = select.is_part();
-    let (mut is_empty, mut reach) = (true, Reach::default());
+    let mut is_empty = true;
+    // What lies before the part may be passed over unread.
+    let mut reach =
+        select.from_ns.map_or_else(Reach::default, |_| Reach::since(recording.first_ns()));
     let mut text = None;
     let lines = |summary: &TraceSummary| {
         let begin_ns = recording.first_ns();

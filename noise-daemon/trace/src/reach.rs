@@ -41,6 +41,11 @@ pub struct Reach {
 }
 
 impl Reach {
+    /// That of a recording which begins then, and is read from a later time on.
+    pub fn since(begin_ns: u64) -> Self {
+        Self { first_ns: Some(begin_ns), ..Self::default() }
+    }
+
     /// Takes what was lost, or else an event.
     #[inline]
     pub fn follow(&mut self, time_ns: u64, cpu: u32, loss: Option<&LostEvents>) {
@@ -238,6 +243,15 @@ mod tests {
         assert_eq!(lists, ["known_to_ns"]);
         reach.begin(9_000_000_000);
         assert_eq!(reach.discarded(), 0);
+    }
+
+    #[test]
+    fn what_is_read_from_a_later_time_on_is_counted_from_the_begin() {
+        let mut reach = Reach::since(1_000_000_000);
+        reach.follow(5_000_000_000, 0, None);
+        follow(&mut reach, &[(1, loss(6_000_000_000, 9_000_000_000))]);
+        let said = reach.to_string();
+        assert!(said.starts_with("CPU 1 is known up to +5.000000s only, "), "{said}");
     }
 
     #[test]
