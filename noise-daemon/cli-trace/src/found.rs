@@ -8,7 +8,7 @@ use noise_paths::blame::Blame;
 use noise_paths::build::Builder;
 use noise_paths::calls::{Calls, begins_call};
 use noise_paths::document::{Delimiters, PathsDocument, traced};
-use noise_paths::execution::{Execution, Finder, find};
+use noise_paths::execution::{Execution, Finder, Wanted, find};
 use noise_paths::feed;
 use noise_paths::graph::{Graph, Who, Worker};
 use noise_paths::several::Merged;
@@ -17,6 +17,7 @@ use noise_trace::clock::TraceClock;
 use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
+use noise_trace::event::OLDEST_MARK_NS;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 use noise_trace::summary::UnreadDocument;
@@ -30,8 +31,11 @@ use super::several::{self, PartReach, Together};
 /// Events after which what lies before the asked time is forgotten.
 const FORGET_EVENTS: u64 = 1 << 16;
 
-/// Events beyond the asked time that are read to find out what ends a sleep.
+/// Events beyond the asked time that are read to find out what ends a sleep, and for marks that stand late.
 const BEYOND_EVENTS: u64 = 1 << 20;
+/// How long behind the asked time marks may stand that are of it: as much older as a mark may be, and a second for a socket
+/// that is read late.
+const LATE_MARK_NS: u64 = OLDEST_MARK_NS + 1_000_000_000;
 /// After so many of them it is looked whether any more are needed.
 const LOOK_EVENTS: u64 = 1 << 10;
 
@@ -107,6 +111,8 @@ fn all<S: Source>(
     let mut reach = PartReach::new(source.machines(), from_ns);
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
     let (mut beyond, mut number, mut has_calls) = (0, 0u64, false);
+    let marks_until_ns = marks_until(sought);
+    let mut grows = true;
     let (mut is_whole, mut parts) = (true, 0usize);
     let finder = |sought: &Sought<'_>| {
         let (from_ns, to_ns) = (sought.from_ns.unwrap_or(0), sought.to_ns.unwrap_or(u64::MAX));
@@ -119,8 +125,10 @@ fn all<S: Source>(
         if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
             is_whole = false;
             // Who ends a sleep that is under way is worth a look, but not at all the rest.
-            let is_over = || sought.iter().all(|sought| is_over(builder.graph(), sought));
-            if beyond >= BEYOND_EVENTS || (beyond % LOOK_EVENTS == 0 && is_over()) {
+            if beyond % LOOK_EVENTS == 0 {
+                grows &= !sought.iter().all(|sought| is_over(builder.graph(), sought));
+            }
+            if beyond >= BEYOND_EVENTS || (!grows && record.time_ns > marks_until_ns) {
                 break;
             }
             beyond += 1;
@@ -135,13 +143,15 @@ fn all<S: Source>(
         if beyond == 0 {
             reach.follow(machine, &record);
         }
-        has_calls |= begins_call(&event.kind).is_some();
-        feed::follow(&mut builder, machine, &record, &event);
+        if grows {
+            has_calls |= begins_call(&event.kind).is_some();
+            feed::follow(&mut builder, machine, &record, &event);
+        }
         // Executions are those of the first recording.
         if machine != 0 {
             continue;
         }
-        if select.follows() {
+        if select.follows() && beyond == 0 {
             select.note(&event, &mut wanted);
         }
         for finder in finders.iter_mut().flatten() {
@@ -280,6 +290,14 @@ fn executions(graph: &Graph, sought: &Sought<'_>) -> Vec<Execution> {
     let mut all = find(graph, sought.wanted);
     for execution in &mut all {
         if let Some(from_ns) = sought.from_ns.filter(|from_ns| *from_ns > execution.from_ns) {
+/// Up to when marks are read that may be of the time that is asked for.
+fn marks_until(sought: &[Sought<'_>]) -> u64 {
+    let marks = sought.iter().filter(|sought| matches!(sought.wanted, Wanted::Mark { .. }));
+    let until_ns =
+        marks.map(|sought| sought.to_ns.unwrap_or(u64::MAX).saturating_add(LATE_MARK_NS));
+    until_ns.max().unwrap_or(0)
+}
+
             (execution.from_ns, execution.has_begin) = (from_ns, false);
         }
         if let Some(to_ns) = sought.to_ns.filter(|to_ns| *to_ns < execution.to_ns) {
@@ -302,7 +320,8 @@ fn tid(graph: &Graph, execution: &Execution) -> i32 {
 #[cfg(test)]
 mod tests {
     use noise_paths::document::Traced;
-    use noise_paths::execution::Wanted;
+    use noise_trace::event::{ProgramMark, TraceKind};
+    use noise_trace::fixtures::{self, ASLEEP, MadeEvent, MadeRecording};
 
     use super::*;
     use crate::sampled::{small, with_losses};
@@ -387,6 +406,61 @@ mod tests {
             let wanted = Wanted::Thread(91);
             let sought = Sought { name: "thread:91", wanted: &wanted, from_ns, to_ns };
             let source = Merged::one(text.reader());
+    #[test]
+    fn marks_that_stand_behind_the_part_are_of_their_own_time() {
+        let mark = |begins, before_ms: u64| {
+            let before_ns = before_ms * 1_000_000;
+            let mark =
+                ProgramMark { begins, name: b"job", tid: 5, before_ns, ..ProgramMark::default() };
+            MadeEvent::new("mark", TraceKind::Mark(mark))
+        };
+        let switch =
+            |prev, next| MadeEvent::new("sched_switch", fixtures::switch(prev, ASLEEP, next));
+        // Its end is of 1800 ms; another execution begins in the part and ends behind it.
+        let events = [
+            (1_000, switch(0, 5)),
+            (1_100, mark(true, 0)),
+            (2_050, switch(5, 6)),
+            (2_200, switch(6, 5)),
+            (2_300, mark(false, 500)),
+            (2_310, mark(true, 400)),
+            (2_400, mark(false, 0)),
+            (20_000, switch(5, 6)),
+            (20_001, mark(true, 18_200)),
+        ];
+        let made = || MadeRecording::new(events.map(|(at_ms, event)| (at_ms * 1_000_000, event)));
+        let wanted = "mark:job".parse().unwrap();
+        let sought = |to_ms: u64| Sought {
+            name: "mark:job",
+            wanted: &wanted,
+            from_ns: None,
+            to_ns: Some(to_ms * 1_000_000),
+        };
+        let found = |to_ms| {
+            let source = Merged::one(made());
+            all(source, Builder::default(), Select::default(), &[sought(to_ms)]).unwrap().0
+        };
+        let document = found(2_000);
+        let span = |one: &Traced| (one.from_ns / 1_000_000, one.to_ns / 1_000_000);
+        assert_eq!(document.executions.iter().map(span).collect::<Vec<_>>(), [(1_100, 1_800)]);
+        assert_eq!(document.delimiters[0].tally.unfinished, 1, "{:?}", document.delimiters);
+        assert_eq!(found(2_500).executions.len(), 2);
+    }
+
+    #[test]
+    fn an_exec_behind_the_part_makes_no_thread_another_one_in_it() {
+        let text = switch(1000, ("swapper", 0), "R", ("t", 51))
+            + &switch(1500, ("t", 51), "S", ("b", 60))
+            + "b-60 [000] d..2. 2.200000: sched_waking: comm=t pid=51 prio=120 target_cpu=000\n"
+            + &switch(2300, ("b", 60), "S", ("t", 51))
+            + "t-51 [000] ..... 2.500000: sched_process_exec: filename=/bin/ls pid=50 old_pid=51\n"
+            + &switch(2600, ("ls", 50), "S", ("b", 60));
+        let until = |name, to_ms: u64| spans(&text, name, Some(to_ms * 1_000_000));
+        assert_eq!(until("thread:51", 2000), [(1000, 2000, false)]);
+        assert_eq!(until("thread:50", 2000), []);
+        assert_eq!(until("thread:50", 2550), [(1000, 2550, false)]);
+    }
+
             let (document, _, _) =
                 all(source, Builder::default(), Select::default(), &[sought]).unwrap();
             document.discarded

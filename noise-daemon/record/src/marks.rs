@@ -28,6 +28,7 @@ use noise_host::kernel::{both_clocks, monotonic_ns};
 use noise_serve::{EventSource, LocalSocket, MarkCounts, SocketOptions};
 use noise_system::procfs::ThreadStatus;
 use noise_trace::capture::Marked;
+use noise_trace::event::OLDEST_MARK_NS;
 use noise_wire::events::AnswerItem;
 use noise_wire::marks::{MOST_DATAGRAM_BYTES, Mark, Message};
 use tokio::io::Interest;
@@ -48,8 +49,6 @@ const TURN: usize = 256;
 const TURNS: usize = 4;
 /// How long the socket is left alone when there is more to read than that, or than may be taken.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How much older than its datagram a mark may be.
-const OLDEST_NS: u64 = 10_000_000_000;
 /// How often it is said that marks are refused.
 const SAY_EVERY_NS: u64 = 60_000_000_000;
 /// Least time from one turn of [`Marks::wait`] to the next.
@@ -207,7 +206,7 @@ impl LatestMarks {
             self.counts.refused += 1;
             return;
         };
-        let oldest_ns = sender.sent_ns.saturating_sub(OLDEST_NS);
+        let oldest_ns = sender.sent_ns.saturating_sub(OLDEST_MARK_NS);
         let sane = |ns: &u64| (oldest_ns..=now_ns).contains(ns);
         let mark = Mark {
             number: self.next,
@@ -389,7 +388,8 @@ fn receive(
     // A mark is set right behind a switch, and is not to come before it.
     let (clock_ns, real_ns) = both_clocks();
     // The stamp is of real time, which may have been set since.
-    let age_ns = stamp_ns.map_or(0, |stamp_ns| real_ns.saturating_sub(stamp_ns)).min(OLDEST_NS);
+    let age_ns =
+        stamp_ns.map_or(0, |stamp_ns| real_ns.saturating_sub(stamp_ns)).min(OLDEST_MARK_NS);
     let sender = |found: UnixCredentials| DatagramSender {
         pid: found.pid(),
         uid: found.uid(),

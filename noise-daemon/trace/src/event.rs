@@ -61,6 +61,9 @@ pub struct Dumped {
     pub comm: Comm,
 }
 
+/// How much older than its datagram a mark may be, by the time that its program gives.
+pub const OLDEST_MARK_NS: u64 = 10_000_000_000;
+
 /// A begin or an end that a program stated itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramMark<'t> {

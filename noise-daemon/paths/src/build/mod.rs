@@ -52,7 +52,7 @@ pub struct Builder {
     machines: Vec<Machine>,
     packets: Packets<PointPlace>,
     is_compass: bool,
-    /// Names and programs are those that threads have then.
+    /// Names, ids and programs are those that threads have then.
     names_to_ns: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Builder {
         self
     }
 
-    /// Threads have the names and programs that they have then: later events change neither.
+    /// Threads have the names, ids and programs that they have then: later events change none of them.
     #[must_use]
     pub const fn names_until(mut self, time_ns: Option<u64>) -> Self {
         self.names_to_ns = time_ns;
@@ -477,17 +477,21 @@ impl Builder {
 
     /// A process runs another program. A thread that was not its first one has that one's id from then on.
     fn exec(&mut self, at: EventPlace, tid: i32, old_tid: i32) {
+        let is_named = self.is_named(at);
         if (1..MAX_TID).contains(&tid) && old_tid > 0 && old_tid != tid {
             let id = self.machine(at.machine).thread(old_tid);
             if let Some(id) = id
                 && let Some(worker) = self.graph.get_mut(id)
             {
-                worker.who = Who::Thread { machine: at.machine, tid };
+                // Who a thread is in the time that is asked for is not decided behind it.
+                if is_named {
+                    worker.who = Who::Thread { machine: at.machine, tid };
+                }
                 self.machine(at.machine).born(tid, id);
                 self.machine(at.machine).dead(old_tid);
             }
         }
-        let exec_ns = Some(at.time_ns).filter(|_| self.is_named(at));
+        let exec_ns = Some(at.time_ns).filter(|_| is_named);
         self.note(at, tid, |worker| {
             (worker.exec_ns, worker.pid) = (exec_ns.or(worker.exec_ns), tid);
         });
