@@ -162,7 +162,9 @@ fn all<S: Source>(
         bail!(NO_CGROUPS);
     }
     (document.reach, document.discarded) = reach.finish();
-    for (sought, finder) in sought.iter().zip(finders) {
+    let mut asked = Vec::new();
+    let mut found = Vec::new();
+    for (number, (sought, finder)) in sought.iter().zip(finders).enumerate() {
         // What was not read may have it.
         let lacks = finder.as_ref().filter(|_| is_whole).and_then(Finder::lacks);
         let (executions, tally) = match finder {
@@ -174,28 +176,40 @@ fn all<S: Source>(
                 (all, None)
             }
         };
-        let count = |document: &PathsDocument| (document.executions.len(), document.left_out);
-        let before = count(&document);
-        for (execution, key) in executions {
-            let tid = tid(builder.graph(), &execution);
-            if select.follows() && !wanted.contains(&tid) {
-                continue;
-            }
-            // Sleeps that are not followed are not like those of the executions before.
-            if parts >= MAX_PARTS || walks.is_spent() {
-                document.left_out += 1;
-                continue;
-            }
-            let Execution { worker, from_ns, to_ns, .. } = execution;
-            let path = walks.walk(builder.graph(), worker, from_ns, to_ns);
-            if let Some(path) = path {
-                let mut traced = traced(builder.graph(), sought.name, &execution, &path);
-                traced.key = key;
-                parts = parts.saturating_add(traced.path.len());
-                document.executions.push(traced);
-            }
+        let is_wanted = |execution: &Execution| {
+            !select.follows() || wanted.contains(&tid(builder.graph(), execution))
+        };
+        let executions = executions.into_iter().filter(|(execution, _)| is_wanted(execution));
+        found.extend(executions.map(|(execution, key)| (number, execution, key)));
+        asked.push((lacks, tally, false));
+    }
+    let mut traced_at = Vec::new();
+    // Where not all can be held, those that are left out are as many early ones as late ones: sets of them stay alike.
+    for place in spread(found.len()) {
+        let Some((number, execution, key)) = found.get_mut(place) else { continue };
+        let Some((sought, (.., is_there))) = sought.get(*number).zip(asked.get_mut(*number)) else {
+            continue;
+        };
+        // Sleeps that are not followed are not like those of the executions before.
+        if parts >= MAX_PARTS || walks.is_spent() {
+            document.left_out += 1;
+            *is_there = true;
+            continue;
         }
-        if count(&document) == before {
+        let Execution { worker, from_ns, to_ns, .. } = *execution;
+        let path = walks.walk(builder.graph(), worker, from_ns, to_ns);
+        if let Some(path) = path {
+            let mut traced = traced(builder.graph(), sought.name, execution, &path);
+            traced.key = key.take();
+            parts = parts.saturating_add(traced.path.len());
+            traced_at.push((place, traced));
+            *is_there = true;
+        }
+    }
+    traced_at.sort_unstable_by_key(|(place, _)| *place);
+    document.executions = traced_at.into_iter().map(|(_, traced)| traced).collect();
+    for (sought, (lacks, tally, is_there)) in sought.iter().zip(asked) {
+        if !is_there {
             bail!(nothing(sought, lacks, tally.as_ref()));
         }
         document.delimiters.extend(tally);
@@ -203,6 +217,15 @@ fn all<S: Source>(
     let damage = source.damage();
     document.unread = UnreadDocument::of(&damage);
     Ok((document, damage, has_calls))
+}
+
+/// The numbers below that one, each as far from those before as can be: any first part of them is spread evenly.
+fn spread(count: usize) -> impl Iterator<Item = usize> {
+    let all = count.next_power_of_two();
+    let unused = all.leading_zeros() + 1;
+    (0..all)
+        .map(move |number| number.reverse_bits().checked_shr(unused).unwrap_or(0))
+        .filter(move |place| *place < count)
 }
 
 /// Why there is no execution.
@@ -267,6 +290,14 @@ fn blamed<S: Source>(
     (document, damage)
 }
 
+/// Up to when marks are read that may be of the time that is asked for.
+fn marks_until(sought: &[Sought<'_>]) -> u64 {
+    let marks = sought.iter().filter(|sought| matches!(sought.wanted, Wanted::Mark { .. }));
+    let until_ns =
+        marks.map(|sought| sought.to_ns.unwrap_or(u64::MAX).saturating_add(LATE_MARK_NS));
+    until_ns.max().unwrap_or(0)
+}
+
 /// Whether all is known of what is sought. What ends between two delimiters has its end by then.
 fn is_over(graph: &Graph, sought: &Sought<'_>) -> bool {
     let to_ns = sought.to_ns.unwrap_or(u64::MAX);
@@ -290,14 +321,6 @@ fn executions(graph: &Graph, sought: &Sought<'_>) -> Vec<Execution> {
     let mut all = find(graph, sought.wanted);
     for execution in &mut all {
         if let Some(from_ns) = sought.from_ns.filter(|from_ns| *from_ns > execution.from_ns) {
-/// Up to when marks are read that may be of the time that is asked for.
-fn marks_until(sought: &[Sought<'_>]) -> u64 {
-    let marks = sought.iter().filter(|sought| matches!(sought.wanted, Wanted::Mark { .. }));
-    let until_ns =
-        marks.map(|sought| sought.to_ns.unwrap_or(u64::MAX).saturating_add(LATE_MARK_NS));
-    until_ns.max().unwrap_or(0)
-}
-
             (execution.from_ns, execution.has_begin) = (from_ns, false);
         }
         if let Some(to_ns) = sought.to_ns.filter(|to_ns| *to_ns < execution.to_ns) {
@@ -384,29 +407,6 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_without_an_event_since_it_runs_has_its_time() {
-        let text = switch(1000, ("swapper", 0), "R", ("big", 50))
-            + "big-50 [000] ..... 2.000000: sched_process_exit: comm=big pid=50 prio=120\n"
-            + &switch(2500, ("big", 50), "X", ("swapper", 0))
-            + &switch(2600, ("swapper", 0), "R", ("b", 60));
-        // It exits from 2000 on.
-        for (to_ms, end_ms) in [(1400, 1400), (2200, 2200), (2550, 2500)] {
-            let found = spans(&text, "thread:50", Some(to_ms * 1_000_000));
-            assert_eq!(found, [(1000, end_ms, to_ms > 2000)], "{to_ms}");
-        }
-    }
-
-    #[test]
-    fn losses_outside_of_the_part_are_not_counted() {
-        let folder = with_losses();
-        let Recording::Text(text) = Recording::open(&folder.path().join("text")).unwrap() else {
-            panic!("no text")
-        };
-        let lost = |from_ns: Option<u64>, to_ns: Option<u64>| {
-            let wanted = Wanted::Thread(91);
-            let sought = Sought { name: "thread:91", wanted: &wanted, from_ns, to_ns };
-            let source = Merged::one(text.reader());
-    #[test]
     fn marks_that_stand_behind_the_part_are_of_their_own_time() {
         let mark = |begins, before_ms: u64| {
             let before_ns = before_ms * 1_000_000;
@@ -461,6 +461,29 @@ mod tests {
         assert_eq!(until("thread:50", 2550), [(1000, 2550, false)]);
     }
 
+    #[test]
+    fn a_thread_without_an_event_since_it_runs_has_its_time() {
+        let text = switch(1000, ("swapper", 0), "R", ("big", 50))
+            + "big-50 [000] ..... 2.000000: sched_process_exit: comm=big pid=50 prio=120\n"
+            + &switch(2500, ("big", 50), "X", ("swapper", 0))
+            + &switch(2600, ("swapper", 0), "R", ("b", 60));
+        // It exits from 2000 on.
+        for (to_ms, end_ms) in [(1400, 1400), (2200, 2200), (2550, 2500)] {
+            let found = spans(&text, "thread:50", Some(to_ms * 1_000_000));
+            assert_eq!(found, [(1000, end_ms, to_ms > 2000)], "{to_ms}");
+        }
+    }
+
+    #[test]
+    fn losses_outside_of_the_part_are_not_counted() {
+        let folder = with_losses();
+        let Recording::Text(text) = Recording::open(&folder.path().join("text")).unwrap() else {
+            panic!("no text")
+        };
+        let lost = |from_ns: Option<u64>, to_ns: Option<u64>| {
+            let wanted = Wanted::Thread(91);
+            let sought = Sought { name: "thread:91", wanted: &wanted, from_ns, to_ns };
+            let source = Merged::one(text.reader());
             let (document, _, _) =
                 all(source, Builder::default(), Select::default(), &[sought]).unwrap();
             document.discarded
@@ -469,6 +492,13 @@ mod tests {
         assert_eq!(lost(Some(2_500_000_000), None), 8);
         assert_eq!(lost(Some(3_500_000_000), Some(4_500_000_000)), 0);
         assert_eq!(lost(None, Some(4_500_000_000)), 5);
+    }
+
+    #[test]
+    fn numbers_are_spread_evenly() {
+        assert_eq!(spread(0).count(), 0);
+        assert_eq!(spread(1).collect::<Vec<_>>(), [0]);
+        assert_eq!(spread(6).collect::<Vec<_>>(), [0, 4, 2, 1, 5, 3]);
     }
 
     #[test]
@@ -491,6 +521,10 @@ mod tests {
         let (document, _, _) =
             all(source, Builder::default(), Select::default(), std::slice::from_ref(&sought))
                 .unwrap();
+        // As many of the second half as of the first one, in their order.
+        let times: Vec<u64> = document.executions.iter().map(|traced| traced.from_ns).collect();
+        let late = times.iter().filter(|ns| **ns >= 1_001_000_000).count();
+        assert!(late.abs_diff(times.len() - late) <= 1 && times.is_sorted(), "{late}: {times:?}");
         let parts: usize = document.executions.iter().map(|traced| traced.path.len()).sum();
         assert!((MAX_PARTS..2 * MAX_PARTS).contains(&parts), "{parts}");
         assert_eq!(document.executions.len() as u64 + document.left_out, 1998);

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use noise_command::output::Painted;
-use noise_paths::document::{PathsDocument, Segment, Traced, not_followed, whole};
+use noise_paths::document::{PathsDocument, Segment, Traced, not_followed, not_traced, whole};
 use noise_text::clean::clean;
 use noise_text::columns::wrap;
 use noise_trace::delays::document::Culprit;
@@ -81,10 +81,7 @@ pub fn page(document: &PathsDocument, width: usize) -> Painted {
         page.plain(&format!("{} events were lost while recording\n", document.discarded));
     }
     if document.left_out > 0 {
-        let left_out = document.left_out;
-        page.plain(&format!(
-            "{left_out} more executions are left out: there are too many, or they are too long; ask for a shorter time\n"
-        ));
+        page.plain(&format!("{}\n", not_traced(document.left_out)));
     }
     for delimiters in &document.delimiters {
         let rows = delimiters.tally.rows().into_iter().filter(|(count, _)| *count > 0);
@@ -97,7 +94,9 @@ pub fn page(document: &PathsDocument, width: usize) -> Painted {
     for (number, group) in groups.iter().take(SHOWN_GROUPS).enumerate() {
         page.plain(if number > 0 || !page.is_empty() { "\n" } else { "" });
         let whole = whole(group.iter());
-        page.plain(&cut_off(group, whole.len(), width));
+        if let Some(cut_off) = cut_off(&group.iter().collect::<Vec<_>>(), whole.len()) {
+            page.plain(&wrapped(&cut_off, width));
+        }
         match whole.as_slice() {
             [only] => execution(&mut page, only, width),
             several => summary(&mut page, several, width),
@@ -110,18 +109,18 @@ pub fn page(document: &PathsDocument, width: usize) -> Painted {
 }
 
 /// What to know of executions of one kind whose begin or end is not known, of which so many are shown.
-fn cut_off(group: &[Traced], shown: usize, width: usize) -> String {
+fn cut_off(group: &[&Traced], shown: usize) -> Option<String> {
     let outside = "outside of the recording or of the time that is asked for";
     match group {
         [first, ..] if shown < group.len() => {
             let (name, left_out) = (&first.name, group.len() - shown);
-            wrapped(&format!("{name}: {left_out} left out: begin or end is {outside}"), width)
+            Some(format!("{name}: {left_out} left out: begin or end is {outside}"))
         }
-        [first, ..] if !first.is_whole() => wrapped(
-            &format!("{}: begin or end is {outside}; figures are of the part inside", first.name),
-            width,
-        ),
-        _ => String::new(),
+        [first, ..] if !first.is_whole() => Some(format!(
+            "{}: begin or end is {outside}; figures are of the part inside",
+            first.name
+        )),
+        _ => None,
     }
 }
 

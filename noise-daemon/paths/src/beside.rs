@@ -35,6 +35,9 @@ pub struct Beside {
     pub executions: u64,
     /// How many the other one has; never 0.
     pub against_executions: u64,
+    /// Those that each has beside them, and that are left out: their begin or their end is not known.
+    pub left_out: u64,
+    pub against_left_out: u64,
     /// How long they took, all together.
     #[serde(flatten)]
     pub span: Both,
@@ -90,7 +93,19 @@ pub fn beside(document: &PathsDocument, against: &PathsDocument) -> Vec<Beside> 
         }
     }
     let both = |name| Some((of(document, name)?, of(against, name)?));
-    let one = |name| both(name).map(|(these, those)| summed(name, &these, &those));
+    let count = |document: &PathsDocument, name: &str| {
+        document.executions.iter().filter(|traced| traced.name == name).count()
+    };
+    let one = |name| {
+        let (these, those) = both(name)?;
+        let left_out =
+            |document, shown: &[_]| count(document, name).saturating_sub(shown.len()) as u64;
+        Some(Beside {
+            left_out: left_out(document, &these),
+            against_left_out: left_out(against, &those),
+            ..summed(name, &these, &those)
+        })
+    };
     names.into_iter().filter_map(one).collect()
 }
 

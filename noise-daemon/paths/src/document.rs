@@ -100,6 +100,14 @@ impl Traced {
     }
 }
 
+/// What to know of so many executions whose paths are left out: see [`PathsDocument::left_out`].
+pub fn not_traced(left_out: u64) -> String {
+    format!(
+        "{left_out} more executions are left out, evenly from the first to the last: there are too many, or they are too long; \
+         ask for a shorter time"
+    )
+}
+
 /// What to know of so many sleeps that were not replaced: see [`Traced::cut`].
 pub fn not_followed(cut: u64) -> String {
     format!(

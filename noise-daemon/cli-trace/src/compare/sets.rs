@@ -7,14 +7,16 @@ use jiff::Zoned;
 use noise_command::CommandError;
 use noise_command::output::Painted;
 use noise_compare::comparison::CompareError;
-use noise_paths::document::{Delimiters, PathsDocument, Traced, not_followed, whole_names};
+use noise_paths::document::{
+    Delimiters, PathsDocument, Traced, not_followed, not_traced, whole_names,
+};
 use noise_text::times::Moment;
 use noise_trace::damage::Damage;
 use noise_trace::ftrace::UnreadLines;
 use noise_trace::reach::Reach;
+use noise_trace::summary::UnreadDocument;
 use serde::Serialize;
 
-use noise_trace::summary::UnreadDocument;
 use crate::asked::Asking;
 use crate::found::found;
 use crate::recording::Recording;
@@ -74,11 +76,11 @@ pub struct ComparedRecording {
     pub delimiters: Vec<Delimiters>,
     #[serde(skip)]
     pub unread_lines: Option<UnreadLines>,
-}
-
     /// What of it could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<UnreadDocument>,
+}
+
 impl Sets {
     /// Reads both.
     /// Errors: what was not found, or cannot be read.
@@ -206,9 +208,9 @@ impl ComparedRecording {
             clipped,
             delimiters,
             unread_lines,
+            unread,
         };
         Ok((executions, missing, damage))
-            unread,
     }
 
     /// What to know of it, for people.
@@ -224,10 +226,7 @@ impl ComparedRecording {
             notes.push(format!("{path}: {} events were lost while recording", self.discarded));
         }
         if self.left_out > 0 {
-            notes.push(format!(
-                "{path}: {} more executions are left out: there are too many, or they are too long; ask for a shorter time",
-                self.left_out
-            ));
+            notes.push(format!("{path}: {}", not_traced(self.left_out)));
         }
         if self.cut > 0 {
             notes.push(format!("{path}: {}", not_followed(self.cut)));

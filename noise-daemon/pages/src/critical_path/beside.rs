@@ -5,13 +5,13 @@ use std::path::Path;
 
 use noise_command::output::Painted;
 use noise_paths::beside::{Beside, Both, ForWhom, beside, median};
-use noise_paths::document::{PathsDocument as Paths, not_followed};
+use noise_paths::document::{PathsDocument as Paths, not_followed, not_traced, whole};
 use noise_text::clean::clean;
 use noise_text::columns::{pad, shorten, width};
 use serde::Serialize;
 
 use super::lane::pair;
-use super::{QUOTA, THROTTLE, UNTRACKED, milli, share};
+use super::{QUOTA, THROTTLE, UNTRACKED, cut_off, milli, share};
 use crate::states::time_in;
 
 /// Rows for whom it waited.
@@ -140,10 +140,7 @@ pub fn page(document: &BesideDocument, paths: [&Path; 2], columns: usize) -> Pai
             page.plain(&format!("{name}: {} events were lost while recording\n", of.discarded));
         }
         if of.left_out > 0 {
-            page.plain(&format!(
-                "{name}: {} more executions are left out: there are too many, or they are too long; ask for a shorter time\n",
-                of.left_out
-            ));
+            page.plain(&format!("{name}: {}\n", not_traced(of.left_out)));
         }
         let cut = of.executions.iter().fold(0_u64, |sum, traced| sum.saturating_add(traced.cut));
         if cut > 0 {
@@ -157,6 +154,13 @@ pub fn page(document: &BesideDocument, paths: [&Path; 2], columns: usize) -> Pai
     }
     for beside in &document.beside {
         page.plain(if page.is_empty() { "" } else { "\n" });
+        for (name, of) in names.iter().zip([&document.paths, &document.against]) {
+            let all = of.executions.iter().filter(|traced| traced.name == beside.name);
+            let shown = whole(all.clone()).len();
+            if let Some(cut_off) = cut_off(&all.collect::<Vec<_>>(), shown) {
+                page.plain(&format!("{name}: {cut_off}\n"));
+            }
+        }
         let who = clean(threads(document, &beside.name));
         page.plain(&format!("{}: {who} {}\n", beside.name, answer(beside, &names)));
         states(&mut page, beside, &names);

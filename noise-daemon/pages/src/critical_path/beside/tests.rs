@@ -96,6 +96,22 @@ fn both_stand_beside_each_other() {
 }
 
 #[test]
+fn processes_that_are_cut_off_are_counted_in_each_recording() {
+    let cut = |path| Traced { has_begin: false, ..traced(path) };
+    let these = vec![traced(vec![run(10)]), cut(vec![run(3)]), cut(vec![run(4)])];
+    let text = shown(these.clone(), vec![cut(vec![run(7)])], 200);
+    let outside = "outside of the recording or of the time that is asked for";
+    let left_out = format!("beside-nine: mark:job: 2 left out: begin or end is {outside}\n");
+    let clipped =
+        format!("quiet: mark:job: begin or end is {outside}; figures are of the part inside\n");
+    assert!(text.starts_with(&format!("{left_out}{clipped}mark:job: ")), "{text}");
+    let document = BesideDocument::new(paths(these), paths(vec![quiet()]));
+    let json = serde_json::to_value(&document).unwrap();
+    let beside = &json["beside"][0];
+    assert_eq!([&beside["left_out"], &beside["against_left_out"]], [2, 0]);
+}
+
+#[test]
 fn the_first_lines_are_the_answer() {
     let hog = [(20, "hog", "thread")];
     let said = |these: Vec<Segment>, those: Vec<Segment>| {
