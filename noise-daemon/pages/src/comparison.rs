@@ -187,14 +187,15 @@ fn rules(page: &mut Painted, comparison: &Comparison, columns: usize, has_option
         (false, true) => "No account is taken of chance.".to_owned(),
         (false, false) => format!(
             "A rule counts where random divisions of these executions make any of them hold in {} of cases at \
-             most{chance}, and the mean grew by {} of an execution at least{least}. How much two recordings of the same \
-             program differ from each other is not known.",
+             most{chance}, and the mean grew by {} of an execution at least{least}.",
             share(thresholds.chance),
             share(thresholds.least)
         ),
     };
     page.plain("\n");
-    paragraph(page, &guard, columns);
+    let between =
+        "How much two recordings of the same program differ from each other is not known.";
+    paragraph(page, &format!("{guard} {between}"), columns);
     if !comparison.went_on && has_options {
         paragraph(page, "--force goes on all the same, to kinds and places.", columns);
     }
