@@ -90,7 +90,7 @@ struct OngoingExecution {
     from_ns: u64,
     begins: u64,
     /// See [`Step::Begins`].
-    number: u32,
+    connection: Option<u32>,
     is_lost: bool,
 }
 
@@ -344,16 +344,18 @@ impl Finder {
             _ => return,
         };
         match self.port.follow(port, is_whole, record, event) {
-            Some(Step::Begins { flow, number }) => {
+            Some(Step::Begins { flow, connection }) => {
                 let common = ExecutionKey::Connection(flow);
                 // More of what is under way.
-                if self.open.get(&common).is_some_and(|open| open.number == number) {
+                let is_more =
+                    |open: &OngoingExecution| connection.is_none() || connection == open.connection;
+                if self.open.get(&common).is_some_and(is_more) {
                     return;
                 }
                 self.give_up(&common);
                 self.begin(common.clone(), event.time_ns, builder);
                 if let Some(open) = self.open.get_mut(&common) {
-                    open.number = number;
+                    open.connection = connection;
                 }
             }
             Some(Step::GivenUp(flow)) => self.give_up(&ExecutionKey::Connection(flow)),
@@ -384,7 +386,8 @@ impl Finder {
         }
         let is_seen = builder.sight(self.machine).is_none_or(Sight::is_whole);
         let is_lost = !is_seen && !matches!(self.wanted, Wanted::Mark { .. });
-        self.open.insert(common, OngoingExecution { from_ns, begins: 1, number: 0, is_lost });
+        self.open
+            .insert(common, OngoingExecution { from_ns, begins: 1, connection: None, is_lost });
     }
 
     fn end(&mut self, common: &ExecutionKey, to_ns: u64, tid: Option<i32>, builder: &Builder) {

@@ -19,8 +19,8 @@ pub enum Step {
     /// Something begins on that connection, or goes on to arrive.
     Begins {
         flow: u64,
-        /// Which connection between these ports it is; of a request, 0.
-        number: u32,
+        /// Which connection between these ports begins with it; `None` in the midst of one.
+        connection: Option<u32>,
     },
     /// What began there has no end: the client has ended the connection, or begun another one.
     GivenUp(u64),
@@ -66,8 +66,9 @@ impl Port {
         let begins = if is_whole { is_first } else { bytes > 0 };
         let ends = if is_whole { flags & (FIN | RST) != 0 } else { bytes > 0 };
         match is_sent {
+            // The first packet of a connection may bring a request (TCP Fast Open).
             false if begins => {
-                Some(Step::Begins { flow, number: if is_whole { sequence } else { 0 } })
+                Some(Step::Begins { flow, connection: is_first.then_some(sequence) })
             }
             false => (is_first || flags & RST != 0).then_some(Step::GivenUp(flow)),
             true if !ends => None,

@@ -387,6 +387,11 @@ fn what_a_client_ends_or_begins_anew_is_not_ended_by_the_next_answer() {
     }
     assert_eq!(spans("connection:80", &[first, reset, first, closed]), (vec![(4, 5)], one));
     assert_eq!(spans("connection:80", &[first, next, closed]), (vec![(3, 4)], one));
+    // The first packet of a connection may have a request in it, and be sent again.
+    let [fast, again, new] = [8, 8, 9].map(|number| numbered(number, false, syn, 100));
+    let anew = spans("request:80", &[data, fast, again, data, answer]);
+    assert_eq!(anew, (vec![(3, 6)], one));
+    assert_eq!(spans("request:80", &[fast, data, new, answer]), (vec![(4, 5)], one));
     // The same one is sent again where its answer was lost.
     let again = spans("connection:80", &[first, first, closed]);
     assert_eq!(again, (vec![(2, 4)], DelimiterTally::default()));
