@@ -381,7 +381,7 @@ fn copy(shelf: &Shelf, job: &Job) -> Result<(SeenEvents, u64), String> {
         opened: job.opened.now,
         signal: job.signal,
         subject: job.subject.clone(),
-        who: KeptNumbers::read(&seen.tids, &seen.irqs),
+        who: KeptNumbers::read(&seen.tids, &seen.irqs, &job.subject),
     };
     let written =
         shelf.write_trace(job.incident, |file| write(file, (job.latest)(job.opened.at_ns), about));

@@ -14,10 +14,12 @@ use noise_trace::capture::{Dump, Interrupt, Look};
 use noise_trace::ctf::write::Origin;
 use noise_trace::event::{Comm, Dumped};
 
-use noise_record::DumpedHost;
+use noise_record::{DumpedHost, cgroup_of};
 
 /// Most threads that are named.
 const MOST_THREADS: usize = 8192;
+/// Most threads of which it is asked whether they are the victim's, and come first then.
+const MOST_LOOKED_AT: usize = 65_536;
 /// Most interrupts that are named.
 const MOST_INTERRUPTS: usize = 64;
 
@@ -30,11 +32,22 @@ fn bytes(text: &str) -> Vec<u8> {
     text.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect()
 }
 
-/// So many of the threads: those with the most events.
-fn busiest(tids: &BTreeMap<u32, u64>, most: usize) -> BTreeSet<u32> {
-    let mut all: Vec<_> = tids.iter().collect();
-    all.sort_by_key(|(_, events)| Reverse(**events));
-    all.into_iter().take(most).map(|(tid, _)| *tid).collect()
+/// So many of the threads: those that come first, and then those with the most events.
+fn named(
+    tids: &BTreeMap<u32, u64>,
+    most: usize,
+    mut is_first: impl FnMut(u32) -> bool,
+) -> BTreeSet<u32> {
+    if tids.len() <= most {
+        return tids.keys().copied().collect();
+    }
+    let mut all: Vec<_> = tids.iter().map(|(tid, events)| (*tid, *events)).collect();
+    all.sort_by_key(|(_, events)| Reverse(*events));
+    let looked_at = all.iter().take(MOST_LOOKED_AT).map(|(tid, _)| *tid);
+    let first: BTreeSet<u32> = looked_at.filter(|tid| is_first(*tid)).collect();
+    // The order of equal ones stays.
+    all.sort_by_key(|(tid, _)| !first.contains(tid));
+    all.into_iter().take(most).map(|(tid, _)| tid).collect()
 }
 
 /// The path that such a text stands for.
@@ -73,16 +86,29 @@ pub struct KeptNumbers {
 
 impl KeptNumbers {
     /// Those threads (with the number of their events) and interrupts that are still there, and all disks and interfaces.
-    pub fn read(tids: &BTreeMap<u32, u64>, irqs: &BTreeSet<u32>) -> Self {
-        let dump = DumpedHost::default().dump_of(&busiest(tids, MOST_THREADS));
+    /// Of too many threads, those of the victim come first, whose cgroup has that label.
+    pub fn read(tids: &BTreeMap<u32, u64>, irqs: &BTreeSet<u32>, victim: &str) -> Self {
         let host = read_host(Path::new("/"));
         let version = procfs::text("/proc/sys/kernel/version").unwrap_or_default();
-        let named = |&irq: &u32| (irq, irq_name(Path::new("/proc"), irq.into()));
+        let interrupt = |&irq: &u32| (irq, irq_name(Path::new("/proc"), irq.into()));
         let (mut nodes, now) = (NodeNames::of_host(), Instant::now());
+        let mut labels: HashMap<Vec<u8>, String> = HashMap::new();
+        let mut label_of = |bytes: Vec<u8>| {
+            let known = labels.entry(bytes);
+            let known = known.or_insert_with_key(|bytes| {
+                nodes.identity(Path::new(OsStr::from_bytes(bytes)), now).label
+            });
+            known.clone()
+        };
+        let is_victims = |tid: u32| {
+            let own = cgroup_of(Path::new(&format!("/proc/{tid}")));
+            own.is_some_and(|own| label_of(own) == victim)
+        };
+        let dump = DumpedHost::default().dump_of(&named(tids, MOST_THREADS, is_victims));
         let mut label = |bytes: &Vec<u8>| {
-            let path = Path::new(OsStr::from_bytes(bytes));
-            let label = nodes.identity(path, now).label;
-            (label != Identity::of(path).label).then(|| (text(bytes), label))
+            let label = label_of(bytes.clone());
+            let is_own = label == Identity::of(Path::new(OsStr::from_bytes(bytes))).label;
+            (!is_own).then(|| (text(bytes), label))
         };
         Self {
             labels: dump.cgroups.keys().filter_map(&mut label).collect(),
@@ -90,7 +116,7 @@ impl KeptNumbers {
             kernel: host.kernel,
             version: version.trim().to_owned(),
             recorder: format!("noised {}", host.noised),
-            interrupts: irqs.iter().take(MOST_INTERRUPTS).map(named).collect(),
+            interrupts: irqs.iter().take(MOST_INTERRUPTS).map(interrupt).collect(),
             unnamed: tids.len().saturating_sub(MOST_THREADS),
             ..Self::of(&dump)
         }
@@ -245,14 +271,32 @@ mod tests {
     #[test]
     fn threads_with_the_most_events_are_named() {
         let tids = BTreeMap::from([(1, 1), (2, 3), (7, 5), (9, 4)]);
-        assert_eq!(busiest(&tids, 2), BTreeSet::from([7, 9]));
-        assert_eq!(busiest(&tids, 9).len(), 4);
+        assert_eq!(named(&tids, 2, |_| false), BTreeSet::from([7, 9]));
+        assert_eq!(named(&tids, 9, |_| false).len(), 4);
+        // Of those that come first, too, these are the ones with the most events.
+        assert_eq!(named(&tids, 2, |tid| tid == 1), BTreeSet::from([1, 7]));
+        assert_eq!(named(&tids, 1, |tid| tid != 7), BTreeSet::from([9]));
         // Higher numbers than a thread can have.
         let unnamed = |threads: u32| {
             let tids = (0..threads).map(|at| (1 << 23 | at, 1)).collect();
-            KeptNumbers::read(&tids, &BTreeSet::new()).unnamed
+            KeptNumbers::read(&tids, &BTreeSet::new(), "").unnamed
         };
         assert_eq!([8_192, 8_195].map(unnamed), [0, 3]);
+    }
+
+    #[test]
+    fn threads_of_the_victim_are_named_first() {
+        let own = std::process::id();
+        let others = (0..9_000).map(|at| (1 << 23 | at, 5));
+        let tids: BTreeMap<u32, u64> = others.chain([(own, 1)]).collect();
+        let path = cgroup_of(Path::new("/proc/self")).unwrap();
+        let mut nodes = NodeNames::of_host();
+        let label = nodes.identity(Path::new(OsStr::from_bytes(&path)), Instant::now()).label;
+        let has_own = |victim: &str| {
+            let who = KeptNumbers::read(&tids, &BTreeSet::new(), victim);
+            who.threads.iter().any(|thread| thread.tid == own.cast_signed())
+        };
+        assert_eq!((has_own(&label), has_own("another")), (true, false));
     }
 
     #[test]
