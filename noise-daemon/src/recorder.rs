@@ -139,7 +139,8 @@ impl StoreAnswer {
             None => {
                 let complete_from_ns = store.complete_from_ns(cpu, part)?;
                 let classes = store.classes();
-                AnswerItem::Part { place, complete_from_ns, classes }.write(bytes);
+                let store_id = self.key.hash_one("store") as u32;
+                AnswerItem::Part { place, complete_from_ns, classes, store: store_id }.write(bytes);
                 store.first_since(cpu, part, self.since_ns)?
             }
         };

@@ -285,7 +285,7 @@ pub mod made {
         .write(&mut head);
         let mut rest = Vec::new();
         let complete_from_ns = events.first().map_or(0, |event| event.time_ns);
-        AnswerItem::Part { place, complete_from_ns, classes: 3 }.write(&mut rest);
+        AnswerItem::Part { place, complete_from_ns, classes: 3, store: 0 }.write(&mut rest);
         AnswerItem::Missing { place, first: 3, count: 2 }.write(&mut rest);
         let count = events.len() as u64;
         AnswerItem::Events { place, first: 5, events }.write(&mut rest);

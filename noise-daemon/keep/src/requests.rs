@@ -311,7 +311,7 @@ mod tests {
     fn a_request_under_way_where_a_cpu_is_not_seen_counts_for_nothing() {
         let mut unseen = Unseen::default();
         let place = ItemPlace::default();
-        unseen.note(&AnswerItem::Part { place, complete_from_ns: 205, classes: 0 });
+        unseen.note(&AnswerItem::Part { place, complete_from_ns: 205, classes: 0, store: 0 });
         let waited = noted(Signal::BlockDeviceWait).waited(1_000, &unseen.finish());
         // That of 9 began behind the gap, and nothing is known of that of 7.
         assert_eq!(waited.own, [(9, Spans(vec![(210, 1_000)]))].into());

@@ -119,6 +119,7 @@ mod tests {
             place: ItemPlace::default(),
             complete_from_ns,
             classes: 0,
+            store: 0,
         };
         [part(0), part(100), part(50)].iter().for_each(|item| unseen.note(item));
         [events(0, &[100, 200]), missing(0), events(1, &[150]), events(0, &[300, 400]), missing(1)]

@@ -288,7 +288,7 @@ mod tests {
         let place = ItemPlace { cpu: 1, part: 0 };
         let gap = |complete_from_ns| {
             let mut unseen = Unseen::default();
-            unseen.note(&AnswerItem::Part { place, complete_from_ns, classes: 0 });
+            unseen.note(&AnswerItem::Part { place, complete_from_ns, classes: 0, store: 0 });
             unseen.finish()
         };
         let longest = |gap| waits.clone().longest(CPU, (0, 1_000), &gap, 2);

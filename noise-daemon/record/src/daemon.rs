@@ -59,7 +59,7 @@ pub fn flight(
         Ok(body) => {
             let mut reader = EventsReader::new(body).map_err(anyhow::Error::from)?;
             flight.cpus = reader.head().cpus;
-            ensure_kept(&mut reader, wanted.unwrap_or_default(), socket)?;
+            flight.adder.store = ensure_kept(&mut reader, wanted.unwrap_or_default(), socket)?;
             flight.adder.next = begins(reader)?;
             Ok(Some(Box::new(flight)))
         }
@@ -74,22 +74,22 @@ pub fn flight(
     }
 }
 
-/// Refuses classes of events that a daemon does not keep.
+/// Refuses classes of events that a daemon does not keep; the number of its store.
 fn ensure_kept(
     reader: &mut EventsReader<impl Read>,
     wanted: &[Class],
     socket: &Path,
-) -> Result<(), CommandError> {
+) -> Result<u32, CommandError> {
     let mut next = || reader.next_item().context("the daemon's answer");
     let mut first = next()?;
     // Marks come before the first part.
     while let Some(AnswerItem::Mark(_)) = first {
         first = next()?;
     }
+    let Some(AnswerItem::Part { classes: kept, store, .. }) = first else { return Ok(0) };
     // 0 is what a daemon says that does not know of it.
-    let Some(AnswerItem::Part { classes: kept @ 1.., .. }) = first else { return Ok(()) };
-    match wanted.iter().find(|class| class.bit() & kept == 0) {
-        None => Ok(()),
+    match wanted.iter().find(|class| kept != 0 && class.bit() & kept == 0) {
+        None => Ok(store),
         Some(class) if !USUAL_CLASSES.contains(class) => Err(CommandError::misused(format!(
             "the daemon at {} keeps no {} events, as no daemon does: record as root with --own",
             socket.display(),
@@ -152,13 +152,14 @@ impl Supply for Flight {
         let mut fullness: f64 = 0.0;
         while let Some(item) = reader.next_item().context("the daemon's answer")? {
             match item {
-                AnswerItem::Part { place, complete_from_ns, .. }
-                    if place.part == 0 && complete_from_ns > 0 =>
-                {
-                    // The part of what is held that is younger than what was asked for.
-                    let held_ns = now_ns.saturating_sub(complete_from_ns).max(1);
-                    fullness =
-                        fullness.max(now_ns.saturating_sub(since_ns) as f64 / held_ns as f64);
+                AnswerItem::Part { place, complete_from_ns, store, .. } => {
+                    self.adder.answers_from(store);
+                    if place.part == 0 && complete_from_ns > 0 {
+                        // The part of what is held that is younger than what was asked for.
+                        let held_ns = now_ns.saturating_sub(complete_from_ns).max(1);
+                        fullness =
+                            fullness.max(now_ns.saturating_sub(since_ns) as f64 / held_ns as f64);
+                    }
                 }
                 AnswerItem::Events { place, first, events } => {
                     self.adder.add(capture, place, first, &events);
@@ -173,7 +174,7 @@ impl Supply for Flight {
                 AnswerItem::Missing { place, first, count } => {
                     self.adder.missing(capture, place, first, count);
                 }
-                AnswerItem::Part { .. } | AnswerItem::End { .. } => {}
+                AnswerItem::End { .. } => {}
             }
         }
         self.adder.end_answer()?;
@@ -193,17 +194,25 @@ impl Supply for Flight {
 /// Hands events of a flight recorder on, each once, whatever answers overlap.
 #[derive(Default)]
 pub struct EventAdder {
+    /// The number of the store that answers come from; 0 where a daemon does not say it.
+    store: u32,
     /// Number of the next event that is wanted of each part, from the first answer with one on.
     next: BTreeMap<ItemPlace, u64>,
     /// Number and time (ns) of the last event that was added of each part.
     last: BTreeMap<ItemPlace, (u64, u64)>,
     /// Number behind the last event of each part in the answer at hand, whether it was new or not.
     ends: BTreeMap<ItemPlace, u64>,
-    /// Whether the answer at hand has another event of such a number.
+    /// Whether the answer at hand has another event of such a number, or is of another store.
     has_others: bool,
 }
 
 impl EventAdder {
+    /// What follows is of that store.
+    fn answers_from(&mut self, store: u32) {
+        // Where it has wrapped since, its numbers alone look as if events had been overwritten.
+        self.has_others |= self.store != store && self.store != 0 && store != 0;
+    }
+
     /// All of an answer was added.
     /// Errors: where its numbers are lower than those of answers before, or are those of other events: it is of another
     /// store.
@@ -222,6 +231,9 @@ impl EventAdder {
 
     /// So many events from that number on are missing, unless a later answer has them.
     pub fn missing(&mut self, capture: &mut Capture, place: ItemPlace, first: u64, count: u64) {
+        if self.has_others {
+            return;
+        }
         let wanted = *self.next.entry(place).or_insert(first);
         let missing = first.saturating_add(count).saturating_sub(wanted);
         capture.missing(place.cpu, place.part.into(), missing);
@@ -236,7 +248,7 @@ impl EventAdder {
         events: &[noise_common::store::StoredEvent],
     ) {
         let part = usize::from(place.part);
-        if part >= PARTS {
+        if part >= PARTS || self.has_others {
             return;
         }
         self.ends.insert(place, first.saturating_add(events.len() as u64));
@@ -288,10 +300,14 @@ mod tests {
     }
 
     fn answer(first: u64, events: Vec<StoredEvent>) -> Vec<u8> {
+        answer_of(7, first, events)
+    }
+
+    fn answer_of(store: u32, first: u64, events: Vec<StoredEvent>) -> Vec<u8> {
         let place = ItemPlace { cpu: 0, part: 0 };
         let mut answer = Vec::new();
         StretchHead { cpus: 1, ..StretchHead::default() }.write(&mut answer);
-        AnswerItem::Part { place, complete_from_ns: 0, classes: 3 }.write(&mut answer);
+        AnswerItem::Part { place, complete_from_ns: 0, classes: 3, store }.write(&mut answer);
         let count = events.len() as u64;
         AnswerItem::Events { place, first, events }.write(&mut answer);
         AnswerItem::End { events: count, missing: 0 }.write(&mut answer);
@@ -310,7 +326,7 @@ mod tests {
             StretchHead { cpus: 1, ..StretchHead::default() }.write(&mut answer);
             (0..marks).for_each(|_| AnswerItem::Mark(Mark::default()).write(&mut answer));
             let classes = Class::Sched.bit();
-            AnswerItem::Part { place, complete_from_ns: 0, classes }.write(&mut answer);
+            AnswerItem::Part { place, complete_from_ns: 0, classes, store: 0 }.write(&mut answer);
             AnswerItem::End { events: 0, missing: 0 }.write(&mut answer);
             let refused = |wanted: &[Class]| {
                 let mut reader = EventsReader::new(answer.as_slice()).unwrap();
@@ -361,7 +377,10 @@ mod tests {
         flight.drain(200, &mut capture).unwrap();
         daemon.answer(reply(0, 101..160));
         flight.drain(300, &mut capture).unwrap();
-        for restarted in [reply(1, 0..20), reply(1, 0..2_000)] {
+        // The last one has overwritten its first events.
+        let other = answer_of(8, 1_000, events_after(1, 1_000..2_000));
+        let other = Reply::of(200, "application/octet-stream", &other);
+        for restarted in [reply(1, 0..20), reply(1, 0..2_000), other] {
             daemon.answer(restarted);
             let error = flight.drain(400, &mut capture).unwrap_err();
             assert!(error.to_string().starts_with("the daemon was restarted"), "{error}");

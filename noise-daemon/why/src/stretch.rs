@@ -263,7 +263,7 @@ mod tests {
         let mut body = Vec::new();
         head.write(&mut body);
         let place = ItemPlace::default();
-        AnswerItem::Part { place, complete_from_ns: at(2), classes: 0 }.write(&mut body);
+        AnswerItem::Part { place, complete_from_ns: at(2), classes: 0, store: 0 }.write(&mut body);
         let mut words = [0; 4];
         for (place, word) in Body::switch((7, 120), 0, true, (8, 120), at(2)).words(0) {
             words[place] = word;

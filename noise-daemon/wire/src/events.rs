@@ -67,6 +67,8 @@ pub enum AnswerItem {
         complete_from_ns: u64,
         /// Bits of the classes of events that are kept now; 0 where that is not said.
         classes: u32,
+        /// A number that another store of events, as a daemon has from its start on, hardly has; 0 where that is not said.
+        store: u32,
     },
     /// Events in order of their numbers, which is nearly the order of time.
     Events {
@@ -125,8 +127,10 @@ impl StretchHead {
 impl AnswerItem {
     pub fn write(&self, bytes: &mut Vec<u8>) {
         let (kind, place, numbers) = match self {
-            Self::Part { place, complete_from_ns, classes } => {
-                (1, *place, [*complete_from_ns, u64::from(*classes)])
+            Self::Part { place, complete_from_ns, classes, store } => {
+                // A noised that knows of no number of the store reads and writes the classes alone.
+                let second = u64::from(*store) << 32 | u64::from(*classes);
+                (1, *place, [*complete_from_ns, second])
             }
             Self::Events { place, first, events } => (2, *place, [*first, events.len() as u64]),
             Self::Missing { place, first, count } => (3, *place, [*first, *count]),
@@ -218,7 +222,12 @@ impl<R: Read> EventsReader<R> {
         let place = ItemPlace { cpu: short(&bytes, 4), part };
         let (first, second) = (number(&bytes, 8), number(&bytes, 16));
         Ok(Some(match kind {
-            1 => AnswerItem::Part { place, complete_from_ns: first, classes: second as u32 },
+            1 => AnswerItem::Part {
+                place,
+                complete_from_ns: first,
+                classes: second as u32,
+                store: (second >> 32) as u32,
+            },
             2 => {
                 let count = usize::try_from(second).ok().filter(|count| *count <= MOST_EVENTS);
                 let count = count.ok_or(EventsError::Damaged("too many events in one piece"))?;
@@ -277,7 +286,7 @@ mod tests {
         let place = ItemPlace { cpu: 3, part: 1 };
         let event = |number| StoredEvent { number, time_ns: 5, kind: 1, ..StoredEvent::default() };
         vec![
-            AnswerItem::Part { place, complete_from_ns: 7, classes: 3 },
+            AnswerItem::Part { place, complete_from_ns: 7, classes: 3, store: u32::MAX },
             AnswerItem::Missing { place, first: 9, count: 2 },
             AnswerItem::Mark(Mark {
                 number: 3,

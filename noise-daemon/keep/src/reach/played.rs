@@ -171,7 +171,7 @@ impl Played {
             let cut = own.partition_point(|(_, at_ns, _)| at_ns < begin_ns);
             let place = ItemPlace { cpu: cpu as u32, part: 0 };
             let complete_from_ns = if cut > 0 { *begin_ns } else { 0 };
-            AnswerItem::Part { place, complete_from_ns, classes: 1 }.write(&mut rest);
+            AnswerItem::Part { place, complete_from_ns, classes: 1, store: 0 }.write(&mut rest);
             let events = (cut as u64..).zip(&own[cut..]);
             let has = |at_ns: u64| reach.has(cpu, at_ns);
             let events: Vec<_> = events
