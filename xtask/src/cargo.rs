@@ -68,6 +68,9 @@ impl Workspace {
     /// it run anew whenever this and a plain `cargo build` take turns.
     pub fn cargo(&self) -> Command {
         let mut command = Command::new(program());
+        for (name, _) in env::vars_os().filter(|(name, _)| is_of_this_task(name)) {
+            command.env_remove(name);
+        }
         if self.target != self.root.join("target") {
             command.env("NOISED_BPF_LINKER_DIR", self.tools().join("bin"));
         }
@@ -130,6 +133,13 @@ pub fn program() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
+/// Whether a variable of the environment describes this task's package: `cargo run` sets these. Some build scripts run anew
+/// when they change, so whenever this and a plain cargo take turns.
+fn is_of_this_task(variable: &OsStr) -> bool {
+    let name = variable.to_string_lossy();
+    ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|begin| name.starts_with(begin))
+}
+
 /// First file of that name on `PATH`.
 pub fn on_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
@@ -154,7 +164,18 @@ fn executables(messages: &str) -> Vec<Executable> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Executable, executables};
+    use super::{Executable, Workspace, executables};
+
+    #[test]
+    fn a_build_is_not_given_what_cargo_says_of_this_task() {
+        // `cargo test` and the task that runs this program set it.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let command = Workspace { root: "/w".into(), target: "/w/target".into() }.cargo();
+        let removed = command.get_envs().filter(|(_, value)| value.is_none());
+        let names: Vec<_> = removed.map(|(name, _)| name.to_string_lossy()).collect();
+        assert!(names.iter().any(|name| name == "CARGO_MANIFEST_DIR"), "{names:?}");
+        assert!(!names.iter().any(|name| name == "CARGO_HOME" || name == "CARGO"), "{names:?}");
+    }
 
     #[test]
     fn only_programs_are_taken_from_the_messages() {
