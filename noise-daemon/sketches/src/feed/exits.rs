@@ -93,6 +93,7 @@ impl Feed {
             from,
             to,
             noised,
+            addresses: [None; 2],
             fd: fields.fd,
             op: fields.op,
             family: fields.family,
@@ -155,6 +156,7 @@ impl Feed {
             from: None,
             to: None,
             noised: None,
+            addresses: [None; 2],
             fd: -1,
             op: u64::MAX,
             family: 0,
@@ -186,7 +188,7 @@ impl Feed {
         };
         let noised = super::Noised { kind: end.kind, id: end.id, ..noised };
         if let Some(object @ ChannelObject::End(_)) =
-            self.sockets.object(machine, &noised, [None; 2])
+            self.sockets.object(machine, &noised, call.addresses)
         {
             match call.does {
                 Does::Receive | Does::ReceiveMany => from = Some(object),

@@ -11,6 +11,8 @@ mod fields;
 mod sockets;
 pub mod transfers;
 
+use core::net::SocketAddr;
+
 use foldhash::{HashMap, HashSet};
 use noise_trace::contexts::{Contexts, CpuContext};
 use noise_trace::event::{Comm, Event, TraceKind};
@@ -79,6 +81,9 @@ struct PendingCall {
     /// What it sends to.
     to: Option<ChannelObject>,
     noised: Option<Noised>,
+    /// Between which addresses its bytes went, where it says so. A socket of UDP that serves many, or asks many, has no other
+    /// end of its own.
+    addresses: [Option<SocketAddr>; 2],
     fd: i64,
     op: u64,
     family: u64,
@@ -319,7 +324,13 @@ impl Feed {
                 }
             }
             SketchEventKind::Connection => {
-                self.sockets.known(machine, fields.inode, fields.addresses(), fields.namespace);
+                let addresses = fields.addresses();
+                if let Some(call) = self.machine(machine).calls.get_mut(&tid)
+                    && call.noised.is_some_and(|noised| noised.id == fields.inode)
+                {
+                    call.addresses = addresses;
+                }
+                self.sockets.known(machine, fields.inode, addresses, fields.namespace);
             }
             SketchEventKind::SocketDump => self.socket_dumped(machine, &fields),
             SketchEventKind::FileDump => self.file_dumped(machine, &fields),

@@ -117,6 +117,41 @@ fn requests_over_tcp_are_joined_by_their_bytes() {
 }
 
 #[test]
+fn datagrams_of_sockets_without_another_end_go_where_each_says() {
+    let mut scene = Scene::default();
+    let (client, other) = (("127.0.0.1", 40_000), ("127.0.0.1", 40_001));
+    let (server, away) = (("127.0.0.1", 53), ("192.0.2.7", 53));
+    let bound = |port: i64| port << 16;
+    scene.run(1).run(2).run(3);
+    let mut done = |tid, call: &str, socket: (i64, i64), ends| {
+        let [entry, exit] = ["entry", "exit"].map(|part| format!("syscall_{part}_{call}").leak());
+        scene.call(tid, entry, &ours(2, socket.0, bound(socket.1)));
+        scene.connection(tid, socket.0, ends);
+        scene.call(tid, exit, &[&ours(2, socket.0, 0)[..], &[("ret", 30)]].concat());
+    };
+    // Two ask the same server at a time; the first one asked another host before.
+    done(1, "sendto", (7, 40_000), [client, away]);
+    done(1, "recvfrom", (7, 40_000), [client, away]);
+    done(1, "sendto", (7, 40_000), [client, server]);
+    done(3, "sendmsg", (9, 40_001), [other, server]);
+    done(2, "recvfrom", (8, 53), [server, client]);
+    done(2, "sendto", (8, 53), [server, client]);
+    done(2, "recvmsg", (8, 53), [server, other]);
+    done(2, "sendmsg", (8, 53), [server, other]);
+    done(1, "recvfrom", (7, 40_000), [client, server]);
+    done(3, "recvmsg", (9, 40_001), [other, server]);
+    let system = scene.finish();
+    let expected = ["udp_send", "udp_send", "udp_send", "udp_receive", "udp_receive"];
+    assert_eq!(markers(&system), expected);
+    let requests = crate::requests::Requests::new(&system);
+    assert_eq!(requests.on_port(53).len(), 2);
+    let asked = [0, 1, 2].map(|id| requests.parts(id)[0].service.to_string());
+    assert_eq!(asked, ["192.0.2.7:53", "127.0.0.1:53", "127.0.0.1:53"]);
+    let asks = [3, 4].map(|id| system.key(&system.slices[id]).ports());
+    assert_eq!(asks, [[Some(53), Some(40_000)], [Some(53), Some(40_001)]]);
+}
+
+#[test]
 fn an_older_trace_says_what_a_descriptor_is_by_the_calls_that_made_it() {
     let mut scene = Scene::default();
     scene.run(1);
