@@ -7,6 +7,7 @@
 //! waits for it, every day. They stand behind what is unusual, and a verdict that begins with one has no command.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use noise_common::charge::Cause;
 use noise_common::remedy::{Remedy, against};
@@ -15,7 +16,7 @@ use noise_model::labels::ROOT;
 use noise_model::setup::CgroupSetup;
 use serde::Serialize;
 
-use crate::account::{ACCOUNTS, Account};
+use crate::account::{ACCOUNTS, Account, Accounts};
 use crate::advice::{Advice, advise, argument};
 use crate::case::{Case, CulpritLoss, Reply};
 use crate::finding::{Culprit, CulpritKind, Evidence, Finding};
@@ -176,11 +177,37 @@ impl<'c> RankedLoss<'c> {
     }
 }
 
+/// The losses as far as the accounts have them: where events and counters together have more of a resource than was lost of
+/// it, each culprit has the same part less.
+fn fitted(losses: &[CulpritLoss], accounts: &Accounts) -> Vec<CulpritLoss> {
+    let mut sums: BTreeMap<Account, u128> = BTreeMap::new();
+    for loss in losses {
+        *sums.entry(loss.resource).or_default() += u128::from(loss.ns);
+    }
+    let mut losses = losses.to_vec();
+    for loss in &mut losses {
+        let sum_ns = sums.get(&loss.resource).copied().unwrap_or(0);
+        let whole_ns = u128::from(accounts.ns(loss.resource));
+        if sum_ns > whole_ns {
+            let part = |ns: u64| {
+                u64::try_from(u128::from(ns) * whole_ns / sum_ns).map_or(ns, |part| part.min(ns))
+            };
+            loss.ns = part(loss.ns);
+            loss.who = loss.who.take().map(|(who, ns)| (who, part(ns)));
+        }
+    }
+    losses
+}
+
 /// The losses that are findings, the first of them first.
-fn rank<'c>(case: &'c Case<'_>, held: &[(Account, u64)]) -> Vec<RankedLoss<'c>> {
+fn rank<'c>(
+    case: &Case<'_>,
+    losses: &'c [CulpritLoss],
+    held: &[(Account, u64)],
+) -> Vec<RankedLoss<'c>> {
     let least_ns = case.least_ns();
     let is_held = |loss: &&CulpritLoss| held.iter().any(|(account, _)| *account == loss.resource);
-    let losses = case.losses.iter().filter(|loss| loss.ns >= least_ns);
+    let losses = losses.iter().filter(|loss| loss.ns >= least_ns);
     let mut ranked: Vec<RankedLoss<'_>> =
         losses.clone().filter(is_held).map(|loss| RankedLoss::of(case, loss)).collect();
     ranked.sort_by_key(|one| (!one.is_grave(case), Reverse(one.beyond_ns), Reverse(one.loss.ns)));
@@ -219,7 +246,8 @@ pub fn judge(case: &Case<'_>) -> Verdict {
         .map(|account| (account, case.accounts.ns(account)))
         .filter(|(_, ns)| *ns >= least_ns)
         .collect();
-    let ranked = rank(case, &held);
+    let losses = fitted(&case.losses, &case.accounts);
+    let ranked = rank(case, &losses, &held);
     // The sentence begins with what the first finding is about.
     let first = ranked.first().map(|one| one.loss.resource);
     held.sort_by_key(|(account, ns)| (Some(*account) != first, Reverse(*ns)));

@@ -191,7 +191,7 @@ impl Findings {
 
     /// Who had what it lacked.
     fn losses(&self, accounts: &Accounts) -> Vec<CulpritLoss> {
-        let mut losses = self.of_waits(accounts);
+        let mut losses = self.of_waits();
         losses.extend(self.of_cpus_that_were_stopped(accounts));
         losses.extend(self.of_interrupts());
         losses.extend(self.of_storage(accounts));
@@ -206,7 +206,7 @@ impl Findings {
     }
 
     /// For whom it waited: for CPUs, and for disks.
-    fn of_waits(&self, accounts: &Accounts) -> Vec<CulpritLoss> {
+    fn of_waits(&self) -> Vec<CulpritLoss> {
         // A command is not worth it for what some milliseconds show.
         let met = self.foreign().filter(|_| !is_little(self.span_ns, self.asked_ns));
         let met = met.and_then(|one| one.path.clone());
@@ -231,7 +231,6 @@ impl Findings {
             }
         }
         // Where events do not say for which waits the quota stood, those who had the CPUs are not to blame for all.
-        let cpu_ns = accounts.ns(Account::Cpu);
         let names_any = !self.is_throttled();
         let loss = |((state, cause, name), members): (WaitGroup<'_>, Vec<Blamed>)| {
             let sum_ns = members.iter().fold(0_u64, |sum, one| sum.saturating_add(one.ns));
@@ -246,16 +245,15 @@ impl Findings {
             };
             let resource = if state == "disk" { Account::Disk } else { Account::Cpu };
             let is_cpu = resource == Account::Cpu;
-            let capped = |ns: u64| if is_cpu { ns.min(cpu_ns) } else { ns };
             let names = (names_any || !is_cpu) && !matches!(cause, Cause::Idle | Cause::Untracked);
             let who = grouped(&members, state).into_iter().next().filter(|_| names);
-            let who = who.map(|group| (group.words(), capped(group.ns)));
+            let who = who.map(|group| (group.words(), group.ns));
             let counted = members.iter().filter(|one| one.by_counters);
             let counted_ns = counted.fold(0_u64, |sum, one| sum.saturating_add(one.ns));
             // Where most of it is counted, it is of the cgroup as a whole.
             let is_counted = counted_ns > sum_ns / 2;
             let whole = cgroup.clone().filter(|_| is_counted && names);
-            let whole = whole.map(|name| (clean(&name).into_owned(), capped(sum_ns)));
+            let whole = whole.map(|name| (clean(&name).into_owned(), sum_ns));
             Some(CulpritLoss {
                 resource,
                 culprit: Culprit {
@@ -271,9 +269,10 @@ impl Findings {
                     tid: Some(first.tid).filter(|tid| *tid > 0),
                     cause,
                 },
-                ns: capped(sum_ns),
+                ns: sum_ns,
                 who: whole.or(who),
                 evidence: match counted_ns {
+                    _ if is_cpu && !names_any => Evidence::Part,
                     0 => self.evidence(),
                     _ if is_counted => Evidence::Counters,
                     _ => Evidence::Part,

@@ -3,12 +3,9 @@
 mod properties;
 mod standstill;
 
-use std::collections::BTreeMap;
-
 use noise_model::setup::{CgroupSetup, Controller, Manager, Setup, TaskSetup};
 
 use super::*;
-use crate::account::Accounts;
 use crate::advice::{Target, target};
 use crate::case::{Standstill, Unclear};
 use crate::finding::{Culprit, CulpritKind, Evidence};

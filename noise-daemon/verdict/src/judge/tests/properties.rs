@@ -4,11 +4,30 @@ use noise_common::charge::Cause;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
 use super::{MS, case, loss, setup};
-use crate::account::Account;
+use crate::account::{ACCOUNTS, Account};
 use crate::judge;
 use crate::kind::Kind;
 
 proptest! {
+    #[test]
+    fn culprits_of_a_resource_have_no_more_than_was_lost_of_it(
+        accounts_ms in proptest::array::uniform12(0..3_000_u64),
+        lost in proptest::collection::vec((0..12_usize, 0..4_000_u64, proptest::bool::ANY), 0..20),
+    ) {
+        let setup = setup();
+        let accounts: Vec<_> = ACCOUNTS.into_iter().zip(accounts_ms).collect();
+        let losses = lost.iter().map(|(account, ms, is_other)| {
+            let cause = if *is_other { Cause::Foreign } else { Cause::Own };
+            loss(ACCOUNTS[*account], "/a", cause, *ms)
+        });
+        let case = case(&setup, &accounts, losses.collect());
+        let verdict = judge(&case);
+        for (account, ms) in accounts {
+            let found = verdict.findings.iter().filter(|one| one.resource == account);
+            prop_assert!(found.map(|one| one.ns).sum::<u64>() <= ms * MS, "{account:?} {verdict:?}");
+        }
+    }
+
     #[test]
     fn the_sentence_begins_with_the_first_finding(
         ms in proptest::array::uniform6(0..3_000_u64),
