@@ -54,6 +54,16 @@ const FOR_WORK_TOO: &[i64] =
 #[cfg(not(target_arch = "x86_64"))]
 const FOR_WORK_TOO: &[i64] = &[];
 
+/// How many threads a process has; `None` where it is not there.
+pub fn threads(pid: i32) -> Option<usize> {
+    Some(std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.count()).filter(|_| pid > 0)
+}
+
+/// Whether in a call a program waits for work, or for a time.
+pub fn is_for_work(call: i64) -> bool {
+    FOR_WORK.contains(&call) || FOR_WORK_TOO.contains(&call)
+}
+
 /// Whether it is worth to look whether a state lasts.
 const fn lasts(state: u8) -> bool {
     matches!(state, b'D' | b'T' | b't')
@@ -136,7 +146,7 @@ impl SleepCall {
         let number = text.split_ascii_whitespace().next()?.parse::<i64>().ok()?;
         let wchan = procfs::text(format!("/proc/{tid}/wchan")).unwrap_or_default();
         Some(Self {
-            is_for_work: FOR_WORK.contains(&number) || FOR_WORK_TOO.contains(&number),
+            is_for_work: is_for_work(number),
             lock: SleepPlace::parse(text, pid).filter(|place| place.is_lock).map(|place| place.key),
             sockets: waits_at(text, (tid, pid)),
             function: function(&wchan),

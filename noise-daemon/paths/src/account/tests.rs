@@ -433,3 +433,41 @@ fn sleeps_without_a_waker_keep_when_they_began() {
     let found: Vec<_> = of.map(|one| (one.since_ns, one.from_ns, one.to_ns, one.is_over)).collect();
     assert_eq!(found, [(20, 40, 61, true), (80, 80, 200, false)]);
 }
+
+#[test]
+fn sleeps_until_a_timer_are_known_with_who_woke_the_sleeper_in_the_end() {
+    // 5 waits for 4, which runs, with a limit of 50 ns, and twice more.
+    let until_timer = |at_ns: u64, tid: i32| {
+        [
+            (at_ns, 1, TraceKind::SoftirqEntry { vec: 1 }),
+            (at_ns, 1, waking(tid)),
+            (at_ns, 1, TraceKind::SoftirqExit { vec: 1 }),
+            (at_ns + 2, 1, switch(0, 0, tid)),
+        ]
+    };
+    let mut events = dump();
+    events.extend([
+        (50, 0, switch(0, 0, 4)),
+        (60, 1, switch(0, 0, 5)),
+        (100, 1, switch(5, ASLEEP, 0)),
+    ]);
+    events.extend(until_timer(150, 5));
+    events.push((160, 1, switch(5, ASLEEP, 0)));
+    events.extend(until_timer(210, 5));
+    events.extend([
+        (220, 1, switch(5, ASLEEP, 0)),
+        (240, 0, waking(5)),
+        (245, 1, switch(0, 0, 5)),
+        (250, 1, switch(5, ASLEEP, 0)),
+    ]);
+    // The last one of 5, which goes on to sleep for good, is not known to be such a wait.
+    events.extend(until_timer(290, 5));
+    events.push((300, 1, switch(5, ASLEEP, 0)));
+    let account = account(process(), (50, 400), &events, |tid| tid == 4);
+    let by = [((4, "running"), 100)].into();
+    assert_eq!(account.tried_again, [(5, Held { ns: 100, walked_ns: 100, by })].into());
+    let alone = account.enders.alone.iter().filter(|sleep| sleep.is_over);
+    let alone: Vec<_> = alone.map(|sleep| (sleep.tid, sleep.to_ns - sleep.from_ns)).collect();
+    assert_eq!(alone, [(5, 50), (5, 50), (5, 40)]);
+    assert_eq!(account.held[&5].ns, 20);
+}
