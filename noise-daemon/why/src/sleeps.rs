@@ -109,15 +109,19 @@ impl Findings {
     }
 
     /// What of the sleeps that one ended ended with something that the victim had not asked for, ns. Only of TCP it is known
-    /// what was sent: over other links a request leaves no trace where the other one is awake.
+    /// what was sent: over other links a request leaves no trace where the other one is awake, and over unix sockets it does
+    /// where that one sleeps.
     pub fn pushed_by(&self, ender: &Ender) -> u64 {
         let peer = self.peers.processes.get(&ender.pid);
-        let is_asked = peer.is_some_and(|peer| {
-            peer.role == Some(Role::Asks) && matches!(peer.link, PeerLink::Tcp(_))
-        });
-        let is_known = is_asked && ender.is_packet && ender.whose == Whose::Other;
-        let pushed = self.pushed.by.get(&ender.tid).filter(|_| is_known);
-        pushed.map_or(0, |ns| (*ns).min(ender.ns))
+        let asked = peer.filter(|peer| peer.role == Some(Role::Asks));
+        match asked.filter(|_| ender.whose == Whose::Other).map(|peer| &peer.link) {
+            Some(PeerLink::Tcp(_)) if ender.is_packet => {
+                let pushed = self.pushed.by.get(&ender.tid);
+                pushed.map_or(0, |ns| (*ns).min(ender.ns))
+            }
+            Some(PeerLink::Unix(_)) if self.pushed.unasked.contains(&ender.pid) => ender.ns,
+            _ => 0,
+        }
     }
 
     /// The same of other hosts that it asks, ns.
@@ -409,6 +413,21 @@ mod tests {
         let verdict = worker(1_980, PeerLink::Unix("/run/redis.sock".to_owned()));
         let first = &verdict.findings[0];
         assert_eq!((first.resource, first.ns), (Account::Tier, 1_980 * MS));
+    }
+
+    #[test]
+    fn who_listens_to_a_bus_waits_for_no_answer() {
+        let mut found = asleep(1_980, 0);
+        found.enders = vec![ender(9, "dbus-daemon", "dbus.service", false, 1_980)];
+        let bus = peer(Role::Asks, PeerLink::Unix("/run/dbus/bus".to_owned()));
+        found.peers = Peers { processes: [(9, bus)].into(), hosts: None };
+        found.pushed.unasked = [9].into();
+        let verdict = judged(found);
+        let expected = "worker: no CPU, quota, interrupt or disk held it up. Its threads slept 1.98 s until dbus-daemon 9 of \
+                        dbus.service (/run/dbus/bus) woke them or sent them packets; whether there was work for them is \
+                        not known";
+        assert_eq!((verdict.kind, &*verdict.sentence), (Kind::Unknown, expected));
+        assert!(verdict.findings.is_empty() && verdict.is_unclear, "{verdict:?}");
     }
 
     #[test]
