@@ -129,7 +129,10 @@ fn a_quota_that_stops_it_comes_first() {
 
     // Events say it of each wait: those who had the CPUs otherwise are named.
     let mut by_events = found();
-    by_events.culprits.insert(0, blamed("waiting_cpu", -1, "", "", "throttle", 700));
+    by_events.culprits = vec![
+        blamed("waiting_cpu", -1, "", "", "throttle", 700),
+        blamed("waiting_cpu", 4242, "gzip", "backup.service", "foreign", 112),
+    ];
     by_events.around.stopped =
         Some(Stops { span_ns: 3_000 * MS, quota_ns: Some(900 * MS), ..Stops::default() });
     by_events.pressure.as_mut().unwrap().quota = Some(Throttled {

@@ -17,8 +17,8 @@ fn what_had_a_cpu_in_no_cgroup_is_named_by_process() {
     let of_make = |one: Blamed| Blamed { pid: Some(40), program: "make".to_owned(), ..one };
     found.culprits = vec![
         of_make(thread(41, "worker", 300)),
-        of_make(thread(42, "helper", 200)),
-        thread(50, "sh", 400),
+        of_make(thread(42, "helper", 150)),
+        thread(50, "sh", 350),
     ];
     found.judge("service nginx.service", &Setup::default());
     let verdict = found.verdict.as_ref().unwrap();
@@ -30,7 +30,7 @@ fn what_had_a_cpu_in_no_cgroup_is_named_by_process() {
     let process = CulpritKind::Process;
     assert_eq!(
         named[..2],
-        [("make 40", process, Some(40), 500), ("sh 50", process, Some(50), 400)]
+        [("make 40", process, Some(40), 450), ("sh 50", process, Some(50), 350)]
     );
     assert!(verdict.findings.iter().all(|one| one.ready().is_none()));
 }
