@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use noise_system::procfs;
 
-use super::moment::is_for_work;
-
 /// How often, and how far apart, it is looked: a lock that is held for 100 ms is seen with one and with another waiter.
 const LOOKS: u32 = 15;
 const BETWEEN: Duration = Duration::from_millis(8);
@@ -37,6 +35,35 @@ const CONDITION_WORDS: u64 = 7;
 /// Calls that receive, whose limit of time is a setting of the socket.
 const RECEIVES: [i64; 4] =
     [libc::SYS_read, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg];
+
+/// Calls in which a program waits for work, or for a time.
+const FOR_WORK: [i64; 13] = [
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    // One of those above that goes on behind a stop.
+    libc::SYS_restart_syscall,
+];
+/// Those that newer architectures do not have.
+#[cfg(target_arch = "x86_64")]
+const FOR_WORK_TOO: &[i64] =
+    &[libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_select, libc::SYS_pause];
+#[cfg(not(target_arch = "x86_64"))]
+const FOR_WORK_TOO: &[i64] = &[];
+
+/// Whether in a call a program waits for work, or for a time.
+pub fn is_for_work(call: i64) -> bool {
+    FOR_WORK.contains(&call) || FOR_WORK_TOO.contains(&call)
+}
 
 /// What a thread sleeps at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +99,9 @@ impl SleepKind {
     fn parse(text: &str, pid: i32) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         let call: i64 = words.next()?.parse().ok()?;
-        if is_for_work(call) || RECEIVES.contains(&call) {
+        // Behind a stop, a wait with a limit of time goes on in a call that does not say what it is for.
+        let is_for_time = call != libc::SYS_restart_syscall && is_for_work(call);
+        if is_for_time || RECEIVES.contains(&call) {
             return Some(Self::ForTime);
         }
         let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
@@ -314,6 +343,12 @@ mod tests {
         assert_eq!(of(libc::SYS_clock_nanosleep, "0x0 0x0 0x7ffc 0x0"), Some(None));
         assert_eq!(of(libc::SYS_epoll_pwait, "0x5 0x7f10 0x40 0x64"), Some(None));
         assert_eq!(of(libc::SYS_flock, "0x3 0x2 0x0 0x9"), Some(Some((true, 3, false))));
-        assert_eq!((of(libc::SYS_fsync, "0x3 0x0 0x0 0x0"), of(-1, "0x7ffc 0x7f")), (None, None));
+        for (call, arguments) in [
+            (libc::SYS_fsync, "0x3 0x0 0x0 0x0"),
+            (libc::SYS_restart_syscall, "0x0 0x0 0x0 0x0"),
+            (-1, "0x7ffc 0x7f"),
+        ] {
+            assert_eq!(of(call, arguments), None, "{call}");
+        }
     }
 }
