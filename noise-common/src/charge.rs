@@ -104,6 +104,9 @@ crate::named! {
         Steal = "steal",
         /// Nothing: the CPU was idle, and was being woken or not chosen.
         Idle = "idle",
+        /// A disk: the kernel marks the sleep as one for it (`in_iowait`), and neither a task nor what completes requests
+        /// ended it. Who kept the disk busy is not known by that.
+        Disk = "disk",
         Untracked = "untracked",
     }
 }

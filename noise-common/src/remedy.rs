@@ -187,7 +187,12 @@ pub const fn against(cause: Cause) -> &'static [Remedy] {
         Cause::Hardirq => &[IrqAffinity, InterruptCoalescing, IsolatedCpus],
         Cause::Softirq => &[PacketSteering, IrqAffinity, InterruptCoalescing],
         Cause::Nmi => &[NmiSources],
-        Cause::Foreign | Cause::Own | Cause::Kthread | Cause::Idle | Cause::Untracked => &[],
+        Cause::Foreign
+        | Cause::Own
+        | Cause::Kthread
+        | Cause::Idle
+        | Cause::Disk
+        | Cause::Untracked => &[],
     }
 }
 

@@ -264,6 +264,13 @@ impl<A: Access> TaskStruct<A> {
         flags & (PF_FROZEN | PF_KTHREAD) == PF_FROZEN
     }
 
+    /// Whether it sleeps for a disk, as the kernel accounts that.
+    #[inline(always)]
+    pub fn is_in_iowait(self) -> bool {
+        let bit = TASK_IN_IOWAIT.load();
+        present(bit) && self.access.load::<u8>(self.at, bit / 8) & 1 << (bit % 8) != 0
+    }
+
     /// Thread id in the initial pid namespace; 0 for the idle tasks.
     #[inline(always)]
     pub fn pid(self) -> u32 {

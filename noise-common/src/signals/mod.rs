@@ -33,7 +33,7 @@ pub use block_queue_wait::{OPERATIONS, block_subject, operation_of, split_block_
 pub use net_rx_wait::{BACKLOG_NS, Backlog, Received, polls_packets};
 pub use net_tx_wait::{OTHER_INTERFACE, interface_subject};
 pub use runqueue_wait::CAUSES;
-pub use softirq::{NET_RX, SOFTIRQ_VECTORS};
+pub use softirq::{BLOCK, NET_RX, SOFTIRQ_VECTORS};
 pub use table::{CELLS_PER_CPU, SIGNALS, in_reading_order, of_subject};
 pub use uninterruptible_wait::is_uninterruptible_wait;
 

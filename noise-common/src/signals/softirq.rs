@@ -35,11 +35,14 @@ pub const SOFTIRQ_VECTORS: [&str; 10] =
 
 /// The number of the vector that receives packets.
 pub const NET_RX: u32 = 3;
+/// The number of the vector that completes requests of block devices.
+pub const BLOCK: u32 = 4;
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_vector_that_receives_packets_has_its_name() {
+    fn vectors_with_a_part_of_their_own_have_their_names() {
         assert_eq!(super::SOFTIRQ_VECTORS[super::NET_RX as usize], "net_rx");
+        assert_eq!(super::SOFTIRQ_VECTORS[super::BLOCK as usize], "block");
     }
 }

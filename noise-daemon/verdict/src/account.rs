@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Resource};
-use noise_common::signals::{SOFTIRQ_VECTORS, VECTORS};
+use noise_common::signals::{BLOCK as BLOCK_VECTOR, SOFTIRQ_VECTORS, VECTORS};
 use serde::Serialize;
 
 /// The softirq that completes requests of block devices.
-const BLOCK: &str = SOFTIRQ_VECTORS[4];
+const BLOCK: &str = SOFTIRQ_VECTORS[BLOCK_VECTOR as usize];
 
 noise_common::named! {
     /// What time is accounted to, in the order in which it is shown. A sleep is accounted to what ended it.
@@ -74,6 +74,8 @@ impl Account {
             Cause::Foreign | Cause::Own | Cause::Kthread | Cause::Idle | Cause::Untracked => {
                 Self::Cpu
             }
+            // Sleeps alone are charged to it.
+            Cause::Disk => Self::Disk,
             Cause::Hardirq | Cause::Softirq | Cause::Nmi => Self::Interrupt,
             Cause::Throttle => Self::Quota,
             Cause::Steal => Self::Hypervisor,
@@ -108,12 +110,13 @@ pub fn mostly(held_up: impl IntoIterator<Item = (Resource, Cause, u64)>) -> Opti
     sums.ns.into_iter().max_by_key(|(account, ns)| (*ns, Reverse(*account))).map(|(one, _)| one)
 }
 
-/// Whether who ends a sleep completes requests of a block device: in the softirq, or in a device's own interrupt. Which
-/// device it is remains unknown.
+/// Whether who ends a sleep completes requests of a block device: in the softirq, or in a device's own interrupt, or by
+/// the kernel's mark of the sleep. Which device it is remains unknown.
 pub fn completes_requests(cause: Cause, culprit: &str) -> bool {
     match cause {
         Cause::Softirq => culprit == BLOCK,
         Cause::Hardirq => !VECTORS.contains(&culprit),
+        Cause::Disk => true,
         _ => false,
     }
 }

@@ -1,9 +1,9 @@
 //! Uninterruptible sleep. Its begin lives where a wait for a CPU would: the time, negated.
 
-use noise_common::charge::Resource;
+use noise_common::charge::{Cause, Resource, VECTOR_SOURCE};
 use noise_common::event::CpuState;
 use noise_common::loss::Loss;
-use noise_common::signals::{Signal, is_uninterruptible_wait};
+use noise_common::signals::{BLOCK, Signal, is_uninterruptible_wait};
 
 use crate::charge::charge;
 use crate::kernel::{Access, TaskStruct};
@@ -31,6 +31,17 @@ pub fn sleep<A: Access>(
     // SAFETY: the pointer is an entry of the array; entries are only written under the run-queue
     // lock of the task, and once it sleeps by its waker, of which there is one at a time.
     unsafe { *entry = -(now_ns as i64) };
+}
+
+/// Whether who ends a sleep is neither a task nor completes requests of a block device.
+#[inline(always)]
+fn is_impersonal(cause: Cause, culprit: u64) -> bool {
+    match cause {
+        Cause::Idle | Cause::Kthread => true,
+        Cause::Hardirq => culprit & VECTOR_SOURCE != 0,
+        Cause::Softirq => culprit != u64::from(BLOCK),
+        _ => false,
+    }
 }
 
 /// A task is woken up from this CPU, with its own lock held and interrupts off, unless it still runs;
@@ -68,6 +79,10 @@ pub fn wake<A: Access>(state: *mut CpuState, task: TaskStruct<A>, clock: &mut Ev
     record_rotating(state, Signal::UninterruptibleWait, cgroup, wait_ns, now_ns);
     // SAFETY: the state is this CPU's.
     let interrupt = unsafe { (*state).nesting.running() };
-    let (cause, culprit) = interrupt.unwrap_or_else(|| ledger::runs(state, cgroup));
+    let (mut cause, mut culprit) = interrupt.unwrap_or_else(|| ledger::runs(state, cgroup));
+    // It sleeps still, and so bears the mark still.
+    if is_impersonal(cause, culprit) && task.is_in_iowait() {
+        (cause, culprit) = (Cause::Disk, 0);
+    }
     charge(state, Resource::Uninterruptible, cause, cgroup, culprit, wait_ns);
 }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf::Numbers;
 use noise_tests::compare::{Observation, observe};
 use noise_tests::daemon::Daemon;
@@ -196,8 +196,11 @@ fn killed_while_waiting() -> Result<()> {
         let mut waiter = Worker::start("nap", &["0", "180", "1"])?;
         thread::sleep(Duration::from_millis(330));
         waiter.kill()?;
-        waiter.wait_killed()?;
+        let is_killed = waiter.wait_killed();
         bursts.figures()?;
+        // Others on this host that preempt the burst may give it a turn before.
+        is_killed
+            .with_context(|| format!("{INCONCLUSIVE}: the task ended before it was killed"))?;
         Ok(waiter.pid())
     })?;
     let long = long_waits(&seen)?;

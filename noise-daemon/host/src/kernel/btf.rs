@@ -93,8 +93,8 @@ struct StructMember {
     name: u32,
     kind: u32,
     bit_offset: u32,
-    /// It is narrower than its type.
-    is_bit_field: bool,
+    /// How many, if it is narrower than its type, else 0.
+    bits: u32,
 }
 
 /// The kernel's type information.
@@ -205,7 +205,7 @@ impl KernelBtf {
                 false => (offset, 0),
             };
             let (name, kind) = (number(&self.bytes, at)?, number(&self.bytes, at + 4)?);
-            Some(StructMember { name, kind, bit_offset, is_bit_field: bits != 0 })
+            Some(StructMember { name, kind, bit_offset, bits })
         })
     }
 
@@ -213,6 +213,14 @@ impl KernelBtf {
     /// looked into. `None` where this kernel has no such member or it is a bit field.
     pub fn offset(&self, container: &str, path: &str) -> Option<u32> {
         self.named(container).find_map(|(_, found)| self.offset_in(found, path, MOST_NESTED))
+    }
+
+    /// Where a member of one bit is, in bits from the begin. `None` where this kernel has no such member or it is larger.
+    pub fn bit(&self, container: &str, name: &str) -> Option<u32> {
+        let members = self.named(container).flat_map(|(_, found)| self.members(found));
+        let mut bits = members.filter(|member| member.bits == 1);
+        bits.find(|member| self.name(member.name) == Some(name.as_bytes()))
+            .map(|one| one.bit_offset)
     }
 
     fn offset_in(&self, container: BtfType, path: &str, depth: usize) -> Option<u32> {
@@ -229,7 +237,7 @@ impl KernelBtf {
             let at = member.bit_offset / 8;
             let member_name = self.name(member.name).unwrap_or_default();
             if member_name == name.as_bytes() {
-                if member.is_bit_field {
+                if member.bits != 0 {
                     return None;
                 }
                 return match rest {
@@ -383,6 +391,23 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(KernelBtf::parse(bytes[..length].to_vec()).is_err(), "{length} bytes");
         }
+    }
+
+    #[test]
+    fn a_member_of_one_bit_is_found_by_its_bit() {
+        // A struct of two bits, one bit and a whole member.
+        let has_bit_sizes = 1 << 31;
+        let types = [
+            [1, BTF_KIND_FWD << 24, 0],
+            [3, BTF_KIND_STRUCT << 24 | 3 | has_bit_sizes, 8],
+            [5, 1, 2 << 24],
+            [7, 1, 1 << 24 | 2],
+            [9, 1, 32],
+        ];
+        let btf = KernelBtf::parse(file(&types, b"\0i\0s\0a\0b\0c\0")).unwrap();
+        assert_eq!(btf.bit("s", "b"), Some(2));
+        assert_eq!([btf.bit("s", "a"), btf.bit("s", "c"), btf.bit("s", "x")], [None; 3]);
+        assert_eq!([btf.offset("s", "c"), btf.offset("s", "b")], [Some(4), None]);
     }
 
     #[test]

@@ -51,6 +51,7 @@ impl Facts {
             ("ARG_RETRANSMIT_ERROR", has(count(Hook::TcpRetransmit) > 2, 2)),
             // With it a spinlock is a mutex.
             ("PREEMPT_RT", has(btf.offset("spinlock", "lock").is_some(), 1)),
+            ("TASK_IN_IOWAIT", btf.bit("task_struct", "in_iowait").unwrap_or(MISSING)),
             ("CPU_CSS", hierarchies.by_cpu.then(|| cpu_css(btf)).flatten().unwrap_or(MISSING)),
             ("BOTH_TREES", has(hierarchies.unified_tasks.is_some(), 1)),
             ("HOST_NETNS", host_netns()),

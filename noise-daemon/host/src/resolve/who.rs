@@ -117,9 +117,12 @@ impl SubjectNames {
                 let name = SOFTIRQ_VECTORS.get(key.culprit as usize);
                 self.interner.get(name.copied().unwrap_or(UNKNOWN_LABEL))
             }
-            Cause::Nmi | Cause::Throttle | Cause::Steal | Cause::Idle | Cause::Untracked => {
-                self.interner.get(cause.name())
-            }
+            Cause::Nmi
+            | Cause::Throttle
+            | Cause::Steal
+            | Cause::Idle
+            | Cause::Disk
+            | Cause::Untracked => self.interner.get(cause.name()),
         };
         let place = match place(resource, key.place) {
             None => self.interner.get(""),
