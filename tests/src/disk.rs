@@ -154,15 +154,6 @@ fn wait_for_udev() {
 impl LoopDevice {
     /// Puts a loop device with direct I/O over `backing`.
     pub fn attach(backing: &ScratchFile) -> Result<Self> {
-        Self::attach_with(backing, LO_FLAGS_DIRECT_IO)
-    }
-
-    /// Puts one over `backing` whose kernel thread reads and writes by the page cache.
-    pub fn attach_buffered(backing: &ScratchFile) -> Result<Self> {
-        Self::attach_with(backing, 0)
-    }
-
-    fn attach_with(backing: &ScratchFile, flags: u32) -> Result<Self> {
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
         // SAFETY: no memory argument.
         let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
@@ -178,7 +169,7 @@ impl LoopDevice {
             device: [0; 5],
             number: 0,
             encryption: [0; 2],
-            flags: LO_FLAGS_AUTOCLEAR | flags,
+            flags: LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO,
             names: [0; 160],
             init: [0; 2],
             reserved: [0; 8],

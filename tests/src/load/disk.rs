@@ -105,6 +105,40 @@ pub(super) fn synced_writes(arguments: &mut Arguments) -> Result<()> {
     report(&format!("syncs {syncs}"))
 }
 
+/// `first-writes <cpu> <path> <pause us>`: a block of the file that was never written, then it waits until it is on the
+/// disk, in turn from the start of the file.
+///
+/// On ext4, a kernel thread has to note that such a block is written before the wait ends.
+pub(super) fn first_writes(arguments: &mut Arguments) -> Result<()> {
+    pin(0, arguments.number()?)?;
+    let file = OpenOptions::new().write(true).open(arguments.text()?)?;
+    let pause = Duration::from_micros(arguments.number()?);
+    let places = length(&file)? / BLOCK_BYTES;
+    let (begin, length) = (0, (places * BLOCK_BYTES).cast_signed());
+    let session = Session::begin()?;
+    let mut writes = 0_u64;
+    while session.going_after(writes) {
+        if writes % places == 0 {
+            for mode in [libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 0] {
+                // SAFETY: no memory argument.
+                let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, begin, length) };
+                ensure!(result == 0, "fallocate: {}", io::Error::last_os_error());
+            }
+            file.sync_all()?;
+        }
+        let at = writes % places * BLOCK_BYTES;
+        file.write_all_at(&[writes as u8; BLOCK_BYTES as usize], at)?;
+        let flags = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        let (at, length) = (at.cast_signed(), BLOCK_BYTES.cast_signed());
+        // SAFETY: no memory argument.
+        let result = unsafe { libc::sync_file_range(file.as_raw_fd(), at, length, flags) };
+        ensure!(result == 0, "sync_file_range: {}", io::Error::last_os_error());
+        writes += 1;
+        thread::sleep(pause);
+    }
+    report(&format!("writes {writes}"))
+}
+
 /// Writes a file from its start.
 fn fill(file: &mut File, mebibytes: u64) -> Result<()> {
     let chunk = vec![0xa5_u8; 1 << 20];

@@ -347,6 +347,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "direct-reads" => disk::direct_reads(&mut arguments),
         "shuffled-reads" => disk::shuffled_reads(&mut arguments),
         "synced-writes" => disk::synced_writes(&mut arguments),
+        "first-writes" => disk::first_writes(&mut arguments),
         "stream" => disk::stream(&mut arguments),
         "new-pages" => disk::new_pages(&mut arguments),
         "tcp" => net::tcp(&mut arguments),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::compare::{Observation, observe};
 use noise_tests::daemon::Daemon;
-use noise_tests::disk::{LoopDevice, ScratchFile};
+use noise_tests::disk::ScratchFile;
 use noise_tests::ftrace::all_events;
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker, figure};
@@ -16,15 +16,17 @@ use noise_tests::pairing::uninterruptible::{together, uninterruptible_wait};
 use noise_tests::prom::{Histogram, Scrape, label_set};
 use noise_tests::task::{cpus, kernel_threads, pin};
 
-use crate::{INCONCLUSIVE, Test};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("known_sleeps_are_read_back", known_sleeps_are_read_back),
     ("disks_and_children", disks_and_children),
-    ("a_disk_that_a_kernel_thread_serves", a_disk_that_a_kernel_thread_serves),
+    ("a_disk_whose_writes_end_in_a_kernel_thread", a_disk_whose_writes_end_in_a_kernel_thread),
 ];
 
 const WAITS: &str = "noised_uninterruptible_wait_seconds";
+/// `EXT4_SUPER_MAGIC` of Linux's `linux/magic.h`, as `stat` prints it.
+const EXT4: &[u8] = b"ef53";
 /// How long a new cgroup may stay without a name.
 const NAMED_WITHIN: Duration = Duration::from_secs(20);
 /// A bucket bound that the planted sleeps pass and no others of their cgroup.
@@ -203,25 +205,27 @@ fn disks_and_children() -> Result<()> {
     ensure_causes(&seen, &group, &pids, None)
 }
 
-fn a_disk_that_a_kernel_thread_serves() -> Result<()> {
+fn a_disk_whose_writes_end_in_a_kernel_thread() -> Result<()> {
+    let file = ScratchFile::new("first", 16)?;
+    let system =
+        Command::new("stat").args(["--file-system", "--format=%t"]).arg(file.path()).output()?;
+    ensure!(
+        system.stdout.trim_ascii_end() == EXT4,
+        Impossible(format!("{} is on no ext4", file.argument()?))
+    );
     let daemon = Daemon::start_unfolded()?;
-    let group = Group::new("reader", &[Hierarchy::Cpu])?;
-    let file = ScratchFile::new("served", 32)?;
-    // Its thread reads the file from the page cache, and completes the request itself.
-    let device = LoopDevice::attach_buffered(&file)?;
-    let reader = Worker::start_at(
-        Place::group(&group),
-        "direct-reads",
-        &["0", &device.path(), "4096", "200", "0"],
-    )?;
-    let pids = BTreeSet::from([reader.pid()]);
+    let group = Group::new("writer", &[Hierarchy::Cpu])?;
+    let arguments = ["0", file.argument()?, "1000"];
+    let writer = Worker::start_at(Place::group(&group), "first-writes", &arguments)?;
+    let pids = BTreeSet::from([writer.pid()]);
     await_name(&daemon, &group)?;
-    let (seen, ()) = observe(&daemon, &all_events(), 128, || {
+    let (seen, writes) = observe(&daemon, &all_events(), 128, || {
         thread::sleep(Duration::from_secs(2));
-        reader.stop().map(drop)
+        figure(&writer.stop()?, "writes")
     })?;
+    println!("{writes} blocks were written first");
     let waits = uninterruptible_wait(&seen.trace.events, &kernel_threads()?);
     let own = seen.certain(&waits).filter(|sample| pids.contains(&sample.pid)).count();
-    ensure!(own > 100, "{INCONCLUSIVE}: the reader slept only {own} times");
+    ensure!(own > 100, "{INCONCLUSIVE}: the writer slept only {own} times");
     ensure_causes(&seen, &group, &pids, Some("kthread"))
 }
