@@ -118,7 +118,7 @@ pub(super) fn first_writes(arguments: &mut Arguments) -> Result<()> {
     let session = Session::begin()?;
     let mut writes = 0_u64;
     while session.going_after(writes) {
-        if writes % places == 0 {
+        if writes.is_multiple_of(places) {
             for mode in [libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 0] {
                 // SAFETY: no memory argument.
                 let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, begin, length) };
