@@ -76,7 +76,8 @@ fn a_slow_tier_is_named() -> Result<()> {
     ensure!(is_busy, "{INCONCLUSIVE}: the requests were over before they were watched");
     let first = found.first()?;
     ensure!(first.service == "tier-helper pipe", "{found:?}");
-    let slept = first.part("timer");
+    // Without the time in which others on this host had its CPU.
+    let slept = first.part("timer") / (1.0 - first.part("waiting_cpu"));
     ensure!(slept >= MOSTLY, "it slept {slept:.2} of its time: {found:?}");
     Ok(())
 }

@@ -12,7 +12,7 @@ use noise_tests::needed::needs;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
-use crate::{Impossible, Test};
+use crate::{INCONCLUSIVE, Impossible, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_lock_convoy_has_a_holder", a_lock_convoy_has_a_holder),
@@ -134,6 +134,8 @@ while one.recv(1):
 const SCRIPT: &str = "/usr/bin/script";
 /// The part of the time that is at least lost to what is planted.
 const MOSTLY: f64 = 0.5;
+/// How long an idle server may wait for a CPU before that is what held it up.
+const LITTLE_NS: u64 = 5_000_000;
 
 /// A program that is ended with this.
 struct Running(Child);
@@ -353,6 +355,8 @@ fn a_server_that_is_stopped_is_said_to_be() -> Result<()> {
     let server = Running::until(&server, "Serving HTTP")?;
     let pid = server.pid();
     let idle = why(&pid)?;
+    let waited_ns = idle["accounts_ns"]["cpu"].as_u64().unwrap_or_default();
+    ensure!(waited_ns < LITTLE_NS, "{INCONCLUSIVE}: it waited {waited_ns} ns for a CPU of others");
     ensure!(idle["verdict"]["kind"] == "nothing", "{}", idle["verdict"]);
     ensure_no_command(&idle)?;
     // SAFETY: no memory argument; the child is not reaped yet, so the id is still its own.
