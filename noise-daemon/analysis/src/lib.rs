@@ -9,9 +9,8 @@
 //! [`Report`].
 //!
 //! Not seen: a flood of delays that are as short as ever. It raises the rate and the time lost, but
-//! not the mean, which is what both rules look at. Nor is a level that rises slowly, over hours: it
-//! is learnt as the hours of a day are. And a level that wanders by itself for many windows looks
-//! like an incident: allowances for chance are those of independent windows.
+//! not the mean, which is what both rules look at. And a level that wanders by itself for many
+//! windows looks like an incident: allowances for chance are those of independent windows.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::disallowed_types))]
@@ -63,8 +62,6 @@ mod planted;
 mod planters;
 #[cfg(test)]
 mod properties;
-#[cfg(test)]
-mod returns;
 #[cfg(test)]
 mod successors;
 

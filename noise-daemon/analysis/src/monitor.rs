@@ -229,7 +229,7 @@ impl Monitor {
         // An older noised, which kept no charges, had one event in each window of what is taken.
         let is_other = memory.signal == Watched::Interruption && memory.charges.is_none();
         let has_room = self.tracks.len() < self.settings.subjects;
-        if has_room && memory.is_plausible() && !is_other {
+        if has_room && memory.baseline.is_plausible() && !is_other {
             let key = (memory.signal, memory.subject.clone());
             self.tracks.entry(key).or_insert_with(|| Track::recall(memory, &self.settings));
         }

@@ -63,7 +63,9 @@ pub(super) fn broken(means: &[f64], baseline: &Baseline, settings: &Settings) ->
     if baseline.learnt() < settings.warmup_windows || means.len() < least_windows(settings) {
         return None;
     }
-    if exceeds(means, baseline) {
+    let largest = means.iter().copied().fold(f64::MIN, f64::max);
+    let trimmed = (means.iter().sum::<f64>() - largest) / (means.len() - 1) as f64;
+    if trimmed > baseline.mean_ns() + DEVIATIONS * baseline.deviation_ns() {
         return Some(Rule::Mean);
     }
     let above = above_mean(means, baseline);
@@ -71,13 +73,6 @@ pub(super) fn broken(means: &[f64], baseline: &Baseline, settings: &Settings) ->
     let unusual = share > SHARE_FACTOR * baseline.share_above()
         && chance_of(above, means.len(), baseline.share_above_at_most()) < CHANCE;
     unusual.then_some(Rule::Share)
-}
-
-/// Whether windows with these means, two or more, are above the baseline by rule 1.
-pub(super) fn exceeds(means: &[f64], baseline: &Baseline) -> bool {
-    let largest = means.iter().copied().fold(f64::MIN, f64::max);
-    let trimmed = (means.iter().sum::<f64>() - largest) / (means.len().max(2) - 1) as f64;
-    trimmed > baseline.mean_ns() + DEVIATIONS * baseline.deviation_ns()
 }
 
 /// Whether an incident that a rule opened goes on: the same rule, with a threshold that is nearer

@@ -5,17 +5,12 @@
 //!
 //! A window teaches the baseline only when newer windows have pushed it out of the latest ones, so
 //! that the begin of an incident is not learnt before it is noticed. While an incident is open,
-//! its windows teach a second baseline, which takes over if the change lasts. Disturbances that come
-//! back for as long are usual by themselves (`returning`): then their incidents are not told.
-//!
-//! A disturbance that is too small for an incident is learnt, but what comes on top of it within the time after
-//! which it is adopted is held against what was before it: small steps add up.
+//! its windows teach a second baseline, which takes over if the change lasts.
 //!
 //! Only windows with events are taken; all other time is silence. To an open incident it is windows
 //! without events, each as long as the last one with some; behind the incident, and where there is
 //! none, it counts for the rate.
 
-mod returning;
 mod takeover;
 
 use std::collections::VecDeque;
@@ -32,7 +27,6 @@ use super::rules::{self, CLOSING_FRACTION, Rule};
 use super::settings::Settings;
 use super::watched::Watched;
 use super::window::{Slice, Window};
-use returning::Returning;
 
 /// Weight of one window in the cost of a subject.
 const COST_WEIGHT: f64 = 0.1;
@@ -60,32 +54,6 @@ pub struct Memory {
     /// `None` where an older noised wrote it.
     #[serde(default)]
     pub(super) charges: Option<Usual>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    small: Option<SmallStep>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    returning: Option<Returning>,
-}
-
-impl Memory {
-    /// Whether what was read from a file can have been learnt.
-    pub(super) fn is_plausible(&self) -> bool {
-        let is_step = |step: &SmallStep| {
-            let means = [Some(step.least_mean_ns), step.before.mean_ns];
-            means.into_iter().flatten().all(|mean_ns| mean_ns.is_finite() && mean_ns >= 0.0)
-        };
-        self.baseline.is_plausible()
-            && self.small.as_ref().is_none_or(is_step)
-            && self.returning.as_ref().is_none_or(Returning::is_plausible)
-    }
-}
-
-/// A disturbance that is too small for an incident, and goes on.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-struct SmallStep {
-    since_ns: u64,
-    before: Level,
-    /// Half way to what was before: once the latest windows are below, it is over.
-    least_mean_ns: f64,
 }
 
 /// What is usual: the delays, and who is charged with them.
@@ -121,9 +89,6 @@ pub(super) struct Track {
     normal: Normal,
     recent: VecDeque<Slice>,
     open: Option<Box<OngoingIncident>>,
-    small: Option<SmallStep>,
-    /// Disturbances that came back, up to the latest one that is over.
-    returning: Option<Returning>,
     /// End and length of the last window with events.
     heard_ns: u64,
     length_ns: u64,
@@ -145,8 +110,6 @@ struct OngoingIncident {
     /// The latest windows, among which it may have ended.
     tail: VecDeque<Slice>,
     next: Normal,
-    /// Whether it is as those are that came back for long: it is not told.
-    is_usual: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -176,7 +139,6 @@ impl OngoingIncident {
             settled: Settled::default(),
             tail: VecDeque::new(),
             next: Normal::new(Baseline::new(settings.half_life())),
-            is_usual: false,
         }
     }
 
@@ -234,8 +196,6 @@ impl Track {
             normal: Normal::new(Baseline::new(settings.half_life())),
             recent: VecDeque::new(),
             open: None,
-            small: None,
-            returning: None,
             heard_ns: start_ns,
             length_ns: 0,
             accounted_ns: start_ns,
@@ -250,8 +210,6 @@ impl Track {
                 baseline: memory.baseline.with_half_life(settings.half_life()),
                 charges: memory.charges.unwrap_or_default(),
             },
-            small: memory.small,
-            returning: memory.returning.map(|one| one.with_half_life(settings.half_life())),
             length_ns: memory.length_ns,
             ..Self::new(memory.end_ns, settings)
         }
@@ -266,8 +224,6 @@ impl Track {
             length_ns: self.length_ns,
             baseline: self.normal.baseline.clone(),
             charges: Some(self.normal.charges.brief()),
-            small: self.small,
-            returning: self.returning.clone(),
         }
     }
 
@@ -309,8 +265,7 @@ impl Track {
     /// The open incident as it stands.
     pub fn incident(&self, key: &Key) -> Option<Incident> {
         let usual = &self.normal.charges;
-        let open = self.open.as_ref().filter(|open| !open.is_usual)?;
-        Some(open.report(key, open.tail.len(), None, usual))
+        self.open.as_ref().map(|open| open.report(key, open.tail.len(), None, usual))
     }
 
     /// Takes the next window with events, which is not behind; `is_short` says whether these are waits for memory.
@@ -377,29 +332,22 @@ impl Track {
         if is_short && rules::lost_to_memory(self.recent.iter(), baseline, minimum, settings) {
             // What was learnt so far is of this; what was before may be long ago.
             self.normal = Normal::new(Baseline::new(settings.half_life()));
-            self.small = None;
             let before = self.recent.len().saturating_sub(rules::least_windows(settings));
             self.recent.drain(..before);
             return self.open(key, Rule::Memory, settings);
         }
         let means: Vec<f64> = self.recent.iter().filter_map(Slice::mean_ns).collect();
-        self.follow_small(&means);
         let rule = rules::broken(&means, &self.normal.baseline, settings)?;
         let disturbed = rules::disturbed_suffix(means.iter().rev().copied(), &self.normal.baseline);
         let calm = self.recent.len().saturating_sub(disturbed);
-        let before = self.before();
-        let usual_ns = before.mean_ns?;
+        let usual_ns = self.normal.baseline.level().mean_ns?;
         let latest = || self.recent.iter().skip(calm);
         // One window has no silence between: that before it counts.
-        let last = self.recent.iter().rev().skip(1).take(usize::from(disturbed == 1));
-        let silence = last.map(|one| Slice::empty(one.window.end_ns, one.window.end_ns));
+        let before = self.recent.iter().rev().skip(1).take(usize::from(disturbed == 1));
+        let silence = before.map(|one| Slice::empty(one.window.end_ns, one.window.end_ns));
         let silence: Vec<Slice> = silence.collect();
         let weighed = silence.iter().chain(latest());
         if !rules::opens(weighed, usual_ns, minimum) {
-            let since_ns = latest().next()?.window.start_ns;
-            let mean_ns = latest().filter_map(Slice::mean_ns).sum::<f64>() / disturbed as f64;
-            let least_mean_ns = rules::divide_ns(mean_ns, &self.normal.baseline);
-            self.small.get_or_insert(SmallStep { since_ns, before, least_mean_ns });
             return None;
         }
         for slice in self.recent.drain(..calm) {
@@ -408,62 +356,17 @@ impl Track {
         self.open(key, rule, settings)
     }
 
-    /// What was usual before what is looked at now.
-    fn before(&self) -> Level {
-        self.small.map_or_else(|| self.normal.baseline.level(), |small| small.before)
-    }
-
-    /// Follows a disturbance that is too small for an incident: it ends, or lasts so long that it is usual.
-    fn follow_small(&mut self, means: &[f64]) {
-        let Some(small) = self.small else { return };
-        let mean_ns = means.iter().sum::<f64>() / means.len().max(1) as f64;
-        let is_over = mean_ns < small.least_mean_ns;
-        let is_old = self.heard_ns.saturating_sub(small.since_ns) >= ADOPT_NS;
-        if is_old && !is_over {
-            self.normal.baseline.adopt(small.since_ns, small.least_mean_ns);
-        }
-        self.small = self.small.filter(|_| !is_over && !is_old);
-    }
-
     /// Opens an incident of the latest windows.
     fn open(&mut self, key: &Key, rule: Rule, settings: &Settings) -> Option<Change> {
         let start_ns = self.recent.front()?.window.start_ns;
-        let before = self.before();
-        let mut open = Box::new(OngoingIncident::new(rule, start_ns, before, settings));
-        self.returning = self.returning.take().filter(|returning| returning.goes_on(start_ns));
-        if let Some(returning) = &self.returning {
-            open.is_usual = rule != Rule::Memory && returning.is_usual(start_ns);
-            open.next.baseline = returning.baseline().clone();
-        }
+        let mut open =
+            Box::new(OngoingIncident::new(rule, start_ns, self.normal.baseline.level(), settings));
         for slice in self.recent.drain(..) {
             open.push(slice, settings);
         }
+        let incident = open.report(key, open.tail.len(), None, &self.normal.charges);
         self.open = Some(open);
-        self.incident(key).map(Change::Opened)
-    }
-
-    /// Tells an incident that was as usual at first, once it is more than that.
-    fn tell(&mut self, key: &Key, settings: &Settings) -> Option<Change> {
-        let (open, returning) = (self.open.as_mut()?, self.returning.as_ref()?);
-        // What is certain of it: that it is over is noticed late.
-        let length_ns = open.settled.end_ns.unwrap_or(open.start_ns).saturating_sub(open.start_ns);
-        if !open.is_usual || !returning.is_exceeded(length_ns, open.tail.iter(), settings) {
-            return None;
-        }
-        open.is_usual = false;
-        self.incident(key).map(Change::Opened)
-    }
-
-    /// Notes an incident that is over, of whose tail so many windows belong to it, among those that came back.
-    fn note_return(&mut self, mut open: OngoingIncident, disturbed: usize, end_ns: u64) {
-        for slice in open.tail.iter().take(disturbed) {
-            open.next.baseline.learn(slice);
-        }
-        let (span_ns, learnt) = ((open.start_ns, end_ns), open.next.baseline);
-        match &mut self.returning {
-            Some(returning) => returning.add(span_ns, learnt),
-            none => *none = Some(Returning::new(span_ns, learnt)),
-        }
+        Some(Change::Opened(incident))
     }
 
     fn continue_incident(&mut self, key: &Key, slice: Slice, settings: &Settings) -> Vec<Change> {
@@ -478,9 +381,6 @@ impl Track {
             if !open.loses(open.tail.iter(), least) || !self.lasts(open, open.tail.iter()) {
                 return self.close(key, Ending::Over).into_iter().collect();
             }
-        }
-        if let Some(told) = self.tell(key, settings) {
-            return vec![told];
         }
         if let Some(both) = self.hand_over(key, settings) {
             return both.into();
@@ -508,7 +408,6 @@ impl Track {
             }
         };
         let incident = open.report(key, disturbed, Some(ending), &self.normal.charges);
-        let is_told = !open.is_usual;
         if ending == Ending::Adopted {
             for slice in &open.tail {
                 open.next.learn(slice);
@@ -517,21 +416,17 @@ impl Track {
             let least_mean_ns = rules::divide_ns(mean_ns, &self.normal.baseline);
             open.next.baseline.adopt(open.since_ns, least_mean_ns);
             self.normal = open.next;
-            (self.small, self.returning) = (None, None);
         } else {
             // What is calm behind the end is judged, and learnt, like any other window.
-            for slice in open.tail.iter().skip(disturbed) {
+            for slice in open.tail.drain(..).skip(disturbed) {
                 if slice.window.is_empty() {
                     self.normal.learn_quiet(slice.length_ns());
                 } else {
-                    self.recent.push_back(slice.clone());
+                    self.recent.push_back(slice);
                 }
             }
-            if ending == Ending::Over {
-                self.note_return(*open, disturbed, incident.end_ns);
-            }
         }
-        is_told.then_some(Change::Closed(incident))
+        Some(Change::Closed(incident))
     }
 
     /// Windows at the begin of the tail that belong to the incident.

@@ -104,9 +104,6 @@ pub struct PathAccount {
     pub held: BTreeMap<i32, Held>,
     /// The same of sleeps until a lock of the kernel was let go by another thread of their process.
     pub held_in_kernel: BTreeMap<i32, Held>,
-    /// The same of sleeps that a timer ended, before the thread went on to sleep until another one of them woke it: a wait with
-    /// a limit of time that is tried again looks like this. Of each, what that other one did meanwhile.
-    pub tried_again: BTreeMap<i32, Held>,
     pauses: Vec<Pause>,
     ids: BTreeSet<i32>,
 }
@@ -377,14 +374,12 @@ impl Accountant {
         let own = |tid| ids.contains(&tid);
         let between = (self.from_ns, self.to_ns);
         enders.delayed = self.acks.finish(&graph, &enders.sent, own, between);
-        let [held, held_in_kernel, tried_again] =
-            [&enders.sleeps, &enders.in_kernel, &enders.tried_again]
-                .map(|sleeps| held(&graph, sleeps.iter().copied(), own));
+        let [held, held_in_kernel] = [&enders.sleeps, &enders.in_kernel]
+            .map(|sleeps| held(&graph, sleeps.iter().copied(), own));
         PathAccount {
             graph,
             held,
             held_in_kernel,
-            tried_again,
             threads: self.select.threads,
             members,
             interrupted,

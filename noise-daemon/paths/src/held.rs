@@ -21,7 +21,6 @@ const BOUNDS: Bounds = Bounds { depth: 64, points: 1 << 14 };
 /// A sleep that another thread ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep {
-    /// Whose path says what it was spent on: the sleeper's, or that of its waker.
     pub worker: WorkerId,
     pub tid: i32,
     /// From then on, nanoseconds.

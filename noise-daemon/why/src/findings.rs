@@ -30,7 +30,6 @@ use super::culprits::{Blamed, culprits};
 use super::executions::{KeyedExecutions, longest};
 use super::idle::Idle;
 use super::journal::is_journal;
-use super::limits::{Limits, until_timer};
 use super::locks::Locks;
 use super::peers::Peers;
 use super::processes::{Process, by_process};
@@ -192,16 +191,6 @@ pub struct Findings {
     /// What of that was waiting for locks; empty until it is looked for.
     #[serde(skip)]
     pub locks: Locks,
-    /// How long each of its threads slept until a timer, ns; no uninterruptible sleeps.
-    #[serde(skip)]
-    pub until_timer: BTreeMap<i32, u64>,
-    /// What of that was before another thread of its own woke the sleeper: see
-    /// [`noise_paths::account::PathAccount::tried_again`].
-    #[serde(skip)]
-    pub tried_again: BTreeMap<i32, Held>,
-    /// What of these sleeps was for locks, or is not known; empty until it is looked where threads sleep.
-    #[serde(skip)]
-    pub limits: Limits,
     /// Which processes ask the victim for answers, and which it asks; empty until its connections are looked at.
     #[serde(skip)]
     pub peers: Peers,
@@ -326,9 +315,6 @@ pub fn find_out(
         delayed: std::mem::take(&mut account.enders.delayed),
         held: std::mem::take(&mut account.held),
         locks: Locks::default(),
-        until_timer: until_timer(&account.enders.alone),
-        tried_again: std::mem::take(&mut account.tried_again),
-        limits: Limits::default(),
         peers: Peers::default(),
         unanswered: unanswered(&account.enders.alone, |tid, ns| sends.are_before(tid, ns)),
         silent: Vec::new(),

@@ -18,7 +18,6 @@ use super::counted::Counted;
 use super::culprits::Blamed;
 use super::findings::{Advised, Ender, Findings, Whose};
 use super::grouped::grouped;
-use super::limits::Limits;
 use super::peers::Role;
 use super::stretch::is_little;
 
@@ -175,9 +174,6 @@ impl Findings {
             accounts.take(Account::Timer, silent.account(), silent.waited.over_ns);
             accounts.take(Account::Idle, silent.account(), silent.waited.open_ns);
         }
-        let Limits { locks, unclear_ns, unseen_ns } = &self.limits;
-        accounts.take(Account::Timer, Account::Lock, locks.ns);
-        accounts.take(Account::Timer, Account::Unknown, unclear_ns.saturating_add(*unseen_ns));
         self.take_unwoken(&mut accounts);
         accounts
     }

@@ -17,7 +17,6 @@ mod journal;
 mod judging;
 mod known;
 mod ledger;
-pub mod limits;
 pub mod locks;
 #[cfg(any(test, feature = "fixtures"))]
 #[expect(clippy::unwrap_used, reason = "what only tests are made of fails by panicking")]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use noise_paths::held::Held;
 
-use super::places::{Places, SleepPlace};
+use super::places::Places;
 
 /// The part of a thread's sleeps in which others that wait at the same word have to be on the path: workers that wait for
 /// work hand each other what comes in a burst, and that is the least of it.
@@ -32,12 +32,22 @@ pub struct Locks {
 impl Locks {
     /// Of these sleeps, by where threads sleep.
     pub fn of(held: &BTreeMap<i32, Held>, places: &Places) -> Self {
-        held.iter().fold(Self::default(), |locks, (sleeper, held)| {
-            match places.of.get(sleeper).filter(|place| place.is_held(held, places)) {
-                Some(place) => locks.and(&place.part(held, places)),
-                None => locks,
+        let mut locks = Self::default();
+        for (sleeper, held) in held {
+            let Some(place) = places.of.get(sleeper) else { continue };
+            let holds = |holder| place.is_lock || places.of.get(holder) == Some(place);
+            let by: Vec<_> = held.by.iter().filter(|((holder, _), _)| holds(holder)).collect();
+            let ns = by.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(**ns));
+            if !place.is_lock && (ns as f64) < MOSTLY * held.walked_ns as f64 {
+                continue;
             }
-        })
+            locks.ns = locks.ns.saturating_add(ns);
+            for (key, ns) in by {
+                let sum = locks.by.entry(*key).or_default();
+                *sum = sum.saturating_add(*ns);
+            }
+        }
+        locks
     }
 
     /// Locks of the kernel: all of these sleeps were for them.
@@ -97,34 +107,19 @@ impl Locks {
     }
 }
 
-impl SleepPlace {
-    /// What of this time those had that may hold a lock there.
-    pub(super) fn part(&self, held: &Held, places: &Places) -> Locks {
-        let is_there = |holder| places.of.get(holder).is_some_and(|of| of.key == self.key);
-        let by = held.by.iter().filter(|((holder, _), _)| self.is_lock || is_there(holder));
-        let by: BTreeMap<_, _> = by.map(|(key, ns)| (*key, *ns)).collect();
-        Locks { ns: by.values().fold(0, |sum, ns| u64::saturating_add(sum, *ns)), by }
-    }
-
-    /// Whether threads that slept there until others woke them waited for a lock.
-    pub(super) fn is_held(&self, held: &Held, places: &Places) -> bool {
-        self.is_lock || self.part(held, places).ns as f64 >= MOSTLY * held.walked_ns as f64
-    }
-}
-
 /// Threads that it is worth to look at, each with its process: those that slept until each other for at least so long, and
 /// who was on the path meanwhile. `pid` says of which process a thread is.
-pub fn candidates<'h>(
-    held: impl Iterator<Item = (&'h i32, &'h Held)> + Clone,
+pub fn candidates(
+    held: &BTreeMap<i32, Held>,
     least_ns: u64,
     pid: impl Fn(i32) -> i32,
 ) -> BTreeSet<(i32, i32)> {
     let doing_ns = |held: &Held| held.by.values().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
-    let all_ns = held.clone().map(|(_, held)| doing_ns(held)).fold(0_u64, u64::saturating_add);
+    let all_ns = held.values().map(doing_ns).fold(0_u64, u64::saturating_add);
     if all_ns < least_ns {
         return BTreeSet::new();
     }
-    let tids = held.flat_map(|(tid, held)| {
+    let tids = held.iter().flat_map(|(tid, held)| {
         let holders = held.by.keys().map(|(holder, _)| *holder);
         holders.chain((!held.by.is_empty()).then_some(*tid))
     });
@@ -133,6 +128,7 @@ pub fn candidates<'h>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::places::SleepPlace;
     use super::*;
 
     /// A sleeper, how long it slept, and who was on the path, doing what, for how long.
@@ -150,7 +146,7 @@ mod tests {
         let row = |(tid, is_lock, key): &(i32, bool, u64)| {
             (*tid, SleepPlace { is_lock: *is_lock, key: (1, *key) })
         };
-        Places { of: rows.iter().map(row).collect(), ..Places::default() }
+        Places { of: rows.iter().map(row).collect(), is_denied: false }
     }
 
     #[test]
@@ -212,7 +208,7 @@ mod tests {
     #[test]
     fn it_is_looked_where_something_can_be_found_alone() {
         let held = held(&[(3, 500, &[(2, "disk", 450)]), (4, 900, &[])]);
-        assert_eq!(candidates(held.iter(), 400, |_| 1), [(2, 1), (3, 1)].into());
-        assert!(candidates(held.iter(), 451, |_| 1).is_empty());
+        assert_eq!(candidates(&held, 400, |_| 1), [(2, 1), (3, 1)].into());
+        assert!(candidates(&held, 451, |_| 1).is_empty());
     }
 }

@@ -19,7 +19,6 @@ use noise_verdict::Accounts;
 use super::around::{Around, Kept, Usual};
 use super::culprits::Blamed;
 use super::findings::{Ender, Findings, Victim, Whose};
-use super::limits::Limits;
 use super::locks::Locks;
 use super::peers::{Peer, PeerLink, Peers, Role};
 use super::pushed::Pushed;
@@ -249,9 +248,6 @@ pub fn found() -> Findings {
         delayed: DelayedNs::default(),
         held: BTreeMap::new(),
         locks: Locks::default(),
-        until_timer: BTreeMap::new(),
-        tried_again: BTreeMap::new(),
-        limits: Limits::default(),
         peers: Peers::default(),
         has_ended: false,
         unanswered: BTreeMap::new(),

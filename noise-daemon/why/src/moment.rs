@@ -14,7 +14,7 @@ use noise_text::clean::clean;
 use noise_trace::ipc::Connection;
 
 use super::awaited::waits_at;
-use super::places::{Seen, SleepPlace, is_for_work, see};
+use super::places::{Seen, SleepPlace, see};
 use super::unwoken::SleepsAt;
 use super::who::state;
 
@@ -30,10 +30,29 @@ const FREEZER: &str = "/sys/fs/cgroup/freezer";
 /// The number of the protocol.
 const UDP: u32 = 17;
 
-/// How many threads a process has; `None` where it is not there.
-pub fn threads(pid: i32) -> Option<usize> {
-    Some(std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.count()).filter(|_| pid > 0)
-}
+/// Calls in which a program waits for work, or for a time.
+const FOR_WORK: [i64; 13] = [
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    // One of those above that goes on behind a stop.
+    libc::SYS_restart_syscall,
+];
+/// Those that newer architectures do not have.
+#[cfg(target_arch = "x86_64")]
+const FOR_WORK_TOO: &[i64] =
+    &[libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_select, libc::SYS_pause];
+#[cfg(not(target_arch = "x86_64"))]
+const FOR_WORK_TOO: &[i64] = &[];
 
 /// Whether it is worth to look whether a state lasts.
 const fn lasts(state: u8) -> bool {
@@ -117,7 +136,7 @@ impl SleepCall {
         let number = text.split_ascii_whitespace().next()?.parse::<i64>().ok()?;
         let wchan = procfs::text(format!("/proc/{tid}/wchan")).unwrap_or_default();
         Some(Self {
-            is_for_work: is_for_work(number),
+            is_for_work: FOR_WORK.contains(&number) || FOR_WORK_TOO.contains(&number),
             lock: SleepPlace::parse(text, pid).filter(|place| place.is_lock).map(|place| place.key),
             sockets: waits_at(text, (tid, pid)),
             function: function(&wchan),

@@ -1,4 +1,4 @@
-//! PURE: sleeps that ended with something that the victim had not requested: a queue hands out work, a peer has news.
+//! PURE: sleeps that ended with a packet that the victim had not requested: a queue hands out work, a peer has news.
 //!
 //! A client that waits for work looks like a client that waits for an answer. The difference is what it sent: a packet counts as
 //! not requested if no thread of the victim's process sent data since the previous packet from that peer and since the sleeper
@@ -8,15 +8,11 @@
 //! Two cases cannot be told apart by packets. A worker that requests its next job before it sleeps looks like a client that waits
 //! for an answer. A client that streams data to a slow reader looks like one that requested nothing. So these sleeps are called
 //! unknown, never idle.
-//!
-//! Over unix sockets nothing says what is sent. But who sends a request to a thread that sleeps wakes it. So a process requested
-//! nothing for all that is seen if it never woke the other one, whose thread slept meanwhile until others woke it, and woke the
-//! victim several times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use noise_paths::graph::{Graph, Point, Who, Worker};
-use noise_paths::state::{Action, State};
+use noise_paths::state::State;
 
 use super::sends::Sends;
 
@@ -27,21 +23,6 @@ pub struct Pushed {
     pub by: BTreeMap<i32, u64>,
     /// Until packets from an unknown sender.
     pub of_hosts_ns: u64,
-    /// Processes that woke the victim's threads, and that these never woke.
-    pub unasked: BTreeSet<i32>,
-}
-
-/// From so many wake-ups on, a request before all of them explains none but the first.
-const LEAST_WAKES: u32 = 2;
-
-/// What is seen of a process that woke the victim's threads.
-#[derive(Default)]
-struct Waker {
-    times: u32,
-    /// Whether one of its threads that did so also slept until somebody woke it.
-    has_slept: bool,
-    /// Whether the victim woke one of its threads.
-    is_asked: bool,
 }
 
 /// A packet that ended a sleep.
@@ -58,7 +39,12 @@ struct Delivery {
 
 /// Who sent the packet that ended a sleep.
 fn sender(graph: &Graph, end: &Point) -> Option<(i32, i32)> {
-    process(graph.get(end.link?.from.worker)?)
+    let worker = graph.get(end.link?.from.worker)?;
+    match worker.who {
+        Who::Thread { tid, .. } if worker.pid > 0 => Some((worker.pid, tid)),
+        Who::Thread { tid, .. } => Some((tid, tid)),
+        _ => None,
+    }
 }
 
 fn deliveries(graph: &Graph, worker: &Worker) -> Vec<Delivery> {
@@ -85,45 +71,6 @@ fn deliveries(graph: &Graph, worker: &Worker) -> Vec<Delivery> {
     found
 }
 
-/// The process of a thread; the thread itself where that is not known.
-const fn process(worker: &Worker) -> Option<(i32, i32)> {
-    match worker.who {
-        Who::Thread { tid, .. } if worker.pid > 0 => Some((worker.pid, tid)),
-        Who::Thread { tid, .. } => Some((tid, tid)),
-        _ => None,
-    }
-}
-
-/// Processes that woke threads of a program several times, and were never woken by them although they slept.
-fn unasked(graph: &Graph, is_own: &impl Fn(i32) -> bool) -> BTreeSet<i32> {
-    let mut wakers: BTreeMap<i32, Waker> = BTreeMap::new();
-    let (mut woke, mut slept) = (BTreeSet::new(), BTreeSet::new());
-    for (_, worker) in graph.workers() {
-        let Some((pid, tid)) = process(worker) else { continue };
-        let links = worker.points().filter_map(|point| point.link);
-        let links = links.filter(|link| link.action == Action::Wakes);
-        for (by_pid, by_tid) in links.filter_map(|link| process(graph.get(link.from.worker)?)) {
-            match (is_own(tid), is_own(by_tid)) {
-                (true, false) => {
-                    wakers.entry(by_pid).or_default().times += 1;
-                    woke.insert((by_pid, by_tid));
-                }
-                (false, true) => wakers.entry(pid).or_default().is_asked = true,
-                (false, false) => {
-                    slept.insert((pid, tid));
-                }
-                (true, true) => {}
-            }
-        }
-    }
-    for (pid, _) in woke.intersection(&slept) {
-        wakers.entry(*pid).or_default().has_slept = true;
-    }
-    let is_unasked =
-        |waker: &Waker| waker.times >= LEAST_WAKES && waker.has_slept && !waker.is_asked;
-    wakers.into_iter().filter(|(_, waker)| is_unasked(waker)).map(|(pid, _)| pid).collect()
-}
-
 /// What threads of a program slept until such packets, between two times. `is_own` says which threads are the program's.
 pub fn pushed(
     graph: &Graph,
@@ -142,7 +89,7 @@ pub fn pushed(
         }
     }
     all.sort_by_key(|delivery| delivery.at_ns);
-    let mut found = Pushed { unasked: unasked(graph, &is_own), ..Pushed::default() };
+    let mut found = Pushed::default();
     let mut latest: BTreeMap<(i32, Option<i32>), u64> = BTreeMap::new();
     // By process: up to when its data were counted, and for how many of them no packet has come yet.
     let mut open: BTreeMap<i32, (u64, usize)> = BTreeMap::new();
@@ -229,7 +176,7 @@ mod tests {
         let jobs: [(u64, &[u32]); 4] =
             [(100, &[BARE]), (1_100, &[BARE]), (2_100, &[]), (3_100, &[])];
         let sleeps_ns = (1_104 - 500) + 2 * (1_104 - 150);
-        let expected = Pushed { by: [(QUEUE, sleeps_ns)].into(), ..Pushed::default() };
+        let expected = Pushed { by: [(QUEUE, sleeps_ns)].into(), of_hosts_ns: 0 };
         assert_eq!(found(&jobs, &[]), expected);
     }
 
@@ -264,42 +211,5 @@ mod tests {
         assert_eq!(found(&jobs, &[]).by, [(QUEUE, 1_104 - 500)].into());
         // Another connection has segments without times: one of the length of a bare one may have content.
         assert_eq!(found(&jobs, &[(60, sent(9, 54))]), Pushed::default());
-    }
-
-    #[test]
-    fn who_never_wakes_a_peer_that_sleeps_asks_it_nothing() {
-        const BUS: i32 = 2;
-        const CLIENT: i32 = 3;
-        // A client wakes the bus, and that wakes the listener, which runs; both sleep then.
-        let news = |at_ns: u64, answers: bool| {
-            let mut events = vec![
-                (at_ns, switch(0, ASLEEP, CLIENT)),
-                (at_ns + 1, waking(BUS)),
-                (at_ns + 2, switch(CLIENT, ASLEEP, BUS)),
-                (at_ns + 3, waking(WORKER)),
-                (at_ns + 4, switch(BUS, ASLEEP, WORKER)),
-            ];
-            events.extend(answers.then(|| (at_ns + 5, waking(BUS))));
-            events.push((at_ns + 6, switch(WORKER, ASLEEP, if answers { BUS } else { 0 })));
-            events.extend(answers.then(|| (at_ns + 7, switch(BUS, ASLEEP, 0))));
-            events
-        };
-        let found = |all: &[(u64, bool)]| {
-            let mut builder = Builder::default();
-            for tid in [WORKER, BUS] {
-                let at_ns = tid.unsigned_abs().into();
-                for kind in [switch(0, ASLEEP, tid), switch(tid, ASLEEP, 0)] {
-                    builder.follow(&Event { time_ns: at_ns, cpu: 0, kind });
-                }
-            }
-            for (time_ns, kind) in all.iter().flat_map(|(at_ns, answers)| news(*at_ns, *answers)) {
-                builder.follow(&Event { time_ns, cpu: 0, kind });
-            }
-            pushed(builder.graph(), &Sends::default(), |tid| tid == WORKER, (0, 10_000)).unasked
-        };
-        assert_eq!(found(&[(100, false), (200, false)]), [BUS].into());
-        // What it had asked for before events begin may come once.
-        assert_eq!(found(&[(100, false)]), BTreeSet::new());
-        assert_eq!(found(&[(100, false), (200, true), (300, false)]), BTreeSet::new());
     }
 }

@@ -9,7 +9,6 @@ use noise_record::DumpedHost;
 
 use super::awaited;
 use super::findings::Findings;
-use super::limits::{Limits, TimedSleeps};
 use super::locks::{self, Locks};
 use super::moment::{self, Freezers};
 use super::peers::{Open, Peers};
@@ -138,47 +137,19 @@ fn main_writer(found: &Findings) -> Option<MainWriter> {
     writers::main(each, all, writes)
 }
 
-/// Whether sleeps that other threads of it ended were waits for locks, and those that timers ended were for these.
 fn at_locks(found: &mut Findings) {
     let least_ns = found.least_sleep_ns();
-    let timed = beside_others(found);
-    let timed_ns = timed.values().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
-    let timed = if timed_ns >= least_ns { timed } else { BTreeMap::new() };
-    let sleeps = found.held.iter().chain(&found.tried_again);
-    let candidates = locks::candidates(sleeps, least_ns, |tid| pid(found, tid));
-    if candidates.is_empty() && timed.is_empty() {
+    let candidates = locks::candidates(&found.held, least_ns, |tid| pid(found, tid));
+    if candidates.is_empty() {
         return;
     }
-    let on_timers = timed.keys().map(|tid| (*tid, pid(found, *tid))).collect();
-    let places = Places::look(&candidates, &on_timers);
+    let places = Places::look(&candidates);
     if places.is_denied {
         let sentence =
             "whether its threads waited for locks is known to root alone: run this as root";
         found.notes.push(sentence.to_owned());
     }
     found.locks = Locks::of(&found.held, &places);
-    let sleeps =
-        TimedSleeps { until_timer: &timed, tried_again: &found.tried_again, held: &found.held };
-    found.limits = Limits::of(sleeps, &places);
-}
-
-/// How long those threads slept until timers, ns, that are not for certain the only ones of their processes.
-fn beside_others(found: &Findings) -> BTreeMap<i32, u64> {
-    let mut threads: BTreeMap<i32, usize> = BTreeMap::new();
-    for one in found.threads.iter().filter(|one| one.pid > 0) {
-        *threads.entry(one.pid).or_default() += 1;
-    }
-    // Of one thread, the others of its process are none of the victim's.
-    let is_thread = found.target.kind == "thread";
-    let mut is_alone: BTreeMap<i32, bool> = BTreeMap::new();
-    let timed = found.until_timer.iter().filter(|(tid, _)| {
-        let pid = pid(found, **tid);
-        !*is_alone.entry(pid).or_insert_with(|| match moment::threads(pid) {
-            Some(there) => there == 1,
-            None => !is_thread && threads.get(&pid) == Some(&1),
-        })
-    });
-    timed.map(|(tid, ns)| (*tid, *ns)).collect()
 }
 
 fn at_answers(found: &mut Findings, host: &DumpedHost, least_ns: u64) {

@@ -109,19 +109,15 @@ impl Findings {
     }
 
     /// What of the sleeps that one ended ended with something that the victim had not asked for, ns. Only of TCP it is known
-    /// what was sent: over other links a request leaves no trace where the other one is awake, and over unix sockets it does
-    /// where that one sleeps.
+    /// what was sent: over other links a request leaves no trace where the other one is awake.
     pub fn pushed_by(&self, ender: &Ender) -> u64 {
         let peer = self.peers.processes.get(&ender.pid);
-        let asked = peer.filter(|peer| peer.role == Some(Role::Asks));
-        match asked.filter(|_| ender.whose == Whose::Other).map(|peer| &peer.link) {
-            Some(PeerLink::Tcp(_)) if ender.is_packet => {
-                let pushed = self.pushed.by.get(&ender.tid);
-                pushed.map_or(0, |ns| (*ns).min(ender.ns))
-            }
-            Some(PeerLink::Unix(_)) if self.pushed.unasked.contains(&ender.pid) => ender.ns,
-            _ => 0,
-        }
+        let is_asked = peer.is_some_and(|peer| {
+            peer.role == Some(Role::Asks) && matches!(peer.link, PeerLink::Tcp(_))
+        });
+        let is_known = is_asked && ender.is_packet && ender.whose == Whose::Other;
+        let pushed = self.pushed.by.get(&ender.tid).filter(|_| is_known);
+        pushed.map_or(0, |ns| (*ns).min(ender.ns))
     }
 
     /// The same of other hosts that it asks, ns.
@@ -258,7 +254,7 @@ impl Findings {
 
     /// The thread of its own that held most of its locks; all of them, where none held half.
     fn of_locks(&self) -> Option<CulpritLoss> {
-        let locks = self.kernel_locks_alone().and(&self.locks).and(&self.limits.locks);
+        let locks = self.kernel_locks_alone().and(&self.locks);
         let (tid, ns, state) = locks.longest()?;
         let name = self.thread(tid);
         let (did, all_ns) = (meanwhile(state), locks.ns);
@@ -356,15 +352,6 @@ impl Findings {
             }
         };
         unclear.push(Unclear { until, ns, next: None });
-        let timed = [
-            ("until time limits ended their waits for a lock or for work", self.limits.unclear_ns),
-            ("until timers, or time limits of waits for locks, ended that", self.limits.unseen_ns),
-        ];
-        unclear.extend(timed.map(|(until, ns)| Unclear {
-            until: until.to_owned(),
-            ns,
-            next: None,
-        }));
         unclear
     }
 }
@@ -374,8 +361,6 @@ mod tests {
     use noise_verdict::{Kind, Verdict};
 
     use super::*;
-    use crate::limits::Limits;
-    use crate::locks::Locks;
     use crate::made::{MS, asleep, ender, peer, setup};
     use crate::peers::{Hosts, Peers};
 
@@ -416,21 +401,6 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_to_a_bus_waits_for_no_answer() {
-        let mut found = asleep(1_980, 0);
-        found.enders = vec![ender(9, "dbus-daemon", "dbus.service", false, 1_980)];
-        let bus = peer(Role::Asks, PeerLink::Unix("/run/dbus/bus".to_owned()));
-        found.peers = Peers { processes: [(9, bus)].into(), hosts: None };
-        found.pushed.unasked = [9].into();
-        let verdict = judged(found);
-        let expected = "worker: no CPU, quota, interrupt or disk held it up. Its threads slept 1.98 s until dbus-daemon 9 of \
-                        dbus.service (/run/dbus/bus) woke them or sent them packets; whether there was work for them is \
-                        not known";
-        assert_eq!((verdict.kind, &*verdict.sentence), (Kind::Unknown, expected));
-        assert!(verdict.findings.is_empty() && verdict.is_unclear, "{verdict:?}");
-    }
-
-    #[test]
     fn what_another_host_sends_unasked_is_no_answer() {
         let mut found = asleep(0, 1_700);
         found.peers.hosts =
@@ -441,48 +411,5 @@ mod tests {
                         192.0.2.7:5672 arrived; whether there was work for them is not known";
         assert_eq!((verdict.kind, &*verdict.sentence), (Kind::Unknown, expected));
         assert!(verdict.findings.is_empty(), "{verdict:?}");
-    }
-
-    #[test]
-    fn a_timer_that_ended_a_wait_for_another_thread_is_no_timer_of_its_own() {
-        let with = |limits: Limits| {
-            let mut found = asleep(0, 0);
-            found.totals_ns.insert("timer", 1_900 * MS);
-            found.limits = limits;
-            found.judge("worker", &setup());
-            let ns = |account| found.accounts_ns.ns(account) / MS;
-            let all = [Account::Timer, Account::Lock, Account::Unknown].map(ns);
-            assert_eq!(found.accounts_ns.total_ns(), 2_000 * MS);
-            (all, found.verdict.unwrap())
-        };
-        // Each time a limit of 5 ms, while thread 72 ran and held the lock.
-        let locks = Locks { ns: 1_800 * MS, by: [((72, "running"), 1_800 * MS)].into() };
-        let (all, verdict) = with(Limits { locks, unclear_ns: 60 * MS, unseen_ns: 0 });
-        assert_eq!(all, [40, 1_800, 60]);
-        let expected = "worker: its threads waited 1.80 s for each other; held by thread 72 (nginx), which ran meanwhile; \
-                        whether that is usual is not known";
-        assert_eq!((verdict.kind, &*verdict.sentence), (Kind::Unknown, expected));
-        let first = &verdict.findings[0];
-        assert_eq!((first.resource, first.culprit.tid), (Account::Lock, Some(72)));
-        let begin =
-            "worker: no CPU, quota, interrupt or disk held it up. Its threads slept 1.90 s until";
-        let end = "; whether there was work for them is not known";
-        let ns = 1_900 * MS;
-        for (limits, until) in [
-            (
-                Limits { unclear_ns: ns, ..Limits::default() },
-                "time limits ended their waits for a lock or for work",
-            ),
-            (
-                Limits { unseen_ns: ns, ..Limits::default() },
-                "timers, or time limits of waits for locks, ended that",
-            ),
-        ] {
-            let (all, verdict) = with(limits);
-            assert_eq!(all, [0, 0, 1_900]);
-            assert_eq!(verdict.kind, Kind::Unknown);
-            assert_eq!(verdict.sentence, format!("{begin} {until}{end}"));
-            assert!(verdict.findings.is_empty() && verdict.is_unclear, "{verdict:?}");
-        }
     }
 }

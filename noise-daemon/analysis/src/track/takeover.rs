@@ -66,7 +66,7 @@ impl Track {
     /// Ends the incident, and begins another, where another culprit took over.
     pub(super) fn hand_over(&mut self, key: &Key, settings: &Settings) -> Option<[Change; 2]> {
         let usual = &self.normal.charges;
-        let open = self.open.as_ref().filter(|open| !open.is_usual)?;
+        let open = self.open.as_ref()?;
         let own = open.taken_over(key.0, usual, settings)?;
         let others = open.tail.len() - own;
         let least = (settings.closing_windows / LEAST_PART).max(2);

@@ -31,10 +31,6 @@ pub struct Enders {
     pub(super) in_kernel: Vec<Sleep>,
     /// Each until a thread's packet came.
     pub(super) sent: Vec<Sleep>,
-    /// Those that a timer ended before the sleeper went on to sleep until a thread woke it: with the path of that thread.
-    pub(super) tried_again: Vec<Sleep>,
-    /// The latest of one thread that a timer ended, with nothing but its own doing since.
-    until_timer: Vec<Alone>,
 }
 
 /// A sleep that a timer ended, or that goes on; no uninterruptible one.
@@ -71,7 +67,6 @@ impl Enders {
         if [State::Timer.name(), ASLEEP].contains(&state) {
             self.alone.push(Alone { tid, since_ns, from_ns, to_ns, is_over: state != ASLEEP });
         }
-        let until_timer = self.until_timer(state, tid);
         let from = link.and_then(|link| graph.get(link.from.worker));
         let Some(Who::Thread { tid: ender, .. }) = from.map(|worker| worker.who) else { return };
         let pid = graph.get(worker).map(|worker| worker.pid).filter(|pid| *pid > 0);
@@ -83,36 +78,12 @@ impl Enders {
             _ => return,
         };
         sleeps.push(Sleep { worker, tid, from_ns, to_ns, waker: ender });
-        if state != State::Network.name() && !is_uninterruptible {
-            let path_of = link.map_or(worker, |link| link.from.worker);
-            let again = |Alone { from_ns, to_ns, .. }| Sleep {
-                worker: path_of,
-                tid,
-                from_ns,
-                to_ns,
-                waker: ender,
-            };
-            self.tried_again.extend(until_timer.into_iter().map(again));
-        }
         if is_uninterruptible && state != State::Network.name() {
             let sum = self.uninterruptible.entry((tid, ender)).or_default();
             *sum = sum.saturating_add(to_ns.saturating_sub(from_ns));
         }
         let sum = map.entry(ender).or_default();
         *sum = sum.saturating_add(to_ns.saturating_sub(from_ns));
-    }
-
-    /// The sleeps of a thread that a timer ended before this state of it, where the state is a sleep that something else ended.
-    fn until_timer(&mut self, state: &str, tid: i32) -> Vec<Alone> {
-        self.until_timer.retain(|sleep| sleep.tid == tid);
-        match state {
-            "running" | "waiting_cpu" => Vec::new(),
-            "timer" => {
-                self.until_timer.extend(self.alone.last());
-                Vec::new()
-            }
-            _ => std::mem::take(&mut self.until_timer),
-        }
     }
 }
 
