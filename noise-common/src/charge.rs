@@ -104,9 +104,9 @@ crate::named! {
         Steal = "steal",
         /// Nothing: the CPU was idle, and was being woken or not chosen.
         Idle = "idle",
-        /// A disk: the kernel marks the sleep as one for it (`in_iowait`), and neither a task nor what completes requests
-        /// ended it. Who kept the disk busy is not known by that.
-        Disk = "disk",
+        /// I/O: the kernel marks the sleep as one for it (`in_iowait`), and neither a task nor what completes requests of a
+        /// disk ended it. Of which disk or file system that was, and who kept it busy, is not known by that.
+        Iowait = "iowait",
         Untracked = "untracked",
     }
 }

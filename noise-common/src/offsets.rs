@@ -120,7 +120,7 @@ macro_rules! for_each_fact {
             CPU_CSS "Offset in css_set of the cpu controller's state, where it has a hierarchy of its own (version 1), else MISSING.";
             BOTH_TREES "1 where a task counts for its cgroup of version 2, and only in the root of that for the one of the cpu controller; else MISSING.";
             PREEMPT_RT "1 with PREEMPT_RT, where softirqs run in threads that others may preempt; else MISSING.";
-            TASK_IN_IOWAIT "Bit of task_struct that marks a sleep for a disk (in_iowait), MISSING where there is none.";
+            TASK_IN_IOWAIT "Bit of task_struct that marks a sleep for I/O (in_iowait), MISSING where there is none.";
             CPUS "Entries of the array of CPUs.";
             WAITS_MASK "Entries of the table of waits, less one: a power of two, less one.";
             CALLS_MASK "Entries of the table of threads in calls, less one: a power of two, less one.";

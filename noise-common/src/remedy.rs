@@ -191,7 +191,7 @@ pub const fn against(cause: Cause) -> &'static [Remedy] {
         | Cause::Own
         | Cause::Kthread
         | Cause::Idle
-        | Cause::Disk
+        | Cause::Iowait
         | Cause::Untracked => &[],
     }
 }

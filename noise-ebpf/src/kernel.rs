@@ -264,7 +264,7 @@ impl<A: Access> TaskStruct<A> {
         flags & (PF_FROZEN | PF_KTHREAD) == PF_FROZEN
     }
 
-    /// Whether it sleeps for a disk, as the kernel accounts that.
+    /// Whether it sleeps for I/O, as the kernel accounts that.
     #[inline(always)]
     pub fn is_in_iowait(self) -> bool {
         let bit = TASK_IN_IOWAIT.load();

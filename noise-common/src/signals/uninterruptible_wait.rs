@@ -3,8 +3,9 @@
 //! Such a task waits for something in the kernel that no signal ends: a disk, a page of a file, memory
 //! that others free, a lock, the child of a `vfork`. Who wakes it up is charged with the wait: a device's
 //! interrupt, the softirq that completes requests or ends a timer, a kernel thread, a task. Where the kernel
-//! marks the sleep as one for a disk (`in_iowait`), and a timer, an idle CPU or a kernel thread ended it, the disk is
-//! charged: so it is with writes that wait for the writeback of other pages, and with disks that a kernel thread serves.
+//! marks the sleep as one for I/O (`in_iowait`), and a timer, an idle CPU or a kernel thread ended it, `iowait` is
+//! charged: so it is with writes that wait for the writeback of other pages, with disks that a kernel thread serves, and
+//! with file systems of other hosts.
 //!
 //! A kernel thread that idles (`TASK_IDLE`, or any state with `TASK_NOLOAD`) has nothing to do and does
 //! not wait; nor does a task that the freezer stopped, or a parked thread. Not counted are tasks that slept
@@ -39,7 +40,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
         (Cause::Softirq, DEVICE),
         (Cause::Idle, DEVICE),
         (Cause::Kthread, DEVICE),
-        (Cause::Disk, DEVICE),
+        (Cause::Iowait, DEVICE),
         // Who ends a sleep is whom it waits for: to slow that down makes it longer.
         (Cause::Foreign, &[Remedy::MemoryLimits]),
         (Cause::Own, &[Remedy::FewerThreads]),

@@ -241,7 +241,7 @@ fn whose(of_cpu: bool, tid: i32, comm: &str, cause: &str, time: &str) -> String 
         }
         (Some(Cause::Throttle), _) => format!("; a CPU quota stopped it for {time}"),
         (Some(Cause::Steal), _) => format!("; the hypervisor took {time} of it"),
-        (Some(Cause::Disk), _) => format!("; a disk took {time} of it"),
+        (Some(Cause::Iowait), _) => format!("; {time} of it until I/O was done"),
         (Some(Cause::Idle), true) => format!("; the CPU was idle for {time} of it"),
         (Some(cause), true) => format!("; {} had the CPU for {time}", cause.name()),
         (Some(cause), false) => format!("; {time} of it for {}", cause.name()),

@@ -16,7 +16,7 @@ pub fn why(cause: Cause) -> &'static str {
         Cause::Throttle => "its CPU quota",
         Cause::Steal => "hypervisor",
         Cause::Idle => "idle CPU",
-        Cause::Disk => "disk",
+        Cause::Iowait => "I/O wait",
         Cause::Untracked => "not known",
     }
 }
@@ -59,7 +59,7 @@ mod tests {
                 let words = culprit_briefly(cause, name);
                 let is_said = matches!(
                     cause,
-                    Cause::Throttle | Cause::Steal | Cause::Idle | Cause::Disk | Cause::Untracked
+                    Cause::Throttle | Cause::Steal | Cause::Idle | Cause::Iowait | Cause::Untracked
                 );
                 assert!(is_said || name == "~gone" || !words.contains('~'), "{cause:?} {words}");
             }

@@ -74,8 +74,8 @@ impl Account {
             Cause::Foreign | Cause::Own | Cause::Kthread | Cause::Idle | Cause::Untracked => {
                 Self::Cpu
             }
-            // Sleeps alone are charged to it.
-            Cause::Disk => Self::Disk,
+            // Only sleeps are charged to it.
+            Cause::Iowait => Self::Disk,
             Cause::Hardirq | Cause::Softirq | Cause::Nmi => Self::Interrupt,
             Cause::Throttle => Self::Quota,
             Cause::Steal => Self::Hypervisor,
@@ -116,7 +116,7 @@ pub fn completes_requests(cause: Cause, culprit: &str) -> bool {
     match cause {
         Cause::Softirq => culprit == BLOCK,
         Cause::Hardirq => !VECTORS.contains(&culprit),
-        Cause::Disk => true,
+        Cause::Iowait => true,
         _ => false,
     }
 }

@@ -334,7 +334,7 @@ pub fn called(cause: Cause, name: &str) -> &str {
     match (cause, name) {
         (Cause::Throttle, _) => "its own CPU quota",
         (Cause::Steal, _) => "the hypervisor",
-        (Cause::Disk, _) => "a disk",
+        (Cause::Iowait, _) => "I/O",
         (Cause::Idle, _) => "no thread: the CPU was idle",
         (Cause::Untracked, _) => NOT_KNOWN,
         (Cause::Kthread, GONE) => "kernel threads that have ended",
@@ -371,7 +371,7 @@ fn culprit(one: &ChargedCulprit<'_>) -> Culprit {
         Cause::Kthread => CulpritKind::Thread,
         Cause::Hardirq | Cause::Softirq | Cause::Nmi => CulpritKind::Device,
         Cause::Throttle => CulpritKind::Limit,
-        Cause::Steal | Cause::Idle | Cause::Disk | Cause::Untracked => CulpritKind::None,
+        Cause::Steal | Cause::Idle | Cause::Iowait | Cause::Untracked => CulpritKind::None,
     };
     let number = |number: u32| i32::try_from(number).ok().filter(|number| *number > 0);
     Culprit {

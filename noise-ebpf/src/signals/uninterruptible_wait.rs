@@ -82,7 +82,7 @@ pub fn wake<A: Access>(state: *mut CpuState, task: TaskStruct<A>, clock: &mut Ev
     let (mut cause, mut culprit) = interrupt.unwrap_or_else(|| ledger::runs(state, cgroup));
     // It sleeps still, and so bears the mark still.
     if is_impersonal(cause, culprit) && task.is_in_iowait() {
-        (cause, culprit) = (Cause::Disk, 0);
+        (cause, culprit) = (Cause::Iowait, 0);
     }
     charge(state, Resource::Uninterruptible, cause, cgroup, culprit, wait_ns);
 }

@@ -124,7 +124,7 @@ fn ensure_within(cause: &str, seconds: f64, [least, most]: [f64; 2]) -> Result<(
 }
 
 /// Compares what a group's sleeps are charged with, with who woke them. Who that was is not said of those that the kernel
-/// marks as sleeps for a disk, which ftrace does not see; those that `served` woke are all marked.
+/// marks as sleeps for I/O, which ftrace does not see; those that `served` woke are all marked.
 fn ensure_causes(
     seen: &Observation,
     group: &Group,
@@ -148,7 +148,7 @@ fn ensure_causes(
     }
     println!("charged {found:?}; by ftrace {expected:?} ns");
     let all: f64 = found.values().sum();
-    let marked = found.remove("disk").unwrap_or_default();
+    let marked = found.remove("iowait").unwrap_or_default();
     if let Some(cause) = served {
         *found.entry(cause).or_default() += marked;
     }
@@ -164,7 +164,7 @@ fn ensure_causes(
     if let Some(cause) = served {
         let [least, most] =
             expected.get(cause).context("never woken so")?.map(|ns| ns as f64 / 1e9);
-        ensure_within("disk", marked, [least * (1.0 - SHARE), most * (1.0 + SHARE)])?;
+        ensure_within("iowait", marked, [least * (1.0 - SHARE), most * (1.0 + SHARE)])?;
     }
     Ok(())
 }

@@ -121,7 +121,7 @@ impl SubjectNames {
             | Cause::Throttle
             | Cause::Steal
             | Cause::Idle
-            | Cause::Disk
+            | Cause::Iowait
             | Cause::Untracked => self.interner.get(cause.name()),
         };
         let place = match place(resource, key.place) {

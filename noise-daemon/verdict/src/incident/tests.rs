@@ -237,8 +237,8 @@ fn sleeps_are_for_what_ends_them_or_for_what_the_cgroup_stalls_for() {
     assert!(sentence.starts_with("db.service waits for disks: "), "{sentence}");
     assert!(sentence.ends_with(", until requests of a disk were done (90.0 %)"), "{sentence}");
     assert_eq!(of(Cause::Softirq, "timer", None).0, Account::Unknown);
-    // The kernel says that it was for a disk, whatever ended it.
-    let (resource, sentence) = of(Cause::Disk, "disk", None);
+    // The kernel says that it was for I/O, whatever ended it.
+    let (resource, sentence) = of(Cause::Iowait, "iowait", None);
     assert_eq!(resource, Account::Disk);
     assert!(sentence.starts_with("db.service waits for disks: "), "{sentence}");
     let (resource, sentence) = of(Cause::Kthread, "jbd2/vda1-8", None);

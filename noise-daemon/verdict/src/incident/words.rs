@@ -75,7 +75,7 @@ fn by(one: &Disturbed<'_>, finding: &Finding, first: &ChargedCulprit<'_>) -> Str
         Cause::Untracked => return UNKNOWN.to_owned(),
         Cause::Idle if is_sleep => "until an interrupt came while its CPU was idle".to_owned(),
         Cause::Idle => "for CPUs that were idle and had to wake up".to_owned(),
-        Cause::Disk => "by a disk".to_owned(),
+        Cause::Iowait => "until I/O was done".to_owned(),
         _ if only_completes(one.signal, first.cause, first.name) => {
             "until requests of a disk were done".to_owned()
         }

@@ -107,7 +107,7 @@ fn sentence(
         Some(Cause::Idle) => format!(
             "{victim} waited {lost} for CPUs that were idle: they were waking up, or not chosen."
         ),
-        Some(Cause::Disk) => format!("{victim} slept {lost} for a disk."),
+        Some(Cause::Iowait) => format!("{victim} slept {lost} until I/O was done."),
         Some(Cause::Untracked) => {
             format!("{victim} waited {lost}, and it is not known for whom.")
         }
