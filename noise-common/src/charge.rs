@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(*resource as usize, index);
             assert!(names.insert(resource.name()));
         }
-        assert_eq!(Cause::from_number(10), None);
+        assert_eq!(Cause::from_number(CHARGE_CAUSES.len() as u8), None);
         assert_eq!(Resource::from_number(RESOURCES.len() as u8), None);
     }
 
