@@ -59,6 +59,10 @@ const OPTIONAL: &str = "noised_osnoise_";
 const EMPTY: &[(&str, &str)] = &[
     (r#"absent(up{job=~"noised.*"}"#, "a host is scraped"),
     (r#"reason="map_full""#, "no table is full: that is what the alert is for"),
+    (
+        r#"noised_probe_attached{job="$job",instance=~"$instance"} == 0"#,
+        "every hook that this kernel has is attached: that is what the table is for",
+    ),
 ];
 
 /// Why a query may find nothing, where the machine cannot provoke it.
