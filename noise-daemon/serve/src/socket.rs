@@ -6,14 +6,14 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown,
 };
-use std::os::unix::net::{self, UnixDatagram};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, UnixAddr, getsockopt};
 use nix::sys::stat::Mode;
 use nix::unistd::{Group, geteuid};
 use noise_system::procfs;
@@ -128,7 +128,10 @@ fn listed_name(line: &str) -> Option<&str> {
 
 /// The process that listens at a path.
 fn listener(path: &str) -> Option<u32> {
-    let connected = net::UnixStream::connect(path).ok()?;
+    let (kind, flags) = (SockType::Stream, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC);
+    let connected = socket::socket(AddressFamily::Unix, kind, flags, None).ok()?;
+    // Another user's socket may bear such a name, and take no one: that is not waited for.
+    socket::connect(connected.as_raw_fd(), &UnixAddr::new(path).ok()?).ok()?;
     getsockopt(&connected, PeerCredentials).ok()?.pid().try_into().ok()
 }
 
@@ -192,6 +195,10 @@ impl Drop for LocalSocket {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net;
+
+    use nix::sys::socket::Backlog;
+
     use super::*;
 
     fn options(path: &Path) -> SocketOptions {
@@ -311,7 +318,7 @@ mod tests {
     async fn the_sockets_of_a_process_are_found_where_they_were_placed() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a folder/noised.sock");
-        let (socket, _listener) = LocalSocket::bind(&options(&path)).await.unwrap();
+        let (placed, _listener) = LocalSocket::bind(&options(&path)).await.unwrap();
         let own = std::process::id();
         assert!(local_sockets_of(own).contains(&path));
         // One that another process pretends to have.
@@ -320,7 +327,21 @@ mod tests {
         let _pretender = net::UnixListener::bind(&bound).unwrap();
         fs::rename(&bound, &pretended).unwrap();
         assert!(!local_sockets_of(1).contains(&pretended));
-        drop(socket);
+        // One that takes no one is not waited for.
+        let full = root.path().join("full.sock");
+        let (kind, flags) = (SockType::Stream, SockFlag::SOCK_NONBLOCK);
+        let make = || socket::socket(AddressFamily::Unix, kind, flags, None).unwrap();
+        let address = UnixAddr::new(&full).unwrap();
+        let deaf = make();
+        socket::bind(deaf.as_raw_fd(), &address).unwrap();
+        socket::listen(&deaf, Backlog::new(0).unwrap()).unwrap();
+        let waiting = [make(), make()].map(|one| {
+            let is_taken = socket::connect(one.as_raw_fd(), &address);
+            (one, is_taken.is_ok())
+        });
+        assert!(!waiting[1].1, "there was room");
+        assert_eq!(listener(full.to_str().unwrap()), None);
+        drop(placed);
         assert!(!local_sockets_of(own).contains(&path));
     }
 }
