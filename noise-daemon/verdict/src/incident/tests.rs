@@ -240,7 +240,8 @@ fn sleeps_are_for_what_ends_them_or_for_what_the_cgroup_stalls_for() {
     // The kernel says that it was for I/O, whatever ended it.
     let (resource, sentence) = of(Cause::Iowait, "iowait", None);
     assert_eq!(resource, Account::Disk);
-    assert!(sentence.starts_with("db.service waits for disks: "), "{sentence}");
+    assert!(sentence.starts_with("db.service waits for I/O: "), "{sentence}");
+    assert!(sentence.ends_with(", until I/O was done (90.0 %)"), "{sentence}");
     let (resource, sentence) = of(Cause::Kthread, "jbd2/vda1-8", None);
     assert_eq!(resource, Account::Unknown);
     assert!(sentence.starts_with("db.service sleeps uninterruptibly: "), "{sentence}");

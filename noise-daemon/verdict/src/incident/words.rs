@@ -42,7 +42,10 @@ fn lacks(one: &Disturbed<'_>, resource: Account) -> String {
     };
     let (info, waits) = (signal.info(), does("waits", "wait", "waited"));
     if signal == Signal::UninterruptibleWait {
+        // The kernel's mark does not say whether a file system of another host was waited for.
+        let is_marked = one.charged.first().is_some_and(|first| first.cause == Cause::Iowait);
         return match resource {
+            Account::Disk if is_marked => format!("{victim} {waits} for I/O"),
             Account::Disk => format!("{victim} {waits} for disks"),
             Account::Memory => format!("{victim} {waits} for memory"),
             _ => format!("{victim} {} uninterruptibly", does("sleeps", "sleep", "slept")),
