@@ -1,7 +1,7 @@
 //! `uninterruptible_wait`: from the switch away from a task in uninterruptible sleep until it is woken.
 //!
-//! Labelled here by who woke it: an interrupt, the idle task, a kernel thread or another task. ftrace
-//! does not know cgroups.
+//! Labelled here by who woke it: an interrupt, the idle task, a kernel thread, another task, or
+//! [`DOUBTFUL`]. ftrace does not know cgroups.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,6 +14,10 @@ use crate::ftrace::event::{Event, Kind, Left};
 /// switches.
 const HAIR_NS: u64 = 3_000;
 
+/// The cause of a sleep that another task ended than the one which was switched to last on that CPU:
+/// who follows the switches takes it for that one's work.
+pub const DOUBTFUL: &str = "doubtful";
+
 /// A sleep that is under way.
 enum Sleep {
     /// Since when.
@@ -25,6 +29,7 @@ enum Sleep {
 /// Uninterruptible sleeps, by who ended them.
 pub fn uninterruptible_wait(events: &[Event], kernel_threads: &BTreeSet<i32>) -> Paired {
     let mut stacks = Stacks::default();
+    let mut running: HashMap<u32, i32> = HashMap::new();
     let mut sleeping: HashMap<i32, Sleep> = HashMap::new();
     let mut seen: HashSet<i32> = HashSet::new();
     let mut paired = Paired::default();
@@ -33,6 +38,7 @@ pub fn uninterruptible_wait(events: &[Event], kernel_threads: &BTreeSet<i32>) ->
         match event.kind {
             Kind::Switch { prev, left, next } => {
                 seen.extend([prev, next]);
+                running.insert(event.cpu, next);
                 sleeping.remove(&next);
                 if prev != 0 && left == Left::Uninterruptible {
                     sleeping.insert(prev, Sleep::Since(event.time_ns));
@@ -42,6 +48,7 @@ pub fn uninterruptible_wait(events: &[Event], kernel_threads: &BTreeSet<i32>) ->
             }
             Kind::LostSwitch { prev, next } => {
                 seen.extend([prev, next]);
+                running.insert(event.cpu, next);
                 sleeping.remove(&next);
                 sleeping.insert(prev, Sleep::Doubtful(event.time_ns));
             }
@@ -49,6 +56,9 @@ pub fn uninterruptible_wait(events: &[Event], kernel_threads: &BTreeSet<i32>) ->
                 let cause = match stacks.innermost(event.cpu) {
                     Some(Context::Hardirq(..) | Context::Vector(_)) => "hardirq",
                     Some(Context::Softirq(_)) => "softirq",
+                    None if running.get(&event.cpu).is_some_and(|&pid| pid != event.pid) => {
+                        DOUBTFUL
+                    }
                     None if event.pid == 0 => "idle",
                     None if kernel_threads.contains(&event.pid) => "kthread",
                     None => "task",
@@ -155,6 +165,16 @@ mod tests {
         // It may have slept since before the recording, for all that can be seen.
         found.orphans.retain(|one| one.pid != 7);
         assert_eq!(found, Paired::default());
+    }
+
+    #[test]
+    fn who_was_not_switched_to_is_doubtful() {
+        let events = [
+            switch(0, 5, Left::Uninterruptible, 0),
+            at(10, 1, Kind::Switch { prev: 0, left: Left::Asleep, next: 69 }),
+            waking(50_000, 20, 5),
+        ];
+        assert_eq!(brief(&woken(&events).samples), [(DOUBTFUL, "", 50_000, 0)]);
     }
 
     #[test]
