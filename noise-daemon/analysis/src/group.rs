@@ -29,8 +29,8 @@ use self::member::Member;
 use super::incident::{Change, Incident};
 use super::name::{Name, ROOT};
 use super::relation::{
-    allies, has_first_of, is_apart, is_by_itself, related, rivals, share_culprit, sleeps_for,
-    succeeds,
+    allies, has_first_of, is_apart, is_by_itself, is_of_requests, related, rivals, share_culprit,
+    sleeps_for, succeeds,
 };
 use super::report::{Clock, Episode, Report};
 use super::settings::Settings;
@@ -77,8 +77,8 @@ pub(super) struct Groups {
 struct GroupedIncident {
     id: u64,
     /// What belongs to it, each signal of a subject once, in the order of joining; never empty. What
-    /// it is about is first: what opened it, the requests that this sleeps for, or the cgroup beside which
-    /// the root cgroup is disturbed.
+    /// it is about is first: what opened it, the requests that this sleeps for, the cgroup beside which
+    /// the root cgroup is disturbed, or the requests that lost more to the same culprit.
     members: Vec<Member>,
     /// How many ended without being listed.
     untold: u64,
@@ -172,9 +172,10 @@ impl GroupedIncident {
         Some(leaver)
     }
 
-    /// Puts first what it is about, where that did not open it: the requests that the first one sleeps for, or the
-    /// cgroup that lost most where the first one is the root cgroup, most of which are kernel threads.
-    fn lead(&mut self) {
+    /// Puts first what it is about, where that did not open it: the requests that the first one sleeps for, the cgroup that
+    /// lost most where the first one is the root cgroup, most of which are kernel threads, or, up to that age, the requests
+    /// that lost more to the same culprit: who keeps a disk busy takes some time of the CPUs for it.
+    fn lead(&mut self, settled: usize) {
         let Some(first) = self.members.first().map(Member::newest) else { return };
         let disturbances = || self.members.iter().map(Member::newest).enumerate();
         let requests = disturbances().find(|(_, other)| sleeps_for(first, other));
@@ -184,7 +185,18 @@ impl GroupedIncident {
                 .filter(|(_, other)| is_root(first) && alike(other))
                 .max_by(|(_, one), (_, other)| one.lost_seconds.total_cmp(&other.lost_seconds))
         };
-        let leader = requests.or_else(cgroup).map(|(index, _)| index);
+        let busy_disk = || {
+            let is_more = |other: &Incident| {
+                other.lost_seconds > first.lost_seconds
+                    && is_of_requests(other)
+                    && has_first_of(first, other)
+                    && has_first_of(other, first)
+            };
+            disturbances()
+                .filter(|(_, other)| self.age < settled && !is_of_requests(first) && is_more(other))
+                .max_by(|(_, one), (_, other)| one.lost_seconds.total_cmp(&other.lost_seconds))
+        };
+        let leader = requests.or_else(cgroup).or_else(busy_disk).map(|(index, _)| index);
         if let Some(before) = leader.and_then(|index| self.members.get_mut(..=index)) {
             before.rotate_right(1);
         }
@@ -288,7 +300,8 @@ impl Groups {
         while let Some(event) = self.merge(clock) {
             events.push(event);
         }
-        self.open.iter_mut().for_each(GroupedIncident::lead);
+        let settled = self.settled;
+        self.open.iter_mut().for_each(|group| group.lead(settled));
         for index in 1..self.open.len() {
             let (older, newer) = self.open.split_at_mut(index);
             if let Some(newer) = newer.first_mut().filter(|newer| newer.age >= self.settled) {
@@ -362,7 +375,7 @@ impl Groups {
         if let Some(index) = self.group_of(incident, left) {
             let group = self.open.get_mut(index)?;
             group.absorb(member);
-            group.lead();
+            group.lead(self.settled);
             let mut listed = group.members.iter().take(LISTED + 1);
             let is_listed = listed.any(|one| one.is_of(&(signal, Arc::clone(&subject))));
             let into = group.report(clock).filter(|_| is_listed)?;
@@ -401,7 +414,7 @@ impl Groups {
         group.untold += newer.untold;
         group.apart.extend(newer.apart);
         newer.members.into_iter().for_each(|member| group.absorb(member));
-        group.lead();
+        group.lead(self.settled);
         let into = Arc::new(group.report(clock)?);
         // Numbers of what is over are used no more.
         let open: BTreeSet<u64> = self.open.iter().map(|group| group.id).collect();

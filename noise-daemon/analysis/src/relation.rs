@@ -64,10 +64,15 @@ fn is_side(incident: &Incident, culprit: &Culprit<Name>) -> bool {
     incident.signal != Watched::Interruption && culprit.culprit == incident.subject
 }
 
+/// Whether it is of requests of a block device.
+pub(super) fn is_of_requests(incident: &Incident) -> bool {
+    matches!(incident.signal, Watched::Signal(signal) if signal.info().domain == Domain::Disk)
+}
+
 /// Whether the one is of sleeps that end as requests of a block device do, and the other of such requests.
 pub(super) fn sleeps_for(sleep: &Incident, requests: &Incident) -> bool {
     sleep.signal == Signal::UninterruptibleWait
-        && matches!(requests.signal, Watched::Signal(signal) if signal.info().domain == Domain::Disk)
+        && is_of_requests(requests)
         && accused(sleep).main().any(|one| completes_requests(one.cause, &one.culprit))
 }
 

@@ -71,6 +71,43 @@ fn several_victims_of_one_culprit_are_one_incident_with_the_worst_first() {
 }
 
 #[test]
+fn who_keeps_a_disk_busy_makes_an_incident_of_its_requests_whatever_opened_it() {
+    let by = |culprit: &str, lost_seconds| {
+        let time = Time { seconds: lost_seconds, share: 1.0 };
+        let culprit =
+            Culprit { culprit: culprit.into(), cause: Cause::Foreign, time, beyond: time };
+        Incident { lost_seconds, culprits: vec![culprit], ..disturbance("/client") }
+    };
+    let requests = |incident: Incident| Incident {
+        signal: Signal::BlockDeviceWait.into(),
+        subject: "vda write".into(),
+        ..incident
+    };
+    let main = |waits: Incident, requests: Incident, age: usize| {
+        let mut groups = Groups::new(&Settings::default());
+        let clock = Clock { at_ns: 1 << 40, suspended_ns: 0, now: jiff::Timestamp::default() };
+        groups.take(vec![Change::Opened(waits.clone())], std::iter::empty(), clock);
+        for _ in 0..age {
+            groups.take(Vec::new(), [waits.clone()].into_iter(), clock);
+        }
+        let both = [waits, requests.clone()].into_iter();
+        groups.take(vec![Change::Opened(requests)], both.clone(), clock);
+        let reports = groups.reports(both, clock);
+        let main = reports.first().map(|report| report.main.subject.to_string());
+        (reports.len(), main.unwrap_or_default())
+    };
+    let found = main(by("/writer", 0.3), requests(by("/writer", 200.0)), 0);
+    assert_eq!(found, (1, "vda write".to_owned()));
+    // What lost less to it, is slow by another, or becomes slow later, is not what it is about.
+    let found = main(by("/writer", 0.3), requests(by("/writer", 0.2)), 0);
+    assert_eq!(found, (1, "/client".to_owned()));
+    let found = main(by("/writer", 0.3), requests(by("/other", 200.0)), 0);
+    assert_eq!(found, (2, "/client".to_owned()));
+    let found = main(by("/writer", 0.3), requests(by("/writer", 200.0)), 20);
+    assert_eq!(found, (1, "/client".to_owned()));
+}
+
+#[test]
 fn begin_and_end_stay_where_they_were_over_suspends_and_move_with_the_wall_clock() {
     let mut groups = Groups::new(&Settings::default());
     let at = |at_s: u64, suspended_s: u64, now_s: i64| Clock {
