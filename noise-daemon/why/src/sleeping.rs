@@ -20,6 +20,8 @@ use super::writers::{self, MainWriter, WritingThread};
 
 /// For so long it is seen who writes, at least: the kernel holds writers back for up to 200 ms at a time.
 const LEAST_WATCHED: Duration = Duration::from_millis(300);
+/// So many times that, at most.
+const MOST_TIMES: u32 = 4;
 /// Less than this, bytes, says nothing of who writes most.
 const LEAST_WRITTEN: u64 = 256 << 10;
 
@@ -118,16 +120,24 @@ fn main_writer(found: &Findings) -> Option<MainWriter> {
     let others: Vec<&WritingThread> = others.collect();
     let mut pids: BTreeSet<i32> = others.iter().map(|one| one.pid).collect();
     pids.extend(&victims);
-    let (before, begin) = (writeback::written(&pids), Instant::now());
-    let seen = writeback::look(&others.iter().map(|one| (one.tid, one.pid)).collect()).ever;
-    thread::sleep(LEAST_WATCHED.saturating_sub(begin.elapsed()));
-    let waits = |pid: &i32| victims.contains(pid) || seen.iter().any(|(_, one)| one == pid);
-    let mut written = writeback::written(&pids);
-    written.retain(|pid, _| waits(pid));
-    for (pid, bytes) in &mut written {
-        *bytes = before.get(pid).map_or(0, |before| bytes.saturating_sub(*before));
+    let before = writeback::written(&pids);
+    let threads = others.iter().map(|one| (one.tid, one.pid)).collect();
+    let mut seen: BTreeSet<i32> = victims.iter().copied().collect();
+    // A writer that a slow disk holds back for longer writes nothing meanwhile.
+    let (mut written, begin) = (BTreeMap::new(), Instant::now());
+    for times in 1..=MOST_TIMES {
+        seen.extend(writeback::look(&threads).ever.into_iter().map(|(_, pid)| pid));
+        thread::sleep((LEAST_WATCHED * times).saturating_sub(begin.elapsed()));
+        written = writeback::written(&pids);
+        written.retain(|pid, _| seen.contains(pid));
+        for (pid, bytes) in &mut written {
+            *bytes = before.get(pid).map_or(0, |before| bytes.saturating_sub(*before));
+        }
+        if sum(&written) >= LEAST_WRITTEN {
+            break;
+        }
     }
-    let all = written.values().fold(0, |sum, bytes| u64::saturating_add(sum, *bytes));
+    let all = sum(&written);
     if all < LEAST_WRITTEN {
         return None;
     }
@@ -135,6 +145,10 @@ fn main_writer(found: &Findings) -> Option<MainWriter> {
     let each = others.into_iter().filter_map(|one| Some((written.remove(&one.pid)?, one.clone())));
     let writes = |part| format!("writes {part} of what all that wait for it write now");
     writers::main(each, all, writes)
+}
+
+fn sum(written: &BTreeMap<i32, u64>) -> u64 {
+    written.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
 }
 
 fn at_locks(found: &mut Findings) {
