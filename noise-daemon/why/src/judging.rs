@@ -389,7 +389,7 @@ impl Findings {
     /// more often, each time as long as usual. Interrupts that come more often take more, memory that is short makes more
     /// sleeps and not longer ones, and others who take the CPU make more waits: of these, what is usual in this time counts
     /// where that is less. The daemon knows that of whole cgroups; of one of their processes, how long each wait and sleep
-    /// usually is, and not what interrupts usually take from it.
+    /// usually is, and not what interrupts usually take from it. Without a baseline, nothing is known to be usual.
     fn usual(
         &self,
         span_ns: u64,
@@ -405,14 +405,13 @@ impl Findings {
         ];
         let usual = |(account, watched, is_own_doing): (Account, Watched, bool)| {
             let usual = self.around.usual_of(watched)?;
-            let lost = usual.lost.filter(|_| self.target.pid.is_none());
-            // How long each usually is says nothing where there are more of them, and since the daemon's start the
-            // disturbance itself may be most of what there was.
-            let is_told_by_number = account == Account::Memory || usual.lost.is_none();
-            if !is_own_doing && is_told_by_number && lost.is_none() {
+            // Since the daemon's start alone, the disturbance itself may be most of what there was.
+            let lost = usual.lost?;
+            let in_time_ns = self.target.pid.is_none().then_some(lost * span_ns as f64);
+            // How long each usually is says nothing where there are more of them.
+            if account == Account::Memory && in_time_ns.is_none() {
                 return None;
             }
-            let in_time_ns = lost.map(|lost| lost * span_ns as f64);
             let of_as_many_ns =
                 usual.mean_ns.zip(count(watched)).map(|(mean_ns, count)| mean_ns * count as f64);
             let ns = match (of_as_many_ns, in_time_ns) {
