@@ -5,14 +5,18 @@ use noise_common::store::StoredEvent;
 
 /// Memory for each CPU that no host has less than where none is configured: calm ones become busy.
 pub const USUAL_BYTES: u64 = 1 << 20;
+/// As [`USUAL_BYTES`], where it is not known how busy the host gets: two seconds of 130,000 events a second. Whoever
+/// starts noised because a host is slow has no yesterday to go by.
+const UNKNOWN_BYTES: u64 = 8 << 20;
 /// Length of the windows over which filling is measured, ns.
 const WINDOW_NS: u64 = 10_000_000_000;
 /// Hours whose busiest windows are remembered.
 const HOURS: usize = 24;
 
-/// Bytes for each CPU that hold as many seconds at that rate.
-pub fn needed_bytes(bytes_per_second: u64, seconds: u64) -> u64 {
-    let bytes = bytes_per_second.saturating_mul(seconds).max(USUAL_BYTES);
+/// Bytes for each CPU that hold as many seconds at that rate, where it is known.
+pub fn needed_bytes(bytes_per_second: Option<u64>, seconds: u64) -> u64 {
+    let Some(rate) = bytes_per_second else { return UNKNOWN_BYTES };
+    let bytes = rate.saturating_mul(seconds).max(USUAL_BYTES);
     bytes.checked_next_power_of_two().unwrap_or(1 << 63)
 }
 
@@ -102,12 +106,13 @@ mod tests {
 
     #[test]
     fn a_calm_host_gets_the_usual_size_and_a_busy_one_what_it_needs() {
-        assert_eq!(needed_bytes(0, 10), USUAL_BYTES);
-        assert_eq!(needed_bytes(104_000, 10), USUAL_BYTES);
-        assert_eq!(needed_bytes(105_000, 10), 2 << 20);
+        assert_eq!(needed_bytes(None, 10), UNKNOWN_BYTES);
+        assert_eq!(needed_bytes(Some(0), 10), USUAL_BYTES);
+        assert_eq!(needed_bytes(Some(104_000), 10), USUAL_BYTES);
+        assert_eq!(needed_bytes(Some(105_000), 10), 2 << 20);
         // 200,000 events a second.
-        assert_eq!(needed_bytes(6_400_000, 10), 64 << 20);
-        assert_eq!(needed_bytes(u64::MAX, 3_600), 1 << 63);
+        assert_eq!(needed_bytes(Some(6_400_000), 10), 64 << 20);
+        assert_eq!(needed_bytes(Some(u64::MAX), 3_600), 1 << 63);
     }
 
     #[test]
@@ -150,7 +155,7 @@ mod tests {
         fn what_is_needed_holds_the_seconds_and_less_than_twice_as_many(
             rate in any::<u32>(), seconds in 1..3_600_u64,
         ) {
-            let (bytes, wanted) = (needed_bytes(rate.into(), seconds), u64::from(rate) * seconds);
+            let (bytes, wanted) = (needed_bytes(Some(rate.into()), seconds), u64::from(rate) * seconds);
             prop_assert!(bytes >= wanted && bytes.is_power_of_two());
             prop_assert!(bytes == USUAL_BYTES || bytes < 2 * wanted);
         }

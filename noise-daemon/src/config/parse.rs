@@ -317,7 +317,7 @@ mod tests {
         let usual = Config::default().recorder;
         assert!(usual.follows_host());
         let of_two = |rate| usual.size(rate).share(2) >> 20;
-        assert_eq!([None, Some(0), Some(1_000_000), Some(10_000_000)].map(of_two), [1, 1, 16, 32]);
+        assert_eq!([None, Some(0), Some(1_000_000), Some(10_000_000)].map(of_two), [8, 1, 16, 32]);
         let shorter = parse("[recorder]\nseconds = 2\n").unwrap().recorder;
         assert_eq!(shorter.size(Some(1_000_000)).per_cpu, 2 << 20);
         let file = parse("[web]\nconfig.file = \"/x\"\n").unwrap().web.config.file;

@@ -226,7 +226,7 @@ impl RecorderSection {
         if !self.enabled {
             return RecorderSize::default();
         }
-        let needed = || needed_bytes(busiest.unwrap_or(0), self.seconds.get().into());
+        let needed = || needed_bytes(busiest, self.seconds.get().into());
         RecorderSize {
             per_cpu: self.kibibytes_per_cpu.bytes().unwrap_or_else(needed),
             all: u64::from(self.kibibytes_in_all.get()) * 1024,
