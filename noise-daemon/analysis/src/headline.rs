@@ -126,9 +126,9 @@ impl Episode {
                 Some(Headline { figure, before, during })
             };
         let figures = delays(before).into_iter().zip(delays(after)).filter_map(rose);
-        let is_new = before.mean_ns.is_none();
-        // Where there were delays before, a figure without a value then lies above all bounds.
-        let known = figures.filter(|headline| is_new || headline.before.is_some());
+        // Where there was none before, that each is short says nothing: there may be very many. And where there were
+        // delays before, a figure without a value then lies above all bounds.
+        let known = figures.filter(|headline| headline.before.is_some());
         let factor = |headline: &Headline| headline.times().unwrap_or(f64::INFINITY);
         let by_factor = |one: &Headline, other: &Headline| {
             factor(one).partial_cmp(&factor(other)).unwrap_or(Ordering::Equal)
@@ -187,7 +187,7 @@ mod tests {
                 level(12_600, 12_600.0, 12_600),
                 "p99 10.0 µs -> 12.6 µs, 1.26x",
             ),
-            (NOTHING, level(1_000, 2_000.0, 4_000), "p99 4.00 µs, nothing before"),
+            (NOTHING, level(1_000, 2_000.0, 4_000), "1.00 s excess delay"),
             // All fell: the incident is that there was more above normal all the same.
             (level(10_000, 10_000.0, 10_000), level(9_000, 9_000.0, 9_000), "1.00 s excess delay"),
         ] {

@@ -93,6 +93,9 @@ pub struct Worker {
     /// When its process last began another program.
     pub exec_ns: Option<u64>,
     pub exit_ns: Option<u64>,
+    /// Whether a switch away from it was missing once. Some kernels hide those of some threads: until the next switch, others may
+    /// run where it did.
+    pub(crate) leaves_unseen: bool,
     /// What it does at the moment.
     pub(crate) now: Known,
     points: VecDeque<Point>,
@@ -190,6 +193,7 @@ impl Graph {
                 created_ns: None,
                 exec_ns: None,
                 exit_ns: None,
+                leaves_unseen: false,
                 now: Known::default(),
                 points: VecDeque::new(),
                 first: 0,

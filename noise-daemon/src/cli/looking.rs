@@ -126,6 +126,19 @@ impl Looking {
     }
 }
 
+/// A limit of memory that was hit and is lifted since was hit all the same.
+fn keep_lifted(latest: &mut Pressure, before: Option<&Pressure>) {
+    let is_there = |one: &&LimitHits| {
+        let mut now = latest.limits.iter().flatten();
+        now.any(|other| other.of == one.of && other.kind == one.kind)
+    };
+    let before = before.iter().flat_map(|before| before.limits.iter().flatten());
+    let lifted: Vec<_> = before.filter(|one| !is_there(one)).cloned().collect();
+    if !lifted.is_empty() {
+        latest.limits.get_or_insert_default().extend(lifted);
+    }
+}
+
 /// The label of the cgroup whose CPU quota stops the victim, where that is known.
 fn stopping(pressure: &IncidentPressure) -> Option<&str> {
     let quota = pressure.latest.as_ref().unwrap_or(&pressure.opening).quota.as_ref();
@@ -171,7 +184,11 @@ impl WatchedIncident {
             latest.resources().next().is_some() || latest.quota.is_some() || latest.limits.is_some()
         };
         let before = || self.beside.pressure.as_ref().and_then(|before| before.latest.clone());
-        let latest = latest.filter(is_known).or_else(before);
+        let latest = latest.filter(is_known).map(|mut latest| {
+            keep_lifted(&mut latest, before().as_ref());
+            latest
+        });
+        let latest = latest.or_else(before);
         Some(IncidentPressure { opening: Pressure::of(None, opening), latest })
     }
 }
@@ -256,6 +273,12 @@ mod tests {
         let other = closed(looked_at.clone(), of(120, 110));
         assert_eq!((other.advice.as_deref(), &other.pressure), (Some(&advice[1..]), &of(120, 110)));
         assert_eq!(closed(looked_at, None).advice.as_deref(), Some(&advice[1..]));
+        // One that was lifted meanwhile has no reading any more.
+        let mut lifted = of(0, 110).unwrap().latest.unwrap();
+        lifted.limits.as_mut().unwrap().remove(0);
+        keep_lifted(&mut lifted, of(90, 100).unwrap().latest.as_ref());
+        let hits: Vec<_> = lifted.limits.iter().flatten().map(|one| one.hits).collect();
+        assert_eq!(hits, [110, 90]);
     }
 
     /// An incident of one that waits for a CPU that another one has.

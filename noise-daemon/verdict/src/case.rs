@@ -24,7 +24,7 @@ pub enum Reply {
 }
 
 /// What was lost to one culprit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CulpritLoss {
     pub resource: Account,
     pub culprit: Culprit,
@@ -40,6 +40,9 @@ pub struct CulpritLoss {
     pub works_with_victim: bool,
     /// Whether the culprit of [`Case::setup`] is this one.
     pub is_set_up: bool,
+    /// Of a culprit that the victim's threads wait for a CPU behind: the part of all CPU time that it had, 0 to 1, if next to no
+    /// CPU was idle, and it had more than the victim. `None` otherwise.
+    pub crowding: Option<f64>,
     /// Of a culprit that was asked: what became of the answer.
     pub reply: Reply,
 }
@@ -61,6 +64,7 @@ impl CulpritLoss {
             evidence,
             works_with_victim: false,
             is_set_up: false,
+            crowding: None,
             reply: Reply::Comes,
         }
     }

@@ -221,13 +221,16 @@ fn rank<'c>(
 
 /// A victim that gets less CPU time than before has its own threads queue behind each other, and of a storm of short processes
 /// it is not known who had the CPU all the time. Where one of the two is the longest part, but another cgroup had a good part
-/// of the CPU too, that cgroup is named first.
+/// of the CPU too, that cgroup is named first. So is one that left the victim too few CPUs: its threads would not queue behind
+/// each other on one if they had the others.
 fn others_first(case: &Case<'_>, ranked: &mut [RankedLoss<'_>]) {
     let is = |one: &RankedLoss<'_>, cause| {
         one.loss.resource == Account::Cpu && one.loss.culprit.cause == cause
     };
     let is_other = |one: &RankedLoss<'_>| {
-        is(one, Cause::Foreign) && one.is_main(case) && !one.loss.works_with_victim
+        let had_much =
+            one.is_main(case) || (one.loss.crowding.is_some() && one.unusual != Some(false));
+        is(one, Cause::Foreign) && had_much && !one.loss.works_with_victim
     };
     let is_behind = |first: &RankedLoss<'_>| is(first, Cause::Own) || is(first, Cause::Untracked);
     if ranked.first().is_some_and(is_behind)

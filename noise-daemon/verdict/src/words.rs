@@ -1,7 +1,7 @@
 //! The sentence that a verdict begins with.
 
 use noise_common::charge::Cause;
-use noise_text::units::duration;
+use noise_text::units::{duration, share};
 
 use crate::account::Account;
 use crate::case::{Case, CulpritLoss, Reply, Standstill, UsualNote};
@@ -41,7 +41,11 @@ fn of_whom(losses: &[&CulpritLoss], resource: Account, all_ns: u64) -> String {
         loss.resource == resource && loss.culprit.cause == Cause::Own && loss.ns > *ns
     };
     let own = losses.iter().find(is_own).filter(|_| first.culprit.cause != Cause::Own);
-    let own = own.map(|own| format!(" and {} for its own threads", time(own.ns)));
+    let crowding = first.crowding.map(|part| format!(", which had {} of the CPUs,", share(part)));
+    let own = own.map(|own| {
+        let crowding = crowding.unwrap_or_default();
+        format!("{crowding} and {} for its own threads", time(own.ns))
+    });
     let own = own.unwrap_or_default();
     match time(*ns) {
         t if t == time(all_ns) => format!(", all of it for {who}"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use foldhash::HashMap;
 use noise_common::charge::{CHARGE_CAUSES, Cause};
 use noise_paths::document::Traced;
 use noise_text::clean::clean;
@@ -82,6 +83,32 @@ pub fn culprits<'w>(
             *sum = sum.saturating_add(*ns);
         }
     }
+    let of_threads = of_threads
+        .into_iter()
+        .map(|((state, tid, comm, name), ns)| ((state, tid, comm.to_owned(), name), ns));
+    named(of_threads, is_own, threads, known)
+}
+
+/// Who ran, for so many ns each, the longest first.
+pub fn occupants(
+    ran: &HashMap<i32, u64>,
+    is_own: &dyn Fn(i32) -> bool,
+    threads: &Threads,
+    known: &Known<'_>,
+) -> Vec<Blamed> {
+    let thread = |(tid, ns): (&i32, &u64)| {
+        let comm = threads.get(*tid).map_or_else(String::new, |thread| thread.comm.to_string());
+        (("running", *tid, comm, "thread"), *ns)
+    };
+    named(ran.iter().map(thread), is_own, threads, known)
+}
+
+fn named(
+    of_threads: impl Iterator<Item = ((&'static str, i32, String, &'static str), u64)>,
+    is_own: &dyn Fn(i32) -> bool,
+    threads: &Threads,
+    known: &Known<'_>,
+) -> Vec<Blamed> {
     let mut sums: BTreeMap<InTheWay, u64> = BTreeMap::new();
     for ((state, tid, comm, name), ns) in of_threads {
         let cause = cause((name, tid), is_own, known);
@@ -91,7 +118,6 @@ pub fn culprits<'w>(
         let pid = thread.map(|thread| thread.pid).filter(|pid| tid > 0 && *pid > 0);
         let is_there = |pid: &i32| threads.get(*pid).is_some_and(|process| !process.has_ended);
         let (tid, pid) = if has_ended { (-1, pid.filter(is_there)) } else { (tid, pid) };
-        let comm = comm.to_owned();
         let sum = sums.entry(InTheWay { state, tid, pid, path, comm, cause }).or_default();
         *sum = sum.saturating_add(ns);
     }

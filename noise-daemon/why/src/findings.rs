@@ -26,9 +26,9 @@ use super::around::{Around, Stops};
 use super::awaited::{Silent, Unanswered, unanswered};
 use super::beside::{Known, path_of};
 use super::counted::Counted;
-use super::culprits::{Blamed, culprits};
+use super::cpu_time::CpuTime;
+use super::culprits::{Blamed, culprits, occupants};
 use super::executions::{KeyedExecutions, longest};
-use super::idle::Idle;
 use super::journal::is_journal;
 use super::locks::Locks;
 use super::peers::Peers;
@@ -132,6 +132,9 @@ pub struct Findings {
     pub interrupted: Vec<Interruption>,
     /// For whom they waited, the longest first.
     pub culprits: Vec<Blamed>,
+    /// Who ran, the victim's threads among them, the longest first.
+    #[serde(skip)]
+    pub occupants: Vec<Blamed>,
     /// The threads, those that waited longest for a CPU first.
     pub threads: Vec<Member>,
     /// The same by process, of the root cgroup; else empty.
@@ -228,7 +231,7 @@ pub fn find_out(
     let finder = |wanted| Some(Finder::new(wanted, 0)?.within(from_ns, to_ns));
     let mut finders: Vec<Option<Finder>> =
         wanted.iter().map(|(_, wanted)| finder(wanted)).collect();
-    let mut idle = Idle::new(from_ns, to_ns);
+    let mut times = CpuTime::new(from_ns, to_ns);
     let mut sends = Sends::default();
     let mut writes = DiskWrites::default();
     let mut uninterruptible = UninterruptibleTime::new(from_ns);
@@ -238,7 +241,7 @@ pub fn find_out(
         if event.time_ns > to_ns {
             break;
         }
-        idle.follow(&event);
+        times.follow(&event);
         accountant.follow(&event);
         sends.follow(&event, |tid| accountant.wants(tid));
         writes.follow(&event);
@@ -281,6 +284,7 @@ pub fn find_out(
         None => pushed(&account.graph, &sends, is_own, (from_ns, to_ns)),
     };
     let culprits = culprits(&document.executions, &is_own, &account.threads, known);
+    let occupants = occupants(&times.by_thread(), &is_own, &account.threads, known);
     let enders = enders(&account.enders, &is_own, &account.threads, known);
     let other = |tid| other(tid, &is_own, &account.threads, known);
     let main_writer = writes.main(other);
@@ -325,6 +329,7 @@ pub fn find_out(
         uninterruptible: account.spread(|member| &member.uninterruptible),
         interrupted: account.interrupted,
         culprits,
+        occupants,
         processes: match target.is_root() {
             true => by_process(&account.members, known.kernel),
             false => Vec::new(),
@@ -338,7 +343,7 @@ pub fn find_out(
         delimiters: sought.into_iter().filter_map(|sought| sought.delimiters).collect(),
         against: None,
         is_asked: !wanted.is_empty(),
-        idle: idle.parts(),
+        idle: times.idle(),
     })
 }
 

@@ -21,6 +21,10 @@ use super::grouped::grouped;
 use super::peers::Role;
 use super::stretch::is_little;
 
+/// CPUs that are idle for more of the time, on average, leave room for the victim.
+const MOST_IDLE: f64 = 0.1;
+/// The least part of all CPU time of one that leaves a victim too few CPUs.
+const LEAST_CROWDING: f64 = 0.25;
 /// From so many times the usual number on, delays came more often than usual.
 const MORE_OFTEN: f64 = 1.5;
 
@@ -215,21 +219,10 @@ impl Findings {
             let cause = cause_of(one.cause);
             let is_cpu = one.state == "waiting_cpu" && Account::of_cpu_wait(cause) == Account::Cpu;
             if is_cpu || one.state == "disk" {
-                // Kernel threads are each for itself.
-                let whole = one.cgroup.clone().filter(|name| !self.is_by_process(name));
-                let name = match cause {
-                    Cause::Foreign => whole.or_else(|| {
-                        Some(match one.pid.unwrap_or(one.tid) {
-                            id if id > 0 => format!("{} {id}", one.program),
-                            _ => format!("processes called {}", one.comm),
-                        })
-                    }),
-                    Cause::Kthread => Some(format!("{} {}", one.comm, one.tid)),
-                    _ => None,
-                };
-                groups.entry((one.state, cause, name)).or_default().push(one.clone());
+                groups.entry((one.state, cause, self.name_of(one))).or_default().push(one.clone());
             }
         }
+        let crowding = self.crowding();
         // Where events do not say for which waits the quota stood, those who had the CPUs are not to blame for all.
         let names_any = !self.is_throttled();
         let loss = |((state, cause, name), members): (WaitGroup<'_>, Vec<Blamed>)| {
@@ -278,11 +271,53 @@ impl Findings {
                     _ => Evidence::Part,
                 },
                 works_with_victim: self.works_with(cgroup.as_deref(), &members),
+                crowding: crowding
+                    .as_ref()
+                    .filter(|(crowds, _)| {
+                        is_cpu && cause == Cause::Foreign && name.as_ref() == Some(crowds)
+                    })
+                    .map(|(_, part)| *part),
                 is_set_up: is_cpu && names_any && met.is_some() && first.path == met,
                 reply: Reply::Comes,
             })
         };
         groups.into_iter().filter_map(loss).collect()
+    }
+
+    /// What a culprit is called: a cgroup, or else a process; a kernel thread, each for itself.
+    fn name_of(&self, one: &Blamed) -> Option<String> {
+        let whole = one.cgroup.clone().filter(|name| !self.is_by_process(name));
+        match cause_of(one.cause) {
+            Cause::Foreign => whole.or_else(|| {
+                Some(match one.pid.unwrap_or(one.tid) {
+                    id if id > 0 => format!("{} {id}", one.program),
+                    _ => format!("processes called {}", one.comm),
+                })
+            }),
+            Cause::Kthread => Some(format!("{} {}", one.comm, one.tid)),
+            _ => None,
+        }
+    }
+
+    /// Who left the victim too few CPUs, where next to none was idle, and the part of all their time that it had.
+    fn crowding(&self) -> Option<(String, f64)> {
+        let cpus = self.idle.len() as f64;
+        let idle: f64 = self.idle.iter().map(|(_, part)| part).sum();
+        if self.idle.is_empty() || idle > MOST_IDLE * cpus {
+            return None;
+        }
+        let mut own_ns = 0_u64;
+        let mut others: BTreeMap<String, u64> = BTreeMap::new();
+        for one in &self.occupants {
+            match (cause_of(one.cause), self.name_of(one)) {
+                (Cause::Own, _) => own_ns = own_ns.saturating_add(one.ns),
+                (Cause::Foreign, Some(name)) => *others.entry(name).or_default() += one.ns,
+                _ => {}
+            }
+        }
+        let (name, ns) = others.into_iter().max_by_key(|(_, ns)| *ns)?;
+        let part = ns as f64 / (self.span_ns as f64 * cpus).max(1.0);
+        (part >= LEAST_CROWDING && ns > own_ns).then_some((name, part))
     }
 
     /// Whether what runs in that cgroup is named by process: the root cgroup is no answer, and of a process its own cgroup is none.

@@ -255,6 +255,7 @@ pub fn found() -> Findings {
         pushed: Pushed::default(),
         open: BTreeMap::new(),
         unwoken: Unwoken::default(),
+        occupants: Vec::new(),
         idle: Vec::new(),
     }
 }

@@ -191,11 +191,13 @@ impl Builder {
         };
     }
 
-    /// The thread that runs on a CPU, unless it was seen to run on another one since.
+    /// The thread that runs on a CPU, unless it was seen to run on another one since, or may have left unseen.
     fn current(&mut self, at: EventPlace) -> Option<WorkerId> {
         let id = self.machine(at.machine).cpu(at.cpu).runs.current()?;
         let known = self.known(id);
-        (known.status == Status::Running && known.cpu == at.cpu).then_some(id)
+        let is_hidden = self.graph.get(id).is_some_and(|worker| worker.leaves_unseen);
+        let is_there = known.status == Status::Running && known.cpu == at.cpu;
+        (is_there && (self.is_compass || !is_hidden)).then_some(id)
     }
 
     fn machine(&mut self, number: u16) -> &mut Machine {
@@ -271,6 +273,9 @@ impl Builder {
         let (unseen, in_call) = (cpu.runs.unseen(prev_id), cpu.in_call.take());
         if let Some(unseen) = unseen {
             self.lose_run(unseen, at.cpu);
+            if let Some(worker) = self.graph.get_mut(unseen) {
+                worker.leaves_unseen = true;
+            }
         }
         let known = self.known(prev_id);
         if known.status != Status::Running || known.cpu != at.cpu {

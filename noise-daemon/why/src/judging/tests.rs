@@ -4,7 +4,7 @@ use noise_verdict::Kind;
 
 use super::*;
 use crate::around::Usual;
-use crate::made::{MS, found, setup};
+use crate::made::{MS, blamed, found, setup};
 use crate::peers::{Peer, PeerLink};
 
 /// A service that waited 212 times for a CPU, 812 ms in all, where so long a wait and so many a second are usual.
@@ -170,4 +170,27 @@ fn what_lasts_is_said_with_since_when() {
     is_in(with(Some(7 * hour_ns), None, 3.8), "thread 4242, as it has been for 7 h");
     is_in(with(None, Some(hour_ns / 4), 0.5), "thread 4242; it has been so for 15 min");
     assert!(!with(None, Some(hour_ns / 10), 0.5).contains("has been so"));
+}
+
+#[test]
+fn the_cpus_are_crowded_by_who_had_more_of_them_than_the_victim_while_none_was_idle() {
+    let ran = |tid, cgroup: &str, cause: Cause, ms: u64| {
+        blamed("running", tid, "burn", cgroup, cause.name(), ms)
+    };
+    let crowding = |idle: f64, own_ms: u64, hog_ms: u64| {
+        let mut found = found();
+        found.idle = vec![(0, idle), (1, 0.0)];
+        found.occupants = vec![
+            ran(1, "hog.service", Cause::Foreign, hog_ms / 2),
+            ran(2, "hog.service", Cause::Foreign, hog_ms / 2),
+            ran(71, "nginx.service", Cause::Own, own_ms),
+            ran(9, "/", Cause::Kthread, 3_000),
+        ];
+        found.crowding()
+    };
+    // Of two CPUs for two seconds.
+    assert_eq!(crowding(0.1, 1_000, 2_400), Some(("hog.service".to_owned(), 0.6)));
+    assert_eq!(crowding(0.3, 1_000, 2_400), None, "there was room");
+    assert_eq!(crowding(0.1, 2_500, 2_400), None, "the victim had more");
+    assert_eq!(crowding(0.1, 100, 900), None, "it had little");
 }
