@@ -12,7 +12,7 @@ use noise_text::times::{of_day, second};
 use noise_text::units;
 use noise_verdict::{
     Account, Advice, Advised, ChargedCulprit, Disturbed, Finding, Shortage, Thread, Verdict,
-    called, is_worth, judge_incident, lacking, only_completes, stalled_for,
+    called, is_worth, judge_incident, lacking, leads, only_completes, stalled_for,
 };
 
 use super::culprits::Culprit;
@@ -45,7 +45,9 @@ impl Episode {
     pub fn leading(&self) -> Option<&Culprit<Name>> {
         let nothing_beyond = self.nothing_beyond();
         let mut culprits = self.culprits.iter();
-        culprits.find(|one| is_worth(one.part(nothing_beyond), ns(one.time.seconds)))
+        let part = |one: &Culprit<Name>| one.part(nothing_beyond);
+        let first = culprits.find(|one| is_worth(part(one), ns(one.time.seconds)));
+        first.filter(|first| leads(part(first), self.untracked.share))
     }
 
     /// Who did most of it, as people call it, without its processes.

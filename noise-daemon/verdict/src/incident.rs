@@ -23,6 +23,8 @@ mod words;
 /// Least part in a disturbance of a culprit that is a finding, and of one whose finding has remedies.
 const LEAST_PART: f64 = 0.01;
 const LEAST_REMEDIED: f64 = 0.1;
+/// Of one that is named although more is not known.
+const LEAST_LEADING: f64 = 0.1;
 /// Findings that are kept.
 const MOST: usize = 5;
 /// Those of other victims among them.
@@ -72,6 +74,11 @@ pub struct ChargedCulprit<'a> {
 /// Whether somebody with so large a part of a disturbance, 0 to 1, and so much time, ns, is a finding.
 pub fn is_worth(part: f64, ns: u64) -> bool {
     part >= LEAST_PART && ns > 0
+}
+
+/// Whether the first of them did it: where next to nothing is known, who has most of the rest is a bystander.
+pub fn leads(part: f64, unknown: f64) -> bool {
+    part >= LEAST_LEADING || part >= unknown
 }
 
 /// Whether a culprit is a disk's way to say that it is done: who kept the disk busy is not known by it.
@@ -216,7 +223,10 @@ impl Disturbed<'_> {
         }
         let none_beyond = self.charged.iter().all(|one| one.beyond_ns == 0);
         let is_worth = |one: &&ChargedCulprit<'_>| is_worth(one.part, one.ns);
-        let findings = self.charged.iter().filter(is_worth).map(|one| {
+        let unknown = 1.0 - self.known_share;
+        let is_led = self.charged.iter().find(is_worth).is_some_and(|one| leads(one.part, unknown));
+        let charged = self.charged.iter().filter(is_worth).filter(|_| is_led);
+        let findings = charged.map(|one| {
             let unusual = none_beyond || one.beyond_ns > 0;
             let resource = self.resource(one.cause, one.name);
             let remedies = match unusual && one.part >= LEAST_REMEDIED {

@@ -24,7 +24,7 @@ pub use case::{Case, CulpritLoss, Reply, Standstill, Unclear, UsualNote};
 pub use finding::{Culprit, CulpritKind, Evidence, Finding};
 pub use incident::{
     Advised, ChargedCulprit, Disturbed, Thread, called, held_up, is_worth, judge_incident, lacking,
-    only_completes,
+    leads, only_completes,
 };
 pub use judge::{Verdict, judge};
 pub use kind::Kind;

@@ -54,6 +54,18 @@ fn judged(one: &Disturbed<'_>) -> Verdict {
 const CPU: Option<Signal> = Some(Signal::CgroupRunqueueWait);
 
 #[test]
+fn who_has_little_while_most_is_not_known_is_not_named() {
+    let led_by = |part: f64, known_share| {
+        let charged = vec![charged("web.service", Cause::Foreign, 70, part)];
+        let one = Disturbed { known_share, ..disturbed(CPU, "shop.service", charged, &[]) };
+        judged(&one).findings[0].culprit.name.clone()
+    };
+    assert_eq!(led_by(0.07, 0.2), "not known");
+    assert_eq!(led_by(0.07, 0.95), "web.service", "it is the first of many");
+    assert_eq!(led_by(0.12, 0.2), "web.service");
+}
+
+#[test]
 fn a_sentence_says_who_lacks_what_since_when_and_by_whom() {
     let waits = "shop.service waits for a CPU: 0.17 ms -> 19.5 ms (116x) since 00:03:00 UTC, ";
     for (cause, name, by) in [
