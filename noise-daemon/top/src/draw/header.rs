@@ -182,15 +182,14 @@ fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usiz
         let subject = shorten(subject, room(&how));
         return what + &subject + &how;
     }
-    let cause = why_briefly(culprit.cause);
-    let mut how = format!(" ({cause}, {share})");
+    let mut how = match culprit.cause {
+        // At a disk, whose requests wait for each other is no other one.
+        Cause::Own => format!(" ({share})"),
+        cause => format!(" ({}, {share})", why_briefly(cause)),
+    };
     let name = culprit_briefly(culprit.cause, &culprit.culprit);
     if width(&both(subject, name, usize::MAX)) > room(&how) {
-        // That it was its own work says more than how much of it.
-        how = match culprit.cause {
-            Cause::Own => format!(" ({cause})"),
-            _ => format!(" ({share})"),
-        };
+        how = format!(" ({share})");
     }
     let parties = both(subject, name, room(&how));
     what + &parties + &how
