@@ -7,19 +7,18 @@ use std::path::{Path, PathBuf};
 use noise_command::CommandError;
 use noise_command::output;
 use noise_command::progress::ProgressLine;
-use noise_compare::comparison::{
-    CompareError, CompareProgress, Comparison, Settings, compare, fasta,
-};
+use noise_compare::comparison::{CompareError, CompareProgress, Comparison, Settings, compare};
 use noise_compare::kinds::Clustering;
+use noise_compare::localised::fasta;
 use noise_compare::picture::{alignment, clusters, reachability};
 use noise_compare::rules::{LEAST_CHANCE, Thresholds};
+use noise_compare::side::Side;
 use noise_compare::vectors::csv;
 use noise_pages::comparison;
-use noise_paths::document::Traced;
 use noise_text::times::Moment;
 use serde::Serialize;
 
-use self::sets::{ComparedRecording, Sets, Split};
+use self::sets::{ComparedRecording, Origin, Sets};
 use super::asked::Asking;
 use super::{export, report};
 use noise_pages::width::columns;
@@ -28,11 +27,18 @@ use noise_pages::width::columns;
 #[derive(Debug, clap::Args)]
 pub struct CompareArgs {
     /// The recording of normal executions: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace.
-    #[arg(value_name = "NORMAL")]
-    normal: PathBuf,
+    #[arg(value_name = "NORMAL", required_unless_present = "normals", conflicts_with = "normals")]
+    normal: Option<PathBuf>,
     /// The recording of those that are held against them.
-    #[arg(value_name = "SAMPLE", required_unless_present_any = ["split", "sample_key"], conflicts_with_all = ["split", "sample_key"])]
+    #[arg(value_name = "SAMPLE", required_unless_present_any = ["split", "sample_key", "samples"], conflicts_with_all = ["split", "sample_key"])]
     sample: Option<PathBuf>,
+    /// Several recordings of normal executions. Executions of one recording are not exchangeable with another's: from
+    /// three of each side on, noised can tell a difference from drift between recordings. With --sample.
+    #[arg(id = "normals", long = "normal", value_name = "RECORDING", num_args = 1.., requires = "samples")]
+    normals: Vec<PathBuf>,
+    /// Several recordings of executions that are held against those of --normal.
+    #[arg(id = "samples", long = "sample", value_name = "RECORDING", num_args = 1.., requires = "normals", conflicts_with_all = ["sample", "split", "sample_key"])]
+    samples: Vec<PathBuf>,
     /// Of one recording: executions that end before that time are the normal ones, those that begin after it the sample.
     #[arg(long, value_name = "TIME", value_parser = Moment::of_recording, conflicts_with = "sample_key")]
     split: Option<Moment>,
@@ -68,7 +74,8 @@ pub struct How {
     /// How many times the normal share of executions above the normal mean is anomalous.
     #[arg(long, value_name = "NUMBER", default_value_t = Thresholds::default().t2, value_parser = positive)]
     t2: f64,
-    /// How often at most chance alone may flag any state, from 0.002 on; 1: take no account of chance.
+    /// How often at most chance, or drift between recordings, may flag any state, from 0.002 on; 1: take no account of
+    /// them, and flag none.
     #[arg(long, value_name = "PART", default_value_t = Thresholds::default().chance, value_parser = chance)]
     chance: f64,
     /// Least growth of the mean time in a state that flags it, as a part of a mean normal execution; 0: any.
@@ -149,8 +156,8 @@ impl<'a> ExecutionComparison<'a> {
 }
 
 pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
-    let split = split(args);
-    let sets = Sets::read(&args.asking, &args.normal, &split)?;
+    let origin = origin(args);
+    let sets = Sets::read(&args.asking, &origin)?;
     if let Some(file) = &args.vectors {
         output::save(file, &csv([("normal", &sets.normal), ("sample", &sets.sample)]))?;
     }
@@ -161,7 +168,7 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     let comparison = compared(&sets.normal, &sets.sample, &settings).map_err(|error| {
         output::note(&sets.notes().text(false));
         damaged();
-        split.explained(error)
+        origin.explained(error)
     })?;
     if let Some(file) = &args.alignment {
         match fasta(&comparison) {
@@ -190,16 +197,21 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
 fn unwritten(path: &Path, comparison: &Comparison) -> String {
     let why = match comparison.went_on {
         true => "no path was put beside normal ones",
-        false => "no state is flagged (--force goes on all the same)",
+        false => "no state is flagged, and there is no effect (--force goes on all the same)",
     };
     format!("{} is not written: {why}", path.display())
 }
 
-fn split(args: &CompareArgs) -> Split<'_> {
-    match (&args.sample, &args.split) {
-        (Some(sample), _) => Split::Recordings(sample),
-        (None, Some(moment)) => Split::Time(moment),
-        (None, None) => Split::Keys(&args.sample_key),
+/// Where both sides come from.
+fn origin(args: &CompareArgs) -> Origin<'_> {
+    let CompareArgs { normal, sample, normals, samples, split, sample_key, .. } = args;
+    match (normal, split) {
+        (Some(recording), Some(moment)) => Origin::Time(recording, moment),
+        (Some(recording), None) if !sample_key.is_empty() => Origin::Keys(recording, sample_key),
+        _ => Origin::Recordings(
+            [(normal, normals), (sample, samples)]
+                .map(|(one, more)| one.iter().chain(more).cloned().collect()),
+        ),
     }
 }
 
@@ -233,8 +245,8 @@ fn draw(folder: &Path, comparison: &Comparison) -> anyhow::Result<()> {
 /// Compares, and shows a person how far that is.
 /// Errors: what cannot be compared.
 pub fn compared(
-    normal: &[Traced],
-    sample: &[Traced],
+    normal: &Side,
+    sample: &Side,
     settings: &Settings,
 ) -> Result<Comparison, CompareError> {
     let mut line = ProgressLine::begin();

@@ -3,32 +3,21 @@
 use std::collections::BTreeSet;
 
 use noise_cluster::{ClusterError, Points};
-use noise_paths::document::Traced;
-use noise_trace::delays::document::Culprit;
 use serde::{Serialize, Serializer};
 
-use crate::align::{AlignError, AlignSettings, Symbol, align};
+use crate::drift::Drift;
 use crate::kinds::{Clustering, Kinds, MAX_EXECUTIONS, STANDARDISED, kinds, points};
+use crate::localised::{Localised, Place};
 use crate::outliers::{SlowExecution, outliers};
 use crate::pairing::{Pairing, apartness, pair};
-use crate::places::{Beside, OddColumns, chosen};
 use crate::rules::{Flag, OutlierVerdict, Thresholds, Times, judge};
-use crate::stretches::{PathStretch, STATES, state_name, stretches};
-use crate::vectors::Vectors;
+use crate::side::{Execution, Run, Side};
+use crate::stretches::state_name;
 
 /// Executions whose paths are put beside normal ones: those that lost the most.
 pub const MAX_LOCALISED: usize = 20;
-/// Normal executions beside which one is put.
-pub const MAX_PEERS: usize = 30;
 /// Places of one execution in one state that are kept.
 const MAX_PLACES: usize = 50;
-/// Stretches of all paths that are put side by side: beside a long one there are fewer normal ones, but some.
-const MAX_STRETCHES: usize = 1 << 19;
-const LEAST_PEERS: usize = 3;
-/// Culprits of a place that are kept.
-const MAX_CULPRITS: usize = 10;
-/// Work of one alignment: a few seconds at most.
-const MAX_CELLS: u64 = 1 << 28;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Settings {
@@ -62,29 +51,6 @@ pub enum CompareError {
     /// They cannot be clustered.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-}
-
-/// An execution, without its path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Run {
-    /// As it was asked for.
-    pub name: String,
-    /// The key that its marks have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    pub tid: i32,
-    pub comm: String,
-    /// From then on, nanoseconds since the epoch of the trace's clock.
-    pub from_ns: u64,
-    pub to_ns: u64,
-    pub span_ns: u64,
-}
-
-impl Run {
-    fn of(traced: &Traced) -> Self {
-        let Traced { name, key, tid, comm, from_ns, to_ns, span_ns, .. } = traced.clone();
-        Self { name, key, tid, comm, from_ns, to_ns, span_ns }
-    }
 }
 
 /// One of something for each set.
@@ -129,39 +95,6 @@ fn labels<S: Serializer>(labels: &[Option<usize>], serializer: S) -> Result<S::O
     )
 }
 
-/// A place where an execution lost time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Place {
-    pub from_ns: u64,
-    pub to_ns: u64,
-    /// The same place in a normal execution, the one in the middle of those that it was held against: from then on.
-    pub normal_from_ns: u64,
-    /// Until then; the same where it passes in no time.
-    pub normal_to_ns: u64,
-    /// Which normal execution that is.
-    pub normal_execution: usize,
-    /// The thread that has most of it.
-    pub tid: i32,
-    pub comm: String,
-    /// Whether that is the execution's own thread.
-    pub is_own: bool,
-    pub state: &'static str,
-    /// How often it is in that state here.
-    pub times: usize,
-    /// Part of the normal executions that are in that state here.
-    pub probability: f64,
-    /// How many those are.
-    pub normal_with: usize,
-    /// Time of what is odd here.
-    pub duration_ns: u64,
-    /// That of the normal executions.
-    pub mean_ns: f64,
-    pub deviation_ns: f64,
-    pub lost_ns: f64,
-    /// For whom it waits here, the longest first.
-    pub culprits: Vec<Culprit>,
-}
-
 /// An execution that is too long in a state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Anomaly {
@@ -178,49 +111,11 @@ pub struct Anomaly {
     pub lost_ns: f64,
     /// Whether Algorithm 1 has a rule of this state that counts.
     pub is_flagged: bool,
+    /// Whether one is an effect that drift may have made.
+    pub is_effect: bool,
     /// Where the time was lost: places in this state, the most first. Of executions that were not held against normal
     /// ones there are none.
     pub places: Vec<Place>,
-}
-
-/// An execution beside normal ones.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Localised {
-    /// Its number in the sample.
-    pub execution: usize,
-    pub beside: Vec<usize>,
-    /// How many normal ones of its kind there are.
-    pub of: usize,
-    /// Columns of the alignment.
-    pub columns: usize,
-    /// Why there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<String>,
-    /// Where it lost time, by state; anomalies have them.
-    #[serde(skip)]
-    pub places: Vec<Place>,
-    /// What stands in which column, if it is [kept](Settings::keeps_alignments).
-    #[serde(skip)]
-    pub alignment: Aligned,
-}
-
-/// An alignment with what it aligns: the execution, then the normal ones.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Aligned {
-    pub stretches: Vec<Vec<PathStretch>>,
-    /// Which of them is in which column.
-    pub alignment: crate::align::Alignment,
-    /// The columns that places have.
-    pub odd: Vec<usize>,
-    /// Those of the worst one.
-    pub worst: Vec<usize>,
-}
-
-impl Aligned {
-    /// The strings as symbols.
-    pub fn symbols(&self) -> Vec<Vec<Symbol>> {
-        self.stretches.iter().map(|all| all.iter().map(PathStretch::symbol).collect()).collect()
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -228,15 +123,19 @@ pub struct Comparison {
     /// How it was compared.
     pub settings: Settings,
     pub executions: Both<Vec<Run>>,
-    /// Algorithm 1: rules that hold.
+    /// What can be known of how recordings differ.
+    pub drift: Drift,
+    /// Algorithm 1: rules that hold, by more than recordings differ by; what is known the best first.
     pub flagged: Vec<Flag>,
+    /// Rules that hold, and that the difference between recordings may have made; likewise.
+    pub effects: Vec<Flag>,
     /// Rules that hold, but not beyond chance or not so that it matters.
     pub not_counted: Vec<Flag>,
     /// Both sets in all states that occur.
     pub states: Vec<Times>,
     /// Whether the executions are too few to tell from chance.
     pub is_too_few: bool,
-    /// Whether it went on: a state was flagged, or it was forced to.
+    /// Whether it went on: there is a flagged state or an effect, or it was forced to.
     pub went_on: bool,
     /// Clusters of vectors of counts.
     pub clusters: Clusters,
@@ -246,7 +145,8 @@ pub struct Comparison {
     pub paired_alone: Vec<usize>,
     /// The normal kind of each execution of the sample, or null: then it is held against all normal ones.
     pub paired: Vec<Option<usize>>,
-    /// What is too long: in flagged states first, and of these what lost the most.
+    /// What is too long: in flagged states first, then where there are effects, what is known the best before others; in
+    /// one of these states, and in all others together, what lost the most first.
     pub anomalies: Vec<Anomaly>,
     /// Executions that were held against normal ones.
     pub localised: Vec<Localised>,
@@ -266,27 +166,28 @@ pub enum CompareProgress {
 /// Compares a sample with normal executions.
 /// Errors: where there is nothing to compare, or too much.
 pub fn compare(
-    normal: &[Traced],
-    sample: &[Traced],
+    normal: &Side,
+    sample: &Side,
     settings: &Settings,
     progress: &mut dyn FnMut(CompareProgress),
 ) -> Result<Comparison, CompareError> {
-    for (set, executions) in [("normal", normal), ("sample", sample)] {
-        match executions.len() {
+    for (set, side) in [("normal", normal), ("sample", sample)] {
+        match side.executions().len() {
             0 => return Err(CompareError::Empty(set)),
             count if count > MAX_EXECUTIONS => return Err(CompareError::TooMany { count, set }),
             _ => {}
         }
     }
-    let vectors = |set: &[Traced]| set.iter().map(Vectors::of).collect::<Vec<_>>();
-    let (of_normal, of_sample) = (vectors(normal), vectors(sample));
-    let OutlierVerdict { flagged, not_counted, times, is_too_few } =
-        judge((normal, &of_normal), &of_sample, &settings.thresholds);
+    let OutlierVerdict { flagged, effects, not_counted, times, drift, is_too_few } =
+        judge(normal, sample, &settings.thresholds);
+    let runs = |side: &&Side| side.executions().iter().map(|one| one.run.clone()).collect();
     let mut found = Comparison {
         settings: *settings,
-        executions: Both::of(&[normal, sample], |set| set.iter().map(Run::of).collect()),
-        went_on: settings.force || !flagged.is_empty(),
+        executions: Both::of(&[normal, sample], runs),
+        drift,
+        went_on: settings.force || !flagged.is_empty() || !effects.is_empty(),
         flagged,
+        effects,
         not_counted,
         states: times,
         is_too_few,
@@ -296,7 +197,8 @@ pub fn compare(
         return Ok(found);
     }
     progress(CompareProgress::Kinds);
-    let (normal_points, sample_points) = (points(&of_normal)?, points(&of_sample)?);
+    let points = |side: &Side| points(side.executions().iter().map(|one| &one.vectors));
+    let (normal_points, sample_points) = (points(normal)?, points(sample)?);
     let mut normal_kinds = kinds(&normal_points, &settings.clustering, false)?;
     join_overlapping(&normal_points, &mut normal_kinds);
     let sample_kinds = kinds(&sample_points, &settings.clustering, true)?;
@@ -304,14 +206,15 @@ pub fn compare(
     // What has no pair is held against all, the last group.
     let last = normal_kinds.count;
     let kinds = (0..last).map(|kind| normal_kinds.members(kind));
-    let groups: Vec<Vec<usize>> = kinds.chain([(0..normal.len()).collect()]).collect();
+    let groups: Vec<Vec<usize>> = kinds.chain([(0..normal.executions().len()).collect()]).collect();
     let of: Vec<usize> = pairing.kinds.iter().map(|kind| kind.unwrap_or(last)).collect();
-    let mut outliers = outliers(&of_normal, &of_sample, (&groups, &of), settings.thresholds.t1);
+    let (own, these) = (normal.executions(), sample.executions());
+    let mut outliers = outliers(own, these, (&groups, &of), settings.thresholds.t1);
     // What is different in the sample as a whole comes before what is odd in one execution.
-    outliers.sort_by_key(|outlier| !found.is_flagged(state_name(outlier.state)));
+    outliers.sort_by_key(|outlier| found.rank(state_name(outlier.state)));
     let sets = [(&normal_points, normal_kinds), (&sample_points, sample_kinds)];
     found.note_kinds(sets, &pairing);
-    found.localise((normal, sample), &outliers, (&groups, &of), progress);
+    found.localise((own, sample), &outliers, (&groups, &of), progress);
     Ok(found)
 }
 
@@ -328,9 +231,15 @@ fn join_overlapping(points: &Points, kinds: &mut Kinds) {
 }
 
 impl Comparison {
-    /// Whether any rule of a state counts.
-    fn is_flagged(&self, state: &str) -> bool {
-        self.flagged.iter().any(|flag| flag.times.state == state)
+    /// What differs, by evidence: flagged states, then those with effects.
+    pub fn ranked(&self) -> impl Iterator<Item = &Flag> {
+        self.flagged.iter().chain(&self.effects)
+    }
+
+    /// The place of a state among what differs; behind all where it does not.
+    fn rank(&self, state: &str) -> usize {
+        let place = self.ranked().position(|flag| flag.times.state == state);
+        place.unwrap_or(usize::MAX)
     }
 
     fn note_kinds(&mut self, sets: [(&Points, Kinds); 2], pairing: &Pairing) {
@@ -362,7 +271,7 @@ impl Comparison {
 
     fn localise(
         &mut self,
-        (normal, sample): (&[Traced], &[Traced]),
+        (normal, sample): (&[Execution], &Side),
         outliers: &[SlowExecution],
         (groups, of): (&[Vec<usize>], &[usize]),
         progress: &mut dyn FnMut(CompareProgress),
@@ -382,24 +291,17 @@ impl Comparison {
                 .map(|outlier| outlier.state)
                 .collect();
             let of_kind = of.get(execution).and_then(|group| groups.get(*group));
-            let (Some(odd), Some(of_kind)) = (sample.get(execution), of_kind) else { continue };
-            let lengths = of_kind.iter().filter_map(|peer| normal.get(*peer));
-            let longest = lengths.chain([odd]).map(|traced| traced.path.len()).max();
-            let most = MAX_STRETCHES / longest.unwrap_or(1).max(1);
-            let mut localised = Localised {
-                execution,
-                beside: chosen(normal, of_kind, most.clamp(LEAST_PEERS, MAX_PEERS)),
-                of: of_kind.len(),
-                ..Localised::default()
-            };
-            localised.find(odd, normal, &states, &self.settings);
-            self.localised.push(localised);
+            let Some(of_kind) = of_kind else { continue };
+            let found =
+                Localised::find((sample, execution), (normal, of_kind), &states, &self.settings);
+            self.localised.extend(found);
         }
         for outlier in outliers {
             let state = state_name(outlier.state);
             let localised = self.localised.iter().find(|of| of.execution == outlier.execution);
             let places = localised.map_or(&[][..], |localised| localised.places.as_slice()).iter();
             let own = places.filter(|place| place.state == state).take(MAX_PLACES);
+            let has = |flags: &[Flag]| flags.iter().any(|flag| flag.times.state == state);
             self.anomalies.push(Anomaly {
                 execution: outlier.execution,
                 state,
@@ -407,131 +309,12 @@ impl Comparison {
                 expected_ns: outlier.normal.mean,
                 deviation_ns: outlier.normal.deviation,
                 lost_ns: outlier.lost_ns(),
-                is_flagged: self.is_flagged(state),
+                is_flagged: has(&self.flagged),
+                is_effect: has(&self.effects),
                 places: own.cloned().collect(),
             });
         }
     }
-}
-
-impl Localised {
-    /// Puts the execution beside the normal ones, and finds its places in some states.
-    fn find(&mut self, odd: &Traced, normal: &[Traced], states: &[usize], how: &Settings) {
-        let peers = self.beside.iter().filter_map(|place| normal.get(*place));
-        let executions: Vec<&Traced> = [odd].into_iter().chain(peers).collect();
-        let stretches = executions.iter().map(|traced| stretches(traced)).collect();
-        let mut aligned = Aligned { stretches, ..Aligned::default() };
-        let settings = AlignSettings { max_cells: MAX_CELLS, ..AlignSettings::default() };
-        let alignment = match align(&aligned.symbols(), &settings) {
-            Ok(alignment) => alignment,
-            Err(error) => {
-                self.failed = Some(failed(&error));
-                return;
-            }
-        };
-        self.columns = alignment.columns();
-        let beside = Beside { stretches: aligned.stretches, executions, alignment };
-        let counted = beside.counted();
-        let columns = beside.columns(&counted, how.thresholds.t1);
-        // The one in the middle of the normal ones, which are in the order of their spans.
-        let row = self.beside.len().div_ceil(2);
-        let normal_execution = self.beside.get(row.saturating_sub(1)).copied().unwrap_or_default();
-        for state in states {
-            let found = beside.places(&columns, &counted, *state);
-            let places = found.iter().map(|place| shown(&beside, place, row, normal_execution));
-            self.places.extend(places);
-            for place in &found {
-                let columns = place.columns.iter().map(|column| column.number);
-                if aligned.worst.is_empty() {
-                    aligned.worst.extend(columns.clone());
-                }
-                aligned.odd.extend(columns);
-            }
-        }
-        if how.keeps_alignments {
-            (aligned.stretches, aligned.alignment) = (beside.stretches, beside.alignment);
-            self.alignment = aligned;
-        }
-    }
-}
-
-fn failed(error: &AlignError) -> String {
-    format!("its path cannot be put beside normal ones: {error}")
-}
-
-/// A place as documents have it.
-fn shown(beside: &Beside<'_>, place: &OddColumns, row: usize, normal_execution: usize) -> Place {
-    let mut culprits: Vec<Culprit> = Vec::new();
-    let (mut main, mut main_ns) = ((0, ""), 0);
-    let own = beside.stretches.first().map_or(&[][..], Vec::as_slice);
-    let path = beside.executions.first().map_or(&[][..], |odd| odd.path.as_slice());
-    for column in &place.columns {
-        let Some(stretch) = own.get(column.stretch) else { continue };
-        for part in path.get(stretch.first..stretch.end).unwrap_or_default() {
-            let ns = part.to_ns.saturating_sub(part.from_ns);
-            if ns > main_ns {
-                (main, main_ns) = ((part.tid, part.comm.as_str()), ns);
-            }
-            for culprit in &part.culprits {
-                let is_same = |known: &&mut Culprit| {
-                    (known.tid, known.cause, &known.comm)
-                        == (culprit.tid, culprit.cause, &culprit.comm)
-                };
-                match culprits.iter_mut().find(is_same) {
-                    Some(known) => known.ns = known.ns.saturating_add(culprit.ns),
-                    None => culprits.push(culprit.clone()),
-                }
-            }
-        }
-    }
-    culprits.sort_by_key(|culprit| std::cmp::Reverse(culprit.ns));
-    culprits.truncate(MAX_CULPRITS);
-    let normal = beside.stretches.len().saturating_sub(1);
-    let (normal_from_ns, normal_to_ns) = beside.normal_time(place, row).unwrap_or_default();
-    Place {
-        from_ns: place.from_ns,
-        to_ns: place.to_ns,
-        normal_from_ns,
-        normal_to_ns,
-        normal_execution,
-        tid: main.0,
-        comm: main.1.to_owned(),
-        is_own: place.is_own,
-        state: state_name(place.state),
-        times: place.times,
-        probability: place.normal_with as f64 / normal.max(1) as f64,
-        normal_with: place.normal_with,
-        duration_ns: place.duration_ns,
-        mean_ns: place.expected_ns,
-        deviation_ns: place.deviation_ns,
-        lost_ns: place.lost_ns(),
-        culprits,
-    }
-}
-
-/// Alignments as aligned FASTA, one below the other: the execution first, then its normal ones.
-pub fn fasta(comparison: &Comparison) -> String {
-    let symbols: Vec<(Symbol, String)> = (0..)
-        .zip(STATES)
-        .flat_map(|(place, state)| {
-            let name = state.name();
-            [(2 * place, name.to_owned()), (2 * place + 1, format!("others:{name}"))]
-        })
-        .collect();
-    let one = |localised: &Localised| {
-        let named = |set: &str, place: usize, runs: &[Run]| {
-            let key = runs.get(place).and_then(|run| run.key.as_deref());
-            format!("{set}-{place}{}", key.map_or_else(String::new, |key| format!("-{key}")))
-        };
-        let executions = &comparison.executions;
-        let odd = named("sample", localised.execution, &executions.sample);
-        let beside =
-            localised.beside.iter().map(|place| named("normal", *place, &executions.normal));
-        let names: Vec<String> = [odd].into_iter().chain(beside).collect();
-        let aligned = &localised.alignment;
-        crate::align::fasta::write(&aligned.symbols(), &aligned.alignment, &names, &symbols)
-    };
-    comparison.localised.iter().filter(|localised| localised.failed.is_none()).map(one).collect()
 }
 
 #[cfg(test)]

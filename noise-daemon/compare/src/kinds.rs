@@ -60,9 +60,9 @@ impl Kinds {
 
 /// The points of executions: square roots of their counts.
 /// Errors: where there are more than can be clustered.
-pub fn points(vectors: &[Vectors]) -> Result<Points, ClusterError> {
+pub fn points<'v>(vectors: impl IntoIterator<Item = &'v Vectors>) -> Result<Points, ClusterError> {
     let roots =
-        vectors.iter().flat_map(|vectors| vectors.counts.map(|count| (count as f64).sqrt()));
+        vectors.into_iter().flat_map(|vectors| vectors.counts.map(|count| (count as f64).sqrt()));
     Points::new(LENGTH, roots.collect())
 }
 

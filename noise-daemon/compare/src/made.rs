@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use noise_paths::document::{Segment, Traced};
 use noise_trace::delays::document::Culprit;
 
+use crate::side::Side;
+
 /// The thread of all executions.
 const TID: i32 = 7;
 /// When they begin, nanoseconds.
@@ -75,6 +77,13 @@ pub fn path(parts: &[Made]) -> Traced {
         path,
         ..Traced::default()
     }
+}
+
+/// Executions of one recording.
+pub fn side(executions: &[Traced]) -> Side {
+    let mut side = Side::default();
+    side.add(0, executions.iter().cloned());
+    side
 }
 
 /// Numbers by chance, always the same ones of a seed.

@@ -2,8 +2,8 @@
 //! of these, which may have been disturbed themselves.
 
 use crate::rules::Moments;
+use crate::side::Execution;
 use crate::stretches::STATE_COUNT;
-use crate::vectors::Vectors;
 
 /// An execution that is too long in a state.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,22 +28,22 @@ impl SlowExecution {
 /// All times above the mean of the normal executions by more than `t1` standard deviations, the longest beyond the mean
 /// first. `groups` has normal executions, and `of` for each execution of the sample the group that it is held against.
 pub fn outliers(
-    normal: &[Vectors],
-    sample: &[Vectors],
+    normal: &[Execution],
+    sample: &[Execution],
     (groups, of): (&[Vec<usize>], &[usize]),
     t1: f64,
 ) -> Vec<SlowExecution> {
     let usual = |group: &Vec<usize>| {
         std::array::from_fn::<_, STATE_COUNT, _>(|state| {
             let times = group.iter().filter_map(|peer| normal.get(*peer));
-            Moments::trimmed(times.map(|peer| peer.ns_of(state) as f64))
+            Moments::trimmed(times.map(|peer| peer.vectors.ns_of(state) as f64))
         })
     };
     let usual: Vec<[Moments; STATE_COUNT]> = groups.iter().map(usual).collect();
     let mut all = Vec::new();
-    for (execution, (vectors, group)) in sample.iter().zip(of).enumerate() {
+    for (execution, (one, group)) in sample.iter().zip(of).enumerate() {
         for (state, normal) in usual.get(*group).into_iter().flatten().enumerate() {
-            let ns = vectors.ns_of(state);
+            let ns = one.vectors.ns_of(state);
             if ns as f64 > normal.mean + t1 * normal.deviation {
                 all.push(SlowExecution { execution, state, ns, normal: *normal });
             }
@@ -57,10 +57,10 @@ pub fn outliers(
 mod tests {
     use super::*;
 
-    fn vectors(running: u64, disk: u64) -> Vectors {
-        let mut vectors = Vectors::default();
-        (vectors.ns[0], vectors.ns[4]) = (running, disk);
-        vectors
+    fn vectors(running: u64, disk: u64) -> Execution {
+        let mut execution = Execution::default();
+        (execution.vectors.ns[0], execution.vectors.ns[4]) = (running, disk);
+        execution
     }
 
     #[test]

@@ -12,11 +12,10 @@
 
 mod counted;
 
-use noise_paths::document::Traced;
-
 use self::counted::{Row, counted};
 use crate::align::Alignment;
 use crate::rules::Moments;
+use crate::side::Execution;
 use crate::stretches::PathStretch;
 
 /// Part of the normal executions up to which a state is improbable in a column.
@@ -29,8 +28,7 @@ const LEAST: f64 = 0.05;
 
 /// An execution and normal ones side by side. The first row is that of the execution.
 pub struct Beside<'a> {
-    pub stretches: Vec<Vec<PathStretch>>,
-    pub executions: Vec<&'a Traced>,
+    pub executions: Vec<&'a Execution>,
     /// Which stretch of each is in which column.
     pub alignment: Alignment,
 }
@@ -89,19 +87,24 @@ fn ns_of(counted: &[Option<u64>], stretch: usize) -> Option<u64> {
 /// A column's stretch of a row.
 fn stretch<'b>(beside: &'b Beside<'_>, row: usize, column: usize) -> Option<&'b PathStretch> {
     let place = (*beside.alignment.rows.get(row)?.get(column)?)?;
-    beside.stretches.get(row)?.get(place)
+    beside.executions.get(row)?.stretches.get(place)
 }
 
 impl Beside<'_> {
     fn normal_rows(&self) -> std::ops::Range<usize> {
-        1..self.stretches.len()
+        1..self.executions.len()
+    }
+
+    /// The stretches of a row.
+    pub fn stretches(&self, row: usize) -> &[PathStretch] {
+        self.executions.get(row).map_or(&[], |execution| &execution.stretches)
     }
 
     /// For each normal execution, what it has of each stretch of the execution, nanoseconds; `None` where it has
     /// nothing in that state.
     pub fn counted(&self) -> Vec<Vec<Option<u64>>> {
         let row = |row: usize| {
-            let stretches = self.stretches.get(row).map_or(&[][..], Vec::as_slice);
+            let stretches = self.stretches(row);
             let cells = self.alignment.rows.get(row).map_or(&[][..], Vec::as_slice);
             Row { stretches, cells }
         };
@@ -113,7 +116,7 @@ impl Beside<'_> {
         let row = self.alignment.rows.first().map_or(&[][..], Vec::as_slice);
         let places = row.iter().enumerate().filter_map(|(number, place)| Some((number, (*place)?)));
         let column = |(number, place): (usize, usize)| {
-            let own = self.stretches.first()?.get(place)?;
+            let own = self.stretches(0).get(place)?;
             let times = counted.iter().map(|normal| ns_of(normal, place).unwrap_or(0) as f64);
             let expected = Moments::of(times.clone());
             let count = counted.iter().filter(|normal| ns_of(normal, place).is_some()).count();
@@ -142,7 +145,7 @@ impl Beside<'_> {
         counted: &[Vec<Option<u64>>],
         state: usize,
     ) -> Vec<OddColumns> {
-        let own = self.stretches.first().map_or(&[][..], Vec::as_slice);
+        let own = self.stretches(0);
         let is_in = |column: &&Column| {
             column.is_odd && own.get(column.stretch).is_some_and(|stretch| stretch.state == state)
         };
@@ -180,7 +183,7 @@ impl Beside<'_> {
         let cells = self.alignment.rows.get(row)?;
         let before = (0..first).rev().find_map(|column| stretch(self, row, column));
         let behind = (last + 1..cells.len()).find_map(|column| stretch(self, row, column));
-        let normal = self.executions.get(row)?;
+        let normal = &self.executions.get(row)?.run;
         Some((
             before.map_or(normal.from_ns, |stretch| stretch.to_ns),
             behind.map_or(normal.to_ns, |stretch| stretch.from_ns),
@@ -217,10 +220,10 @@ fn place(
 
 /// So many of some executions, evenly over those in the order of their spans, so that long and short ones are there as
 /// they are among all.
-pub fn chosen(executions: &[Traced], among: &[usize], most: usize) -> Vec<usize> {
+pub fn chosen(executions: &[Execution], among: &[usize], most: usize) -> Vec<usize> {
     let mut all: Vec<usize> = among.to_vec();
     all.sort_by_key(|place| {
-        executions.get(*place).map(|traced| (traced.span_ns, traced.from_ns, *place))
+        executions.get(*place).map(|one| (one.run.span_ns, one.run.from_ns, *place))
     });
     let (count, most) = (all.len(), most.max(1));
     if count <= most {

@@ -7,19 +7,22 @@
 //! what both are about.
 //!
 //! The guard: with a few executions, rule 2 comes about by chance in states that are rare or where a few long times make the
-//! mean; rule 1, where normal executions never have a state. A rule that holds counts if chance makes it hold less
+//! mean; rule 1, where normal executions never have a state. A rule that holds is an effect if chance makes it hold less
 //! often than it may, and if the mean grew, by a part of the executions' time that matters. Of the state `unknown` none counts:
 //! a recording that says less of one set than of the other, as where events were lost, does not say that the set is
 //! slower. What does not count is listed, with why.
+//!
+//! An effect flags its state if it is more than what recordings of one program differ by ([`drift`](crate::drift)). Where
+//! that is not known, as of one recording a side, it stays an effect: it is named, and no chance is.
 
-use noise_paths::document::Traced;
-use noise_paths::state::State;
-use noise_text::units::{duration, share};
+use noise_text::units::duration;
 use serde::Serialize;
 
 use crate::chance;
+use crate::drift::{Between, Drift, Units};
+use crate::guard::{Guard, Told, Unflagged};
+use crate::side::Side;
 use crate::stretches::{STATE_COUNT, state_name};
-use crate::vectors::Vectors;
 
 /// The largest of so many values is left out of [`Moments::trimmed`], and of how many at least.
 const TRIMMED: usize = 20;
@@ -35,8 +38,8 @@ pub struct Thresholds {
     pub t1: f64,
     /// How many times the normal share.
     pub t2: f64,
-    /// The guard: how often at most chance may make any rule of any state hold, from [`LEAST_CHANCE`] on; 1 turns this part
-    /// of it off.
+    /// The guard: how often at most chance may make any rule of any state hold, from [`LEAST_CHANCE`] on, and drift flag
+    /// any; 1 takes no account of either, so that nothing is flagged.
     pub chance: f64,
     /// The guard: the least growth of the mean, as a part of the mean normal execution; 0 turns this part of it off.
     pub least: f64,
@@ -72,20 +75,22 @@ pub struct Times {
     pub normal_share: f64,
     /// The part of the sample that is above the normal mean.
     pub sample_share: f64,
+    /// By how many standard deviations the sample's mean is above the normal one: those of executions within a side, or
+    /// of units where these vary more. Infinite where nothing varies, which is null in JSON.
+    pub evidence: f64,
+    /// The largest difference between two units of one side, nanoseconds; none where a side has one alone, as the next.
+    pub within_ns: Option<f64>,
+    /// How often a random division of all units into two such sides gives the sample as much.
+    pub chance: Option<f64>,
+    /// How often drift of the size that is seen within the sides does.
+    pub drift_chance: Option<f64>,
 }
 
-/// Why a rule that holds does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Uncounted {
-    /// It is about time of which a recording does not say how it was spent.
-    Unsaid,
-    /// The mean did not grow.
-    NotLonger,
-    /// The mean grew by less than a part of an execution: [`Thresholds::least`].
-    Small,
-    /// Chance gives as much too often: [`Thresholds::chance`].
-    Chance,
+impl Times {
+    /// How much longer the sample is, nanoseconds.
+    pub fn more_ns(&self) -> f64 {
+        self.sample_mean_ns - self.normal_mean_ns
+    }
 }
 
 /// A rule that holds for a state.
@@ -94,23 +99,27 @@ pub struct Flag {
     pub rule: OutlierRule,
     #[serde(flatten)]
     pub times: Times,
-    /// How often chance gives as much.
-    pub chance: f64,
-    /// Why it does not count; `None` where it does.
+    /// How often a random division of all executions gives as much. That of recordings is [`Times::chance`].
+    pub execution_chance: f64,
+    /// `None` where the state is flagged.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub uncounted: Option<Uncounted>,
+    pub unflagged: Option<Unflagged>,
     pub reason: String,
 }
 
-/// What Algorithm 1 says of two sets.
+/// What Algorithm 1 and its guard say of two sides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OutlierVerdict {
-    /// Rules that hold, by state.
+    /// Rules that hold beyond what units differ by: what is best known first.
     pub flagged: Vec<Flag>,
+    /// Rules that hold, and that drift may have made.
+    pub effects: Vec<Flag>,
     /// Rules that hold, but not beyond chance or not so that it matters.
     pub not_counted: Vec<Flag>,
     /// All states that occur.
     pub times: Vec<Times>,
+    /// What can be known of drift.
+    pub drift: Drift,
     /// Whether there are too few executions to tell from chance, whatever they are like: a rule counts where they give the
     /// least chance that they can.
     pub is_too_few: bool,
@@ -145,74 +154,55 @@ impl Moments {
     }
 }
 
-/// Times of a set in one state.
-fn times(vectors: &[Vectors], state: usize) -> Vec<u64> {
-    vectors.iter().map(|vectors| vectors.ns_of(state)).collect()
+/// Times of a side in one state.
+fn times(side: &Side, state: usize) -> Vec<u64> {
+    side.executions().iter().map(|execution| execution.vectors.ns_of(state)).collect()
 }
 
 /// Holds the sample against the normal executions, of which there is one at least in either.
-pub fn judge(
-    (normal, normal_vectors): (&[Traced], &[Vectors]),
-    sample_vectors: &[Vectors],
-    thresholds: &Thresholds,
-) -> OutlierVerdict {
+pub fn judge(normal: &Side, sample: &Side, thresholds: &Thresholds) -> OutlierVerdict {
     let occurs = |state: &usize| {
-        normal_vectors.iter().chain(sample_vectors).any(|vectors| vectors.ns_of(*state) > 0)
+        let mut all = normal.executions().iter().chain(sample.executions());
+        all.any(|execution| execution.vectors.ns_of(*state) > 0)
     };
     let states: Vec<usize> = (0..STATE_COUNT).filter(occurs).collect();
-    // Bonferroni's bound: two rules of each state.
-    let chance_of_each = thresholds.chance / (2 * states.len()).max(1) as f64;
-    let least_chance = chance::least(normal_vectors.len(), sample_vectors.len());
-    let is_too_few = thresholds.chance < 1.0 && least_chance > chance_of_each;
-    let chance_of_each = chance_of_each.max(least_chance);
-    let mut verdict = OutlierVerdict { is_too_few, ..OutlierVerdict::default() };
-    let spans = normal.iter().map(|traced| traced.span_ns as f64);
-    let least_ns = thresholds.least * Moments::of(spans).mean;
+    let units = Units::of(normal, sample);
+    let guard = Guard::new(thresholds, [normal, sample], units.drift(), states.len());
+    let mut verdict = OutlierVerdict {
+        is_too_few: guard.is_too_few(),
+        drift: guard.drift,
+        ..OutlierVerdict::default()
+    };
     for state in states {
-        let (own, these) = (times(normal_vectors, state), times(sample_vectors, state));
+        let (own, these) = (times(normal, state), times(sample, state));
+        let between = units.between([&own, &these], guard.next_to_nothing_ns());
         let moments = Moments::of(own.iter().map(|ns| *ns as f64));
+        let of_sample = Moments::of(these.iter().map(|ns| *ns as f64));
         let above = |times: &[u64]| times.iter().filter(|ns| **ns as f64 > moments.mean).count();
         let (above_own, above_these) = (above(&own), above(&these));
         let times = Times {
             state: state_name(state),
             normal_mean_ns: moments.mean,
             normal_deviation_ns: moments.deviation,
-            sample_mean_ns: Moments::of(these.iter().map(|ns| *ns as f64)).mean,
+            sample_mean_ns: of_sample.mean,
             normal_share: above_own as f64 / own.len().max(1) as f64,
             sample_share: above_these as f64 / these.len().max(1) as f64,
+            evidence: evidence(moments, of_sample, between.as_ref()),
+            within_ns: between.map(|between| between.within_ns),
+            chance: between.map(|between| between.chance),
+            drift_chance: between.map(|between| between.drift_chance),
         };
         verdict.times.push(times);
-        let more_ns = times.sample_mean_ns - times.normal_mean_ns;
-        let mut note = |rule: OutlierRule, chance: f64, reason: String| {
-            let is_guarded = thresholds.chance < 1.0 || thresholds.least > 0.0;
-            let is_by_chance = thresholds.chance < 1.0 && chance > chance_of_each;
-            let uncounted = match times.state == State::Unknown.name() {
-                _ if !is_guarded => None,
-                true => Some(Uncounted::Unsaid),
-                false if more_ns <= 0.0 => Some(Uncounted::NotLonger),
-                false if more_ns < least_ns => Some(Uncounted::Small),
-                false => is_by_chance.then_some(Uncounted::Chance),
+        let mut note = |rule: OutlierRule, execution_chance: f64, reason: String| {
+            let told = Told { times, execution_chance, between };
+            let unflagged = guard.unflagged(&told);
+            let reason = reason + &guard.because(unflagged, &told);
+            let flags = match unflagged {
+                None => &mut verdict.flagged,
+                Some(why) if why.is_effect() => &mut verdict.effects,
+                Some(_) => &mut verdict.not_counted,
             };
-            let because = uncounted.map(|why| match why {
-                Uncounted::Unsaid => {
-                    "; but more that a recording does not say is not slower".to_owned()
-                }
-                Uncounted::NotLonger => "; but the mean did not grow".to_owned(),
-                Uncounted::Small => format!(
-                    "; but the mean grew by {}, less than {} of an execution",
-                    duration(more_ns),
-                    share(thresholds.least)
-                ),
-                Uncounted::Chance => format!(
-                    "; but chance gives as much in {} of divisions into two such sets, and may in {} at most",
-                    share(chance),
-                    share(chance_of_each)
-                ),
-            });
-            let reason = reason + &because.unwrap_or_default();
-            let flags =
-                if uncounted.is_none() { &mut verdict.flagged } else { &mut verdict.not_counted };
-            flags.push(Flag { rule, times, chance, uncounted, reason });
+            flags.push(Flag { rule, times, execution_chance, unflagged, reason });
         };
         if times.sample_mean_ns > moments.mean + thresholds.t1 * moments.deviation {
             note(
@@ -227,7 +217,28 @@ pub fn judge(
             note(OutlierRule::Share, chance, share_reason(&times, counts, thresholds.t2));
         }
     }
+    for flags in [&mut verdict.flagged, &mut verdict.effects] {
+        flags.sort_by(|one, other| by_evidence(&one.times, &other.times));
+    }
     verdict
+}
+
+/// What is known the best first, and of equals what is the longest.
+fn by_evidence(one: &Times, other: &Times) -> std::cmp::Ordering {
+    let of = |times: &Times| (times.evidence, times.more_ns());
+    let ((evidence, more_ns), (others, others_ns)) = (of(one), of(other));
+    others.total_cmp(&evidence).then(others_ns.total_cmp(&more_ns))
+}
+
+fn evidence(normal: Moments, sample: Moments, between: Option<&Between>) -> f64 {
+    let variance = f64::midpoint(normal.deviation.powi(2), sample.deviation.powi(2));
+    let quotient = |more_ns: f64, deviation_ns: f64| match more_ns {
+        0.0 => 0.0,
+        more_ns => more_ns / deviation_ns,
+    };
+    let of_executions = quotient(sample.mean - normal.mean, variance.sqrt());
+    let of_units = between.map(|between| quotient(between.more_ns, between.deviation_ns));
+    of_units.map_or(of_executions, |of_units| of_executions.min(of_units))
 }
 
 fn mean_reason(times: &Times, t1: f64) -> String {

@@ -40,10 +40,6 @@ pub struct PathStretch {
     pub state: usize,
     /// Whether it is the time of the execution's own thread.
     pub is_own: bool,
-    /// The first part of the path that it has.
-    pub first: usize,
-    /// The one behind its last.
-    pub end: usize,
     /// From then on, nanoseconds.
     pub from_ns: u64,
     pub to_ns: u64,
@@ -61,27 +57,28 @@ impl PathStretch {
     }
 }
 
+impl PathStretch {
+    /// That of parts of a path which are one stretch; none of no part.
+    pub fn of(traced: &Traced, parts: &[Segment]) -> Option<Self> {
+        let (first, last) = (parts.first()?, parts.last()?);
+        Some(Self {
+            state: state_place(first.state),
+            is_own: is_own(traced, first),
+            from_ns: first.from_ns,
+            to_ns: last.to_ns,
+        })
+    }
+}
+
+/// The parts of each stretch of a path.
+pub fn runs(traced: &Traced) -> impl Iterator<Item = &[Segment]> {
+    let what = |part: &Segment| (state_place(part.state), is_own(traced, part));
+    traced.path.chunk_by(move |one, other| what(one) == what(other))
+}
+
 /// The stretches of a path.
 pub fn stretches(traced: &Traced) -> Vec<PathStretch> {
-    let mut all: Vec<PathStretch> = Vec::new();
-    for (number, part) in traced.path.iter().enumerate() {
-        let (state, is_own) = (state_place(part.state), is_own(traced, part));
-        match all.last_mut() {
-            Some(last) if last.state == state && last.is_own == is_own => {
-                last.to_ns = part.to_ns;
-                last.end = number + 1;
-            }
-            _ => all.push(PathStretch {
-                state,
-                is_own,
-                first: number,
-                end: number + 1,
-                from_ns: part.from_ns,
-                to_ns: part.to_ns,
-            }),
-        }
-    }
-    all
+    runs(traced).filter_map(|parts| PathStretch::of(traced, parts)).collect()
 }
 
 fn is_own(traced: &Traced, part: &Segment) -> bool {
@@ -120,7 +117,6 @@ mod tests {
         let short: Vec<_> =
             found.iter().map(|one| (state_name(one.state), one.is_own, one.ns())).collect();
         assert_eq!(short, [("running", true, 11), ("running", false, 8), ("disk", true, 3)]);
-        assert_eq!((found[1].first, found[1].end), (2, 4));
         assert_eq!(found.iter().map(PathStretch::symbol).collect::<Vec<_>>(), [0, 1, 4]);
         assert_eq!(stretches(&Traced::default()), []);
     }

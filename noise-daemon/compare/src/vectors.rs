@@ -5,10 +5,10 @@
 
 use std::fmt::Write as _;
 
-use noise_paths::document::Traced;
 use noise_text::csv::cell;
 
-use crate::stretches::{PathStretch, STATE_COUNT, STATES, stretches};
+use crate::side::{Execution, Run, Side};
+use crate::stretches::{PathStretch, STATE_COUNT, STATES};
 
 /// Numbers of a vector: by [`PathStretch::symbol`].
 pub const LENGTH: usize = 2 * STATE_COUNT;
@@ -22,12 +22,10 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Those of an execution.
-    pub fn of(traced: &Traced) -> Self {
+    /// Those of an execution, by its stretches.
+    pub fn of(stretches: &[PathStretch]) -> Self {
         let mut vectors = Self::default();
-        for stretch in stretches(traced) {
-            vectors.add(&stretch);
-        }
+        stretches.iter().for_each(|stretch| vectors.add(stretch));
         vectors
     }
 
@@ -57,7 +55,7 @@ fn both(vector: &[u64; LENGTH], state: usize) -> u64 {
 
 /// A table for spreadsheets and the like: a row for each execution of both sets, with its two vectors. `count_STATE` and
 /// `ns_STATE` are whoever has them, `others_count_STATE` and `others_ns_STATE` what of that is not the own thread's.
-pub fn csv(sets: [(&str, &[Traced]); 2]) -> String {
+pub fn csv(sides: [(&str, &Side); 2]) -> String {
     let mut text = "set,execution,name,key,tid,comm,from_ns,span_ns".to_owned();
     for prefix in ["count", "ns", "others_count", "others_ns"] {
         for state in STATES {
@@ -65,18 +63,17 @@ pub fn csv(sets: [(&str, &[Traced]); 2]) -> String {
             let _ = write!(text, ",{prefix}_{}", state.name());
         }
     }
-    text.push('\n');
-    for (set, executions) in sets {
-        for (number, traced) in executions.iter().enumerate() {
-            let Traced { tid, from_ns, span_ns, .. } = traced;
+    text.push_str(",recording,pid\n");
+    for (set, side) in sides {
+        for (number, Execution { run, vectors, .. }) in side.executions().iter().enumerate() {
+            let Run { recording, pid, tid, from_ns, span_ns, .. } = run;
             let [name, key, comm] =
-                [&traced.name, traced.key.as_deref().unwrap_or_default(), &traced.comm].map(cell);
+                [&run.name, run.key.as_deref().unwrap_or_default(), &run.comm].map(cell);
             let _ = write!(text, "{set},{number},{name},{key},{tid},{comm},{from_ns},{span_ns}");
-            let vectors = Vectors::of(traced);
             let others =
                 |vector: &[u64; LENGTH]| vector.iter().skip(1).step_by(2).copied().collect();
             let all = |of: fn(&Vectors, usize) -> u64| {
-                (0..STATE_COUNT).map(|state| of(&vectors, state)).collect()
+                (0..STATE_COUNT).map(|state| of(vectors, state)).collect()
             };
             let columns: [Vec<u64>; 4] = [
                 all(Vectors::count_of),
@@ -87,7 +84,7 @@ pub fn csv(sets: [(&str, &[Traced]); 2]) -> String {
             for value in columns.iter().flatten() {
                 let _ = write!(text, ",{value}");
             }
-            text.push('\n');
+            let _ = writeln!(text, ",{recording},{pid}");
         }
     }
     text
@@ -98,28 +95,28 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::made::{Made, path};
-    use crate::stretches::state_name;
+    use crate::made::{Made, path, side};
+    use crate::stretches::{state_name, stretches};
 
     #[test]
     fn a_row_has_counts_and_times() {
         let mut one =
             path(&[Made::own("running", 5), Made::own("disk", 7), Made::of("running", 1, 8)]);
         one.key = Some("a,\"b\"".to_owned());
-        let text = csv([("normal", &[one.clone()]), ("sample", &[])]);
+        let text = csv([("normal", &side(&[one.clone()])), ("sample", &side(&[]))]);
         let lines: Vec<_> = text.lines().collect();
         assert!(
             lines[0].starts_with("set,execution,name,key,tid,comm,from_ns,span_ns,count_running,")
         );
-        assert!(lines[0].ends_with(",others_ns_ipi,others_ns_unknown"));
+        assert!(lines[0].ends_with(",others_ns_ipi,others_ns_unknown,recording,pid"));
         assert_eq!(
             lines[1],
-            "normal,0,mark:job,\"a,\"\"b\"\"\",7,job,1000,13,2,0,1,0,0,0,0,0,0,0,6,0,7,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0"
+            "normal,0,mark:job,\"a,\"\"b\"\"\",7,job,1000,13,2,0,1,0,0,0,0,0,0,0,6,0,7,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0,0,7"
         );
         assert_eq!(lines.len(), 2);
         // What threads and programs name so is text, also for a spreadsheet.
         (one.comm, one.key) = ("=1+2".to_owned(), Some("@a,b".to_owned()));
-        let text = csv([("normal", &[one]), ("sample", &[])]);
+        let text = csv([("normal", &side(&[one])), ("sample", &side(&[]))]);
         assert!(text.contains(",\"'@a,b\",7,'=1+2,1000,"), "{text}");
     }
 
@@ -130,7 +127,7 @@ mod tests {
         ) {
             let parts: Vec<_> = parts.iter().map(|(state, ns, tid)| Made::of(state_name(*state), *ns, *tid)).collect();
             let traced = path(&parts);
-            let vectors = Vectors::of(&traced);
+            let vectors = Vectors::of(&stretches(&traced));
             prop_assert_eq!(vectors.ns.iter().sum::<u64>(), traced.span_ns);
             prop_assert_eq!(vectors.counts.iter().sum::<u64>(), stretches(&traced).len() as u64);
             for state in 0..STATE_COUNT {

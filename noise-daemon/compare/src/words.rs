@@ -4,7 +4,7 @@ use noise_text::clean::clean;
 use noise_text::units::duration;
 use noise_trace::delays::document::Culprit;
 
-use crate::comparison::Place;
+use crate::localised::Place;
 
 /// The cause of a wait that the execution's own quota made.
 const QUOTA: &str = "throttle";

@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noise_compare::comparison::{Anomaly, Comparison, MAX_PEERS, Run};
-use noise_compare::rules::{Times, Uncounted};
+use noise_compare::comparison::{Anomaly, Comparison};
+use noise_compare::drift::Unit;
+use noise_compare::guard::Unflagged;
+use noise_compare::localised::MAX_PEERS;
+use noise_compare::rules::Flag;
+use noise_compare::side::Run;
 use noise_compare::words::sentence;
 use noise_text::clean::clean;
 use noise_text::columns::wrap;
@@ -69,30 +73,37 @@ fn answer(comparison: &Comparison) -> String {
         if normal.len() == 1 { "one" } else { "ones" },
         duration(mean_ns(normal))
     );
-    let Some(worst) = worst_state(comparison) else {
+    let Some(worst) = comparison.ranked().next() else {
         return format!("{name}{took}. No state is flagged: {}.", unflagged(comparison));
     };
+    let times = &worst.times;
     let too_long =
-        comparison.anomalies.iter().filter(|anomaly| anomaly.state == worst.state).count();
-    let more = match worst.sample_mean_ns > worst.normal_mean_ns {
+        comparison.anomalies.iter().filter(|anomaly| anomaly.state == times.state).count();
+    let what = match (worst.unflagged.is_none(), times.more_ns() > 0.0) {
+        (true, true) => "What is longer is",
+        (false, true) => "The clearest effect is on",
+        // Without any guard.
+        (_, false) => "More executions than usual are long in",
+    };
+    let state = time_in(times.state);
+    let more = match times.more_ns() > 0.0 {
         true => format!(
-            "{name}{took}. What is longer is {}: {} instead of {}; too long in it are {too_long} of {}.",
-            time_in(worst.state),
-            duration(worst.sample_mean_ns),
-            duration(worst.normal_mean_ns),
+            "{name}{took}. {what} {state}: {} instead of {}{}; too long in it are {too_long} of {}.",
+            duration(times.sample_mean_ns),
+            duration(times.normal_mean_ns),
+            doubt(worst, comparison),
             sample.len()
         ),
         false => format!(
-            "{name}{took}. More executions than usual are long in {}: {:.0} of {}.",
-            time_in(worst.state),
-            worst.sample_share * sample.len() as f64,
+            "{name}{took}. {what} {state}: {:.0} of {}.",
+            times.sample_share * sample.len() as f64,
             sample.len()
         ),
     };
     let first = comparison
         .anomalies
         .iter()
-        .filter(|anomaly| anomaly.is_flagged)
+        .filter(|anomaly| anomaly.is_flagged || anomaly.is_effect)
         .find_map(|anomaly| Some((anomaly, anomaly.places.first()?)));
     match first {
         None => more,
@@ -104,16 +115,33 @@ fn answer(comparison: &Comparison) -> String {
     }
 }
 
+/// What makes an effect less than certain.
+fn doubt(worst: &Flag, comparison: &Comparison) -> String {
+    let units = comparison.drift.unit.plural();
+    match worst.unflagged {
+        Some(Unflagged::Few) => {
+            format!(", more than {units} of one side differ by, but that may be chance")
+        }
+        Some(Unflagged::Untested) if !comparison.drift.is_known => {
+            format!(" (how much {units} differ without a cause is not known)")
+        }
+        _ => String::new(),
+    }
+}
+
 /// Why no state is flagged.
 fn unflagged(comparison: &Comparison) -> String {
-    let reasons: BTreeSet<Uncounted> =
-        comparison.not_counted.iter().filter_map(|flag| flag.uncounted).collect();
+    let reasons: BTreeSet<Unflagged> =
+        comparison.not_counted.iter().filter_map(|flag| flag.unflagged).collect();
     let least = share(comparison.settings.thresholds.least);
-    let reason = |uncounted: &Uncounted| match uncounted {
-        Uncounted::Unsaid => "is what a recording does not say".to_owned(),
-        Uncounted::NotLonger => "is not longer on average".to_owned(),
-        Uncounted::Small => format!("is less than {least} of an execution"),
-        Uncounted::Chance => "may be chance".to_owned(),
+    let reason = |unflagged: &Unflagged| match unflagged {
+        Unflagged::Unsaid => "is what a recording does not say".to_owned(),
+        Unflagged::NotLonger => "is not longer on average".to_owned(),
+        Unflagged::Small => format!("is less than {least} of an execution"),
+        Unflagged::Drift => {
+            format!("is no more than {} of one side differ by", comparison.drift.unit.plural())
+        }
+        Unflagged::Chance | Unflagged::Few | Unflagged::Untested => "may be chance".to_owned(),
     };
     let reasons: Vec<String> = reasons.iter().map(reason).collect();
     match reasons.is_empty() {
@@ -122,19 +150,19 @@ fn unflagged(comparison: &Comparison) -> String {
     }
 }
 
-/// The flagged state that grew the most.
-fn worst_state(comparison: &Comparison) -> Option<&Times> {
-    let more_ns = |times: &Times| times.sample_mean_ns - times.normal_mean_ns;
-    let flagged = comparison.flagged.iter().map(|flag| &flag.times);
-    flagged.max_by(|one, other| more_ns(one).total_cmp(&more_ns(other)))
-}
-
 /// An execution of the sample, and when it begins.
 fn named(comparison: &Comparison, execution: usize) -> (String, u64) {
-    let run = comparison.executions.sample.get(execution);
-    let key = run.and_then(|run| run.key.as_ref());
-    let key = key.map_or_else(String::new, |key| format!(" (key {})", clean(key)));
-    (format!("execution {execution}{key}"), run.map_or(0, |run| run.from_ns))
+    let runs = &comparison.executions.sample;
+    let Some(run) = runs.get(execution) else { return (format!("execution {execution}"), 0) };
+    let recordings: BTreeSet<usize> = runs.iter().map(|run| run.recording).collect();
+    // As they are given, counted from 1 on.
+    let number = recordings.range(..=run.recording).count();
+    let of = match recordings.len() {
+        ..2 => String::new(),
+        _ => format!(" of sample recording {number}"),
+    };
+    let key = run.key.as_ref().map_or_else(String::new, |key| format!(" (key {})", clean(key)));
+    (format!("execution {execution}{of}{key}"), run.from_ns)
 }
 
 /// Beside how many normal executions one stood.
@@ -160,11 +188,15 @@ fn rules(page: &mut Painted, comparison: &Comparison, columns: usize, has_option
         ));
     }
     page.plain("  the last two columns: how many are above the normal mean\n");
-    if !comparison.flagged.is_empty() {
-        page.plain("\nflagged\n");
-    }
-    for flag in &comparison.flagged {
-        item(page, &flag.reason, columns);
+    for (heading, flags) in
+        [("flagged", &comparison.flagged), ("effects, which are not flagged", &comparison.effects)]
+    {
+        if !flags.is_empty() {
+            page.plain(&format!("\n{heading}\n"));
+        }
+        for flag in flags {
+            item(page, &flag.reason, columns);
+        }
     }
     if !comparison.not_counted.is_empty() {
         page.plain("\nrules that hold, and do not count\n");
@@ -176,29 +208,64 @@ fn rules(page: &mut Painted, comparison: &Comparison, columns: usize, has_option
     if more > 0 {
         page.plain(&format!("  {more} more are in --json\n"));
     }
+    page.plain("\n");
+    paragraph(page, &guard(comparison, has_options), columns);
+    if !comparison.went_on && has_options {
+        paragraph(page, "--force goes on all the same, to kinds and places.", columns);
+    }
+}
+
+/// What counts, and what can be known of chance and of drift.
+fn guard(comparison: &Comparison, has_options: bool) -> String {
     let thresholds = &comparison.settings.thresholds;
     let [chance, least] = if has_options { [" (--chance)", " (--least)"] } else { [""; 2] };
-    let guard = match (comparison.is_too_few, thresholds.chance >= 1.0) {
-        (true, _) => {
+    if thresholds.chance >= 1.0 {
+        return "No account is taken of chance, so what the rules find are effects, and no state is flagged.".to_owned();
+    }
+    let of_executions = match comparison.is_too_few {
+        true => {
             "These are too few executions to tell from chance: a rule counts only where no other division of them into two \
              such sets gives as much, and that may be chance, too."
                 .to_owned()
         }
-        (false, true) => "No account is taken of chance.".to_owned(),
-        (false, false) => format!(
+        false => format!(
             "A rule counts where random divisions of these executions make any of them hold in {} of cases at \
              most{chance}, and the mean grew by {} of an execution at least{least}.",
             share(thresholds.chance),
             share(thresholds.least)
         ),
     };
-    page.plain("\n");
-    let between =
-        "How much two recordings of the same program differ from each other is not known.";
-    paragraph(page, &format!("{guard} {between}"), columns);
-    if !comparison.went_on && has_options {
-        paragraph(page, "--force goes on all the same, to kinds and places.", columns);
-    }
+    let drift = &comparison.drift;
+    let units = drift.unit.plural();
+    let between = match (drift.is_known, drift.unit) {
+        (false, Unit::Recording) => {
+            let how = match has_options {
+                true => " Record each side three times or more, in turn, and give them all: --normal A B C --sample D E F.",
+                false => "",
+            };
+            format!(
+                "How much two recordings of the same program drift apart is not known from one recording of each side: what \
+                 differs is an effect, for which no chance can be given, and no state is flagged.{how}"
+            )
+        }
+        (false, Unit::Process) => {
+            "Both sides are one process of one recording. How much processes, or one at other times, drift apart is not \
+             known from that: what differs is an effect, for which no chance can be given, and no state is flagged."
+                .to_owned()
+        }
+        (true, _) => format!(
+            "{} normal and {} sample {units} can be divided in {:.0} ways, so the smallest chance that can be reached is 1 in \
+             {:.0}. A state is flagged if three things hold: the sides differ by more than any two {units} of one side do; \
+             divisions give as much as seldom as chance allows, or, if there are too few, no other one does; and drift of \
+             the size seen within the sides would give as much in {} of cases at most.",
+            drift.normal,
+            drift.sample,
+            drift.divisions,
+            drift.divisions,
+            share(thresholds.chance / comparison.states.len().max(1) as f64)
+        ),
+    };
+    format!("{of_executions} {between}")
 }
 
 fn kinds(page: &mut Painted, comparison: &Comparison, columns: usize) {

@@ -204,6 +204,7 @@ mod tests {
         Traced {
             name: name.to_owned(),
             key: None,
+            pid: 7,
             tid: 7,
             comm: "job".to_owned(),
             from_ns,

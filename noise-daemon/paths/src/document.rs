@@ -73,6 +73,9 @@ pub struct Traced {
     /// The key that its marks have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Its thread's process; 0 where the trace does not say.
+    #[serde(skip)]
+    pub pid: i32,
     pub tid: i32,
     pub comm: String,
     /// From then on, nanoseconds since the epoch of the trace's clock.
@@ -189,6 +192,7 @@ pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> 
     Traced {
         name: name.to_owned(),
         key: None,
+        pid: graph.get(execution.worker).map_or(0, |worker| worker.pid),
         tid,
         comm,
         from_ns,

@@ -98,6 +98,7 @@ pub fn path(from_ns: u64) -> Traced {
     Traced {
         name: "thread:71@1..2".to_owned(),
         key: None,
+        pid: 70,
         tid: 71,
         comm: "nginx".to_owned(),
         from_ns,

@@ -1,15 +1,15 @@
-//! The two sets of executions: of two recordings, or of one that is split by time or by the keys of marks.
+//! The two sides of executions: of recordings of each, or of one recording that is split by time or by the keys of marks.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use jiff::Zoned;
 use noise_command::CommandError;
 use noise_command::output::Painted;
 use noise_compare::comparison::CompareError;
-use noise_paths::document::{
-    Delimiters, PathsDocument, Traced, not_followed, not_traced, whole_names,
-};
+use noise_compare::side::{Incomplete, Side};
+use noise_paths::document::{Delimiters, PathsDocument, Traced, not_followed, not_traced};
 use noise_text::times::Moment;
 use noise_trace::damage::Damage;
 use noise_trace::ftrace::UnreadLines;
@@ -21,37 +21,53 @@ use crate::asked::Asking;
 use crate::found::found;
 use crate::recording::Recording;
 
-/// Where the sample comes from.
-pub enum Split<'a> {
-    Recordings(&'a Path),
-    /// The same one, after a time.
-    Time(&'a Moment),
-    /// The same one, where marks have one of these keys.
-    Keys(&'a [String]),
+/// Where both sides come from.
+pub enum Origin<'a> {
+    /// Recordings of normal executions, and of the sample.
+    Recordings([Vec<PathBuf>; 2]),
+    /// One, before and after a time.
+    Time(&'a Path, &'a Moment),
+    /// One, of which those are the sample whose marks have one of these keys.
+    Keys(&'a Path, &'a [String]),
 }
 
-impl Split<'_> {
-    /// Why two sets cannot be compared, and what to do.
+impl Origin<'_> {
+    /// Why two sides cannot be compared, and what to do.
     pub fn explained(&self, error: CompareError) -> anyhow::Error {
         let CompareError::Empty(set) = error else { return error.into() };
         let why = match (self, set) {
-            (Self::Recordings(_), _) => "name executions that both recordings have (--execution)",
-            (Self::Time(_), "normal") => "none ends before --split, give a later time",
-            (Self::Time(_), _) => "none begins after --split, give an earlier time",
-            (Self::Keys(_), "normal") => "all have such a key (--sample-key)",
-            (Self::Keys(_), _) => "none has such a key (--sample-key)",
+            (Self::Recordings(_), _) => {
+                "name executions that the recordings of both have (--execution)"
+            }
+            (Self::Time(..), "normal") => "none ends before --split, give a later time",
+            (Self::Time(..), _) => "none begins after --split, give an earlier time",
+            (Self::Keys(..), "normal") => "all have such a key (--sample-key)",
+            (Self::Keys(..), _) => "none has such a key (--sample-key)",
         };
         anyhow!("{error}: {why}")
     }
 }
 
+/// One recording twice would differ from itself in nothing, and so seem to show that recordings do not.
+/// Errors: that a side has one twice.
+fn each_once(paths: &[PathBuf]) -> anyhow::Result<()> {
+    let mut seen = BTreeSet::new();
+    for path in paths {
+        if !seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
+            bail!("{} is given twice for one side: give each recording once", path.display());
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
 pub struct Sets {
-    pub normal: Vec<Traced>,
+    pub normal: Side,
     /// Those that are held against them.
-    pub sample: Vec<Traced>,
+    pub sample: Side,
     /// Executions on both sides of the time at which a recording is split.
     pub across: usize,
-    /// What is missing in each recording.
+    /// What is missing in each recording, by its number in the sides.
     pub recordings: Vec<ComparedRecording>,
     /// What of recordings could not be read.
     pub damage: Vec<(PathBuf, Damage)>,
@@ -82,50 +98,61 @@ pub struct ComparedRecording {
 }
 
 impl Sets {
-    /// Reads both.
+    /// Reads both sides.
     /// Errors: what was not found, or cannot be read.
-    pub fn read(asking: &Asking, normal: &Path, split: &Split<'_>) -> Result<Self, CommandError> {
-        let mut sets = Self {
-            normal: Vec::new(),
-            sample: Vec::new(),
-            across: 0,
-            recordings: Vec::new(),
-            damage: Vec::new(),
-        };
-        let recording = Recording::open(normal)?;
-        match split {
-            Split::Recordings(sample) => {
-                let other = Recording::open(sample)?;
-                sets.normal = sets.one(asking, normal, &recording)?;
-                sets.sample = sets.one(asking, sample, &other)?;
+    pub fn read(asking: &Asking, origin: &Origin<'_>) -> Result<Self, CommandError> {
+        let mut sets = Self::default();
+        match origin {
+            Origin::Recordings([normal, sample]) => {
+                each_once(normal)?;
+                each_once(sample)?;
+                let of = |sample: bool| move |path| (sample, path);
+                let paths: Vec<(bool, &PathBuf)> =
+                    normal.iter().map(of(false)).chain(sample.iter().map(of(true))).collect();
+                // What is no recording is said before any is read.
+                let open = |(_, path): &(bool, &PathBuf)| Recording::open(path);
+                let opened: Vec<Recording> = paths.iter().map(open).collect::<Result<_, _>>()?;
+                for (number, ((is_sample, path), recording)) in
+                    paths.into_iter().zip(&opened).enumerate()
+                {
+                    let executions = sets.one(asking, path, recording)?;
+                    let side = if is_sample { &mut sets.sample } else { &mut sets.normal };
+                    side.add(number, executions);
+                }
             }
-            Split::Time(moment) => {
+            Origin::Time(path, moment) => {
+                let recording = Recording::open(path)?;
                 let time_ns = moment.in_recording(recording.first_ns(), &Zoned::now());
-                for traced in sets.one(asking, normal, &recording)? {
+                for traced in sets.one(asking, path, &recording)? {
                     match (traced.to_ns <= time_ns, traced.from_ns >= time_ns) {
-                        (true, _) => sets.normal.push(traced),
-                        (_, true) => sets.sample.push(traced),
+                        (true, _) => sets.normal.add(0, [traced]),
+                        (_, true) => sets.sample.add(0, [traced]),
                         (false, false) => sets.across += 1,
                     }
                 }
             }
-            Split::Keys(keys) => {
-                let all = sets.one(asking, normal, &recording)?;
-                (sets.sample, sets.normal) = all.into_iter().partition(|traced| {
+            Origin::Keys(path, keys) => {
+                let recording = Recording::open(path)?;
+                let is_asked = |traced: &Traced| {
                     traced.key.as_ref().is_some_and(|key| keys.iter().any(|it| is_key(it, key)))
-                });
+                };
+                for traced in sets.one(asking, path, &recording)? {
+                    let side = if is_asked(&traced) { &mut sets.sample } else { &mut sets.normal };
+                    side.add(0, [traced]);
+                }
             }
         }
-        if let Some(missing) = sets.recordings.first_mut() {
-            missing.keep_whole(&mut sets.normal);
-        }
-        if let Some(missing) = sets.recordings.last_mut() {
-            missing.keep_whole(&mut sets.sample);
+        for side in [&mut sets.normal, &mut sets.sample] {
+            for (recording, incomplete) in side.keep_whole() {
+                if let Some(missing) = sets.recordings.get_mut(recording) {
+                    missing.count(incomplete);
+                }
+            }
         }
         Ok(sets)
     }
 
-    /// The executions of a recording.
+    /// The executions of a recording, which gets the next number.
     fn one(
         &mut self,
         asking: &Asking,
@@ -158,27 +185,26 @@ impl Sets {
 }
 
 impl ComparedRecording {
-    /// The executions of a recording that are one set, what is missing in it, and what of it could not be read.
+    /// The executions of a recording that are one side, what is missing in it, and what of it could not be read.
     /// Errors: what was not found, or cannot be read.
     pub fn read(
         asking: &Asking,
         path: &Path,
         recording: &Recording,
-    ) -> Result<(Vec<Traced>, Self, Damage), CommandError> {
-        let (mut executions, mut missing, damage) = Self::all(asking, path, recording)?;
-        missing.keep_whole(&mut executions);
-        Ok((executions, missing, damage))
+    ) -> Result<(Side, Self, Damage), CommandError> {
+        let (executions, mut missing, damage) = Self::all(asking, path, recording)?;
+        let mut side = Side::default();
+        side.add(0, executions);
+        side.keep_whole().into_values().for_each(|incomplete| missing.count(incomplete));
+        Ok((side, missing, damage))
     }
 
-    /// Those of a set that are whole, or all of a name that has no whole ones.
-    fn keep_whole(&mut self, set: &mut Vec<Traced>) {
-        let (count, names) = (set.len(), whole_names(set.iter()));
-        set.retain(|traced| traced.is_whole() || !names.contains(&traced.name));
-        self.cut_off += count - set.len();
-        self.clipped += set.iter().filter(|traced| !traced.is_whole()).count();
+    const fn count(&mut self, incomplete: Incomplete) {
+        self.cut_off += incomplete.cut_off;
+        self.clipped += incomplete.clipped;
     }
 
-    /// The same, of which not all need to be whole.
+    /// All executions of a recording, with what is missing in it and what of it could not be read.
     fn all(
         asking: &Asking,
         path: &Path,

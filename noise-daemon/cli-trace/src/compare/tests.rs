@@ -63,10 +63,10 @@ const WORK: [&str; 2] = ["--execution", "event:begin_work..end_work"];
 /// What a comparison says as JSON.
 fn compared_as_json(words: &[&str]) -> Result<Value, CommandError> {
     let args = args(&[words, &WORK].concat()).unwrap();
-    let split = split(&args);
-    let sets = Sets::read(&args.asking, &args.normal, &split)?;
+    let origin = origin(&args);
+    let sets = Sets::read(&args.asking, &origin)?;
     let comparison = compared(&sets.normal, &sets.sample, &args.how.settings())
-        .map_err(|error| split.explained(error))?;
+        .map_err(|error| origin.explained(error))?;
     Ok(serde_json::to_value(ExecutionComparison::new(&sets, &comparison)).unwrap())
 }
 
@@ -81,12 +81,14 @@ fn two_recordings_or_one_that_is_split() {
     // The first 20 take 1.1 ms each, and are over after 22.25 ms.
     let split = compared_as_json(&[&path("both"), "--split", "+22.3ms"]).unwrap();
     for found in [&two, &split] {
-        assert_eq!(found["flagged"][0]["state"], "timer", "{found:#}");
-        assert_eq!(found["flagged"][0]["rule"], "mean");
+        assert_eq!(found["flagged"], Value::Array(Vec::new()));
+        assert_eq!(found["effects"][0]["state"], "timer", "{found:#}");
+        assert_eq!(found["effects"][0]["rule"], "mean");
+        assert_eq!(found["effects"][0]["unflagged"], "untested");
         assert_eq!(found["executions"]["sample"].as_array().unwrap().len(), 10);
         let anomaly = &found["anomalies"][0];
         assert_eq!(
-            (&anomaly["state"], anomaly["is_flagged"].as_bool()),
+            (&anomaly["state"], anomaly["is_effect"].as_bool()),
             (&Value::from("timer"), Some(true))
         );
         let place = &anomaly["places"][0];
@@ -102,8 +104,50 @@ fn two_recordings_or_one_that_is_split() {
     assert_eq!(across["across"], 1);
     let nothing = compared_as_json(&[&path("normal"), &path("normal")]).unwrap();
     assert_eq!(
-        (&nothing["flagged"], nothing["went_on"].as_bool()),
+        (&nothing["effects"], nothing["went_on"].as_bool()),
         (&Value::Array(Vec::new()), Some(false))
+    );
+}
+
+#[test]
+fn several_recordings_of_each_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for number in 0..3 {
+        fs::write(path(&format!("n{number}")), text(normal(20).map(|us| us + number))).unwrap();
+        let slow = normal(10).map(|us| us + 900 + 5 * number);
+        fs::write(path(&format!("s{number}")), text(slow)).unwrap();
+    }
+    let [n0, n1, n2, s0, s1, s2] = ["n0", "n1", "n2", "s0", "s1", "s2"].map(path);
+    let all = ["--normal", &n0, &n1, &n2, "--sample", &s0, &s1, &s2];
+    let found = compared_as_json(&all).unwrap();
+    let flag = &found["flagged"][0];
+    assert_eq!(flag["state"], "timer", "{found:#}");
+    assert_eq!((flag["chance"].as_f64(), flag["unflagged"].is_null()), (Some(0.05), true));
+    assert!(flag["within_ns"].as_f64().unwrap() < 20e3 && flag["evidence"].as_f64().unwrap() > 9.0);
+    let drift = serde_json::json!({
+        "unit": "recording", "normal": 3, "sample": 3, "divisions": 20.0, "least_chance": 0.05, "is_known": true,
+    });
+    assert_eq!((&found["drift"], &found["effects"]), (&drift, &Value::Array(Vec::new())));
+    let of = |set: &str, number: usize| found["executions"][set][number]["recording"].as_u64();
+    assert_eq!([of("normal", 0), of("normal", 59), of("sample", 0)], [Some(0), Some(2), Some(3)]);
+    let recordings = found["recordings"].as_array().unwrap();
+    let names: Vec<&str> = recordings.iter().map(|of| of["recording"].as_str().unwrap()).collect();
+    assert_eq!(names, [&*n0, &n1, &n2, &s0, &s1, &s2]);
+    // An option may be given several times, and one recording stands for a side as without options.
+    let found = compared_as_json(&["--normal", &n0, "--sample", &s0, "--normal", &n1]).unwrap();
+    assert_eq!(found["drift"]["divisions"], 3.0);
+    let one = compared_as_json(&["--normal", &n0, "--sample", &s0]).unwrap();
+    assert_eq!(one, compared_as_json(&[&n0, &s0]).unwrap());
+    let twice = format!(
+        "{}/../{}/n0",
+        folder.path().display(),
+        folder.path().file_name().unwrap().display()
+    );
+    let error = compared_as_json(&["--normal", &n0, &twice, "--sample", &s0]).unwrap_err();
+    assert!(
+        error.to_string().ends_with("n0 is given twice for one side: give each recording once"),
+        "{error}"
     );
 }
 
@@ -159,10 +203,12 @@ fn processes_whose_end_is_not_there_are_in_neither_set() {
     let sets = |at: &str, executions: &[&str]| {
         let words = [&[path.to_str().unwrap(), "--split", at], executions].concat();
         let args: CompareArgs = parsed(words).unwrap();
-        Sets::read(&args.asking, &args.normal, &split(&args)).unwrap()
+        Sets::read(&args.asking, &origin(&args)).unwrap()
     };
-    let spans =
-        |set: &[Traced]| set.iter().map(|traced| traced.span_ns / 1_000_000).collect::<Vec<_>>();
+    let spans = |side: &Side| {
+        let all = side.executions().iter();
+        all.map(|one| one.run.span_ns / 1_000_000).collect::<Vec<_>>()
+    };
     // After two seconds there is only the one whose end is not there.
     for (at, spans_ms, cut_off, clipped, note) in [
         ("+1s", (vec![80], vec![80]), 1, 0, "text: processes that are left out: 1: begin or end"),
@@ -183,7 +229,8 @@ fn processes_whose_end_is_not_there_are_in_neither_set() {
     }
     // All of a thread is no whole process.
     let sets = sets("+2s", &["--execution", "process:job", "--execution", "thread:72"]);
-    let names: Vec<&str> = sets.sample.iter().map(|traced| traced.name.as_str()).collect();
+    let all = sets.sample.executions().iter();
+    let names: Vec<&str> = all.map(|one| one.run.name.as_str()).collect();
     assert_eq!((names, sets.recordings[0].clipped), (vec!["process:job", "thread:72"], 1));
 }
 
@@ -263,7 +310,7 @@ fn files_are_written() {
     assert!(!fs::exists(&none).unwrap());
     assert_eq!(
         unwritten(Path::new("a.fasta"), &Comparison::default()),
-        "a.fasta is not written: no state is flagged (--force goes on all the same)"
+        "a.fasta is not written: no state is flagged, and there is no effect (--force goes on all the same)"
     );
     fs::write(&none, "before").unwrap();
     run(&args(&words).unwrap()).unwrap();
@@ -274,11 +321,18 @@ fn files_are_written() {
 fn words_that_do_not_go_together_are_refused() {
     let with = |words: &[&str]| args(&[words, &WORK].concat());
     assert!(with(&["a", "b"]).is_ok() && with(&["a", "--split", "+1s"]).is_ok());
+    let several = with(&["a", "--sample", "b", "c"]).unwrap();
+    let Origin::Recordings(sides) = origin(&several) else { panic!("one recording") };
+    assert_eq!(sides.map(|side| side.len()), [1, 2]);
     let keys = with(&["a", "--sample-key", "x", "--sample-key", "y*"]).unwrap();
     assert_eq!(keys.sample_key, ["x", "y*"]);
     for words in [
         &["a"][..],
         &["a", "b", "--split", "+1s"],
+        &["--normal", "a"],
+        &["a", "b", "--sample", "c"],
+        &["--normal", "a", "--sample", "b", "--split", "+1s"],
+        &["--normal", "a", "--sample", "b", "--sample-key", "x"],
         &["a", "b", "--sample-key", "x"],
         &["a", "--split", "+1s", "--sample-key", "x"],
         &["a", "b", "--t1", "-1"],

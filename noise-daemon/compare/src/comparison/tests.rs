@@ -1,7 +1,10 @@
 //! The comparison of executions as a whole.
 
+use noise_paths::document::Traced;
+
 use super::*;
-use crate::made::{Made, Numbers, path};
+use crate::localised::{Aligned, fasta};
+use crate::made::{Made, Numbers, path, side};
 use crate::rules::Thresholds;
 
 /// What comes in one of so many executions, and about how long it lasts then, nanoseconds.
@@ -42,11 +45,20 @@ fn parts(kind: usize, numbers: &mut Numbers) -> Vec<Made> {
     parts
 }
 
+/// One recording a side.
+fn compared(
+    normal: &[Traced],
+    sample: &[Traced],
+    how: &Settings,
+) -> Result<Comparison, CompareError> {
+    let mut of_sample = Side::default();
+    of_sample.add(1, sample.iter().cloned());
+    compare(&side(normal), &of_sample, how, &mut |_| ())
+}
+
 fn normal(count: usize, numbers: &mut Numbers) -> Vec<Traced> {
     (0..count).map(|number| path(&parts(number % 3, numbers))).collect()
 }
-
-fn none(_: CompareProgress) {}
 
 #[test]
 fn a_planted_state_is_found_and_its_place_is_the_first() {
@@ -66,9 +78,9 @@ fn a_planted_state_is_found_and_its_place_is_the_first() {
                 traced
             })
             .collect();
-        let found = compare(&normal, &sample, &Settings::default(), &mut none).unwrap();
-        assert!(found.flagged.iter().all(|flag| flag.times.state == state), "{:?}", found.flagged);
-        assert!(!found.flagged.is_empty() && found.went_on);
+        let found = compared(&normal, &sample, &Settings::default()).unwrap();
+        assert!(found.effects.iter().all(|flag| flag.times.state == state), "{:?}", found.effects);
+        assert!(!found.effects.is_empty() && found.went_on);
         let mut first = 0;
         for (number, planted) in planted.iter().enumerate() {
             let worst = found.anomalies.iter().find(|anomaly| anomaly.execution == number).unwrap();
@@ -89,8 +101,8 @@ fn kinds_are_found_and_paired() {
     let mut numbers = Numbers::new(7);
     let (normal, sample) = (normal(99, &mut numbers), normal(12, &mut numbers));
     let settings = Settings { force: true, ..Settings::default() };
-    let found = compare(&normal, &sample, &settings, &mut none).unwrap();
-    assert_eq!(found.flagged, []);
+    let found = compared(&normal, &sample, &settings).unwrap();
+    assert_eq!(found.effects, []);
     // Each cluster is of one kind, and so is each pair.
     let kinds = &found.clusters.kinds.normal;
     let mut pure = 0;
@@ -116,8 +128,7 @@ fn normal_against_normal_flags_nothing() {
         let is_flagged = |seed: &u64| {
             let mut numbers = Numbers::new(*seed);
             let [normal, sample] = sizes.map(|size| normal(size, &mut numbers));
-            let vectors = |set: &[Traced]| set.iter().map(Vectors::of).collect::<Vec<_>>();
-            !judge((&normal, &vectors(&normal)), &vectors(&sample), &thresholds).flagged.is_empty()
+            !judge(&side(&normal), &side(&sample), &thresholds).effects.is_empty()
         };
         (0..COMPARISONS).filter(is_flagged).count()
     };
@@ -136,7 +147,7 @@ fn normal_against_normal_flags_nothing() {
 fn what_cannot_be_compared_is_said() {
     let one = vec![path(&[Made::own("running", 5)])];
     let said = |normal: &[Traced], sample: &[Traced]| {
-        compare(normal, sample, &Settings::default(), &mut none).unwrap_err().to_string()
+        compared(normal, sample, &Settings::default()).unwrap_err().to_string()
     };
     assert!(said(&[], &one).starts_with("there is no normal execution"));
     assert!(said(&one, &[]).starts_with("there is no sample execution"));
@@ -147,20 +158,20 @@ fn what_cannot_be_compared_is_said() {
 #[test]
 fn one_execution_and_equal_ones_are_compared() {
     let one = vec![path(&[Made::own("running", 5)])];
-    let found = compare(&one, &one, &Settings::default(), &mut none).unwrap();
+    let found = compared(&one, &one, &Settings::default()).unwrap();
     assert!(!found.went_on && found.is_too_few);
     let forced = Settings { force: true, ..Settings::default() };
-    let found = compare(&one, &one, &forced, &mut none).unwrap();
+    let found = compared(&one, &one, &forced).unwrap();
     assert_eq!((found.anomalies.len(), found.clusters.notes.len()), (0, 2));
     assert_eq!(found.pairs, [(0, Some(0), None)]);
     let slow = vec![path(&[Made::own("running", 9)])];
-    let found = compare(&one, &slow, &Settings::default(), &mut none).unwrap();
+    let found = compared(&one, &slow, &Settings::default()).unwrap();
     assert_eq!(found.anomalies.len(), 1);
     assert!((found.anomalies[0].places[0].lost_ns - 4.0).abs() < 1e-9);
     // Nothing that both have.
     let other = vec![path(&[Made::own("disk", 9)]); 6];
-    let found = compare(&vec![one[0].clone(); 6], &other, &Settings::default(), &mut none).unwrap();
-    assert!(found.flagged.iter().all(|flag| flag.times.state == "disk"));
+    let found = compared(&vec![one[0].clone(); 6], &other, &Settings::default()).unwrap();
+    assert!(found.effects.iter().all(|flag| flag.times.state == "disk"));
     assert_eq!(found.anomalies.len(), 6);
     assert_eq!(found.anomalies[0].places[0].normal_with, 0);
 }
@@ -171,7 +182,7 @@ fn a_path_that_is_too_long_to_align_is_said_to_be() {
         .map(|number| Made::own(if number % 2 == 0 { "running" } else { "disk" }, 10))
         .collect();
     let short = vec![path(&[Made::own("running", 50), Made::own("disk", 50)]); 5];
-    let found = compare(&short, &[path(&long)], &Settings::default(), &mut none).unwrap();
+    let found = compared(&short, &[path(&long)], &Settings::default()).unwrap();
     assert_eq!(found.anomalies.len(), 2);
     assert!(found.anomalies.iter().all(|anomaly| anomaly.places.is_empty()));
     let failed = found.localised[0].failed.as_ref().unwrap();
@@ -188,13 +199,13 @@ fn the_document_has_the_names_of_the_contract() {
     let slow = [Made::own("running", 100), Made::own("disk", 90).behind("backup")];
     let slow = vec![path(&slow); 8];
     let settings = Settings { keeps_alignments: true, ..Settings::default() };
-    let found = compare(&normal, &slow, &settings, &mut none).unwrap();
+    let found = compared(&normal, &slow, &settings).unwrap();
     let text = serde_json::to_string(&found).unwrap();
     for name in ["least", "least_cluster"] {
         assert_eq!(text.matches(&format!("\"{name}\":")).count(), 1, "{name}");
     }
     let json = serde_json::to_value(&found).unwrap();
-    let flag = &json["flagged"][0];
+    let flag = &json["effects"][0];
     assert_eq!((flag["state"].as_str(), flag["rule"].as_str()), (Some("disk"), Some("mean")));
     assert!(flag["normal_mean_ns"].is_f64() && flag["sample_mean_ns"].is_f64());
     assert_eq!(json["clusters"]["normal"].as_array().unwrap().len(), 8);
@@ -210,7 +221,7 @@ fn the_document_has_the_names_of_the_contract() {
     let fasta = fasta(&found);
     assert!(fasta.starts_with(">sample-0 A running, B others:running, C waiting_cpu,"), "{fasta}");
     assert!(fasta.contains("\n>normal-0\nAE\n"), "{fasta}");
-    let without = compare(&normal, &slow, &Settings::default(), &mut none).unwrap();
+    let without = compared(&normal, &slow, &Settings::default()).unwrap();
     assert_eq!(without.localised[0].alignment, Aligned::default());
     assert_eq!(without.anomalies, found.anomalies);
 }

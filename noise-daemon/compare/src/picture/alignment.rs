@@ -4,7 +4,8 @@ use plotters::element::{Polygon, Rectangle};
 use plotters::style::{BLACK, Color as _, RGBColor};
 
 use super::{HEADING, PictureError, WIDTH, heading, page, small};
-use crate::comparison::{Comparison, Localised};
+use crate::comparison::Comparison;
+use crate::localised::Localised;
 use crate::stretches::{STATE_COUNT, state_name};
 
 /// Columns that have room; of more, those around the worst place are shown.

@@ -4,11 +4,11 @@ use noise_paths::document::Traced;
 
 use super::*;
 use crate::comparison::{Comparison, Settings, compare};
-use crate::made::{Made, path};
+use crate::made::{Made, path, side};
 
 fn compared(normal: &[Traced], sample: &[Traced]) -> Comparison {
     let settings = Settings { force: true, keeps_alignments: true, ..Settings::default() };
-    compare(normal, sample, &settings, &mut |_| ()).unwrap()
+    compare(&side(normal), &side(sample), &settings, &mut |_| ()).unwrap()
 }
 
 fn executions(steps: u64, count: u64) -> Vec<Traced> {

@@ -2,18 +2,21 @@
 
 use proptest::prelude::*;
 
+use noise_paths::document::Traced;
+
 use super::*;
 use crate::align::{AlignSettings, Symbol, align};
-use crate::made::{Made, path};
-use crate::stretches::{STATE_COUNT, state_name, state_place, stretches};
+use crate::made::{Made, path, side};
+use crate::side::Side;
+use crate::stretches::{STATE_COUNT, state_name, state_place};
 
 /// The first execution beside the others.
-fn beside(executions: &[Traced]) -> Beside<'_> {
-    let stretches: Vec<Vec<PathStretch>> = executions.iter().map(stretches).collect();
-    let symbols: Vec<Vec<Symbol>> =
-        stretches.iter().map(|all| all.iter().map(PathStretch::symbol).collect()).collect();
+fn beside(executions: &Side) -> Beside<'_> {
+    let executions: Vec<&Execution> = executions.executions().iter().collect();
+    let symbols = |one: &&Execution| one.stretches.iter().map(PathStretch::symbol).collect();
+    let symbols: Vec<Vec<Symbol>> = executions.iter().map(symbols).collect();
     let alignment = align(&symbols, &AlignSettings::default()).unwrap();
-    Beside { stretches, executions: executions.iter().collect(), alignment }
+    Beside { executions, alignment }
 }
 
 /// Runs and waits for a disk in turn, each time a little differently.
@@ -44,7 +47,8 @@ fn a_planted_stretch_is_the_first_place() {
         let odd = path(&parts);
         let planted = odd.path.iter().find(|part| part.state == "futex").unwrap().clone();
         let all: Vec<Traced> = [odd].into_iter().chain(normals(6, 20)).collect();
-        let beside = beside(&all);
+        let side = side(&all);
+        let beside = beside(&side);
         let places = places(&beside, "futex");
         let first = &places[0];
         assert_eq!((state_name(first.state), first.is_own), ("futex", true));
@@ -62,7 +66,8 @@ fn a_stretch_that_is_too_long_is_found_where_it_is() {
     let mut parts = normal(6, 3);
     parts[7] = Made::own("disk", 900);
     let all: Vec<Traced> = [path(&parts)].into_iter().chain(normals(6, 20)).collect();
-    let beside = beside(&all);
+    let side = side(&all);
+    let beside = beside(&side);
     let first = &places(&beside, "disk")[0];
     assert_eq!((first.state, first.times, first.normal_with), (state_place("disk"), 1, 20));
     assert_eq!(first.from_ns, all[0].path[7].from_ns);
@@ -73,26 +78,28 @@ fn a_stretch_that_is_too_long_is_found_where_it_is() {
 #[test]
 fn what_is_like_the_others_has_no_place() {
     let same: Vec<Traced> = (0..5).map(|_| path(&normal(6, 1))).collect();
-    assert_eq!(places(&beside(&same), "disk"), []);
+    assert_eq!(places(&beside(&side(&same)), "disk"), []);
     // No normal execution, and none with a path.
     let alone = [path(&normal(2, 1))];
-    let found = places(&beside(&alone), "running");
+    let found = places(&beside(&side(&alone)), "running");
     assert_eq!((found.len(), found[0].duration_ns), (1, alone[0].totals_ns["running"]));
-    assert_eq!(places(&beside(&[Traced::default(), Traced::default()]), "running"), []);
+    assert_eq!(places(&beside(&side(&[Traced::default(), Traced::default()])), "running"), []);
 }
 
 #[test]
 fn normal_ones_are_chosen_over_all_their_spans() {
     let all: Vec<Traced> = (1..=100).map(|ns| path(&[Made::own("running", ns)])).collect();
+    let side = side(&all);
+    let all = side.executions();
     let among: Vec<usize> = (0..100).rev().collect();
-    assert_eq!(chosen(&all, &among, 4), [12, 37, 62, 87]);
-    assert_eq!(chosen(&all, &[5, 3], 4), [3, 5]);
-    assert_eq!(chosen(&all, &among, 200).len(), 100);
+    assert_eq!(chosen(all, &among, 4), [12, 37, 62, 87]);
+    assert_eq!(chosen(all, &[5, 3], 4), [3, 5]);
+    assert_eq!(chosen(all, &among, 200).len(), 100);
 }
 
 /// Time of normal executions in a column where they have that symbol.
 fn normal_ns(beside: &Beside<'_>, column: usize, symbol: Symbol) -> Vec<f64> {
-    let there = (1..beside.stretches.len()).filter_map(|row| stretch(beside, row, column));
+    let there = (1..beside.executions.len()).filter_map(|row| stretch(beside, row, column));
     there.filter(|there| there.symbol() == symbol).map(|there| there.ns() as f64).collect()
 }
 
@@ -107,7 +114,8 @@ fn what_comes_in_between_is_the_place_and_not_what_it_splits() {
             Made::own("running", 15 + seed),
         ];
         let all: Vec<Traced> = [path(&split)].into_iter().chain(all).collect();
-        let beside = beside(&all);
+        let side = side(&all);
+        let beside = beside(&side);
         let first = &places(&beside, "disk")[0];
         assert_eq!((first.from_ns, first.to_ns), (all[0].path[1].from_ns, all[0].path[1].to_ns));
         let lost: f64 = places(&beside, "running").iter().map(OddColumns::lost_ns).sum();
@@ -125,18 +133,19 @@ proptest! {
             path(&parts.iter().map(|(state, ns, tid)| Made::of(state_name(*state), *ns, *tid)).collect::<Vec<_>>())
         };
         let all: Vec<Traced> = paths.iter().map(made).collect();
-        let beside = beside(&all);
+        let side = side(&all);
+    let beside = beside(&side);
         let counted = beside.counted();
         let columns = beside.columns(&counted, 1.5);
-        prop_assert_eq!(columns.len(), beside.stretches[0].len());
+        prop_assert_eq!(columns.len(), beside.stretches(0).len());
         for symbol in 0..2 * STATE_COUNT as Symbol {
             let whole = |row: usize| {
-                let own = beside.stretches[row].iter().filter(|stretch| stretch.symbol() == symbol);
+                let own = beside.stretches(row).iter().filter(|stretch| stretch.symbol() == symbol);
                 own.map(PathStretch::ns).sum::<u64>() as f64
             };
             let mean = (1..all.len()).map(whole).sum::<f64>() / (all.len() - 1) as f64;
             let lost: f64 = columns.iter()
-                .filter(|column| beside.stretches[0][column.stretch].symbol() == symbol)
+                .filter(|column| beside.stretches(0)[column.stretch].symbol() == symbol)
                 .map(|column| column.lost_ns).sum();
             let elsewhere: f64 = (0..beside.alignment.columns())
                 .filter(|column| stretch(&beside, 0, *column).is_none_or(|own| own.symbol() != symbol))
@@ -149,7 +158,7 @@ proptest! {
         }
         for place in &places {
             prop_assert!(place.lost_ns() > 0.0 && place.from_ns < place.to_ns);
-            let is_own = |column: &Column| beside.stretches[0][column.stretch].is_own;
+            let is_own = |column: &Column| beside.stretches(0)[column.stretch].is_own;
             prop_assert!(place.columns.iter().all(|column| is_own(column) == place.is_own));
             prop_assert!(place.from_ns >= all[0].from_ns && place.to_ns <= all[0].to_ns);
         }

@@ -2,6 +2,10 @@
 
 use proptest::prelude::*;
 
+mod recordings;
+
+use noise_paths::document::Traced;
+
 use super::*;
 use crate::made::{Made, path};
 use crate::stretches::STATES;
@@ -15,9 +19,25 @@ fn set(disk_ns: &[u64]) -> Vec<Traced> {
     disk_ns.iter().map(one).collect()
 }
 
+/// One recording a side: what counts is an effect, and no state is flagged.
 fn judged(normal: &[Traced], sample: &[Traced], thresholds: &Thresholds) -> OutlierVerdict {
-    let vectors = |set: &[Traced]| set.iter().map(Vectors::of).collect::<Vec<_>>();
-    judge((normal, &vectors(normal)), &vectors(sample), thresholds)
+    let found = of_recordings(&[normal.to_vec()], &[sample.to_vec()], thresholds);
+    assert!(found.flagged.is_empty() && !found.drift.is_known);
+    assert!(found.effects.iter().all(|effect| effect.unflagged == Some(Unflagged::Untested)));
+    found
+}
+
+fn of_recordings(
+    normal: &[Vec<Traced>],
+    sample: &[Vec<Traced>],
+    thresholds: &Thresholds,
+) -> OutlierVerdict {
+    let mut sides = [Side::default(), Side::default()];
+    let all = normal.iter().map(|set| (0, set)).chain(sample.iter().map(|set| (1, set)));
+    for (recording, (side, set)) in all.enumerate() {
+        sides[side].add(recording, set.iter().cloned());
+    }
+    judge(&sides[0], &sides[1], thresholds)
 }
 
 /// The paper's rules alone.
@@ -34,8 +54,8 @@ fn both_rules_are_told_apart() {
     // Mean 100, deviation 10 (of n - 1), half above it.
     let normal = set(&[90, 110, 90, 110, 90, 110, 90, 110, 90, 110]);
     let found = judged(&normal, &set(&[116, 116]), &bare());
-    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean)]);
-    let times = found.flagged[0].times;
+    assert_eq!(rules(&found.effects), [("disk", OutlierRule::Mean)]);
+    let times = found.effects[0].times;
     assert!((times.normal_mean_ns - 100.0).abs() < 1e-9);
     assert!((times.normal_deviation_ns - (1000.0f64 / 9.0).sqrt()).abs() < 1e-9);
     // All are above the mean, twice as many as normal, but not more.
@@ -43,22 +63,25 @@ fn both_rules_are_told_apart() {
     // One long time makes the mean; three of ten are above it, where one of ten is.
     let normal = set(&[10, 10, 10, 10, 10, 10, 10, 10, 10, 1000]);
     let found = judged(&normal, &set(&[10, 10, 10, 10, 10, 10, 10, 120, 120, 120]), &bare());
-    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Share)]);
+    assert_eq!(rules(&found.effects), [("disk", OutlierRule::Share)]);
     assert_eq!(
-        found.flagged[0].reason,
+        found.effects[0].reason,
         "disk: 3 of 10 of the sample are longer than the normal mean of 109 ns, as 1 of 10 normal ones are: more than \
          2 times as many"
     );
     // Less is not more.
-    assert_eq!(judged(&normal, &set(&[0; 10]), &bare()).flagged, []);
+    assert_eq!(judged(&normal, &set(&[0; 10]), &bare()).effects, []);
     // More of them are long, and their mean is below the normal one: any guard is against that.
     let sample = set(&[[135; 25], [10; 25]].concat());
     let normal = set(&[[10; 90].as_slice(), &[1200; 10]].concat());
     for (chance, least, counts) in [(1.0, 0.0, true), (0.01, 0.0, false), (1.0, 1e-9, false)] {
         let found = judged(&normal, &sample, &Thresholds { chance, least, ..bare() });
-        let of = if counts { &found.flagged } else { &found.not_counted };
+        let of = if counts { &found.effects } else { &found.not_counted };
         assert_eq!(rules(of), [("disk", OutlierRule::Share)]);
-        assert_eq!(of[0].uncounted, (!counts).then_some(Uncounted::NotLonger));
+        assert_eq!(
+            of[0].unflagged,
+            Some(if counts { Unflagged::Untested } else { Unflagged::NotLonger })
+        );
     }
 }
 
@@ -67,24 +90,24 @@ fn what_a_recording_does_not_say_is_not_slower() {
     let normal = vec![path(&[Made::own("running", 1000)]); 40];
     let sample = vec![path(&[Made::own("running", 600), Made::own("unknown", 500)]); 40];
     let found = judged(&normal, &sample, &Thresholds::default());
-    assert_eq!(found.flagged, []);
+    assert_eq!(found.effects, []);
     let not_counted = rules(&found.not_counted);
     assert_eq!(not_counted, [("unknown", OutlierRule::Mean), ("unknown", OutlierRule::Share)]);
     assert!(found.not_counted[0].reason.ends_with("does not say is not slower"));
     // The paper's rules are about any state.
-    assert_eq!(rules(&judged(&normal, &sample, &bare()).flagged), not_counted);
+    assert_eq!(rules(&judged(&normal, &sample, &bare()).effects), not_counted);
 }
 
 #[test]
 fn sets_that_do_not_vary_are_judged_too() {
     let same = set(&[100; 10]);
-    assert_eq!(judged(&same, &same, &bare()).flagged, []);
+    assert_eq!(judged(&same, &same, &bare()).effects, []);
     let found = judged(&same, &set(&[101; 10]), &bare());
-    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
-    assert!(found.flagged[0].reason.ends_with("from which no normal execution differs"));
+    assert_eq!(rules(&found.effects), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
+    assert!(found.effects[0].reason.ends_with("from which no normal execution differs"));
     // A nanosecond of a thousand does not matter.
     let found = judged(&same, &set(&[101; 10]), &Thresholds::default());
-    assert_eq!(found.flagged, []);
+    assert_eq!(found.effects, []);
     assert!(
         found.not_counted[0]
             .reason
@@ -92,9 +115,9 @@ fn sets_that_do_not_vary_are_judged_too() {
     );
     // A state that normal executions never have.
     let found = judged(&set(&[0; 10]), &set(&[300; 10]), &Thresholds::default());
-    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
+    assert_eq!(rules(&found.effects), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
     assert_eq!(
-        found.flagged[1].reason,
+        found.effects[1].reason,
         "disk: 10 of 10 of the sample are longer than the normal ones, which have none"
     );
 }
@@ -106,24 +129,24 @@ fn what_chance_gives_does_not_count() {
     sample[3] = 50_000;
     let normal = set(&[0; 100]);
     let found = judged(&normal, &set(&sample), &Thresholds::default());
-    assert_eq!(found.flagged, []);
+    assert_eq!(found.effects, []);
     assert_eq!(
         rules(&found.not_counted),
         [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]
     );
-    assert!((found.not_counted[1].chance - 1.0 / 11.0).abs() < 1e-9);
+    assert!((found.not_counted[1].execution_chance - 1.0 / 11.0).abs() < 1e-9);
     let reason = &found.not_counted[1].reason;
     assert!(reason.contains("chance gives as much in 9.1 % of divisions"), "{reason}");
     // What no permutation reaches counts by the least that can be asked for, where there are all states.
     let of_all = |ns: u64| path(&STATES.map(|state| Made::own(state.name(), ns)));
     let least = Thresholds { chance: LEAST_CHANCE, ..Thresholds::default() };
     let found = judged(&vec![of_all(100); 100], &vec![of_all(900); 10], &least);
-    assert_eq!((found.times.len(), found.flagged.len()), (10, 2 * 9));
-    assert!((found.flagged[0].chance - 1e-4).abs() < 1e-12);
+    assert_eq!((found.times.len(), found.effects.len()), (10, 2 * 9));
+    assert!((found.effects[0].execution_chance - 1e-4).abs() < 1e-12);
     // Four of ten: hardly.
     let found =
         judged(&normal, &set(&[0, 0, 0, 0, 0, 0, 500, 500, 500, 500]), &Thresholds::default());
-    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
+    assert_eq!(rules(&found.effects), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
 }
 
 #[test]
@@ -131,17 +154,17 @@ fn of_too_few_executions_counts_what_chance_gives_the_least() {
     let (normal, sample) = (set(&[100; 20]), set(&[900]));
     let found = judged(&normal, &sample, &Thresholds::default());
     assert!(found.is_too_few);
-    assert_eq!(rules(&found.flagged), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
-    assert!((found.flagged[0].chance - 1.0 / 21.0).abs() < 1e-9);
+    assert_eq!(rules(&found.effects), [("disk", OutlierRule::Mean), ("disk", OutlierRule::Share)]);
+    assert!((found.effects[0].execution_chance - 1.0 / 21.0).abs() < 1e-9);
     let found = judged(&sample, &set(&[2000]), &Thresholds::default());
-    assert!(found.is_too_few && found.flagged[0].times.state == "disk");
+    assert!(found.is_too_few && found.effects[0].times.state == "disk");
     // Less chance flags no more: one of 1,771 divisions is the least of 20 and 3 executions, 1 % of four tests is more.
     let normal = set(&[[100; 16].as_slice(), &[500; 4]].concat());
     for (sample, flags) in [([100, 400, 400], 0), ([600, 700, 800], 1)] {
         for (chance, is_too_few) in [(0.01, false), (LEAST_CHANCE, true)] {
             let thresholds = Thresholds { chance, ..Thresholds::default() };
             let found = judged(&normal, &set(&sample), &thresholds);
-            assert_eq!((found.is_too_few, found.flagged.len()), (is_too_few, flags), "{found:?}");
+            assert_eq!((found.is_too_few, found.effects.len()), (is_too_few, flags), "{found:?}");
         }
     }
 }
@@ -162,7 +185,7 @@ proptest! {
     ) {
         let set = set(&disk);
         let found = judged(&set, &set, &Thresholds { t1, ..bare() });
-        prop_assert_eq!(found.flagged, []);
+        prop_assert_eq!(found.effects, []);
     }
 
     #[test]
@@ -173,7 +196,7 @@ proptest! {
         let normal = set(&normal);
         let flagged = |sample: &[u64]| {
             let found = judged(&normal, &set(sample), &bare());
-            found.flagged.iter().filter(|flag| flag.times.state == "disk").count()
+            found.effects.iter().filter(|flag| flag.times.state == "disk").count()
         };
         prop_assert!(flagged(&grown) >= flagged(&sample));
     }

@@ -1,6 +1,7 @@
 //! Vectors of the threads of real traces: what clusters are found in, but for who traced it.
 
 use noise_compare::kinds;
+use noise_compare::stretches::stretches;
 use noise_compare::vectors::Vectors;
 use noise_paths::build::{Builder, Waker};
 use noise_paths::document::traced;
@@ -43,7 +44,7 @@ fn vectors(graph: &Graph) -> Vec<Vectors> {
     let path = |execution: &Execution| {
         let Execution { worker, from_ns, to_ns, .. } = *execution;
         let path = walk(graph, worker, from_ns, to_ns, Bounds::default())?;
-        Some(Vectors::of(&traced(graph, "thread", execution, &path)))
+        Some(Vectors::of(&stretches(&traced(graph, "thread", execution, &path))))
     };
     executions.iter().step_by(executions.len().div_ceil(THREADS)).filter_map(path).collect()
 }

@@ -2,6 +2,7 @@
 
 use noise_compare::comparison::{Settings, compare};
 use noise_compare::rules::Thresholds;
+use noise_compare::side::Side;
 use noise_paths::document::{Segment, Traced};
 use noise_trace::delays::document::Culprit;
 
@@ -73,9 +74,48 @@ fn locked(tenths: &[u64]) -> Vec<Traced> {
     tenths.iter().map(|tenths| traced(0, &parts(*tenths))).collect()
 }
 
+/// A side of so many recordings, which are numbered from there on.
+fn side(first: usize, recordings: &[&[Traced]]) -> Side {
+    let mut side = Side::default();
+    for (number, executions) in recordings.iter().enumerate() {
+        side.add(first + number, executions.iter().cloned());
+    }
+    side
+}
+
+fn compared(normal: &[&[Traced]], sample: &[&[Traced]], settings: &Settings) -> Comparison {
+    let (normal, sample) = (side(0, normal), side(normal.len(), sample));
+    compare(&normal, &sample, settings, &mut |_| ()).unwrap()
+}
+
 fn shown(normal: &[Traced], sample: &[Traced], settings: &Settings) -> String {
-    let found = compare(normal, sample, settings, &mut |_| ()).unwrap();
-    page(&found, 100, true).text(false)
+    page(&compared(&[normal], &[sample], settings), 100, true).text(false)
+}
+
+#[test]
+fn several_recordings_of_each_side() {
+    let settings = Settings::default();
+    let normal = [set(20, 0), set(21, 0), set(22, 0)];
+    let normal: Vec<&[Traced]> = normal.iter().map(Vec::as_slice).collect();
+    let slow = [set(8, 90), set(8, 95), set(9, 90)];
+    let slow: Vec<&[Traced]> = slow.iter().map(Vec::as_slice).collect();
+    insta::assert_snapshot!(page(&compared(&normal, &slow, &settings), 100, true).text(false));
+    let words = |normal: &[&[Traced]], sample: &[&[Traced]]| {
+        page(&compared(normal, sample, &settings), 100, true).text(false).replace('\n', " ")
+    };
+    // Those of one side differ as much.
+    let text = words(&[normal[0], slow[0]], &[slow[1], slow[2]]);
+    assert!(text.contains(". No state is flagged: what the rules find is no more than recordings of one side differ by. "), "{text}");
+    assert!(text.contains("2 normal and 2 sample recordings can be divided in 6 ways, so the smallest chance that can be reached is 1 in 6."), "{text}");
+    // More than that, but of so few that it is not certain.
+    let (much, more) = (set(8, 60), set(8, 100));
+    let text = words(&normal[..2], &[&much, &more]);
+    let sentence = "more than recordings of one side differ by, but that may be chance; too long in it are 16 of 16.";
+    assert!(
+        text.contains("The clearest effect is on waits for a disk: ") && text.contains(sentence),
+        "{text}"
+    );
+    assert!(text.contains("; but of so few recordings, drift gives as much in "), "{text}");
 }
 
 #[test]
@@ -92,7 +132,7 @@ fn a_sample_like_the_normal_ones() {
     let mut rare = [0; 10];
     rare[4] = 500;
     // Another command has none of the options.
-    let found = compare(&set(40, 0), &set(10, 0), &settings, &mut |_| ()).unwrap();
+    let found = compared(&[&set(40, 0)], &[&set(10, 0)], &settings);
     let bare = page(&found, 100, false).text(false).replace('\n', " ");
     assert!(bare.contains("cases at most, and") && !bare.contains("--"), "{bare}");
     for (normal, sample, reason) in [
@@ -116,8 +156,7 @@ fn few_executions_and_no_guard_are_said() {
     assert!(few.contains("normal: there are 3 of the 5 executions that a cluster needs"), "{few}");
     let thresholds = Thresholds { chance: 1.0, ..settings.thresholds };
     let bare = shown(&set(3, 0), &set(1, 90), &Settings { thresholds, ..settings });
-    let sentence = "No account is taken of chance. How much two recordings of the same program differ from each other is \
-                    not known.";
+    let sentence = "No account is taken of chance, so what the rules find are effects, and no state is flagged.";
     assert!(bare.replace('\n', " ").contains(sentence), "{bare}");
     // Without any guard, a state may be flagged that is not longer.
     let thresholds = Thresholds { least: 0.0, ..thresholds };

@@ -27,6 +27,7 @@ fn of(name: &str, path: Vec<Segment>) -> Traced {
     Traced {
         name: name.to_owned(),
         key: None,
+        pid: 7,
         tid: 7,
         comm: "server".to_owned(),
         from_ns,

@@ -4,7 +4,6 @@
 mod afterwards;
 pub mod request;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use noise_client::{Fault, frame};
 use noise_command::{CommandError, output};
 use noise_compare::comparison::{CompareError, Settings};
 use noise_compare::kinds::MAX_EXECUTIONS;
-use noise_compare::places::chosen;
+use noise_compare::side::Side;
 use noise_host::kernel::monotonic_ns;
 use noise_pages::victim::{Extent, page};
 use noise_pages::width::columns;
@@ -186,9 +185,9 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
     let normal = args.against.as_deref().map(|path| normal(args, path)).transpose()?;
     let (mut found, stretch, stop) = gather(&args.asked()?, &target, daemon.as_ref())?;
     if let Some(normal) = &normal {
-        let executions: Vec<Traced> =
-            whole_of(found.executions.iter()).into_iter().cloned().collect();
-        let against = compared(normal, &executions, &Settings::default());
+        let mut sample = Side::default();
+        sample.add(1, whole_of(found.executions.iter()).into_iter().cloned());
+        let against = compared(normal, &sample, &Settings::default());
         let advised = |error| match error {
             CompareError::Empty(_) => {
                 anyhow!("{error}: name executions that both have (--execution)")
@@ -215,30 +214,23 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
 }
 
 /// The executions of a recording that was kept as normal.
-fn normal(args: &WhyArgs, path: &Path) -> Result<Vec<Traced>, CommandError> {
+fn normal(args: &WhyArgs, path: &Path) -> Result<Side, CommandError> {
     let names = args.executions.iter().map(|(name, _)| name.as_str());
     let asking = Asking::of(names).map_err(CommandError::misused)?;
-    let (executions, missing, damage) =
+    let (mut side, missing, damage) =
         ComparedRecording::read(&asking, path, &Recording::open(path)?)?;
     missing.notes().iter().for_each(|note| output::complain(note));
     report(path, &damage);
-    let (count, executions) = (executions.len(), comparable(executions));
-    if executions.len() < count {
+    let count = side.executions().len();
+    if count > MAX_EXECUTIONS {
+        side.keep_chosen(MAX_EXECUTIONS);
         output::complain(&format!(
             "{}: {} of {count} executions are compared, evenly from the shortest to the longest",
             path.display(),
-            executions.len()
+            side.executions().len()
         ));
     }
-    Ok(executions)
-}
-
-/// As many executions as can be compared, in the order of time.
-fn comparable(executions: Vec<Traced>) -> Vec<Traced> {
-    let all: Vec<usize> = (0..executions.len()).collect();
-    let chosen: BTreeSet<usize> = chosen(&executions, &all, MAX_EXECUTIONS).into_iter().collect();
-    let of_chosen = |(place, traced)| chosen.contains(&place).then_some(traced);
-    executions.into_iter().enumerate().filter_map(of_chosen).collect()
+    Ok(side)
 }
 
 /// What was written, for people.
@@ -301,14 +293,6 @@ mod tests {
         }
         let args = parse(&["x", "--since", "2999-01-01T00:00:00Z"]).unwrap();
         assert_eq!(args.asked().unwrap_err().exit, Exit::Usage);
-    }
-
-    #[test]
-    fn of_too_many_normal_executions_some_of_all_lengths_are_compared() {
-        let all = |count| (0..count).map(|span_ns| Traced { span_ns, ..Traced::default() });
-        let spans = |count| comparable(all(count).collect()).into_iter().map(|it| it.span_ns);
-        assert!(spans(20_000).eq((0..10_000).map(|number| 2 * number + 1)));
-        assert!(spans(10_000).eq(0..10_000));
     }
 
     #[test]

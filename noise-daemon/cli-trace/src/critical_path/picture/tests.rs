@@ -28,6 +28,7 @@ fn traced() -> Traced {
     Traced {
         name: "mark:q".to_owned(),
         key: Some("17".to_owned()),
+        pid: 7,
         tid: 7,
         comm: "t7".to_owned(),
         from_ns: 10,

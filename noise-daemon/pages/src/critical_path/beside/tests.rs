@@ -29,6 +29,7 @@ fn traced(mut path: Vec<Segment>) -> Traced {
     Traced {
         name: "mark:job".to_owned(),
         key: None,
+        pid: 7,
         tid: 7,
         comm: "job".to_owned(),
         from_ns: MS,

@@ -1,0 +1,214 @@
+//! An execution of the sample beside normal ones of its kind: where it lost its time.
+
+use noise_trace::delays::document::Culprit;
+use serde::Serialize;
+
+use crate::align::{AlignError, AlignSettings, Symbol, align};
+use crate::comparison::{Comparison, Settings};
+use crate::places::{Beside, OddColumns, chosen};
+use crate::side::{Execution, PartOwner, Run, Side};
+use crate::stretches::{PathStretch, STATES, state_name};
+
+/// Normal executions beside which one is put.
+pub const MAX_PEERS: usize = 30;
+/// Stretches of all paths that are put side by side: beside a long one there are fewer normal ones, but some.
+const MAX_STRETCHES: usize = 1 << 19;
+const LEAST_PEERS: usize = 3;
+/// Culprits of a place that are kept.
+const MAX_CULPRITS: usize = 10;
+/// Work of one alignment: a few seconds at most.
+const MAX_CELLS: u64 = 1 << 28;
+
+/// A place where an execution lost time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Place {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// The same place in a normal execution, the one in the middle of those that it was held against: from then on.
+    pub normal_from_ns: u64,
+    /// Until then; the same where it passes in no time.
+    pub normal_to_ns: u64,
+    /// Which normal execution that is.
+    pub normal_execution: usize,
+    /// The thread that has most of it.
+    pub tid: i32,
+    pub comm: String,
+    /// Whether that is the execution's own thread.
+    pub is_own: bool,
+    pub state: &'static str,
+    /// How often it is in that state here.
+    pub times: usize,
+    /// Part of the normal executions that are in that state here.
+    pub probability: f64,
+    /// How many those are.
+    pub normal_with: usize,
+    /// Time of what is odd here.
+    pub duration_ns: u64,
+    /// That of the normal executions.
+    pub mean_ns: f64,
+    pub deviation_ns: f64,
+    pub lost_ns: f64,
+    /// For whom it waits here, the longest first.
+    pub culprits: Vec<Culprit>,
+}
+
+/// An execution beside normal ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Localised {
+    /// Its number in the sample.
+    pub execution: usize,
+    pub beside: Vec<usize>,
+    /// How many normal ones of its kind there are.
+    pub of: usize,
+    /// Columns of the alignment.
+    pub columns: usize,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// Where it lost time, by state; anomalies have them.
+    #[serde(skip)]
+    pub places: Vec<Place>,
+    /// What stands in which column, if it is [kept](Settings::keeps_alignments).
+    #[serde(skip)]
+    pub alignment: Aligned,
+}
+
+/// An alignment with what it aligns: the execution, then the normal ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Aligned {
+    pub stretches: Vec<Vec<PathStretch>>,
+    /// Which of them is in which column.
+    pub alignment: crate::align::Alignment,
+    /// The columns that places have.
+    pub odd: Vec<usize>,
+    /// Those of the worst one.
+    pub worst: Vec<usize>,
+}
+
+impl Aligned {
+    /// The strings as symbols.
+    pub fn symbols(&self) -> Vec<Vec<Symbol>> {
+        self.stretches.iter().map(|all| all.iter().map(PathStretch::symbol).collect()).collect()
+    }
+}
+
+impl Localised {
+    /// Puts an execution of the sample beside normal ones, which are some of all, and finds its places in some states. None
+    /// where it is not there.
+    pub fn find(
+        (sample, execution): (&Side, usize),
+        (normal, of_kind): (&[Execution], &[usize]),
+        states: &[usize],
+        how: &Settings,
+    ) -> Option<Self> {
+        let odd = sample.executions().get(execution)?;
+        let lengths = of_kind.iter().filter_map(|peer| normal.get(*peer));
+        let longest = lengths.chain([odd]).map(|one| one.stretches.len()).max();
+        let most = MAX_STRETCHES / longest.unwrap_or(1).max(1);
+        let mut localised = Self {
+            execution,
+            beside: chosen(normal, of_kind, most.clamp(LEAST_PEERS, MAX_PEERS)),
+            of: of_kind.len(),
+            ..Self::default()
+        };
+        let peers = localised.beside.iter().filter_map(|place| normal.get(*place));
+        let executions: Vec<&Execution> = [odd].into_iter().chain(peers).collect();
+        let symbols = |one: &&Execution| one.stretches.iter().map(PathStretch::symbol).collect();
+        let symbols: Vec<Vec<Symbol>> = executions.iter().map(symbols).collect();
+        let settings = AlignSettings { max_cells: MAX_CELLS, ..AlignSettings::default() };
+        match align(&symbols, &settings) {
+            Ok(alignment) => {
+                localised.compare(sample, &Beside { executions, alignment }, states, how);
+            }
+            Err(error) => localised.failed = Some(failed(&error)),
+        }
+        Some(localised)
+    }
+
+    fn compare(&mut self, sample: &Side, beside: &Beside<'_>, states: &[usize], how: &Settings) {
+        self.columns = beside.alignment.columns();
+        let counted = beside.counted();
+        let columns = beside.columns(&counted, how.thresholds.t1);
+        // The one in the middle of the normal ones, which are in the order of their spans.
+        let row = self.beside.len().div_ceil(2);
+        let normal_execution = self.beside.get(row.saturating_sub(1)).copied().unwrap_or_default();
+        let (mut odd, mut worst) = (Vec::new(), Vec::new());
+        for state in states {
+            let found = beside.places(&columns, &counted, *state);
+            for place in &found {
+                let columns = place.columns.iter().map(|column| column.number);
+                if worst.is_empty() {
+                    worst.extend(columns.clone());
+                }
+                odd.extend(columns);
+                self.places.push(shown((sample, beside), place, (row, normal_execution)));
+            }
+        }
+        if how.keeps_alignments {
+            let stretches = beside.executions.iter().map(|one| one.stretches.clone()).collect();
+            self.alignment = Aligned { stretches, alignment: beside.alignment.clone(), odd, worst };
+        }
+    }
+}
+
+fn failed(error: &AlignError) -> String {
+    format!("its path cannot be put beside normal ones: {error}")
+}
+
+/// A place as documents have it, of a side's execution in the first row.
+fn shown(
+    (sample, beside): (&Side, &Beside<'_>),
+    place: &OddColumns,
+    (row, normal_execution): (usize, usize),
+) -> Place {
+    let stretches = place.columns.iter().map(|column| column.stretch);
+    let owner = beside.executions.first().map(|odd| sample.owner_of(odd, stretches));
+    let PartOwner { tid, comm, mut culprits } = owner.unwrap_or_default();
+    culprits.truncate(MAX_CULPRITS);
+    let normal = beside.executions.len().saturating_sub(1);
+    let (normal_from_ns, normal_to_ns) = beside.normal_time(place, row).unwrap_or_default();
+    Place {
+        from_ns: place.from_ns,
+        to_ns: place.to_ns,
+        normal_from_ns,
+        normal_to_ns,
+        normal_execution,
+        tid,
+        comm,
+        is_own: place.is_own,
+        state: state_name(place.state),
+        times: place.times,
+        probability: place.normal_with as f64 / normal.max(1) as f64,
+        normal_with: place.normal_with,
+        duration_ns: place.duration_ns,
+        mean_ns: place.expected_ns,
+        deviation_ns: place.deviation_ns,
+        lost_ns: place.lost_ns(),
+        culprits,
+    }
+}
+
+/// Alignments as aligned FASTA, one below the other: the execution first, then its normal ones.
+pub fn fasta(comparison: &Comparison) -> String {
+    let symbols: Vec<(Symbol, String)> = (0..)
+        .zip(STATES)
+        .flat_map(|(place, state)| {
+            let name = state.name();
+            [(2 * place, name.to_owned()), (2 * place + 1, format!("others:{name}"))]
+        })
+        .collect();
+    let one = |localised: &Localised| {
+        let named = |set: &str, place: usize, runs: &[Run]| {
+            let key = runs.get(place).and_then(|run| run.key.as_deref());
+            format!("{set}-{place}{}", key.map_or_else(String::new, |key| format!("-{key}")))
+        };
+        let executions = &comparison.executions;
+        let odd = named("sample", localised.execution, &executions.sample);
+        let beside =
+            localised.beside.iter().map(|place| named("normal", *place, &executions.normal));
+        let names: Vec<String> = [odd].into_iter().chain(beside).collect();
+        let aligned = &localised.alignment;
+        crate::align::fasta::write(&aligned.symbols(), &aligned.alignment, &names, &symbols)
+    };
+    comparison.localised.iter().filter(|localised| localised.failed.is_none()).map(one).collect()
+}
