@@ -15,6 +15,7 @@
 
 mod band;
 mod dynamic;
+mod family;
 pub mod fasta;
 mod group;
 mod identity;
@@ -35,6 +36,7 @@ use group::{GAP, Group};
 use progressive::Aligner;
 use scoring::Dense;
 
+pub use family::Family;
 pub use pairs::sum_of_pairs;
 pub use scoring::{Gaps, Scoring};
 
@@ -128,16 +130,27 @@ pub fn align(sequences: &[Vec<Symbol>], settings: &AlignSettings) -> Result<Alig
         }
     };
     let (dense, coded) = Dense::of(scoring, sequences);
+    let max_columns = MAX_PLACES / sequences.len().max(1);
+    let (group, _, numbers) = grouped(&coded, &dense, settings, max_columns)?;
+    Ok(spread(&coded, &numbers, &group))
+}
+
+/// Rows of the sequences that differ, how often each of them occurs, and the number of each.
+type Grouped<'s> = (Group, Vec<f64>, BTreeMap<&'s [u32], usize>);
+
+fn grouped<'s>(
+    coded: &'s [Vec<u32>],
+    dense: &Dense,
+    settings: &AlignSettings,
+    max_columns: usize,
+) -> Result<Grouped<'s>, AlignError> {
     let mut kinds: BTreeMap<&[u32], f64> = BTreeMap::new();
     for sequence in coded.iter().filter(|sequence| !sequence.is_empty()) {
         *kinds.entry(sequence).or_default() += 1.0;
     }
-    let numbers: BTreeMap<&[u32], usize> =
-        kinds.keys().enumerate().map(|(number, sequence)| (*sequence, number)).collect();
-    let max_columns = MAX_PLACES / sequences.len().max(1);
-    let aligner = Aligner::new(&kinds, &dense, settings, max_columns);
-    let group = aligner.align()?;
-    Ok(spread(&coded, &numbers, &group))
+    let numbers = kinds.keys().enumerate().map(|(number, sequence)| (*sequence, number)).collect();
+    let group = Aligner::new(&kinds, dense, settings, max_columns).align()?;
+    Ok((group, kinds.into_values().collect(), numbers))
 }
 
 fn within_bounds(sequences: &[Vec<Symbol>]) -> Result<(), AlignError> {
@@ -161,14 +174,19 @@ fn spread(coded: &[Vec<u32>], numbers: &BTreeMap<&[u32], usize>, group: &Group) 
         let number = numbers.get(sequence.as_slice());
         let row = number.and_then(|number| group.row(*number));
         let Some(row) = row else { return vec![None; group.columns()] };
-        let mut index = 0;
-        let place = |symbol: &u32| {
-            let is_symbol = *symbol != GAP;
-            let place = is_symbol.then_some(index);
-            index += usize::from(is_symbol);
-            place
-        };
-        row.iter().map(place).collect()
+        cells(row)
     };
     Alignment { rows: coded.iter().map(row).collect() }
+}
+
+/// Which symbol of a row's sequence is in which column.
+fn cells(row: &[u32]) -> Vec<Option<usize>> {
+    let mut index = 0;
+    let place = |symbol: &u32| {
+        let is_symbol = *symbol != GAP;
+        let place = is_symbol.then_some(index);
+        index += usize::from(is_symbol);
+        place
+    };
+    row.iter().map(place).collect()
 }

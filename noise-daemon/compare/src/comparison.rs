@@ -1,13 +1,13 @@
 //! A sample of executions held against normal ones: all of it, as commands print it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use noise_cluster::{ClusterError, Points};
 use serde::{Serialize, Serializer};
 
 use crate::drift::Drift;
 use crate::kinds::{Clustering, Kinds, MAX_EXECUTIONS, STANDARDISED, kinds, points};
-use crate::localised::{Localised, Place};
+use crate::localised::{Localised, Place, Slow, localise};
 use crate::outliers::{SlowExecution, outliers};
 use crate::pairing::{Pairing, apartness, pair};
 use crate::rules::{Flag, OutlierVerdict, Thresholds, Times, judge};
@@ -282,20 +282,26 @@ impl Comparison {
         let mut executions: Vec<usize> = all.filter(|execution| seen.insert(*execution)).collect();
         self.not_localised = executions.len().saturating_sub(MAX_LOCALISED);
         executions.truncate(MAX_LOCALISED);
-        let count = executions.len();
-        for (done, execution) in executions.into_iter().enumerate() {
+        let place_of: BTreeMap<usize, usize> = executions.iter().copied().zip(0..).collect();
+        let mut kinds: BTreeMap<usize, Vec<Slow>> = BTreeMap::new();
+        for execution in executions {
+            let own = outliers.iter().filter(|outlier| outlier.execution == execution);
+            let states = own.map(|outlier| outlier.state).collect();
+            let kind = of.get(execution).copied().unwrap_or(groups.len());
+            kinds.entry(kind).or_default().push((execution, states));
+        }
+        let (mut done, count) = (0, place_of.len());
+        let mut progress = || {
             progress(CompareProgress::Paths { done, of: count });
-            let states: Vec<usize> = outliers
-                .iter()
-                .filter(|outlier| outlier.execution == execution)
-                .map(|outlier| outlier.state)
-                .collect();
-            let of_kind = of.get(execution).and_then(|group| groups.get(*group));
-            let Some(of_kind) = of_kind else { continue };
-            let found =
-                Localised::find((sample, execution), (normal, of_kind), &states, &self.settings);
+            done += 1;
+        };
+        for (kind, slow) in &kinds {
+            let of_kind = groups.get(*kind).map_or(&[][..], Vec::as_slice);
+            let (slow, normal) = ((sample, slow.as_slice()), (normal, of_kind));
+            let found = localise(slow, normal, kinds.len(), &self.settings, &mut progress);
             self.localised.extend(found);
         }
+        self.localised.sort_by_key(|localised| place_of.get(&localised.execution).copied());
         for outlier in outliers {
             let state = state_name(outlier.state);
             let localised = self.localised.iter().find(|of| of.execution == outlier.execution);

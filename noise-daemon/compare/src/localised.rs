@@ -3,7 +3,7 @@
 use noise_trace::delays::document::Culprit;
 use serde::Serialize;
 
-use crate::align::{AlignError, AlignSettings, Symbol, align};
+use crate::align::{AlignError, AlignSettings, Family, Symbol};
 use crate::comparison::{Comparison, Settings};
 use crate::places::{Beside, OddColumns, chosen};
 use crate::side::{Execution, PartOwner, Run, Side};
@@ -16,8 +16,10 @@ const MAX_STRETCHES: usize = 1 << 19;
 const LEAST_PEERS: usize = 3;
 /// Culprits of a place that are kept.
 const MAX_CULPRITS: usize = 10;
-/// Work of one alignment: a few seconds at most.
+/// Work of aligning the normal executions beside which others are put: a few seconds.
 const MAX_CELLS: u64 = 1 << 28;
+/// Of more kinds of normal executions than these, each gets what is left to one of so many.
+const SHARING: usize = 4;
 
 /// A place where an execution lost time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -92,39 +94,58 @@ impl Aligned {
     }
 }
 
-impl Localised {
-    /// Puts an execution of the sample beside normal ones, which are some of all, and finds its places in some states. None
-    /// where it is not there.
-    pub fn find(
-        (sample, execution): (&Side, usize),
-        (normal, of_kind): (&[Execution], &[usize]),
-        states: &[usize],
-        how: &Settings,
-    ) -> Option<Self> {
-        let odd = sample.executions().get(execution)?;
-        let lengths = of_kind.iter().filter_map(|peer| normal.get(*peer));
-        let longest = lengths.chain([odd]).map(|one| one.stretches.len()).max();
-        let most = MAX_STRETCHES / longest.unwrap_or(1).max(1);
-        let mut localised = Self {
-            execution,
-            beside: chosen(normal, of_kind, most.clamp(LEAST_PEERS, MAX_PEERS)),
+/// An execution of the sample, by its place, and the states in which it is too long.
+pub type Slow = (usize, Vec<usize>);
+
+/// Puts executions of the sample, which are held against the same normal ones, beside these, and finds their places. `of_kind`
+/// are normal ones among all, and `families` how many such kinds there are.
+pub fn localise(
+    (sample, slow): (&Side, &[Slow]),
+    (normal, of_kind): (&[Execution], &[usize]),
+    families: usize,
+    how: &Settings,
+    progress: &mut dyn FnMut(),
+) -> Vec<Localised> {
+    let lengths = of_kind.iter().filter_map(|peer| normal.get(*peer));
+    let longest = lengths.map(|one| one.stretches.len()).max();
+    let most = MAX_STRETCHES / longest.unwrap_or(1).max(1);
+    let beside = chosen(normal, of_kind, most.clamp(LEAST_PEERS, MAX_PEERS));
+    let peers: Vec<&Execution> = beside.iter().filter_map(|place| normal.get(*place)).collect();
+    let symbols = |one: &Execution| one.stretches.iter().map(PathStretch::symbol).collect();
+    let family: Vec<Vec<Symbol>> = peers.iter().map(|peer| symbols(peer)).collect();
+    let odd = |(execution, _): &Slow| sample.executions().get(*execution);
+    let others: Vec<Vec<Symbol>> =
+        slow.iter().map(|slow| odd(slow).map_or_else(Vec::new, symbols)).collect();
+    let max_cells = MAX_CELLS / families.clamp(1, SHARING) as u64;
+    let settings = AlignSettings { max_cells, ..AlignSettings::default() };
+    let family = Family::new(&family, &others, &settings);
+    let mut all = Vec::new();
+    for (number, slow) in slow.iter().enumerate() {
+        progress();
+        let Some(execution) = odd(slow) else { continue };
+        let mut localised = Localised {
+            execution: slow.0,
+            beside: beside.clone(),
             of: of_kind.len(),
-            ..Self::default()
+            ..Localised::default()
         };
-        let peers = localised.beside.iter().filter_map(|place| normal.get(*place));
-        let executions: Vec<&Execution> = [odd].into_iter().chain(peers).collect();
-        let symbols = |one: &&Execution| one.stretches.iter().map(PathStretch::symbol).collect();
-        let symbols: Vec<Vec<Symbol>> = executions.iter().map(symbols).collect();
-        let settings = AlignSettings { max_cells: MAX_CELLS, ..AlignSettings::default() };
-        match align(&symbols, &settings) {
+        let alignment = match &family {
+            Ok(family) => family.beside(number),
+            Err(error) => Err(error.clone()),
+        };
+        match alignment {
             Ok(alignment) => {
-                localised.compare(sample, &Beside { executions, alignment }, states, how);
+                let executions = [execution].into_iter().chain(peers.iter().copied()).collect();
+                localised.compare(sample, &Beside { executions, alignment }, &slow.1, how);
             }
             Err(error) => localised.failed = Some(failed(&error)),
         }
-        Some(localised)
+        all.push(localised);
     }
+    all
+}
 
+impl Localised {
     fn compare(&mut self, sample: &Side, beside: &Beside<'_>, states: &[usize], how: &Settings) {
         self.columns = beside.alignment.columns();
         let counted = beside.counted();

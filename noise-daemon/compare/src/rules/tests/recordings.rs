@@ -118,12 +118,9 @@ fn a_fault_is_flagged_by_several_recordings_and_an_effect_by_one() {
             println!(
                 "{drifting:?} {size}: {flagged} flagged; {named} named by one recording a side, {first} as the first"
             );
-            for count in [flagged, named, first] {
-                assert!(
-                    20 * count >= 19 * COMPARISONS,
-                    "{drifting:?} {size}: {flagged} {named} {first}"
-                );
-            }
+            assert!(20 * flagged.min(named) >= 19 * COMPARISONS, "{drifting:?}: {flagged} {named}");
+            // What else drifts may be as certain.
+            assert!(10 * first >= 9 * COMPARISONS, "{drifting:?} {size}: {first}");
         }
     }
 }
