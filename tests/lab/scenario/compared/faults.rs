@@ -24,7 +24,7 @@ pub struct Found {
     pub fault: &'static str,
     /// Executions that have it.
     pub executions: usize,
-    /// States that are flagged.
+    /// States that are named: effects, of one recording a side.
     pub flagged: Vec<String>,
     /// Executions that are found to lose time.
     pub found: usize,
@@ -47,7 +47,7 @@ pub struct Findings {
     pub in_their_cluster: usize,
     /// Comparisons without a fault.
     pub sets: usize,
-    /// Of these, the ones in which something was flagged: why.
+    /// Of these, the ones in which something was named: why.
     pub false_alarms: Vec<String>,
     /// Of each fault.
     pub faults: Vec<Found>,
@@ -86,13 +86,13 @@ pub fn findings(
         let sample = record(&format!("normal-{number}"), None, amount.sample_rounds)?;
         is_whole &= sample.is_whole;
         let said = compare(&normal.folder, &sample.folder)?;
-        let reasons: Vec<_> = said.flagged.iter().map(|flag| flag.reason.as_str()).collect();
+        let reasons: Vec<_> = said.named().map(|flag| flag.reason.as_str()).collect();
         if !reasons.is_empty() {
             false_alarms.push(format!("normal-{number}: {}", reasons.join("; ")));
         }
     }
     let (with_their_kind, in_their_cluster) =
-        with_their_kind.context("no clusters: nothing was flagged")?;
+        with_their_kind.context("no clusters: nothing was named")?;
     Ok(Findings {
         normal: normal.known.len(),
         with_their_kind,

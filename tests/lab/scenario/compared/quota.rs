@@ -24,7 +24,7 @@ pub struct Findings {
     pub normal: usize,
     /// Executions in the group.
     pub executions: usize,
-    /// States that are flagged.
+    /// States that are named: effects, of one recording a side.
     pub flagged: Vec<String>,
     /// Executions whose first place is a wait for a CPU.
     pub waited: usize,

@@ -15,8 +15,10 @@ use crate::scratch::argument;
 pub struct Said {
     /// Both sets.
     pub executions: Both<Vec<Run>>,
-    /// Rules that hold.
+    /// Rules that hold by more than recordings differ by, which one recording a side cannot tell.
     pub flagged: Vec<Flag>,
+    /// Rules that hold.
+    pub effects: Vec<Flag>,
     /// Clusters.
     pub clusters: Clusters,
     /// What is too long, what lost the most first.
@@ -111,9 +113,14 @@ pub fn compare(normal: &Folder, sample: &Folder) -> Result<Said> {
 }
 
 impl Said {
-    /// States that are flagged, each once.
+    /// Rules that are named, the best known first.
+    pub fn named(&self) -> impl Iterator<Item = &Flag> {
+        self.flagged.iter().chain(&self.effects)
+    }
+
+    /// States that are named, each once.
     pub fn states(&self) -> Vec<&str> {
-        let mut states: Vec<_> = self.flagged.iter().map(|flag| &*flag.state).collect();
+        let mut states: Vec<_> = self.named().map(|flag| &*flag.state).collect();
         states.dedup();
         states
     }
