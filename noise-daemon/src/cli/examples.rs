@@ -1,7 +1,7 @@
 //! Examples of command lines, for the manual. A test parses each, so that none outlives an option.
 
 /// Command lines, each with what it is for. A page of the manual has those that begin with its command.
-pub const EXAMPLES: [(&str, &str); 29] = [
+pub const EXAMPLES: [(&str, &str); 30] = [
     ("noised check", "Whether this kernel and these privileges are enough."),
     ("noised check --json", "The same for scripts."),
     ("noised run --config.file=/etc/noised/noised.toml", "Measure, as the service does."),
@@ -46,6 +46,10 @@ pub const EXAMPLES: [(&str, &str); 29] = [
     (
         "noised trace compare usual slow --execution mark:request",
         "What makes requests slower than usual.",
+    ),
+    (
+        "noised trace compare --normal u1 u2 u3 --sample s1 s2 s3 --execution mark:request",
+        "Whether that is more than recordings of one program differ by.",
     ),
     ("noised trace sketch slow", "How requests went through threads and tiers."),
     ("noised trace export slow --perfetto slow.pftrace", "A recording for ui.perfetto.dev."),

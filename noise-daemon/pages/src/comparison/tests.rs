@@ -119,6 +119,32 @@ fn several_recordings_of_each_side() {
 }
 
 #[test]
+fn of_one_recording_its_processes_are_divided() {
+    let of = |pids: [i32; 2], disk: u64| {
+        let all = set(20, disk).into_iter();
+        let mut side = Side::default();
+        side.add(0, all.enumerate().map(|(key, one)| Traced { pid: pids[key / 2 % 2], ..one }));
+        side
+    };
+    let words = |normal: [i32; 2], sample: [i32; 2]| {
+        let (normal, sample) = (of(normal, 0), of(sample, 90));
+        let found = compare(&normal, &sample, &Settings::default(), &mut |_| ()).unwrap();
+        let text = page(&found, 100, true).text(false);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let text = words([70, 70], [70, 70]);
+    assert!(text.contains("Both sides are one process of one recording. "), "{text}");
+    assert!(
+        text.contains(" effects, which are not flagged ") && !text.contains("--normal"),
+        "{text}"
+    );
+    let text = words([70, 71], [70, 71]);
+    let sentence = "2 normal and 2 sample processes can be divided in 6 ways, so the smallest chance that can be reached is 1 in 6.";
+    assert!(text.contains(sentence) && text.contains(" flagged disk: "), "{text}");
+    assert!(text.contains("; 1 of 6 divisions of the processes gives as much"), "{text}");
+}
+
+#[test]
 fn a_sample_that_is_slower() {
     insta::assert_snapshot!(shown(&set(40, 0), &set(8, 90), &Settings::default()));
 }
