@@ -197,6 +197,8 @@ pub const CALLS: &[CallInfo] = &[
     call(65, "semop", ObjectSource::Sem, ANY, SEMID),
     call(69, "msgsnd", ObjectSource::Msg, Role::Sends, MSQID),
     call(70, "msgrcv", ObjectSource::Msg, READ, MSQID),
+    plain(72, "fcntl", &[("fd", 0), ("cmd", 1)]),
+    plain(73, "flock", &[("fd", 0), ("cmd", 1)]),
     plain(128, "rt_sigtimedwait", &[]),
     plain(129, "rt_sigqueueinfo", TO_PROCESS),
     plain(130, "rt_sigsuspend", &[]),

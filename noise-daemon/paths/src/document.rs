@@ -1,17 +1,20 @@
 //! What commands print of critical paths, as one document.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use noise_trace::delays::document::Culprit;
 use noise_trace::ftrace::UnreadLines;
 use noise_trace::reach::Reach;
 use noise_trace::summary::UnreadDocument;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::execution::{DelimiterTally, Execution};
 use crate::graph::{Graph, NO_CPU, Who, WorkerId};
-use crate::path::{Path, Step, Why};
+use crate::link::Link;
+use crate::path::{Awaited, Path, Step, Why};
 use crate::state::{Action, STATES, State};
+use crate::via::ViaKind;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PathsDocument {
@@ -155,17 +158,24 @@ pub struct Segment {
     pub through: Option<String>,
     /// The thread that waits meanwhile for this one, its child, to end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent: Option<WaitingParent>,
+    pub parent: Option<NamedThread>,
+    /// Who waits meanwhile for this worker, and what links the two; `None` of the time of the execution itself.
+    #[serde(serialize_with = "shared")]
+    pub via: Option<Arc<Link>>,
     /// For whom it waits, the longest first. They sum to the segment where there are any: of a wait for a CPU, who had it
     /// meanwhile; at a disk, who was ahead; of a packet, its sender; of a sleep that no signal ends and that no other
     /// segment explains, what ended it. See [`blame`](crate::blame).
     pub culprits: Vec<Culprit>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WaitingParent {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NamedThread {
     pub tid: i32,
     pub comm: String,
+}
+
+fn shared<S: Serializer>(via: &Option<Arc<Link>>, serializer: S) -> Result<S::Ok, S::Error> {
+    via.as_deref().serialize(serializer)
 }
 
 /// The path of an execution. Neighbours of one worker that are the same are one segment.
@@ -177,8 +187,9 @@ pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> 
         *total = total.saturating_add(ns);
     }
     let mut segments: Vec<(WorkerId, Segment)> = Vec::new();
+    let mut links = Links::new();
     for step in path.steps.iter().filter(|step| step.ns() > 0) {
-        let (id, next) = (step.last(), segment(graph, step));
+        let (id, next) = (step.last(), segment(graph, step, &mut links));
         match segments.last_mut() {
             Some((last_id, last)) if *last_id == id && is_same(last, &next) => {
                 last.to_ns = next.to_ns;
@@ -213,8 +224,8 @@ const fn is_first(recording: &u16) -> bool {
 }
 
 fn is_same(one: &Segment, other: &Segment) -> bool {
-    (one.state, one.cpu, one.why, &one.through, &one.parent)
-        == (other.state, other.cpu, other.why, &other.through, &other.parent)
+    (one.state, one.cpu, one.why, &one.through, &one.via)
+        == (other.state, other.cpu, other.why, &other.through, &other.via)
 }
 
 /// Joins parts of two segments that become one.
@@ -231,7 +242,7 @@ fn join(culprits: &mut Vec<Culprit>, more: Vec<Culprit>) {
     culprits.sort_by_key(|culprit| std::cmp::Reverse(culprit.ns));
 }
 
-fn named(graph: &Graph, id: WorkerId) -> (i32, String) {
+pub(crate) fn named(graph: &Graph, id: WorkerId) -> (i32, String) {
     let Some(worker) = graph.get(id) else { return (0, String::new()) };
     match worker.who {
         Who::Thread { tid, .. } => (tid, worker.comm.to_string()),
@@ -239,11 +250,14 @@ fn named(graph: &Graph, id: WorkerId) -> (i32, String) {
     }
 }
 
-fn segment(graph: &Graph, step: &Step) -> Segment {
+/// What links workers to those that wait for them, each once.
+type Links = HashMap<(WorkerId, Awaited), Arc<Link>>;
+
+fn segment(graph: &Graph, step: &Step, links: &mut Links) -> Segment {
     let (tid, comm) = named(graph, step.last());
     let (from_ns, to_ns) = step.span();
-    let (cpu, why, through, parent) = match step {
-        Step::Stay { cpu, state, why, through, parent, .. } => {
+    let (cpu, why, through, worker, awaited) = match *step {
+        Step::Stay { worker, cpu, state, why, through, awaited, .. } => {
             let why = match (state, why) {
                 (State::Created, _) => Some("created"),
                 (_, Some(Why::NoWaker)) => Some("no_waker"),
@@ -251,15 +265,20 @@ fn segment(graph: &Graph, step: &Step) -> Segment {
                 (_, Some(Why::Cut)) => Some("cut"),
                 (_, None) => None,
             };
-            (Some(*cpu).filter(|cpu| *cpu != NO_CPU), why, *through, *parent)
+            (Some(cpu).filter(|cpu| *cpu != NO_CPU), why, through, worker, awaited)
         }
-        Step::Go { .. } => (None, None, None, None),
+        Step::Go { from, to, action, via, .. } => {
+            let awaited = action.map(|action| Awaited { by: to, action, via });
+            (None, None, None, from, awaited)
+        }
     };
     let through = through.map(|id| named(graph, id).1);
-    let parent = parent.map(|id| {
-        let (tid, comm) = named(graph, id);
-        WaitingParent { tid, comm }
+    let via = awaited.map(|awaited| {
+        let link = || Arc::new(Link::of(graph, worker, &awaited));
+        Arc::clone(links.entry((worker, awaited)).or_insert_with(link))
     });
+    let of_child = via.as_ref().filter(|via| via.kind == ViaKind::Child);
+    let parent = of_child.map(|via| via.waits.clone());
     let culprits = match step {
         Step::Go { from, action: Some(Action::Sends), .. } => {
             let (tid, comm) = named(graph, *from);
@@ -285,6 +304,7 @@ fn segment(graph: &Graph, step: &Step) -> Segment {
         in_calls_ns,
         through,
         parent,
+        via,
         culprits,
     }
 }

@@ -17,11 +17,15 @@ pub fn follow<'t>(
     let segment = match event.kind {
         TraceKind::NetDevQueue(_) | TraceKind::NetifReceiveSkb(_) => headers::segment(record),
         TraceKind::Other(name) if name.ends_with(SENT) => {
-            let mut target = TargetCpu::default();
-            record.visit(&mut target);
-            if let Some(cpu) = target.cpu {
+            let cpu = number(record, &["cpu", "_cpu"]).and_then(|cpu| u32::try_from(cpu).ok());
+            if let Some(cpu) = cpu {
                 builder.interrupts(machine, event.cpu, event.time_ns, cpu);
             }
+            None
+        }
+        TraceKind::Other(name) if name.ends_with(FAULTED) => {
+            let address = number(record, &["address", "_address"]);
+            builder.faults(machine, event.cpu, address.unwrap_or(0));
             None
         }
         _ => None,
@@ -33,23 +37,32 @@ pub fn follow<'t>(
 /// The kernel's event, since 6.4, of one CPU that interrupts another.
 const SENT: &str = "ipi_send_cpu";
 
-/// The CPU that an event names in a field.
-#[derive(Default)]
-struct TargetCpu {
-    is_next: bool,
-    cpu: Option<u32>,
+/// The event of one that touches a page that is not there: `page_fault_user`, by LTTng `x86_exceptions_page_fault_user`.
+const FAULTED: &str = "page_fault_user";
+
+/// The number in the field of one of these names.
+fn number<'t>(record: &Record<impl Stored<'t>>, names: &'static [&'static str]) -> Option<u64> {
+    let mut field = NumberField { names, is_next: false, found: None };
+    record.visit(&mut field);
+    field.found
 }
 
-impl Visit for TargetCpu {
+struct NumberField {
+    names: &'static [&'static str],
+    is_next: bool,
+    found: Option<u64>,
+}
+
+impl Visit for NumberField {
     fn name(&mut self, name: &str) {
-        self.is_next = matches!(name, "cpu" | "_cpu");
+        self.is_next = self.names.contains(&name);
     }
 
     fn value(&mut self, value: Value<'_>) {
-        if let Value::Unsigned { value, .. } = value
-            && self.is_next
-        {
-            self.cpu = u32::try_from(value).ok();
+        match value {
+            Value::Unsigned { value, .. } if self.is_next => self.found = Some(value),
+            Value::Signed { value, .. } if self.is_next => self.found = u64::try_from(value).ok(),
+            _ => {}
         }
     }
 }

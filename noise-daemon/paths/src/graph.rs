@@ -6,11 +6,15 @@
 //! its time.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
+use foldhash::HashMap;
 use noise_trace::event::Comm;
+use noise_trace::ipc::Connection;
 
 use crate::build::known::{Known, Status};
 use crate::state::{Action, State};
+use crate::via::{Via, ViaId};
 
 /// What has a time of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +65,8 @@ pub struct LinkOrigin {
     pub from: PointPlace,
     pub time_ns: u64,
     pub action: Action,
+    /// What links the two: see [`Graph::via`].
+    pub via: ViaId,
 }
 
 /// The CPU of a state that is on none.
@@ -171,7 +177,15 @@ pub struct Graph {
     blocks: Vec<Option<Vec<Worker>>>,
     /// How many workers there were.
     count: u32,
+    /// What links workers, each once, and its number.
+    vias: Vec<Via>,
+    numbers: HashMap<Via, ViaId>,
+    /// Addresses of both ends of sockets, by their recordings and inodes.
+    sockets: HashMap<(u16, u64), [SocketAddr; 2]>,
 }
+
+/// Things that link workers, and sockets; of those beyond it is not known which they are.
+const MAX_VIAS: usize = 65_536;
 
 impl Graph {
     pub fn add(&mut self, who: Who, comm: Comm) -> WorkerId {
@@ -242,10 +256,46 @@ impl Graph {
         PointPlace { worker: id, number }
     }
 
+    /// The number of what links workers.
+    pub fn number(&mut self, via: Via) -> ViaId {
+        if let Some(number) = self.numbers.get(&via) {
+            return *number;
+        }
+        if self.vias.len() >= MAX_VIAS && via != Via::of(via.kind) {
+            return self.number(Via::of(via.kind));
+        }
+        let number = ViaId(u32::try_from(self.vias.len()).unwrap_or(u32::MAX));
+        self.vias.push(via);
+        self.numbers.insert(via, number);
+        number
+    }
+
+    /// What links workers, by its number.
+    pub fn via(&self, number: ViaId) -> Via {
+        self.vias.get(number.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Notes the addresses of a socket.
+    pub fn connected(&mut self, machine: u16, socket: &Connection) {
+        let key = (machine, u64::from(socket.inode));
+        let has_room = self.sockets.len() < MAX_VIAS || self.sockets.contains_key(&key);
+        if socket.inode != 0 && has_room {
+            self.sockets.insert(key, [socket.local, socket.remote]);
+        }
+    }
+
+    /// The addresses of a socket of the internet, its own first. An inode may be given again: they are those that have its ports.
+    pub fn ends(&self, machine: u16, via: Via) -> Option<[SocketAddr; 2]> {
+        let ports = [via.peer >> 16, via.peer & 0xffff];
+        let known = self.sockets.get(&(machine, via.id)).copied();
+        known.filter(|ends| ends.map(|end| u32::from(end.port())) == ports)
+    }
+
     /// Notes that one point acts on a later one. A link backward in time is none.
-    pub fn link(&mut self, from: PointPlace, to: PointPlace, action: Action) {
+    pub fn link(&mut self, from: PointPlace, to: PointPlace, action: Action, via: Via) {
         let Some(time_ns) = self.point(from).map(|point| point.time_ns) else { return };
-        self.link_at(LinkOrigin { from, time_ns, action }, to);
+        let via = self.number(via);
+        self.link_at(LinkOrigin { from, time_ns, action, via }, to);
     }
 
     /// The same, from a point that may be forgotten.

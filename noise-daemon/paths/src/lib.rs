@@ -3,7 +3,7 @@
 //!
 //! [`build`] makes the execution graph ([`graph`]) of events: a point per worker and moment at which its state
 //! changes, states between them, links by which one worker acts on another. [`walk`] finds the critical path
-//! of an execution ([`execution`]) in it ([`path`]); [`document`] is what commands
+//! of an execution ([`execution`]) in it ([`path`]); [`via`] says what links its threads, [`document`] is what commands
 //! print, and [`blame`] says in it for whom it waits. [`account`] sums up where the time of some threads went,
 //! [`held`] who was on the path while they slept until each other, and [`beside`] holds paths of two recordings side by
 //! side.
@@ -25,8 +25,10 @@ pub mod execution;
 pub mod feed;
 pub mod graph;
 pub mod held;
+pub mod link;
 pub mod packets;
 pub mod path;
 pub mod several;
 pub mod state;
+pub mod via;
 pub mod walk;

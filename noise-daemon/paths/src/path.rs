@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::graph::WorkerId;
 use crate::state::{Action, State};
+use crate::via::ViaId;
 
 /// Why nothing better is known of a part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,6 +15,16 @@ pub enum Why {
     NoHistory,
     /// A bound of depth or work was reached: see [`Bounds`](crate::walk::Bounds).
     Cut,
+}
+
+/// Who waits for a worker, in a sleep that this one ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Awaited {
+    pub by: WorkerId,
+    /// How the one acts on the other in the end.
+    pub action: Action,
+    /// What links them.
+    pub via: ViaId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +40,8 @@ pub enum Step {
         cpu: u32,
         /// The worker that handled the interrupt which ended a sleep.
         through: Option<WorkerId>,
-        /// Who waits meanwhile for the worker, its child, to end.
-        parent: Option<WorkerId>,
+        /// Who waits for the worker meanwhile.
+        awaited: Option<Awaited>,
         /// Why nothing better is known.
         why: Option<Why>,
         /// How many sleeps lie around it, each of another worker than the one inside.
@@ -46,6 +57,8 @@ pub enum Step {
         /// How the one acts on the other; `None` where the path goes to who will wake a worker that begins to
         /// sleep, and where it ends within such a sleep.
         action: Option<Action>,
+        /// What links them.
+        via: ViaId,
     },
 }
 

@@ -11,8 +11,9 @@
 use std::collections::HashMap;
 
 use crate::graph::{Graph, LinkOrigin, NO_CPU, Point, PointPlace, WorkerId};
-use crate::path::{Path, Step, Why};
-use crate::state::{Action, State};
+use crate::path::{Awaited, Path, Step, Why};
+use crate::state::State;
+use crate::via::ViaId;
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,12 +87,12 @@ pub fn walk(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64, bounds: Bound
         let place = PointPlace { worker: id, number };
         let cuts = search.cut;
         let steps = match point.state.is_some_and(State::is_replaced) {
-            true => search.resolve(place, point, begin_ns, 0),
+            true => search.resolve(place, point, begin_ns, OUTERMOST),
             false => Vec::new(),
         };
         if steps.is_empty() {
             let cut = (search.cut > cuts).then_some(Why::Cut);
-            path.steps.push(stay(id, point, begin_ns, point.time_ns, 0, cut));
+            path.steps.push(stay(id, point, (begin_ns, point.time_ns), OUTERMOST, cut));
         } else {
             join(&mut path.steps, id, begin_ns, steps);
         }
@@ -117,17 +118,25 @@ fn end(steps: &mut Vec<Step>, id: WorkerId, end_ns: u64) {
     let last = last.last();
     if last != id {
         let (from, to) = (last, id);
-        steps.push(Step::Go { from, to, from_ns: end_ns, to_ns: end_ns, action: None });
+        steps.push(jump(from, to, end_ns));
     }
 }
+
+/// The path goes from one worker to another in no time, without an action.
+fn jump(from: WorkerId, to: WorkerId, at_ns: u64) -> Step {
+    Step::Go { from, to, from_ns: at_ns, to_ns: at_ns, action: None, via: ViaId::default() }
+}
+
+/// How many sleeps lie around what a walk is at, and who sleeps in the innermost of them.
+type Inside = (u32, Option<Awaited>);
+const OUTERMOST: Inside = (0, None);
 
 /// A part of a worker's time, as its graph has it.
 fn stay(
     worker: WorkerId,
     point: &Point,
-    from_ns: u64,
-    to_ns: u64,
-    depth: u32,
+    (from_ns, to_ns): (u64, u64),
+    (depth, awaited): Inside,
     cut: Option<Why>,
 ) -> Step {
     let state = point.state.unwrap_or(State::Unknown);
@@ -137,7 +146,7 @@ fn stay(
         _ => None,
     };
     let Point { cpu, through, .. } = *point;
-    Step::Stay { worker, from_ns, to_ns, state, cpu, through, parent: None, why, depth }
+    Step::Stay { worker, from_ns, to_ns, state, cpu, through, awaited, why, depth }
 }
 
 /// Appends what replaces a sleep, the latest first, with a step to whom it begins with and between those that
@@ -147,7 +156,7 @@ fn join(steps: &mut Vec<Step>, sleeper: WorkerId, begin_ns: u64, replacement: Ve
     for step in replacement.into_iter().rev() {
         if step.first() != at.0 {
             let (from, to) = (at.0, step.first());
-            steps.push(Step::Go { from, to, from_ns: at.1, to_ns: at.1, action: None });
+            steps.push(jump(from, to, at.1));
         }
         at = (step.last(), step.span().1);
         steps.push(step);
@@ -171,20 +180,26 @@ impl SleepReplacement<'_> {
         place: PointPlace,
         point: &Point,
         bound_ns: u64,
-        depth: u32,
+        around: Inside,
     ) -> Vec<Step> {
+        let (depth, _) = around;
         let Some(link) = point.link else { return Vec::new() };
         if link.from.worker == place.worker {
             // Its own doing: what it is says what the sleep was.
             let state = Some(link.action.state());
             let labelled = Point { state, ..*point };
-            return vec![stay(place.worker, &labelled, bound_ns, point.time_ns, depth, None)];
+            return vec![stay(place.worker, &labelled, (bound_ns, point.time_ns), around, None)];
         }
         if depth >= self.depth || self.left == 0 {
             self.cut = self.cut.saturating_add(1);
             return Vec::new();
         }
         let mut steps = vec![go(link, place, point.time_ns, bound_ns)];
+        let inside_of = |link: LinkOrigin, to: PointPlace| {
+            let LinkOrigin { action, via, .. } = link;
+            (depth + 1, Some(Awaited { by: to.worker, action, via }))
+        };
+        let mut inside_here = inside_of(link, place);
         // Where a link could be followed instead, with the number of steps up to there.
         let mut turns: Vec<(LinkOrigin, PointPlace, u64, usize)> = Vec::new();
         // Up to which point of a worker all that could be followed instead led nowhere.
@@ -206,6 +221,7 @@ impl SleepReplacement<'_> {
                 steps.truncate(length);
                 steps.push(go(link, to, to_ns, bound_ns));
                 (here, here_ns, entry) = (link.from, link.time_ns, link.from);
+                inside_here = inside_of(link, to);
                 continue;
             }
             let now = self.graph.point(here);
@@ -221,12 +237,12 @@ impl SleepReplacement<'_> {
                 let begin_ns = since.time_ns.max(bound_ns);
                 let cuts = self.cut;
                 let inside = match is_sleep {
-                    true => self.resolve(here, now, begin_ns, depth + 1),
+                    true => self.resolve(here, now, begin_ns, inside_here),
                     false => Vec::new(),
                 };
                 if inside.is_empty() {
                     let cut = (self.cut > cuts).then_some(Why::Cut);
-                    steps.push(stay(here.worker, now, begin_ns, here_ns, depth + 1, cut));
+                    steps.push(stay(here.worker, now, (begin_ns, here_ns), inside_here, cut));
                 } else {
                     steps.extend(inside);
                 }
@@ -236,6 +252,7 @@ impl SleepReplacement<'_> {
                 steps.truncate(length);
                 steps.push(go(link, to, to_ns, bound_ns));
                 (here, here_ns, entry) = (link.from, link.time_ns, link.from);
+                inside_here = inside_of(link, to);
             } else {
                 break;
             }
@@ -248,26 +265,12 @@ impl SleepReplacement<'_> {
                 state: State::Unknown,
                 cpu: NO_CPU,
                 through: None,
-                parent: None,
+                awaited: inside_here.1,
                 why: Some(why),
                 depth: depth + 1,
             });
         }
-        if link.action == Action::Ends {
-            own(&mut steps, link.from.worker, place.worker, depth + 1);
-        }
         steps
-    }
-}
-
-/// Notes who waits for the end of a child, where its own time is at that depth.
-fn own(steps: &mut [Step], child: WorkerId, waits: WorkerId, at_depth: u32) {
-    for step in steps {
-        if let Step::Stay { worker, parent, depth, .. } = step
-            && (*worker, *depth) == (child, at_depth)
-        {
-            *parent = Some(waits);
-        }
     }
 }
 
@@ -280,7 +283,8 @@ fn bury(dead: &mut HashMap<WorkerId, u32>, entry: PointPlace) {
 /// A link as a step, not before the bound.
 fn go(link: LinkOrigin, to: PointPlace, to_ns: u64, bound_ns: u64) -> Step {
     let from_ns = link.time_ns.max(bound_ns);
-    Step::Go { from: link.from.worker, to: to.worker, from_ns, to_ns, action: Some(link.action) }
+    let LinkOrigin { from, action, via, .. } = link;
+    Step::Go { from: from.worker, to: to.worker, from_ns, to_ns, action: Some(action), via }
 }
 
 #[cfg(test)]
@@ -289,6 +293,8 @@ mod tests {
 
     use super::*;
     use crate::graph::Who;
+    use crate::state::Action;
+    use crate::via::Via;
 
     const TURNS: u64 = 100;
     const END_NS: u64 = 20 * TURNS;
@@ -305,12 +311,12 @@ mod tests {
             let worker = if turn % 2 == 0 { one } else { other };
             let next = graph.append(worker, 10 * turn, Some(State::Unknown), NO_CPU);
             if let Some(place) = place.filter(|_| turn > 2) {
-                graph.link(place, next, Action::Wakes);
+                graph.link(place, next, Action::Wakes, Via::default());
             }
             place = Some(next);
         }
         let woken = graph.append(sleeper, END_NS, Some(State::Blocked), NO_CPU);
-        graph.link(place.unwrap(), woken, Action::Wakes);
+        graph.link(place.unwrap(), woken, Action::Wakes, Via::default());
         (graph, sleeper)
     }
 

@@ -1,6 +1,6 @@
 //! What a page shows of paths.
 
-use noise_paths::document::{Delimiters, WaitingParent};
+use noise_paths::document::{Delimiters, NamedThread};
 use noise_paths::execution::DelimiterTally;
 
 use super::*;
@@ -249,7 +249,7 @@ fn a_name_is_in_one_line() {
 
 #[test]
 fn who_waits_for_a_child_is_said() {
-    let parent = Some(WaitingParent { tid: 7, comm: "server".to_owned() });
+    let parent = Some(NamedThread { tid: 7, comm: "server".to_owned() });
     let path = vec![
         segment(7, "server", "running", 0, 1_000_000),
         Segment { parent, ..segment(9, "helper", "running", 1_000_000, 9_000_000) },

@@ -3,6 +3,8 @@
 use noise_trace::event::Task;
 use noise_trace::threads::MAX_TID;
 
+use crate::via::{Via, ViaKind};
+
 /// What a worker does from its latest event on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
@@ -27,21 +29,13 @@ impl Status {
     }
 }
 
-/// A system call that says what a sleep in it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SleepingCall {
-    /// The one of locks.
-    Futex,
-    /// One that waits for children.
-    Wait,
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     pub status: Status,
     /// The CPU of that.
     pub cpu: u32,
-    pub in_call: Option<SleepingCall>,
+    /// What it is in a system call for.
+    pub in_call: Option<Via>,
     /// It was woken while it was on its way to sleep, by the number of losses of events up to then: its waker may
     /// have seen it asleep already, and makes it runnable once it is.
     pub woken: Option<u32>,
@@ -51,6 +45,13 @@ pub struct Known {
     pub is_unseen: bool,
     /// A state dump says of it, while it runs, that it waits.
     pub is_dumped: bool,
+}
+
+impl Known {
+    /// Whether it is in a call of that kind.
+    pub fn is_in(&self, kind: ViaKind) -> bool {
+        self.in_call.is_some_and(|via| via.kind == kind)
+    }
 }
 
 /// Whether a thread leaves its CPU for good. `EXIT_DEAD` and `EXIT_ZOMBIE` are always the same; `TASK_DEAD` is one of

@@ -9,9 +9,9 @@ use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::sight::{Sight, UnseenGap};
 use noise_trace::threads::MAX_TID;
 
-use super::known::SleepingCall;
 use crate::graph::{LinkOrigin, WorkerId};
 use crate::state::State;
+use crate::via::Via;
 
 /// Interrupts whose kind is kept.
 const MAX_LINES: usize = 65_536;
@@ -76,8 +76,8 @@ pub struct Cpu {
     /// Whether the latest event of the thread that runs, interrupts apart, was that it handed a packet up: it writes to a tun
     /// or tap device, polls a device, or is a kernel thread that receives. The next wake-up there is the packet's.
     pub handed_up: bool,
-    /// The system call that the thread is in that runs.
-    pub in_call: Option<SleepingCall>,
+    /// What the thread that runs is in a system call for.
+    pub in_call: Option<Via>,
     /// The packet that is handled, where its sender is known.
     pub packet: Option<Handled>,
     /// Who sent the interrupt that it handles, or will handle next.

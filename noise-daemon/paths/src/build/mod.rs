@@ -18,19 +18,19 @@ mod points;
 
 use std::collections::BTreeMap;
 
-use noise_common::store::calls::ObjectSource;
 use noise_trace::contexts::CpuContext;
 use noise_trace::event::{Comm, Event, Task, TraceKind, Woken};
 use noise_trace::sight::Sight;
 use noise_trace::state::{Left, LeftIn};
 use noise_trace::threads::MAX_TID;
 
-use self::known::{Known, SleepingCall, Status, can_be, is_end};
-use self::machine::{Machine, Sender};
+use self::known::{Known, Status, can_be, is_end};
+use self::machine::{Handled, Machine, Sender};
 use self::names::{is_entry_of_futex, is_reception, is_system_call};
 use crate::graph::{Graph, LinkOrigin, NO_CPU, PointPlace, Who, Worker, WorkerId};
 use crate::packets::{Packets, Segment};
 use crate::state::{Action, State};
+use crate::via::{Via, ViaKind};
 
 /// Which event says who wakes a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,11 +158,11 @@ impl Builder {
             TraceKind::NetDevQueue(packet) => self.queued(at, packet, segment),
             TraceKind::NetifReceiveSkb(packet) => self.arrived(at, packet, segment),
             TraceKind::Lost(_) => self.lose(at),
-            TraceKind::SyscallEntry(call) => {
-                let in_futex = call.info.source == ObjectSource::Futex;
-                self.calls(at, in_futex.then_some(SleepingCall::Futex));
+            TraceKind::SyscallEntry(call) => self.calls(at, Via::of_call(call)),
+            TraceKind::SchedProcessWait { .. } => self.calls(at, Some(Via::of(ViaKind::Child))),
+            TraceKind::Connection(socket) | TraceKind::StatedumpSocket(socket) => {
+                self.graph.connected(machine, socket);
             }
-            TraceKind::SchedProcessWait { .. } => self.calls(at, Some(SleepingCall::Wait)),
             TraceKind::SyscallExit(_) => self.calls(at, None),
             TraceKind::Other(name) => self.other(at, name),
             _ => {}
@@ -180,7 +180,8 @@ impl Builder {
             (None, Some(current)) => {
                 let from = self.append(at, current);
                 let time_ns = self.graph.point(from).map_or(time_ns, |point| point.time_ns);
-                Some(Sender::Task(LinkOrigin { from, time_ns, action: Action::Wakes }))
+                let via = self.graph.number(Via::default());
+                Some(Sender::Task(LinkOrigin { from, time_ns, action: Action::Wakes, via }))
             }
             (None, None) => None,
         };
@@ -271,6 +272,9 @@ impl Builder {
         let cpu = self.machine(at.machine).cpu(at.cpu);
         cpu.leave();
         let (unseen, in_call) = (cpu.runs.unseen(prev_id), cpu.in_call.take());
+        // No end of a fault is recorded; what is waited for in one, no signal ends.
+        let is_other = |via: &Via| via.kind != ViaKind::Page || prev_state.waits_uninterruptibly();
+        let in_call = in_call.filter(is_other);
         if let Some(unseen) = unseen {
             self.lose_run(unseen, at.cpu);
             if let Some(worker) = self.graph.get_mut(unseen) {
@@ -357,7 +361,7 @@ impl Builder {
         }
         self.end_sleep(at, target);
         // What it sleeps for next is not said where the end of a wait for children is not.
-        let in_call = known.in_call.filter(|call| *call != SleepingCall::Wait);
+        let in_call = known.in_call.filter(|via| via.kind != ViaKind::Child);
         self.know(target, Known { in_call, ..Known::default() });
         self.wait(at, target, woken.target_cpu);
     }
@@ -385,24 +389,29 @@ impl Builder {
         let is_handed = ended_by.is_none() && self.hands_up_to(at, current, target);
         let state = ended_by.or(is_handed.then_some(State::Network));
         let cpu = self.machine(at.machine).cpu(at.cpu);
-        let (packet, sender) = (cpu.packet, cpu.interrupted_by);
+        let (packet, sender, waker_in) = (cpu.packet, cpu.interrupted_by, cpu.in_call);
+        let slept_in = self.known(target).in_call;
         let in_task = state.is_none();
         let waker = current.filter(|_| in_task).map(|current| self.append(at, current));
         let place = self.append(at, target);
         if let Some(waker) = waker {
             let action =
                 if self.ends_for(waker.worker, target) { Action::Ends } else { Action::Wakes };
-            self.graph.link(waker, place, action);
+            self.graph.link(waker, place, action, Via::linking(action, slept_in, waker_in));
         }
         match (state, sender) {
-            (Some(State::Ipi), Some(Sender::Task(link))) => self.graph.link_at(link, place),
+            (Some(State::Ipi), Some(Sender::Task(link))) => {
+                let via = self.graph.number(Via::linking(link.action, slept_in, None));
+                self.graph.link_at(LinkOrigin { via, ..link }, place);
+            }
             (Some(State::Ipi), Some(Sender::Interrupt(state))) => self.graph.explain(place, state),
             (Some(state), _) => self.graph.explain(place, state),
             (None, _) => {}
         }
         if state == Some(State::Network) {
-            if let Some(packet) = packet {
-                self.graph.link_at(packet.link, place);
+            if let Some(Handled { link, .. }) = packet {
+                let via = self.graph.number(Via::linking(link.action, slept_in, None));
+                self.graph.link_at(LinkOrigin { via, ..link }, place);
             }
             if let Some(current) = current.filter(|_| context == CpuContext::Task) {
                 self.graph.through(place, current);
@@ -424,7 +433,7 @@ impl Builder {
         let has_ended = self.graph.get(waker).is_some_and(|worker| worker.exit_ns.is_some());
         let pids = (self.pid(waker), self.pid(target));
         has_ended
-            && self.known(target).in_call == Some(SleepingCall::Wait)
+            && self.known(target).is_in(ViaKind::Child)
             && (pids.0.is_none() || pids.0 != pids.1)
     }
 
@@ -440,8 +449,14 @@ impl Builder {
     }
 
     /// The thread that runs on a CPU is in that call from now on.
-    fn calls(&mut self, at: EventPlace, call: Option<SleepingCall>) {
+    fn calls(&mut self, at: EventPlace, call: Option<Via>) {
         self.machine(at.machine).cpu(at.cpu).in_call = call;
+    }
+
+    /// The thread that runs on a CPU touches a page that is not there. In a call, it sleeps for what that is about.
+    pub fn faults(&mut self, machine: u16, cpu: u32, address: u64) {
+        let page = Via { id: address, ..Via::of(ViaKind::Page) };
+        self.machine(machine).cpu(cpu).in_call.get_or_insert(page);
     }
 
     /// A new thread wants a CPU. What is known of one that has its id already, and was not created just now, is of
@@ -464,7 +479,7 @@ impl Builder {
         let in_task = self.machine(at.machine).contexts(at.cpu).running() == CpuContext::Task;
         if let Some(maker) = maker.filter(|_| in_task) {
             let from = self.append(at, maker);
-            self.graph.link(from, to, Action::Creates);
+            self.graph.link(from, to, Action::Creates, Via::of(ViaKind::Creation));
         }
         self.wait(at, id, woken.target_cpu);
     }
@@ -523,7 +538,7 @@ impl Builder {
             worker.was_there = false;
         }
         let to = self.graph.append(child_id, at.time_ns, None, NO_CPU);
-        self.graph.link(from, to, Action::Creates);
+        self.graph.link(from, to, Action::Creates, Via::of(ViaKind::Creation));
         self.set(child_id, Status::Created, at.cpu);
     }
 
@@ -548,7 +563,7 @@ impl Builder {
     /// An event that is known by its name alone.
     fn other(&mut self, at: EventPlace, name: &str) {
         if is_system_call(name) {
-            self.calls(at, is_entry_of_futex(name).then_some(SleepingCall::Futex));
+            self.calls(at, is_entry_of_futex(name).then(|| Via::of(ViaKind::Futex)));
         } else if is_reception(name) {
             let is_begin = name.ends_with("_entry");
             self.machine(at.machine).cpu(at.cpu).receives = is_begin;

@@ -8,6 +8,7 @@ use super::{Builder, EventPlace};
 use crate::graph::{LinkOrigin, NO_CPU, PointPlace, Who, Worker};
 use crate::packets::Segment;
 use crate::state::{Action, State};
+use crate::via::{Via, ViaKind};
 
 impl Builder {
     /// A packet leaves whoever runs on a CPU; `key` is the same where it arrives.
@@ -60,7 +61,8 @@ impl Builder {
     fn handle(&mut self, at: EventPlace, key: u64, from: Option<PointPlace>) {
         let packet = from.and_then(|from| {
             let time_ns = self.graph.point(from)?.time_ns;
-            Some(Handled { key, link: LinkOrigin { from, time_ns, action: Action::Sends } })
+            let (action, via) = (Action::Sends, self.graph.number(Via::of(ViaKind::Socket)));
+            Some(Handled { key, link: LinkOrigin { from, time_ns, action, via } })
         });
         self.machine(at.machine).cpu(at.cpu).packet = packet;
     }

@@ -2,10 +2,11 @@
 
 use noise_trace::sight::UnseenGap;
 
-use super::known::{SleepingCall, Status};
+use super::known::Status;
 use super::{Builder, EventPlace};
 use crate::graph::{NO_CPU, PointPlace, Worker, WorkerId};
 use crate::state::State;
+use crate::via::ViaKind;
 
 impl Builder {
     /// Adds a point to a worker at the end of the time that is asked for: what it did since its last one lasts
@@ -40,9 +41,7 @@ impl Builder {
             Status::Running if known.is_dumped => (Some(State::WaitingCpu), known.cpu),
             Status::Running => (Some(State::Running), known.cpu),
             Status::Waiting => (Some(State::WaitingCpu), known.cpu),
-            Status::Blocked if known.in_call == Some(SleepingCall::Futex) => {
-                (Some(State::Futex), NO_CPU)
-            }
+            Status::Blocked if known.is_in(ViaKind::Futex) => (Some(State::Futex), NO_CPU),
             Status::Blocked => (Some(State::Blocked), NO_CPU),
             Status::Created => (Some(State::Created), NO_CPU),
             Status::Aside | Status::Gone => (None, NO_CPU),

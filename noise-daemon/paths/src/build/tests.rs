@@ -7,9 +7,10 @@ use noise_trace::ipc::{Call, Object, Return};
 use super::*;
 use crate::path::{Step, Why};
 use crate::walk::{Bounds, walk};
-use noise_trace::fixtures::{switch, task, waking};
+use noise_trace::fixtures::{ASLEEP, switch, task, waking};
 
 mod children;
+mod links;
 
 fn built(events: &[(u64, u32, TraceKind<'_>)]) -> Builder {
     let mut builder = Builder::default();

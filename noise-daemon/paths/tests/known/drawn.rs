@@ -134,7 +134,7 @@ impl Picture {
                     let name = names[worker].clone();
                     picture.intervals.push((name, *from_ns, *to_ns, state_name(*state), through));
                 }
-                Step::Go { from, to, from_ns, to_ns, action } => {
+                Step::Go { from, to, from_ns, to_ns, action, .. } => {
                     let (from, to) = (names[from].clone(), names[to].clone());
                     points.insert((from.clone(), *from_ns));
                     points.insert((to.clone(), *to_ns));

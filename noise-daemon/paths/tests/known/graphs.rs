@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use noise_paths::graph::{Graph, NO_CPU, PointPlace, WorkerId};
+use noise_paths::via::Via;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::event::Comm;
 use serde_json::Value;
@@ -70,7 +71,7 @@ fn graph(drawn: &Value) -> (Graph, BTreeMap<WorkerId, String>) {
             point(&mut graph, id, &name, number(&link[at + 1]), None)
         };
         let (from, to) = (end(0), end(2));
-        graph.link(from, to, drawn::action(link[4].as_str().unwrap()));
+        graph.link(from, to, drawn::action(link[4].as_str().unwrap()), Via::default());
     }
     let names = ids.into_iter().map(|(name, id)| (id, name)).collect();
     (graph, names)

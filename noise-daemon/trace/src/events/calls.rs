@@ -153,7 +153,7 @@ pub const ENTRY: &[EventField] = &[
         "flags",
         "family",
     ]),
-    EventField::undeclared(&["op", "sig", "how", "options", "type", "to_submit", "flags"]),
+    EventField::undeclared(&["op", "cmd", "sig", "how", "options", "type", "to_submit", "flags"]),
     EventField::undeclared(&["tgid", "protocol", "min_complete"]),
     EventField::undeclared(&[FUTEX_ADDRESS]),
 ];

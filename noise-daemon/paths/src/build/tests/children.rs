@@ -41,8 +41,9 @@ fn path(
     let path = walk(builder.graph(), id, 10, 150, Bounds::default()).unwrap();
     assert_eq!(path.fault(id, 10, 150), None);
     let stays = path.steps.iter().filter_map(|step| match *step {
-        Step::Stay { worker, from_ns, to_ns, state, parent, .. } => {
-            Some((tid(worker), from_ns, to_ns, state, parent.map(tid)))
+        Step::Stay { worker, from_ns, to_ns, state, awaited, .. } => {
+            let child = awaited.filter(|awaited| awaited.action == Action::Ends);
+            Some((tid(worker), from_ns, to_ns, state, child.map(|awaited| tid(awaited.by))))
         }
         Step::Go { .. } => None,
     });
