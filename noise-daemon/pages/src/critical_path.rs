@@ -58,6 +58,13 @@ fn who(segment: &Segment) -> String {
     }
 }
 
+/// Who waits for the thread meanwhile, and for what; empty where nothing more is known than who wakes it.
+pub fn awaited(segment: &Segment) -> String {
+    let Some(via) = &segment.via else { return String::new() };
+    let waits = |what| format!("{} waits {what}", thread(&via.waits.comm, via.waits.tid));
+    via.words().map_or_else(String::new, waits)
+}
+
 /// Who took a part of a wait.
 pub fn named(culprit: &Culprit) -> String {
     let Culprit { tid, comm, cause, .. } = culprit;
@@ -332,15 +339,17 @@ fn parts(page: &mut Painted, traced: &Traced, width: usize) {
                     format!("for {}", names(whom, PART_COLUMNS, width))
                 }
             };
+            let end = [whom, awaited(first)].into_iter().filter(|part| !part.is_empty());
+            let end = end.collect::<Vec<_>>().join("; ");
             let begin = format!(
                 "  {:<12} {:>12}  {:<16} {}{}",
                 after(first),
                 milli(length(first)),
                 first.state,
                 who(first),
-                if is_known { ";" } else { "" }
+                if end.is_empty() { "" } else { ";" }
             );
-            page.plain(&row(&begin, &whom, TIMES_COLUMNS, width));
+            page.plain(&row(&begin, &end, TIMES_COLUMNS, width));
             continue;
         }
         let all_ns = run.iter().fold(0_u64, |sum, (part, _)| sum.saturating_add(length(part)));

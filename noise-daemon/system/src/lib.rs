@@ -7,4 +7,5 @@ pub mod memory;
 pub mod output;
 pub mod procfs;
 pub mod unix_sockets;
+pub mod variables;
 pub mod worker;

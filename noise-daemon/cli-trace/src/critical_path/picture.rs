@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use noise_command::progress::ProgressLine;
 use noise_command::{CommandError, output};
-use noise_pages::critical_path::named;
+use noise_pages::critical_path::{awaited, named};
 use noise_paths::document::{PathsDocument, Segment, Traced};
 use noise_system::output::{FILE_MODE, Target};
 use noise_trace::clock::TraceClock;
@@ -112,6 +112,7 @@ fn parts(traced: &Traced) -> Vec<PathPart> {
         from_ns: segment.from_ns,
         to_ns: segment.to_ns,
         cpu: segment.cpu,
+        awaited: awaited(segment),
         culprits: segment.culprits.iter().map(|culprit| (named(culprit), culprit.ns)).collect(),
     };
     traced.path.iter().map(part).collect()

@@ -17,6 +17,7 @@ fn segment(tid: i32, comm: &str, state: &'static str, from_ns: u64, to_ns: u64) 
         why: None,
         through: None,
         parent: None,
+        via: None,
         in_calls_ns: None,
         culprits: Vec::new(),
     }

@@ -49,6 +49,8 @@ pub struct PathPart {
     pub from_ns: u64,
     pub to_ns: u64,
     pub cpu: Option<u32>,
+    /// Who waits for it meanwhile, and for what; may be empty.
+    pub awaited: String,
     /// Who took how much of it, in nanoseconds.
     pub culprits: Vec<(String, u64)>,
 }
@@ -179,7 +181,9 @@ impl Tracks {
             let cpu = part.cpu.map(|cpu| Note::Number("cpu", cpu.into()));
             let culprits = part.culprits.iter().take(SHOWN_PARTS);
             let culprits = culprits.map(|(who, ns)| Note::Number(who, *ns));
-            let notes: Vec<_> = cpu.into_iter().chain(culprits).collect();
+            let awaited = Some(part.awaited.as_str()).filter(|awaited| !awaited.is_empty());
+            let awaited = awaited.map(|awaited| Note::Text("awaited", awaited));
+            let notes: Vec<_> = cpu.into_iter().chain(awaited).chain(culprits).collect();
             let stamps = [part.from_ns, part.to_ns].map(|ns| ns.saturating_sub(offset_ns));
             joined_slice(packets, track, stamps, part.state, &notes, flows);
         }
