@@ -27,6 +27,7 @@ use super::asked::{Asking, Reading, Sought};
 use super::critical_path::picture::Picture;
 use super::recording::Recording;
 use super::several::{self, PartReach, Together};
+use super::variables;
 
 /// Events after which what lies before the asked time is forgotten.
 const FORGET_EVENTS: u64 = 1 << 16;
@@ -67,7 +68,8 @@ pub fn found(
             let together = Together::new(recording, ctf, &opened, others)?;
             let builder = builder(asking, Reading::of(&ctf.layout.env), together.builder());
             let found = all(together.read(), builder, select, &sought)?;
-            let (document, damage) = blamed(together.read(), found);
+            let (mut document, damage) = blamed(together.read(), found);
+            variables::name(&mut document.executions, &ctf.layout.env);
             picture.map(|picture| picture.finish(&document, shown())).transpose()?;
             (document, damage)
         }

@@ -20,6 +20,7 @@ mod sampled;
 mod several;
 pub mod sketch;
 mod states;
+mod variables;
 
 use std::path::Path;
 

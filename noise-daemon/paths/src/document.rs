@@ -168,7 +168,7 @@ pub struct Segment {
     pub culprits: Vec<Culprit>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct NamedThread {
     pub tid: i32,
     pub comm: String,

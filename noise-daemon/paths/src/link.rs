@@ -1,12 +1,14 @@
 //! What links a part of a path to the thread that waits for it, as documents have it: see [`Via`].
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use noise_common::store::calls::ObjectKind;
 use noise_text::clean::clean;
 use serde::Serialize;
 
-use crate::document::{NamedThread, named};
+use crate::document::{NamedThread, Traced, named};
 use crate::graph::{Graph, WorkerId};
 use crate::path::Awaited;
 use crate::via::{Via, ViaKind};
@@ -87,6 +89,31 @@ impl Link {
             ViaKind::Signal => "for a signal".to_owned(),
             ViaKind::Timer => "for a timer".to_owned(),
         })
+    }
+}
+
+/// Names the variables at the futexes that paths have waits for: `variable` says which one lies at an address of a process.
+pub fn name_variables(
+    executions: &mut [Traced],
+    mut variable: impl FnMut(i32, u64) -> Option<String>,
+) {
+    let mut named: HashMap<(i32, String, NamedThread), Option<Arc<Link>>> = HashMap::new();
+    let parts = executions.iter_mut().flat_map(|traced| &mut traced.path);
+    for via in parts.filter_map(|part| part.via.as_mut()) {
+        let (ViaKind::Futex, Some(pid), Some(address)) = (via.kind, via.process, &via.address)
+        else {
+            continue;
+        };
+        let key = (pid, address.clone(), via.waits.clone());
+        let other = named.entry(key).or_insert_with(|| {
+            let address =
+                u64::from_str_radix(via.address.as_ref()?.strip_prefix("0x")?, 16).ok()?;
+            let symbol = Some(variable(pid, address)?);
+            Some(Arc::new(Link { symbol, ..Link::clone(via) }))
+        });
+        if let Some(other) = other {
+            *via = Arc::clone(other);
+        }
     }
 }
 

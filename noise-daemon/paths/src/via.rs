@@ -13,7 +13,7 @@ use crate::state::Action;
 
 noise_common::named! {
     /// By the names that documents have.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum ViaKind {
         /// It was woken; for what it slept is not known.
         #[default]

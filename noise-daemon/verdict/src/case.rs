@@ -33,6 +33,8 @@ pub struct CulpritLoss {
     /// What had most of that, as the sentence names it, and for how long, ns; of memory, why it was short. `None`
     /// where the sentence names nothing.
     pub who: Option<(String, u64)>,
+    /// Of a lock: which one, as the sentence goes on (`at the futex table_lock`), where that is known.
+    pub at: Option<String>,
     /// What the time rests on.
     pub evidence: Evidence,
     /// Whether the victim waits for what the culprit does, or the culprit for the victim: one of them is the other's
@@ -61,6 +63,7 @@ impl CulpritLoss {
             culprit,
             ns,
             who: who.map(|who| (who, ns)),
+            at: None,
             evidence,
             works_with_victim: false,
             is_set_up: false,

@@ -136,8 +136,10 @@ fn lacked(case: &Case<'_>, losses: &[&CulpritLoss], resource: Account, ns: u64) 
 fn locked(case: &Case<'_>, losses: &[&CulpritLoss], also: &str, ns: u64) -> String {
     let held = named(losses, Account::Lock);
     let held = held.map_or_else(String::new, |(who, _)| format!("; held {who}"));
+    let at = first_named(losses, Account::Lock).and_then(|loss| loss.at.as_ref());
+    let at = at.map_or_else(String::new, |at| format!(" {at}"));
     let t = time_of(case, Account::Lock, ns);
-    format!("its threads {also}waited {t} for each other{held}")
+    format!("its threads {also}waited {t} for each other{at}{held}")
 }
 
 /// What it slept for, where that is not known to be waiting or idling.

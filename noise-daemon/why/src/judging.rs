@@ -264,6 +264,7 @@ impl Findings {
                 },
                 ns: sum_ns,
                 who: whole.or(who),
+                at: None,
                 evidence: match counted_ns {
                     _ if is_cpu && !names_any => Evidence::Part,
                     0 => self.evidence(),

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use noise_paths::held::Held;
 
-use super::places::Places;
+use super::places::{Places, SleepPlace};
 
 /// The part of a thread's sleeps in which others that wait at the same word have to be on the path: workers that wait for
 /// work hand each other what comes in a burst, and that is the least of it.
@@ -27,6 +27,10 @@ pub struct Locks {
     pub ns: u64,
     /// Of that, by the thread that held it and by what it did meanwhile: states of critical paths.
     pub by: BTreeMap<(i32, &'static str), u64>,
+    /// Of that, by where threads waited.
+    pub at: BTreeMap<SleepPlace, u64>,
+    /// What most of it was for, as the sentence goes on; `None` until that is looked up.
+    pub words: Option<String>,
 }
 
 impl Locks {
@@ -42,6 +46,8 @@ impl Locks {
                 continue;
             }
             locks.ns = locks.ns.saturating_add(ns);
+            let at = locks.at.entry(*place).or_default();
+            *at = at.saturating_add(ns);
             for (key, ns) in by {
                 let sum = locks.by.entry(*key).or_default();
                 *sum = sum.saturating_add(*ns);
@@ -59,7 +65,8 @@ impl Locks {
     pub fn part(&self, is_in: impl Fn(i32, &'static str) -> bool) -> Self {
         let by = self.by.iter().filter(|((tid, state), _)| is_in(*tid, state));
         let by: BTreeMap<_, _> = by.map(|(key, ns)| (*key, *ns)).collect();
-        Self { ns: by.values().fold(0, |sum, ns| u64::saturating_add(sum, *ns)).min(self.ns), by }
+        let ns = by.values().fold(0, |sum, ns| u64::saturating_add(sum, *ns)).min(self.ns);
+        Self { ns, by, ..Self::default() }
     }
 
     pub fn and(mut self, others: &Self) -> Self {
@@ -90,6 +97,11 @@ impl Locks {
             }
         }
         rest
+    }
+
+    /// Where threads waited most of the time, if they did so at one place.
+    pub fn place(&self) -> Option<&SleepPlace> {
+        self.at.iter().find(|(_, ns)| **ns > self.ns / 2).map(|(place, _)| place)
     }
 
     /// The thread that held it longest, for how long, ns, and what it did most of that time.
@@ -128,7 +140,8 @@ pub fn candidates(
 
 #[cfg(test)]
 mod tests {
-    use super::super::places::SleepPlace;
+    use noise_paths::via::ViaKind;
+
     use super::*;
 
     /// A sleeper, how long it slept, and who was on the path, doing what, for how long.
@@ -144,7 +157,7 @@ mod tests {
 
     fn places(rows: &[(i32, bool, u64)]) -> Places {
         let row = |(tid, is_lock, key): &(i32, bool, u64)| {
-            (*tid, SleepPlace { is_lock: *is_lock, key: (1, *key) })
+            (*tid, SleepPlace { is_lock: *is_lock, kind: ViaKind::Futex, key: (1, *key) })
         };
         Places { of: rows.iter().map(row).collect(), is_denied: false }
     }
@@ -160,6 +173,10 @@ mod tests {
         let locks = Locks::of(&held, &at_one);
         assert_eq!(locks.ns, 570);
         assert_eq!(locks.longest(), Some((2, 200, "timer")));
+        assert_eq!(locks.place().map(|place| place.key), Some((1, 5)));
+        // Half of it is not most.
+        let apart = Locks { ns: 2 * locks.ns, ..locks };
+        assert_eq!(apart.place(), None);
         // Without that evidence, it is not known.
         for none in [
             Places::default(),
@@ -176,7 +193,8 @@ mod tests {
             (2, 200, &[(3, "timer", 150), (4, "timer", 40)]),
             (5, 300, &[(3, "timer", 280), (3, "running", 5)]),
         ]);
-        let counted = Locks { ns: 190, by: [((3, "timer"), 150), ((4, "timer"), 40)].into() };
+        let by = [((3, "timer"), 150), ((4, "timer"), 40)].into();
+        let counted = Locks { ns: 190, by, ..Locks::default() };
         let rest = counted.rest(&held);
         assert_eq!(rest.ns, 310);
         assert_eq!(rest.by, [((3, "timer"), 280), ((3, "running"), 5)].into());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::Duration;
 
+use noise_paths::via::ViaKind;
 use noise_system::procfs;
 
 /// How often, and how far apart, it is looked: a lock that is held for 100 ms is seen with one and with another waiter.
@@ -34,6 +35,7 @@ const STACK_BYTES: u64 = 64 << 10;
 pub struct SleepPlace {
     /// Whether it is a lock for certain. Else it may be a lock, a semaphore, or the condition of a queue.
     pub is_lock: bool,
+    pub kind: ViaKind,
     /// Which one: the process, and the address there or the file.
     pub key: (i32, u64),
 }
@@ -49,7 +51,8 @@ impl SleepPlace {
         let is_on_own_stack = argument().and(argument()).and(argument()).and(argument());
         let is_on_own_stack = is_on_own_stack
             .is_some_and(|stack| (stack..stack.saturating_add(STACK_BYTES)).contains(&first));
-        let place = |is_lock| Some(Self { is_lock, key: (pid, first) });
+        let of_kind = |is_lock, kind| Some(Self { is_lock, kind, key: (pid, first) });
+        let place = |is_lock| of_kind(is_lock, ViaKind::Futex);
         match call {
             libc::SYS_futex => match second & FUTEX_COMMAND {
                 FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => place(true),
@@ -60,14 +63,14 @@ impl SleepPlace {
                 FUTEX_WAIT_REQUEUE_PI => place(false),
                 _ => None,
             },
-            libc::SYS_flock => place(true),
+            libc::SYS_flock => of_kind(true, ViaKind::File),
             libc::SYS_fcntl => {
                 let waits = [libc::F_SETLKW, libc::F_OFD_SETLKW].map(|of| of.cast_unsigned());
                 let is_wait = waits.iter().any(|of| u64::from(*of) == second);
-                is_wait.then_some(Self { is_lock: true, key: (pid, first) })
+                of_kind(true, ViaKind::File).filter(|_| is_wait)
             }
             libc::SYS_semop | libc::SYS_semtimedop => {
-                Some(Self { is_lock: false, key: (0, first) })
+                Some(Self { is_lock: false, kind: ViaKind::Semaphore, key: (0, first) })
             }
             _ => None,
         }
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_where_it_is_seen_most_often() {
-        let place = |is_lock, key| SleepPlace { is_lock, key: (7, key) };
+        let place = |is_lock, key| SleepPlace { is_lock, kind: ViaKind::Futex, key: (7, key) };
         let seen = [(8, [(place(true, 1), 2), (place(false, 2), 9)].into()), (9, BTreeMap::new())];
         assert_eq!(mostly(seen.into()), [(8, place(false, 2))].into());
     }

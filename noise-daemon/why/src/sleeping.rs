@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use noise_paths::link::Link;
+use noise_paths::via::ViaKind;
 use noise_record::DumpedHost;
+use noise_system::variables::Variables;
 
 use super::awaited;
 use super::findings::Findings;
 use super::locks::{self, Locks};
 use super::moment::{self, Freezers};
 use super::peers::{Open, Peers};
-use super::places::{MOST_THREADS, Places};
+use super::places::{MOST_THREADS, Places, SleepPlace};
 use super::translated;
 use super::unwoken::{OpenSleep, Unwoken, slept_all_along};
 use super::writeback;
@@ -164,6 +167,22 @@ fn at_locks(found: &mut Findings) {
         found.notes.push(sentence.to_owned());
     }
     found.locks = Locks::of(&found.held, &places);
+    found.locks.words = found.locks.place().and_then(which);
+}
+
+/// Which lock it is, as the sentence goes on.
+fn which(place: &SleepPlace) -> Option<String> {
+    let (pid, id) = place.key;
+    let link = match place.kind {
+        ViaKind::Futex => Link {
+            process: Some(pid),
+            address: Some(format!("{id:#x}")),
+            symbol: Variables::default().at(pid, id),
+            ..Link::default()
+        },
+        _ => Link::default(),
+    };
+    Link { kind: place.kind, ..link }.words()
 }
 
 fn at_answers(found: &mut Findings, host: &DumpedHost, least_ns: u64) {

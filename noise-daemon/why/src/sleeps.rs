@@ -273,7 +273,9 @@ impl Findings {
             tid: Some(tid),
             cause: Cause::Own,
         };
-        Some(self.loss(Account::Lock, culprit, all_ns, Some(who)))
+        // Locks of the kernel have no name.
+        let at = self.locks.words.clone().filter(|_| self.locks.ns > all_ns / 2);
+        Some(CulpritLoss { at, ..self.loss(Account::Lock, culprit, all_ns, Some(who)) })
     }
 
     /// A thread of its own, as a person reads it.

@@ -1,7 +1,11 @@
 //! What a page shows of paths.
 
+use std::sync::Arc;
+
 use noise_paths::document::{Delimiters, NamedThread};
 use noise_paths::execution::DelimiterTally;
+use noise_paths::link::Link;
+use noise_paths::via::ViaKind;
 
 use super::*;
 
@@ -246,6 +250,45 @@ fn a_name_is_in_one_line() {
         ["a\\x0ab 20", "c\\x0ad 8", "e\\x0af:"].iter().all(|name| text.contains(name)),
         "{text}"
     );
+}
+
+#[test]
+fn who_waits_for_a_lock_is_said_with_which() {
+    let via = |symbol: Option<&str>| {
+        Some(Arc::new(Link {
+            kind: ViaKind::Futex,
+            process: Some(6),
+            address: Some("0x7f10".to_owned()),
+            symbol: symbol.map(str::to_owned),
+            waits: NamedThread { tid: 7, comm: "server".to_owned() },
+            ..Link::default()
+        }))
+    };
+    let culprits =
+        vec![Culprit { tid: 20, comm: "hog".to_owned(), cause: "thread", ns: 4_000_000 }];
+    let path = vec![
+        segment(7, "server", "running", 0, 1_000_000),
+        Segment { via: via(None), ..segment(9, "helper", "running", 1_000_000, 5_000_000) },
+        Segment {
+            via: via(Some("table_lock")),
+            culprits,
+            ..segment(9, "helper", "waiting_cpu", 5_000_000, 9_000_000)
+        },
+        Segment {
+            via: Some(Arc::default()),
+            ..segment(8, "other", "running", 9_000_000, 10_000_000)
+        },
+    ];
+    let document = PathsDocument { executions: vec![of("thread:7", path)], ..Default::default() };
+    let page = shown(&document).replace(['\n', ' '], "");
+    for row in [
+        "1.0004.000runninghelper9;server7waitsatthefutex0x7f10ofprocess65.000",
+        "5.0004.000waiting_cpuhelper9;forhog204.000;server7waitsatthefutextable_lock9.000",
+        "9.0001.000runningother8",
+    ] {
+        assert!(page.contains(row), "{row}: {page}");
+    }
+    assert!(page.ends_with("other8"), "{page}");
 }
 
 #[test]

@@ -213,7 +213,8 @@ fn what_the_time_was_spent_on_sums_to_all_of_it() {
         ender(11, "odd", "odd.service", true, 40),
     ];
     found.held = [(72, Held { ns: 700 * MS, walked_ns: 700 * MS, by: BTreeMap::new() })].into();
-    found.locks = Locks { ns: 600 * MS, by: [((71, "timer"), 600 * MS)].into() };
+    found.locks =
+        Locks { ns: 600 * MS, by: [((71, "timer"), 600 * MS)].into(), ..Locks::default() };
     let roles =
         [(9, peer(Role::Asks, PeerLink::Tcp(5432))), (10, peer(Role::Serves, PeerLink::Tcp(80)))];
     found.peers = Peers { processes: roles.into(), hosts: None };

@@ -153,6 +153,7 @@ pub fn paths() -> Result<(), String> {
         from_ns,
         to_ns,
         cpu: Some(3),
+        awaited: if tid == 8 { "t 7 waits at a pipe".to_owned() } else { String::new() },
         culprits: if tid == 7 { vec![("hog 9".to_owned(), 4)] } else { Vec::new() },
     };
     let path = [
@@ -175,6 +176,9 @@ pub fn paths() -> Result<(), String> {
     let found = found?;
     let slice = |whole: &str, part: &PathPart| {
         let mut notes = json!({"cpu": 3});
+        if !part.awaited.is_empty() {
+            notes["awaited"] = part.awaited.as_str().into();
+        }
         for (who, ns) in &part.culprits {
             notes[who] = (*ns).into();
         }

@@ -47,6 +47,7 @@ fn loss(resource: Account, name: &str, cause: Cause, ms: u64) -> CulpritLoss {
         },
         ns: ms * MS,
         who: is_cgroup.then(|| (format!("gzip of {name}"), ms * MS)),
+        at: None,
         evidence: Evidence::Whole,
         works_with_victim: false,
         is_set_up: name == "backup.service",
@@ -346,12 +347,14 @@ fn what_it_waits_for_stands_before_small_waits_for_a_cpu() {
     assert_eq!(verdict.ready(), None, "40 ms of what it had to do are no reason");
     assert_eq!(verdict.next.as_deref(), Some("ask db.service: noised why db.service"));
     // A lock is a sentence of its own.
-    let locked = |lock_ms| {
+    let locked_at = |lock_ms, at: Option<&str>| {
         let accounts = [(Account::Running, 200), (Account::Cpu, 40), (Account::Lock, lock_ms)];
         let mut lock = loss(Account::Lock, "", Cause::Own, lock_ms);
         lock.who = Some(("by thread 7 (a), which ran meanwhile".to_owned(), lock_ms * MS));
+        lock.at = at.map(str::to_owned);
         judge(&case(&setup, &accounts, vec![cpu.clone(), lock])).sentence
     };
+    let locked = |lock_ms| locked_at(lock_ms, None);
     let first = locked(3_000);
     let expected = "web.service: its threads waited 3.00 s for each other; held by thread 7 (a), which ran meanwhile; \
                     whether that is usual is not known. It also waited 40.0 ms for a CPU";
@@ -360,6 +363,9 @@ fn what_it_waits_for_stands_before_small_waits_for_a_cpu() {
     assert!(later.starts_with("web.service waited 40.0 ms for a CPU"), "{later}");
     let expected = ". Its threads also waited 30.0 ms for each other; held by thread 7 (a), which ran meanwhile";
     assert!(later.ends_with(expected), "{later}");
+    let named = locked_at(3_000, Some("at the futex table_lock"));
+    let expected = "web.service: its threads waited 3.00 s for each other at the futex table_lock; held by thread 7 (a), which";
+    assert!(named.starts_with(expected), "{named}");
 }
 
 /// A service that waits for another one, beside waits for a CPU, of which so much is usual.

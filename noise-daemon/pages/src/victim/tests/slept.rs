@@ -17,9 +17,11 @@ fn a_lock_that_its_own_threads_hold_is_said_with_who_holds_it() {
     let mut convoy = asleep(5_000, 0);
     convoy.held =
         [(72, Held { ns: 5_000 * MS, walked_ns: 5_000 * MS, by: BTreeMap::new() })].into();
-    convoy.locks = Locks { ns: 4_800 * MS, by: [((71, "timer"), 4_800 * MS)].into() };
+    convoy.locks =
+        Locks { ns: 4_800 * MS, by: [((71, "timer"), 4_800 * MS)].into(), ..Locks::default() };
+    convoy.locks.words = Some("at the futex table_lock".to_owned());
     let verdict = verdict(convoy);
-    let expected = "shop: its threads waited 4.80 s for each other; held by thread 71 (nginx), which slept on a timer \
+    let expected = "shop: its threads waited 4.80 s for each other at the futex table_lock; held by thread 71 (nginx), which slept on a timer \
                     meanwhile; whether that is usual is not known";
     assert_eq!((verdict.kind, &*verdict.sentence), (Kind::Unknown, expected));
     let first = &verdict.findings[0];
@@ -31,7 +33,7 @@ fn a_lock_that_its_own_threads_hold_is_said_with_who_holds_it() {
     turns.held = [(72, Held { ns: 5_000 * MS, walked_ns: 5_000 * MS, by: BTreeMap::new() })].into();
     let by =
         [((71, "timer"), 1_600 * MS), ((72, "timer"), 1_500 * MS), ((73, "running"), 1_400 * MS)];
-    turns.locks = Locks { ns: 4_500 * MS, by: by.into() };
+    turns.locks = Locks { ns: 4_500 * MS, by: by.into(), ..Locks::default() };
     let verdict = self::verdict(turns);
     let expected = "; held one after the other, longest by thread 71 (nginx), which slept on a timer meanwhile; whether";
     assert!(verdict.sentence.contains(expected), "{}", verdict.sentence);

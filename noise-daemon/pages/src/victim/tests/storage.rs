@@ -212,7 +212,8 @@ fn who_waits_for_a_lock_of_the_kernel_waits_for_what_its_holder_waits_for() {
         found.uninterruptible = spread(30, 1_500, 60);
         found.enders = vec![ender(71, "shop", "", false, 900)];
         found.held_back = [(71, 600 * MS)].into();
-        found.kernel_locks = Locks { ns: 900 * MS, by: [((71, state), 900 * MS)].into() };
+        found.kernel_locks =
+            Locks { ns: 900 * MS, by: [((71, state), 900 * MS)].into(), ..Locks::default() };
         found.writeback.ever = ever.iter().copied().collect();
         found.writeback.at_file_locks = at_file_locks.iter().copied().collect();
         judged(found)

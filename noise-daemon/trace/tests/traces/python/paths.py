@@ -21,7 +21,7 @@ for packet in trace.packet:
         marks.append([track.name, event.name, packet.timestamp, notes])
     elif event.type == TrackEvent.TYPE_SLICE_BEGIN:
         open_slices[event.track_uuid] = (len(slices), event)
-        notes = {note.name: note.uint_value for note in event.debug_annotations}
+        notes = {note.name: note.string_value or note.uint_value for note in event.debug_annotations}
         slices.append([tracks[track.parent_uuid].name, track.name, event.name, packet.timestamp, 0, notes])
         for flow in event.terminating_flow_ids:
             arrows.append([tails.pop(flow), len(slices) - 1])
