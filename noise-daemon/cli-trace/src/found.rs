@@ -25,12 +25,13 @@ use noise_trace::summary::UnreadDocument;
 use super::NO_CGROUPS;
 use super::asked::{Asking, Reading, Sought};
 use super::critical_path::picture::Picture;
+use super::growing::Growing;
 use super::recording::Recording;
 use super::several::{self, PartReach, Together};
 use super::variables;
 
-/// Events after which what lies before the asked time is forgotten.
-const FORGET_EVENTS: u64 = 1 << 16;
+/// Events after which what is not needed any more is forgotten.
+const FORGET_EVENTS: u64 = if cfg!(test) { 16 } else { 1 << 16 };
 
 /// Events beyond the asked time that are read to find out what ends a sleep, and for marks that stand late.
 const BEYOND_EVENTS: u64 = 1 << 20;
@@ -122,6 +123,8 @@ fn all<S: Source>(
     };
     let mut finders: Vec<Option<Finder>> = sought.iter().map(finder).collect();
     let mut walks = Walks::default();
+    let growing = |sought: &Sought<'_>| Growing::of(sought.wanted);
+    let mut growing: Vec<Option<Growing>> = sought.iter().map(growing).collect();
     while let Some((machine, record)) = source.read_from() {
         last_ns = record.time_ns;
         if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
@@ -135,10 +138,18 @@ fn all<S: Source>(
             }
             beyond += 1;
         }
-        if number.is_multiple_of(FORGET_EVENTS)
-            && let Some(from_ns) = from_ns
-        {
-            builder.forget_before(from_ns.min(record.time_ns));
+        if number.is_multiple_of(FORGET_EVENTS) && beyond == 0 {
+            let mut needed_ns = record.time_ns;
+            for (sought, growing) in sought.iter().zip(&mut growing) {
+                let own_ns = growing.as_mut().map(|growing| {
+                    let found = begun(builder.graph(), sought);
+                    let own_ns = growing.grow(builder.graph(), &found, &mut walks);
+                    builder.keep(growing.new_workers());
+                    own_ns.max(sought.from_ns.unwrap_or(0))
+                });
+                needed_ns = needed_ns.min(own_ns.or(sought.from_ns).unwrap_or(0));
+            }
+            builder.forget_before(needed_ns);
         }
         number += 1;
         let event = record.event();
@@ -174,8 +185,11 @@ fn all<S: Source>(
             None => {
                 close(&mut builder, sought, last_ns);
                 let keyless = |execution| (execution, None);
-                let all = executions(builder.graph(), sought).into_iter().map(keyless).collect();
-                (all, None)
+                let mut all = executions(builder.graph(), sought);
+                let growing = growing.get(number).and_then(Option::as_ref);
+                all.extend(growing.iter().flat_map(|growing| growing.gone(builder.graph())));
+                all.sort_by_key(|execution| execution.worker);
+                (all.into_iter().map(keyless).collect(), None)
             }
         };
         let is_wanted = |execution: &Execution| {
@@ -199,7 +213,10 @@ fn all<S: Source>(
             continue;
         }
         let Execution { worker, from_ns, to_ns, .. } = *execution;
-        let path = walks.walk(builder.graph(), worker, from_ns, to_ns);
+        let path = match growing.get_mut(*number).and_then(Option::as_mut) {
+            Some(growing) => growing.finish(builder.graph(), execution, &mut walks),
+            None => walks.walk(builder.graph(), worker, from_ns, to_ns),
+        };
         if let Some(path) = path {
             let mut traced = traced(builder.graph(), sought.name, execution, &path);
             traced.key = key.take();
@@ -320,6 +337,13 @@ fn close(builder: &mut Builder, sought: &Sought<'_>, last_ns: u64) {
 
 /// The executions that are sought, as far as they lie in the time that is asked for.
 fn executions(graph: &Graph, sought: &Sought<'_>) -> Vec<Execution> {
+    let mut all = begun(graph, sought);
+    all.retain(|execution| execution.from_ns < execution.to_ns);
+    all
+}
+
+/// The same with those that have begun, and of which no more is known yet.
+fn begun(graph: &Graph, sought: &Sought<'_>) -> Vec<Execution> {
     let mut all = find(graph, sought.wanted);
     for execution in &mut all {
         if let Some(from_ns) = sought.from_ns.filter(|from_ns| *from_ns > execution.from_ns) {
@@ -331,7 +355,7 @@ fn executions(graph: &Graph, sought: &Sought<'_>) -> Vec<Execution> {
     }
     let is_first =
         |execution: &Execution| graph.get(execution.worker).is_some_and(|of| of.who.machine() == 0);
-    all.retain(|execution| execution.from_ns < execution.to_ns && is_first(execution));
+    all.retain(is_first);
     all
 }
 

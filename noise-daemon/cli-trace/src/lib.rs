@@ -12,6 +12,7 @@ mod export;
 mod folders;
 mod foreign;
 pub mod found;
+mod growing;
 mod part;
 mod reading;
 pub mod recording;

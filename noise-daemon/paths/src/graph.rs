@@ -107,6 +107,10 @@ pub struct Worker {
     points: VecDeque<Point>,
     /// The number of the first point that is still there.
     first: u32,
+    /// When its life began, once points are forgotten.
+    began_ns: Option<u64>,
+    /// Whether it is on a path: it is not forgotten.
+    is_kept: bool,
 }
 
 impl Worker {
@@ -139,8 +143,11 @@ impl Worker {
 
     fn forget_before(&mut self, time_ns: u64) {
         let after = self.points.partition_point(|point| point.time_ns <= time_ns);
-        let is_gone = self.now.status == Status::Gone && after == self.points.len();
+        let is_gone = self.is_gone() && after == self.points.len();
         let gone = if is_gone { after } else { after.saturating_sub(1) };
+        if gone > 0 {
+            self.began_ns = self.life().map(|(began_ns, _)| began_ns);
+        }
         self.points.drain(..gone);
         self.first = self.first.saturating_add(u32::try_from(gone).unwrap_or(u32::MAX));
         if self.points.capacity() > 2 * self.points.len() + 8 || self.points.is_empty() {
@@ -152,8 +159,10 @@ impl Worker {
     /// known to be there before, else from its first point.
     pub fn life(&self) -> Option<(u64, u64)> {
         let (first_ns, last_ns) = self.span()?;
-        // Once points are forgotten, the second of those that are there is not the second of its life.
-        let second = self.points.get(1).filter(|_| self.first == 0);
+        if let Some(began_ns) = self.began_ns {
+            return Some((began_ns, last_ns));
+        }
+        let second = self.points.get(1);
         let begin_ns = match second.and_then(|second| Some((second, second.state?))) {
             Some((second, State::Created)) => second.time_ns,
             Some((second, State::WaitingCpu)) if self.was_there => second.time_ns,
@@ -162,7 +171,12 @@ impl Worker {
         Some((begin_ns, last_ns))
     }
 
-    /// Its first and last time, in nanoseconds.
+    /// Whether it has ended.
+    pub fn is_gone(&self) -> bool {
+        self.now.status == Status::Gone
+    }
+
+    /// Its first and last time that are there, in nanoseconds.
     pub fn span(&self) -> Option<(u64, u64)> {
         Some((self.points.front()?.time_ns, self.points.back()?.time_ns))
     }
@@ -211,6 +225,8 @@ impl Graph {
                 now: Known::default(),
                 points: VecDeque::new(),
                 first: 0,
+                began_ns: None,
+                is_kept: false,
             });
         }
         id
@@ -329,6 +345,15 @@ impl Graph {
         worker.points.get_mut(inside as usize)
     }
 
+    /// Does not forget who workers are.
+    pub fn keep(&mut self, workers: impl Iterator<Item = WorkerId>) {
+        for id in workers {
+            if let Some(worker) = self.get_mut(id) {
+                worker.is_kept = true;
+            }
+        }
+    }
+
     /// Forgets what is not needed for a span that begins then: of each worker's older points the latest stays, and of
     /// those that ended before, nothing.
     pub fn forget_before(&mut self, time_ns: u64) {
@@ -339,7 +364,7 @@ impl Graph {
             let mut is_over = is_full;
             for worker in block.iter_mut() {
                 worker.forget_before(time_ns);
-                is_over &= worker.now.status == Status::Gone && worker.points.is_empty();
+                is_over &= worker.is_gone() && worker.points.is_empty() && !worker.is_kept;
             }
             if is_over {
                 *place = None;

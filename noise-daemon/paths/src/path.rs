@@ -72,6 +72,26 @@ impl Step {
         }
     }
 
+    /// Both as one, where the next one goes on with the same.
+    fn joined(&self, next: &Self) -> Option<Self> {
+        let (Self::Stay { to_ns, .. }, Self::Stay { to_ns: next_ns, from_ns: begin_ns, .. }) =
+            (*self, *next)
+        else {
+            return None;
+        };
+        let mut joined = *next;
+        if let (Self::Stay { from_ns, .. }, Self::Stay { from_ns: since_ns, .. }) =
+            (&mut joined, self)
+        {
+            *from_ns = *since_ns;
+        }
+        let mut longer = *self;
+        if let Self::Stay { to_ns, .. } = &mut longer {
+            *to_ns = next_ns;
+        }
+        (longer == joined && to_ns == begin_ns).then_some(joined)
+    }
+
     pub const fn first(&self) -> WorkerId {
         match self {
             Self::Stay { worker, .. } => *worker,
@@ -83,6 +103,14 @@ impl Step {
         match self {
             Self::Stay { worker, .. } => *worker,
             Self::Go { to, .. } => *to,
+        }
+    }
+
+    /// The worker that handled the interrupt which ended a sleep.
+    pub const fn through(&self) -> Option<WorkerId> {
+        match self {
+            Self::Stay { through, .. } => *through,
+            Self::Go { .. } => None,
         }
     }
 
@@ -114,6 +142,21 @@ impl Path {
     /// From when until when, in nanoseconds.
     pub fn span(&self) -> Option<(u64, u64)> {
         Some((self.steps.first()?.span().0, self.steps.last()?.span().1))
+    }
+
+    /// Appends what follows on it: steps that take time, equal neighbours as one.
+    pub fn go_on(&mut self, more: Self) {
+        self.cut = self.cut.saturating_add(more.cut);
+        self.looked_at = self.looked_at.saturating_add(more.looked_at);
+        for step in more.steps.into_iter().filter(|step| step.ns() > 0) {
+            match self.steps.last_mut().and_then(|last| last.joined(&step)) {
+                Some(joined) => {
+                    self.steps.pop();
+                    self.steps.push(joined);
+                }
+                None => self.steps.push(step),
+            }
+        }
     }
 
     /// Time by state, in nanoseconds; sums to the span.

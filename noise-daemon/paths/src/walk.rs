@@ -55,8 +55,18 @@ impl Walks {
 
     /// The next [`walk`].
     pub fn walk(&mut self, graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64) -> Option<Path> {
-        let usual = Bounds::default();
-        let bounds = Bounds { points: usual.points.min(self.left), ..usual };
+        self.walk_within(graph, id, (from_ns, to_ns), Bounds::default().points)
+    }
+
+    /// The same of a part of a path, which has so many points left.
+    pub fn walk_within(
+        &mut self,
+        graph: &Graph,
+        id: WorkerId,
+        (from_ns, to_ns): (u64, u64),
+        left: u64,
+    ) -> Option<Path> {
+        let bounds = Bounds { points: left.min(self.left), ..Bounds::default() };
         let path = walk(graph, id, from_ns, to_ns, bounds)?;
         self.left = self.left.saturating_sub(path.looked_at);
         Some(path)

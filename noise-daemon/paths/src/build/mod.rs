@@ -105,6 +105,11 @@ impl Builder {
         self.graph.forget_before(time_ns);
     }
 
+    /// Does not forget who workers are.
+    pub fn keep(&mut self, workers: impl Iterator<Item = WorkerId>) {
+        self.graph.keep(workers);
+    }
+
     /// The worker that is the thread of that id now, or was the last of that id.
     pub fn thread(&self, machine: u16, tid: i32) -> Option<WorkerId> {
         self.machines.get(usize::from(machine))?.thread(tid)
