@@ -16,7 +16,7 @@ use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::Begin;
 use noise_trace::export::Export;
-use noise_trace::export::perfetto::Perfetto;
+use noise_trace::export::perfetto::{Perfetto, packed};
 use noise_trace::export::tables::Tables;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
@@ -25,8 +25,9 @@ use super::part::RecordingOptions;
 use super::recording::Recording;
 use super::{NO_CGROUPS, report, report_nothing};
 
-/// What is ready is written in pieces of this length.
+/// What is ready is written in pieces of this length; packets, which are compressed piece by piece, in longer ones.
 const PIECE_BYTES: usize = 64 << 10;
+pub const PACKED_BYTES: usize = 8 * PIECE_BYTES;
 /// Standard output, in place of a file.
 const STDOUT: &str = "-";
 
@@ -163,7 +164,7 @@ fn write_to(
         }
         let is_wanted = export.add(&record);
         is_empty &= record.loss().is_some() || !is_wanted;
-        if !targets.write(&mut export, PIECE_BYTES)? {
+        if !targets.write(&mut export, (PIECE_BYTES, PACKED_BYTES))? {
             return Ok((Damage::default(), 0));
         }
         if interrupted.load(Ordering::Relaxed) {
@@ -178,7 +179,7 @@ fn write_to(
         report_nothing(&args.recording, is_part, &damage)?;
     }
     export.finish();
-    targets.write(&mut export, 0)?;
+    targets.write(&mut export, (1, 1))?;
     targets.keep()?;
     Ok((damage, export.perfetto.map_or(0, |perfetto| perfetto.left_out())))
 }
@@ -213,11 +214,15 @@ impl Targets {
 
     /// Writes what is at least so long; whether anything is still to be written. Who has read enough lines ends them,
     /// and no file.
-    fn write(&mut self, export: &mut Export, least_bytes: usize) -> anyhow::Result<bool> {
+    fn write(
+        &mut self,
+        export: &mut Export,
+        (least_bytes, least_packed): (usize, usize),
+    ) -> anyhow::Result<bool> {
         if let (Some(target), Some(perfetto)) = (&mut self.perfetto, &mut export.perfetto) {
             let packets = perfetto.packets();
-            if packets.bytes().len() >= least_bytes {
-                target.write(packets.bytes())?;
+            if packets.bytes().len() >= least_packed {
+                target.write(&packed(packets)?)?;
                 packets.clear();
             }
         }
@@ -314,6 +319,7 @@ mod tests {
     use noise_command::fixtures::parsed;
 
     use super::*;
+    use crate::sampled::unpacked;
 
     const TEXT: &str = "\
  a-11 [001] d.... 10.000000: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
@@ -400,7 +406,9 @@ mod tests {
         written(&["--perfetto=DIR/p", "--csv=DIR/t"]);
         let events = fs::read_to_string(folder.path().join("t/events.csv")).unwrap();
         assert_eq!(events.lines().count(), 1 + 3_000);
-        assert!(fs::metadata(folder.path().join("p")).unwrap().len() > 10_000);
+        let file = fs::read(folder.path().join("p")).unwrap();
+        let packets = unpacked(&file);
+        assert!(packets.len() > 10_000 && file.len() < packets.len() / 2, "{}", file.len());
         written(&[]);
     }
 

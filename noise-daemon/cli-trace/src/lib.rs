@@ -22,6 +22,9 @@ mod several;
 pub mod sketch;
 mod states;
 mod variables;
+#[cfg(test)]
+#[path = "../../trace/tests/traces/wire.rs"]
+mod wire;
 
 use std::path::Path;
 

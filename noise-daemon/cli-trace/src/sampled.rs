@@ -1,9 +1,13 @@
 //! Recordings to test with.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
+use flate2::read::ZlibDecoder;
 use tempfile::TempDir;
+
+use crate::wire::{Field, Message};
 
 /// A folder with a few events of one CPU.
 pub fn small() -> TempDir {
@@ -45,4 +49,14 @@ pub fn with_losses() -> TempDir {
     }
     fs::write(path, text).unwrap();
     folder
+}
+
+/// The packets of a file, all of which are compressed.
+pub fn unpacked(file: &[u8]) -> Vec<u8> {
+    let mut packets = Vec::new();
+    for packet in Message::read(file).messages(1) {
+        let Some(Field::Bytes(compressed)) = packet.all(50).next() else { panic!("it is not") };
+        ZlibDecoder::new(compressed).read_to_end(&mut packets).unwrap();
+    }
+    packets
 }

@@ -49,7 +49,10 @@ impl fmt::Display for Service {
         let Self { process, entrance } = self;
         match entrance {
             Entrance::Port(port) => write!(f, "{process} :{port}"),
-            Entrance::Marker(Marker::Send(_)) => write!(f, "not recorded"),
+            // Each kind of sockets has a row of its own.
+            Entrance::Marker(Marker::Send(family)) => {
+                write!(f, "not recorded ({})", family.name())
+            }
             Entrance::Marker(marker) => write!(f, "{process} {}", marker.name()),
             Entrance::None => write!(f, "{process}"),
             Entrance::Address(address) => write!(f, "{address}"),

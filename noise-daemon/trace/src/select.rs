@@ -146,7 +146,7 @@ impl Select {
 }
 
 /// The threads that an event is about: the one that runs, and those that it names.
-fn about(event: &Event<'_>, current: Option<i32>) -> [Option<i32>; 3] {
+pub fn about(event: &Event<'_>, current: Option<i32>) -> [Option<i32>; 3] {
     let [one, other] = events::threads(&event.kind);
     [current, one, other]
 }

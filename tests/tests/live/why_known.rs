@@ -2,12 +2,14 @@
 //! took of the last seconds. And the picture of it for Perfetto.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use flate2::read::ZlibDecoder;
 use noise_tests::daemon::{Outcome, Socketed, run};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
@@ -110,7 +112,7 @@ fn why_as_a_member_of_the_group() -> Result<()> {
         ensure!(page.stdout.contains(part), "{part:?} is not on the page");
     }
     ensure!(page.stderr.contains("ui.perfetto.dev") && page.stderr.contains(path), "no word of it");
-    let picture = fs::read(&to)?;
+    let picture = unpacked(&fs::read(&to)?)?;
     let name = b"Critical path of ";
     ensure!(picture.windows(name.len()).any(|part| part == name), "no path is in the picture");
     ensure!(fs::metadata(&to)?.permissions().mode() & 0o777 == 0o600, "others may read it");
@@ -120,4 +122,32 @@ fn why_as_a_member_of_the_group() -> Result<()> {
     ensure_refused(&why(UNPRIVILEGED, &[])?, 3, &["sudo adduser"])?;
     worker.stop()?;
     Ok(())
+}
+
+/// The packets of a picture, all of which are compressed.
+fn unpacked(mut file: &[u8]) -> Result<Vec<u8>> {
+    let mut packets = Vec::new();
+    while !file.is_empty() {
+        ensure!(varint(&mut file)? == 1 << 3 | 2, "no packet");
+        let length = varint(&mut file)?.try_into()?;
+        let (mut packet, rest) = file.split_at_checked(length).context("a packet is cut")?;
+        file = rest;
+        ensure!(varint(&mut packet)? == 50 << 3 | 2, "a packet is not compressed");
+        varint(&mut packet)?;
+        ZlibDecoder::new(packet).read_to_end(&mut packets)?;
+    }
+    Ok(packets)
+}
+
+fn varint(bytes: &mut &[u8]) -> Result<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (first, rest) = bytes.split_first().context("a number is cut")?;
+        *bytes = rest;
+        value |= u64::from(first & 0x7f) << shift;
+        if *first < 0x80 {
+            break;
+        }
+    }
+    Ok(value)
 }

@@ -154,7 +154,7 @@ fn draw(mut picture: Picture, stretch: &EventStretch, paths: &[Traced]) -> anyho
     let environment = [("domain", "kernel"), ("sysname", "Linux")];
     let environment = environment.map(|(name, text)| (name.to_owned(), text.to_owned()));
     picture.of(&TraceClock::ahead_by(stretch.offset_ns), &environment.into());
-    picture.draw(paths, stretch.reader(), (stretch.from_ns, stretch.to_ns))
+    picture.draw(paths, stretch.reader(), (stretch.from_ns, stretch.to_ns), |_| true)
 }
 
 /// Runs the command.

@@ -4,14 +4,18 @@ use std::fs;
 
 use noise_trace::ftrace::FtraceReader;
 
-use super::wire::Message;
 use super::*;
+use crate::sampled::unpacked;
+use crate::wire::Message;
 
 const TEXT: &[u8] = b"\
- a-11 [001] d.... 0.000000: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
- a-11 [001] d.... 0.000001: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
- a-11 [001] d.... 0.000002: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
- a-11 [001] d.... 0.000101: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000000: sched_wakeup: comm=t7 pid=7 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000001: sched_wakeup: comm=t7 pid=7 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000002: sched_wakeup: comm=a pid=12 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000003: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 prev_state=R ==> next_comm=b next_pid=12 next_prio=120
+ b-12 [001] d.... 0.000004: sched_switch: prev_comm=b prev_pid=12 prev_prio=120 prev_state=R ==> next_comm=t9 next_pid=9 next_prio=120
+ t9-9 [001] d.... 0.000005: sched_wakeup: comm=a pid=12 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000101: sched_wakeup: comm=t7 pid=7 prio=120 target_cpu=001
 ";
 
 /// A path that goes from one thread to another, to a third and back.
@@ -56,7 +60,7 @@ fn what_is_in_the_file_is_the_path() {
     let picture = Picture::begin(Path::new("none"), &to).unwrap();
     let document = PathsDocument { executions: vec![traced()], ..PathsDocument::default() };
     picture.finish(&document, FtraceReader::new(TEXT)).unwrap();
-    let bytes = fs::read(&to).unwrap();
+    let bytes = unpacked(&fs::read(&to).unwrap());
     let (mut names, mut open) = (BTreeMap::new(), BTreeMap::new());
     let (mut found, mut flows, mut events) = (Vec::new(), Vec::new(), Vec::new());
     for packet in Message::read(&bytes).messages(1) {
@@ -79,8 +83,8 @@ fn what_is_in_the_file_is_the_path() {
             found.push((names[&track].clone(), name, since, stamp));
         }
     }
-    // Those of the execution's time.
-    assert_eq!(events, [1_000, 2_000]);
+    // Those of the paths' threads in the execution's time, and the switches of others.
+    assert_eq!(events, [1_000, 3_000, 4_000, 5_000]);
     let whole = "Critical path of mark:q=17 (t7 7)/";
     let expected = traced().path.into_iter().map(|part| {
         let name = format!("{whole}{} {}", part.comm, part.tid);

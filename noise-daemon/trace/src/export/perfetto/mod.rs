@@ -3,25 +3,30 @@
 //! Events are those of ftrace, in bundles per CPU, as Perfetto itself records them: it draws threads, states,
 //! interrupts and softirqs from them. Events that it has no type for are generic ones, with all their fields.
 //! Threads and processes are described where the recording names them. Waits for a CPU, block requests and
-//! vectors other than the local timer's come on tracks of our own.
+//! vectors other than the local timer's come on tracks of our own. Files have packets [packed](packed).
 //!
 //! Times are readings of the recording's clock; one packet says how they relate to real time. Numbers of
 //! fields are those of Perfetto's published `perfetto_trace.proto`; those of events are in their rows ([`crate::events`]).
 
 mod generic;
+mod ports;
 mod tracks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write as _};
 
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use noise_protobuf::Message;
 use noise_text::clean::as_text;
 
 use self::generic::Generic;
+use self::ports::Ports;
 pub use self::tracks::PathPart;
 use self::tracks::Tracks;
 use crate::clock::TraceClock;
 use crate::delays::watch::{Delay, RunQueueWait};
-use crate::event::{Dumped, Event, LostEvents, TraceKind};
+use crate::event::{Comm, Dumped, Event, LostEvents, TraceKind};
 use crate::events;
 use crate::record::{Record, Stored};
 use crate::threads::Threads;
@@ -45,6 +50,7 @@ mod field {
     pub const SEQUENCE_FLAGS: u32 = 13;
     pub const FTRACE_STATS: u32 = 34;
     pub const PREVIOUS_DROPPED: u32 = 42;
+    pub const COMPRESSED_PACKETS: u32 = 50;
     pub const SYSTEM_INFO: u32 = 45;
     pub const TRACK_DESCRIPTOR: u32 = 60;
 }
@@ -79,6 +85,9 @@ pub struct Perfetto {
     system: Option<Message>,
     has_realtime: bool,
     threads: Threads,
+    /// Parents of processes, and what ports they listen on.
+    parents: HashMap<i32, i32>,
+    ports: Ports,
     bundles: BTreeMap<u32, Bundle>,
     tracks: Tracks,
     packets: Message,
@@ -97,6 +106,8 @@ impl Perfetto {
             system: Some(system(environment)),
             has_realtime: clock.offset_ns() > 0,
             threads: Threads::default(),
+            parents: HashMap::new(),
+            ports: Ports::default(),
             bundles: BTreeMap::new(),
             tracks: Tracks::default(),
             packets: Message::default(),
@@ -105,7 +116,7 @@ impl Perfetto {
         }
     }
 
-    /// What is ready to be written.
+    /// What is ready to be written, by [`packed`].
     pub fn packets(&mut self) -> &mut Message {
         &mut self.packets
     }
@@ -217,8 +228,15 @@ impl Perfetto {
 
     /// Describes threads and processes that an event names.
     fn describe(&mut self, event: &Event<'_>) {
+        self.ports.follow(event, &self.threads);
         let dumped = match &event.kind {
             TraceKind::StatedumpProcess(dumped) => *dumped,
+            TraceKind::SchedProcessExec { filename, tid, .. } => {
+                let name = filename.rsplit(|byte| *byte == b'/').next().unwrap_or(filename);
+                let ppid = self.parents.get(tid).copied().unwrap_or(0);
+                let comm = Comm::new(name.get(..15).unwrap_or(name));
+                Dumped { tid: *tid, pid: *tid, ppid, comm }
+            }
             TraceKind::SchedProcessFork { parent_pid, child, child_pid, .. } if *child_pid != 0 => {
                 Dumped { tid: child.tid, pid: *child_pid, ppid: *parent_pid, comm: child.comm }
             }
@@ -226,6 +244,9 @@ impl Perfetto {
         };
         if dumped.tid <= 0 || dumped.pid <= 0 {
             return;
+        }
+        if dumped.tid == dumped.pid {
+            self.parents.insert(dumped.pid, dumped.ppid);
         }
         let comm = as_text(dumped.comm.bytes());
         self.packet(event.time_ns, |packet| {
@@ -274,7 +295,13 @@ impl Perfetto {
 
     pub fn waited(&mut self, wait: &RunQueueWait<'_>) {
         self.begin(wait.from_ns);
-        self.tracks.waited(&mut self.packets, self.offset_ns, wait);
+        let pid = self.threads.get(wait.tid).map_or(0, |thread| thread.pid);
+        let process = (pid > 0).then(|| {
+            let first = self.threads.get(pid).map(|first| first.comm).unwrap_or(wait.comm);
+            let port = self.ports.of(pid).map_or_else(String::new, |port| format!(" :{port}"));
+            (pid, format!("{} {pid}{port}", as_text(first.bytes())))
+        });
+        self.tracks.waited(&mut self.packets, self.offset_ns, wait, process);
     }
 
     pub fn delayed(&mut self, delay: &Delay<'_>) {
@@ -312,6 +339,17 @@ mod bundle {
     pub const LOST_EVENTS: u32 = 3;
     pub const EVENT_TIMESTAMP: u32 = 1;
     pub const EVENT_PID: u32 = 2;
+}
+
+/// Packets as they are written: compressed with zlib, in a packet around them.
+/// Errors: none that are known, for what is in memory.
+pub fn packed(packets: &Message) -> io::Result<Vec<u8>> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(packets.bytes())?;
+    let bytes = encoder.finish()?;
+    let mut file = Message::with_capacity(bytes.len() + 16);
+    file.message(field::PACKET, |packet| packet.raw(field::COMPRESSED_PACKETS, &bytes));
+    Ok(file.into_bytes())
 }
 
 /// A packet of that time.

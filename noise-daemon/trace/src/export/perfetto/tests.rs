@@ -158,3 +158,94 @@ fn generic_events_have_all_their_fields() {
     ];
     assert_eq!(fields, expected);
 }
+
+/// Packets are written compressed, and are the same when they are unpacked.
+#[test]
+fn packets_are_packed() {
+    let (bytes, _) = packets(TEXT, Select::default());
+    let mut message = noise_protobuf::Message::default();
+    for _ in 0..100 {
+        message.raw(1, &bytes);
+    }
+    let file = packed(&message).unwrap();
+    assert!(file.len() < message.bytes().len() / 10, "{}", file.len());
+    let outer = Message::read(&file);
+    let packet = outer.message(1).unwrap();
+    let Some(wire::Field::Bytes(compressed)) = packet.all(50).next() else { panic!() };
+    let mut unpacked = Vec::new();
+    io::copy(&mut flate2::read::ZlibDecoder::new(compressed), &mut unpacked).unwrap();
+    assert_eq!(unpacked, message.bytes());
+}
+
+/// Who waits is found below its process, which is told from others of that name, under the name that it has then.
+#[test]
+fn waits_are_grouped_by_process_with_the_names_of_their_time() {
+    use crate::event::{Dumped, Task, Woken};
+    use crate::fixtures::{MadeEvent, MadeRecording, switch};
+    use crate::ipc::{Connection, Object};
+
+    let task = |name: &str| Task { comm: Comm::new(name.as_bytes()), tid: 7, prio: 0 };
+    let dumped = Dumped { tid: 7, pid: 7, ppid: 3, comm: Comm::new(b"pyenv-exec") };
+    let socket = Connection {
+        inode: 9,
+        protocol: 6,
+        local: "0.0.0.0:8000".parse().unwrap(),
+        ..Connection::default()
+    };
+    let object = Object { id: 9, ..Object::default() };
+    let file =
+        TraceKind::StatedumpFile { pid: 7, fd: 3, flags: 0, filename: b"socket:[9]", object };
+    let woken = |name| TraceKind::SchedWaking(Woken { task: task(name), target_cpu: 0 });
+    let runs = |name| TraceKind::SchedSwitch {
+        prev: Task::default(),
+        prev_state: crate::state::LeftIn::of(0),
+        next: task(name),
+    };
+    let exec = TraceKind::SchedProcessExec { filename: b"/usr/bin/python3", tid: 7, old_tid: 7 };
+    let kinds = [
+        TraceKind::StatedumpProcess(dumped),
+        TraceKind::StatedumpSocket(socket),
+        file,
+        woken("pyenv-exec"),
+        runs("pyenv-exec"),
+        exec,
+        switch(7, 1, 0),
+        woken("python3"),
+        runs("python3"),
+    ];
+    let events = (1..).zip(kinds).map(|(at, kind)| (at * 1000, MadeEvent::new("", kind)));
+    let perfetto = Perfetto::new(&TraceClock::trace(), &BTreeMap::new());
+    let mut export = Export::new(Select::default(), Begin::Waking, Some(perfetto), None, false);
+    let mut recording = MadeRecording::new(events);
+    while let Some(record) = recording.read() {
+        export.add(&record);
+    }
+    export.finish();
+    let bytes = export.perfetto.unwrap().packets().bytes().to_vec();
+    let file = Message::read(&bytes);
+    let mut names = BTreeMap::new();
+    let mut tracks = Vec::new();
+    for track in file.messages(1).filter_map(|packet| packet.message(60)) {
+        let parent = track.number(5).map(|parent| format!("{}/", names[&parent]));
+        let name = format!("{}{}", parent.unwrap_or_default(), track.text(2).unwrap());
+        names.insert(track.number(1).unwrap(), name.clone());
+        tracks.push(name);
+    }
+    let of = |name| format!("Waits for a CPU/{name} 7 :8000");
+    let expected = [
+        "Waits for a CPU".to_owned(),
+        of("pyenv-exec"),
+        format!("{}/pyenv-exec 7", of("pyenv-exec")),
+        of("python3"),
+        format!("{}/python3 7", of("python3")),
+    ];
+    assert_eq!(tracks, expected);
+    // The process itself has its new name, too, and keeps its parent.
+    let trees = file.messages(1).filter_map(|packet| packet.message(2));
+    let processes: Vec<_> = trees
+        .filter_map(|tree| tree.message(1))
+        .map(|process| (process.number(1), process.number(2), process.text(3).unwrap().to_owned()))
+        .collect();
+    let named = |name: &str| (Some(7), Some(3), name.to_owned());
+    assert_eq!(processes, [named("pyenv-exec"), named("python3")]);
+}

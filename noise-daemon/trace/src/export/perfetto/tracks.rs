@@ -3,7 +3,8 @@
 //! A track holds what does not overlap. Requests of one device do: each goes on the first of its tracks that
 //! is free; those of one name are drawn as one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use noise_common::hooks::Vector;
@@ -36,7 +37,7 @@ const SHOWN_PARTS: usize = 8;
 const WAITS: u64 = 1;
 const LOST: u64 = 2;
 const MARKS: u64 = 3;
-const THREADS_FROM: u64 = 1 << 32;
+const WAITERS_FROM: u64 = 1 << 32;
 const LANES_FROM: u64 = 2 << 32;
 const PATHS_FROM: u64 = 3 << 32;
 
@@ -62,8 +63,8 @@ type TrackGroup = (Signal, String);
 pub struct Tracks {
     has_waits: bool,
     has_lost: bool,
-    /// Threads with a track.
-    threads: HashSet<i32>,
+    /// Tracks of threads and, below no thread's id, of processes, each by the name that it had: another name is another track.
+    waiters: HashMap<(i32, String), u64>,
     /// By what they show: tracks, and until when each is taken.
     lanes: BTreeMap<TrackGroup, Vec<(u64, u64)>>,
     next_lane: u64,
@@ -86,17 +87,24 @@ enum Note<'a> {
 }
 
 impl Tracks {
-    /// A wait for a CPU, on its thread's track.
-    pub fn waited(&mut self, packets: &mut Message, offset_ns: u64, wait: &RunQueueWait<'_>) {
+    /// A wait for a CPU, on its thread's track below that of its process, which has this id and name.
+    pub fn waited(
+        &mut self,
+        packets: &mut Message,
+        offset_ns: u64,
+        wait: &RunQueueWait<'_>,
+        process: Option<(i32, String)>,
+    ) {
         let stamp = wait.from_ns.saturating_sub(offset_ns);
         if !std::mem::replace(&mut self.has_waits, true) {
             describe(packets, stamp, WAITS, None, "Waits for a CPU");
         }
-        let track = THREADS_FROM + u64::from(wait.tid.cast_unsigned());
-        if self.threads.insert(wait.tid) {
-            let name = format!("{} {}", as_text(wait.comm.bytes()), wait.tid);
-            describe(packets, stamp, track, Some(WAITS), &name);
-        }
+        let of = match process {
+            Some((pid, name)) => self.waiter(packets, stamp, WAITS, (-pid, name)),
+            None => WAITS,
+        };
+        let name = format!("{} {}", as_text(wait.comm.bytes()), wait.tid);
+        let track = self.waiter(packets, stamp, of, (wait.tid, name));
         // The live division, interrupts apart.
         let parts: Vec<_> = wait.parts().filter(|(way, _)| *way == "charges").collect();
         let named: Vec<(String, u64)> = parts
@@ -110,6 +118,24 @@ impl Tracks {
         let parts = named.iter().take(SHOWN_PARTS).map(|(name, ns)| Note::Number(name, *ns));
         notes.extend(parts);
         slice(packets, track, [stamp, wait.to_ns.saturating_sub(offset_ns)], first, &notes);
+    }
+
+    /// The track of a thread or a process of that name, which is made where it is new.
+    fn waiter(
+        &mut self,
+        packets: &mut Message,
+        stamp: u64,
+        parent: u64,
+        waiter: (i32, String),
+    ) -> u64 {
+        let next = WAITERS_FROM + self.waiters.len() as u64;
+        match self.waiters.entry(waiter) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                describe(packets, stamp, next, Some(parent), &new.key().1);
+                *new.insert(next)
+            }
+        }
     }
 
     /// A block request on a device's tracks, a vector on its CPU's.
