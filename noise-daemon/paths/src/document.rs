@@ -14,7 +14,7 @@ use crate::graph::{Graph, NO_CPU, Who, WorkerId};
 use crate::link::Link;
 use crate::path::{Awaited, Path, Step, Why};
 use crate::state::{Action, STATES, State};
-use crate::via::ViaKind;
+use crate::via::{ViaId, ViaKind};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PathsDocument {
@@ -159,7 +159,8 @@ pub struct Segment {
     /// The thread that waits meanwhile for this one, its child, to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<NamedThread>,
-    /// Who waits meanwhile for this worker, and what links the two; `None` of the time of the execution itself.
+    /// Who waits meanwhile for this worker, and what links the two; `None` of the time of the execution itself, but of a sleep
+    /// until a timer.
     #[serde(serialize_with = "shared")]
     pub via: Option<Arc<Link>>,
     /// For whom it waits, the longest first. They sum to the segment where there are any: of a wait for a CPU, who had it
@@ -273,7 +274,13 @@ fn segment(graph: &Graph, step: &Step, links: &mut Links) -> Segment {
         }
     };
     let through = through.map(|id| named(graph, id).1);
-    let via = awaited.map(|awaited| {
+    // A timer of its own links a thread to nobody else.
+    let is_timed = step.state() == State::Timer && matches!(step, Step::Stay { .. });
+    let of_timer = || {
+        let (action, via) = (Action::Times, ViaId::default());
+        is_timed.then_some(Awaited { by: worker, action, via })
+    };
+    let via = awaited.or_else(of_timer).map(|awaited| {
         let link = || Arc::new(Link::of(graph, worker, &awaited));
         Arc::clone(links.entry((worker, awaited)).or_insert_with(link))
     });

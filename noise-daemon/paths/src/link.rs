@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::document::{NamedThread, Traced, named};
 use crate::graph::{Graph, WorkerId};
 use crate::path::Awaited;
+use crate::state::Action;
 use crate::via::{Via, ViaKind};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -34,7 +35,11 @@ pub struct Link {
 impl Link {
     /// Between a worker and who waits for it.
     pub fn of(graph: &Graph, worker: WorkerId, awaited: &Awaited) -> Self {
-        let (via, (tid, comm)) = (graph.via(awaited.via), named(graph, awaited.by));
+        let (tid, comm) = named(graph, awaited.by);
+        let via = match awaited.action {
+            Action::Times => Via::of(ViaKind::Timer),
+            _ => graph.via(awaited.via),
+        };
         let whose = match via.kind {
             ViaKind::Futex | ViaKind::Page | ViaKind::File => Some(awaited.by),
             ViaKind::Child => Some(worker),
@@ -70,7 +75,7 @@ impl Link {
         let ends = self.ends.as_ref().map(|[own, other]| (clean(own), clean(other)));
         let between = ends.map_or_else(String::new, |(own, other)| format!(" ({own} - {other})"));
         Some(match self.kind {
-            ViaKind::Wakeup | ViaKind::Creation | ViaKind::Child => return None,
+            ViaKind::Wakeup | ViaKind::Creation | ViaKind::Child | ViaKind::Timer => return None,
             ViaKind::Futex => match (&self.symbol, which) {
                 (Some(symbol), _) => format!("at the futex {}", clean(symbol)),
                 (None, Some(address)) => match self.process {
@@ -87,7 +92,6 @@ impl Link {
             ViaKind::File => "for the lock of a file".to_owned(),
             ViaKind::Page => "for a page of memory".to_owned(),
             ViaKind::Signal => "for a signal".to_owned(),
-            ViaKind::Timer => "for a timer".to_owned(),
         })
     }
 }

@@ -151,6 +151,22 @@ fn pipes_and_sockets_have_their_ends() {
 }
 
 #[test]
+fn a_timer_of_its_own_is_told() {
+    let mut builder = built(&[(10, 0, switch(0, 0, SLEEPER)), (20, 0, switch(SLEEPER, ASLEEP, 0))]);
+    let events = [TraceKind::SoftirqEntry { vec: 1 }, waking(SLEEPER)];
+    for (time_ns, kind) in (40..).zip(events) {
+        builder.follow(&Event { time_ns, cpu: 0, kind });
+    }
+    let worker = builder.thread(0, SLEEPER).unwrap();
+    let path = walk(builder.graph(), worker, 10, 41, Bounds::default()).unwrap();
+    let execution = Execution { worker, from_ns: 10, to_ns: 41, has_begin: true, has_end: true };
+    let parts = traced(builder.graph(), "", &execution, &path).path;
+    let of = |part: &Segment| (part.state, part.via.as_deref().cloned());
+    let timer = ("timer", Some(expected(ViaKind::Timer)));
+    assert_eq!(parts.iter().map(of).collect::<Vec<_>>(), [("running", None), timer]);
+}
+
+#[test]
 fn locks_of_files_signals_and_pages_are_told() {
     let unlocks = || plainly("flock", [5, 8, 0]);
     let locked =
