@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use noise_common::hooks::Vector;
+use noise_protobuf::Message as Packets;
 use noise_trace::delays::Begin;
 use noise_trace::delays::document::{DelaysDocument, Spread};
 use noise_trace::event::TraceKind;
 use noise_trace::events::What;
 use noise_trace::export::Export;
-use noise_trace::export::perfetto::Perfetto;
+use noise_trace::export::perfetto::{Perfetto, packed};
 use noise_trace::export::tables::Tables;
 use noise_trace::record::Source as _;
 use noise_trace::select::Select;
@@ -48,20 +49,34 @@ const TYPES: [(u64, What); 25] = [
 const GENERIC: u64 = 327;
 const MIGRATE: (u64, What) = (491, What::SchedMigrateTask);
 
-pub fn packets(trace: &Trace) -> Vec<u8> {
+fn packets(trace: &Trace) -> Vec<u8> {
+    let mut all = Vec::new();
+    pieces(trace, 1, |ready| all.extend_from_slice(ready.bytes()));
+    all
+}
+
+/// A file as it is written.
+pub fn written(trace: &Trace) -> Vec<u8> {
+    let mut all = Vec::new();
+    pieces(trace, 512 << 10, |ready| all.extend(packed(ready).unwrap()));
+    all
+}
+
+/// Packets in pieces of at least so many bytes.
+fn pieces(trace: &Trace, least_bytes: usize, mut write: impl FnMut(&Packets)) {
     let perfetto = Perfetto::new(&trace.layout.clocks[0], &trace.layout.env);
     let mut export = Export::new(Select::default(), Begin::default(), Some(perfetto), None, false);
-    let mut packets = Vec::new();
     let mut reader = trace.reader();
     while let Some(record) = reader.read() {
         export.add(&record);
         let ready = export.perfetto.as_mut().unwrap().packets();
-        packets.extend_from_slice(ready.bytes());
-        ready.clear();
+        if ready.bytes().len() >= least_bytes {
+            write(ready);
+            ready.clear();
+        }
     }
     export.finish();
-    packets.extend_from_slice(export.perfetto.as_mut().unwrap().packets().bytes());
-    packets
+    write(export.perfetto.as_mut().unwrap().packets());
 }
 
 /// An event: time, CPU, and its name where it is a generic one, else its field's number.
@@ -129,6 +144,8 @@ pub fn perfetto(trace: &Trace) -> Result<(), String> {
                 described += 1
             }
             TraceKind::SchedProcessFork { child_pid, .. } if child_pid > 0 => described += 1,
+            // It has another name from then on.
+            TraceKind::SchedProcessExec { .. } => described += 1,
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ use noise_trace::record::Source as _;
 use noise_trace::select::Select;
 use serde_json::{Value, json};
 
-use crate::export::{all_waits, packets};
+use crate::export::{all_waits, written};
 use crate::figures::{delays_of, number};
 use crate::files::Trace;
 use crate::packages::PACKAGES;
@@ -126,7 +126,7 @@ fn expected_delays(document: &DelaysDocument) -> BTreeMap<(String, i64), Spread>
 /// Each field of each packet is one of Perfetto's schema; times on CPUs and waits are those of `trace delays`.
 pub fn perfetto(trace: &Trace) -> Result<(), String> {
     let file = place(trace, "packets");
-    fs::write(&file, packets(trace)).unwrap();
+    fs::write(&file, written(trace)).unwrap();
     let found = PACKAGES.run(include_str!("python/packets.py"), &[file.to_str().unwrap()]);
     fs::remove_file(&file).unwrap();
     let found = found?;

@@ -3,11 +3,13 @@
 import collections
 import json
 import sys
+import zlib
 
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 with open(sys.argv[1], "rb") as file:
-    written = file.read()
+    packed = Trace.FromString(file.read())
+written = b"".join(zlib.decompress(packet.compressed_packets) for packet in packed.packet)
 trace = Trace.FromString(written)
 events = collections.Counter()
 runs, since = collections.Counter(), {}
@@ -26,10 +28,18 @@ for packet in trace.packet:
 tracks = {packet.track_descriptor.uuid: packet.track_descriptor for packet in trace.packet
           if packet.HasField("track_descriptor")}
 waits, open_slices = [], {}
+
+
+def topmost(track):
+    while track.parent_uuid:
+        track = tracks[track.parent_uuid]
+    return track
+
+
 for packet in trace.packet:
     event = packet.track_event
     track = tracks.get(event.track_uuid)
-    if not track or tracks.get(track.parent_uuid, track).name != "Waits for a CPU":
+    if not track or topmost(track).name != "Waits for a CPU":
         continue
     if event.type == TrackEvent.TYPE_SLICE_BEGIN:
         parts = sum(note.uint_value for note in event.debug_annotations
