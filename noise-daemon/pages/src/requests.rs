@@ -5,6 +5,7 @@
 pub mod made;
 
 use noise_command::output::Painted;
+use noise_sketches::requests::UnassignedCalls;
 use noise_text::table::Columns;
 use noise_text::units::{count, per_second};
 use noise_why::request::{RequestFindings, Spent, Tier};
@@ -62,12 +63,13 @@ fn answer(found: &RequestFindings<'_>) -> String {
         many => format!("{} requests were answered", count(many)),
     };
     let mut sentence = format!(
-        "Port {}: {requests} in {} ({}), half of them within {} and 99 % within {}.",
+        "Port {}: {requests} in {} ({}), half of them within {} and 99 % within {}{}.",
         found.port,
         time(found.span_ns),
         per_second(found.rate),
         time(found.latency_p50_ns),
-        time(found.latency_p99_ns)
+        time(found.latency_p99_ns),
+        unassigned(found)
     );
     let Some(first) = found.tiers.first() else { return sentence };
     let spent = &first.spent;
@@ -93,6 +95,22 @@ fn answer(found: &RequestFindings<'_>) -> String {
         sentence.push_str(&format!(" In {} it waited for a CPU{whom}.", of_it(waited_ns)));
     }
     sentence
+}
+
+/// Which calls of a part that counts cannot be assigned to requests.
+fn unassigned(found: &RequestFindings<'_>) -> String {
+    let share = |of: &UnassignedCalls| of.unassigned as f64 / of.calls.max(1) as f64;
+    let told: Vec<String> = found
+        .unassigned
+        .iter()
+        .filter(|of| share(of) >= LEAST_PART)
+        .take(SHOWN_CULPRITS)
+        .map(|of| format!("{} of the calls to {}", noise_text::units::share(share(of)), of.service))
+        .collect();
+    match told.is_empty() {
+        true => String::new(),
+        false => format!("; {} cannot be assigned to one of them", told.join(" and ")),
+    }
 }
 
 pub const BUSY: &str = "ran before it came to it";

@@ -169,6 +169,7 @@ mod tests {
             state: State::Kept,
             profile,
             cause: NONE,
+            is_asked: false,
             cluster: NONE,
             idle_count: u32::from(idle_ns > 0),
             idle_ns,

@@ -141,6 +141,8 @@ noise_common::named! {
         Connection = "connection",
         /// It woke a thread that slept in a call on the same thing as its own call.
         Waking = "waking",
+        /// Its thread answered the request of the first one afterwards.
+        Answer = "answer",
     }
 }
 

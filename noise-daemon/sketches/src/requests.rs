@@ -9,7 +9,7 @@
 
 use core::fmt;
 use core::net::SocketAddr;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use noise_trace::event::Comm;
 use serde::{Serialize, Serializer};
@@ -113,6 +113,15 @@ pub struct RequestLink {
     /// Their slices. Of a service that is in no recording these are the asking ones.
     #[serde(flatten)]
     pub tier: Tier,
+}
+
+/// Calls to a service, made while the thread that makes them had several requests under way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UnassignedCalls {
+    pub service: Service,
+    pub calls: u64,
+    /// Of them, those that nothing says of for which request they were made.
+    pub unassigned: u64,
 }
 
 /// Slices with those that they caused and waited for.
@@ -294,6 +303,33 @@ impl<'s> Requests<'s> {
             let thread = slice.thread;
             parts.push(RequestPart { slice: id, kind, service, thread, from_ns, to_ns });
         }
+    }
+
+    /// Of the calls of those processes that some slices are of, how many are not known to be for one of their requests, by
+    /// the service that is called; those with most of them first.
+    pub fn unassigned(&self, ids: impl IntoIterator<Item = SliceId>) -> Vec<UnassignedCalls> {
+        let process = |slice: &Slice| {
+            self.system.thread(slice).map(|thread| (thread.machine, thread.pid, thread.process))
+        };
+        let of = |id: SliceId| self.system.slice(id).and_then(process);
+        let callers: HashSet<_> = ids.into_iter().filter_map(of).collect();
+        let mut groups: BTreeMap<Service, UnassignedCalls> = BTreeMap::new();
+        for (id, slice) in (0..).zip(&self.system.slices) {
+            let is_call = slice.is_asked && slice.ended == Ended::Explicit;
+            if !is_call || !process(slice).is_some_and(|process| callers.contains(&process)) {
+                continue;
+            }
+            let below = self.below.get(&id).and_then(|below| below.first());
+            let service = below.and_then(|below| self.service(*below));
+            let service = service.unwrap_or_else(|| self.away(slice));
+            let new = || UnassignedCalls { service, calls: 0, unassigned: 0 };
+            let group = groups.entry(service).or_insert_with(new);
+            group.calls += 1;
+            group.unassigned += u64::from(slice.is_unassigned());
+        }
+        let mut all: Vec<_> = groups.into_values().filter(|of| of.unassigned > 0).collect();
+        all.sort_by_key(|of| std::cmp::Reverse(of.unassigned));
+        all
     }
 
     /// Which service asks which, of some slices; the links of all who ask are one where they are not told apart. Those with

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use crate::input::{Endpoint, Local, Protocol};
 use crate::marker::{Family, Marker, MarkerRule};
@@ -102,6 +102,8 @@ pub struct Slice {
     /// Its system calls, by the place of their combination: [`UNKNOWN`](crate::tallies::UNKNOWN) where that is not kept.
     pub profile: u32,
     pub cause: SliceId,
+    /// A call of a thread that had several requests under way.
+    pub is_asked: bool,
     /// The cluster that it is in, from 0 on; [`NONE`] where it is in none.
     pub cluster: u32,
     /// Stretches without a CPU: how many.
@@ -119,6 +121,11 @@ pub struct Slice {
 impl Slice {
     pub const fn latency_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
+    }
+
+    /// Whether it is a call that nothing says of for which of several requests it was made.
+    pub fn is_unassigned(&self) -> bool {
+        self.is_asked && self.cause == NONE && self.ended == Ended::Explicit
     }
 
     /// The mean of its stretches without a CPU, nanoseconds.
@@ -233,6 +240,8 @@ pub struct Store {
     pub left_out: u64,
     /// Edges that were too many.
     pub edges_left_out: u64,
+    /// From one slice to another: that did not cause it, as was found later.
+    pub undone: HashSet<(SliceId, SliceId)>,
 }
 
 impl Store {
@@ -251,6 +260,7 @@ impl Store {
             state: State::Open,
             profile: 0,
             cause: NONE,
+            is_asked: false,
             cluster: NONE,
             idle_count: 0,
             idle_ns: 0,
@@ -333,9 +343,27 @@ impl Store {
         }
     }
 
+    /// One of several requests may be what caused it.
+    pub fn is_asked(&mut self, id: SliceId) {
+        if let Some(slice) = self.get_mut(id) {
+            slice.is_asked = true;
+        }
+    }
+
+    /// A slice did not cause another one.
+    pub fn undo(&mut self, from: SliceId, to: SliceId) {
+        if let Some(slice) = self.get_mut(to).filter(|slice| slice.cause == from) {
+            slice.cause = NONE;
+            self.undone.insert((from, to));
+        }
+    }
+
     pub fn edge(&mut self, edge: Edge) {
         if edge.from == NONE || edge.to == NONE || edge.from == edge.to {
             return;
+        }
+        if edge.opens && !self.undone.is_empty() {
+            self.undone.remove(&(edge.from, edge.to));
         }
         if edge.opens
             && let Some(slice) = self.get_mut(edge.to)

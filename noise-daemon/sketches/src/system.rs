@@ -9,6 +9,8 @@
 //! what two of them did at the same time counts once, and what a dependent did after S counts for nothing. The same holds
 //! for each of the dependents with its own, so that in a tree of nested requests all true latencies sum up to the whole.
 
+use foldhash::HashSet;
+
 use crate::counts::SketchCounts;
 use crate::follow::NamedOwner;
 use crate::marker::{Marker, MarkerRule};
@@ -42,9 +44,9 @@ impl System {
         mut counts: SketchCounts,
         span: Option<(u64, u64)>,
     ) -> Self {
-        let Store { slices, edges, keys, profiles, .. } = store;
+        let Store { slices, edges, keys, profiles, undone, .. } = store;
         let (mut slices, places) = kept(slices);
-        let mut edges = valid(edges, &places, &slices, &mut counts);
+        let mut edges = valid(edges, (&places, &undone), &slices, &mut counts);
         drop(places);
         for edge in &edges {
             if edge.opens
@@ -54,6 +56,7 @@ impl System {
                 slice.cause = edge.from;
             }
         }
+        counts.unassigned = slices.iter().filter(|slice| slice.is_unassigned()).count() as u64;
         true_latencies(&mut slices, &mut edges);
         let sketches = sketches(slices.len(), &edges);
         counts.calls_left_out =
@@ -120,7 +123,7 @@ fn kept(slices: Long<Slice>) -> (Vec<Slice>, Vec<SliceId>) {
 /// Edges whose cause and effect lie within the slices, each pair once per rule.
 fn valid(
     edges: Long<Edge>,
-    places: &[SliceId],
+    (places, undone): (&[SliceId], &HashSet<(SliceId, SliceId)>),
     slices: &[Slice],
     counts: &mut SketchCounts,
 ) -> Vec<Edge> {
@@ -129,7 +132,14 @@ fn valid(
         slices.get(id as usize).is_some_and(|slice| (slice.from_ns..=slice.to_ns).contains(&at_ns))
     };
     let mut all: Vec<Edge> = Vec::with_capacity(edges.len());
-    for edge in edges.drain() {
+    for mut edge in edges.drain() {
+        if edge.opens && undone.contains(&(edge.from, edge.to)) {
+            // Who woke a thread did so, whatever that took up.
+            if edge.rule == MarkerRule::Thread {
+                continue;
+            }
+            edge.opens = false;
+        }
         let (Some(from), Some(to)) = (place(edge.from), place(edge.to)) else { continue };
         if from == to {
             continue;

@@ -12,7 +12,9 @@ use noise_paths::walk::{Bounds, walk};
 use noise_sketches::document::SketchesDocument as Sketch;
 use noise_sketches::feed::Feed;
 use noise_sketches::marker::Marker;
-use noise_sketches::requests::{PartKind, RequestLink, RequestPart, Requests, Service};
+use noise_sketches::requests::{
+    PartKind, RequestLink, RequestPart, Requests, Service, UnassignedCalls,
+};
 use noise_sketches::slices::SliceId;
 use noise_sketches::system::System;
 use noise_sketches::tiers::percentile;
@@ -196,6 +198,9 @@ pub struct RequestFindings<'s> {
     pub latency_p50_ns: u64,
     pub latency_p99_ns: u64,
     pub latency_max_ns: u64,
+    /// Calls that cannot be assigned to one of several requests, by the service that is called: what they took is in no
+    /// request's time but its caller's own.
+    pub unassigned: Vec<UnassignedCalls>,
     /// Requests whose time is divided: the last ones.
     pub divided: u64,
     /// The services on their way, those with most of their time first.
@@ -263,6 +268,7 @@ impl<'h> Looked<'h> {
         let all_ns = spent.iter().fold(0_u64, |sum, (_, one)| sum.saturating_add(one.spent_ns));
         let below: HashSet<SliceId> =
             ids.iter().flat_map(|id| self.requests.all_below(*id)).collect();
+        let unassigned = self.requests.unassigned(below.iter().copied());
         let mut links = self.requests.links(below, false);
         let tier = |(service, spent): (Service, Spent)| {
             let place = links.iter().position(|link| link.service == service)?;
@@ -286,6 +292,7 @@ impl<'h> Looked<'h> {
             latency_p50_ns: percentile(&latencies, 50),
             latency_p99_ns: percentile(&latencies, 99),
             latency_max_ns: latencies.last().copied().unwrap_or(0),
+            unassigned,
             divided: divided.requests(is_last),
             tiers,
             slowest: self.slowest(slowest, &divided, known),

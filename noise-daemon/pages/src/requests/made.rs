@@ -74,6 +74,7 @@ pub fn found(system: &System) -> RequestFindings<'_> {
         latency_p50_ns: 2 * MS,
         latency_p99_ns: 9 * MS,
         latency_max_ns: 9 * MS,
+        unassigned: Vec::new(),
         divided: 1,
         slowest: Slowest {
             slice: slowest,

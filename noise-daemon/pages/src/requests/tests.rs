@@ -23,6 +23,23 @@ fn the_slow_tier_and_whom_it_waits_for_are_said_first() {
 }
 
 #[test]
+fn what_cannot_be_assigned_is_in_the_first_sentence() {
+    let system = system();
+    let mut found = found(&system);
+    let service = found.tiers[0].link.service;
+    let calls = |unassigned| UnassignedCalls { service, calls: 400, unassigned };
+    found.unassigned = vec![calls(200)];
+    let told = page(&found, 120).text(false).replace('\n', " ");
+    let sentence =
+        "99 % within 9.00 ms; 50 % of the calls to db :5432 cannot be assigned to one of them. ";
+    assert!(told.contains(sentence), "{told}");
+    // Less than what counts is not worth it.
+    found.unassigned = vec![calls(1)];
+    let told = page(&found, 120).text(false);
+    assert!(!told.contains("assigned"), "{told}");
+}
+
+#[test]
 fn the_document_has_what_the_page_says() {
     let system = system();
     let json = serde_json::to_value(found(&system)).unwrap();

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use foldhash::HashMap;
 
+use super::Follower;
 use super::persons::ThreadId;
-use super::{Follower, MAX_CHAIN};
 use crate::channels::{Arrival, Way};
 use crate::input::{Bytes, Endpoint};
 use crate::marker::Marker;
@@ -18,6 +18,7 @@ use crate::slices::{Edge, NONE, SliceId, rule_of};
 use crate::tallies::TallyMark;
 
 mod before;
+mod given;
 mod over;
 
 /// Connections that are followed; the oldest are given up first.
@@ -81,6 +82,8 @@ struct ConnectionEnd {
     made_for: Option<SliceId>,
     /// Threads that asked, or that connected it.
     asked: Vec<ThreadId>,
+    /// In which turn of a thread that waits for events the latest answer was received.
+    answered_turn: Option<u32>,
     /// Threads of which events were lost: what they do first may go on with something that is not known.
     unsure: Vec<ThreadId>,
 }
@@ -132,6 +135,7 @@ impl FollowedEnds {
             is_old: false,
             made_for: None,
             asked: Vec::new(),
+            answered_turn: None,
             unsure: Vec::new(),
         };
         let place = match self.free.pop() {
@@ -167,23 +171,6 @@ impl FollowedEnds {
             }
         }
         None
-    }
-
-    /// Requests on a connection that are not answered.
-    fn requests(&self, place: u32) -> impl Iterator<Item = SliceId> {
-        let connection = self.all.get(place as usize).and_then(Option::as_ref);
-        let opens = connection.into_iter().flat_map(|connection| &connection.opens);
-        let asked =
-            opens.filter(|open| open.role == ConnectionRole::Serves && open.answered.is_none());
-        asked.flat_map(|open| &open.parts).map(|part| part.id)
-    }
-
-    /// Another thread answered that one.
-    fn done(&mut self, place: u32, request: SliceId) {
-        let opens = self.get_mut(place).into_iter().flat_map(|connection| &mut connection.opens);
-        if let Some(part) = opens.flat_map(|open| &mut open.parts).find(|part| part.id == request) {
-            part.is_done = true;
-        }
     }
 
     fn open_mut(&mut self, place: u32, thread: ThreadId) -> Option<&mut OngoingSlice> {
@@ -301,7 +288,7 @@ impl Follower {
     }
 
     /// A slice with one marker waits for an answer, or not any more.
-    fn expects(&mut self, thread: ThreadId, slice: SliceId, begins: bool) {
+    pub(super) fn expects(&mut self, thread: ThreadId, slice: SliceId, begins: bool) {
         let Some(person) = self.persons.get_mut(thread) else { return };
         if let Some(found) = person.implicit.iter_mut().find(|implicit| implicit.id == slice) {
             found.pending = match begins {
@@ -338,19 +325,28 @@ impl Follower {
         let machine = self.persons.machine(thread);
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
-        self.begins_with(place, thread);
-        let current = self.current(thread);
-        if let Some(current) = current {
-            self.sends(thread, current);
-        }
+        let made_for = self.begins_with(place, thread);
         let known = self.ends.open_mut(place, thread);
         let known = known.map(|open| (open.role, open.answered.is_some()));
         let serves =
             self.ends.get_mut(place).is_some_and(|of| of.role == Some(ConnectionRole::Serves));
+        let asks = known.map_or(!serves, |(role, _)| role == ConnectionRole::Asks);
+        if asks || known.is_none() {
+            self.next_piece(thread, now_ns, place);
+        }
+        let has_turns = self.has_turns(thread);
+        let last_sent = self.last_sent(thread);
+        let current = match has_turns && asks {
+            true => made_for.or_else(|| self.goes_on_with(thread, place)),
+            false => self.current(thread),
+        };
+        if let Some(current) = current {
+            self.sends(thread, current);
+        }
         if known.is_none() && serves {
             // The answer to what another thread received, or what was not asked for.
             if let Some(current) = current {
-                self.answers(place, current);
+                self.answers(place, thread, current);
             }
             self.goes(end, bytes, (current.unwrap_or(NONE), now_ns));
             return;
@@ -364,12 +360,19 @@ impl Follower {
                 if let Some(person) = self.persons.get_mut(thread) {
                     person.current = id;
                 }
+                if let Some(id) = id {
+                    self.sent_answer(thread, place, id);
+                }
                 id
             }
             Some((ConnectionRole::Asks, false)) => {
                 let last = open.and_then(|open| open.parts.last());
                 let goes_on = last.filter(|last| {
-                    last.bound.is_none() && (last.cause == current || current.is_none())
+                    let is_same = match has_turns {
+                        true => last.cause.is_some() || last_sent == Some(last.id),
+                        false => true,
+                    };
+                    last.bound.is_none() && is_same && (last.cause == current || current.is_none())
                 });
                 match goes_on.map(|last| last.id) {
                     Some(id) => Some(id),
@@ -386,6 +389,9 @@ impl Follower {
             }
         };
         if let Some(owner) = owner {
+            if asks {
+                self.sent_call(thread, place, owner, current);
+            }
             self.goes(end, bytes, (owner, now_ns));
         }
     }
@@ -399,22 +405,6 @@ impl Follower {
         let joined = self.channels.sent(way, bytes, messages, from, self.losses);
         for (origin, arrival) in joined {
             self.join(rule_of(end.protocol), &origin, &arrival, false);
-        }
-    }
-
-    /// Where a slice was caused by a request that another thread received on a connection, what it sends there is the answer.
-    fn answers(&mut self, place: u32, slice: SliceId) {
-        let requests: Vec<SliceId> = self.ends.requests(place).collect();
-        let mut slice = slice;
-        for _ in 0..MAX_CHAIN {
-            let Some(found) = self.store.get(slice).filter(|_| !requests.is_empty()) else {
-                return;
-            };
-            if let Some(request) = requests.iter().find(|id| self.store.whole(**id) == slice) {
-                self.ends.done(place, *request);
-                return;
-            }
-            slice = self.store.whole(found.cause);
         }
     }
 
@@ -483,7 +473,12 @@ impl Follower {
                 let to = person.mark(now_ns, true);
                 let cause = open.and_then(|open| open.parts.first()).and_then(|part| part.cause);
                 let id = self.answer(place, thread, to);
-                match self.open(cause) {
+                let cause = match id {
+                    Some(id) => self.took_answer(thread, place, id, cause),
+                    None => cause,
+                };
+                let cause = self.open(cause);
+                match cause {
                     Some(cause) => self.resume(thread, cause, now_ns),
                     None => {
                         if let Some(person) = self.persons.get_mut(thread) {
@@ -491,6 +486,7 @@ impl Follower {
                         }
                     }
                 }
+                self.took_up(thread, cause, id);
                 (id, false)
             }
             Some((ConnectionRole::Serves, false)) => {
@@ -507,6 +503,9 @@ impl Follower {
                 if let Some(person) = self.persons.get_mut(thread) {
                     person.current = id;
                 }
+                if let Some(id) = id {
+                    self.took_request(thread, place, id);
+                }
                 (id, opens)
             }
             Some((ConnectionRole::Serves, true)) | None => {
@@ -516,6 +515,9 @@ impl Follower {
                 let id = self.more(place, thread, ConnectionRole::Serves, end, from, None);
                 if let Some(person) = self.persons.get_mut(thread) {
                     person.current = id;
+                }
+                if let Some(id) = id {
+                    self.took_request(thread, place, id);
                 }
                 (id, true)
             }

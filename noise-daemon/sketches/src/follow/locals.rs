@@ -11,6 +11,8 @@ use crate::tokens::{Came, Post};
 
 /// Slices with one marker that one thread has at once.
 const MAX_IMPLICIT: usize = 64;
+/// Pieces of work before an answer.
+const MAX_PIECES: usize = 8;
 
 /// Where what is sent on it goes.
 pub fn outgoing(machine: u16, object: &ChannelObject) -> Option<Way> {
@@ -48,11 +50,16 @@ impl Follower {
             answered: None,
             bound: None,
             pending: 0,
+            served: None,
         };
         person.implicit.push(implicit);
         person.current = Some(id);
         if !asks {
             person.begins = Some(key);
+            if person.pieces.len() == MAX_PIECES {
+                person.pieces.remove(0);
+            }
+            person.pieces.push(id);
         }
         if person.implicit.len() > MAX_IMPLICIT {
             let oldest = person.implicit.remove(0);
@@ -87,6 +94,22 @@ impl Follower {
             implicit.bound = None;
             implicit.answered = Some(mark);
         }
+    }
+
+    /// What a thread sends on a connection after it answered the request of another one is of the next piece of work, also
+    /// where it did not sleep before it took that up.
+    pub(super) fn next_piece(&mut self, thread: ThreadId, now_ns: u64, place: u32) {
+        let Some(current) = self.current(thread) else { return };
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        let from = person.mark_entry(now_ns);
+        let of = person.implicit.iter_mut().find(|known| known.id == current);
+        let Some(of) = of.filter(|of| of.served.is_some_and(|served| served != place)) else {
+            return;
+        };
+        of.bound.get_or_insert_with(|| from.clone());
+        let key = of.key;
+        let Some(marker) = self.store.get(current).map(|slice| slice.marker) else { return };
+        self.open_implicit(thread, (marker, key), from, false);
     }
 
     /// A thread sends something while it works on a slice.
@@ -169,11 +192,14 @@ impl Follower {
         if let Some(slice) = waits.or_else(returned).or(current) {
             if self.is_work(slice) {
                 self.resume(thread, slice, now_ns);
+                self.took_up(thread, Some(slice), None);
             }
             return (slice, false);
         }
         let from = person.mark(now_ns, false);
-        (self.open_implicit(thread, begins, from, false), true)
+        let slice = self.open_implicit(thread, begins, from, false);
+        self.took_up(thread, Some(slice), None);
+        (slice, true)
     }
 
     pub(super) fn put(&mut self, thread: ThreadId, now_ns: u64, local: Local, length: u64) {

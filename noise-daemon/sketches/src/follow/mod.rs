@@ -11,6 +11,7 @@
 
 mod acts;
 mod ends;
+mod evidence;
 mod locals;
 mod persons;
 mod schedule;
@@ -18,6 +19,7 @@ mod schedule;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use self::ends::FollowedEnds;
+use self::evidence::Calls;
 pub use self::persons::NamedOwner;
 use self::persons::{Persons, ThreadId};
 use crate::channels::Channels;
@@ -50,6 +52,8 @@ pub struct Follower {
     channels: Channels,
     tokens: Tokens,
     store: Store,
+    /// Calls of threads that wait for events.
+    calls: Calls,
     counts: SketchCounts,
     /// Connects by the number of what they send, with those that were known first at the front of `connect_order`.
     connects: HashMap<u64, HalfConnection>,
@@ -159,6 +163,9 @@ impl Follower {
     ) {
         let name = self.store.profiles.number(call);
         self.leaves(thread);
+        if matches!(purpose, Purpose::Poll | Purpose::Loop) {
+            self.turn(thread);
+        }
         if let (Purpose::Send, Some(object)) = (purpose, object) {
             let machine = self.persons.machine(thread);
             if let Some(way) = locals::outgoing(machine, &object) {

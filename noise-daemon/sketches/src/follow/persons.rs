@@ -5,6 +5,7 @@ use noise_trace::event::Comm;
 use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::threads::MAX_TID;
 
+use super::evidence::Turns;
 use crate::input::{ChannelObject, Input, Known, Purpose};
 use crate::slices::SliceId;
 use crate::tallies::{Calls, Idle, TallyMark};
@@ -56,6 +57,8 @@ pub struct Implicit {
     pub bound: Option<TallyMark>,
     /// Connections on which it waits for an answer.
     pub pending: u32,
+    /// The connection on which it answered a request that another thread received.
+    pub served: Option<u32>,
 }
 
 impl Implicit {
@@ -84,6 +87,10 @@ pub struct Person {
     /// The slice that it works on.
     pub current: Option<SliceId>,
     pub implicit: Vec<Implicit>,
+    /// Of those, what it took up since it last answered a request that another thread received.
+    pub pieces: Vec<SliceId>,
+    /// Where it waits for events of many connections.
+    pub turns: Option<Box<Turns>>,
     /// From its creation to its exit.
     pub process: Option<(SliceId, TallyMark)>,
     /// Of a kernel thread, from its waking to its sleep.

@@ -67,6 +67,10 @@ impl Follower {
             return;
         }
         let (purpose, object) = (call.purpose, call.object);
+        if matches!(purpose, Purpose::Poll | Purpose::Loop) {
+            self.rests(thread);
+        }
+        let Some(person) = self.persons.get_mut(thread) else { return };
         let mark = person.mark_entry(now_ns);
         let fresh = std::mem::take(&mut person.fresh);
         for place in fresh {
@@ -252,6 +256,8 @@ impl Follower {
         person.woken = None;
         person.off_ns = None;
         person.fresh.clear();
+        person.pieces.clear();
+        person.turns = None;
         let implicit = std::mem::take(&mut person.implicit);
         let wakeup = person.wakeup.take().map(|(id, _)| id);
         let ends: Vec<u32> = person.ends.drain().collect();

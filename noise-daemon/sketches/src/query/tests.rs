@@ -30,6 +30,7 @@ fn system() -> System {
         ended: Ended::Explicit,
         state: State::Kept,
         profile,
+        is_asked: false,
         cause: NONE,
         cluster: 2,
         idle_count: 4,

@@ -48,12 +48,12 @@ impl Follower {
     }
 
     /// What is sent first on a connection belongs to what the thread connected it for, if that goes on.
-    pub(super) fn begins_with(&mut self, place: u32, thread: ThreadId) {
+    pub(super) fn begins_with(&mut self, place: u32, thread: ThreadId) -> Option<SliceId> {
         let made_for = self.ends.get_mut(place).and_then(|connection| connection.made_for.take());
-        let Some(slice) = self.open(made_for) else { return };
+        let slice = self.open(made_for)?;
         let is_its = self.store.get(slice).is_some_and(|found| found.thread == thread);
-        if let Some(person) = self.persons.get_mut(thread).filter(|_| is_its) {
-            person.current = Some(slice);
-        }
+        let person = self.persons.get_mut(thread).filter(|_| is_its)?;
+        person.current = Some(slice);
+        Some(slice)
     }
 }

@@ -20,6 +20,7 @@ impl Follower {
             }
         }
         for open in connection.opens {
+            self.turns_without(open.thread, place);
             self.open_over(open, SliceEndReason::Over);
         }
         self.life_over(connection.life, by);
@@ -42,6 +43,7 @@ impl Follower {
     /// What a thread does on a connection is over.
     pub(super) fn over(&mut self, place: u32, thread: ThreadId, why: SliceEndReason) {
         if let Some(open) = self.ends.take_open(place, thread) {
+            self.turns_without(thread, place);
             self.open_over(open, why);
         }
     }

@@ -1,0 +1,497 @@
+//! Who works on what in a thread that waits for events of many connections: its latest communication does not say so.
+//!
+//! Such a thread reads what is ready, and goes on with each of it in this order: at once, when it has read all, or in one
+//! of its next turns. So what it sends is joined with what it read by the order of both, where that leaves one way only.
+//! An answer says whose it is, by its connection. The answer to a call came for the request that is answered next; where
+//! that is known, it is known for which request the call was, also if nothing said so when it was made: a connection of
+//! a pool is one request's from the call to the answer. What begins and what ends a call have to agree. What is left
+//! belongs to none.
+
+mod order;
+
+use std::collections::VecDeque;
+
+use foldhash::{HashMap, HashSet};
+
+use self::order::pairs;
+use super::Follower;
+use super::persons::ThreadId;
+use crate::marker::MarkerRule;
+use crate::slices::{Edge, NONE, SliceId};
+
+/// Turns after which a thread has gone on with what it read, or that waits for something else.
+const MOST_TURNS: u32 = 4;
+/// Answers after which it is known in which turn a thread goes on with what it read.
+const USUAL: u32 = 16;
+/// One in so many answers in another turn is not usual.
+const UNUSUAL: u32 = 32;
+/// Calls that may still get a request.
+const MAX_CALLS: usize = 1 << 16;
+/// How far calls of one request are gone back.
+const MAX_CHAIN: usize = 64;
+
+/// What speaks for a send to be of a read: an answer counts more than all that is not one, and among answers those
+/// whose request is known to be the same.
+const ANSWER: u64 = 1 << 32;
+const AGREES: u64 = 1 << 16;
+const CALL: u64 = 1;
+
+/// What a thread took up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Read {
+    /// The slice to go on with; [`NONE`] where that is not known.
+    work: SliceId,
+    /// The call to which it is the answer, or [`NONE`].
+    call: SliceId,
+    turn: u32,
+    /// Something was sent since.
+    is_past: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SentKind {
+    Call {
+        place: u32,
+        /// The slice that it was given to at once, or [`NONE`].
+        cause: SliceId,
+        /// Requests of which none is known that they wait for an answer.
+        idle: usize,
+        /// There was one request alone.
+        is_alone: bool,
+        /// Its connection was another request's just before.
+        is_warm: bool,
+    },
+    Answer,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    /// The call, or the request that is answered.
+    slice: SliceId,
+    kind: SentKind,
+}
+
+/// What a thread does between its waits for events.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    turn: u32,
+    reads: Vec<Read>,
+    sends: Vec<Sent>,
+    /// By their places, connections with a request that is not answered, and those with a call that is not.
+    requests: HashSet<u32>,
+    calls: HashSet<u32>,
+    /// In which turn answers were sent, counted from that of the read.
+    ages: [u32; MOST_TURNS as usize + 1],
+}
+
+impl Turns {
+    /// Whether a thread goes on with what it read so many turns ago.
+    fn is_usual(&self, age: u32) -> bool {
+        let all: u32 = self.ages.iter().sum();
+        let of = self.ages.get(age as usize).copied().unwrap_or(0);
+        age <= MOST_TURNS && (all < USUAL || of > all / UNUSUAL)
+    }
+
+    /// Places of what may go on now.
+    fn candidates(&self) -> Vec<usize> {
+        let is_now = |read: &Read| read.turn == self.turn && !read.is_past;
+        let in_turn = self.reads.iter().any(is_now);
+        let goes_on =
+            |read: &Read| self.is_usual(self.turn - read.turn) && (!in_turn || is_now(read));
+        let all = self.reads.iter().enumerate().filter(|(_, read)| goes_on(read));
+        all.map(|(place, _)| place).collect()
+    }
+
+    fn saw(&mut self, age: u32) {
+        if let Some(count) = self.ages.get_mut(age as usize) {
+            *count += 1;
+        }
+        if self.ages.iter().sum::<u32>() > 1 << 10 {
+            self.ages.iter_mut().for_each(|count| *count /= 2);
+        }
+    }
+}
+
+/// A call that a thread of events made.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    place: u32,
+    /// The call of the same request before it, or [`NONE`].
+    before: SliceId,
+    /// Nothing else was sent on its connection before the answer.
+    is_single: bool,
+}
+
+/// Calls by their slices, the oldest first in `order`.
+#[derive(Debug, Default)]
+pub struct Calls {
+    all: HashMap<SliceId, Call>,
+    order: VecDeque<SliceId>,
+}
+
+impl Calls {
+    fn add(&mut self, slice: SliceId, call: Call) {
+        self.all.insert(slice, call);
+        self.order.push_back(slice);
+        if self.order.len() > MAX_CALLS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.all.remove(&oldest);
+        }
+    }
+}
+
+impl Follower {
+    fn turns(&mut self, thread: ThreadId) -> Option<&mut Turns> {
+        self.persons.get_mut(thread)?.turns.as_deref_mut()
+    }
+
+    /// Whether a thread waits for events of many connections.
+    pub(super) fn has_turns(&self, thread: ThreadId) -> bool {
+        self.persons.get(thread).is_some_and(|person| person.turns.is_some())
+    }
+
+    /// A thread looks for events, and what it sends from then on is of another turn.
+    pub(super) fn turn(&mut self, thread: ThreadId) {
+        self.judge(thread);
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        let turns = person.turns.get_or_insert_default();
+        turns.turn += 1;
+        let turn = turns.turn;
+        turns.reads.retain(|read| turn - read.turn <= MOST_TURNS);
+    }
+
+    /// It sleeps until there are any: it has gone on with all that it read.
+    pub(super) fn rests(&mut self, thread: ThreadId) {
+        self.judge(thread);
+        if let Some(turns) = self.turns(thread) {
+            turns.turn += MOST_TURNS + 1;
+            turns.reads.clear();
+        }
+    }
+
+    /// Which turn of a thread it is; 0 without turns.
+    pub(super) fn turn_of(&self, thread: ThreadId) -> u32 {
+        let turns = self.persons.get(thread).and_then(|person| person.turns.as_ref());
+        turns.map_or(0, |turns| turns.turn)
+    }
+
+    /// A thread read something to go on with.
+    pub(super) fn took_up(
+        &mut self,
+        thread: ThreadId,
+        work: Option<SliceId>,
+        call: Option<SliceId>,
+    ) {
+        self.judge(thread);
+        let Some(turns) = self.turns(thread) else { return };
+        let (work, call) = (work.unwrap_or(NONE), call.unwrap_or(NONE));
+        // The rest of what came in parts.
+        turns.reads.retain(|read| (read.work, read.call) != (work, call) || call == work);
+        let read = Read { work, call, turn: turns.turn, is_past: false };
+        turns.reads.push(read);
+        let now =
+            turns.reads.iter().rev().take_while(|read| read.turn == turns.turn && !read.is_past);
+        let mut now = now.map(|read| read.work);
+        let last = now.next();
+        if now.any(|work| Some(work) != last)
+            && let Some(person) = self.persons.get_mut(thread)
+        {
+            person.current = None;
+        }
+    }
+
+    /// A request came to a thread.
+    pub(super) fn took_request(&mut self, thread: ThreadId, place: u32, request: SliceId) {
+        if let Some(turns) = self.turns(thread) {
+            turns.requests.insert(place);
+            self.took_up(thread, Some(request), None);
+        }
+    }
+
+    /// What is under way on a connection is over.
+    pub(super) fn turns_without(&mut self, thread: ThreadId, place: u32) {
+        if let Some(turns) = self.turns(thread) {
+            turns.requests.remove(&place);
+            turns.calls.remove(&place);
+        }
+    }
+
+    /// The answer to a call came: what the thread goes on with. A request that is answered already did not wait for it.
+    pub(super) fn took_answer(
+        &mut self,
+        thread: ThreadId,
+        place: u32,
+        call: SliceId,
+        cause: Option<SliceId>,
+    ) -> Option<SliceId> {
+        self.judge(thread);
+        let Some(turns) = self.turns(thread) else { return cause };
+        let (is_first, turn) = (turns.calls.remove(&place), turns.turn);
+        if !is_first {
+            return cause;
+        }
+        self.ends.answered_in(place, turn);
+        let cause = self.store.get(call).map(|call| call.cause).filter(|cause| *cause != NONE);
+        match cause.filter(|cause| self.store.is_answered(*cause)) {
+            Some(of) => {
+                self.give_call(place, call, of, None);
+                None
+            }
+            None => cause,
+        }
+    }
+
+    /// The slice that what a thread sends now must be of, whatever comes after it.
+    pub(super) fn goes_on_with(&self, thread: ThreadId, place: u32) -> Option<SliceId> {
+        let turns = self.persons.get(thread)?.turns.as_ref()?;
+        let candidates = turns.candidates();
+        let mut works = candidates.iter().filter_map(|place| turns.reads.get(*place));
+        let first = *works.next()?;
+        let is_same = works.all(|read| read.work == first.work);
+        let is_after_answer = turns.sends.iter().any(|sent| sent.kind == SentKind::Answer);
+        let is_warm = self.is_warm(turns, place) && turns.requests.len() > turns.calls.len() + 1;
+        let work = self.open(Some(first.work).filter(|work| *work != NONE))?;
+        (is_same && !is_after_answer && !is_warm).then_some(work)
+    }
+
+    /// Whether a connection was another call's just before.
+    fn is_warm(&self, turns: &Turns, place: u32) -> bool {
+        let answered = self.ends.answered_turn(place);
+        answered.is_some_and(|turn| turns.turn.saturating_sub(turn) <= MOST_TURNS)
+    }
+
+    /// What a thread sent last, where it read nothing since.
+    pub(super) fn last_sent(&self, thread: ThreadId) -> Option<SliceId> {
+        Some(self.persons.get(thread)?.turns.as_ref()?.sends.last()?.slice)
+    }
+
+    /// A thread sent a call, or more of it.
+    pub(super) fn sent_call(
+        &mut self,
+        thread: ThreadId,
+        place: u32,
+        call: SliceId,
+        cause: Option<SliceId>,
+    ) {
+        let turns = self.persons.get(thread).and_then(|person| person.turns.as_ref());
+        let Some(turns) = turns.filter(|_| self.last_sent(thread) != Some(call)) else { return };
+        let is_single = !turns.calls.contains(&place);
+        let kind = SentKind::Call {
+            place,
+            cause: cause.unwrap_or(NONE),
+            idle: turns.requests.len().saturating_sub(turns.calls.len()),
+            is_alone: turns.requests.len() <= 1,
+            is_warm: self.is_warm(turns, place),
+        };
+        let has_requests = !turns.requests.is_empty();
+        if let Some(turns) = self.turns(thread) {
+            turns.calls.insert(place);
+            turns.sends.push(Sent { slice: call, kind });
+        }
+        if is_single {
+            self.calls.add(call, Call { place, before: NONE, is_single: true });
+            if has_requests {
+                self.store.is_asked(call);
+            }
+            return;
+        }
+        let first = self.ends.first_part(place, thread);
+        if let Some(first) = first.and_then(|first| self.calls.all.get_mut(&first)) {
+            first.is_single = false;
+        }
+    }
+
+    /// A thread sent the answer to a request.
+    pub(super) fn sent_answer(&mut self, thread: ThreadId, place: u32, request: SliceId) {
+        let is_more = self.last_sent(thread) == Some(request);
+        let Some(turns) = self.turns(thread) else { return };
+        if turns.requests.remove(&place) && !is_more {
+            turns.sends.push(Sent { slice: request, kind: SentKind::Answer });
+        }
+    }
+
+    /// How much speaks for a send to be of a read.
+    fn fit(&self, read: &Read, sent: &Sent) -> u64 {
+        let cause = |call: SliceId| self.store.get(call).map_or(NONE, |call| call.cause);
+        match sent.kind {
+            SentKind::Answer if read.call == NONE => {
+                if read.work == sent.slice {
+                    ANSWER + AGREES
+                } else {
+                    0
+                }
+            }
+            SentKind::Answer => {
+                let from = |slice: SliceId| self.store.get(slice).map(|slice| slice.from_ns);
+                let is_within = from(sent.slice) <= from(read.call);
+                let agrees = if cause(read.call) == sent.slice { AGREES } else { 0 };
+                if is_within { ANSWER + agrees } else { 0 }
+            }
+            SentKind::Call { cause: NONE, .. } => CALL,
+            SentKind::Call { cause: known, .. } => {
+                let work = if read.call == NONE { read.work } else { cause(read.call) };
+                if work == NONE || work == known { CALL } else { 0 }
+            }
+        }
+    }
+
+    /// Joins what a thread sent with what it read before.
+    fn judge(&mut self, thread: ThreadId) {
+        let Some(turns) = self.turns(thread).filter(|turns| !turns.sends.is_empty()) else {
+            return;
+        };
+        let sends = std::mem::take(&mut turns.sends);
+        let candidates = turns.candidates();
+        let reads: Vec<Read> =
+            candidates.iter().filter_map(|place| turns.reads.get(*place)).copied().collect();
+        let turn = turns.turn;
+        turns.reads.iter_mut().for_each(|read| read.is_past = true);
+        // Where others may wait for a connection, one that was just used is theirs.
+        let is_theirs = |(number, sent): (usize, &Sent)| match sent.kind {
+            SentKind::Call { idle, is_warm, .. } => {
+                is_warm && idle > reads.len().saturating_sub(number)
+            }
+            SentKind::Answer => false,
+        };
+        let theirs: Vec<bool> = sends.iter().enumerate().map(is_theirs).collect();
+        let all_calls = sends.iter().all(|sent| sent.kind != SentKind::Answer);
+        let only = match reads.len() {
+            1 if all_calls => theirs.iter().map(|theirs| (!theirs).then_some(0)).collect(),
+            count => pairs(count, sends.len(), |read, send| {
+                match (reads.get(read), sends.get(send), theirs.get(send)) {
+                    (Some(read), Some(sent), Some(false)) => self.fit(read, sent),
+                    _ => 0,
+                }
+            }),
+        };
+        for (sent, read) in sends.iter().zip(only) {
+            let read = read.and_then(|read| reads.get(read)).copied();
+            match sent.kind {
+                SentKind::Answer => {
+                    let Some(read) = read else { continue };
+                    if let Some(turns) = self.turns(thread) {
+                        turns.saw(turn - read.turn);
+                    }
+                    if read.call != NONE {
+                        self.settle(read.call, sent.slice);
+                    }
+                }
+                SentKind::Call { place, cause, is_alone, .. } => {
+                    self.begun_by(sent.slice, (place, cause), read, is_alone);
+                }
+            }
+            if let (Some(read), Some(turns)) = (read, self.turns(thread)) {
+                turns.reads.retain(|other| *other != Read { is_past: true, ..read });
+            }
+        }
+    }
+
+    /// A call is of what was read; or that is not known.
+    fn begun_by(
+        &mut self,
+        call: SliceId,
+        (place, given): (u32, SliceId),
+        read: Option<Read>,
+        is_alone: bool,
+    ) {
+        let Some(read) = read else {
+            if given != NONE && !is_alone {
+                self.give_call(place, call, given, None);
+            }
+            return;
+        };
+        if let Some(known) = self.calls.all.get_mut(&call) {
+            known.before = read.call;
+        }
+        let work = match read.call {
+            NONE => read.work,
+            before => self.store.get(before).map_or(NONE, |before| before.cause),
+        };
+        let work = self.open(Some(work).filter(|work| *work != NONE));
+        if given == NONE
+            && let Some(work) = work.filter(|work| !self.store.is_answered(*work))
+        {
+            self.give_call(place, call, NONE, Some(work));
+        }
+    }
+
+    /// The answer to a call came for a request: so that call, and those before it, were for it.
+    fn settle(&mut self, call: SliceId, request: SliceId) {
+        let mut call = call;
+        for _ in 0..MAX_CHAIN {
+            let Some(known) = self.calls.all.get(&call).copied() else { return };
+            let Some(slice) = self.store.get(call) else { return };
+            let cause = slice.cause;
+            let from_ns = self.store.get(request).map_or(u64::MAX, |request| request.from_ns);
+            if cause == request {
+                return;
+            }
+            if cause != NONE {
+                // What began it says something else.
+                self.give_call(known.place, call, cause, None);
+            } else if known.is_single && from_ns <= slice.from_ns {
+                self.give_call(known.place, call, NONE, Some(request));
+            }
+            call = known.before;
+        }
+    }
+
+    /// A call gets a cause, or loses it.
+    fn give_call(&mut self, place: u32, call: SliceId, old: SliceId, cause: Option<SliceId>) {
+        let Some(slice) = self.store.get(call).copied() else { return };
+        if old != NONE {
+            self.store.undo(old, call);
+        }
+        if self.ends.give_part(place, slice.thread, call, cause) {
+            if old != NONE {
+                self.expects(slice.thread, old, false);
+            }
+            if let Some(cause) = cause {
+                self.expects(slice.thread, cause, true);
+            }
+        }
+        if let Some(cause) = cause {
+            self.store.edge(Edge::of_thread(cause, call, slice.key, slice.from_ns));
+        }
+    }
+
+    /// A thread answers a request that another one received: what it did since it answered another one was for that.
+    pub(super) fn answers_for(&mut self, thread: ThreadId, request: SliceId) {
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        let pieces = std::mem::take(&mut person.pieces);
+        let Some(found) = self.store.get(request).copied() else { return };
+        for piece in pieces {
+            let Some(slice) = self.store.get(piece).copied() else { continue };
+            if self.is_caused_by(piece, request) {
+                continue;
+            }
+            if slice.cause != NONE {
+                self.store.undo(slice.cause, piece);
+            }
+            if found.from_ns <= slice.from_ns {
+                self.store.edge(Edge {
+                    opens: true,
+                    ..Edge::new(
+                        MarkerRule::Answer,
+                        (request, found.from_ns),
+                        (piece, slice.from_ns),
+                        found.key,
+                    )
+                });
+            }
+        }
+    }
+
+    fn is_caused_by(&self, slice: SliceId, request: SliceId) -> bool {
+        let mut slice = self.store.whole(slice);
+        for _ in 0..MAX_CHAIN {
+            if slice == self.store.whole(request) {
+                return true;
+            }
+            let Some(found) = self.store.get(slice) else { return false };
+            slice = self.store.whole(found.cause);
+        }
+        false
+    }
+}

@@ -1,0 +1,261 @@
+//! A front that serves many clients in one thread: a loop of events, whose handlers call a backend over connections of a
+//! pool and go on when the answer comes. Who waits for a connection gets the next one that is free.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use noise_sketches::input::{Act, Bytes, ChannelObject, Purpose, What};
+
+use super::chance::Chance;
+use super::seen::{BEGIN_NS, Line, Seen};
+
+/// When a handler goes on with what was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// At once, as in node.
+    AtOnce,
+    /// When all that is ready was read.
+    Batch,
+    /// In one of the next turns of the loop, as in asyncio: in the next one where it is 1.
+    Later(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub clients: usize,
+    /// Of each client.
+    pub requests: usize,
+    pub dispatch: Dispatch,
+    /// Connections to the backend.
+    pub pool: usize,
+    /// Calls of a request, one after the other: from, to.
+    pub calls: (u64, u64),
+    /// One in so many messages comes in two parts; none where it is 0.
+    pub parts: u64,
+    /// Who waits for a connection gets it before the answer is sent of the request that had it, where things go on at once.
+    pub hands_on_first: bool,
+    /// A call of no request is made from time to time.
+    pub background: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    /// A request goes on.
+    Go(usize),
+    /// It got a connection.
+    Got(usize, usize),
+    Background,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Handler {
+    client: usize,
+    calls: u64,
+    holds: Option<usize>,
+}
+
+pub struct Front {
+    plan: Plan,
+    chance: Chance,
+    seen: Seen,
+    now_ns: u64,
+    /// When what comes on which connection, and whether that is all of it.
+    comes: BinaryHeap<Reverse<(u64, u64, usize, bool)>>,
+    number: u64,
+    ready: VecDeque<(u32, Task)>,
+    ticks: VecDeque<Task>,
+    handlers: Vec<Handler>,
+    /// By connection: the request that is under way.
+    of: Vec<Option<usize>>,
+    free: Vec<usize>,
+    waiting: VecDeque<usize>,
+    left: Vec<usize>,
+    lines: Vec<Line>,
+    background: Option<usize>,
+}
+
+const LOOP: usize = 0;
+
+impl Front {
+    pub fn play(plan: Plan) -> Seen {
+        let mut seen = Seen::default();
+        seen.thread(LOOP, 1);
+        let pooled = plan.clients + plan.pool;
+        let count = pooled + usize::from(plan.background);
+        let lines: Vec<Line> =
+            (0..count).map(|id| Line::new(id as u64, id < plan.clients)).collect();
+        let mut front = Self {
+            plan,
+            chance: Chance::new(plan.seed),
+            seen,
+            now_ns: BEGIN_NS,
+            comes: BinaryHeap::new(),
+            number: 0,
+            ready: VecDeque::new(),
+            ticks: VecDeque::new(),
+            handlers: Vec::new(),
+            of: vec![None; count],
+            free: (plan.clients..pooled).rev().collect(),
+            waiting: VecDeque::new(),
+            left: vec![plan.requests; plan.clients],
+            lines,
+            background: plan.background.then_some(pooled),
+        };
+        for line in &front.lines {
+            let act = if line.serves { Act::Accepted(line.end) } else { Act::Connected(line.end) };
+            front.seen.call(LOOP, &mut front.now_ns, ("connect", Purpose::Connect, None), act);
+        }
+        for client in 0..plan.clients {
+            let at = front.now_ns + 1000 + front.chance.below(400_000);
+            front.message(client, at);
+        }
+        while !front.comes.is_empty() || !front.ready.is_empty() {
+            front.turn();
+        }
+        front.seen
+    }
+
+    fn message(&mut self, line: usize, at: u64) {
+        let in_parts = self.plan.parts > 0 && self.chance.one_in(self.plan.parts);
+        let later = at + 1000 + self.chance.below(60_000);
+        let parts = if in_parts { vec![(at, false), (later, true)] } else { vec![(at, true)] };
+        for (at, is_last) in parts {
+            self.number += 1;
+            self.comes.push(Reverse((at, self.number, line, is_last)));
+        }
+    }
+
+    fn works(&mut self, most_ns: u64) {
+        self.now_ns += 300 + self.chance.below(most_ns);
+    }
+
+    fn turn(&mut self) {
+        let what = What::Enters { call: "epoll_wait", purpose: Purpose::Loop, object: None };
+        self.seen.emit(LOOP, self.now_ns, what);
+        let first = self.comes.peek().map_or(0, |Reverse((at, ..))| *at);
+        if self.ready.is_empty() && first > self.now_ns {
+            self.seen.sleeps(LOOP, self.now_ns + 200, first + 2000);
+            self.now_ns = first + 2500;
+        }
+        self.works(300);
+        self.seen.emit(LOOP, self.now_ns, What::Leaves);
+        let mut readable = Vec::new();
+        while let Some(Reverse((at, _, line, is_last))) = self.comes.peek().copied()
+            && at <= self.now_ns
+            && readable.len() < 64
+        {
+            self.comes.pop();
+            readable.push((line, is_last));
+        }
+        if self.plan.background && self.handlers.len() > 1 && self.chance.one_in(40) {
+            self.ready.push_back((0, Task::Background));
+        }
+        for _ in 0..self.ready.len() {
+            match self.ready.pop_front() {
+                Some((0, task)) => self.run(task),
+                Some((turns, task)) => self.ready.push_back((turns - 1, task)),
+                None => {}
+            }
+        }
+        let mut batch = Vec::new();
+        for (line, is_last) in readable {
+            let Some(task) = self.read(line, is_last) else { continue };
+            match self.plan.dispatch {
+                Dispatch::AtOnce => self.run(task),
+                Dispatch::Batch => batch.push(task),
+                Dispatch::Later(turns) => self.ready.push_back((turns - 1, task)),
+            }
+        }
+        for task in batch {
+            self.run(task);
+        }
+    }
+
+    /// Reads what came; who goes on with it, where it is all.
+    fn read(&mut self, line: usize, is_last: bool) -> Option<Task> {
+        self.works(1500);
+        let of = &mut self.lines[line];
+        let bytes = Bytes { at: Some(of.received), length: 50 };
+        of.received = of.received.wrapping_add(50);
+        let end = of.end;
+        let call = ("recvfrom", Purpose::Receive, Some(ChannelObject::End(end)));
+        let at = self.seen.call(LOOP, &mut self.now_ns, call, Act::Received(end, bytes));
+        if line < self.plan.clients && self.of[line].is_none() {
+            let (from, to) = self.plan.calls;
+            let calls = from + self.chance.below(to - from + 1);
+            self.handlers.push(Handler { client: line, calls, holds: None });
+            self.of[line] = Some(self.handlers.len() - 1);
+            self.seen.requests.push((end.id, at));
+        }
+        (is_last && self.background != Some(line)).then(|| Task::Go(self.of[line].unwrap()))
+    }
+
+    fn send(&mut self, line: usize) -> u64 {
+        self.works(20_000);
+        let of = &mut self.lines[line];
+        let bytes = Bytes { at: Some(of.sent), length: 70 };
+        of.sent = of.sent.wrapping_add(70);
+        let (end, at) = (of.end, self.now_ns);
+        let call = ("sendto", Purpose::Send, Some(ChannelObject::End(end)));
+        self.seen.call(LOOP, &mut self.now_ns, call, Act::Sent(end, bytes));
+        at
+    }
+
+    fn run(&mut self, task: Task) {
+        match task {
+            Task::Go(request) => self.go(request),
+            Task::Got(request, line) => self.ask(request, line),
+            Task::Background => {
+                let line = self.background.unwrap();
+                let at = self.send(line);
+                self.seen.calls.push((self.lines[line].end.id, at, None));
+                let answered = self.now_ns + 60_000 + self.chance.below(900_000);
+                self.message(line, answered);
+            }
+        }
+        while let Some(task) = self.ticks.pop_front() {
+            self.run(task);
+        }
+    }
+
+    fn go(&mut self, request: usize) {
+        if let Some(line) = self.handlers[request].holds.take() {
+            self.of[line] = None;
+            match self.waiting.pop_front() {
+                None => self.free.push(line),
+                Some(next) => match self.plan.dispatch {
+                    Dispatch::Later(_) => self.ready.push_back((0, Task::Got(next, line))),
+                    _ if self.plan.hands_on_first => self.ask(next, line),
+                    _ => self.ticks.push_back(Task::Got(next, line)),
+                },
+            }
+        }
+        let handler = &mut self.handlers[request];
+        if handler.calls > 0 {
+            handler.calls -= 1;
+            match self.free.pop() {
+                Some(line) => self.ask(request, line),
+                None => self.waiting.push_back(request),
+            }
+            return;
+        }
+        let client = handler.client;
+        self.send(client);
+        self.of[client] = None;
+        self.left[client] -= 1;
+        if self.left[client] > 0 {
+            let at = self.now_ns + 20_000 + self.chance.below(300_000);
+            self.message(client, at);
+        }
+    }
+
+    fn ask(&mut self, request: usize, line: usize) {
+        let at = self.send(line);
+        self.handlers[request].holds = Some(line);
+        self.of[line] = Some(request);
+        self.seen.calls.push((self.lines[line].end.id, at, Some(request)));
+        let answered = self.now_ns + 60_000 + self.chance.below(900_000);
+        self.message(line, answered);
+    }
+}
