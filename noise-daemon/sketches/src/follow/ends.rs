@@ -84,6 +84,8 @@ struct ConnectionEnd {
     asked: Vec<ThreadId>,
     /// In which turn of a thread that waits for events the latest answer was received.
     answered_turn: Option<u32>,
+    /// Calls of several requests were under way on it at once.
+    is_shared: bool,
     /// Threads of which events were lost: what they do first may go on with something that is not known.
     unsure: Vec<ThreadId>,
 }
@@ -136,6 +138,7 @@ impl FollowedEnds {
             made_for: None,
             asked: Vec::new(),
             answered_turn: None,
+            is_shared: false,
             unsure: Vec::new(),
         };
         let place = match self.free.pop() {

@@ -29,6 +29,8 @@ pub struct Plan {
     pub dispatch: Dispatch,
     /// Connections to the backend.
     pub pool: usize,
+    /// Calls on one of them at once.
+    pub depth: usize,
     /// Calls of a request, one after the other: from, to.
     pub calls: (u64, u64),
     /// One in so many messages comes in two parts; none where it is 0.
@@ -66,8 +68,9 @@ pub struct Front {
     ready: VecDeque<(u32, Task)>,
     ticks: VecDeque<Task>,
     handlers: Vec<Handler>,
-    /// By connection: the request that is under way.
-    of: Vec<Option<usize>>,
+    /// By connection: the requests that are under way, and when the last answer comes.
+    of: Vec<VecDeque<usize>>,
+    answered: Vec<u64>,
     free: Vec<usize>,
     waiting: VecDeque<usize>,
     left: Vec<usize>,
@@ -95,8 +98,9 @@ impl Front {
             ready: VecDeque::new(),
             ticks: VecDeque::new(),
             handlers: Vec::new(),
-            of: vec![None; count],
-            free: (plan.clients..pooled).rev().collect(),
+            of: vec![VecDeque::new(); count],
+            answered: vec![0; count],
+            free: (0..plan.depth).flat_map(|_| (plan.clients..pooled).rev()).collect(),
             waiting: VecDeque::new(),
             left: vec![plan.requests; plan.clients],
             lines,
@@ -181,14 +185,17 @@ impl Front {
         let end = of.end;
         let call = ("recvfrom", Purpose::Receive, Some(ChannelObject::End(end)));
         let at = self.seen.call(LOOP, &mut self.now_ns, call, Act::Received(end, bytes));
-        if line < self.plan.clients && self.of[line].is_none() {
+        if line < self.plan.clients && self.of[line].is_empty() {
             let (from, to) = self.plan.calls;
             let calls = from + self.chance.below(to - from + 1);
             self.handlers.push(Handler { client: line, calls, holds: None });
-            self.of[line] = Some(self.handlers.len() - 1);
+            self.of[line].push_back(self.handlers.len() - 1);
             self.seen.requests.push((end.id, at));
         }
-        (is_last && self.background != Some(line)).then(|| Task::Go(self.of[line].unwrap()))
+        let is_call = line >= self.plan.clients;
+        let of = &mut self.of[line];
+        let request = if is_last && is_call { of.pop_front() } else { of.front().copied() };
+        request.filter(|_| is_last && self.background != Some(line)).map(Task::Go)
     }
 
     fn send(&mut self, line: usize) -> u64 {
@@ -221,7 +228,6 @@ impl Front {
 
     fn go(&mut self, request: usize) {
         if let Some(line) = self.handlers[request].holds.take() {
-            self.of[line] = None;
             match self.waiting.pop_front() {
                 None => self.free.push(line),
                 Some(next) => match self.plan.dispatch {
@@ -242,7 +248,7 @@ impl Front {
         }
         let client = handler.client;
         self.send(client);
-        self.of[client] = None;
+        self.of[client].clear();
         self.left[client] -= 1;
         if self.left[client] > 0 {
             let at = self.now_ns + 20_000 + self.chance.below(300_000);
@@ -253,9 +259,11 @@ impl Front {
     fn ask(&mut self, request: usize, line: usize) {
         let at = self.send(line);
         self.handlers[request].holds = Some(line);
-        self.of[line] = Some(request);
+        self.of[line].push_back(request);
         self.seen.calls.push((self.lines[line].end.id, at, Some(request)));
         let answered = self.now_ns + 60_000 + self.chance.below(900_000);
+        let answered = answered.max(self.answered[line] + 100_000);
+        self.answered[line] = answered;
         self.message(line, answered);
     }
 }

@@ -88,7 +88,12 @@ fn score(seen: &Seen, system: &System) -> Score {
             (None, Some(_)) => score.none += 1,
             // A call of no request is right where none is named.
             (None, None) => {}
-            _ => score.wrong += 1,
+            (found, truth) => {
+                score.wrong += 1;
+                if std::env::var_os("LOOPS_DIFF").is_some() {
+                    println!("call on {line} at {at}: found {found:?}, is {truth:?}");
+                }
+            }
         }
     }
     score
@@ -112,6 +117,7 @@ fn front(dispatch: Dispatch, clients: usize) -> front::Plan {
         requests: (640 / clients).max(10),
         dispatch,
         pool: 128,
+        depth: 1,
         calls: (1, 1),
         parts: 0,
         hands_on_first: false,
@@ -139,7 +145,7 @@ fn of_fronts(
 #[test]
 fn measure() {
     type Change = fn(&mut front::Plan);
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, Change); 9] = [
         ("one call", |_| ()),
         ("pool of 8", |plan| plan.pool = 8),
         ("pool of 8, 1-3 calls", |plan| (plan.pool, plan.calls) = (8, (1, 3))),
@@ -147,6 +153,7 @@ fn measure() {
         ("0-2 calls, parts", |plan| (plan.calls, plan.parts) = ((0, 2), 8)),
         ("pool, 0-2, parts", |plan| (plan.pool, plan.calls, plan.parts) = (8, (0, 2), 8)),
         ("pool handed on first", |plan| (plan.pool, plan.hands_on_first) = (8, true)),
+        ("pipelined", |plan| (plan.pool, plan.depth) = (8, 4)),
         ("background, pool", |plan| (plan.pool, plan.background) = (8, true)),
     ];
     for (kind, dispatch) in [

@@ -22,9 +22,16 @@ impl FollowedEnds {
         }
     }
 
-    /// What a thread sent first of a call that goes on.
-    pub fn first_part(&mut self, place: u32, thread: ThreadId) -> Option<SliceId> {
-        Some(self.open_mut(place, thread)?.parts.first()?.id)
+    /// Several requests use a connection at once.
+    pub fn shares(&mut self, place: u32) {
+        if let Some(connection) = self.get_mut(place) {
+            connection.is_shared = true;
+        }
+    }
+
+    pub fn is_shared(&self, place: u32) -> bool {
+        let connection = self.all.get(place as usize).and_then(Option::as_ref);
+        connection.is_some_and(|connection| connection.is_shared)
     }
 
     /// A part of a call has a cause, or has none; whether that is still waited for.

@@ -8,23 +8,19 @@
 //! belongs to none.
 
 mod order;
+mod pace;
 
 use std::collections::VecDeque;
 
 use foldhash::{HashMap, HashSet};
 
 use self::order::pairs;
+use self::pace::{MOST_TURNS, Pace};
 use super::Follower;
 use super::persons::ThreadId;
 use crate::marker::MarkerRule;
 use crate::slices::{Edge, NONE, SliceId};
 
-/// Turns after which a thread has gone on with what it read, or that waits for something else.
-const MOST_TURNS: u32 = 4;
-/// Answers after which it is known in which turn a thread goes on with what it read.
-const USUAL: u32 = 16;
-/// One in so many answers in another turn is not usual.
-const UNUSUAL: u32 = 32;
 /// Calls that may still get a request.
 const MAX_CALLS: usize = 1 << 16;
 /// How far calls of one request are gone back.
@@ -80,35 +76,18 @@ pub struct Turns {
     /// By their places, connections with a request that is not answered, and those with a call that is not.
     requests: HashSet<u32>,
     calls: HashSet<u32>,
-    /// In which turn answers were sent, counted from that of the read.
-    ages: [u32; MOST_TURNS as usize + 1],
+    pace: Pace,
 }
 
 impl Turns {
-    /// Whether a thread goes on with what it read so many turns ago.
-    fn is_usual(&self, age: u32) -> bool {
-        let all: u32 = self.ages.iter().sum();
-        let of = self.ages.get(age as usize).copied().unwrap_or(0);
-        age <= MOST_TURNS && (all < USUAL || of > all / UNUSUAL)
-    }
-
     /// Places of what may go on now.
     fn candidates(&self) -> Vec<usize> {
         let is_now = |read: &Read| read.turn == self.turn && !read.is_past;
         let in_turn = self.reads.iter().any(is_now);
         let goes_on =
-            |read: &Read| self.is_usual(self.turn - read.turn) && (!in_turn || is_now(read));
+            |read: &Read| self.pace.is_usual(self.turn - read.turn) && (!in_turn || is_now(read));
         let all = self.reads.iter().enumerate().filter(|(_, read)| goes_on(read));
         all.map(|(place, _)| place).collect()
-    }
-
-    fn saw(&mut self, age: u32) {
-        if let Some(count) = self.ages.get_mut(age as usize) {
-            *count += 1;
-        }
-        if self.ages.iter().sum::<u32>() > 1 << 10 {
-            self.ages.iter_mut().for_each(|count| *count /= 2);
-        }
     }
 }
 
@@ -118,8 +97,6 @@ struct Call {
     place: u32,
     /// The call of the same request before it, or [`NONE`].
     before: SliceId,
-    /// Nothing else was sent on its connection before the answer.
-    is_single: bool,
 }
 
 /// Calls by their slices, the oldest first in `order`.
@@ -158,6 +135,7 @@ impl Follower {
         let turns = person.turns.get_or_insert_default();
         turns.turn += 1;
         let turn = turns.turn;
+        turns.pace.begins(turn);
         turns.reads.retain(|read| turn - read.turn <= MOST_TURNS);
     }
 
@@ -167,6 +145,7 @@ impl Follower {
         if let Some(turns) = self.turns(thread) {
             turns.turn += MOST_TURNS + 1;
             turns.reads.clear();
+            turns.pace.rests();
         }
     }
 
@@ -190,6 +169,7 @@ impl Follower {
         turns.reads.retain(|read| (read.work, read.call) != (work, call) || call == work);
         let read = Read { work, call, turn: turns.turn, is_past: false };
         turns.reads.push(read);
+        turns.pace.reads(read.turn);
         let now =
             turns.reads.iter().rev().take_while(|read| read.turn == turns.turn && !read.is_past);
         let mut now = now.map(|read| read.work);
@@ -252,6 +232,7 @@ impl Follower {
         let is_after_answer = turns.sends.iter().any(|sent| sent.kind == SentKind::Answer);
         let is_warm = self.is_warm(turns, place) && turns.requests.len() > turns.calls.len() + 1;
         let work = self.open(Some(first.work).filter(|work| *work != NONE))?;
+        let is_warm = is_warm || self.ends.is_shared(place);
         (is_same && !is_after_answer && !is_warm).then_some(work)
     }
 
@@ -277,6 +258,7 @@ impl Follower {
         let turns = self.persons.get(thread).and_then(|person| person.turns.as_ref());
         let Some(turns) = turns.filter(|_| self.last_sent(thread) != Some(call)) else { return };
         let is_single = !turns.calls.contains(&place);
+        // Between a call and its answer a connection is one request's: more calls at once say that this one is not.
         let kind = SentKind::Call {
             place,
             cause: cause.unwrap_or(NONE),
@@ -289,17 +271,13 @@ impl Follower {
             turns.calls.insert(place);
             turns.sends.push(Sent { slice: call, kind });
         }
-        if is_single {
-            self.calls.add(call, Call { place, before: NONE, is_single: true });
-            if has_requests {
-                self.store.is_asked(call);
-            }
-            return;
+        if has_requests {
+            self.store.is_asked(call);
         }
-        let first = self.ends.first_part(place, thread);
-        if let Some(first) = first.and_then(|first| self.calls.all.get_mut(&first)) {
-            first.is_single = false;
+        if !is_single {
+            self.ends.shares(place);
         }
+        self.calls.add(call, Call { place, before: NONE });
     }
 
     /// A thread sent the answer to a request.
@@ -313,10 +291,11 @@ impl Follower {
 
     /// How much speaks for a send to be of a read.
     fn fit(&self, read: &Read, sent: &Sent) -> u64 {
-        let cause = |call: SliceId| self.store.get(call).map_or(NONE, |call| call.cause);
+        let whole = |slice: SliceId| self.store.whole(slice);
+        let cause = |call: SliceId| self.store.get(call).map_or(NONE, |call| whole(call.cause));
         match sent.kind {
             SentKind::Answer if read.call == NONE => {
-                if read.work == sent.slice {
+                if whole(read.work) == sent.slice {
                     ANSWER + AGREES
                 } else {
                     0
@@ -330,8 +309,8 @@ impl Follower {
             }
             SentKind::Call { cause: NONE, .. } => CALL,
             SentKind::Call { cause: known, .. } => {
-                let work = if read.call == NONE { read.work } else { cause(read.call) };
-                if work == NONE || work == known { CALL } else { 0 }
+                let work = if read.call == NONE { whole(read.work) } else { cause(read.call) };
+                if work == NONE || work == whole(known) { CALL } else { 0 }
             }
         }
     }
@@ -346,6 +325,9 @@ impl Follower {
         let reads: Vec<Read> =
             candidates.iter().filter_map(|place| turns.reads.get(*place)).copied().collect();
         let turn = turns.turn;
+        let is_now = |read: &&Read| read.turn == turn && !read.is_past;
+        let behind = turns.reads.iter().filter(is_now).count();
+        turns.pace.sends(turn, sends.len(), behind);
         turns.reads.iter_mut().for_each(|read| read.is_past = true);
         // Where others may wait for a connection, one that was just used is theirs.
         let is_theirs = |(number, sent): (usize, &Sent)| match sent.kind {
@@ -357,7 +339,10 @@ impl Follower {
         let theirs: Vec<bool> = sends.iter().enumerate().map(is_theirs).collect();
         let all_calls = sends.iter().all(|sent| sent.kind != SentKind::Answer);
         let only = match reads.len() {
-            1 if all_calls => theirs.iter().map(|theirs| (!theirs).then_some(0)).collect(),
+            // What goes on at once may make several calls.
+            1 if all_calls && behind > 0 => {
+                theirs.iter().map(|theirs| (!theirs).then_some(0)).collect()
+            }
             count => pairs(count, sends.len(), |read, send| {
                 match (reads.get(read), sends.get(send), theirs.get(send)) {
                     (Some(read), Some(sent), Some(false)) => self.fit(read, sent),
@@ -371,7 +356,7 @@ impl Follower {
                 SentKind::Answer => {
                     let Some(read) = read else { continue };
                     if let Some(turns) = self.turns(thread) {
-                        turns.saw(turn - read.turn);
+                        turns.pace.answers(turn - read.turn);
                     }
                     if read.call != NONE {
                         self.settle(read.call, sent.slice);
@@ -410,6 +395,7 @@ impl Follower {
         };
         let work = self.open(Some(work).filter(|work| *work != NONE));
         if given == NONE
+            && !self.ends.is_shared(place)
             && let Some(work) = work.filter(|work| !self.store.is_answered(*work))
         {
             self.give_call(place, call, NONE, Some(work));
@@ -423,14 +409,18 @@ impl Follower {
             let Some(known) = self.calls.all.get(&call).copied() else { return };
             let Some(slice) = self.store.get(call) else { return };
             let cause = slice.cause;
+            if self.ends.is_shared(known.place) {
+                return;
+            }
             let from_ns = self.store.get(request).map_or(u64::MAX, |request| request.from_ns);
-            if cause == request {
+            if self.store.whole(cause) == request {
                 return;
             }
             if cause != NONE {
                 // What began it says something else.
                 self.give_call(known.place, call, cause, None);
-            } else if known.is_single && from_ns <= slice.from_ns {
+                self.ends.shares(known.place);
+            } else if from_ns <= slice.from_ns {
                 self.give_call(known.place, call, NONE, Some(request));
             }
             call = known.before;
