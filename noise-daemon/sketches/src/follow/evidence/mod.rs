@@ -80,6 +80,15 @@ pub struct Turns {
 }
 
 impl Turns {
+    /// How much of what was read goes on now, or will do so.
+    fn pending(&self) -> usize {
+        let is_now = |read: &&Read| read.turn == self.turn && !read.is_past;
+        match self.reads.iter().filter(is_now).count() {
+            0 => self.reads.iter().filter(|read| self.pace.comes(self.turn - read.turn)).count(),
+            now => now,
+        }
+    }
+
     /// Places of what may go on now.
     fn candidates(&self) -> Vec<usize> {
         let is_now = |read: &Read| read.turn == self.turn && !read.is_past;
@@ -149,12 +158,6 @@ impl Follower {
         }
     }
 
-    /// Which turn of a thread it is; 0 without turns.
-    pub(super) fn turn_of(&self, thread: ThreadId) -> u32 {
-        let turns = self.persons.get(thread).and_then(|person| person.turns.as_ref());
-        turns.map_or(0, |turns| turns.turn)
-    }
-
     /// A thread read something to go on with.
     pub(super) fn took_up(
         &mut self,
@@ -208,10 +211,10 @@ impl Follower {
         self.judge(thread);
         let Some(turns) = self.turns(thread) else { return cause };
         let (is_first, turn) = (turns.calls.remove(&place), turns.turn);
+        self.ends.answered_in(place, turn);
         if !is_first {
             return cause;
         }
-        self.ends.answered_in(place, turn);
         let cause = self.store.get(call).map(|call| call.cause).filter(|cause| *cause != NONE);
         match cause.filter(|cause| self.store.is_answered(*cause)) {
             Some(of) => {
@@ -230,7 +233,8 @@ impl Follower {
         let first = *works.next()?;
         let is_same = works.all(|read| read.work == first.work);
         let is_after_answer = turns.sends.iter().any(|sent| sent.kind == SentKind::Answer);
-        let is_warm = self.is_warm(turns, place) && turns.requests.len() > turns.calls.len() + 1;
+        let idle = turns.requests.len().saturating_sub(turns.calls.len());
+        let is_warm = self.is_warm(turns, place) && idle > turns.pending();
         let work = self.open(Some(first.work).filter(|work| *work != NONE))?;
         let is_warm = is_warm || self.ends.is_shared(place);
         (is_same && !is_after_answer && !is_warm).then_some(work)
@@ -324,7 +328,7 @@ impl Follower {
         let candidates = turns.candidates();
         let reads: Vec<Read> =
             candidates.iter().filter_map(|place| turns.reads.get(*place)).copied().collect();
-        let turn = turns.turn;
+        let (turn, pending) = (turns.turn, turns.pending());
         let is_now = |read: &&Read| read.turn == turn && !read.is_past;
         let behind = turns.reads.iter().filter(is_now).count();
         turns.pace.sends(turn, sends.len(), behind);
@@ -332,7 +336,7 @@ impl Follower {
         // Where others may wait for a connection, one that was just used is theirs.
         let is_theirs = |(number, sent): (usize, &Sent)| match sent.kind {
             SentKind::Call { idle, is_warm, .. } => {
-                is_warm && idle > reads.len().saturating_sub(number)
+                is_warm && idle > pending.saturating_sub(number)
             }
             SentKind::Answer => false,
         };

@@ -74,6 +74,11 @@ impl Pace {
         }
     }
 
+    /// Whether a thread will still go on with what it read so many turns ago.
+    pub fn comes(&self, age: u32) -> bool {
+        (age..=MOST_TURNS).any(|age| self.is_usual(age))
+    }
+
     /// Whether a thread goes on with what it read so many turns ago.
     pub fn is_usual(&self, age: u32) -> bool {
         let of = |counts: &[u32; AGES]| counts.get(age as usize).copied().unwrap_or(0);
