@@ -37,14 +37,20 @@ pub struct Plan {
     pub parts: u64,
     /// Who waits for a connection gets it before the answer is sent of the request that had it, where things go on at once.
     pub hands_on_first: bool,
+    /// Each call of a request is two at once, where there are connections.
+    pub fans: bool,
+    /// A handler sleeps for a time before one in so many of its steps; never where it is 0.
+    pub naps: u64,
+    /// What is sent goes in two calls.
+    pub heads: bool,
     /// A call of no request is made from time to time.
     pub background: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Task {
-    /// A request goes on.
-    Go(usize),
+    /// A request goes on, with the answer on a connection.
+    Go(usize, Option<usize>),
     /// It got a connection.
     Got(usize, usize),
     Background,
@@ -54,7 +60,8 @@ enum Task {
 struct Handler {
     client: usize,
     calls: u64,
-    holds: Option<usize>,
+    /// Calls that are under way.
+    waits: u64,
 }
 
 pub struct Front {
@@ -65,6 +72,7 @@ pub struct Front {
     /// When what comes on which connection, and whether that is all of it.
     comes: BinaryHeap<Reverse<(u64, u64, usize, bool)>>,
     number: u64,
+    naps: BinaryHeap<Reverse<(u64, usize)>>,
     ready: VecDeque<(u32, Task)>,
     ticks: VecDeque<Task>,
     handlers: Vec<Handler>,
@@ -95,6 +103,7 @@ impl Front {
             now_ns: BEGIN_NS,
             comes: BinaryHeap::new(),
             number: 0,
+            naps: BinaryHeap::new(),
             ready: VecDeque::new(),
             ticks: VecDeque::new(),
             handlers: Vec::new(),
@@ -114,7 +123,7 @@ impl Front {
             let at = front.now_ns + 1000 + front.chance.below(400_000);
             front.message(client, at);
         }
-        while !front.comes.is_empty() || !front.ready.is_empty() {
+        while !(front.comes.is_empty() && front.ready.is_empty() && front.naps.is_empty()) {
             front.turn();
         }
         front.seen
@@ -137,7 +146,8 @@ impl Front {
     fn turn(&mut self) {
         let what = What::Enters { call: "epoll_wait", purpose: Purpose::Loop, object: None };
         self.seen.emit(LOOP, self.now_ns, what);
-        let first = self.comes.peek().map_or(0, |Reverse((at, ..))| *at);
+        let comes = self.comes.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+        let first = self.naps.peek().map_or(comes, |Reverse((at, _))| comes.min(*at));
         if self.ready.is_empty() && first > self.now_ns {
             self.seen.sleeps(LOOP, self.now_ns + 200, first + 2000);
             self.now_ns = first + 2500;
@@ -154,6 +164,12 @@ impl Front {
         }
         if self.plan.background && self.handlers.len() > 1 && self.chance.one_in(40) {
             self.ready.push_back((0, Task::Background));
+        }
+        while let Some(Reverse((at, request))) = self.naps.peek().copied()
+            && at <= self.now_ns
+        {
+            self.naps.pop();
+            self.ready.push_back((0, Task::Go(request, None)));
         }
         for _ in 0..self.ready.len() {
             match self.ready.pop_front() {
@@ -188,14 +204,16 @@ impl Front {
         if line < self.plan.clients && self.of[line].is_empty() {
             let (from, to) = self.plan.calls;
             let calls = from + self.chance.below(to - from + 1);
-            self.handlers.push(Handler { client: line, calls, holds: None });
+            self.handlers.push(Handler { client: line, calls, waits: 0 });
             self.of[line].push_back(self.handlers.len() - 1);
             self.seen.requests.push((end.id, at));
         }
         let is_call = line >= self.plan.clients;
         let of = &mut self.of[line];
         let request = if is_last && is_call { of.pop_front() } else { of.front().copied() };
-        request.filter(|_| is_last && self.background != Some(line)).map(Task::Go)
+        request
+            .filter(|_| is_last && self.background != Some(line))
+            .map(|request| Task::Go(request, is_call.then_some(line)))
     }
 
     fn send(&mut self, line: usize) -> u64 {
@@ -206,12 +224,18 @@ impl Front {
         let (end, at) = (of.end, self.now_ns);
         let call = ("sendto", Purpose::Send, Some(ChannelObject::End(end)));
         self.seen.call(LOOP, &mut self.now_ns, call, Act::Sent(end, bytes));
+        if self.plan.heads {
+            let of = &mut self.lines[line];
+            let bytes = Bytes { at: Some(of.sent), length: 500 };
+            of.sent = of.sent.wrapping_add(500);
+            self.seen.call(LOOP, &mut self.now_ns, call, Act::Sent(end, bytes));
+        }
         at
     }
 
     fn run(&mut self, task: Task) {
         match task {
-            Task::Go(request) => self.go(request),
+            Task::Go(request, line) => self.go(request, line),
             Task::Got(request, line) => self.ask(request, line),
             Task::Background => {
                 let line = self.background.unwrap();
@@ -226,8 +250,9 @@ impl Front {
         }
     }
 
-    fn go(&mut self, request: usize) {
-        if let Some(line) = self.handlers[request].holds.take() {
+    fn go(&mut self, request: usize, line: Option<usize>) {
+        if let Some(line) = line {
+            self.handlers[request].waits -= 1;
             match self.waiting.pop_front() {
                 None => self.free.push(line),
                 Some(next) => match self.plan.dispatch {
@@ -237,12 +262,23 @@ impl Front {
                 },
             }
         }
+        if self.handlers[request].waits > 0 {
+            return;
+        }
+        if self.plan.naps > 0 && self.chance.one_in(self.plan.naps) {
+            let at = self.now_ns + 10_000 + self.chance.below(500_000);
+            self.naps.push(Reverse((at, request)));
+            return;
+        }
         let handler = &mut self.handlers[request];
         if handler.calls > 0 {
             handler.calls -= 1;
-            match self.free.pop() {
-                Some(line) => self.ask(request, line),
-                None => self.waiting.push_back(request),
+            for _ in 0..1 + u64::from(self.plan.fans) {
+                self.handlers[request].waits += 1;
+                match self.free.pop() {
+                    Some(line) => self.ask(request, line),
+                    None => self.waiting.push_back(request),
+                }
             }
             return;
         }
@@ -258,7 +294,6 @@ impl Front {
 
     fn ask(&mut self, request: usize, line: usize) {
         let at = self.send(line);
-        self.handlers[request].holds = Some(line);
         self.of[line].push_back(request);
         self.seen.calls.push((self.lines[line].end.id, at, Some(request)));
         let answered = self.now_ns + 60_000 + self.chance.below(900_000);

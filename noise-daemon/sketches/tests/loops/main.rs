@@ -118,6 +118,9 @@ fn front(dispatch: Dispatch, clients: usize) -> front::Plan {
         dispatch,
         pool: 128,
         depth: 1,
+        fans: false,
+        naps: 0,
+        heads: false,
         calls: (1, 1),
         parts: 0,
         hands_on_first: false,
@@ -145,7 +148,7 @@ fn of_fronts(
 #[test]
 fn measure() {
     type Change = fn(&mut front::Plan);
-    let changes: [(&str, Change); 9] = [
+    let changes: [(&str, Change); 14] = [
         ("one call", |_| ()),
         ("pool of 8", |plan| plan.pool = 8),
         ("pool of 8, 1-3 calls", |plan| (plan.pool, plan.calls) = (8, (1, 3))),
@@ -154,6 +157,11 @@ fn measure() {
         ("pool, 0-2, parts", |plan| (plan.pool, plan.calls, plan.parts) = (8, (0, 2), 8)),
         ("pool handed on first", |plan| (plan.pool, plan.hands_on_first) = (8, true)),
         ("pipelined", |plan| (plan.pool, plan.depth) = (8, 4)),
+        ("two at once", |plan| plan.fans = true),
+        ("two at once, pool", |plan| (plan.fans, plan.pool) = (true, 8)),
+        ("naps, 1-3", |plan| (plan.naps, plan.calls) = (4, (1, 3))),
+        ("naps, 0-2, pool", |plan| (plan.naps, plan.calls, plan.pool) = (4, (0, 2), 8)),
+        ("heads, 1-3", |plan| (plan.heads, plan.calls) = (true, (1, 3))),
         ("background, pool", |plan| (plan.pool, plan.background) = (8, true)),
     ];
     for (kind, dispatch) in [
