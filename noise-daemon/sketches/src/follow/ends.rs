@@ -86,6 +86,8 @@ struct ConnectionEnd {
     answered_turn: Option<u32>,
     /// Calls of several requests were under way on it at once.
     is_shared: bool,
+    /// How much what began calls on it and what ended them disagreed of late.
+    doubt: u8,
     /// Threads of which events were lost: what they do first may go on with something that is not known.
     unsure: Vec<ThreadId>,
 }
@@ -139,6 +141,7 @@ impl FollowedEnds {
             asked: Vec::new(),
             answered_turn: None,
             is_shared: false,
+            doubt: 0,
             unsure: Vec::new(),
         };
         let place = match self.free.pop() {

@@ -4,6 +4,10 @@ use super::{ConnectionRole, FollowedEnds, ThreadId};
 use crate::follow::{Follower, MAX_CHAIN};
 use crate::slices::{NONE, SliceId};
 
+/// So many calls that agree make up for one that does not.
+const DISAGREES: u8 = 3;
+const MOST_DOUBT: u8 = 12;
+
 impl FollowedEnds {
     /// Requests on a connection that are not answered, and whether another thread answered one.
     fn requests(&self, place: u32) -> impl Iterator<Item = (SliceId, bool)> {
@@ -27,6 +31,25 @@ impl FollowedEnds {
         if let Some(connection) = self.get_mut(place) {
             connection.is_shared = true;
         }
+    }
+
+    /// What began a call and what ended it are of one request.
+    pub fn agrees(&mut self, place: u32) {
+        if let Some(connection) = self.get_mut(place) {
+            connection.doubt = connection.doubt.saturating_sub(1);
+        }
+    }
+
+    pub fn disagrees(&mut self, place: u32) {
+        if let Some(connection) = self.get_mut(place) {
+            connection.doubt = (connection.doubt + DISAGREES).min(MOST_DOUBT);
+        }
+    }
+
+    /// Whether both have to agree, or nothing can be known.
+    pub fn is_doubtful(&self, place: u32) -> bool {
+        let connection = self.all.get(place as usize).and_then(Option::as_ref);
+        connection.is_some_and(|connection| connection.is_shared || connection.doubt >= DISAGREES)
     }
 
     pub fn is_shared(&self, place: u32) -> bool {

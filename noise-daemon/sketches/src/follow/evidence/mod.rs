@@ -106,6 +106,19 @@ struct Call {
     place: u32,
     /// The call of the same request before it, or [`NONE`].
     before: SliceId,
+    /// The request of what seems to have begun it, or [`NONE`].
+    begun_by: SliceId,
+}
+
+/// A call that was made.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    call: SliceId,
+    place: u32,
+    /// The slice that it was given to at once, or [`NONE`].
+    given: SliceId,
+    /// What it is found to be of is not just likely.
+    is_sure: bool,
 }
 
 /// Calls by their slices, the oldest first in `order`.
@@ -236,7 +249,7 @@ impl Follower {
         let idle = turns.requests.len().saturating_sub(turns.calls.len());
         let is_warm = self.is_warm(turns, place) && idle > turns.pending();
         let work = self.open(Some(first.work).filter(|work| *work != NONE))?;
-        let is_warm = is_warm || self.ends.is_shared(place);
+        let is_warm = is_warm || self.ends.is_doubtful(place);
         (is_same && !is_after_answer && !is_warm).then_some(work)
     }
 
@@ -281,7 +294,7 @@ impl Follower {
         if !is_single {
             self.ends.shares(place);
         }
-        self.calls.add(call, Call { place, before: NONE });
+        self.calls.add(call, Call { place, before: NONE, begun_by: NONE });
     }
 
     /// A thread sent the answer to a request.
@@ -326,12 +339,11 @@ impl Follower {
         };
         let sends = std::mem::take(&mut turns.sends);
         let candidates = turns.candidates();
-        let reads: Vec<Read> =
+        let mut reads: Vec<Read> =
             candidates.iter().filter_map(|place| turns.reads.get(*place)).copied().collect();
         let (turn, pending) = (turns.turn, turns.pending());
         let is_now = |read: &&Read| read.turn == turn && !read.is_past;
         let behind = turns.reads.iter().filter(is_now).count();
-        turns.pace.sends(turn, sends.len(), behind);
         turns.reads.iter_mut().for_each(|read| read.is_past = true);
         // Where others may wait for a connection, one that was just used is theirs.
         let is_theirs = |(number, sent): (usize, &Sent)| match sent.kind {
@@ -341,6 +353,14 @@ impl Follower {
             SentKind::Answer => false,
         };
         let theirs: Vec<bool> = sends.iter().enumerate().map(is_theirs).collect();
+        let own = theirs.iter().filter(|theirs| !**theirs).count();
+        turns.pace.sends(turn, sends.len(), behind);
+        if behind > 0 && turns.pace.is_at_once() {
+            reads.drain(..reads.len().saturating_sub(1));
+        } else {
+            turns.pace.compares(reads.len(), own, behind > 0);
+        }
+        let is_sure = (behind > 0 && reads.len() == 1) || turns.pace.is_regular();
         let all_calls = sends.iter().all(|sent| sent.kind != SentKind::Answer);
         let only = match reads.len() {
             // What goes on at once may make several calls.
@@ -354,20 +374,25 @@ impl Follower {
                 }
             }),
         };
-        for (sent, read) in sends.iter().zip(only) {
-            let read = read.and_then(|read| reads.get(read)).copied();
+        for (sent, place) in sends.iter().zip(only) {
+            let read = place.and_then(|place| reads.get(place)).copied();
             match sent.kind {
                 SentKind::Answer => {
                     let Some(read) = read else { continue };
+                    let agrees = self.fit(&read, sent) >= ANSWER + AGREES;
                     if let Some(turns) = self.turns(thread) {
                         turns.pace.answers(turn - read.turn);
+                        if behind > 1 && reads.len() > 1 && agrees {
+                            turns.pace.is_of_last(reads.last() == Some(&read));
+                        }
                     }
                     if read.call != NONE {
                         self.settle(read.call, sent.slice);
                     }
                 }
                 SentKind::Call { place, cause, is_alone, .. } => {
-                    self.begun_by(sent.slice, (place, cause), read, is_alone);
+                    let claim = Claim { call: sent.slice, place, given: cause, is_sure };
+                    self.begun_by(&claim, read, is_alone);
                 }
             }
             if let (Some(read), Some(turns)) = (read, self.turns(thread)) {
@@ -377,30 +402,26 @@ impl Follower {
     }
 
     /// A call is of what was read; or that is not known.
-    fn begun_by(
-        &mut self,
-        call: SliceId,
-        (place, given): (u32, SliceId),
-        read: Option<Read>,
-        is_alone: bool,
-    ) {
-        let Some(read) = read else {
-            if given != NONE && !is_alone {
-                self.give_call(place, call, given, None);
-            }
-            return;
-        };
-        if let Some(known) = self.calls.all.get_mut(&call) {
-            known.before = read.call;
-        }
-        let work = match read.call {
+    fn begun_by(&mut self, claim: &Claim, read: Option<Read>, is_alone: bool) {
+        let &Claim { call, place, given, is_sure } = claim;
+        let work = read.map_or(NONE, |read| match read.call {
             NONE => read.work,
             before => self.store.get(before).map_or(NONE, |before| before.cause),
-        };
+        });
         let work = self.open(Some(work).filter(|work| *work != NONE));
+        let work = work.filter(|work| !self.store.is_answered(*work));
+        if let (Some(read), Some(known)) = (read, self.calls.all.get_mut(&call)) {
+            known.before = if is_sure { read.call } else { NONE };
+            known.begun_by = work.unwrap_or(NONE);
+        }
+        let is_known = read.is_some() && is_sure;
+        if given != NONE && !is_known && !is_alone {
+            self.give_call(place, call, given, None);
+        }
         if given == NONE
-            && !self.ends.is_shared(place)
-            && let Some(work) = work.filter(|work| !self.store.is_answered(*work))
+            && is_known
+            && !self.ends.is_doubtful(place)
+            && let Some(work) = work
         {
             self.give_call(place, call, NONE, Some(work));
         }
@@ -411,20 +432,30 @@ impl Follower {
         let mut call = call;
         for _ in 0..MAX_CHAIN {
             let Some(known) = self.calls.all.get(&call).copied() else { return };
-            let Some(slice) = self.store.get(call) else { return };
-            let cause = slice.cause;
-            if self.ends.is_shared(known.place) {
-                return;
-            }
+            let Some(slice) = self.store.get(call).copied() else { return };
             let from_ns = self.store.get(request).map_or(u64::MAX, |request| request.from_ns);
-            if self.store.whole(cause) == request {
+            if self.ends.is_shared(known.place) || from_ns > slice.from_ns {
                 return;
             }
-            if cause != NONE {
+            let begun_by = if slice.cause == NONE { known.begun_by } else { slice.cause };
+            let is_doubtful = self.ends.is_doubtful(known.place);
+            match self.store.whole(begun_by) {
+                begun_by if begun_by == request => self.ends.agrees(known.place),
+                NONE => {}
                 // What began it says something else.
-                self.give_call(known.place, call, cause, None);
-                self.ends.shares(known.place);
-            } else if from_ns <= slice.from_ns {
+                _ => {
+                    self.ends.disagrees(known.place);
+                    if slice.cause != NONE {
+                        self.give_call(known.place, call, slice.cause, None);
+                    }
+                    call = known.before;
+                    continue;
+                }
+            }
+            if slice.cause == request {
+                return;
+            }
+            if slice.cause == NONE && (begun_by != NONE || !is_doubtful) {
                 self.give_call(known.place, call, NONE, Some(request));
             }
             call = known.before;

@@ -21,6 +21,12 @@ pub struct Pace {
     alike: [u32; AGES],
     /// All turns in which something was sent.
     turns: u32,
+    /// Sends behind several reads in one turn, and those that had more sends than reads: some are of nothing that was read.
+    several: u32,
+    more: u32,
+    /// Answers behind several reads that were of the last one of these, and of another one.
+    of_last: u32,
+    of_others: u32,
 }
 
 impl Pace {
@@ -62,6 +68,34 @@ impl Pace {
             self.turns /= 2;
             self.alike.iter_mut().for_each(|count| *count /= 2);
         }
+    }
+
+    /// So much was sent that may be of so many reads, and is not of anything else.
+    pub fn compares(&mut self, read: usize, sent: usize, is_behind: bool) {
+        if is_behind && read < 2 {
+            return;
+        }
+        self.several += 1;
+        self.more += u32::from(sent > read);
+        if self.several > MANY {
+            (self.several, self.more) = (self.several / 2, self.more / 2);
+        }
+    }
+
+    /// Whether what is sent is of what was read, as a rule.
+    pub const fn is_regular(&self) -> bool {
+        self.several < ENOUGH || self.more <= self.several / UNUSUAL
+    }
+
+    /// An answer behind several reads is of the last one of them, or is not.
+    pub fn is_of_last(&mut self, is_of_last: bool) {
+        self.of_last = self.of_last.saturating_add(u32::from(is_of_last));
+        self.of_others = self.of_others.saturating_add(u32::from(!is_of_last));
+    }
+
+    /// Whether a thread goes on at once with each of what it reads.
+    pub const fn is_at_once(&self) -> bool {
+        self.of_last >= ENOUGH && self.of_others <= self.of_last / UNUSUAL
     }
 
     /// An answer is known to be of what was read so many turns ago.
@@ -124,6 +158,23 @@ mod tests {
         assert_eq!(usual(&pace), [0, 3]);
         (0..2 * UNUSUAL).for_each(|_| pace.answers(3));
         assert_eq!(usual(&pace), [3]);
+    }
+
+    #[test]
+    fn more_sends_than_reads_are_not_regular() {
+        let mut pace = Pace::default();
+        (0..ENOUGH - 1).for_each(|_| pace.compares(2, 3, true));
+        assert!(pace.is_regular() && !pace.is_at_once());
+        pace.compares(1, 3, true);
+        assert!(pace.is_regular());
+        pace.compares(2, 3, true);
+        assert!(!pace.is_regular());
+        (0..UNUSUAL * ENOUGH).for_each(|_| pace.compares(2, 1, false));
+        assert!(pace.is_regular());
+        (0..ENOUGH).for_each(|_| pace.is_of_last(true));
+        assert!(pace.is_at_once());
+        pace.is_of_last(false);
+        assert!(!pace.is_at_once());
     }
 
     #[test]
