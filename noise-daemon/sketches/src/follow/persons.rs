@@ -89,6 +89,8 @@ pub struct Person {
     pub implicit: Vec<Implicit>,
     /// Of those, what it took up since it last answered a request that another thread received.
     pub pieces: Vec<SliceId>,
+    /// Events of it were lost, and since then it answered nothing that it is known to have taken up.
+    pub is_behind_loss: bool,
     /// Where it waits for events of many connections.
     pub turns: Option<Box<Turns>>,
     /// From its creation to its exit.

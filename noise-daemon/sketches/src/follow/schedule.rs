@@ -257,8 +257,9 @@ impl Follower {
         person.off_ns = None;
         person.fresh.clear();
         person.pieces.clear();
-        person.turns = None;
+        person.is_behind_loss = true;
         let implicit = std::mem::take(&mut person.implicit);
+
         let wakeup = person.wakeup.take().map(|(id, _)| id);
         let ends: Vec<u32> = person.ends.drain().collect();
         for id in implicit.into_iter().map(|implicit| implicit.id).chain(wakeup) {
@@ -268,6 +269,7 @@ impl Follower {
         for place in ends {
             self.lose_end(place, thread);
         }
+        self.lose_turns(thread);
     }
 
     /// The recording ends: what has its begin alone is no slice.

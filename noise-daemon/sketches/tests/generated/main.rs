@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "all of this is a test, which fails by panicking")]
 
 mod chance;
+mod lost;
 mod truth;
 mod world;
 
@@ -165,31 +166,9 @@ struct Sum {
     all: usize,
 }
 
-/// The events without some, which are lost up to twenty in a row on a CPU.
+/// The events without some.
 fn lossy(world: &World, permille: u64, seed: u64) -> Vec<Input<'static>> {
-    let mut chance = Chance::new(seed ^ 0x1055);
-    let mut left: HashMap<u32, u64> = HashMap::new();
-    let mut events = Vec::new();
-    for (.., input) in &world.events {
-        // The state dump is not lost.
-        if matches!(input.what, What::Known(_)) {
-            events.push(*input);
-            continue;
-        }
-        let left = left.entry(input.cpu).or_default();
-        if *left == 0 && chance.below(10_500) < permille {
-            *left = 1 + chance.below(20);
-        }
-        if *left == 0 {
-            events.push(*input);
-            continue;
-        }
-        *left -= 1;
-        if *left == 0 {
-            events.push(Input { what: What::Lost, ..*input });
-        }
-    }
-    events
+    lost::lossy(world.events.iter().map(|(.., input)| input), permille, seed)
 }
 
 /// Each thread goes to one of two CPUs of its own whenever it gets one, and for a time some CPUs are not seen.

@@ -6,6 +6,8 @@
 #[path = "../generated/chance.rs"]
 mod chance;
 mod front;
+#[path = "../generated/lost.rs"]
+mod lost;
 mod seen;
 mod workers;
 
@@ -114,7 +116,7 @@ fn front(dispatch: Dispatch, clients: usize) -> front::Plan {
     front::Plan {
         seed: 1,
         clients,
-        requests: (640 / clients).max(10),
+        requests: (640 / clients).max(20),
         dispatch,
         pool: 128,
         depth: 1,
@@ -128,73 +130,123 @@ fn front(dispatch: Dispatch, clients: usize) -> front::Plan {
     }
 }
 
-fn of_fronts(
-    name: &str,
-    clients: usize,
-    change: impl Fn(&mut front::Plan),
-    plan: front::Plan,
-) -> Score {
+type Change = fn(&mut front::Plan);
+
+const DISPATCHES: [(&str, Dispatch); 5] = [
+    ("at once", Dispatch::AtOnce),
+    ("batch", Dispatch::Batch),
+    ("next turn", Dispatch::Later(1)),
+    ("turn after that", Dispatch::Later(2)),
+    ("third turn", Dispatch::Later(3)),
+];
+
+/// Fronts where what the kernel sees decides whose each call is.
+const DECIDED: [(&str, Change); 6] = [
+    ("one call", |_| ()),
+    ("pool of 8", |plan| plan.pool = 8),
+    ("1-3 calls", |plan| plan.calls = (1, 3)),
+    ("0-2 calls, parts", |plan| (plan.calls, plan.parts) = ((0, 2), 8)),
+    ("pool handed on first", |plan| (plan.pool, plan.hands_on_first) = (8, true)),
+    ("heads, 1-3 calls", |plan| (plan.heads, plan.calls) = (true, (1, 3))),
+];
+
+/// Fronts where it is not decided of all: who waits for a connection before each of several calls, who is woken by a timer,
+/// who shares a connection.
+const OTHERS: [(&str, Change); 8] = [
+    ("pool of 8, 1-3 calls", |plan| (plan.pool, plan.calls) = (8, (1, 3))),
+    ("pool, 0-2 calls, parts", |plan| (plan.pool, plan.calls, plan.parts) = (8, (0, 2), 8)),
+    ("pipelined", |plan| (plan.pool, plan.depth) = (8, 4)),
+    ("two at once", |plan| plan.fans = true),
+    ("two at once, pool", |plan| (plan.fans, plan.pool) = (true, 8)),
+    ("naps, 1-3 calls", |plan| (plan.naps, plan.calls) = (4, (1, 3))),
+    ("naps, 0-2 calls, pool", |plan| (plan.naps, plan.calls, plan.pool) = (4, (0, 2), 8)),
+    ("background, pool", |plan| (plan.pool, plan.background) = (8, true)),
+];
+
+const SEEDS: u64 = 2;
+
+/// What is found of some fronts, without some of their events where they are lost.
+fn of_fronts(change: Change, plan: front::Plan, lose: Option<u64>) -> Score {
     let mut all = Score::default();
-    for seed in 0..4 {
+    for seed in 0..SEEDS {
         let mut plan = front::Plan { seed, ..plan };
         change(&mut plan);
         let seen = Front::play(plan);
-        all.add(score(&seen, &follow(seen.events.iter().map(|(_, input)| input))));
+        all.add(score(&seen, &of_events(&seen, lose, seed)));
     }
-    tell(name, clients, all);
+    all
+}
+
+fn of_events(seen: &Seen, lose: Option<u64>, seed: u64) -> System {
+    let events = seen.events.iter().map(|(_, input)| input);
+    match lose {
+        None => follow(events),
+        Some(permille) => follow(lost::lossy(events, permille, seed).iter()),
+    }
+}
+
+#[test]
+fn calls_of_loops_are_of_their_requests_where_that_is_decided() {
+    for (kind, dispatch) in DISPATCHES {
+        for (name, change) in DECIDED {
+            for clients in CLIENTS {
+                let score = of_fronts(change, front(dispatch, clients), None);
+                tell(&format!("{kind}, {name}"), clients, score);
+                assert!(score.right() >= 0.95 && score.wrong() <= 0.01, "{score:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn where_nothing_decides_a_call_is_of_none() {
+    for (kind, dispatch) in DISPATCHES {
+        for (name, change) in OTHERS {
+            for clients in CLIENTS {
+                let score = of_fronts(change, front(dispatch, clients), None);
+                tell(&format!("{kind}, {name}"), clients, score);
+                assert!(score.wrong() <= 0.01, "{score:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn with_lost_events_few_calls_are_of_another_request() {
+    for (kind, dispatch) in DISPATCHES {
+        let mut all = Score::default();
+        for (name, change) in DECIDED {
+            let score = of_fronts(change, front(dispatch, 16), Some(10));
+            tell(&format!("1 % lost: {kind}, {name}"), 16, score);
+            all.add(score);
+        }
+        assert!(all.precision() >= 0.99, "{all:?}");
+    }
+}
+
+fn of_workers(clients: usize, locks: u64, batch: bool, lose: Option<u64>) -> Score {
+    let mut all = Score::default();
+    for seed in 0..SEEDS {
+        let requests = (640 / clients).max(10);
+        let plan = workers::Plan { seed, clients, requests, workers: 8, locks, batch };
+        let seen = Workers::play(plan);
+        all.add(score(&seen, &of_events(&seen, lose, seed)));
+    }
     all
 }
 
 #[test]
-fn measure() {
-    type Change = fn(&mut front::Plan);
-    let changes: [(&str, Change); 14] = [
-        ("one call", |_| ()),
-        ("pool of 8", |plan| plan.pool = 8),
-        ("pool of 8, 1-3 calls", |plan| (plan.pool, plan.calls) = (8, (1, 3))),
-        ("1-3 calls", |plan| plan.calls = (1, 3)),
-        ("0-2 calls, parts", |plan| (plan.calls, plan.parts) = ((0, 2), 8)),
-        ("pool, 0-2, parts", |plan| (plan.pool, plan.calls, plan.parts) = (8, (0, 2), 8)),
-        ("pool handed on first", |plan| (plan.pool, plan.hands_on_first) = (8, true)),
-        ("pipelined", |plan| (plan.pool, plan.depth) = (8, 4)),
-        ("two at once", |plan| plan.fans = true),
-        ("two at once, pool", |plan| (plan.fans, plan.pool) = (true, 8)),
-        ("naps, 1-3", |plan| (plan.naps, plan.calls) = (4, (1, 3))),
-        ("naps, 0-2, pool", |plan| (plan.naps, plan.calls, plan.pool) = (4, (0, 2), 8)),
-        ("heads, 1-3", |plan| (plan.heads, plan.calls) = (true, (1, 3))),
-        ("background, pool", |plan| (plan.pool, plan.background) = (8, true)),
-    ];
-    for (kind, dispatch) in [
-        ("at once", Dispatch::AtOnce),
-        ("batch", Dispatch::Batch),
-        ("later", Dispatch::Later(1)),
-        ("later 2", Dispatch::Later(2)),
-        ("later 3", Dispatch::Later(3)),
-    ] {
-        for (name, change) in changes {
-            for clients in CLIENTS {
-                of_fronts(&format!("{kind}, {name}"), clients, change, front(dispatch, clients));
-            }
-        }
-    }
+fn calls_of_threads_behind_a_queue_are_of_the_requests_that_they_answer() {
     for batch in [false, true] {
         for locks in [0, 3] {
             for clients in CLIENTS {
-                let mut all = Score::default();
-                for seed in 0..4 {
-                    let requests = (640 / clients).max(10);
-                    let seen = Workers::play(workers::Plan {
-                        seed,
-                        clients,
-                        requests,
-                        workers: 8,
-                        locks,
-                        batch,
-                    });
-                    all.add(score(&seen, &follow(seen.events.iter().map(|(_, input)| input))));
-                }
-                tell(&format!("workers, batch {batch}, locks {locks}"), clients, all);
+                let score = of_workers(clients, locks, batch, None);
+                tell(&format!("workers, batch {batch}, locks {locks}"), clients, score);
+                assert!(score.right() >= 0.95 && score.wrong() <= 0.01, "{score:?}");
             }
+            let lossy = of_workers(16, locks, batch, Some(10));
+            tell(&format!("1 % lost: workers, batch {batch}, locks {locks}"), 16, lossy);
+            assert!(lossy.precision() >= 0.99, "{lossy:?}");
         }
     }
 }

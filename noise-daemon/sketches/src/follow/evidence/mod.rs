@@ -21,6 +21,8 @@ use super::persons::ThreadId;
 use crate::marker::MarkerRule;
 use crate::slices::{Edge, NONE, SliceId};
 
+/// Turns after lost events in which both the begin and the end of a call have to say whose it is.
+const DOUBTFUL_TURNS: u8 = 8;
 /// Calls that may still get a request.
 const MAX_CALLS: usize = 1 << 16;
 /// How far calls of one request are gone back.
@@ -77,6 +79,8 @@ pub struct Turns {
     requests: HashSet<u32>,
     calls: HashSet<u32>,
     pace: Pace,
+    /// For so many turns, what was under way when events were lost may go on.
+    doubts: u8,
 }
 
 impl Turns {
@@ -156,6 +160,7 @@ impl Follower {
         let Some(person) = self.persons.get_mut(thread) else { return };
         let turns = person.turns.get_or_insert_default();
         turns.turn += 1;
+        turns.doubts = turns.doubts.saturating_sub(1);
         let turn = turns.turn;
         turns.pace.begins(turn);
         turns.reads.retain(|read| turn - read.turn <= MOST_TURNS);
@@ -167,6 +172,15 @@ impl Follower {
         if let Some(turns) = self.turns(thread) {
             turns.turn += MOST_TURNS + 1;
             turns.reads.clear();
+            turns.pace.rests();
+        }
+    }
+
+    /// Events of a thread were lost.
+    pub(super) fn lose_turns(&mut self, thread: ThreadId) {
+        if let Some(turns) = self.turns(thread) {
+            let (turn, pace) = (turns.turn + MOST_TURNS + 1, std::mem::take(&mut turns.pace));
+            *turns = Turns { turn, pace, doubts: DOUBTFUL_TURNS, ..Turns::default() };
             turns.pace.rests();
         }
     }
@@ -247,7 +261,7 @@ impl Follower {
         let is_same = works.all(|read| read.work == first.work);
         let is_after_answer = turns.sends.iter().any(|sent| sent.kind == SentKind::Answer);
         let idle = turns.requests.len().saturating_sub(turns.calls.len());
-        let is_warm = self.is_warm(turns, place) && idle > turns.pending();
+        let is_warm = self.is_warm(turns, place) && (idle > turns.pending() || turns.doubts > 0);
         let work = self.open(Some(first.work).filter(|work| *work != NONE))?;
         let is_warm = is_warm || self.ends.is_doubtful(place);
         (is_same && !is_after_answer && !is_warm).then_some(work)
@@ -280,7 +294,7 @@ impl Follower {
             place,
             cause: cause.unwrap_or(NONE),
             idle: turns.requests.len().saturating_sub(turns.calls.len()),
-            is_alone: turns.requests.len() <= 1,
+            is_alone: turns.requests.len() <= 1 && turns.doubts == 0,
             is_warm: self.is_warm(turns, place),
         };
         let has_requests = !turns.requests.is_empty();
@@ -360,20 +374,39 @@ impl Follower {
         } else {
             turns.pace.compares(reads.len(), own, behind > 0);
         }
-        let is_sure = (behind > 0 && reads.len() == 1) || turns.pace.is_regular();
+        let is_single = behind > 0 && reads.len() == 1;
+        let has_doubts = turns.doubts > 0;
+        let is_sure = (is_single || turns.pace.is_regular()) && !has_doubts;
+        let is_wild = has_doubts || (!is_single && turns.pace.is_wild());
         let all_calls = sends.iter().all(|sent| sent.kind != SentKind::Answer);
-        let only = match reads.len() {
+        let of = |answers_alone: bool| {
+            pairs(reads.len(), sends.len(), |read, send| {
+                match (reads.get(read), sends.get(send), theirs.get(send)) {
+                    (Some(_), Some(Sent { kind: SentKind::Call { .. }, .. }), _)
+                        if answers_alone =>
+                    {
+                        0
+                    }
+                    (Some(read), Some(sent), Some(false)) => self.fit(read, sent),
+                    _ => 0,
+                }
+            })
+        };
+        let mut only = match reads.len() {
             // What goes on at once may make several calls.
             1 if all_calls && behind > 0 => {
                 theirs.iter().map(|theirs| (!theirs).then_some(0)).collect()
             }
-            count => pairs(count, sends.len(), |read, send| {
-                match (reads.get(read), sends.get(send), theirs.get(send)) {
-                    (Some(read), Some(sent), Some(false)) => self.fit(read, sent),
-                    _ => 0,
-                }
-            }),
+            _ => of(false),
         };
+        if !is_sure && !all_calls {
+            // Calls that are of nothing that was read say nothing of whose the answers are.
+            for ((place, answer), sent) in only.iter_mut().zip(of(true)).zip(&sends) {
+                if sent.kind == SentKind::Answer {
+                    *place = answer;
+                }
+            }
+        }
         for (sent, place) in sends.iter().zip(only) {
             let read = place.and_then(|place| reads.get(place)).copied();
             match sent.kind {
@@ -387,7 +420,7 @@ impl Follower {
                         }
                     }
                     if read.call != NONE {
-                        self.settle(read.call, sent.slice);
+                        self.settle(read.call, sent.slice, is_wild);
                     }
                 }
                 SentKind::Call { place, cause, is_alone, .. } => {
@@ -428,7 +461,7 @@ impl Follower {
     }
 
     /// The answer to a call came for a request: so that call, and those before it, were for it.
-    fn settle(&mut self, call: SliceId, request: SliceId) {
+    fn settle(&mut self, call: SliceId, request: SliceId, has_doubts: bool) {
         let mut call = call;
         for _ in 0..MAX_CHAIN {
             let Some(known) = self.calls.all.get(&call).copied() else { return };
@@ -438,7 +471,7 @@ impl Follower {
                 return;
             }
             let begun_by = if slice.cause == NONE { known.begun_by } else { slice.cause };
-            let is_doubtful = self.ends.is_doubtful(known.place);
+            let is_doubtful = has_doubts || self.ends.is_doubtful(known.place);
             match self.store.whole(begun_by) {
                 begun_by if begun_by == request => self.ends.agrees(known.place),
                 NONE => {}
@@ -485,7 +518,16 @@ impl Follower {
     pub(super) fn answers_for(&mut self, thread: ThreadId, request: SliceId) {
         let Some(person) = self.persons.get_mut(thread) else { return };
         let pieces = std::mem::take(&mut person.pieces);
+        let is_lost = person.is_behind_loss;
         let Some(found) = self.store.get(request).copied() else { return };
+        if is_lost {
+            // What it took up when events were lost may be what it answers.
+            let is_its = pieces.iter().any(|piece| self.is_caused_by(*piece, request));
+            if let Some(person) = self.persons.get_mut(thread) {
+                person.is_behind_loss = !is_its;
+            }
+            return;
+        }
         for piece in pieces {
             let Some(slice) = self.store.get(piece).copied() else { continue };
             if self.is_caused_by(piece, request) {

@@ -7,6 +7,8 @@ const AGES: usize = MOST_TURNS as usize + 1;
 const ENOUGH: u32 = 16;
 /// What is as seldom as one in so many answers is not usual.
 const UNUSUAL: u32 = 32;
+/// One in so many is much.
+const MUCH: u32 = 8;
 /// Counts that are halved, so that what a thread did long ago counts less.
 const MANY: u32 = 1 << 10;
 
@@ -84,7 +86,12 @@ impl Pace {
 
     /// Whether what is sent is of what was read, as a rule.
     pub const fn is_regular(&self) -> bool {
-        self.several < ENOUGH || self.more <= self.several / UNUSUAL
+        self.more <= self.several / UNUSUAL
+    }
+
+    /// Whether much of what is sent is of nothing that was read.
+    pub const fn is_wild(&self) -> bool {
+        self.more > 1 && self.more > self.several / MUCH
     }
 
     /// An answer behind several reads is of the last one of them, or is not.
@@ -163,14 +170,12 @@ mod tests {
     #[test]
     fn more_sends_than_reads_are_not_regular() {
         let mut pace = Pace::default();
-        (0..ENOUGH - 1).for_each(|_| pace.compares(2, 3, true));
-        assert!(pace.is_regular() && !pace.is_at_once());
         pace.compares(1, 3, true);
-        assert!(pace.is_regular());
-        pace.compares(2, 3, true);
-        assert!(!pace.is_regular());
+        assert!(pace.is_regular() && !pace.is_at_once());
+        (0..ENOUGH).for_each(|_| pace.compares(2, 3, true));
+        assert!(!pace.is_regular() && pace.is_wild());
         (0..UNUSUAL * ENOUGH).for_each(|_| pace.compares(2, 1, false));
-        assert!(pace.is_regular());
+        assert!(pace.is_regular() && !pace.is_wild());
         (0..ENOUGH).for_each(|_| pace.is_of_last(true));
         assert!(pace.is_at_once());
         pace.is_of_last(false);
