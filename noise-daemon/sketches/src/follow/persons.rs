@@ -214,7 +214,9 @@ impl Persons {
             return None;
         }
         let place = self.all.len() as ThreadId;
-        self.all.push(Person { machine, tid, seen: self.losses(machine), ..Person::default() });
+        let seen = self.losses(machine);
+        let is_behind_loss = seen > 0;
+        self.all.push(Person { machine, tid, seen, is_behind_loss, ..Person::default() });
         self.places.insert((machine, tid), place);
         Some(place)
     }

@@ -246,7 +246,8 @@ fn calls_of_threads_behind_a_queue_are_of_the_requests_that_they_answer() {
             }
             let lossy = of_workers(16, locks, batch, Some(10));
             tell(&format!("1 % lost: workers, batch {batch}, locks {locks}"), 16, lossy);
-            assert!(lossy.precision() >= 0.99, "{lossy:?}");
+            // Eight threads on as many CPUs: little is known between two losses.
+            assert!(lossy.wrong() <= 0.005, "{lossy:?}");
         }
     }
 }

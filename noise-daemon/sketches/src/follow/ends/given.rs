@@ -86,7 +86,7 @@ impl FollowedEnds {
 
 impl Follower {
     /// A thread sends on a connection on which others received requests: the answer to the one that caused what it works on,
-    /// else to the first one that is not answered. Then that is what it works on.
+    /// else to the only one that is not answered. Then that is what it works on.
     pub(super) fn answers(&mut self, place: u32, thread: ThreadId, current: SliceId) {
         let requests: Vec<(SliceId, bool)> = self.ends.requests(place).collect();
         if requests.is_empty() {
@@ -101,10 +101,13 @@ impl Follower {
         }
         let request = match found {
             Some((request, _)) => *request,
-            None => match requests.iter().find(|(_, is_done)| !is_done) {
-                Some((request, _)) if *request != NONE => *request,
-                _ => return,
-            },
+            None => {
+                let mut left = requests.iter().filter(|(_, is_done)| !is_done);
+                match (left.next(), left.next()) {
+                    (Some((request, _)), None) if *request != NONE => *request,
+                    _ => return,
+                }
+            }
         };
         self.ends.done(place, request);
         self.answers_for(thread, request);

@@ -84,14 +84,21 @@ impl Pace {
         }
     }
 
+    /// Whether answers come in many different turns: a thread does not go on with what it read in their order.
+    fn is_spread(&self) -> bool {
+        let all: u32 = self.answers.iter().sum();
+        let most = self.answers.iter().max().copied().unwrap_or(0);
+        all >= ENOUGH && all - most > all / MUCH
+    }
+
     /// Whether what is sent is of what was read, as a rule.
-    pub const fn is_regular(&self) -> bool {
-        self.more <= self.several / UNUSUAL
+    pub fn is_regular(&self) -> bool {
+        !self.is_spread() && self.more <= self.several / UNUSUAL
     }
 
     /// Whether much of what is sent is of nothing that was read.
-    pub const fn is_wild(&self) -> bool {
-        self.more > 1 && self.more > self.several / MUCH
+    pub fn is_wild(&self) -> bool {
+        self.is_spread() || (self.more > 1 && self.more > self.several / MUCH)
     }
 
     /// An answer behind several reads is of the last one of them, or is not.
@@ -180,6 +187,10 @@ mod tests {
         assert!(pace.is_at_once());
         pace.is_of_last(false);
         assert!(!pace.is_at_once());
+        (0..ENOUGH).for_each(|_| pace.answers(1));
+        assert!(pace.is_regular());
+        (0..ENOUGH).for_each(|_| pace.answers(3));
+        assert!(!pace.is_regular() && pace.is_wild());
     }
 
     #[test]
