@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use noise_paths::document::Traced;
-use noise_paths::link::name_variables;
+use noise_paths::document::name_variables;
 use noise_system::procfs;
 use noise_system::variables::Variables;
 
@@ -46,7 +46,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     use noise_paths::document::Segment;
-    use noise_paths::link::Link;
+    use noise_paths::link::ThreadLink;
     use noise_paths::via::ViaKind;
 
     use super::*;
@@ -56,11 +56,11 @@ mod tests {
     /// The name of that lock in a recording of that host, which ended at that time.
     fn named(host: &str, to_ns: u64) -> Option<String> {
         let address = std::ptr::from_ref(&TABLE_LOCK).addr();
-        let link = Link {
+        let link = ThreadLink {
             kind: ViaKind::Futex,
             process: Some(std::process::id().cast_signed()),
             address: Some(format!("{address:#x}")),
-            ..Link::default()
+            ..ThreadLink::default()
         };
         let part = Segment { via: Some(Arc::new(link)), ..Segment::default() };
         let mut executions = [Traced { to_ns, path: vec![part], ..Traced::default() }];

@@ -36,7 +36,7 @@ use group::{GAP, Group};
 use progressive::Aligner;
 use scoring::Dense;
 
-pub use family::Family;
+pub use family::AlignedFamily;
 pub use pairs::sum_of_pairs;
 pub use scoring::{Gaps, Scoring};
 
@@ -136,14 +136,14 @@ pub fn align(sequences: &[Vec<Symbol>], settings: &AlignSettings) -> Result<Alig
 }
 
 /// Rows of the sequences that differ, how often each of them occurs, and the number of each.
-type Grouped<'s> = (Group, Vec<f64>, BTreeMap<&'s [u32], usize>);
+type GroupedSymbols<'s> = (Group, Vec<f64>, BTreeMap<&'s [u32], usize>);
 
 fn grouped<'s>(
     coded: &'s [Vec<u32>],
     dense: &Dense,
     settings: &AlignSettings,
     max_columns: usize,
-) -> Result<Grouped<'s>, AlignError> {
+) -> Result<GroupedSymbols<'s>, AlignError> {
     let mut kinds: BTreeMap<&[u32], f64> = BTreeMap::new();
     for sequence in coded.iter().filter(|sequence| !sequence.is_empty()) {
         *kinds.entry(sequence).or_default() += 1.0;

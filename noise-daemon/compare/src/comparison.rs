@@ -5,33 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use noise_cluster::{ClusterError, Points};
 use serde::{Serialize, Serializer};
 
+use crate::align::Symbol;
 use crate::drift::Drift;
-use crate::kinds::{Clustering, Kinds, MAX_EXECUTIONS, STANDARDISED, kinds, points};
+use crate::kinds::{Kinds, MAX_EXECUTIONS, STANDARDISED, kinds, points};
 use crate::localised::{Localised, Place, Slow, localise};
 use crate::outliers::{SlowExecution, outliers};
 use crate::pairing::{Pairing, apartness, pair};
-use crate::rules::{Flag, OutlierVerdict, Thresholds, Times, judge};
+use crate::rules::{Flag, OutlierVerdict, Times, judge};
+pub use crate::settings::Settings;
 use crate::side::{Execution, Run, Side};
-use crate::stretches::state_name;
+use crate::stretches::{STATES, state_name};
 
 /// Executions whose paths are put beside normal ones: those that lost the most.
 pub const MAX_LOCALISED: usize = 20;
 /// Places of one execution in one state that are kept.
 const MAX_PLACES: usize = 50;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Settings {
-    #[serde(flatten)]
-    pub thresholds: Thresholds,
-    /// How kinds are found.
-    #[serde(flatten)]
-    pub clustering: Clustering,
-    /// Whether to go on where no state is flagged.
-    pub force: bool,
-    /// Whether [`Localised::alignment`] is kept: the alignments of long paths are large.
-    #[serde(skip)]
-    pub keeps_alignments: bool,
-}
 
 /// Why two sets cannot be compared.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -321,6 +309,31 @@ impl Comparison {
             });
         }
     }
+}
+
+/// Alignments as aligned FASTA, one below the other: the execution first, then its normal ones.
+pub fn fasta(comparison: &Comparison) -> String {
+    let symbols: Vec<(Symbol, String)> = (0..)
+        .zip(STATES)
+        .flat_map(|(place, state)| {
+            let name = state.name();
+            [(2 * place, name.to_owned()), (2 * place + 1, format!("others:{name}"))]
+        })
+        .collect();
+    let one = |localised: &Localised| {
+        let named = |set: &str, place: usize, runs: &[Run]| {
+            let key = runs.get(place).and_then(|run| run.key.as_deref());
+            format!("{set}-{place}{}", key.map_or_else(String::new, |key| format!("-{key}")))
+        };
+        let executions = &comparison.executions;
+        let odd = named("sample", localised.execution, &executions.sample);
+        let beside =
+            localised.beside.iter().map(|place| named("normal", *place, &executions.normal));
+        let names: Vec<String> = [odd].into_iter().chain(beside).collect();
+        let aligned = &localised.alignment;
+        crate::align::fasta::write(&aligned.symbols(), &aligned.alignment, &names, &symbols)
+    };
+    comparison.localised.iter().filter(|localised| localised.failed.is_none()).map(one).collect()
 }
 
 #[cfg(test)]

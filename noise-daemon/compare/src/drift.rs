@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::chance;
-use crate::rules::Moments;
+use crate::moments::Moments;
 use crate::side::{Execution, Side};
 
 /// What is exchanged between the sides.

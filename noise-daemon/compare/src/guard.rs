@@ -6,8 +6,10 @@ use serde::Serialize;
 
 use crate::chance;
 use crate::drift::{Between, Drift};
-use crate::rules::{Moments, Thresholds, Times};
+use crate::moments::Moments;
 use crate::side::Side;
+use crate::thresholds::Thresholds;
+use crate::times::Times;
 
 /// Without [`Thresholds::least`], such a part of an execution is as good as no time where drift is by factors.
 const NEXT_TO_NOTHING: f64 = 1e-3;
@@ -49,7 +51,7 @@ pub struct Told {
 }
 
 /// What counts of rules that hold.
-pub struct Guard {
+pub struct FlagGuard {
     thresholds: Thresholds,
     /// What can be known of drift.
     pub drift: Drift,
@@ -63,7 +65,7 @@ pub struct Guard {
     of_units: f64,
 }
 
-impl Guard {
+impl FlagGuard {
     pub fn new(thresholds: &Thresholds, sides: [&Side; 2], drift: Drift, states: usize) -> Self {
         let [normal, sample] = sides.map(Side::executions);
         let of_units = thresholds.chance / states.max(1) as f64;

@@ -14,18 +14,23 @@
 pub mod align;
 mod chance;
 pub mod comparison;
+pub mod csv;
 pub mod drift;
 pub mod guard;
 pub mod kinds;
 pub mod localised;
 #[cfg(test)]
 mod made;
+pub mod moments;
 pub mod outliers;
 pub mod pairing;
 pub mod picture;
 pub mod places;
 pub mod rules;
+pub mod settings;
 pub mod side;
 pub mod stretches;
+pub mod thresholds;
+pub mod times;
 pub mod vectors;
 pub mod words;

@@ -3,11 +3,11 @@
 use noise_trace::delays::document::Culprit;
 use serde::Serialize;
 
-use crate::align::{AlignError, AlignSettings, Family, Symbol};
-use crate::comparison::{Comparison, Settings};
-use crate::places::{Beside, OddColumns, chosen};
-use crate::side::{Execution, PartOwner, Run, Side};
-use crate::stretches::{PathStretch, STATES, state_name};
+use crate::align::{AlignError, AlignSettings, AlignedFamily, Symbol};
+use crate::places::{Beside, OddColumns};
+use crate::settings::Settings;
+use crate::side::{Execution, PartOwner, Side, chosen};
+use crate::stretches::{PathStretch, state_name};
 
 /// Normal executions beside which one is put.
 pub const MAX_PEERS: usize = 30;
@@ -118,7 +118,7 @@ pub fn localise(
         slow.iter().map(|slow| odd(slow).map_or_else(Vec::new, symbols)).collect();
     let max_cells = MAX_CELLS / families.clamp(1, SHARING) as u64;
     let settings = AlignSettings { max_cells, ..AlignSettings::default() };
-    let family = Family::new(&family, &others, &settings);
+    let family = AlignedFamily::new(&family, &others, &settings);
     let mut all = Vec::new();
     for (number, slow) in slow.iter().enumerate() {
         progress();
@@ -207,29 +207,4 @@ fn shown(
         lost_ns: place.lost_ns(),
         culprits,
     }
-}
-
-/// Alignments as aligned FASTA, one below the other: the execution first, then its normal ones.
-pub fn fasta(comparison: &Comparison) -> String {
-    let symbols: Vec<(Symbol, String)> = (0..)
-        .zip(STATES)
-        .flat_map(|(place, state)| {
-            let name = state.name();
-            [(2 * place, name.to_owned()), (2 * place + 1, format!("others:{name}"))]
-        })
-        .collect();
-    let one = |localised: &Localised| {
-        let named = |set: &str, place: usize, runs: &[Run]| {
-            let key = runs.get(place).and_then(|run| run.key.as_deref());
-            format!("{set}-{place}{}", key.map_or_else(String::new, |key| format!("-{key}")))
-        };
-        let executions = &comparison.executions;
-        let odd = named("sample", localised.execution, &executions.sample);
-        let beside =
-            localised.beside.iter().map(|place| named("normal", *place, &executions.normal));
-        let names: Vec<String> = [odd].into_iter().chain(beside).collect();
-        let aligned = &localised.alignment;
-        crate::align::fasta::write(&aligned.symbols(), &aligned.alignment, &names, &symbols)
-    };
-    comparison.localised.iter().filter(|localised| localised.failed.is_none()).map(one).collect()
 }

@@ -14,7 +14,7 @@ mod counted;
 
 use self::counted::{Row, counted};
 use crate::align::Alignment;
-use crate::rules::Moments;
+use crate::moments::Moments;
 use crate::side::Execution;
 use crate::stretches::PathStretch;
 
@@ -216,20 +216,6 @@ fn place(
         deviation_ns: normal.deviation,
         columns: columns.to_vec(),
     })
-}
-
-/// So many of some executions, evenly over those in the order of their spans, so that long and short ones are there as
-/// they are among all.
-pub fn chosen(executions: &[Execution], among: &[usize], most: usize) -> Vec<usize> {
-    let mut all: Vec<usize> = among.to_vec();
-    all.sort_by_key(|place| {
-        executions.get(*place).map(|one| (one.run.span_ns, one.run.from_ns, *place))
-    });
-    let (count, most) = (all.len(), most.max(1));
-    if count <= most {
-        return all;
-    }
-    (0..most).filter_map(|number| all.get((2 * number + 1) * count / (2 * most)).copied()).collect()
 }
 
 #[cfg(test)]

@@ -20,36 +20,12 @@ use serde::Serialize;
 
 use crate::chance;
 use crate::drift::{Between, Drift, Units};
-use crate::guard::{Guard, Told, Unflagged};
+use crate::guard::{FlagGuard, Told, Unflagged};
+pub use crate::moments::Moments;
 use crate::side::Side;
 use crate::stretches::{STATE_COUNT, state_name};
-
-/// The largest of so many values is left out of [`Moments::trimmed`], and of how many at least.
-const TRIMMED: usize = 20;
-const LEAST_TRIMMED: usize = 10;
-
-/// The least [`Thresholds::chance`] that can be asked for: no test finds less than one permutation among all, and there are
-/// two tests of each state.
-pub const LEAST_CHANCE: f64 = (2 * STATE_COUNT) as f64 / (chance::PERMUTATIONS + 1) as f64;
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Thresholds {
-    /// Standard deviations above the mean.
-    pub t1: f64,
-    /// How many times the normal share.
-    pub t2: f64,
-    /// The guard: how often at most chance may make any rule of any state hold, from [`LEAST_CHANCE`] on, and drift flag
-    /// any; 1 takes no account of either, so that nothing is flagged.
-    pub chance: f64,
-    /// The guard: the least growth of the mean, as a part of the mean normal execution; 0 turns this part of it off.
-    pub least: f64,
-}
-
-impl Default for Thresholds {
-    fn default() -> Self {
-        Self { t1: 1.5, t2: 2.0, chance: 0.01, least: 0.01 }
-    }
-}
+pub use crate::thresholds::{LEAST_CHANCE, Thresholds};
+pub use crate::times::Times;
 
 /// A rule of Algorithm 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -59,38 +35,6 @@ pub enum OutlierRule {
     Mean,
     /// Many more of the sample than of the normal executions are above the normal mean.
     Share,
-}
-
-/// Times of both sets in one state.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Times {
-    pub state: &'static str,
-    /// The mean of the normal executions, nanoseconds.
-    pub normal_mean_ns: f64,
-    /// Their standard deviation, nanoseconds; 0 of one execution.
-    pub normal_deviation_ns: f64,
-    /// The mean of the sample, nanoseconds.
-    pub sample_mean_ns: f64,
-    /// The part of the normal executions that is above their mean.
-    pub normal_share: f64,
-    /// The part of the sample that is above the normal mean.
-    pub sample_share: f64,
-    /// By how many standard deviations the sample's mean is above the normal one: those of executions within a side, or
-    /// of units where these vary more. Infinite where nothing varies, which is null in JSON.
-    pub evidence: f64,
-    /// The largest difference between two units of one side, nanoseconds; none where a side has one alone, as the next.
-    pub within_ns: Option<f64>,
-    /// How often a random division of all units into two such sides gives the sample as much.
-    pub chance: Option<f64>,
-    /// How often drift of the size that is seen within the sides does.
-    pub drift_chance: Option<f64>,
-}
-
-impl Times {
-    /// How much longer the sample is, nanoseconds.
-    pub fn more_ns(&self) -> f64 {
-        self.sample_mean_ns - self.normal_mean_ns
-    }
 }
 
 /// A rule that holds for a state.
@@ -125,35 +69,6 @@ pub struct OutlierVerdict {
     pub is_too_few: bool,
 }
 
-/// Mean and standard deviation.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Moments {
-    pub mean: f64,
-    /// The standard deviation, by n - 1; 0 of one value.
-    pub deviation: f64,
-}
-
-impl Moments {
-    /// Those of some values; zeros of none.
-    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let count = values.clone().count();
-        let mean = values.clone().sum::<f64>() / count.max(1) as f64;
-        let squares: f64 = values.map(|value| (value - mean).powi(2)).sum();
-        Self { mean, deviation: (squares / count.saturating_sub(1).max(1) as f64).sqrt() }
-    }
-
-    /// Those of some values without the largest ones: one of each twenty, rounded up, and none of fewer than ten. A few executions
-    /// that were disturbed themselves do not hide what is wrong with another one.
-    pub fn trimmed(values: impl Iterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let left_out =
-            if values.len() < LEAST_TRIMMED { 0 } else { values.len().div_ceil(TRIMMED) };
-        values.truncate(values.len() - left_out);
-        Self::of(values.into_iter())
-    }
-}
-
 /// Times of a side in one state.
 fn times(side: &Side, state: usize) -> Vec<u64> {
     side.executions().iter().map(|execution| execution.vectors.ns_of(state)).collect()
@@ -167,7 +82,7 @@ pub fn judge(normal: &Side, sample: &Side, thresholds: &Thresholds) -> OutlierVe
     };
     let states: Vec<usize> = (0..STATE_COUNT).filter(occurs).collect();
     let units = Units::of(normal, sample);
-    let guard = Guard::new(thresholds, [normal, sample], units.drift(), states.len());
+    let guard = FlagGuard::new(thresholds, [normal, sample], units.drift(), states.len());
     let mut verdict = OutlierVerdict {
         is_too_few: guard.is_too_few(),
         drift: guard.drift,

@@ -163,11 +163,10 @@ impl Side {
         all
     }
 
-    /// Keeps so many executions at most: see [`chosen`](crate::places::chosen).
+    /// Keeps so many executions at most: see [`chosen`].
     pub fn keep_chosen(&mut self, most: usize) {
         let all: Vec<usize> = (0..self.executions.len()).collect();
-        let chosen: BTreeSet<usize> =
-            crate::places::chosen(&self.executions, &all, most).into_iter().collect();
+        let chosen: BTreeSet<usize> = chosen(&self.executions, &all, most).into_iter().collect();
         let mut place = 0;
         self.executions.retain(|_| {
             place += 1;
@@ -209,6 +208,20 @@ impl Side {
 
 const fn ns_of(part: &Segment) -> u64 {
     part.to_ns.saturating_sub(part.from_ns)
+}
+
+/// So many of some executions, evenly over those in the order of their spans, so that long and short ones are there as
+/// they are among all.
+pub fn chosen(executions: &[Execution], among: &[usize], most: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = among.to_vec();
+    all.sort_by_key(|place| {
+        executions.get(*place).map(|one| (one.run.span_ns, one.run.from_ns, *place))
+    });
+    let (count, most) = (all.len(), most.max(1));
+    if count <= most {
+        return all;
+    }
+    (0..most).filter_map(|number| all.get((2 * number + 1) * count / (2 * most)).copied()).collect()
 }
 
 #[cfg(test)]

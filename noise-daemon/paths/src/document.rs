@@ -10,8 +10,8 @@ use noise_trace::summary::UnreadDocument;
 use serde::{Serialize, Serializer};
 
 use crate::execution::{DelimiterTally, Execution};
-use crate::graph::{Graph, NO_CPU, Who, WorkerId};
-use crate::link::Link;
+use crate::graph::{Graph, NO_CPU, WorkerId};
+use crate::link::{PathThread, ThreadLink, named};
 use crate::path::{Awaited, Path, Step, Why};
 use crate::state::{Action, STATES, State};
 use crate::via::{ViaId, ViaKind};
@@ -158,24 +158,18 @@ pub struct Segment {
     pub through: Option<String>,
     /// The thread that waits meanwhile for this one, its child, to end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent: Option<NamedThread>,
+    pub parent: Option<PathThread>,
     /// Who waits meanwhile for this worker, and what links the two; `None` of the time of the execution itself, but of a sleep
     /// until a timer.
     #[serde(serialize_with = "shared")]
-    pub via: Option<Arc<Link>>,
+    pub via: Option<Arc<ThreadLink>>,
     /// For whom it waits, the longest first. They sum to the segment where there are any: of a wait for a CPU, who had it
     /// meanwhile; at a disk, who was ahead; of a packet, its sender; of a sleep that no signal ends and that no other
     /// segment explains, what ended it. See [`blame`](crate::blame).
     pub culprits: Vec<Culprit>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
-pub struct NamedThread {
-    pub tid: i32,
-    pub comm: String,
-}
-
-fn shared<S: Serializer>(via: &Option<Arc<Link>>, serializer: S) -> Result<S::Ok, S::Error> {
+fn shared<S: Serializer>(via: &Option<Arc<ThreadLink>>, serializer: S) -> Result<S::Ok, S::Error> {
     via.as_deref().serialize(serializer)
 }
 
@@ -243,16 +237,33 @@ fn join(culprits: &mut Vec<Culprit>, more: Vec<Culprit>) {
     culprits.sort_by_key(|culprit| std::cmp::Reverse(culprit.ns));
 }
 
-pub(crate) fn named(graph: &Graph, id: WorkerId) -> (i32, String) {
-    let Some(worker) = graph.get(id) else { return (0, String::new()) };
-    match worker.who {
-        Who::Thread { tid, .. } => (tid, worker.comm.to_string()),
-        Who::Idle { .. } | Who::Kernel { .. } => (0, worker.comm.to_string()),
+/// Names the variables at the futexes that paths have waits for: `variable` says which one lies at an address of a process.
+pub fn name_variables(
+    executions: &mut [Traced],
+    mut variable: impl FnMut(i32, u64) -> Option<String>,
+) {
+    let mut named: HashMap<(i32, String, PathThread), Option<Arc<ThreadLink>>> = HashMap::new();
+    let parts = executions.iter_mut().flat_map(|traced| &mut traced.path);
+    for via in parts.filter_map(|part| part.via.as_mut()) {
+        let (ViaKind::Futex, Some(pid), Some(address)) = (via.kind, via.process, &via.address)
+        else {
+            continue;
+        };
+        let key = (pid, address.clone(), via.waits.clone());
+        let other = named.entry(key).or_insert_with(|| {
+            let address =
+                u64::from_str_radix(via.address.as_ref()?.strip_prefix("0x")?, 16).ok()?;
+            let symbol = Some(variable(pid, address)?);
+            Some(Arc::new(ThreadLink { symbol, ..ThreadLink::clone(via) }))
+        });
+        if let Some(other) = other {
+            *via = Arc::clone(other);
+        }
     }
 }
 
 /// What links workers to those that wait for them, each once.
-type Links = HashMap<(WorkerId, Awaited), Arc<Link>>;
+type Links = HashMap<(WorkerId, Awaited), Arc<ThreadLink>>;
 
 fn segment(graph: &Graph, step: &Step, links: &mut Links) -> Segment {
     let (tid, comm) = named(graph, step.last());
@@ -281,7 +292,7 @@ fn segment(graph: &Graph, step: &Step, links: &mut Links) -> Segment {
         is_timed.then_some(Awaited { by: worker, action, via })
     };
     let via = awaited.or_else(of_timer).map(|awaited| {
-        let link = || Arc::new(Link::of(graph, worker, &awaited));
+        let link = || Arc::new(ThreadLink::of(graph, worker, &awaited));
         Arc::clone(links.entry((worker, awaited)).or_insert_with(link))
     });
     let of_child = via.as_ref().filter(|via| via.kind == ViaKind::Child);

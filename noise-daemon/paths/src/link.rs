@@ -1,21 +1,24 @@
 //! What links a part of a path to the thread that waits for it, as documents have it: see [`Via`].
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use noise_common::store::calls::ObjectKind;
 use noise_text::clean::clean;
 use serde::Serialize;
 
-use crate::document::{NamedThread, Traced, named};
-use crate::graph::{Graph, WorkerId};
+use crate::graph::{Graph, Who, WorkerId};
 use crate::path::Awaited;
 use crate::state::Action;
 use crate::via::{Via, ViaKind};
 
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct PathThread {
+    pub tid: i32,
+    pub comm: String,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Link {
+pub struct ThreadLink {
     pub kind: ViaKind,
     /// The process in which a futex or a page is, or that waits for a file's lock; of a child, that one. `None` where that is not
     /// known, and of all else.
@@ -29,10 +32,10 @@ pub struct Link {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ends: Option<[String; 2]>,
     /// Who waits.
-    pub waits: NamedThread,
+    pub waits: PathThread,
 }
 
-impl Link {
+impl ThreadLink {
     /// Between a worker and who waits for it.
     pub fn of(graph: &Graph, worker: WorkerId, awaited: &Awaited) -> Self {
         let (tid, comm) = named(graph, awaited.by);
@@ -65,7 +68,7 @@ impl Link {
             address: address(via),
             symbol: None,
             ends,
-            waits: NamedThread { tid, comm },
+            waits: PathThread { tid, comm },
         }
     }
 
@@ -96,28 +99,11 @@ impl Link {
     }
 }
 
-/// Names the variables at the futexes that paths have waits for: `variable` says which one lies at an address of a process.
-pub fn name_variables(
-    executions: &mut [Traced],
-    mut variable: impl FnMut(i32, u64) -> Option<String>,
-) {
-    let mut named: HashMap<(i32, String, NamedThread), Option<Arc<Link>>> = HashMap::new();
-    let parts = executions.iter_mut().flat_map(|traced| &mut traced.path);
-    for via in parts.filter_map(|part| part.via.as_mut()) {
-        let (ViaKind::Futex, Some(pid), Some(address)) = (via.kind, via.process, &via.address)
-        else {
-            continue;
-        };
-        let key = (pid, address.clone(), via.waits.clone());
-        let other = named.entry(key).or_insert_with(|| {
-            let address =
-                u64::from_str_radix(via.address.as_ref()?.strip_prefix("0x")?, 16).ok()?;
-            let symbol = Some(variable(pid, address)?);
-            Some(Arc::new(Link { symbol, ..Link::clone(via) }))
-        });
-        if let Some(other) = other {
-            *via = Arc::clone(other);
-        }
+pub(crate) fn named(graph: &Graph, id: WorkerId) -> (i32, String) {
+    let Some(worker) = graph.get(id) else { return (0, String::new()) };
+    match worker.who {
+        Who::Thread { tid, .. } => (tid, worker.comm.to_string()),
+        Who::Idle { .. } | Who::Kernel { .. } => (0, worker.comm.to_string()),
     }
 }
 

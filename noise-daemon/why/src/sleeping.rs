@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use noise_paths::link::Link;
+use noise_paths::link::ThreadLink;
 use noise_paths::via::ViaKind;
 use noise_record::DumpedHost;
 use noise_system::variables::Variables;
@@ -174,15 +174,15 @@ fn at_locks(found: &mut Findings) {
 fn which(place: &SleepPlace) -> Option<String> {
     let (pid, id) = place.key;
     let link = match place.kind {
-        ViaKind::Futex => Link {
+        ViaKind::Futex => ThreadLink {
             process: Some(pid),
             address: Some(format!("{id:#x}")),
             symbol: Variables::default().at(pid, id),
-            ..Link::default()
+            ..ThreadLink::default()
         },
-        _ => Link::default(),
+        _ => ThreadLink::default(),
     };
-    Link { kind: place.kind, ..link }.words()
+    ThreadLink { kind: place.kind, ..link }.words()
 }
 
 fn at_answers(found: &mut Findings, host: &DumpedHost, least_ns: u64) {

@@ -20,7 +20,7 @@ const CELLS: usize = 1 << 24;
 const WIDENED: usize = 1;
 
 /// Sequences that are aligned, and others that may be put beside them.
-pub struct Family {
+pub struct AlignedFamily {
     dense: Dense,
     /// Rows of the sequences that differ, with how often each occurs.
     group: Group,
@@ -31,7 +31,7 @@ pub struct Family {
     max_columns: usize,
 }
 
-impl Family {
+impl AlignedFamily {
     /// Aligns some sequences.
     /// Errors: more than the bounds of [`super`].
     pub fn new(
@@ -120,7 +120,7 @@ mod tests {
 
     fn beside(family: &[Vec<Symbol>], other: &[Symbol]) -> Alignment {
         let others = [other.to_vec()];
-        Family::new(family, &others, &AlignSettings::default()).unwrap().beside(0).unwrap()
+        AlignedFamily::new(family, &others, &AlignSettings::default()).unwrap().beside(0).unwrap()
     }
 
     #[test]
@@ -142,7 +142,8 @@ mod tests {
         assert_eq!(beside(&[vec![], vec![]], &[5]).rows, [vec![Some(0)], vec![None], vec![None]]);
         assert_eq!(beside(&[vec![5]], &[]).rows, [vec![None], vec![Some(0)]]);
         let long = vec![7; super::super::MAX_LENGTH + 1];
-        let family = Family::new(&[vec![7]], &[long, vec![7]], &AlignSettings::default()).unwrap();
+        let family =
+            AlignedFamily::new(&[vec![7]], &[long, vec![7]], &AlignSettings::default()).unwrap();
         assert!(
             family.beside(0).unwrap_err().to_string().starts_with("sequence 1 has 100001 symbols")
         );

@@ -3,7 +3,7 @@
 use noise_paths::document::Traced;
 
 use super::*;
-use crate::localised::{Aligned, fasta};
+use crate::localised::Aligned;
 use crate::made::{Made, Numbers, path, side};
 use crate::rules::Thresholds;
 

@@ -7,7 +7,7 @@ use noise_paths::document::Traced;
 use super::*;
 use crate::align::{AlignSettings, Symbol, align};
 use crate::made::{Made, path, side};
-use crate::side::Side;
+use crate::side::{Side, chosen};
 use crate::stretches::{STATE_COUNT, state_name, state_place};
 
 /// The first execution beside the others.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use noise_paths::document::{Delimiters, NamedThread};
+use noise_paths::document::Delimiters;
 use noise_paths::execution::DelimiterTally;
-use noise_paths::link::Link;
+use noise_paths::link::PathThread;
+use noise_paths::link::ThreadLink;
 use noise_paths::via::ViaKind;
 
 use super::*;
@@ -255,13 +256,13 @@ fn a_name_is_in_one_line() {
 #[test]
 fn who_waits_for_a_lock_is_said_with_which() {
     let via = |symbol: Option<&str>| {
-        Some(Arc::new(Link {
+        Some(Arc::new(ThreadLink {
             kind: ViaKind::Futex,
             process: Some(6),
             address: Some("0x7f10".to_owned()),
             symbol: symbol.map(str::to_owned),
-            waits: NamedThread { tid: 7, comm: "server".to_owned() },
-            ..Link::default()
+            waits: PathThread { tid: 7, comm: "server".to_owned() },
+            ..ThreadLink::default()
         }))
     };
     let culprits =
@@ -293,7 +294,7 @@ fn who_waits_for_a_lock_is_said_with_which() {
 
 #[test]
 fn who_waits_for_a_child_is_said() {
-    let parent = Some(NamedThread { tid: 7, comm: "server".to_owned() });
+    let parent = Some(PathThread { tid: 7, comm: "server".to_owned() });
     let path = vec![
         segment(7, "server", "running", 0, 1_000_000),
         Segment { parent, ..segment(9, "helper", "running", 1_000_000, 9_000_000) },

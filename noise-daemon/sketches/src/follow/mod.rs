@@ -20,7 +20,7 @@ mod schedule;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use self::ends::FollowedEnds;
-use self::evidence::Calls;
+use self::evidence::UnansweredCalls;
 pub use self::persons::NamedOwner;
 use self::persons::{Persons, ThreadId};
 use crate::channels::Channels;
@@ -54,7 +54,7 @@ pub struct Follower {
     tokens: Tokens,
     store: Store,
     /// Calls of threads that wait for events.
-    calls: Calls,
+    calls: UnansweredCalls,
     counts: SketchCounts,
     /// Connects by the number of what they send, with those that were known first at the front of `connect_order`.
     connects: HashMap<u64, HalfConnection>,

@@ -5,7 +5,7 @@ use noise_trace::event::Comm;
 use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::threads::MAX_TID;
 
-use super::evidence::Turns;
+use super::evidence::turns::LoopTurns;
 use crate::input::{ChannelObject, Input, Known, Purpose};
 use crate::slices::SliceId;
 use crate::tallies::{Calls, Idle, TallyMark};
@@ -92,7 +92,7 @@ pub struct Person {
     /// Events of it were lost, and since then it answered nothing that it is known to have taken up.
     pub is_behind_loss: bool,
     /// Where it waits for events of many connections.
-    pub turns: Option<Box<Turns>>,
+    pub turns: Option<Box<LoopTurns>>,
     /// From its creation to its exit.
     pub process: Option<(SliceId, TallyMark)>,
     /// Of a kernel thread, from its waking to its sleep.

@@ -6,10 +6,10 @@ use noise_trace::ipc::Connection;
 use noise_trace::record::Record;
 
 use super::*;
-use crate::document::{NamedThread, Segment, traced};
+use crate::document::{Segment, traced};
 use crate::execution::Execution;
 use crate::feed;
-use crate::link::Link;
+use crate::link::{PathThread, ThreadLink};
 
 /// Who sleeps, on CPU 0, and who wakes it, on CPU 1; their processes.
 const SLEEPER: i32 = 11;
@@ -81,31 +81,34 @@ fn path(
 }
 
 /// What links the waker's part to the sleeper.
-fn link(slept_in: TraceKind<'static>, woken_in: TraceKind<'static>) -> Link {
+fn link(slept_in: TraceKind<'static>, woken_in: TraceKind<'static>) -> ThreadLink {
     let path = path(Some(slept_in), ASLEEP, Some(woken_in));
     let tids: Vec<i32> = path.iter().map(|part| part.tid).collect();
     assert_eq!(tids, [SLEEPER, WAKER, SLEEPER, SLEEPER]);
     let others = path.iter().map(|part| part.via.is_some()).collect::<Vec<_>>();
     assert_eq!(others, [false, true, false, false], "its own time is linked to nobody");
-    Link::clone(path[1].via.as_ref().unwrap())
+    ThreadLink::clone(path[1].via.as_ref().unwrap())
 }
 
-fn expected(kind: ViaKind) -> Link {
-    Link {
+fn expected(kind: ViaKind) -> ThreadLink {
+    ThreadLink {
         kind,
-        waits: NamedThread { tid: SLEEPER, comm: format!("t{SLEEPER}") },
-        ..Link::default()
+        waits: PathThread { tid: SLEEPER, comm: format!("t{SLEEPER}") },
+        ..ThreadLink::default()
     }
 }
 
 #[test]
 fn a_futex_has_its_process_and_address() {
     let futex = |op| enters("futex", [0, op, 0], (ObjectKind::Futex, 0x7f10, 5));
-    let at =
-        Link { process: Some(10), address: Some("0x7f10".to_owned()), ..expected(ViaKind::Futex) };
+    let at = ThreadLink {
+        process: Some(10),
+        address: Some("0x7f10".to_owned()),
+        ..expected(ViaKind::Futex)
+    };
     assert_eq!(link(futex(128), futex(129)), at);
     assert_eq!(at.words().unwrap(), "at the futex 0x7f10 of process 10");
-    let named = Link { symbol: Some("lock".to_owned()), ..at.clone() };
+    let named = ThreadLink { symbol: Some("lock".to_owned()), ..at.clone() };
     assert_eq!(named.words().unwrap(), "at the futex lock");
     // Who joins a thread is woken by its end, which is no call.
     assert_eq!(link(futex(128), plainly("exit", [0; 3])), at);
@@ -123,23 +126,23 @@ fn a_futex_has_its_process_and_address() {
 fn pipes_and_sockets_have_their_ends() {
     let pipe = |name, fd| enters(name, [fd, 0, 0], (ObjectKind::Pipe, 99, 1));
     let ends = |one: &str, other: &str| Some([one.to_owned(), other.to_owned()]);
-    let at = Link {
+    let at = ThreadLink {
         address: Some("pipe:[99]".to_owned()),
         ends: ends("t11 10 fd 3", "t21 20 fd 4"),
         ..expected(ViaKind::Pipe)
     };
     assert_eq!(link(pipe("read", 3), pipe("write", 4)), at);
     // One that waits for several files is told by who writes.
-    let polled = Link { ends: ends("t11 10", "t21 20 fd 4"), ..at };
+    let polled = ThreadLink { ends: ends("t11 10", "t21 20 fd 4"), ..at };
     assert_eq!(link(plainly("poll", [1, 0, 0]), pipe("write", 4)), polled);
     let unix = |name, fd, id, peer| enters(name, [fd, 0, 0], (ObjectKind::Unix, id, peer));
-    let at = Link {
+    let at = ThreadLink {
         address: Some("socket:[5]".to_owned()),
         ends: ends("t11 10 fd 3", "t21 20 fd 4"),
         ..expected(ViaKind::Socket)
     };
     assert_eq!(link(unix("recvfrom", 3, 5, 6), unix("sendto", 4, 6, 5)), at);
-    let polled = Link { ends: ends("t11 10", "t21 20 fd 4"), ..at };
+    let polled = ThreadLink { ends: ends("t11 10", "t21 20 fd 4"), ..at };
     let epoll = enters("epoll_wait", [3, 0, 0], (ObjectKind::Epoll, 1, 0));
     assert_eq!(link(epoll, unix("sendto", 4, 6, 5)), polled);
     let tcp = |ports| enters("recvfrom", [3, 0, 0], (ObjectKind::Tcp, 77, ports));
@@ -169,8 +172,11 @@ fn a_timer_of_its_own_is_told() {
 #[test]
 fn locks_of_files_signals_and_pages_are_told() {
     let unlocks = || plainly("flock", [5, 8, 0]);
-    let locked =
-        Link { process: Some(10), address: Some("fd 3".to_owned()), ..expected(ViaKind::File) };
+    let locked = ThreadLink {
+        process: Some(10),
+        address: Some("fd 3".to_owned()),
+        ..expected(ViaKind::File)
+    };
     assert_eq!(link(plainly("flock", [3, 2, 0]), unlocks()), locked);
     assert_eq!(link(plainly("fcntl", [3, 7, 0]), unlocks()), locked);
     // Another command than those that wait for a lock.
@@ -178,9 +184,12 @@ fn locks_of_files_signals_and_pages_are_told() {
     let futex = enters("futex", [0, 128, 0], (ObjectKind::Futex, 0x7f10, 5));
     assert_eq!(link(futex, plainly("tgkill", [1, 9, 1])), expected(ViaKind::Signal));
     let faults = || Some(TraceKind::Other("page_fault_user"));
-    let of = |path: Vec<Segment>| Link::clone(path[1].via.as_ref().unwrap());
-    let at =
-        Link { process: Some(10), address: Some("0x7000".to_owned()), ..expected(ViaKind::Page) };
+    let of = |path: Vec<Segment>| ThreadLink::clone(path[1].via.as_ref().unwrap());
+    let at = ThreadLink {
+        process: Some(10),
+        address: Some("0x7000".to_owned()),
+        ..expected(ViaKind::Page)
+    };
     assert_eq!(of(path(faults(), 2, None)), at);
     // A signal could end that sleep: it is none for a page.
     assert_eq!(of(path(faults(), ASLEEP, None)), expected(ViaKind::Wakeup));

@@ -9,19 +9,21 @@
 
 mod order;
 mod pace;
+pub(super) mod turns;
 
 use std::collections::VecDeque;
 
-use foldhash::{HashMap, HashSet};
+use foldhash::HashMap;
 
 use self::order::pairs;
-use self::pace::{MOST_TURNS, Pace};
+use self::pace::MOST_TURNS;
+use self::turns::{LoopTurns, Read, SentKind, TurnSend};
 use super::Follower;
 use super::persons::ThreadId;
 use crate::marker::MarkerRule;
 use crate::slices::{Edge, NONE, SliceId};
 
-/// Turns after lost events in which both the begin and the end of a call have to say whose it is.
+/// LoopTurns after lost events in which both the begin and the end of a call have to say whose it is.
 const DOUBTFUL_TURNS: u8 = 8;
 /// Calls that may still get a request.
 const MAX_CALLS: usize = 1 << 16;
@@ -34,79 +36,9 @@ const ANSWER: u64 = 1 << 32;
 const AGREES: u64 = 1 << 16;
 const CALL: u64 = 1;
 
-/// What a thread took up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Read {
-    /// The slice to go on with; [`NONE`] where that is not known.
-    work: SliceId,
-    /// The call to which it is the answer, or [`NONE`].
-    call: SliceId,
-    turn: u32,
-    /// Something was sent since.
-    is_past: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SentKind {
-    Call {
-        place: u32,
-        /// The slice that it was given to at once, or [`NONE`].
-        cause: SliceId,
-        /// Requests of which none is known that they wait for an answer.
-        idle: usize,
-        /// There was one request alone.
-        is_alone: bool,
-        /// Its connection was another request's just before.
-        is_warm: bool,
-    },
-    Answer,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    /// The call, or the request that is answered.
-    slice: SliceId,
-    kind: SentKind,
-}
-
-/// What a thread does between its waits for events.
-#[derive(Clone, Debug, Default)]
-pub struct Turns {
-    turn: u32,
-    reads: Vec<Read>,
-    sends: Vec<Sent>,
-    /// By their places, connections with a request that is not answered, and those with a call that is not.
-    requests: HashSet<u32>,
-    calls: HashSet<u32>,
-    pace: Pace,
-    /// For so many turns, what was under way when events were lost may go on.
-    doubts: u8,
-}
-
-impl Turns {
-    /// How much of what was read goes on now, or will do so.
-    fn pending(&self) -> usize {
-        let is_now = |read: &&Read| read.turn == self.turn && !read.is_past;
-        match self.reads.iter().filter(is_now).count() {
-            0 => self.reads.iter().filter(|read| self.pace.comes(self.turn - read.turn)).count(),
-            now => now,
-        }
-    }
-
-    /// Places of what may go on now.
-    fn candidates(&self) -> Vec<usize> {
-        let is_now = |read: &Read| read.turn == self.turn && !read.is_past;
-        let in_turn = self.reads.iter().any(is_now);
-        let goes_on =
-            |read: &Read| self.pace.is_usual(self.turn - read.turn) && (!in_turn || is_now(read));
-        let all = self.reads.iter().enumerate().filter(|(_, read)| goes_on(read));
-        all.map(|(place, _)| place).collect()
-    }
-}
-
 /// A call that a thread of events made.
 #[derive(Clone, Copy, Debug)]
-struct Call {
+struct UnansweredCall {
     place: u32,
     /// The call of the same request before it, or [`NONE`].
     before: SliceId,
@@ -127,13 +59,13 @@ struct Claim {
 
 /// Calls by their slices, the oldest first in `order`.
 #[derive(Debug, Default)]
-pub struct Calls {
-    all: HashMap<SliceId, Call>,
+pub struct UnansweredCalls {
+    all: HashMap<SliceId, UnansweredCall>,
     order: VecDeque<SliceId>,
 }
 
-impl Calls {
-    fn add(&mut self, slice: SliceId, call: Call) {
+impl UnansweredCalls {
+    fn add(&mut self, slice: SliceId, call: UnansweredCall) {
         self.all.insert(slice, call);
         self.order.push_back(slice);
         if self.order.len() > MAX_CALLS
@@ -145,7 +77,7 @@ impl Calls {
 }
 
 impl Follower {
-    fn turns(&mut self, thread: ThreadId) -> Option<&mut Turns> {
+    fn turns(&mut self, thread: ThreadId) -> Option<&mut LoopTurns> {
         self.persons.get_mut(thread)?.turns.as_deref_mut()
     }
 
@@ -180,7 +112,7 @@ impl Follower {
     pub(super) fn lose_turns(&mut self, thread: ThreadId) {
         if let Some(turns) = self.turns(thread) {
             let (turn, pace) = (turns.turn + MOST_TURNS + 1, std::mem::take(&mut turns.pace));
-            *turns = Turns { turn, pace, doubts: DOUBTFUL_TURNS, ..Turns::default() };
+            *turns = LoopTurns { turn, pace, doubts: DOUBTFUL_TURNS, ..LoopTurns::default() };
             turns.pace.rests();
         }
     }
@@ -268,7 +200,7 @@ impl Follower {
     }
 
     /// Whether a connection was another call's just before.
-    fn is_warm(&self, turns: &Turns, place: u32) -> bool {
+    fn is_warm(&self, turns: &LoopTurns, place: u32) -> bool {
         let answered = self.ends.answered_turn(place);
         answered.is_some_and(|turn| turns.turn.saturating_sub(turn) <= MOST_TURNS)
     }
@@ -300,7 +232,7 @@ impl Follower {
         let has_requests = !turns.requests.is_empty();
         if let Some(turns) = self.turns(thread) {
             turns.calls.insert(place);
-            turns.sends.push(Sent { slice: call, kind });
+            turns.sends.push(TurnSend { slice: call, kind });
         }
         if has_requests {
             self.store.is_asked(call);
@@ -308,7 +240,7 @@ impl Follower {
         if !is_single {
             self.ends.shares(place);
         }
-        self.calls.add(call, Call { place, before: NONE, begun_by: NONE });
+        self.calls.add(call, UnansweredCall { place, before: NONE, begun_by: NONE });
     }
 
     /// A thread sent the answer to a request.
@@ -316,12 +248,12 @@ impl Follower {
         let is_more = self.last_sent(thread) == Some(request);
         let Some(turns) = self.turns(thread) else { return };
         if turns.requests.remove(&place) && !is_more {
-            turns.sends.push(Sent { slice: request, kind: SentKind::Answer });
+            turns.sends.push(TurnSend { slice: request, kind: SentKind::Answer });
         }
     }
 
     /// How much speaks for a send to be of a read.
-    fn fit(&self, read: &Read, sent: &Sent) -> u64 {
+    fn fit(&self, read: &Read, sent: &TurnSend) -> u64 {
         let whole = |slice: SliceId| self.store.whole(slice);
         let cause = |call: SliceId| self.store.get(call).map_or(NONE, |call| whole(call.cause));
         match sent.kind {
@@ -360,7 +292,7 @@ impl Follower {
         let behind = turns.reads.iter().filter(is_now).count();
         turns.reads.iter_mut().for_each(|read| read.is_past = true);
         // Where others may wait for a connection, one that was just used is theirs.
-        let is_theirs = |(number, sent): (usize, &Sent)| match sent.kind {
+        let is_theirs = |(number, sent): (usize, &TurnSend)| match sent.kind {
             SentKind::Call { idle, is_warm, .. } => {
                 is_warm && idle > pending.saturating_sub(number)
             }
@@ -382,7 +314,7 @@ impl Follower {
         let of = |answers_alone: bool| {
             pairs(reads.len(), sends.len(), |read, send| {
                 match (reads.get(read), sends.get(send), theirs.get(send)) {
-                    (Some(_), Some(Sent { kind: SentKind::Call { .. }, .. }), _)
+                    (Some(_), Some(TurnSend { kind: SentKind::Call { .. }, .. }), _)
                         if answers_alone =>
                     {
                         0

@@ -1,6 +1,6 @@
 //! In which turn a thread goes on with what it read.
 
-/// Turns after which a thread has gone on with what it read, or waits for something else.
+/// LoopTurns after which a thread has gone on with what it read, or waits for something else.
 pub const MOST_TURNS: u32 = 4;
 const AGES: usize = MOST_TURNS as usize + 1;
 /// Answers, or else turns, after which it is known in which turn a thread goes on.
@@ -14,12 +14,12 @@ const MANY: u32 = 1 << 10;
 
 /// Ages are counted in turns, from that of a read to that of what is sent for it.
 #[derive(Clone, Debug, Default)]
-pub struct Pace {
+pub struct LoopPace {
     /// Of answers.
     answers: [u32; AGES],
     /// How much was read in the latest turns, each at the place of its number.
     read: [u32; AGES],
-    /// Turns in which as much was sent as was read in that before.
+    /// LoopTurns in which as much was sent as was read in that before.
     alike: [u32; AGES],
     /// All turns in which something was sent.
     turns: u32,
@@ -31,7 +31,7 @@ pub struct Pace {
     of_others: u32,
 }
 
-impl Pace {
+impl LoopPace {
     fn place(turn: u32) -> usize {
         turn as usize % AGES
     }
@@ -146,13 +146,13 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn usual(pace: &Pace) -> Vec<u32> {
+    fn usual(pace: &LoopPace) -> Vec<u32> {
         (0..=MOST_TURNS + 1).filter(|age| pace.is_usual(*age)).collect()
     }
 
     #[test]
     fn as_much_is_sent_as_was_read_in_the_turn_that_it_is_of() {
-        let mut pace = Pace::default();
+        let mut pace = LoopPace::default();
         assert_eq!(usual(&pace), [0, 1, 2, 3, 4]);
         let read = |turn: u32| turn * 7 % 5 + 1;
         for turn in 1..40 {
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn more_sends_than_reads_are_not_regular() {
-        let mut pace = Pace::default();
+        let mut pace = LoopPace::default();
         pace.compares(1, 3, true);
         assert!(pace.is_regular() && !pace.is_at_once());
         (0..ENOUGH).for_each(|_| pace.compares(2, 3, true));
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn who_goes_on_at_once_sends_behind_each_read() {
-        let mut pace = Pace::default();
+        let mut pace = LoopPace::default();
         for turn in 1..20 {
             pace.begins(turn);
             pace.reads(turn);

@@ -1,0 +1,76 @@
+//! What a thread of events read and sent, by the turns of its loop.
+
+use foldhash::HashSet;
+
+use super::pace::LoopPace;
+use crate::slices::SliceId;
+
+/// What a thread took up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The slice to go on with; [`NONE`] where that is not known.
+    pub(super) work: SliceId,
+    /// The call to which it is the answer, or [`NONE`].
+    pub(super) call: SliceId,
+    pub(super) turn: u32,
+    /// Something was sent since.
+    pub(super) is_past: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentKind {
+    Call {
+        place: u32,
+        /// The slice that it was given to at once, or [`NONE`].
+        cause: SliceId,
+        /// Requests of which none is known that they wait for an answer.
+        idle: usize,
+        /// There was one request alone.
+        is_alone: bool,
+        /// Its connection was another request's just before.
+        is_warm: bool,
+    },
+    Answer,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct TurnSend {
+    /// The call, or the request that is answered.
+    pub(super) slice: SliceId,
+    pub(super) kind: SentKind,
+}
+
+/// What a thread does between its waits for events.
+#[derive(Clone, Debug, Default)]
+pub struct LoopTurns {
+    pub(super) turn: u32,
+    pub(super) reads: Vec<Read>,
+    pub(super) sends: Vec<TurnSend>,
+    /// By their places, connections with a request that is not answered, and those with a call that is not.
+    pub(super) requests: HashSet<u32>,
+    pub(super) calls: HashSet<u32>,
+    pub(super) pace: LoopPace,
+    /// For so many turns, what was under way when events were lost may go on.
+    pub(super) doubts: u8,
+}
+
+impl LoopTurns {
+    /// How much of what was read goes on now, or will do so.
+    pub(super) fn pending(&self) -> usize {
+        let is_now = |read: &&Read| read.turn == self.turn && !read.is_past;
+        match self.reads.iter().filter(is_now).count() {
+            0 => self.reads.iter().filter(|read| self.pace.comes(self.turn - read.turn)).count(),
+            now => now,
+        }
+    }
+
+    /// Places of what may go on now.
+    pub(super) fn candidates(&self) -> Vec<usize> {
+        let is_now = |read: &Read| read.turn == self.turn && !read.is_past;
+        let in_turn = self.reads.iter().any(is_now);
+        let goes_on =
+            |read: &Read| self.pace.is_usual(self.turn - read.turn) && (!in_turn || is_now(read));
+        let all = self.reads.iter().enumerate().filter(|(_, read)| goes_on(read));
+        all.map(|(place, _)| place).collect()
+    }
+}
