@@ -37,7 +37,7 @@ pub struct CriticalPathArgs {
     #[arg(long)]
     json: bool,
     /// Also write the paths as trace packets, which ui.perfetto.dev opens: a track for each thread of a path, with an
-    /// arrow wherever it goes on with another one; below them the events of their time.
+    /// arrow wherever it goes on with another one; below them what these threads did meanwhile, and all switches.
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
     #[command(flatten)]

@@ -207,7 +207,8 @@ fn all<S: Source>(
             continue;
         };
         // Sleeps that are not followed are not like those of the executions before.
-        if parts >= MAX_PARTS || walks.is_spent() {
+        let has_grown = growing.get(*number).is_some_and(Option::is_some);
+        if parts >= MAX_PARTS || (walks.is_spent() && !has_grown) {
             document.left_out += 1;
             *is_there = true;
             continue;

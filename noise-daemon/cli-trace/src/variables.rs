@@ -9,6 +9,7 @@ use noise_system::variables::Variables;
 
 /// Units of `starttime` in `/proc/PID/stat` (`USER_HZ`), ns.
 const TICK_NS: u64 = 10_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Names the variables in paths of a recording with that environment.
 pub fn name(executions: &mut [Traced], environment: &BTreeMap<String, String>) {
@@ -19,13 +20,15 @@ pub fn name(executions: &mut [Traced], environment: &BTreeMap<String, String>) {
     let Some(boot_ns) = procfs::text("/proc/stat").ok().and_then(|stat| boot_ns(&stat)) else {
         return;
     };
-    let last_ns = executions.iter().map(|traced| traced.to_ns).max().unwrap_or(0);
     let mut variables = Variables::default();
-    name_variables(executions, |pid, address| {
-        let stat = procfs::bytes(format!("/proc/{pid}/stat")).ok()?;
-        // One that began later has the id of a process that is gone.
-        let begin_ns = boot_ns.saturating_add(since_boot_ns(&stat)?);
-        variables.at(pid, address).filter(|_| begin_ns <= last_ns)
+    name_variables(executions, |pid, address, at_ns| {
+        let begun = || since_boot_ns(&procfs::bytes(format!("/proc/{pid}/stat")).ok()?);
+        let begin_ns = begun()?;
+        // One that began later has the id of a process that is gone. When the host booted is known to a second.
+        if boot_ns.saturating_add(begin_ns) > at_ns.saturating_sub(SECOND_NS) {
+            return None;
+        }
+        variables.at(pid, address).filter(|_| begun() == Some(begin_ns))
     });
 }
 
@@ -53,8 +56,8 @@ mod tests {
 
     static TABLE_LOCK: AtomicU32 = AtomicU32::new(1);
 
-    /// The name of that lock in a recording of that host, which ended at that time.
-    fn named(host: &str, to_ns: u64) -> Option<String> {
+    /// The name of that lock in a recording of that host, in which it was waited for from then on.
+    fn named(host: &str, from_ns: u64) -> Option<String> {
         let address = std::ptr::from_ref(&TABLE_LOCK).addr();
         let link = ThreadLink {
             kind: ViaKind::Futex,
@@ -62,8 +65,8 @@ mod tests {
             address: Some(format!("{address:#x}")),
             ..ThreadLink::default()
         };
-        let part = Segment { via: Some(Arc::new(link)), ..Segment::default() };
-        let mut executions = [Traced { to_ns, path: vec![part], ..Traced::default() }];
+        let part = Segment { via: Some(Arc::new(link)), from_ns, ..Segment::default() };
+        let mut executions = [Traced { path: vec![part], ..Traced::default() }];
         name(&mut executions, &[("hostname".to_owned(), host.to_owned())].into());
         executions[0].path[0].via.as_ref().unwrap().symbol.clone()
     }

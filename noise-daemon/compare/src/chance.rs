@@ -8,16 +8,20 @@ pub const PERMUTATIONS: u32 = 9_999;
 /// So many permutations as extreme are enough to know the chance well.
 const ENOUGH: u32 = 200;
 
-/// How many ways there are to divide so many into two such sets.
+/// As many divisions as are counted.
+const MOST_DIVISIONS: f64 = 1e15;
+
+/// How many ways there are to divide so many into two such sets, up to [`MOST_DIVISIONS`].
 pub fn divisions(normal: usize, sample: usize) -> f64 {
-    let divisions = ln_choose((normal + sample) as u64, sample as u64).exp();
+    let divisions = ln_choose((normal + sample) as u64, sample as u64).exp().min(MOST_DIVISIONS);
     // Counts that a double has exactly are whole.
     if divisions < 1e9 { divisions.round() } else { divisions }
 }
 
-/// The least chance that any test of so many executions can find: that of one division among all.
+/// The least chance that any test of so many executions can find: that of one division among all, or among those that
+/// are drawn.
 pub fn least(normal: usize, sample: usize) -> f64 {
-    divisions(normal, sample).recip()
+    divisions(normal, sample).recip().max(f64::from(PERMUTATIONS + 1).recip())
 }
 
 /// How often a random division of all executions into sets of these sizes gives the sample a mean as large as it has.

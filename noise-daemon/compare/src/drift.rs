@@ -52,6 +52,13 @@ pub struct Drift {
     pub is_known: bool,
 }
 
+impl Drift {
+    /// Whether each division is tried: else some are drawn.
+    pub fn tries_all(&self) -> bool {
+        self.divisions <= f64::from(chance::PERMUTATIONS)
+    }
+}
+
 /// Means of the units of both sides in one state, and what they tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Between {
@@ -103,13 +110,24 @@ impl Units {
             sample,
             divisions: chance::divisions(normal, sample),
             least_chance: chance::least(normal, sample),
-            is_known: normal.max(sample) > 1,
+            is_known: self.is_known(),
         }
+    }
+
+    /// Whether anything is known of how units differ. Processes with one execution each are executions, and those of one recording
+    /// are not to be exchanged with those of another time.
+    fn is_known(&self) -> bool {
+        let all = || self.normal.iter().chain(&self.sample);
+        let is_more = self.unit == Unit::Recording || all().any(|unit| unit.len() > 1);
+        self.normal.len().max(self.sample.len()) > 1 && is_more
     }
 
     /// What they tell of times of executions, of which so many nanoseconds are as good as none. None where nothing is known
     /// of drift.
     pub fn between(&self, [normal, sample]: [&[u64]; 2], nothing_ns: f64) -> Option<Between> {
+        if !self.is_known() {
+            return None;
+        }
         let means = |units: &[Vec<usize>], times: &[u64]| -> Vec<f64> {
             let mean = |unit: &Vec<usize>| {
                 let times = unit.iter().filter_map(|place| times.get(*place));

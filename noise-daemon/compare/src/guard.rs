@@ -169,11 +169,16 @@ impl FlagGuard {
                 share(self.too_often(between).unwrap_or(1.0)),
                 share(self.of_units)
             ),
-            (None, Some(between)) => format!(
+            (None, Some(between)) if self.drift.tries_all() => format!(
                 "; {}; {:.0} of {:.0} divisions of the {units} gives as much",
                 differ(between),
                 (between.chance * self.drift.divisions).round().max(1.0),
                 self.drift.divisions
+            ),
+            (None, Some(between)) => format!(
+                "; {}; random divisions of the {units} give as much in {} of cases",
+                differ(between),
+                share(between.chance)
             ),
             _ => String::new(),
         }

@@ -249,19 +249,22 @@ fn guard(comparison: &Comparison, has_options: bool) -> String {
             )
         }
         (false, Unit::Process) => {
-            "Both sides are one process of one recording. How much processes, or one at other times, drift apart is not \
+            "Each side is one process of one recording. How much processes, or one at other times, drift apart is not \
              known from that: what differs is an effect, for which no chance can be given, and no state is flagged."
                 .to_owned()
         }
         (true, _) => format!(
-            "{} normal and {} sample {units} can be divided in {:.0} ways, so the smallest chance that can be reached is 1 in \
+            "{} normal and {} sample {units} can be divided in {} ways, so the smallest chance that can be reached is 1 in \
              {:.0}. A state is flagged if three things hold: the sides differ by more than any two {units} of one side do; \
              divisions give as much as seldom as chance allows, or, if there are too few, no other one does; and drift of \
              the size seen within the sides would give as much in {} of cases at most.",
             drift.normal,
             drift.sample,
-            drift.divisions,
-            drift.divisions,
+            match drift.tries_all() {
+                true => format!("{:.0}", drift.divisions),
+                false => "more than 9,999".to_owned(),
+            },
+            drift.least_chance.recip(),
             share(thresholds.chance / comparison.states.len().max(1) as f64)
         ),
     };

@@ -128,7 +128,7 @@ fn short(found: &Findings) -> String {
         (true, _) => "figures are the daemon's counters, threads and paths are of that part",
     };
     format!(
-        "The flight recorder holds {held}: {figures} (a restart of noised makes it larger, up to [recorder] kibibytes-in-all)."
+        "The flight recorder holds {held}: {figures} (noised check says what a restart would make of it)."
     )
 }
 

@@ -237,14 +237,17 @@ fn join(culprits: &mut Vec<Culprit>, more: Vec<Culprit>) {
     culprits.sort_by_key(|culprit| std::cmp::Reverse(culprit.ns));
 }
 
-/// Names the variables at the futexes that paths have waits for: `variable` says which one lies at an address of a process.
+/// Names the variables at the futexes that paths have waits for in the first recording: `variable` says which one lies at an
+/// address of a process that was there at a time, ns.
 pub fn name_variables(
     executions: &mut [Traced],
-    mut variable: impl FnMut(i32, u64) -> Option<String>,
+    mut variable: impl FnMut(i32, u64, u64) -> Option<String>,
 ) {
     let mut named: HashMap<(i32, String, PathThread), Option<Arc<ThreadLink>>> = HashMap::new();
     let parts = executions.iter_mut().flat_map(|traced| &mut traced.path);
-    for via in parts.filter_map(|part| part.via.as_mut()) {
+    for part in parts.filter(|part| part.recording == 0) {
+        let from_ns = part.from_ns;
+        let Some(via) = part.via.as_mut() else { continue };
         let (ViaKind::Futex, Some(pid), Some(address)) = (via.kind, via.process, &via.address)
         else {
             continue;
@@ -253,7 +256,7 @@ pub fn name_variables(
         let other = named.entry(key).or_insert_with(|| {
             let address =
                 u64::from_str_radix(via.address.as_ref()?.strip_prefix("0x")?, 16).ok()?;
-            let symbol = Some(variable(pid, address)?);
+            let symbol = Some(variable(pid, address, from_ns)?);
             Some(Arc::new(ThreadLink { symbol, ..ThreadLink::clone(via) }))
         });
         if let Some(other) = other {

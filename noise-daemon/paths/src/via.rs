@@ -148,7 +148,11 @@ impl Via {
         }
         match (sleeper, waker) {
             (Some(Self { kind: ViaKind::Wakeup, .. }), waker) => {
-                waker.map(Self::turned).unwrap_or_default()
+                let is_file = |waker: &Self| {
+                    use ViaKind::{Eventfd, Pipe, Queue, Socket};
+                    matches!(waker.kind, Pipe | Socket | Eventfd | Queue)
+                };
+                waker.filter(is_file).map(Self::turned).unwrap_or_default()
             }
             // Who waits for a child is woken by other threads than that one, too.
             (Some(Self { kind: ViaKind::Child, .. }), _) => Self::default(),
@@ -156,13 +160,8 @@ impl Via {
                 Self { fds: [own.fds[0], waker.fds[0]], ..own }
             }
             (Some(own), _) => own,
-            // One that sleeps since before the trace, or in a call that it does not have. Who sends by a socket wakes
-            // threads of the kernel, too.
-            (None, Some(waker))
-                if matches!(waker.kind, ViaKind::Futex | ViaKind::Pipe | ViaKind::Eventfd) =>
-            {
-                waker.turned()
-            }
+            // One that sleeps since before the trace, or in a call that it does not have, may sleep for anything that its waker
+            // gives up in its own call.
             (None, _) => Self::default(),
         }
     }

@@ -100,11 +100,11 @@ impl Looking {
             let culprit = path(&parties.culprit);
             let times = CpuTimes::read(Path::new("/proc"));
             let idle = times.idle_since(&one.times);
-            let pressure = one.pressure(&self.reader, at_ns);
+            let (pressure, is_lifted) = one.pressure(&self.reader, at_ns);
             let latest = pressure.as_ref().and_then(|pressure| pressure.latest.as_ref());
             let short = latest.and_then(Shortage::of);
             let paths = (one.victim.1.as_deref(), culprit.as_deref());
-            let limit = short.as_ref().and_then(Shortage::limit);
+            let limit = short.as_ref().and_then(Shortage::limit).filter(|_| !is_lifted);
             let blamed = (limit, pressure.as_ref().and_then(stopping));
             one.beside = Beside {
                 advice: Some(advice(&self.reader, report, &parties, paths, (blamed, idle))),
@@ -121,22 +121,28 @@ impl Looking {
     /// What is known beside one that closed: settings as they were while it was open, pressure as it is now.
     pub fn close(&mut self, id: u64, at_ns: u64) -> Option<Beside> {
         let one = self.open.remove(&id)?;
-        let pressure = one.pressure(&self.reader, at_ns);
-        Some(closed(one.beside, pressure))
+        let (pressure, is_lifted) = one.pressure(&self.reader, at_ns);
+        Some(closed(one.beside, pressure, is_lifted))
     }
 }
 
-/// A limit of memory that was hit and is lifted since was hit all the same.
-fn keep_lifted(latest: &mut Pressure, before: Option<&Pressure>) {
+/// A limit of memory that was hit and is lifted since was hit all the same, where none of those that are left holds the victim
+/// up. Whether there is one: it is not raised any more.
+fn keep_lifted(latest: &mut Pressure, before: Option<&Pressure>) -> bool {
+    if Shortage::of(latest).is_some_and(|short| short.limit().is_some()) {
+        return false;
+    }
     let is_there = |one: &&LimitHits| {
         let mut now = latest.limits.iter().flatten();
         now.any(|other| other.of == one.of && other.kind == one.kind)
     };
     let before = before.iter().flat_map(|before| before.limits.iter().flatten());
     let lifted: Vec<_> = before.filter(|one| !is_there(one)).cloned().collect();
-    if !lifted.is_empty() {
+    let is_lifted = !lifted.is_empty();
+    if is_lifted {
         latest.limits.get_or_insert_default().extend(lifted);
     }
+    is_lifted
 }
 
 /// The label of the cgroup whose CPU quota stops the victim, where that is known.
@@ -146,13 +152,13 @@ fn stopping(pressure: &IncidentPressure) -> Option<&str> {
 }
 
 /// What was found last, with the pressure at the close. Another limit or quota may be to blame by then than the one that
-/// commands raise.
-fn closed(mut beside: Beside, pressure: Option<IncidentPressure>) -> Beside {
+/// commands raise, or that limit may be lifted.
+fn closed(mut beside: Beside, pressure: Option<IncidentPressure>, is_lifted: bool) -> Beside {
     let blamed = |pressure: &Option<IncidentPressure>| {
         let short = Shortage::of(pressure.as_ref()?.latest.as_ref()?)?;
         short.limit().map(|limit| (limit.of.clone(), limit.kind))
     };
-    if blamed(&pressure) != blamed(&beside.pressure)
+    if (is_lifted || blamed(&pressure) != blamed(&beside.pressure))
         && let Some(advice) = &mut beside.advice
     {
         advice.retain(|one| one.remedy != Remedy::MemoryLimits);
@@ -174,9 +180,11 @@ impl WatchedIncident {
         at_ns.saturating_sub(self.leading.1) >= SETTLED_NS
     }
 
-    fn pressure(&self, reader: &SetupReader, at_ns: u64) -> Option<IncidentPressure> {
-        let opening = self.opening.as_ref()?;
-        let path = self.victim.1.as_ref()?;
+    /// What pressure there was since the incident opened, and whether the memory limit in it is lifted since.
+    fn pressure(&self, reader: &SetupReader, at_ns: u64) -> (Option<IncidentPressure>, bool) {
+        let (Some(opening), Some(path)) = (&self.opening, &self.victim.1) else {
+            return (None, false);
+        };
         let later = (opening.at_ns < at_ns).then(|| reader.pressure(path, at_ns));
         let latest = later.map(|later| Pressure::of(Some(opening), &later));
         // Of a cgroup that is gone, what was seen last counts.
@@ -184,12 +192,13 @@ impl WatchedIncident {
             latest.resources().next().is_some() || latest.quota.is_some() || latest.limits.is_some()
         };
         let before = || self.beside.pressure.as_ref().and_then(|before| before.latest.clone());
+        let mut is_lifted = false;
         let latest = latest.filter(is_known).map(|mut latest| {
-            keep_lifted(&mut latest, before().as_ref());
+            is_lifted = keep_lifted(&mut latest, before().as_ref());
             latest
         });
         let latest = latest.or_else(before);
-        Some(IncidentPressure { opening: Pressure::of(None, opening), latest })
+        (Some(IncidentPressure { opening: Pressure::of(None, opening), latest }), is_lifted)
     }
 }
 
@@ -269,16 +278,24 @@ mod tests {
         let advice = vec![raise, Advice::plain(Remedy::FasterDevice)];
         let looked_at =
             Beside { pressure: of(90, 100), advice: Some(advice.clone()), ..Beside::default() };
-        assert_eq!(closed(looked_at.clone(), of(100, 110)).advice.as_deref(), Some(&advice[..]));
-        let other = closed(looked_at.clone(), of(120, 110));
+        assert_eq!(
+            closed(looked_at.clone(), of(100, 110), false).advice.as_deref(),
+            Some(&advice[..])
+        );
+        let other = closed(looked_at.clone(), of(120, 110), false);
         assert_eq!((other.advice.as_deref(), &other.pressure), (Some(&advice[1..]), &of(120, 110)));
-        assert_eq!(closed(looked_at, None).advice.as_deref(), Some(&advice[1..]));
-        // One that was lifted meanwhile has no reading any more.
-        let mut lifted = of(0, 110).unwrap().latest.unwrap();
-        lifted.limits.as_mut().unwrap().remove(0);
-        keep_lifted(&mut lifted, of(90, 100).unwrap().latest.as_ref());
-        let hits: Vec<_> = lifted.limits.iter().flatten().map(|one| one.hits).collect();
-        assert_eq!(hits, [110, 90]);
+        assert_eq!(closed(looked_at.clone(), None, false).advice.as_deref(), Some(&advice[1..]));
+        // One that was lifted meanwhile has no reading any more, and is not to be set again.
+        let lifted = |slice| {
+            let mut latest = of(0, slice).unwrap().latest.unwrap();
+            latest.limits.as_mut().unwrap().remove(0);
+            let is_lifted = keep_lifted(&mut latest, of(90, 100).unwrap().latest.as_ref());
+            let hits: Vec<_> = latest.limits.iter().flatten().map(|one| one.hits).collect();
+            (is_lifted, hits)
+        };
+        assert_eq!(lifted(3), (true, vec![3, 90]));
+        assert_eq!(lifted(110), (false, vec![110]), "another one is hit now");
+        assert_eq!(closed(looked_at, of(100, 110), true).advice.as_deref(), Some(&advice[1..]));
     }
 
     /// An incident of one that waits for a CPU that another one has.

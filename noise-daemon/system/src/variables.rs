@@ -9,15 +9,18 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, ReadCache, SymbolKind};
 
-use crate::files::open_regular;
 use crate::procfs;
 
 /// Symbols of one file that are looked at.
 const MAX_SYMBOLS: usize = 1 << 20;
+/// The longest file whose symbols are read: tables may be as long as the file says.
+const MAX_BYTES: u64 = 64 << 20;
 /// The smallest page: segments are mapped from the begin of one on.
 const PAGE: u64 = 4096;
 
@@ -42,50 +45,73 @@ impl Variables {
 
 fn look_up(pid: i32, address: u64) -> Option<String> {
     let maps = procfs::text(format!("/proc/{pid}/maps")).ok()?;
-    let (begin, path) = file_at(&maps, address)?;
+    let mapped = file_at(&maps, address)?;
     // As the process sees its files.
-    let path = Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix('/')?);
-    let file = open_regular(OpenOptions::new().read(true), &path, 0).ok()?;
-    variable(file, begin, address)
+    let root = Path::new("/proc").join(pid.to_string()).join("root");
+    let file = open(&root.join(mapped.path.strip_prefix('/')?), mapped.inode)?;
+    variable(file, &mapped, address)
 }
 
-/// The file that is mapped at an address, or right before it where that is memory without a file (`.bss`), and where its first
-/// byte is mapped.
-fn file_at(maps: &str, address: u64) -> Option<(u64, &str)> {
-    let mut begins: HashMap<&str, u64> = HashMap::new();
+/// Opens a file of another user, if it is the one that is mapped. A device that has taken its place is not even opened: that is
+/// enough to start some.
+fn open(path: &Path, inode: u64) -> Option<File> {
+    let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()?;
+    let found = place.metadata().ok()?;
+    let is_it = found.is_file() && found.ino() == inode && found.len() <= MAX_BYTES;
+    if !is_it {
+        return None;
+    }
+    File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()
+}
+
+/// A file that is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MappedFile<'m> {
+    path: &'m str,
+    inode: u64,
+    /// The first address, and the place in the file that is there.
+    from: u64,
+    offset: u64,
+}
+
+/// The file that is mapped at an address, or right before it where that is memory without a file (`.bss`).
+fn file_at(maps: &str, address: u64) -> Option<MappedFile<'_>> {
     // The file that is mapped up to there.
-    let (mut before, mut before_end) = ("", 0);
+    let (mut before, mut before_end) = (None, 0);
     for line in maps.lines() {
         let mut words = line.split_ascii_whitespace();
         let (from, to) = words.next()?.split_once('-')?;
         let hex = |text| u64::from_str_radix(text, 16).ok();
         let (from, to) = (hex(from)?, hex(to)?);
         let offset = hex(words.nth(1)?)?;
-        // Behind the device and the inode; a path may have spaces in it.
-        let path = line.find(" /").and_then(|at| line.get(at + 1..)).unwrap_or("");
-        if !path.is_empty() {
-            if offset == 0 {
-                begins.entry(path).or_insert(from);
+        let inode: u64 = words.nth(1)?.parse().ok()?;
+        // A path may have spaces in it.
+        let path = line.find(" /").and_then(|at| line.get(at + 1..)).filter(|_| inode != 0);
+        match path {
+            Some(path) => {
+                (before, before_end) = (Some(MappedFile { path, inode, from, offset }), to);
             }
-            (before, before_end) = (path, to);
-        } else if from == before_end {
-            before_end = to;
-        } else {
-            before = "";
+            None if from == before_end => before_end = to,
+            None => before = None,
         }
         if (from..to).contains(&address) {
-            return Some((*begins.get(before)?, before));
+            return before.filter(|file| !file.path.ends_with(" (deleted)"));
         }
     }
     None
 }
 
-/// The variable of a file whose first byte is mapped there.
-fn variable(file: File, begin: u64, address: u64) -> Option<String> {
+/// The variable of a mapped file at an address.
+fn variable(file: File, mapped: &MappedFile<'_>, address: u64) -> Option<String> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache).ok()?;
-    let first = file.segments().map(|segment| segment.address()).min()?;
-    let within = address.checked_sub(begin)?.checked_add(first / PAGE * PAGE)?;
+    let is_there = |(at, bytes): (u64, u64)| {
+        at / PAGE * PAGE <= mapped.offset && mapped.offset < at.saturating_add(bytes)
+    };
+    // The end of one segment and the begin of the next one may be in the same page: that page is mapped for the next one, too.
+    let segment = file.segments().filter(|segment| is_there(segment.file_range())).last()?;
+    let offset = address.checked_sub(mapped.from)?.checked_add(mapped.offset)?;
+    let within = offset.checked_sub(segment.file_range().0)?.checked_add(segment.address())?;
     let all = file.symbols().chain(file.dynamic_symbols()).take(MAX_SYMBOLS);
     for symbol in all.filter(|symbol| symbol.kind() == SymbolKind::Data) {
         let Some(behind) = within.checked_sub(symbol.address()) else { continue };
@@ -130,13 +156,37 @@ mod tests {
 6000-7000 rw-p 00001000 fe:00 12 /usr/bin/a program
 7000-8000 rw-p 00000000 00:00 0
 9000-a000 rw-p 00000000 00:00 0 [heap]
-b000-c000 rw-p 00001000 fe:00 13 /lib/x
+b000-c000 rw-p 00001000 fe:00 13 /lib/x (deleted)
+d000-e000 rw-p 00000000 00:00 0 [anon: /dev/watchdog]
 ";
-        let program = Some((0x5000, "/usr/bin/a program"));
-        for (address, found) in
-            [(0x6008, program), (0x7fff, program), (0x9000, None), (0x8000, None), (0xb000, None)]
-        {
-            assert_eq!(file_at(maps, address), found, "{address:x}");
+        let program = Some(("/usr/bin/a program", 12, 0x6000, 0x1000));
+        for (address, found) in [
+            (0x6008, program),
+            (0x7fff, program),
+            (0x9000, None),
+            (0x8000, None),
+            (0xb000, None),
+            (0xd000, None),
+        ] {
+            let file = file_at(maps, address);
+            let file = file.map(|file| (file.path, file.inode, file.from, file.offset));
+            assert_eq!(file, found, "{address:x}");
         }
+    }
+
+    #[test]
+    fn only_the_file_that_is_mapped_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("a"), "x").unwrap();
+        let inode = std::fs::metadata(path("a")).unwrap().ino();
+        assert!(open(&path("a"), inode).is_some());
+        assert!(open(&path("a"), inode + 1).is_none());
+        std::os::unix::fs::symlink("/dev/zero", path("device")).unwrap();
+        let device = std::fs::metadata("/dev/zero").unwrap().ino();
+        assert!(open(&path("device"), device).is_none());
+        File::create(path("long")).unwrap().set_len(MAX_BYTES + 1).unwrap();
+        let long = std::fs::metadata(path("long")).unwrap().ino();
+        assert!(open(&path("long"), long).is_none());
     }
 }

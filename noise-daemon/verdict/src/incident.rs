@@ -23,8 +23,9 @@ mod words;
 /// Least part in a disturbance of a culprit that is a finding, and of one whose finding has remedies.
 const LEAST_PART: f64 = 0.01;
 const LEAST_REMEDIED: f64 = 0.1;
-/// Of one that is named although more is not known.
+/// The same of one that is named although of so much it is not known who did it.
 const LEAST_LEADING: f64 = 0.1;
+const MOST_UNKNOWN: f64 = 0.5;
 /// Findings that are kept.
 const MOST: usize = 5;
 /// Those of other victims among them.
@@ -76,9 +77,9 @@ pub fn is_worth(part: f64, ns: u64) -> bool {
     part >= LEAST_PART && ns > 0
 }
 
-/// Whether the first of them did it: where next to nothing is known, who has most of the rest is a bystander.
+/// Whether the first of them did it: where of most it is not known who did, one with little of the rest is a bystander.
 pub fn leads(part: f64, unknown: f64) -> bool {
-    part >= LEAST_LEADING || part >= unknown
+    part >= LEAST_LEADING || unknown < MOST_UNKNOWN
 }
 
 /// Whether a culprit is a disk's way to say that it is done: who kept the disk busy is not known by it.

@@ -228,8 +228,13 @@ fn others_first(case: &Case<'_>, ranked: &mut [RankedLoss<'_>]) {
         one.loss.resource == Account::Cpu && one.loss.culprit.cause == cause
     };
     let is_other = |one: &RankedLoss<'_>| {
-        let had_much =
-            one.is_main(case) || (one.loss.crowding.is_some() && one.unusual != Some(false));
+        // Where the victim has more work of its own, another one that has little of what it waited for is a bystander.
+        let is_crowding = || {
+            let whole_ns = case.accounts.ns(one.loss.resource) as f64;
+            let is_much = one.loss.ns as f64 >= LEAST_SHARE * whole_ns;
+            one.loss.crowding.is_some() && one.unusual == Some(true) && is_much
+        };
+        let had_much = one.is_main(case) || is_crowding();
         is(one, Cause::Foreign) && had_much && !one.loss.works_with_victim
     };
     let is_behind = |first: &RankedLoss<'_>| is(first, Cause::Own) || is(first, Cause::Untracked);

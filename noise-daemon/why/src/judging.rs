@@ -23,6 +23,8 @@ use super::stretch::is_little;
 
 /// CPUs that are idle for more of the time, on average, leave room for the victim.
 const MOST_IDLE: f64 = 0.1;
+/// The least part of all CPU time of which it is known who had it.
+const LEAST_KNOWN: f64 = 0.9;
 /// The least part of all CPU time of one that leaves a victim too few CPUs.
 const LEAST_CROWDING: f64 = 0.25;
 /// From so many times the usual number on, delays came more often than usual.
@@ -73,6 +75,8 @@ impl Findings {
         if accounts.ns(Account::Memory) / 2 > self.uninterruptible.sum_ns {
             usual_ns.remove(&Account::Memory);
         }
+        let mut losses = self.losses(&accounts);
+        self.mark_crowding(&mut losses, setup);
         Case {
             victim,
             span_ns: self.span_ns,
@@ -80,7 +84,7 @@ impl Findings {
             seen_ns: None,
             uninterruptible_ns: self.uninterruptible.sum_ns,
             locked_in_kernel_ns: self.kernel_locks_alone().ns,
-            losses: self.losses(&accounts),
+            losses,
             unclear: self.unclear(),
             standstill: self.standstill(),
             busiest: self.busiest(),
@@ -222,7 +226,6 @@ impl Findings {
                 groups.entry((one.state, cause, self.name_of(one))).or_default().push(one.clone());
             }
         }
-        let crowding = self.crowding();
         // Where events do not say for which waits the quota stood, those who had the CPUs are not to blame for all.
         let names_any = !self.is_throttled();
         let loss = |((state, cause, name), members): (WaitGroup<'_>, Vec<Blamed>)| {
@@ -272,12 +275,7 @@ impl Findings {
                     _ => Evidence::Part,
                 },
                 works_with_victim: self.works_with(cgroup.as_deref(), &members),
-                crowding: crowding
-                    .as_ref()
-                    .filter(|(crowds, _)| {
-                        is_cpu && cause == Cause::Foreign && name.as_ref() == Some(crowds)
-                    })
-                    .map(|(_, part)| *part),
+                crowding: None,
                 is_set_up: is_cpu && names_any && met.is_some() && first.path == met,
                 reply: Reply::Comes,
             })
@@ -300,25 +298,46 @@ impl Findings {
         }
     }
 
-    /// Who left the victim too few CPUs, where next to none was idle, and the part of all their time that it had.
-    fn crowding(&self) -> Option<(String, f64)> {
-        let cpus = self.idle.len() as f64;
-        let idle: f64 = self.idle.iter().map(|(_, part)| part).sum();
-        if self.idle.is_empty() || idle > MOST_IDLE * cpus {
-            return None;
+    /// Marks the loss to who left the victim too few CPUs, with the part of all CPU time that it had. Nothing is marked where
+    /// something is not known of a CPU, or where the victim may not use all of them or is stopped by its quota.
+    fn mark_crowding(&self, losses: &mut [CulpritLoss], setup: &Setup) {
+        let cpus = setup.online.len();
+        let its = setup.victim.as_ref().and_then(|victim| victim.may_run_on());
+        let is_pinned = its.is_some_and(|its| !setup.online.without(its).is_empty());
+        if cpus == 0 || is_pinned || self.is_short() || self.is_throttled() {
+            return;
         }
-        let mut own_ns = 0_u64;
+        let Some((name, part)) = self.crowding(cpus) else { return };
+        let is_its = |loss: &&mut CulpritLoss| {
+            let culprit = &loss.culprit;
+            loss.resource == Account::Cpu && culprit.cause == Cause::Foreign && culprit.name == name
+        };
+        if let Some(loss) = losses.iter_mut().find(is_its) {
+            loss.crowding = Some(part);
+        }
+    }
+
+    /// Who had more CPU time than the victim while next to no CPU was idle, and the part of all CPU time that it had.
+    fn crowding(&self, cpus: usize) -> Option<(String, f64)> {
+        let whole_ns = self.span_ns as f64 * cpus as f64;
+        let idle_ns: f64 = self.idle.iter().map(|(_, part)| part * self.span_ns as f64).sum();
+        let (mut own_ns, mut ran_ns) = (0_u64, 0_u64);
         let mut others: BTreeMap<String, u64> = BTreeMap::new();
         for one in &self.occupants {
+            ran_ns = ran_ns.saturating_add(one.ns);
             match (cause_of(one.cause), self.name_of(one)) {
                 (Cause::Own, _) => own_ns = own_ns.saturating_add(one.ns),
                 (Cause::Foreign, Some(name)) => *others.entry(name).or_default() += one.ns,
                 _ => {}
             }
         }
+        let is_known = idle_ns + ran_ns as f64 >= LEAST_KNOWN * whole_ns;
+        if !is_known || idle_ns > MOST_IDLE * whole_ns {
+            return None;
+        }
         let (name, ns) = others.into_iter().max_by_key(|(_, ns)| *ns)?;
-        let part = ns as f64 / (self.span_ns as f64 * cpus).max(1.0);
-        (part >= LEAST_CROWDING && ns > own_ns).then_some((name, part))
+        let part = ns as f64 / whole_ns.max(1.0);
+        (part >= LEAST_CROWDING && ns > own_ns).then(|| (clean(&name).into_owned(), part))
     }
 
     /// Whether what runs in that cgroup is named by process: the root cgroup is no answer, and of a process its own cgroup is none.

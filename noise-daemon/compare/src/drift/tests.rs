@@ -43,6 +43,10 @@ fn each_recording_counts_the_same_however_many_executions_it_has() {
 #[test]
 fn of_one_recording_a_side_nothing_is_told() {
     assert_eq!(units(&[3], &[1]).between([&[1, 2, 3], &[99]], 1.0), None);
+    // Processes that have one execution each are executions.
+    let processes = |sizes| Units { unit: Unit::Process, ..units(sizes, &[1, 1]) };
+    assert_eq!(processes(&[1, 1]).between([&[1, 2], &[98, 99]], 1.0), None);
+    assert!(processes(&[1, 2]).between([&[1, 2, 3], &[98, 99]], 1.0).is_some());
     // Two on one side say how much they differ.
     let between = units(&[1, 1], &[1]).between([&[10, 12], &[90]], 1.0).unwrap();
     assert!((between.within_ns - 2.0).abs() < 1e-9);

@@ -133,7 +133,7 @@ fn of_one_recording_its_processes_are_divided() {
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let text = words([70, 70], [70, 70]);
-    assert!(text.contains("Both sides are one process of one recording. "), "{text}");
+    assert!(text.contains("Each side is one process of one recording. "), "{text}");
     assert!(
         text.contains(" effects, which are not flagged ") && !text.contains("--normal"),
         "{text}"

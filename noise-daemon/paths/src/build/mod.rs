@@ -366,7 +366,8 @@ impl Builder {
         }
         self.end_sleep(at, target);
         // What it sleeps for next is not said where the end of a wait for children is not.
-        let in_call = known.in_call.filter(|via| via.kind != ViaKind::Child);
+        let in_call =
+            known.in_call.filter(|via| !matches!(via.kind, ViaKind::Child | ViaKind::Page));
         self.know(target, Known { in_call, ..Known::default() });
         self.wait(at, target, woken.target_cpu);
     }
@@ -461,7 +462,11 @@ impl Builder {
     /// The thread that runs on a CPU touches a page that is not there. In a call, it sleeps for what that is about.
     pub fn faults(&mut self, machine: u16, cpu: u32, address: u64) {
         let page = Via { id: address, ..Via::of(ViaKind::Page) };
-        self.machine(machine).cpu(cpu).in_call.get_or_insert(page);
+        let in_call = &mut self.machine(machine).cpu(cpu).in_call;
+        // Most pages come without a sleep: the latest one counts.
+        if in_call.is_none_or(|via| via.kind == ViaKind::Page) {
+            *in_call = Some(page);
+        }
     }
 
     /// A new thread wants a CPU. What is known of one that has its id already, and was not created just now, is of

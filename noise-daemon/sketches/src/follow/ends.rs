@@ -469,11 +469,19 @@ impl Follower {
         let is_unsure = self.persons.get(thread).is_some_and(|person| person.is_unsure);
         let is_unasked = !has_open
             && self.ends.get_mut(place).is_some_and(|of| of.is_unasked(thread, is_unsure));
-        let current = self.current(thread);
+        let (current, has_turns) = (self.current(thread), self.has_turns(thread));
         let Some(person) = self.persons.get_mut(thread) else { return };
         let open = self.ends.open_mut(place, thread);
         let known = open.as_ref().map(|open| (open.role, open.answered.is_some()));
         let (target, opens) = match known {
+            // What no one asked for is no request's: what a loop of events sends then may be for that.
+            None if is_unasked && has_turns => {
+                self.took_up(thread, None, None);
+                if let Some(person) = self.persons.get_mut(thread) {
+                    person.current = None;
+                }
+                (None, false)
+            }
             None if is_unasked => (current, false),
             Some((ConnectionRole::Asks, _)) => {
                 let to = person.mark(now_ns, true);

@@ -184,13 +184,17 @@ fn the_cpus_are_crowded_by_who_had_more_of_them_than_the_victim_while_none_was_i
             ran(1, "hog.service", Cause::Foreign, hog_ms / 2),
             ran(2, "hog.service", Cause::Foreign, hog_ms / 2),
             ran(71, "nginx.service", Cause::Own, own_ms),
-            ran(9, "/", Cause::Kthread, 3_000),
+            ran(9, "/", Cause::Kthread, 4_000 - (idle * 2_000.0) as u64 - own_ms - hog_ms),
         ];
-        found.crowding()
+        found.crowding(2)
     };
     // Of two CPUs for two seconds.
     assert_eq!(crowding(0.1, 1_000, 2_400), Some(("hog.service".to_owned(), 0.6)));
     assert_eq!(crowding(0.3, 1_000, 2_400), None, "there was room");
-    assert_eq!(crowding(0.1, 2_500, 2_400), None, "the victim had more");
+    assert_eq!(crowding(0.1, 1_900, 1_800), None, "the victim had more");
     assert_eq!(crowding(0.1, 100, 900), None, "it had little");
+    let mut lost = found();
+    lost.idle = vec![(0, 0.0), (1, 0.0)];
+    lost.occupants = vec![ran(1, "hog.service", Cause::Foreign, 2_400)];
+    assert_eq!(lost.crowding(2), None, "of a part it is not known who had it");
 }

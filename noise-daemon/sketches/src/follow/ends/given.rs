@@ -101,6 +101,8 @@ impl Follower {
         }
         let request = match found {
             Some((request, _)) => *request,
+            // One that waits for events works on many in turn.
+            None if self.has_turns(thread) => return,
             None => {
                 let mut left = requests.iter().filter(|(_, is_done)| !is_done);
                 match (left.next(), left.next()) {

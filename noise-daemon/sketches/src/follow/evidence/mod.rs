@@ -17,14 +17,12 @@ use foldhash::HashMap;
 
 use self::order::pairs;
 use self::pace::MOST_TURNS;
-use self::turns::{LoopTurns, Read, SentKind, TurnSend};
+use self::turns::{DOUBTFUL_TURNS, LoopTurns, Read, SentKind, TurnSend};
 use super::Follower;
 use super::persons::ThreadId;
 use crate::marker::MarkerRule;
 use crate::slices::{Edge, NONE, SliceId};
 
-/// LoopTurns after lost events in which both the begin and the end of a call have to say whose it is.
-const DOUBTFUL_TURNS: u8 = 8;
 /// Calls that may still get a request.
 const MAX_CALLS: usize = 1 << 16;
 /// How far calls of one request are gone back.
@@ -127,6 +125,7 @@ impl Follower {
         self.judge(thread);
         let Some(turns) = self.turns(thread) else { return };
         let (work, call) = (work.unwrap_or(NONE), call.unwrap_or(NONE));
+        turns.bound();
         // The rest of what came in parts.
         turns.reads.retain(|read| (read.work, read.call) != (work, call) || call == work);
         let read = Read { work, call, turn: turns.turn, is_past: false };
@@ -231,6 +230,7 @@ impl Follower {
         };
         let has_requests = !turns.requests.is_empty();
         if let Some(turns) = self.turns(thread) {
+            turns.bound();
             turns.calls.insert(place);
             turns.sends.push(TurnSend { slice: call, kind });
         }
@@ -247,6 +247,7 @@ impl Follower {
     pub(super) fn sent_answer(&mut self, thread: ThreadId, place: u32, request: SliceId) {
         let is_more = self.last_sent(thread) == Some(request);
         let Some(turns) = self.turns(thread) else { return };
+        turns.bound();
         if turns.requests.remove(&place) && !is_more {
             turns.sends.push(TurnSend { slice: request, kind: SentKind::Answer });
         }

@@ -1,6 +1,6 @@
 //! In which turn a thread goes on with what it read.
 
-/// LoopTurns after which a thread has gone on with what it read, or waits for something else.
+/// Turns after which a thread has gone on with what it read, or waits for something else.
 pub const MOST_TURNS: u32 = 4;
 const AGES: usize = MOST_TURNS as usize + 1;
 /// Answers, or else turns, after which it is known in which turn a thread goes on.
@@ -19,7 +19,7 @@ pub struct LoopPace {
     answers: [u32; AGES],
     /// How much was read in the latest turns, each at the place of its number.
     read: [u32; AGES],
-    /// LoopTurns in which as much was sent as was read in that before.
+    /// Turns in which as much was sent as was read in that before.
     alike: [u32; AGES],
     /// All turns in which something was sent.
     turns: u32,

@@ -5,6 +5,11 @@ use foldhash::HashSet;
 use super::pace::LoopPace;
 use crate::slices::SliceId;
 
+/// Turns after lost events in which both the begin and the end of a call have to say whose it is.
+pub(super) const DOUBTFUL_TURNS: u8 = 8;
+/// Reads and sends of one turn; of more, nothing is told.
+const MAX_OF_TURN: usize = 256;
+
 /// What a thread took up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
@@ -55,6 +60,15 @@ pub struct LoopTurns {
 }
 
 impl LoopTurns {
+    /// Gives up a turn of which nothing can be told, so that it does not grow.
+    pub(super) fn bound(&mut self) {
+        if self.reads.len() >= MAX_OF_TURN || self.sends.len() >= MAX_OF_TURN {
+            self.reads.clear();
+            self.sends.clear();
+            self.doubts = DOUBTFUL_TURNS;
+        }
+    }
+
     /// How much of what was read goes on now, or will do so.
     pub(super) fn pending(&self) -> usize {
         let is_now = |read: &&Read| read.turn == self.turn && !read.is_past;
