@@ -96,6 +96,8 @@ const CALLS: &[(i64, &str, bool)] = &[
     (libc::SYS_vmsplice, "vmsplice", true),
     (libc::SYS_preadv2, "preadv2", true),
     (libc::SYS_pwritev2, "pwritev2", true),
+    (libc::SYS_fcntl, "fcntl", false),
+    (libc::SYS_flock, "flock", false),
     (libc::SYS_poll, "poll", false),
     (libc::SYS_pipe, "pipe", false),
     (libc::SYS_select, "select", false),
