@@ -15,6 +15,7 @@ use std::path::Path;
 
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, ReadCache, SymbolKind};
 
+use crate::files::open_regular;
 use crate::procfs;
 
 /// Symbols of one file that are looked at.
@@ -61,7 +62,8 @@ fn open(path: &Path, inode: u64) -> Option<File> {
     if !is_it {
         return None;
     }
-    File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()
+    let same = format!("/proc/self/fd/{}", place.as_raw_fd());
+    open_regular(OpenOptions::new().read(true), Path::new(&same), 0).ok()
 }
 
 /// A file that is mapped.
