@@ -1,5 +1,6 @@
 //! Cases and their verdicts.
 
+mod crowding;
 mod properties;
 mod standstill;
 
@@ -9,8 +10,6 @@ use super::*;
 use crate::advice::{Target, target};
 use crate::case::{Standstill, Unclear};
 use crate::finding::{Culprit, CulpritKind, Evidence};
-
-mod crowding;
 
 const MS: u64 = 1_000_000;
 
