@@ -9,7 +9,7 @@ use crate::stretches::{STATE_COUNT, STATES};
 use crate::vectors::{LENGTH, Vectors};
 
 /// A table for spreadsheets and the like: a row for each execution of both sets, with its two vectors. `count_STATE` and
-/// `ns_STATE` are whoever has them, `others_count_STATE` and `others_ns_STATE` what of that is not the own thread's.
+/// `ns_STATE` are those of all threads, `others_count_STATE` and `others_ns_STATE` what of that is not the own thread's.
 pub fn csv(sides: [(&str, &Side); 2]) -> String {
     let mut text = "set,execution,name,key,tid,comm,from_ns,span_ns".to_owned();
     for prefix in ["count", "ns", "others_count", "others_ns"] {

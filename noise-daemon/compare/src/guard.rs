@@ -41,8 +41,8 @@ impl Unflagged {
     }
 }
 
-/// What is told of a state for which a rule holds.
-pub struct Told {
+/// The figures of a state for which a rule holds.
+pub struct StateFigures {
     pub times: Times,
     /// How often a random division of all executions gives as much.
     pub execution_chance: f64,
@@ -99,10 +99,10 @@ impl FlagGuard {
     }
 
     /// Why a rule that holds flags no state; none where it does.
-    pub fn unflagged(&self, told: &Told) -> Option<Unflagged> {
-        let more_ns = told.times.more_ns();
+    pub fn unflagged(&self, figures: &StateFigures) -> Option<Unflagged> {
+        let more_ns = figures.times.more_ns();
         if self.tells_chance() || self.thresholds.least > 0.0 {
-            if told.times.state == State::Unknown.name() {
+            if figures.times.state == State::Unknown.name() {
                 return Some(Unflagged::Unsaid);
             }
             if more_ns <= 0.0 {
@@ -116,10 +116,10 @@ impl FlagGuard {
             return Some(Unflagged::Untested);
         }
         // Executions so few that no chance is small enough count by the least that there is.
-        if told.execution_chance > self.of_executions.max(self.least_chance) {
+        if figures.execution_chance > self.of_executions.max(self.least_chance) {
             return Some(Unflagged::Chance);
         }
-        let Some(between) = &told.between else { return Some(Unflagged::Untested) };
+        let Some(between) = &figures.between else { return Some(Unflagged::Untested) };
         if between.more_ns <= between.within_ns {
             return Some(Unflagged::Drift);
         }
@@ -138,7 +138,7 @@ impl FlagGuard {
     }
 
     /// The same in words, behind what holds.
-    pub fn because(&self, unflagged: Option<Unflagged>, told: &Told) -> String {
+    pub fn because(&self, unflagged: Option<Unflagged>, figures: &StateFigures) -> String {
         let units = self.drift.unit.plural();
         let differ = |between: &Between| {
             format!(
@@ -147,19 +147,19 @@ impl FlagGuard {
                 duration(between.within_ns)
             )
         };
-        match (unflagged, &told.between) {
+        match (unflagged, &figures.between) {
             (Some(Unflagged::Unsaid), _) => {
                 "; but more that a recording does not say is not slower".to_owned()
             }
             (Some(Unflagged::NotLonger), _) => "; but the mean did not grow".to_owned(),
             (Some(Unflagged::Small), _) => format!(
                 "; but the mean grew by {}, less than {} of an execution",
-                duration(told.times.more_ns()),
+                duration(figures.times.more_ns()),
                 share(self.thresholds.least)
             ),
             (Some(Unflagged::Chance), _) => format!(
                 "; but chance gives as much in {} of divisions into two such sets, and may in {} at most",
-                share(told.execution_chance),
+                share(figures.execution_chance),
                 share(self.of_executions.max(self.least_chance))
             ),
             (Some(Unflagged::Drift), Some(between)) => format!("; but {}", differ(between)),

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::chance;
 use crate::drift::{Between, Drift, Units};
-use crate::guard::{FlagGuard, Told, Unflagged};
+use crate::guard::{FlagGuard, StateFigures, Unflagged};
 pub use crate::moments::Moments;
 use crate::side::Side;
 use crate::stretches::{STATE_COUNT, state_name};
@@ -109,9 +109,9 @@ pub fn judge(normal: &Side, sample: &Side, thresholds: &Thresholds) -> OutlierVe
         };
         verdict.times.push(times);
         let mut note = |rule: OutlierRule, execution_chance: f64, reason: String| {
-            let told = Told { times, execution_chance, between };
-            let unflagged = guard.unflagged(&told);
-            let reason = reason + &guard.because(unflagged, &told);
+            let figures = StateFigures { times, execution_chance, between };
+            let unflagged = guard.unflagged(&figures);
+            let reason = reason + &guard.because(unflagged, &figures);
             let flags = match unflagged {
                 None => &mut verdict.flagged,
                 Some(why) if why.is_effect() => &mut verdict.effects,

@@ -5,8 +5,8 @@ use noise_common::store::StoredEvent;
 
 /// Memory for each CPU that no host has less than where none is configured: calm ones become busy.
 pub const USUAL_BYTES: u64 = 1 << 20;
-/// As [`USUAL_BYTES`], where it is not known how busy the host gets: two seconds of 130,000 events a second. Whoever
-/// starts noised because a host is slow has no yesterday to go by.
+/// As [`USUAL_BYTES`], where it is not known how busy the host gets: two seconds of 130,000 events a second. An
+/// operator who starts noised because the host is slow needs these two seconds.
 const UNKNOWN_BYTES: u64 = 8 << 20;
 /// Length of the windows over which filling is measured, ns.
 const WINDOW_NS: u64 = 10_000_000_000;

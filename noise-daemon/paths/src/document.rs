@@ -288,7 +288,7 @@ fn segment(graph: &Graph, step: &Step, links: &mut Links) -> Segment {
         }
     };
     let through = through.map(|id| named(graph, id).1);
-    // A timer of its own links a thread to nobody else.
+    // A timer belongs to the thread itself: no other thread waits for it.
     let is_timed = step.state() == State::Timer && matches!(step, Step::Stay { .. });
     let of_timer = || {
         let (action, via) = (Action::Times, ViaId::default());

@@ -1,4 +1,4 @@
-//! Recordings that drift, and what is told from them.
+//! Recordings that drift, and what noised concludes from them.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn each_recording_counts_the_same_however_many_executions_it_has() {
 }
 
 #[test]
-fn of_one_recording_a_side_nothing_is_told() {
+fn one_recording_a_side_says_nothing_of_drift() {
     assert_eq!(units(&[3], &[1]).between([&[1, 2, 3], &[99]], 1.0), None);
     // Processes that have one execution each are executions.
     let processes = |sizes| Units { unit: Unit::Process, ..units(sizes, &[1, 1]) };

@@ -5,7 +5,7 @@
 //! loop of events brought others in between. What comes otherwise from a slice that one of its open slices caused, itself
 //! or by others, belongs to that open slice. After a wait in a loop of events, and after a sleep behind an answer, a
 //! thread works on nothing until the next communication.
-//! Calls of threads that wait for events of many connections are told apart by [`evidence`] instead.
+//! For threads that wait for events of many connections, [`evidence`] decides which call belongs to which request.
 //!
 //! Memory grows with open connections, threads and the slices that are kept; each of the three has a bound, and what is
 //! beyond is counted.

@@ -192,7 +192,7 @@ impl Front {
         }
     }
 
-    /// Reads what came; who goes on with it, where it is all.
+    /// Reads what came. Returns the handler that goes on with it, once all of it came.
     fn read(&mut self, line: usize, is_last: bool) -> Option<Task> {
         self.works(1500);
         let of = &mut self.lines[line];

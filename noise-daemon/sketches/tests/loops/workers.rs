@@ -127,7 +127,7 @@ impl Workers {
         self.seen.emit(thread, at + 150, What::Leaves);
     }
 
-    /// Wakes a thread, or nobody.
+    /// Wakes a thread, if one sleeps.
     fn wakes(&mut self, by: usize, at: u64, local: Local, thread: Option<usize>) {
         self.enters(by, at, Purpose::Send, local);
         if let Some(thread) = thread {

@@ -86,7 +86,7 @@ fn link(slept_in: TraceKind<'static>, woken_in: TraceKind<'static>) -> ThreadLin
     let tids: Vec<i32> = path.iter().map(|part| part.tid).collect();
     assert_eq!(tids, [SLEEPER, WAKER, SLEEPER, SLEEPER]);
     let others = path.iter().map(|part| part.via.is_some()).collect::<Vec<_>>();
-    assert_eq!(others, [false, true, false, false], "its own time is linked to nobody");
+    assert_eq!(others, [false, true, false, false], "its own time has no link");
     ThreadLink::clone(path[1].via.as_ref().unwrap())
 }
 
@@ -132,7 +132,7 @@ fn pipes_and_sockets_have_their_ends() {
         ..expected(ViaKind::Pipe)
     };
     assert_eq!(link(pipe("read", 3), pipe("write", 4)), at);
-    // One that waits for several files is told by who writes.
+    // A thread that polls several files: the thread that writes shows which of them it waited for.
     let polled = ThreadLink { ends: ends("t11 10", "t21 20 fd 4"), ..at };
     assert_eq!(link(plainly("poll", [1, 0, 0]), pipe("write", 4)), polled);
     let unix = |name, fd, id, peer| enters(name, [fd, 0, 0], (ObjectKind::Unix, id, peer));
@@ -154,7 +154,7 @@ fn pipes_and_sockets_have_their_ends() {
 }
 
 #[test]
-fn a_timer_of_its_own_is_told() {
+fn a_sleep_until_a_timer_says_so() {
     let mut builder = built(&[(10, 0, switch(0, 0, SLEEPER)), (20, 0, switch(SLEEPER, ASLEEP, 0))]);
     let events = [TraceKind::SoftirqEntry { vec: 1 }, waking(SLEEPER)];
     for (time_ns, kind) in (40..).zip(events) {
@@ -170,7 +170,7 @@ fn a_timer_of_its_own_is_told() {
 }
 
 #[test]
-fn locks_of_files_signals_and_pages_are_told() {
+fn locks_of_files_signals_and_pages_have_links() {
     let unlocks = || plainly("flock", [5, 8, 0]);
     let locked = ThreadLink {
         process: Some(10),

@@ -7,7 +7,7 @@ use crate::slices::SliceId;
 
 /// Turns after lost events in which both the begin and the end of a call have to say whose it is.
 pub(super) const DOUBTFUL_TURNS: u8 = 8;
-/// Reads and sends of one turn; of more, nothing is told.
+/// The most reads and sends of one turn that are kept. A turn with more joins nothing.
 const MAX_OF_TURN: usize = 256;
 
 /// What a thread took up.
@@ -60,7 +60,7 @@ pub struct LoopTurns {
 }
 
 impl LoopTurns {
-    /// Gives up a turn of which nothing can be told, so that it does not grow.
+    /// Drops a turn that has too many reads or sends: it could not join any, and would grow without end.
     pub(super) fn bound(&mut self) {
         if self.reads.len() >= MAX_OF_TURN || self.sends.len() >= MAX_OF_TURN {
             self.reads.clear();

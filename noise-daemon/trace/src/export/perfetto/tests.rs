@@ -177,7 +177,8 @@ fn packets_are_packed() {
     assert_eq!(unpacked, message.bytes());
 }
 
-/// Who waits is found below its process, which is told from others of that name, under the name that it has then.
+/// A waiting thread is below its process, under the name that it has at that time. The ports in the name of a process distinguish it
+/// from others of the same program.
 #[test]
 fn waits_are_grouped_by_process_with_the_names_of_their_time() {
     use crate::event::{Dumped, Task, Woken};
