@@ -170,7 +170,7 @@ impl FlagGuard {
                 share(self.of_units)
             ),
             (None, Some(between)) if self.drift.tries_all() => format!(
-                "; {}; {:.0} of {:.0} divisions of the {units} gives as much",
+                "; {}; a difference as large comes up in {:.0} of {:.0} divisions of the {units}",
                 differ(between),
                 (between.chance * self.drift.divisions).round().max(1.0),
                 self.drift.divisions

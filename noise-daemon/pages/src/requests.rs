@@ -109,7 +109,7 @@ fn unassigned(found: &RequestFindings<'_>) -> String {
         .collect();
     match told.is_empty() {
         true => String::new(),
-        false => format!("; {} cannot be assigned to one of them", told.join(" and ")),
+        false => format!("; {} cannot be assigned to a request", told.join(" and ")),
     }
 }
 

@@ -78,6 +78,10 @@ impl Via {
     /// What a thread that is in this call sleeps for, or wakes others by. [`ViaKind::Wakeup`] of one that waits for several
     /// files: who wakes it says for which. `None` where the call says nothing of it.
     pub fn of_call(call: &Call) -> Option<Self> {
+        // One between two files may sleep at either.
+        if call.info.second.is_some() {
+            return Some(Self::default());
+        }
         let [fd, command, _] = call.arguments;
         let kind = match call.object.kind {
             _ if call.info.source == ObjectSource::Futex => ViaKind::Futex,

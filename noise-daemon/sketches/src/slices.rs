@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use foldhash::{HashMap, HashSet};
+use foldhash::HashMap;
 
 use crate::input::{Endpoint, Local, Protocol};
 use crate::marker::{Family, Marker, MarkerRule};
@@ -240,8 +240,8 @@ pub struct Store {
     pub left_out: u64,
     /// Edges that were too many.
     pub edges_left_out: u64,
-    /// From one slice to another: that did not cause it, as was found later.
-    pub undone: HashSet<(SliceId, SliceId)>,
+    /// Slices whose first cause turned out wrong, with the cause that was found since, or [`NONE`].
+    pub corrected: HashMap<SliceId, SliceId>,
 }
 
 impl Store {
@@ -354,7 +354,7 @@ impl Store {
     pub fn undo(&mut self, from: SliceId, to: SliceId) {
         if let Some(slice) = self.get_mut(to).filter(|slice| slice.cause == from) {
             slice.cause = NONE;
-            self.undone.insert((from, to));
+            self.corrected.insert(to, NONE);
         }
     }
 
@@ -362,14 +362,14 @@ impl Store {
         if edge.from == NONE || edge.to == NONE || edge.from == edge.to {
             return;
         }
-        if edge.opens && !self.undone.is_empty() {
-            self.undone.remove(&(edge.from, edge.to));
-        }
         if edge.opens
             && let Some(slice) = self.get_mut(edge.to)
             && slice.cause == NONE
         {
             slice.cause = edge.from;
+            if let Some(cause) = self.corrected.get_mut(&edge.to) {
+                *cause = edge.from;
+            }
         }
         // Several parts of one thing come one after the other.
         let last = self.edges.len().checked_sub(1).and_then(|last| self.edges.get_mut(last));

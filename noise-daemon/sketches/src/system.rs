@@ -9,7 +9,7 @@
 //! what two of them did at the same time counts once, and what a dependent did after S counts for nothing. The same holds
 //! for each of the dependents with its own, so that in a tree of nested requests all true latencies sum up to the whole.
 
-use foldhash::HashSet;
+use foldhash::HashMap;
 
 use crate::counts::SketchCounts;
 use crate::follow::NamedOwner;
@@ -44,9 +44,9 @@ impl System {
         mut counts: SketchCounts,
         span: Option<(u64, u64)>,
     ) -> Self {
-        let Store { slices, edges, keys, profiles, undone, .. } = store;
+        let Store { slices, edges, keys, profiles, corrected, .. } = store;
         let (mut slices, places) = kept(slices);
-        let mut edges = valid(edges, (&places, &undone), &slices, &mut counts);
+        let mut edges = valid(edges, (&places, &corrected), &slices, &mut counts);
         drop(places);
         for edge in &edges {
             if edge.opens
@@ -123,7 +123,7 @@ fn kept(slices: Long<Slice>) -> (Vec<Slice>, Vec<SliceId>) {
 /// Edges whose cause and effect lie within the slices, each pair once per rule.
 fn valid(
     edges: Long<Edge>,
-    (places, undone): (&[SliceId], &HashSet<(SliceId, SliceId)>),
+    (places, corrected): (&[SliceId], &HashMap<SliceId, SliceId>),
     slices: &[Slice],
     counts: &mut SketchCounts,
 ) -> Vec<Edge> {
@@ -133,7 +133,8 @@ fn valid(
     };
     let mut all: Vec<Edge> = Vec::with_capacity(edges.len());
     for mut edge in edges.drain() {
-        if edge.opens && undone.contains(&(edge.from, edge.to)) {
+        let is_wrong = |cause: &SliceId| *cause != edge.from;
+        if edge.opens && corrected.get(&edge.to).is_some_and(is_wrong) {
             // Who woke a thread did so, whatever that took up.
             if edge.rule == MarkerRule::Thread {
                 continue;
@@ -273,6 +274,26 @@ mod tests {
     use proptest::prelude::{prop, prop_assert_eq, proptest};
 
     use super::*;
+    use crate::tallies::Idle;
+
+    #[test]
+    fn what_caused_a_slice_is_what_was_found_last() {
+        let mut store = Store::default();
+        for _ in 0..4 {
+            let id = store.open(Marker::Pipe, 0, 0, 0);
+            store.close(id, Ended::Implicit, 9, &Idle::default(), Vec::new());
+        }
+        let opening = |rule, from| Edge { opens: true, ..Edge::new(rule, (from, 1), (3, 2), 0) };
+        // Two posted it, and the first one seemed to be its cause.
+        store.edge(opening(MarkerRule::Bytes, 1));
+        store.edge(opening(MarkerRule::Bytes, 0));
+        store.undo(1, 3);
+        store.edge(opening(MarkerRule::Answer, 2));
+        let system = System::new(store, Vec::new(), SketchCounts::default(), None);
+        assert_eq!(system.slice(3).map(|slice| slice.cause), Some(2));
+        let opens: Vec<bool> = system.edges.iter().map(|edge| edge.opens).collect();
+        assert_eq!(opens, [false, false, true]);
+    }
 
     proptest! {
         #[test]

@@ -31,7 +31,7 @@ fn what_cannot_be_assigned_is_in_the_first_sentence() {
     found.unassigned = vec![calls(200)];
     let told = page(&found, 120).text(false).replace('\n', " ");
     let sentence =
-        "99 % within 9.00 ms; 50.0 % of the calls to db :5432 cannot be assigned to one of them. ";
+        "99 % within 9.00 ms; 50.0 % of the calls to db :5432 cannot be assigned to a request. ";
     assert!(told.contains(sentence), "{told}");
     // Less than what counts is not worth it.
     found.unassigned = vec![calls(1)];

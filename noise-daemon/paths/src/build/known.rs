@@ -36,6 +36,8 @@ pub struct Known {
     pub cpu: u32,
     /// What it is in a system call for.
     pub in_call: Option<Via>,
+    /// No signal ends its sleep.
+    pub is_uninterruptible: bool,
     /// It was woken while it was on its way to sleep, by the number of losses of events up to then: its waker may
     /// have seen it asleep already, and makes it runnable once it is.
     pub woken: Option<u32>,

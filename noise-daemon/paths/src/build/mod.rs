@@ -305,7 +305,15 @@ impl Builder {
             (_, Left::Unknown) => Status::Unknown,
         };
         let woken = known.woken.filter(|then| status == Status::Blocked && *then == losses);
-        let after = Known { status, cpu: at.cpu, in_call, woken, losses, ..Known::default() };
+        let after = Known {
+            status,
+            cpu: at.cpu,
+            in_call,
+            is_uninterruptible: prev_state.waits_uninterruptibly(),
+            woken,
+            losses,
+            ..Known::default()
+        };
         self.know(prev_id, after);
 
         let next_id = self.worker(at, next);
@@ -396,7 +404,10 @@ impl Builder {
         let state = ended_by.or(is_handed.then_some(State::Network));
         let cpu = self.machine(at.machine).cpu(at.cpu);
         let (packet, sender, waker_in) = (cpu.packet, cpu.interrupted_by, cpu.in_call);
-        let slept_in = self.known(target).in_call;
+        let known = self.known(target);
+        // Signals end waits at futexes; a sleep that none ends is for something else, such as a page or a lock of the kernel.
+        let is_its = |via: &Via| via.kind != ViaKind::Futex || !known.is_uninterruptible;
+        let slept_in = known.in_call.filter(is_its);
         let in_task = state.is_none();
         let waker = current.filter(|_| in_task).map(|current| self.append(at, current));
         let place = self.append(at, target);

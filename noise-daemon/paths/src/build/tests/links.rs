@@ -115,6 +115,9 @@ fn a_futex_has_its_process_and_address() {
     // It slept since before the recording: who wakes it may give up something else in that call.
     let waker_alone = path(None, ASLEEP, Some(futex(129)));
     assert_eq!(waker_alone[1].via.as_deref(), Some(&expected(ViaKind::Wakeup)));
+    // No signal ends that sleep: it was for something else in that call, such as a page.
+    let uninterruptible = path(Some(futex(128)), 2, Some(futex(129)));
+    assert_eq!(uninterruptible[1].via.as_deref(), Some(&expected(ViaKind::Wakeup)));
     // Another call than that is no evidence.
     let send = enters("sendto", [3, 0, 0], (ObjectKind::Unix, 5, 6));
     let unknown = path(None, ASLEEP, Some(send));
