@@ -1,11 +1,18 @@
-//! What is in a trace, in figures: events by name and by CPU, first and last, what is missing.
+//! What is in a trace, in figures: events by name and by CPU, first and last, what is missing and where.
+
+mod losses;
+mod unpaired;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub use self::losses::{Loss, Losses};
+use self::unpaired::SwitchPairs;
+pub use self::unpaired::{UnpairedSwitches, UnpairedThread};
 use crate::clock::TraceClock;
 use crate::damage::{Damage, StreamCut};
+use crate::event::Event;
 use crate::follow::MAX_CPUS;
 use crate::ftrace::UnreadLines;
 use crate::reach::Reach;
@@ -78,6 +85,11 @@ pub struct TraceSummary {
     /// Events that the tracer counted as lost.
     pub discarded: u64,
     pub discarded_packets: u64,
+    /// Where these were lost.
+    #[serde(flatten)]
+    pub losses: Losses,
+    /// Switches of all threads whose other half is missing, though no event was lost.
+    pub unpaired_switches: UnpairedSwitches,
     /// CPUs that are not known from its begin to its end.
     #[serde(flatten)]
     pub reach: Reach,
@@ -89,12 +101,23 @@ pub struct TraceSummary {
     /// Lines of a text that could not be read, where they are more than 1 %.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread_lines: Option<UnreadLines>,
+    #[serde(skip)]
+    pairs: SwitchPairs,
     /// Counts of kinds with numbers, which save looking names up.
     #[serde(skip)]
-    numbered: Vec<(Option<String>, u64)>,
+    numbered: Vec<NumberedCount>,
     /// Counts of CPUs with usual numbers, likewise.
     #[serde(skip)]
     by_cpu: Vec<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct NumberedCount {
+    /// `None` as long as no such event came.
+    name: Option<String>,
+    count: u64,
+    /// Whether it says something about switches.
+    is_followed: bool,
 }
 
 /// Different names, and CPUs, that are counted each; more than any kernel has.
@@ -110,14 +133,27 @@ impl TraceSummary {
             count: 0,
             discarded: 0,
             discarded_packets: 0,
+            losses: Losses::default(),
+            unpaired_switches: UnpairedSwitches::default(),
             reach: Reach::default(),
             events: BTreeMap::new(),
             cpus: BTreeMap::new(),
             unread: UnreadDocument::default(),
             unread_lines: None,
+            pairs: SwitchPairs::default(),
             numbered: Vec::new(),
             by_cpu: Vec::new(),
         }
+    }
+
+    /// Only what happens from that time on is counted.
+    pub fn begin(&mut self, from_ns: u64) {
+        self.pairs = SwitchPairs::since(from_ns);
+    }
+
+    /// Takes an event that is not to be counted: it says who runs where.
+    pub fn pass(&mut self, event: &Event<'_>) {
+        self.pairs.follow(event);
     }
 
     #[inline]
@@ -127,6 +163,8 @@ impl TraceSummary {
         if let Some(loss) = loss {
             self.discarded = self.discarded.saturating_add(loss.events);
             self.discarded_packets = self.discarded_packets.saturating_add(loss.packets);
+            self.losses.add(record.cpu, &loss);
+            self.pairs.follow(&record.event());
             return;
         }
         if self.count == 0 {
@@ -135,7 +173,12 @@ impl TraceSummary {
         self.to_ns = record.time_ns;
         self.count += 1;
         match record.number().and_then(|number| self.numbered.get_mut(number)) {
-            Some((Some(_), count)) => *count += 1,
+            Some(NumberedCount { name: Some(_), count, is_followed }) => {
+                *count += 1;
+                if *is_followed {
+                    self.pairs.follow(&record.event());
+                }
+            }
             _ => self.count_first(record),
         }
         match self.by_cpu.get_mut(record.cpu as usize) {
@@ -147,12 +190,15 @@ impl TraceSummary {
     /// Counts an event of a kind without a number, or the first one of its kind.
     #[inline(never)]
     fn count_first<'t>(&mut self, record: &Record<impl Stored<'t>>) {
+        let event = record.event();
+        self.pairs.follow(&event);
         let Some(number) = record.number() else { return self.count_name(record.name(), 1) };
         if number >= self.numbered.len() {
-            self.numbered.resize(number + 1, (None, 0));
+            self.numbered.resize(number + 1, NumberedCount::default());
         }
         if let Some(place) = self.numbered.get_mut(number) {
-            *place = (Some(record.name().to_owned()), 1);
+            let is_followed = SwitchPairs::is_followed(&event.kind);
+            *place = NumberedCount { name: Some(record.name().to_owned()), count: 1, is_followed };
         }
     }
 
@@ -181,7 +227,7 @@ impl TraceSummary {
     }
 
     pub fn finish(&mut self, damage: &Damage) {
-        for (name, count) in std::mem::take(&mut self.numbered) {
+        for NumberedCount { name, count, .. } in std::mem::take(&mut self.numbered) {
             if let Some(name) = name {
                 self.count_name(&name, count);
             }
@@ -189,6 +235,8 @@ impl TraceSummary {
         let counted = (0..).zip(std::mem::take(&mut self.by_cpu));
         self.cpus.extend(counted.filter(|(_, count)| *count > 0));
         self.unread = damage.into();
+        self.losses.finish();
+        self.unpaired_switches = std::mem::take(&mut self.pairs).finish();
     }
 }
 

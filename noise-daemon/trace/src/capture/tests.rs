@@ -17,6 +17,7 @@ use crate::ctf::{CtfReader, StreamFile, TraceLayout};
 use crate::event::{Event, LostEvents, Packet, Request, Task, TraceKind, Woken};
 use crate::record::Source as _;
 use crate::state::LeftIn;
+use crate::summary::{Loss, TraceSummary};
 
 const UUID: Uuid = [3; 16];
 
@@ -324,6 +325,30 @@ fn gaps_are_counted_where_they_are() {
     ];
     assert_eq!(read(&mut capture), expected);
     assert_eq!(capture.discarded(), 8);
+}
+
+#[test]
+fn a_summary_says_where_events_were_lost() {
+    let mut capture = Capture::new(UUID, 2, 1 << 16, 10, &Dump::default());
+    let at = |time_ns| Body::softirq(EventKind::SoftirqRaise, 3, time_ns);
+    add(&mut capture, 0, 0, 0, &[at(100), at(200)]);
+    add(&mut capture, 0, 2, 7, &[at(700), at(800)]);
+    capture.lost(1, 3, 800, 900);
+    capture.lost(0, 9, 300, 400);
+    capture.finish(2_000, &mut Threads::default());
+    let layout = TraceLayout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let packets = [0, 1].map(|cpu| capture.packets(cpu));
+    let files = packets.each_ref().map(|packets| StreamFile::held("x", packets.bytes()));
+    let mut summary = TraceSummary::new(&layout.clocks[0], layout.env.clone());
+    let mut reader = CtfReader::new(&layout, &files);
+    while let Some(record) = reader.read() {
+        summary.add(&record);
+    }
+    summary.finish(&reader.damage());
+    let loss = |cpu, from_ns, to_ns, events| Loss { cpu, from_ns, to_ns, events, packets: 0 };
+    let worst = [loss(0, 300, 400, 9), loss(1, 200, 700, 5), loss(1, 800, 900, 3)];
+    assert_eq!(summary.losses.worst(10), worst);
+    assert_eq!((summary.discarded, capture.discarded()), (17, 17));
 }
 
 #[test]

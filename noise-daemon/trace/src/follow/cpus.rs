@@ -2,7 +2,8 @@
 //!
 //! A switch says who runs from then on. After lost events another thread may run than the latest switch says:
 //! [`Processor::current`] is `None` then, and [`Processor::latest`] is that thread. Where a switch takes a CPU from another
-//! thread than the one that had got it, a switch in between is missing: see [`Processor::unseen`].
+//! thread than the one that had got it, a switch in between is missing: see [`Processor::unseen`], and
+//! [`Processor::unpaired`] if no event was lost.
 
 use crate::event::{Event, TraceKind};
 
@@ -41,11 +42,13 @@ pub struct Processor<Who = i32> {
     losses: u32,
     /// Events were lost since the latest switch.
     is_lost: bool,
+    /// Up to when events may have been lost.
+    lost_until_ns: u64,
 }
 
 impl<Who> Default for Processor<Who> {
     fn default() -> Self {
-        Self { latest: None, since_ns: 0, losses: 0, is_lost: false }
+        Self { latest: None, since_ns: 0, losses: 0, is_lost: false, lost_until_ns: 0 }
     }
 }
 
@@ -75,6 +78,11 @@ impl<Who: Copy + PartialEq> Processor<Who> {
         self.current().filter(|current| *current != prev)
     }
 
+    /// The same, if no event was lost since that thread got the CPU: the kernel did not report the switch.
+    pub fn unpaired(&self, prev: Who) -> Option<Who> {
+        self.unseen(prev).filter(|_| self.since_ns >= self.lost_until_ns)
+    }
+
     /// A switch to a thread; `None` if the user does not know it, or knows no idle task.
     pub const fn goes_to(&mut self, next: Option<Who>, now_ns: u64) {
         (self.latest, self.since_ns, self.is_lost) = (next, now_ns, false);
@@ -85,6 +93,12 @@ impl<Who: Copy + PartialEq> Processor<Who> {
         let current = self.current();
         (self.losses, self.is_lost) = (self.losses.wrapping_add(1), true);
         current
+    }
+
+    /// The same, of a loss that lasts up to a time at most: some events before that time may be there.
+    pub fn lose_until(&mut self, until_ns: u64) -> Option<Who> {
+        self.lost_until_ns = self.lost_until_ns.max(until_ns);
+        self.lose()
     }
 }
 
@@ -100,8 +114,8 @@ impl Processor {
             {
                 self.latest = Some(*tid);
             }
-            TraceKind::Lost(_) => {
-                self.lose();
+            TraceKind::Lost(loss) => {
+                self.lose_until(loss.to_ns);
             }
             _ => {}
         }
@@ -147,6 +161,22 @@ mod tests {
         assert_eq!((processor.unseen(9), processor.losses()), (None, 2));
         follow(&mut processor, 20, switch(9, 0, 8));
         assert_eq!((processor.current(), processor.losses()), (Some(8), 2));
+    }
+
+    #[test]
+    fn a_switch_is_unpaired_only_if_no_event_was_lost_since_the_one_before() {
+        let lost = TraceKind::Lost(LostEvents { events: 1, packets: 0, from_ns: 15, to_ns: 40 });
+        let mut processor = Processor::default();
+        assert_eq!(processor.unpaired(9), None);
+        follow(&mut processor, 10, switch(7, 0, 8));
+        assert_eq!((processor.unpaired(8), processor.unpaired(9)), (None, Some(8)));
+        // Events before the end of the loss do not say when they were lost.
+        follow(&mut processor, 15, lost);
+        assert_eq!(processor.unpaired(9), None);
+        follow(&mut processor, 20, switch(9, 0, 8));
+        assert_eq!((processor.unseen(9), processor.unpaired(9)), (Some(8), None));
+        follow(&mut processor, 40, switch(9, 0, 8));
+        assert_eq!(processor.unpaired(9), Some(8));
     }
 
     #[test]

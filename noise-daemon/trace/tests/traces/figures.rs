@@ -6,8 +6,9 @@ use noise_common::signals::Signal;
 use noise_trace::analysis::Analysis as _;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::{Culprit, DelaysDocument, Spread, ThreadDocument};
+use noise_trace::event::TraceKind;
 use noise_trace::record::Source as _;
-use noise_trace::summary::TraceSummary;
+use noise_trace::summary::{TraceSummary, UnpairedSwitches, UnpairedThread};
 use serde_json::Value;
 
 use crate::files::Trace;
@@ -76,6 +77,9 @@ pub fn events(trace: &Trace) -> Result<(), String> {
     assert_eq!(summary.from_ns, number(&expected["first"]));
     assert_eq!(summary.to_ns, number(&expected["last"]));
     assert_eq!(summary.discarded, 0);
+    let switches = numbers(&expected["switches"]).values().sum();
+    let whole = UnpairedSwitches { switches, ..UnpairedSwitches::default() };
+    assert_eq!(summary.unpaired_switches, whole);
     assert!(summary.reach.is_whole(), "{}", summary.reach);
     let cpus = summary.cpus.iter().map(|(cpu, count)| (cpu.to_string(), *count));
     assert_eq!(cpus.collect::<BTreeMap<_, _>>(), numbers(&expected["by_cpu"]));
@@ -84,6 +88,45 @@ pub fn events(trace: &Trace) -> Result<(), String> {
         *by_name.entry(name(found).to_owned()).or_default() += count;
     }
     assert_eq!(by_name, numbers(&expected["by_name"]));
+    Ok(())
+}
+
+/// The same trace, as a kernel records it that hides the thread which leaves its CPUs most often.
+pub fn hidden(trace: &Trace) -> Result<(), String> {
+    let mut left: BTreeMap<i32, u64> = BTreeMap::new();
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
+        if let TraceKind::SchedSwitch { prev, .. } = record.kind() {
+            *left.entry(prev.tid).or_default() += 1;
+        }
+    }
+    left.remove(&0);
+    let (hidden, _) = left.into_iter().max_by_key(|(_, count)| *count).unwrap();
+    let mut summary = TraceSummary::new(&trace.layout.clocks[0], trace.layout.env.clone());
+    // By CPU: whether it was given to that thread, and how often the next switch was another thread's.
+    let mut known: BTreeMap<u32, (bool, u64)> = BTreeMap::new();
+    let mut reader = trace.reader();
+    while let Some(record) = reader.read() {
+        if let TraceKind::SchedSwitch { prev, next, .. } = record.kind() {
+            if prev.tid == hidden {
+                continue;
+            }
+            let (is_its, count) = known.entry(record.cpu).or_default();
+            *count += u64::from(*is_its);
+            *is_its = next.tid == hidden;
+        }
+        summary.add(&record);
+    }
+    summary.finish(&reader.damage());
+    let known = known.into_iter().map(|(cpu, (_, count))| (cpu, count));
+    let known: BTreeMap<u32, u64> = known.filter(|(_, count)| *count > 0).collect();
+    let found = summary.unpaired_switches;
+    assert!(found.count > 5, "{found:?}");
+    assert_eq!((found.count, &found.cpus), (known.values().sum(), &known));
+    let [UnpairedThread { tid, count, is_hidden, .. }] = found.threads.as_slice() else {
+        panic!("{:?}", found.threads)
+    };
+    assert_eq!((*tid, *count, *is_hidden, summary.discarded), (hidden, found.count, true, 0));
     Ok(())
 }
 

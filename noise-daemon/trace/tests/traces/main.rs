@@ -34,8 +34,9 @@ use libtest_mimic::{Arguments, Completion, Trial};
 /// A test, or why it cannot run here.
 type Test = fn(&files::Trace) -> Result<(), String>;
 
-const TESTS: [(&str, Test); 16] = [
+const TESTS: [(&str, Test); 17] = [
     ("events_are_those_of_the_expected_file", figures::events),
+    ("switches_away_from_a_hidden_thread_are_missed", figures::hidden),
     ("delays_are_those_of_the_expected_file", figures::delays),
     ("medians_are_those_of_the_expected_file", medians::medians),
     ("switches_are_those_of_the_expected_file", schedule::switches),

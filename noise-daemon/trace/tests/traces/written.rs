@@ -133,6 +133,7 @@ fn record(folder: &std::path::Path, lossy: bool) {
         offset_ns: 1_700_000_000_123_456_789,
         offset_at_end_ns: Some(1_700_000_000_123_456_799),
         has_calls: true,
+        buffer_bytes: Some(8 << 20),
     };
     fs::write(folder.join("metadata"), metadata(UUID, &origin)).unwrap();
     let mut now = 1_000;

@@ -13,6 +13,9 @@ use crate::task::Comm;
 /// and by the tracer's name, which names they look for.
 const TRACER: (&str, u32, u32, u32) = ("lttng-modules", 2, 11, 0);
 
+/// What the environment calls [`Origin::buffer_bytes`].
+pub const BUFFER_BYTES: &str = "buffer_bytes";
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     pub hostname: String,
@@ -27,6 +30,8 @@ pub struct Origin {
     pub offset_at_end_ns: Option<u64>,
     /// Whether it may have system calls.
     pub has_calls: bool,
+    /// How many bytes of events each CPU had room for until they were read, where that is known.
+    pub buffer_bytes: Option<u64>,
 }
 
 /// A text within quotes. What acts on readers or ends a text early becomes an underscore.
@@ -132,8 +137,9 @@ fn environment(origin: &Origin, text: &mut String) {
     {
         known.insert(name, value.to_string());
     }
-    if let Some(offset_ns) = origin.offset_at_end_ns {
-        known.insert("offset_at_end", offset_ns.to_string());
+    let numbers = [("offset_at_end", origin.offset_at_end_ns), (BUFFER_BYTES, origin.buffer_bytes)];
+    for (name, value) in numbers {
+        known.extend(value.map(|value| (name, value.to_string())));
     }
     text.push_str("env {\n");
     for (name, value) in known {

@@ -9,7 +9,7 @@
 mod metadata;
 mod packet;
 
-pub use metadata::{Origin, metadata};
+pub use metadata::{BUFFER_BYTES, Origin, metadata};
 pub use packet::{HEAD_BYTES, Packets, StreamWriter};
 pub(crate) use packet::{PacketView, split_head};
 

@@ -25,6 +25,7 @@ fn origin() -> Origin {
         offset_ns: OFFSET_NS,
         offset_at_end_ns: Some(OFFSET_NS + 5),
         has_calls: true,
+        buffer_bytes: Some(8 << 20),
     }
 }
 
@@ -232,6 +233,9 @@ fn the_environment_names_layout_and_recorder() {
     assert_eq!((of("tracer_name"), of("tracer_major")), ("lttng-modules", "2"));
     assert_eq!((of("hostname"), of("recorded_by")), ("a _host__", "noised 0.1.0"));
     assert_eq!(of("offset_at_end"), "1700000000123456794");
+    assert_eq!(of(BUFFER_BYTES), "8388608");
+    let without = Origin { buffer_bytes: None, ..origin() };
+    assert!(!metadata(UUID, &without).contains(BUFFER_BYTES));
     assert_eq!(layout.clocks[0].offset_ns(), OFFSET_NS);
 }
 
