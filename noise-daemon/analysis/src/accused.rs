@@ -21,6 +21,9 @@ pub(super) const MAIN_SHARE: f64 = 0.25;
 /// The same where a cgroup's own tasks are left out of account: part of all that it must have.
 const LEAST_SHARE: f64 = 0.1;
 
+/// Part from which on the first of those that are not the victim's own threads is suspected.
+const SUSPECTED_SHARE: f64 = 0.02;
+
 /// Part below which a culprit had nothing to do with an incident.
 const MINOR_SHARE: f64 = 0.1;
 
@@ -73,6 +76,19 @@ impl<'a> Accused<'a> {
             };
             !is_nameless && !is_catch_all(&one.culprit) && one.part(nothing_beyond) >= least
         })
+    }
+
+    /// Who did it, where that is another cgroup, though it may have a small part: a victim that gets less CPU time queues behind
+    /// its own threads, and of a storm of short processes it is not known who had the CPU all the time. It did half of what
+    /// others are known to have done.
+    pub fn suspect(&self) -> Option<&'a Name> {
+        let nothing = [Cause::Own, Cause::Idle, Cause::Untracked];
+        let mut others = self.culprits.iter().filter(|one| !nothing.contains(&one.cause));
+        let part = |one: &Culprit<Name>| self.part(one);
+        let all: f64 = others.clone().map(part).sum();
+        let first = others.next().filter(|one| one.cause == Cause::Foreign)?;
+        let is_suspected = part(first) >= SUSPECTED_SHARE.max(all / 2.0);
+        (is_suspected && !is_catch_all(&first.culprit)).then_some(&first.culprit)
     }
 
     /// Whether a main culprit of one is a main culprit of the other.
@@ -149,6 +165,24 @@ mod tests {
             .map(|name| culprits(&[("/a", Cause::Own, 0.85), (name, Cause::Foreign, 0.15)]));
         assert!(differ(CPU, &one, &other));
         assert!(!Accused::new(CPU, &one).shares(&Accused::new(CPU, &other)));
+    }
+
+    #[test]
+    fn who_did_most_of_what_others_did_is_suspected_though_it_is_little() {
+        let suspect = |parts: &[(&str, Cause, f64)]| {
+            let all = culprits(parts);
+            Accused::new(CPU, &all).suspect().map(ToString::to_string)
+        };
+        let (own, idle) = (("/a", Cause::Own, 90.0), ("idle", Cause::Idle, 5.0));
+        let hog = |part| ("/hog", Cause::Foreign, part);
+        assert_eq!(suspect(&[own, idle, hog(5.0)]).as_deref(), Some("/hog"));
+        assert_eq!(suspect(&[own, idle, hog(1.0)]), None, "next to nothing");
+        assert_eq!(
+            suspect(&[own, hog(4.0), ("/b", Cause::Foreign, 3.0), ("/c", Cause::Foreign, 2.0)]),
+            None
+        );
+        assert_eq!(suspect(&[own, ("eth0", Cause::Hardirq, 6.0), hog(4.0)]), None);
+        assert_eq!(suspect(&[own, ("~other", Cause::Foreign, 10.0)]), None);
     }
 
     fn any_culprits() -> impl Strategy<Value = Vec<Culprit<Name>>> {

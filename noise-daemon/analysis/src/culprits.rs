@@ -8,8 +8,13 @@
 use std::collections::BTreeMap;
 
 use noise_common::charge::Cause;
+use noise_common::signals::Signal;
 
-use super::name::Name;
+use super::name::{Name, is_catch_all};
+use super::watched::Watched;
+
+/// The least part of a culprit that is named before the victim's own threads.
+const GOOD_PART: f64 = 0.25;
 
 /// Most culprits of an incident that are listed by name: more than anyone reads, and what a busy host has in a window.
 const MOST_CULPRITS: usize = 32;
@@ -89,6 +94,26 @@ pub(super) struct Ranking {
 }
 
 impl Ranking {
+    /// The same with the first other cgroup that did a good part in front of the victim's own threads, of waits for a CPU: a
+    /// victim that gets less CPU time than before has its threads queue behind each other.
+    pub fn others_first(mut self, watched: Watched) -> Self {
+        let nothing_beyond = nothing_beyond(&self.culprits);
+        let is_other = |one: &Culprit<Name>| {
+            one.cause == Cause::Foreign
+                && !is_catch_all(&one.culprit)
+                && one.part(nothing_beyond) >= GOOD_PART
+        };
+        let is_behind = self.culprits.first().is_some_and(|first| first.cause == Cause::Own);
+        if watched == Signal::CgroupRunqueueWait
+            && is_behind
+            && let Some(other) = self.culprits.iter().position(is_other)
+            && let Some(before) = self.culprits.get_mut(..=other)
+        {
+            before.rotate_right(1);
+        }
+        self
+    }
+
     /// Both as one; at most [`MOST_CULPRITS`] are listed by name.
     pub fn together(one: &Self, other: &Self) -> Self {
         let seconds = |ranking: &Self| {
@@ -393,6 +418,24 @@ mod tests {
         let same = always.ranking(500, &usual.within(1000));
         assert!(nothing_beyond(&same.culprits));
         assert_eq!(&*same.culprits[0].culprit, "1");
+    }
+
+    #[test]
+    fn another_cgroup_that_did_a_good_part_comes_before_the_victims_own_threads() {
+        let ranked = |foreign_ns: u64, watched: Signal| -> Vec<String> {
+            let charges = [
+                charge(1, Cause::Own, 1_000 - foreign_ns - 10),
+                charge(2, Cause::Hardirq, 10),
+                charge(3, Cause::Foreign, foreign_ns),
+            ];
+            let ranking = ChargeSums::new(&charges).ranking(1_000, &Usual::default().within(0));
+            let culprits = ranking.others_first(watched.into()).culprits;
+            culprits.iter().map(|one| one.culprit.to_string()).collect()
+        };
+        assert_eq!(ranked(300, Signal::CgroupRunqueueWait), ["3", "1", "2"]);
+        assert_eq!(ranked(200, Signal::CgroupRunqueueWait), ["1", "3", "2"], "a small part");
+        // Who floods a disk waits for himself most.
+        assert_eq!(ranked(300, Signal::BlockDeviceWait), ["1", "3", "2"]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! What opens while an incident is open joins it where one explains the other:
 //! - the two share a culprit that has at least a quarter of each, of what is beyond the usual;
+//! - the two began in the same seconds, and one cgroup is the first of those who did something of each beside the victim
+//!   itself, however little that is;
 //! - it is at the same place: another operation or another stage of the same device, interface, …;
 //! - one's subject is such a culprit of the other: two sides of one contention;
 //! - one is a signal of an interrupt that is such a culprit of the other;
@@ -29,8 +31,8 @@ use self::member::Member;
 use super::incident::{Change, Incident};
 use super::name::{Name, ROOT};
 use super::relation::{
-    allies, has_first_of, is_apart, is_by_itself, is_of_requests, related, rivals, share_culprit,
-    sleeps_for, succeeds,
+    allies, has_first_of, have_one_suspect, is_apart, is_by_itself, is_of_requests, related,
+    rivals, share_culprit, sleeps_for, succeeds,
 };
 use super::report::{Clock, Episode, Report};
 use super::settings::Settings;
@@ -113,7 +115,9 @@ impl GroupedIncident {
     fn explains(&self, incident: &Incident, linger: usize) -> bool {
         let key = key(incident);
         self.members.iter().filter(|member| member.is_live(linger)).any(|member| {
-            member.disturbances().any(|one| share_culprit(one, incident))
+            let share =
+                |one: &Incident| share_culprit(one, incident) || have_one_suspect(one, incident);
+            member.disturbances().any(share)
                 || member.is_open() && related(member.newest(), incident)
                 || member.is_of(&key) && is_by_itself(incident)
         })

@@ -68,8 +68,9 @@ impl Incident {
         let mut delays = first.delays.clone();
         delays.add(&then.delays);
         let disturbed_ns = first.disturbed_ns.saturating_add(then.disturbed_ns);
+        let both = Ranking::together(&first.ranking(), &then.ranking());
         let Ranking { culprits, others, untracked, beyond_seconds } =
-            Ranking::together(&first.ranking(), &then.ranking());
+            both.others_first(first.signal);
         Self {
             signal: first.signal,
             subject: first.subject.clone(),

@@ -4,7 +4,6 @@ use noise_common::charge::Cause;
 use noise_common::subject::SubjectKind;
 
 use super::beside::Beside;
-use super::culprits::Culprit;
 use super::incident::Ending;
 use super::name::Name;
 use super::report::{Episode, Report};
@@ -18,16 +17,9 @@ impl Report {
         self.beside.advice.clone().unwrap_or_else(plain)
     }
 
-    /// Takes what is known beside it. The settings are read of a culprit that is certain: that one is listed before
-    /// the victim's own threads.
+    /// Takes what is known beside it.
     pub(super) fn set_beside(&mut self, beside: Beside) {
         self.beside = beside;
-        if let Some(place) = self.main.behind_own()
-            && let Some(before) = self.main.culprits.get_mut(..=place)
-            && before.last().map(|one| &one.culprit) == self.beside.advised_culprit.as_ref()
-        {
-            before.rotate_right(1);
-        }
         self.forget_commands();
     }
 
@@ -49,8 +41,7 @@ pub struct Parties {
     /// The victim, where it is a cgroup.
     pub victim: Option<Name>,
     /// The first culprit, where it is another cgroup: to slow down one that did less than something else, such as the victim's
-    /// quota, is no remedy. Only behind the victim's own threads it may be one that did a good part: a victim
-    /// that gets less CPU time has its threads queue behind each other.
+    /// quota, is no remedy.
     pub culprit: Option<Name>,
     /// The first culprit that is a device's interrupt.
     pub interrupt: Option<Name>,
@@ -60,20 +51,7 @@ pub struct Parties {
     pub is_write: bool,
 }
 
-/// The least part of a culprit that is looked at behind the victim's own threads.
-const GOOD_PART: f64 = 0.25;
-
 impl Episode {
-    /// Where the victim's own threads are the first culprit: the place of the first other cgroup that did a good part.
-    fn behind_own(&self) -> Option<usize> {
-        let nothing_beyond = self.nothing_beyond();
-        let is_other = |one: &Culprit<Name>| {
-            one.cause == Cause::Foreign && one.part(nothing_beyond) >= GOOD_PART
-        };
-        self.culprits.first().filter(|first| first.cause == Cause::Own)?;
-        self.culprits.iter().position(is_other)
-    }
-
     /// Who meets in it.
     pub fn parties(&self) -> Parties {
         let kind = match self.signal {
@@ -90,7 +68,7 @@ impl Episode {
             victim: matches!(kind, SubjectKind::Cgroup).then(|| Name::clone(&self.subject)),
             culprit: self
                 .culprits
-                .get(self.behind_own().unwrap_or(0))
+                .first()
                 .filter(|one| one.cause == Cause::Foreign)
                 .map(|one| Name::clone(&one.culprit)),
             interrupt: first(Cause::Hardirq),
@@ -140,17 +118,8 @@ mod tests {
             assert_eq!(cpu.parties().culprit, None, "{first:?}");
         }
         let own = [("web.service", Cause::Own), ("backup.service", Cause::Foreign)];
-        let mut own = episode(Signal::CgroupRunqueueWait.into(), "web.service", &own);
-        assert_eq!(own.parties().culprit.as_deref(), Some("backup.service"), "a good part");
-        let mut report = Report::new(1, true, own.clone(), Vec::new());
-        let first = |report: &Report| report.main.culprits[0].culprit.to_string();
-        report.set_beside(Beside::default());
-        assert_eq!(first(&report), "web.service", "it is not certain");
-        let advised_culprit = Some("backup.service".into());
-        report.set_beside(Beside { advised_culprit, ..Beside::default() });
-        assert_eq!(first(&report), "backup.service");
-        own.culprits[1].beyond.share = 0.2;
-        assert_eq!(own.parties().culprit, None, "a small part");
+        let own = episode(Signal::CgroupRunqueueWait.into(), "web.service", &own);
+        assert_eq!(own.parties().culprit, None, "its own threads did more");
         let cpu = episode(Signal::CgroupRunqueueWait.into(), "web.service", &culprits).parties();
         assert_eq!(cpu.victim.as_deref(), Some("web.service"));
         assert_eq!(cpu.culprit.as_deref(), Some("backup.service"));

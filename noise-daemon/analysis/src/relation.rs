@@ -110,6 +110,45 @@ pub(super) fn share_culprit(one: &Incident, other: &Incident) -> bool {
     }
 }
 
+/// Begins that are no further apart are in the same seconds, ns.
+const SAME_SECONDS_NS: u64 = 5_000_000_000;
+
+/// Whether one cgroup is behind both, which began in the same seconds, though its part in one of them is too small to be
+/// sure of that alone: its victims queue behind their own threads, and its own threads behind each other. Nor is a sleep that
+/// the victim's own threads end another disturbance where these threads wait for a CPU since the same seconds.
+pub(super) fn have_one_suspect(one: &Incident, other: &Incident) -> bool {
+    let blames = |incident: &Incident, name: &Name| {
+        let is_cgroup = |cause| matches!(cause, Cause::Own | Cause::Foreign);
+        suspect(incident) == Some(name)
+            || accused(incident).main().any(|one| is_cgroup(one.cause) && one.culprit == *name)
+    };
+    let is_suspected = |one: &Incident, other: &Incident| {
+        suspect(one).is_some_and(|suspect| blames(other, suspect))
+    };
+    let is_consequence = |sleep: &Incident, waits: &Incident| {
+        sleep.signal == Signal::UninterruptibleWait
+            && is_by_itself(sleep)
+            && waits.signal == Signal::CgroupRunqueueWait
+            && sleep.subject == waits.subject
+    };
+    one.start_ns.abs_diff(other.start_ns) <= SAME_SECONDS_NS
+        && (is_suspected(one, other)
+            || is_suspected(other, one)
+            || is_consequence(one, other)
+            || is_consequence(other, one))
+}
+
+/// The cgroup that is suspected: another one, or the victim itself where no other did a main part. Who ends a sleep is not the
+/// reason for it.
+fn suspect(incident: &Incident) -> Option<&Name> {
+    let itself = || is_by_itself(incident).then_some(&incident.subject);
+    match incident.signal {
+        Watched::Signal(Signal::CgroupRunqueueWait) => accused(incident).suspect().or_else(itself),
+        Watched::Signal(Signal::UninterruptibleWait) => itself(),
+        _ => None,
+    }
+}
+
 /// Whether one did not come back as the other: the culprits of both are known, and are others.
 pub(super) fn succeeds(one: &Incident, other: &Incident) -> bool {
     accused(one).differs(&accused(other), true)

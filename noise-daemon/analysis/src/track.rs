@@ -167,6 +167,7 @@ impl OngoingIncident {
         let length_ns = end_ns.saturating_sub(self.start_ns);
         let usual_ns = self.before.mean_ns.unwrap_or(0.0) * all.delays.count() as f64;
         let ranking = all.charged.ranking(all.delays.sum_ns, &usual.within(length_ns));
+        let ranking = ranking.others_first(key.0);
         let remedies = recommended(key.0, &ranking.culprits);
         Incident {
             signal: key.0,
