@@ -13,7 +13,7 @@ use super::bounded::Foldable;
 use super::fold::Fold;
 use super::histogram::Histogram;
 use super::labels::OTHER;
-use super::sample::{Count, Interference, Labels, Sample, Series, is_held_up};
+use super::sample::{Count, Interference, Labels, Sample, Series, is_held_up, is_of_threads};
 use super::step::{Step, run};
 
 /// Name of the metric of delays by who caused them.
@@ -80,6 +80,7 @@ pub struct Victim {
     pub name: Arc<str>,
     /// How long something else held it up, ns: see [`Interference::held_up_ns`].
     pub held_up_ns: u64,
+    /// How long its threads could not go on, ns: see [`Interference::of_threads_ns`].
     pub lost_ns: u64,
     /// Who held it up most, with the main cause, and for how long, ns.
     pub culprit: Option<(Arc<str>, Cause, u64)>,
@@ -232,7 +233,9 @@ impl Attribution {
             self.recent.iter().flat_map(|(_, recent)| recent).filter(|(_, ns)| **ns > 0)
         {
             let sum = sums.entry(&pair.victim).or_default();
-            sum.lost_ns.add(ns);
+            if is_of_threads(pair.resource) {
+                sum.lost_ns.add(ns);
+            }
             if is_held_up(pair.resource, pair.cause, &pair.victim) {
                 sum.culprits.entry((&pair.culprit, pair.cause)).or_default().add(ns);
                 sum.held_up.entry((pair.resource, pair.cause)).or_default().add(ns);
@@ -349,7 +352,7 @@ mod tests {
         assert_eq!(bench.attribution.preemptions()[0].series.1.count, 1);
         let victims = bench.attribution.victims();
         assert_eq!(victims.len(), 1);
-        assert_eq!((victims[0].held_up_ns, victims[0].lost_ns), (30, 30));
+        assert_eq!((victims[0].held_up_ns, victims[0].lost_ns), (30, 0));
         assert_eq!(victims[0].culprit, Some(("b".into(), Cause::Foreign, 30)));
     }
 
@@ -398,10 +401,31 @@ mod tests {
         ));
         let victims = bench.attribution.victims();
         let [web, batch] = victims.as_slice() else { panic!("{victims:?}") };
-        assert_eq!((&*web.name, web.held_up_ns, web.lost_ns), ("web", 90, 100));
+        assert_eq!((&*web.name, web.held_up_ns, web.lost_ns), ("web", 90, 80));
         assert_eq!(web.culprit, Some(("backup".into(), Cause::Foreign, 50)));
         assert_eq!((&*batch.name, batch.held_up_ns, batch.lost_ns), ("batch", 0, 1790));
         assert_eq!(batch.culprit, None);
+    }
+
+    #[test]
+    fn a_thread_loses_no_more_than_its_time_however_many_requests_wait_for_it_meanwhile() {
+        let mut bench = Bench::new(Limits::default());
+        let sleep = Interference {
+            cause: Cause::Softirq,
+            ..charge(Resource::Uninterruptible, "", ("web", "block"), 700_000_000)
+        };
+        bench.advance(sample(
+            SECOND,
+            vec![
+                charge(Resource::Cpu, "", ("web", "backup"), 300_000_000),
+                charge(Resource::BlockQueue, "vda", ("web", "backup"), 8 * SECOND),
+                charge(Resource::BlockDevice, "vda", ("web", "backup"), 5 * SECOND),
+                charge(Resource::NetTx, "eth0", ("web", "backup"), SECOND),
+                sleep,
+            ],
+        ));
+        let victims = bench.attribution.victims();
+        assert_eq!((&*victims[0].name, victims[0].lost_ns), ("web", SECOND));
     }
 
     #[test]
@@ -421,7 +445,7 @@ mod tests {
         let victims = bench.attribution.victims();
         let held_up: Vec<_> = victims.iter().map(|one| (&*one.name, one.held_up_ns)).collect();
         assert_eq!(held_up, [("web", 20), ("/", 5)]);
-        assert_eq!(victims[1].lost_ns, 2_405);
+        assert_eq!(victims[1].lost_ns, 705);
     }
 
     fn waits(cgroup: &str, count: u64) -> Series {

@@ -70,6 +70,12 @@ impl Interference {
         if is_held_up(self.resource, self.cause, &self.victim) { self.charged.ns } else { 0 }
     }
 
+    /// How long threads of the victim could not go on, ns: in so much time, each of them loses no more than that. Not
+    /// requests and packets, of which many wait at once: a thread that waits for one sleeps, and that is charged for itself.
+    pub fn of_threads_ns(&self) -> u64 {
+        if is_of_threads(self.resource) { self.charged.ns } else { 0 }
+    }
+
     /// The order of [`Sample::interference`]: by all but the charge.
     pub fn order(&self, other: &Self) -> Ordering {
         let kind = |one: &Self| (one.resource, one.cause);
@@ -88,6 +94,11 @@ pub(super) fn is_held_up(resource: Resource, cause: Cause, victim: &str) -> bool
     let is_device = resource == Resource::Uninterruptible
         && matches!(cause, Cause::Hardirq | Cause::Softirq | Cause::Nmi);
     !is_own && !is_device && !is_flush
+}
+
+/// Whether that is time of the victim's threads: see [`Interference::of_threads_ns`].
+pub(super) fn is_of_threads(resource: Resource) -> bool {
+    resource.is_timed() && resource.place().is_none()
 }
 
 /// Names that are one and the same need not be read.

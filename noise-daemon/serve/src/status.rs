@@ -165,7 +165,7 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
     }
     page.push_str(
         "</table><p><small>Of the last five seconds, all threads of a cgroup together; those with open incidents (●) first. Held up: it waited for others, \
-         interrupts, its CPU quota or the hypervisor. All lost: also behind its own work and for CPUs that were idle. 15 minutes: held up meanwhile, or for as long as is known. \
+         interrupts, its CPU quota or the hypervisor. All lost: by its threads, also behind their own work, for CPUs that were idle, and asleep until a disk was done; requests are not added. 15 minutes: held up meanwhile, or for as long as is known. \
          <code>noised why NAME</code> says more of one.</small></p>",
     );
 }

@@ -15,8 +15,10 @@ pub type Pair = (Arc<str>, Arc<str>);
 /// What a pair cost in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Time that the victim lost, ns.
+    /// Time that the victim lost, ns, its requests and packets each by itself.
     pub ns: u64,
+    /// How much of that its threads lost: see [`Interference::of_threads_ns`].
+    pub threads_ns: u64,
     /// How much of that it was held up by something else: see [`Interference::held_up_ns`].
     pub held_up_ns: u64,
     /// Delays of which that is a part.
@@ -31,6 +33,7 @@ impl Cost {
     /// Adds what came in another time.
     pub fn add(&mut self, more: &Self) {
         self.ns.add(&more.ns);
+        self.threads_ns.add(&more.threads_ns);
         self.held_up_ns.add(&more.held_up_ns);
         self.delays.add(&more.delays);
         self.preemptions.add(&more.preemptions);
@@ -62,6 +65,7 @@ impl Cost {
         }
         Self {
             ns: charged.ns,
+            threads_ns: charge.of_threads_ns(),
             held_up_ns: charge.held_up_ns(),
             delays: charged.count,
             preemptions: 0,

@@ -62,7 +62,7 @@ fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<VictimRow<'a>> 
     let is_known = !recent.steps.is_empty();
     let quiet = disturbed.iter().filter(|name| is_known && !places.contains_key(**name));
     victims.extend(quiet.map(|name| VictimRow { name, whole: Cost::default(), culprit: None }));
-    let rank = |one: &VictimRow<'_>| Reverse((one.whole.held_up_ns, one.whole.ns));
+    let rank = |one: &VictimRow<'_>| Reverse((one.whole.held_up_ns, one.whole.threads_ns));
     victims.sort_by_key(|one| (!disturbed.contains(one.name), rank(one), one.name));
     victims.truncate(SHOWN);
     victims
@@ -116,8 +116,8 @@ fn columns() -> Vec<Column> {
         cells::names("victim", "victim", 14).grows().help("Who was delayed: a cgroup."),
         cells::numbers("held up", "held_up_seconds_per_second", 9).help(
             "Time in a second that something else kept it waiting: others, interrupts, its CPU \
-             quota, the hypervisor; of all its threads. Rows are ranked by it, behind those \
-             with open incidents.",
+             quota, the hypervisor; of all its threads, and of each of its requests to disks and \
+             packets by itself. Rows are ranked by it, behind those with open incidents.",
         ),
         cells::names("lacks", "resource", 6).help(
             "What it was mainly held up for: cpu, quota, disk, network, …; empty below 1 % of \
@@ -133,8 +133,11 @@ fn columns() -> Vec<Column> {
         cells::numbers("usual", "usual_p99_seconds", 8).help("The same as learnt of calm times."),
         cells::pictures("15 minutes", "held_up_over_time", 10)
             .help("Held up over the last 15 minutes, or as long as is known."),
-        cells::numbers("all lost", "lost_seconds_per_second", 9)
-            .help("All time lost: also waits behind its own work and for CPUs that were idle."),
+        cells::numbers("all lost", "lost_seconds_per_second", 9).help(
+            "All time that its threads lost in a second: also behind their own work, for CPUs \
+                 that were idle, and asleep until a disk was done. One thread loses 1 s/s at most; \
+                 requests and packets are not added.",
+        ),
         cells::numbers("now", "open_incidents", 4).help("Incidents that it suffers from."),
     ]
 }
@@ -202,7 +205,7 @@ pub fn table(history: &History, look: &ScreenLook) -> Table {
                     .map_or_else(cells::nothing, |delays| tally::quantile(delays, 0.99)),
                 usual.map_or_else(cells::nothing, |ns| cells::duration(ns as f64)),
                 Cell::Spark(history.trends().victim(victim.name)),
-                cells::lost(recent.lost(victim.whole.ns)),
+                cells::lost(recent.lost(victim.whole.threads_ns)),
                 Cell::Number { text: mark, value: Some(open as f64) },
             ],
             tone,

@@ -70,7 +70,9 @@ fn lines(history: &History, recent: &Recent<'_>, victim: &VictimRow<'_>) -> Vec<
         None => format!("Nothing else held {name} up in the last {length}."),
     };
     let mut lines = vec![(first, Tone::Strong)];
-    let own_ns = victim.whole.ns.saturating_sub(held_up_ns);
+    let charges = recent.steps.iter().flat_map(|step| &step.charges);
+    let own = charges.filter(|one| *one.victim == *victim.name && one.held_up_ns() == 0);
+    let own_ns = own.map(Interference::of_threads_ns).fold(0, u64::saturating_add);
     if own_ns > 0 {
         let own = units::lost(recent.lost(own_ns));
         lines.push((
@@ -134,7 +136,7 @@ fn table(recent: &Recent<'_>, charges: &VictimCharges<'_>) -> Table {
             cells::names("why", "why", 14).help("How."),
             cells::names("for", "resource", 12).help("What it waited for, or lost."),
             cells::numbers("lost", "lost_seconds_per_second", 9).help("Time lost in a second."),
-            cells::pictures("share", "share", 11).help("Its part of all that the victim lost."),
+            cells::pictures("share", "share", 11).help("Its part of all of these."),
             cells::numbers("parts", "parts_per_second", 8)
                 .help("Parts of delays in a second: one for each turn of the culprit within one."),
             cells::numbers("mean", "mean_seconds", 8).help("How long one part is."),

@@ -55,6 +55,8 @@ fn who_waits_for_itself_does_not_outrank_who_is_held_up() {
     assert!((value(&table, "web", "held_up_seconds_per_second") - 0.1).abs() < 1e-9);
     assert!((value(&table, "batch", "held_up_seconds_per_second") - 0.01).abs() < 1e-9);
     assert!((value(&table, "batch", "lost_seconds_per_second") - 1.8).abs() < 1e-9);
+    // Requests are no time of its threads.
+    assert!((value(&table, "web", "lost_seconds_per_second") - 0.085).abs() < 1e-9);
     let Cell::Named { name, notes } = cell(&table, "web", "culprit") else { panic!() };
     assert_eq!((name.as_str(), notes.concat().trim()), ("backup", "80.0 %"));
     assert_eq!(cell(&table, "web", "why"), &Cell::Text("another cgroup".to_owned()));
