@@ -248,10 +248,10 @@ impl Board {
         open
     }
 
-    /// How severe incidents are or were, by number, 0 to 1: see [`Report::severity`].
-    pub fn severities(&mut self, clock: Clock) -> BTreeMap<u64, f64> {
+    /// How bad incidents are or were, by number: see [`Report::gravity`].
+    pub fn gravities(&mut self, clock: Clock) -> BTreeMap<u64, f64> {
         let open = self.open(clock);
-        self.past.iter().chain(&open).map(|report| (report.id, report.severity())).collect()
+        self.past.iter().chain(&open).map(|report| (report.id, report.gravity())).collect()
     }
 
     /// Keeps what is known beside an incident: one that is open, or one of the past.

@@ -38,7 +38,12 @@ impl Episode {
     /// The part of the victim's time that is lost beyond what is usual, 0 to 1: seconds of delay in a second that it was
     /// disturbed. Where several threads wait at a time, 1 is a whole thread's time.
     pub fn severity(&self) -> f64 {
-        (self.lost_seconds / self.disturbed_seconds().max(1e-3)).clamp(0.0, 1.0)
+        self.lost_rate().clamp(0.0, 1.0)
+    }
+
+    /// Seconds of delay beyond what is usual in a second that it was disturbed.
+    fn lost_rate(&self) -> f64 {
+        self.lost_seconds / self.disturbed_seconds().max(1e-3)
     }
 
     /// Whom its first finding is about; `None` where no culprit is worth a finding.
@@ -259,6 +264,16 @@ impl Report {
     /// sentence is about: see [`Episode::severity`]. Of other victims, [`Report::victims`] says more.
     pub fn severity(&self) -> f64 {
         self.worst().severity()
+    }
+
+    /// How bad it is beside others: what all its victims lose. Of a victim that loses more than a whole thread's time, what is
+    /// beyond that counts by its logarithm, as one thread may have many requests to a disk at once.
+    pub fn gravity(&self) -> f64 {
+        let of = |(_, worst): (f64, &Episode)| match worst.lost_rate() {
+            lost if lost > 1.0 => 1.0 + lost.ln(),
+            lost => lost.max(0.0),
+        };
+        self.victims().into_iter().map(of).sum()
     }
 
     /// What the CPU quota is called that stopped a victim, as far as the pressure of its cgroup says so.
@@ -540,6 +555,28 @@ mod tests {
         assert_eq!(report.severity(), 1.0);
         (report.main.seconds, report.main.lost_seconds) = (0.0, -1.0);
         assert_eq!(report.severity(), 0.0);
+    }
+
+    #[test]
+    fn what_is_kept_goes_by_what_all_victims_lose() {
+        let of = |lost: &[(&str, f64)]| {
+            let one = |(subject, lost_seconds): &(&str, f64)| Episode {
+                subject: (*subject).into(),
+                lost_seconds: *lost_seconds,
+                seconds: 10.0,
+                ..made::episode()
+            };
+            let mut report = made::report();
+            report.main = one(&lost[0]);
+            report.also = lost[1..].iter().map(one).collect();
+            report.gravity()
+        };
+        assert_eq!(of(&[("/a", 2.5)]), 0.25);
+        // Each loses a whole thread's time or more, and one is worse than the other.
+        assert!(of(&[("/a", 40.0)]) > of(&[("/a", 10.0)]));
+        assert_eq!(of(&[("/a", 2.5), ("/b", 5.0), ("/a", 1.0), ("/c", -1.0)]), 0.75);
+        // A hundred requests at once are no hundred victims.
+        assert!(of(&[("vda read", 1_000.0)]) < of(&[("/a", 10.0); 1]) + 5.0);
     }
 
     #[test]

@@ -191,6 +191,23 @@ pub fn read(
     Ok((head, serde_json::from_slice(&rest)?))
 }
 
+/// The events of a file, as the flight recorder answered them; they end where the file is damaged.
+/// Errors: where it is none.
+pub fn pieces(from: impl Read + Send + 'static) -> Result<EventPieces, KeptError> {
+    let mut unpacker = zstd::Decoder::new(from)?.single_frame();
+    unpacker.window_log_max(WINDOW_LOG)?;
+    let mut reader =
+        EventsReader::new(unpacker.take(MOST_UNPACKED_BYTES)).map_err(KeptError::of_events)?;
+    let mut head = Vec::new();
+    reader.head().write(&mut head);
+    let items = std::iter::from_fn(move || {
+        let mut piece = Vec::new();
+        reader.next_item().ok().flatten()?.write(&mut piece);
+        Some(piece)
+    });
+    Ok(Box::new(std::iter::once(head).chain(items)))
+}
+
 #[cfg(any(test, feature = "fixtures"))]
 #[expect(clippy::unwrap_used, reason = "what only tests are made of fails by panicking")]
 pub mod made {

@@ -15,7 +15,7 @@ use noise_system::output::explained;
 use noise_system::worker::REMEDY;
 use tokio::sync::mpsc;
 
-use super::file::{About, KeptError, KeptNumbers, SeenEvents, write};
+use super::file::{About, KeptError, KeptNumbers, SeenEvents, pieces, read, write};
 use super::hour::{BY_WORSE, Hour};
 use super::path::{PathsFound, find};
 use super::shelf::{self, Kept, Shelf, open};
@@ -27,6 +27,9 @@ pub const THREADS_AT_ONCE: usize = 1 + MOST_TRACES;
 const MOST_WAITING: usize = 4;
 /// Why nothing is kept of an incident beyond those.
 const AT_ONCE: &str = "too many incidents opened at once";
+/// Why nothing is kept of one that is less than those that have all the room.
+const NO_ROOM: &str = "the room for those of other incidents (state.traces) is used by worse ones";
+const DAY_S: f64 = 86_400.0;
 /// Most incidents of which it is said why nothing is kept.
 const MOST_WITHOUT: usize = 64;
 /// Bytes that are sent at once of a file.
@@ -44,14 +47,32 @@ pub struct Bounds {
     pub bytes: u64,
 }
 
-/// An incident that opened.
-struct Job {
-    latest: Latest,
-    incident: u64,
+/// What an incident is about: whose waits are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Victim {
     started: Timestamp,
-    opened: Clock,
     signal: Watched,
     subject: String,
+}
+
+impl Victim {
+    fn of(report: &Report) -> Self {
+        let main = &report.main;
+        Self { started: main.start, signal: main.signal, subject: main.subject.to_string() }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (self.signal, &self.subject) == (other.signal, &other.subject)
+    }
+}
+
+/// An incident whose events are to be kept, or that turned out to be about another victim than those that are kept.
+struct Job {
+    /// What has the events; `None`: what is kept of it.
+    latest: Option<Latest>,
+    incident: u64,
+    opened: Clock,
+    victim: Victim,
 }
 
 type SaveResult = (u64, Result<Kept, String>);
@@ -72,7 +93,8 @@ fn bound(without: &mut BTreeMap<u64, Arc<KeptTrace>>) {
 /// A thread at work, with the incidents that it works for.
 struct Work {
     thread: JoinHandle<Vec<SaveResult>>,
-    incidents: Vec<(u64, Timestamp)>,
+    /// With when they opened, and whether events of them were kept before.
+    incidents: Vec<(u64, Timestamp, bool)>,
     /// Those that are forgotten meanwhile.
     gone: Vec<u64>,
 }
@@ -91,6 +113,11 @@ pub struct Keeping {
     work: Option<Work>,
     /// Of which incidents of the last hour events are kept.
     hour: Hour,
+    /// What incidents are about whose events are kept since this start, or about to be, with when they opened; and once they
+    /// are about another victim, that one.
+    victims: BTreeMap<u64, (Clock, Victim, Option<Victim>)>,
+    /// How bad those of which events are kept, or about to be, are as far as is known.
+    gravities: BTreeMap<u64, f64>,
     failing: bool,
 }
 
@@ -100,16 +127,17 @@ impl Keeping {
         folder.began_anew().then(|| shelf::highest(folder.path())).flatten()
     }
 
-    /// Goes on with what an earlier daemon kept in the folder of the state, of the incidents that are known.
+    /// Goes on with what an earlier daemon kept in the folder of the state, of the incidents that are known, by number with
+    /// how bad each is or was.
     pub fn start(
         folder: &Arc<Folder>,
         latest: Option<Latest>,
         bounds: Bounds,
-        is_known: impl Fn(u64) -> bool,
+        known: BTreeMap<u64, f64>,
     ) -> Self {
         let shelf = Shelf::new(Arc::clone(folder));
         let (mut all, mut without) = (BTreeMap::new(), BTreeMap::new());
-        for kept in shelf.restore(is_known) {
+        for kept in shelf.restore(|id| known.contains_key(&id)) {
             match kept {
                 Ok(kept) => drop(all.insert(kept.trace.incident, kept)),
                 Err(unusable) => {
@@ -130,18 +158,23 @@ impl Keeping {
             gone: Vec::new(),
             work: None,
             hour,
+            victims: BTreeMap::new(),
+            gravities: known,
             failing: false,
         };
         keeping.shorten();
         keeping
     }
 
-    /// An incident opened; `severity` is that of each as it is known now, 0 to 1. A worse one takes the place of the
+    /// An incident opened; `gravity` says how bad each is as far as it is known now. A worse one takes the place of the
     /// least.
-    pub fn opened(&mut self, report: &Report, opened: Clock, severity: impl Fn(u64) -> f64) {
+    pub fn opened(&mut self, report: &Report, opened: Clock, gravity: impl Fn(u64) -> f64) {
         let latest = self.latest.clone().filter(|_| self.bounds.incidents > 0);
         let Some(latest) = latest else { return };
-        let yields = match self.yields(report.id, &severity) {
+        let kept: Vec<u64> = lock(&self.all).keys().copied().collect();
+        let all = kept.into_iter().chain(self.pending()).chain([report.id]);
+        self.gravities = all.map(|id| (id, gravity(id))).collect();
+        let yields = match self.yields(report.id, &gravity) {
             Ok(yields) => yields,
             Err(why) => return self.say_why(report.id, opened.now, why),
         };
@@ -149,8 +182,11 @@ impl Keeping {
         if let Some(least) = yields {
             hour.withdraw(least);
         }
-        match hour.admit(opened.now, report.id, severity) {
+        match hour.admit(opened.now, report.id, &gravity) {
             Err(why) => return self.say_why(report.id, opened.now, why),
+            Ok(None) if self.is_least(report.id, opened.now) => {
+                return self.say_why(report.id, opened.now, NO_ROOM);
+            }
             Ok(None) => {}
             Ok(Some(least)) => {
                 self.remove(|id| id == least);
@@ -162,25 +198,64 @@ impl Keeping {
             self.waiting.retain(|job| job.incident != least);
             self.say_why(least, opened.now, AT_ONCE);
         }
-        self.waiting.push(Job {
-            latest,
-            incident: report.id,
-            started: report.main.start,
-            opened,
-            signal: report.main.signal,
-            subject: report.main.subject.to_string(),
+        let victim = Victim::of(report);
+        self.victims.insert(report.id, (opened, victim.clone(), None));
+        self.waiting.push(Job { latest: Some(latest), incident: report.id, opened, victim });
+    }
+
+    /// An incident may be about another victim than the one that opened it: then waits of that one are looked for, once.
+    pub fn follow(&mut self, report: &Report) {
+        let Some((_, victim, other)) = self.victims.get_mut(&report.id) else { return };
+        let now = Victim::of(report);
+        if other.is_none() && !victim.is_same(&now) {
+            *other = Some(now);
+        }
+    }
+
+    /// Has those looked at again that are about another victim by now.
+    fn look_again(&mut self) {
+        let all = lock(&self.all);
+        let is_kept = |id: &u64| all.contains_key(id);
+        let changed = self.victims.iter_mut().filter(|(id, _)| is_kept(id));
+        let jobs = changed.filter_map(|(id, (opened, victim, other))| {
+            let now = other.clone().filter(|now| !victim.is_same(now))?;
+            *victim = now.clone();
+            Some(Job { latest: None, incident: *id, opened: *opened, victim: now })
         });
+        self.waiting.extend(jobs);
     }
 
     /// Which of those that wait gives way to another one, if one has to: the least, and of equal ones the last.
     /// Errors: why none does.
-    fn yields(&self, id: u64, severity: impl Fn(u64) -> f64) -> Result<Option<u64>, &'static str> {
+    fn yields(&self, id: u64, gravity: impl Fn(u64) -> f64) -> Result<Option<u64>, &'static str> {
         if self.waiting.len() < MOST_WAITING {
             return Ok(None);
         }
         let waiting = self.waiting.iter().rev().map(|job| job.incident);
-        let least = waiting.min_by(|one, other| severity(*one).total_cmp(&severity(*other)));
-        least.filter(|least| severity(*least) < severity(id)).map(Some).ok_or(AT_ONCE)
+        let least = waiting.min_by(|one, other| gravity(*one).total_cmp(&gravity(*other)));
+        least.filter(|least| gravity(*least) < gravity(id)).map(Some).ok_or(AT_ONCE)
+    }
+
+    /// Incidents whose events are about to be kept.
+    fn pending(&self) -> impl Iterator<Item = u64> {
+        let working = self.work.iter().flat_map(|work| work.incidents.iter().map(|(id, ..)| *id));
+        self.waiting.iter().map(|job| job.incident).chain(working)
+    }
+
+    /// Whether there is no room but for worse ones.
+    fn is_least(&self, id: u64, now: Timestamp) -> bool {
+        let all = lock(&self.all);
+        let kept = all.values().map(|kept| self.weight(kept.trace.incident, kept.trace.to, now));
+        let all: Vec<f64> =
+            kept.chain(self.pending().map(|id| self.weight(id, now, now))).collect();
+        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+        all.len() >= self.bounds.incidents && least > self.weight(id, now, now)
+    }
+
+    /// How much what is kept of an incident since that time is worth: how bad that is, and half as much for each day.
+    fn weight(&self, id: u64, since: Timestamp, now: Timestamp) -> f64 {
+        let days = now.duration_since(since).as_secs_f64() / DAY_S;
+        self.gravities.get(&id).copied().unwrap_or(0.0) * (-days.max(0.0)).exp2()
     }
 
     fn say_why(&mut self, incident: u64, opened: Timestamp, why: &str) {
@@ -201,25 +276,31 @@ impl Keeping {
     fn remove(&mut self, is_gone: impl Fn(u64) -> bool) {
         self.waiting.retain(|job| !is_gone(job.incident));
         if let Some(work) = &mut self.work {
-            let gone = work.incidents.extract_if(.., |(id, _)| is_gone(*id));
+            let gone = work.incidents.extract_if(.., |(id, ..)| is_gone(*id));
             // Its files come after this.
-            work.gone.extend(gone.map(|(id, _)| id));
+            work.gone.extend(gone.map(|(id, ..)| id));
         }
+        self.victims.retain(|id, _| !is_gone(*id));
         let mut all = lock(&self.all);
         let gone: Vec<u64> = all.keys().copied().filter(|id| is_gone(*id)).collect();
         gone.iter().for_each(|id| drop(all.remove(id)));
         self.gone.extend(gone);
     }
 
-    /// Removes the oldest where there are too many, or their files are too long together.
+    /// Removes the least where there are too many, or their files are too long together, and of equal ones the oldest.
     fn shorten(&mut self) {
         let mut all = lock(&self.all);
+        let now = all.values().map(|kept| kept.trace.to).max().unwrap_or_default();
         let most_bytes = (self.bounds.incidents as u64).saturating_mul(self.bounds.bytes);
         let bytes = |all: &BTreeMap<u64, Kept>| -> u64 {
             all.values().fold(0, |sum, kept| sum.saturating_add(kept.trace.bytes))
         };
         while all.len() > self.bounds.incidents || bytes(&all) > most_bytes {
-            let Some((id, _)) = all.pop_first() else { break };
+            let weights = all.iter().map(|(id, kept)| (*id, self.weight(*id, kept.trace.to, now)));
+            let Some((id, _)) = weights.min_by(|one, other| one.1.total_cmp(&other.1)) else {
+                break;
+            };
+            all.remove(&id);
             self.gone.push(id);
         }
     }
@@ -230,11 +311,13 @@ impl Keeping {
             return;
         }
         self.collect();
+        self.look_again();
         if self.waiting.is_empty() && self.gone.is_empty() {
             return;
         }
         let (jobs, gone) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.gone));
-        let incidents: Vec<_> = jobs.iter().map(|job| (job.incident, job.opened.now)).collect();
+        let incident = |job: &Job| (job.incident, job.opened.now, job.latest.is_none());
+        let incidents: Vec<_> = jobs.iter().map(incident).collect();
         let (shelf, removed) = (self.shelf.clone(), gone.clone());
         let work = move || work(&shelf, jobs, &removed);
         match thread::Builder::new().name("traces".to_owned()).spawn(work) {
@@ -242,7 +325,8 @@ impl Keeping {
             Err(error) => {
                 self.gone = gone;
                 let why = format!("no thread can be started ({error})");
-                incidents.iter().for_each(|(id, opened)| self.failed(*id, *opened, &why));
+                let first = incidents.iter().filter(|(.., is_kept)| !is_kept);
+                first.for_each(|(id, opened, _)| self.failed(*id, *opened, &why));
             }
         }
     }
@@ -253,8 +337,15 @@ impl Keeping {
         // A panic was printed.
         let mut outcomes: BTreeMap<u64, Result<Kept, String>> =
             thread.join().unwrap_or_default().into_iter().collect();
-        for (id, opened) in incidents {
+        for (id, opened, is_kept) in incidents {
             match outcomes.remove(&id) {
+                Some(Err(why)) if is_kept => {
+                    tracing::debug!(
+                        id,
+                        why,
+                        "the paths of an incident are those of what opened it"
+                    );
+                }
                 Some(Ok(kept)) => {
                     if std::mem::take(&mut self.failing) {
                         tracing::info!("kernel events of incidents are kept again");
@@ -373,18 +464,28 @@ fn unwritable(error: io::Error) -> String {
     format!("the state directory cannot be written: {}", explained(error))
 }
 
-/// Copies the recorder to a file, with who is who.
+/// Copies the recorder to a file, with who is who; or the file to another one, that is about another victim.
 fn copy(shelf: &Shelf, job: &Job) -> Result<(SeenEvents, u64), String> {
-    let about = |seen: &SeenEvents| About {
-        incident: job.incident,
-        started: job.started,
-        opened: job.opened.now,
-        signal: job.signal,
-        subject: job.subject.clone(),
-        who: KeptNumbers::read(&seen.tids, &seen.irqs, &job.subject),
+    let Victim { started, signal, subject } = job.victim.clone();
+    let written = match &job.latest {
+        Some(latest) => {
+            let about = |seen: &SeenEvents| About {
+                incident: job.incident,
+                started,
+                opened: job.opened.now,
+                signal,
+                who: KeptNumbers::read(&seen.tids, &seen.irqs, &subject),
+                subject,
+            };
+            let pieces = latest(job.opened.at_ns);
+            shelf.write_trace(job.incident, |file| write(file, pieces, about))
+        }
+        None => shelf.write_trace(job.incident, |file| {
+            let kept = || open(shelf.folder(), job.incident);
+            let (_, before) = read(kept()?, |_, _| {})?;
+            write(file, pieces(kept()?)?, |_| About { started, signal, subject, ..before })
+        }),
     };
-    let written =
-        shelf.write_trace(job.incident, |file| write(file, (job.latest)(job.opened.at_ns), about));
     let ((seen, _), bytes) = written.map_err(|error| match error {
         KeptError::File(error) => unwritable(error),
         error => format!("the flight recorder cannot be read: {error}"),

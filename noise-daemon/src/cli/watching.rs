@@ -106,8 +106,8 @@ impl Watching {
         if let Some(highest) = Keeping::highest_unknown(folder) {
             self.board.continue_after(highest);
         }
-        let board = &self.board;
-        Some(self.keeping.insert(Keeping::start(folder, latest, bounds, |id| board.has(id))))
+        let known = self.board.gravities(clock());
+        Some(self.keeping.insert(Keeping::start(folder, latest, bounds, known)))
     }
 
     /// Measures from now on how fast a flight recorder is filled, beginning with what was measured before.
@@ -186,9 +186,9 @@ impl Watching {
             })
         };
         if opened().next().is_some() {
-            let severities = self.board.severities(clock);
-            let severity = |id: u64| severities.get(&id).copied().unwrap_or(0.0);
-            opened().for_each(|report| keeping.opened(report, clock, severity));
+            let gravities = self.board.gravities(clock);
+            let gravity = |id: u64| gravities.get(&id).copied().unwrap_or(0.0);
+            opened().for_each(|report| keeping.opened(report, clock, gravity));
         }
         // It may have joined another one at once.
         if events.iter().any(|event| !matches!(event, GroupChange::Joined { .. })) {
@@ -220,6 +220,9 @@ impl Watching {
         self.is_fresh = false;
         let open = self.board.open(clock);
         let open: Vec<&Report> = open.iter().map(|report| &**report).collect();
+        if let Some(keeping) = &mut self.keeping {
+            open.iter().for_each(|report| keeping.follow(report));
+        }
         let keeping = self.keeping.as_ref();
         let may_work = |report: &Report, culprit: &Name| {
             let victim = &report.main.subject;

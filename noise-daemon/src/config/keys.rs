@@ -143,7 +143,7 @@ keys! {
         "directory" Text "DIRECTORY" AtStart
             "Where past incidents are kept, so that they survive a restart; empty = nowhere";
         "traces" Integer "N" AtStart
-            "Most incidents whose kernel events are kept there, at most 6 an hour; the oldest go; 0 = none";
+            "Most incidents whose kernel events are kept there, at most 6 an hour; the least severe go; 0 = none";
         "trace-kibibytes" Integer "KIB" AtStart
             "Events that are kept of one, the latest, as the flight recorder has them; files are smaller";
     }

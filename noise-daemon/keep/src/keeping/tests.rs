@@ -25,7 +25,8 @@ const BOUNDS: Bounds = Bounds { incidents: 3, bytes: 1 << 20 };
 
 fn keeping(folder: &Path, bounds: Bounds, is_known: impl Fn(u64) -> bool) -> Keeping {
     let folder = Arc::new(Folder::take(folder).unwrap());
-    Keeping::start(&folder, Some(Arc::new(|_| made::pieces())), bounds, is_known)
+    let known = (1..100).filter(|id| is_known(*id)).map(|id| (id, 0.0)).collect();
+    Keeping::start(&folder, Some(Arc::new(|_| made::pieces())), bounds, known)
 }
 
 fn settle(keeping: &mut Keeping) {
@@ -70,7 +71,7 @@ fn what_opens_is_kept_and_found_by_the_next_daemon() {
         while let Some(piece) = pieces.blocking_recv() {
             bytes.extend(piece);
         }
-        let (_, about) = crate::file::read(bytes.as_slice(), |_, _| {}).unwrap();
+        let (_, about) = read(bytes.as_slice(), |_, _| {}).unwrap();
         assert_eq!((about.incident, &*about.subject), (7, "no such.service"));
     }
     let again = keeping(root.path(), BOUNDS, |id| id == 7);
@@ -109,6 +110,62 @@ fn the_oldest_go_and_those_of_incidents_that_are_forgotten() {
     keeping.shorten();
     settle(&mut keeping);
     assert_eq!((ids(&keeping), files(root.path())), (Vec::new(), 0));
+}
+
+#[test]
+fn the_worst_stays_for_days_and_not_for_ever() {
+    let root = tempfile::tempdir().unwrap();
+    let mut keeping = keeping(root.path(), BOUNDS, |_| true);
+    let gravity = |id: u64| [0.5, 5.0, 0.1][usize::from(id == 1) + 2 * usize::from(id == 41)];
+    let at = |id: u64| clock(1_000 + 3_600 * id as i64);
+    for id in 1..=40 {
+        keeping.opened(&report(id), at(id), gravity);
+        settle(&mut keeping);
+        assert!(ids(&keeping).contains(&1), "{id}");
+    }
+    assert_eq!(ids(&keeping), [1, 39, 40]);
+    // One that is less than all of these does not take their place.
+    keeping.opened(&report(41), at(41), gravity);
+    settle(&mut keeping);
+    let list = keeping.list();
+    let said = list.iter().find(|one| one.incident == 41).unwrap().sentence();
+    assert!(ids(&keeping) == [1, 39, 40] && said.contains("is used by worse ones"), "{said}");
+    // Ten days later, it is worth less than others.
+    for id in 42..=44 {
+        keeping.opened(&report(id), at(240 + id), gravity);
+        settle(&mut keeping);
+    }
+    assert_eq!(ids(&keeping), [42, 43, 44]);
+}
+
+#[test]
+fn what_an_incident_turns_out_to_be_about_is_looked_for_in_what_is_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let mut keeping = keeping(root.path(), BOUNDS, |_| true);
+    keeping.latest = Some(Arc::new(|_| made::disk_pieces()));
+    let requests = Episode { signal: Signal::BlockDeviceWait.into(), ..blank("vda read") };
+    let requests = Report::new(7, true, requests, Vec::new());
+    let waits = |keeping: &Keeping| keeping.list()[0].waits.clone();
+    keeping.opened(&report(7), clock(1_000), |_| 0.0);
+    settle(&mut keeping);
+    let before = waits(&keeping);
+    keeping.follow(&requests);
+    settle(&mut keeping);
+    assert!(waits(&keeping) != before && ids(&keeping) == [7], "{before:?}");
+    // A file says what it is about, as another program reads it.
+    let (_, about) = read(open(root.path(), 7).unwrap(), |_, _| {}).unwrap();
+    assert_eq!((about.signal, &*about.subject), (requests.main.signal, "vda read"));
+    let document = keeping.paths()(7).unwrap();
+    // Once is enough; and where that fails, what there is stays.
+    keeping.follow(&report(7));
+    settle(&mut keeping);
+    assert_eq!(keeping.paths()(7).unwrap(), document);
+    keeping.opened(&report(8), clock(1_000), |_| 0.0);
+    settle(&mut keeping);
+    std::fs::create_dir(root.path().join("incident-8.trace.new")).unwrap();
+    keeping.follow(&Report { id: 8, ..requests });
+    settle(&mut keeping);
+    assert_eq!((ids(&keeping), keeping.failing), (vec![7, 8], false));
 }
 
 #[test]
