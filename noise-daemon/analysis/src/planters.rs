@@ -123,6 +123,29 @@ fn an_incident_is_about_a_cgroup_rather_than_about_the_root_cgroup() {
     }
 }
 
+#[test]
+fn an_incident_begins_when_its_excess_began() {
+    // Long before the hog there was one long wait by another, or there were ever longer ones, too short for an incident.
+    let blip = |number: u64| if number == WARM - 24 { 400_000_000 } else { 50_000 };
+    let rise = |number: u64| 50_000 + number.saturating_sub(WARM - 24) * 16_000;
+    let before: [(&dyn Fn(u64) -> u64, u64); 2] = [(&blip, 8_000_000), (&rise, 1_000_000)];
+    for (usual, slow_ns) in before {
+        let (_, events) = planted(|host, number| {
+            let (culprit, mean_ns) = match number {
+                ..WARM => ("/", usual(number)),
+                _ if is_planted(number) => ("/hog", slow_ns),
+                _ => ("/", 50_000),
+            };
+            host.wait("/a", culprit, Cause::Foreign, around(mean_ns, number));
+        });
+        let [report] = closed(&events)[..] else { panic!("{events:#?}") };
+        assert_eq!(report.main.start.as_millisecond(), WARM as i64 * 500);
+        assert_eq!(&*report.main.culprits[0].culprit, "/hog");
+        let part = report.main.culprits[0].time.share;
+        assert!(part > 0.99, "{part}");
+    }
+}
+
 /// Ten services queue behind their own threads because of a storm of short processes, of which little is charged to it: the
 /// kernel seldom knows which of them had the CPU.
 #[test]

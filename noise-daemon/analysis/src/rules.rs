@@ -175,6 +175,40 @@ pub(super) fn disturbed_suffix(
     length
 }
 
+/// The newest windows by which it is said how large an excess is that begins: the first of them may be disturbed in part.
+const NEWEST: usize = 3;
+/// How much a calm window weighs against a disturbed one: a disturbance may leave out two windows of three.
+const CALM_WEIGHT: f64 = 0.5;
+
+/// How many of these disturbed windows, the newest first, belong to the excess that goes on, at least 1: those from which on
+/// more of them have half of its size than have not. What is left out is a blip of before, however large, or the begin of a
+/// slow rise. Time without events is calm.
+pub(super) fn lasting_suffix<'a>(
+    newest_first: impl ExactSizeIterator<Item = &'a Slice> + Clone,
+    baseline: &Baseline,
+) -> usize {
+    let excess = |slice: &Slice| slice.mean_ns().unwrap_or(0.0) - baseline.mean_ns();
+    let newest = newest_first.clone().take(NEWEST);
+    let size = newest.clone().map(excess).sum::<f64>() / newest.len().max(1) as f64;
+    if size <= 0.0 {
+        return newest_first.len();
+    }
+    let (mut sum, mut largest, mut length) = (0.0, 0.0, 1);
+    let mut newer: Option<&Slice> = None;
+    for (index, slice) in newest_first.enumerate() {
+        let end_ns = slice.window.end_ns;
+        let silence_ns = newer.map_or(0, |one| one.window.start_ns.saturating_sub(end_ns));
+        let silent = silence_ns as f64 / slice.length_ns().max(1) as f64;
+        let beyond = excess(slice).min(size) - size / 2.0;
+        sum += beyond.max(0.0) + CALM_WEIGHT * (beyond.min(0.0) - silent * size / 2.0);
+        if sum > largest {
+            (largest, length) = (sum, index + 1);
+        }
+        newer = Some(slice);
+    }
+    length
+}
+
 /// Probability of at least `hits` in `tries` independent tries of probability `chance`.
 fn chance_of(hits: usize, tries: usize, chance: f64) -> f64 {
     if hits == 0 || chance >= 1.0 {
@@ -282,6 +316,33 @@ mod tests {
         assert_eq!(suffix(&[800.0, 9000.0, 9000.0, 1200.0]), 3);
         assert_eq!(suffix(&[800.0]), 1);
         assert_eq!(suffix(&[1400.0, 900.0, 900.0, 900.0]), 1);
+    }
+
+    #[test]
+    fn an_excess_begins_where_it_has_half_of_its_size() {
+        let baseline = baseline();
+        // The newest first, one in each window unless it says another number.
+        let of = |windows: &[(u64, u64)]| {
+            let slice = |(number, mean): &(u64, u64)| {
+                Slice::new(&window(*number, &[*mean]), ChargeSums::default())
+            };
+            let slices: Vec<Slice> = windows.iter().map(slice).collect();
+            lasting_suffix(slices.iter(), &baseline)
+        };
+        let suffix = |means: &[u64]| {
+            let windows = (1..=100).rev().zip(means);
+            of(&windows.map(|(number, mean)| (number, *mean)).collect::<Vec<_>>())
+        };
+        assert_eq!(suffix(&[9000, 8000, 1200, 1200, 800]), 2);
+        // A window that was disturbed in part, two of three without, and a blip of before.
+        assert_eq!(suffix(&[9000, 8000, 6000, 1000]), 3);
+        assert_eq!(suffix(&[9000, 1000, 9000, 1000, 1000, 9000, 9000, 1000]), 7);
+        assert_eq!(suffix(&[3000, 1000, 1000, 1000, 1000, 90_000]), 1);
+        // A slow rise begins at half.
+        assert_eq!(suffix(&[9000, 8000, 7000, 6000, 5000, 4000, 3000, 2000]), 5);
+        // Long ago, with nothing in between.
+        assert_eq!(of(&[(100, 9000), (99, 9000), (80, 9000), (79, 9000)]), 2);
+        assert_eq!(suffix(&[900]), 1);
     }
 
     #[test]

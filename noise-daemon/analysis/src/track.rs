@@ -351,7 +351,9 @@ impl Track {
         if !rules::opens(weighed, usual_ns, minimum) {
             return None;
         }
-        for slice in self.recent.drain(..calm) {
+        let lasting = rules::lasting_suffix(latest().rev(), &self.normal.baseline);
+        let before = self.recent.len().saturating_sub(lasting);
+        for slice in self.recent.drain(..before) {
             self.normal.learn(&slice);
         }
         self.open(key, rule, settings)
