@@ -52,7 +52,7 @@ impl Episode {
         let mut culprits = self.culprits.iter();
         let part = |one: &Culprit<Name>| one.part(nothing_beyond);
         let first = culprits.find(|one| is_worth(part(one), ns(one.time.seconds)));
-        first.filter(|first| leads(part(first), self.untracked.share))
+        first.filter(|first| leads(part(first), self.culprits.iter().map(part)))
     }
 
     /// Who did most of it, as people call it, without its processes.

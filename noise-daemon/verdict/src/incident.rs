@@ -23,7 +23,7 @@ mod words;
 /// Least part in a disturbance of a culprit that is a finding, and of one whose finding has remedies.
 const LEAST_PART: f64 = 0.01;
 const LEAST_REMEDIED: f64 = 0.1;
-/// The same of one that is named although of so much it is not known who did it.
+/// The same of one that is named although of so much of the disturbance it is not known who did it.
 const LEAST_LEADING: f64 = 0.1;
 const MOST_UNKNOWN: f64 = 0.5;
 /// Findings that are kept.
@@ -77,9 +77,10 @@ pub fn is_worth(part: f64, ns: u64) -> bool {
     part >= LEAST_PART && ns > 0
 }
 
-/// Whether the first of them did it: where of most it is not known who did, one with little of the rest is a bystander.
-pub fn leads(part: f64, unknown: f64) -> bool {
-    part >= LEAST_LEADING || unknown < MOST_UNKNOWN
+/// Whether the first of them did it, by the parts of the disturbance that all who are named have: where of most it is not
+/// known who did, one with little of the rest is a bystander.
+pub fn leads(part: f64, named: impl Iterator<Item = f64>) -> bool {
+    part >= LEAST_LEADING || 1.0 - named.sum::<f64>() < MOST_UNKNOWN
 }
 
 /// Whether a culprit is a disk's way to say that it is done: who kept the disk busy is not known by it.
@@ -224,8 +225,8 @@ impl Disturbed<'_> {
         }
         let none_beyond = self.charged.iter().all(|one| one.beyond_ns == 0);
         let is_worth = |one: &&ChargedCulprit<'_>| is_worth(one.part, one.ns);
-        let unknown = 1.0 - self.known_share;
-        let is_led = self.charged.iter().find(is_worth).is_some_and(|one| leads(one.part, unknown));
+        let parts = || self.charged.iter().map(|one| one.part);
+        let is_led = self.charged.iter().find(is_worth).is_some_and(|one| leads(one.part, parts()));
         let charged = self.charged.iter().filter(is_worth).filter(|_| is_led);
         let findings = charged.map(|one| {
             let unusual = none_beyond || one.beyond_ns > 0;

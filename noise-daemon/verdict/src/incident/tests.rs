@@ -55,14 +55,19 @@ const CPU: Option<Signal> = Some(Signal::CgroupRunqueueWait);
 
 #[test]
 fn who_has_little_while_most_is_not_known_is_not_named() {
-    let led_by = |part: f64, known_share| {
-        let charged = vec![charged("web.service", Cause::Foreign, 70, part)];
-        let one = Disturbed { known_share, ..disturbed(CPU, "shop.service", charged, &[]) };
+    // How much of the excess web.service and many others had, and of how much of all delay a culprit is known.
+    let led_by = |part: f64, others: usize, known_share| {
+        let mut all = vec![charged("web.service", Cause::Foreign, 70, part)];
+        all.extend((0..others).map(|_| charged("other.service", Cause::Foreign, 60, 0.06)));
+        let one = Disturbed { known_share, ..disturbed(CPU, "shop.service", all, &[]) };
         judged(&one).findings[0].culprit.name.clone()
     };
-    assert_eq!(led_by(0.07, 0.2), "not known");
-    assert_eq!(led_by(0.07, 0.95), "web.service", "it is the first of many");
-    assert_eq!(led_by(0.12, 0.2), "web.service");
+    assert_eq!(led_by(0.07, 0, 0.2), "not known");
+    assert_eq!(led_by(0.07, 12, 0.95), "web.service", "it is the first of many");
+    assert_eq!(led_by(0.12, 0, 0.2), "web.service");
+    // What is usually not known says nothing of the excess, and what usually is does not either.
+    assert_eq!(led_by(0.07, 12, 0.2), "web.service");
+    assert_eq!(led_by(0.07, 0, 0.95), "not known");
 }
 
 #[test]
