@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use noise_analysis::{Beside, IncidentPressure, Name, Parties, Remedy, Report, Side, is_held_up};
 use noise_host::setup::{CpuTimes, Meeting, SetupReader};
 use noise_model::memory::LimitHits;
-use noise_model::pressure::{Pressure, PressureReading};
+use noise_model::pressure::{Pressure, PressureReading, Throttled};
 use noise_verdict::{Advice, Shortage, advise};
 
 /// Time from one look to the next: while it is not certain whose doing it is, and after that.
@@ -100,12 +100,12 @@ impl Looking {
             let culprit = path(&parties.culprit);
             let times = CpuTimes::read(Path::new("/proc"));
             let idle = times.idle_since(&one.times);
-            let (pressure, is_lifted) = one.pressure(&self.reader, at_ns);
+            let (pressure, lifted) = one.pressure(&self.reader, at_ns);
             let latest = pressure.as_ref().and_then(|pressure| pressure.latest.as_ref());
             let short = latest.and_then(Shortage::of);
             let paths = (one.victim.1.as_deref(), culprit.as_deref());
-            let limit = short.as_ref().and_then(Shortage::limit).filter(|_| !is_lifted);
-            let blamed = (limit, pressure.as_ref().and_then(stopping));
+            let limit = short.as_ref().and_then(Shortage::limit).filter(|_| !lifted.limit);
+            let blamed = (limit, pressure.as_ref().and_then(stopping).filter(|_| !lifted.quota));
             one.beside = Beside {
                 advice: Some(advice(&self.reader, report, &parties, paths, (blamed, idle))),
                 pressure,
@@ -121,14 +121,47 @@ impl Looking {
     /// What is known beside one that closed: settings as they were while it was open, pressure as it is now.
     pub fn close(&mut self, id: u64, at_ns: u64) -> Option<Beside> {
         let one = self.open.remove(&id)?;
-        let (pressure, is_lifted) = one.pressure(&self.reader, at_ns);
-        Some(closed(one.beside, pressure, is_lifted))
+        let (pressure, lifted) = one.pressure(&self.reader, at_ns);
+        Some(closed(one.beside, pressure, lifted))
     }
 }
 
-/// A limit of memory that was hit and is lifted since was hit all the same, where none of those that are left holds the victim
-/// up. Whether there is one: it is not raised any more.
-fn keep_lifted(latest: &mut Pressure, before: Option<&Pressure>) -> bool {
+/// What held the victim up and is lifted since: it did so all the same, and is not raised any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LiftedLimits {
+    /// A limit of memory.
+    limit: bool,
+    /// A CPU quota.
+    quota: bool,
+}
+
+/// Keeps what is lifted since the look before.
+fn keep_lifted(latest: &mut Pressure, before: Option<&Pressure>) -> LiftedLimits {
+    LiftedLimits {
+        limit: keep_lifted_limit(latest, before),
+        quota: keep_lifted_quota(latest, before),
+    }
+}
+
+/// A quota that stopped the victim for longer than the one that is left, or that stopped it where none is left.
+fn keep_lifted_quota(latest: &mut Pressure, before: Option<&Pressure>) -> bool {
+    let stopped_ms = |quota: &Throttled| quota.throttled_ms.unwrap_or(0.0);
+    let before = before.and_then(|before| before.quota.as_ref());
+    let Some(before) = before.filter(|one| one.is_known() && stopped_ms(one) > 0.0) else {
+        return false;
+    };
+    let is_there = latest.quota.as_ref().is_some_and(|now| {
+        let is_same = now.of == before.of && now.above == before.above;
+        now.is_known() && (is_same || stopped_ms(now) > stopped_ms(before))
+    });
+    if !is_there {
+        latest.quota = Some(before.clone());
+    }
+    !is_there
+}
+
+/// A limit that was hit, where none of those that are left holds the victim up.
+fn keep_lifted_limit(latest: &mut Pressure, before: Option<&Pressure>) -> bool {
     if Shortage::of(latest).is_some_and(|short| short.limit().is_some()) {
         return false;
     }
@@ -153,17 +186,20 @@ fn stopping(pressure: &IncidentPressure) -> Option<&str> {
 
 /// What was found last, with the pressure at the close. Another limit or quota may be to blame by then than the one that
 /// commands raise, or that limit may be lifted.
-fn closed(mut beside: Beside, pressure: Option<IncidentPressure>, is_lifted: bool) -> Beside {
+fn closed(mut beside: Beside, pressure: Option<IncidentPressure>, lifted: LiftedLimits) -> Beside {
     let blamed = |pressure: &Option<IncidentPressure>| {
         let short = Shortage::of(pressure.as_ref()?.latest.as_ref()?)?;
         short.limit().map(|limit| (limit.of.clone(), limit.kind))
     };
-    if (is_lifted || blamed(&pressure) != blamed(&beside.pressure))
+    if (lifted.limit || blamed(&pressure) != blamed(&beside.pressure))
         && let Some(advice) = &mut beside.advice
     {
         advice.retain(|one| one.remedy != Remedy::MemoryLimits);
     }
-    if pressure.as_ref().and_then(stopping) != beside.pressure.as_ref().and_then(stopping)
+    let stops = |pressure: &Option<IncidentPressure>| {
+        pressure.as_ref().and_then(stopping).map(str::to_owned)
+    };
+    if (lifted.quota || stops(&pressure) != stops(&beside.pressure))
         && let Some(advice) = &mut beside.advice
     {
         advice.retain(|one| one.remedy != Remedy::RaiseQuota);
@@ -180,10 +216,15 @@ impl WatchedIncident {
         at_ns.saturating_sub(self.leading.1) >= SETTLED_NS
     }
 
-    /// What pressure there was since the incident opened, and whether the memory limit in it is lifted since.
-    fn pressure(&self, reader: &SetupReader, at_ns: u64) -> (Option<IncidentPressure>, bool) {
+    /// What pressure there was since the incident opened, and what in it is lifted since.
+    fn pressure(
+        &self,
+        reader: &SetupReader,
+        at_ns: u64,
+    ) -> (Option<IncidentPressure>, LiftedLimits) {
+        let mut lifted = LiftedLimits::default();
         let (Some(opening), Some(path)) = (&self.opening, &self.victim.1) else {
-            return (None, false);
+            return (None, lifted);
         };
         let later = (opening.at_ns < at_ns).then(|| reader.pressure(path, at_ns));
         let latest = later.map(|later| Pressure::of(Some(opening), &later));
@@ -192,13 +233,12 @@ impl WatchedIncident {
             latest.resources().next().is_some() || latest.quota.is_some() || latest.limits.is_some()
         };
         let before = || self.beside.pressure.as_ref().and_then(|before| before.latest.clone());
-        let mut is_lifted = false;
         let latest = latest.filter(is_known).map(|mut latest| {
-            is_lifted = keep_lifted(&mut latest, before().as_ref());
+            lifted = keep_lifted(&mut latest, before().as_ref());
             latest
         });
         let latest = latest.or_else(before);
-        (Some(IncidentPressure { opening: Pressure::of(None, opening), latest }), is_lifted)
+        (Some(IncidentPressure { opening: Pressure::of(None, opening), latest }), lifted)
     }
 }
 
@@ -276,26 +316,76 @@ mod tests {
             ..Advice::plain(Remedy::MemoryLimits)
         };
         let advice = vec![raise, Advice::plain(Remedy::FasterDevice)];
+        let none = LiftedLimits::default();
         let looked_at =
             Beside { pressure: of(90, 100), advice: Some(advice.clone()), ..Beside::default() };
         assert_eq!(
-            closed(looked_at.clone(), of(100, 110), false).advice.as_deref(),
+            closed(looked_at.clone(), of(100, 110), none).advice.as_deref(),
             Some(&advice[..])
         );
-        let other = closed(looked_at.clone(), of(120, 110), false);
+        let other = closed(looked_at.clone(), of(120, 110), none);
         assert_eq!((other.advice.as_deref(), &other.pressure), (Some(&advice[1..]), &of(120, 110)));
-        assert_eq!(closed(looked_at.clone(), None, false).advice.as_deref(), Some(&advice[1..]));
+        assert_eq!(closed(looked_at.clone(), None, none).advice.as_deref(), Some(&advice[1..]));
         // One that was lifted meanwhile has no reading any more, and is not to be set again.
         let lifted = |slice| {
             let mut latest = of(0, slice).unwrap().latest.unwrap();
             latest.limits.as_mut().unwrap().remove(0);
-            let is_lifted = keep_lifted(&mut latest, of(90, 100).unwrap().latest.as_ref());
+            let is_lifted = keep_lifted_limit(&mut latest, of(90, 100).unwrap().latest.as_ref());
             let hits: Vec<_> = latest.limits.iter().flatten().map(|one| one.hits).collect();
             (is_lifted, hits)
         };
         assert_eq!(lifted(3), (true, vec![3, 90]));
         assert_eq!(lifted(110), (false, vec![110]), "another one is hit now");
-        assert_eq!(closed(looked_at, of(100, 110), true).advice.as_deref(), Some(&advice[1..]));
+        let lifted = LiftedLimits { limit: true, quota: false };
+        assert_eq!(closed(looked_at, of(100, 110), lifted).advice.as_deref(), Some(&advice[1..]));
+    }
+
+    #[test]
+    fn a_quota_that_was_lifted_stays_the_cause_and_is_not_raised_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let write = |cgroup: &str, quota: &str, throttled_us: u64| {
+            let cgroup = path.join(cgroup);
+            std::fs::create_dir_all(&cgroup).unwrap();
+            std::fs::write(cgroup.join("cpu.max"), format!("{quota} 100000\n")).unwrap();
+            let stat = format!("nr_periods 90\nnr_throttled 80\nthrottled_usec {throttled_us}\n");
+            std::fs::write(cgroup.join("cpu.stat"), stat).unwrap();
+        };
+        let mut mounts = Mounts::default();
+        mounts.unified = Some(path.to_owned());
+        let reader = SetupReader::new(mounts, path, path);
+        let mut looking = Looking { reader, open: BTreeMap::new() };
+        let mut report = report(1, "/web.slice/web", "/web.slice/web");
+        report.main.culprits[0].cause = Cause::Throttle;
+        report.main.remedies = vec![Remedy::RaiseQuota];
+        let mut look = |own: &str, own_us: u64, slice: &str, slice_us: u64, second: u64| {
+            write("web.slice", slice, slice_us);
+            write("web.slice/web", own, own_us);
+            let mut find = |label: &str| Some(PathBuf::from(label));
+            let at_ns = second * 1_000_000_000;
+            let found = looking.look(&[&report], at_ns, &mut find, &|_, _| false);
+            let (_, beside) = found.into_iter().next().unwrap();
+            let latest = beside.pressure.unwrap().latest;
+            let quota = latest.and_then(|latest| latest.quota).map(|quota| quota.name());
+            let advice = beside.advice.unwrap();
+            (quota.unwrap_or_default(), advice.iter().any(|one| !one.commands.is_empty()))
+        };
+        let own = |raises| ("its own CPU quota".to_owned(), raises);
+        // Below one that does less, and below none: both are known from the begin on.
+        look("50000", 0, "80000", 0, 1);
+        assert_eq!(look("50000", 900_000, "80000", 100_000, 3), own(true));
+        assert_eq!(look("max", 950_000, "80000", 150_000, 5), own(false));
+        assert_eq!(look("max", 950_000, "max", 150_000, 10), own(false), "it stays");
+        let slice = "the CPU quota of web.slice, its parent".to_owned();
+        assert_eq!(look("max", 950_000, "80000", 1_300_000, 30), (slice, true));
+        // It is set again, and stops it again.
+        assert_eq!(look("50000", 2_000_000, "max", 1_300_000, 40), own(true));
+        let closing = |looking: &mut Looking| looking.close(1, 42_000_000_000).unwrap();
+        write("web.slice/web", "max", 2_000_000);
+        let closed = closing(&mut looking);
+        let latest = closed.pressure.and_then(|pressure| pressure.latest).unwrap();
+        assert_eq!(latest.quota.map(|quota| quota.name()), Some(own(true).0));
+        assert!(closed.advice.unwrap().iter().all(|one| one.remedy != Remedy::RaiseQuota));
     }
 
     /// An incident of one that waits for a CPU that another one has.
