@@ -1,6 +1,9 @@
 //! PURE: how large the flight recorder has to be, from how fast the busiest CPU fills its ring. All rings have one size:
 //! the programs find their places by arithmetic alone.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
 use noise_common::store::StoredEvent;
 
 /// Memory for each CPU that no host has less than where none is configured: calm ones become busy.
@@ -10,54 +13,84 @@ pub const USUAL_BYTES: u64 = 1 << 20;
 const UNKNOWN_BYTES: u64 = 8 << 20;
 /// Length of the windows over which filling is measured, ns.
 const WINDOW_NS: u64 = 10_000_000_000;
-/// Hours whose busiest windows are remembered.
-const HOURS: usize = 24;
+/// Days whose busiest windows are remembered. A weekly or monthly job is one of them.
+const DAYS: usize = 35;
+/// Days until what was remembered counts half; and days that have to be known before a calm host gets less than
+/// [`UNKNOWN_BYTES`].
+const WEEK: u64 = 7;
+const HOURS_OF_DAY: u64 = 24;
+
+/// What the busiest CPU wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeakRate {
+    pub bytes_per_second: u64,
+    /// Of how many days that is known: a calm day does not show how busy the host gets.
+    pub days: usize,
+}
+
+impl PeakRate {
+    /// One that was just measured.
+    pub const fn measured(bytes_per_second: u64) -> Self {
+        Self { bytes_per_second, days: 0 }
+    }
+}
 
 /// Bytes for each CPU that hold as many seconds at that rate, where it is known.
-pub fn needed_bytes(bytes_per_second: Option<u64>, seconds: u64) -> u64 {
-    let Some(rate) = bytes_per_second else { return UNKNOWN_BYTES };
-    let bytes = rate.saturating_mul(seconds).max(USUAL_BYTES);
+pub fn needed_bytes(peak: Option<PeakRate>, seconds: u64) -> u64 {
+    let Some(peak) = peak else { return UNKNOWN_BYTES };
+    let least = if peak.days as u64 >= WEEK { USUAL_BYTES } else { UNKNOWN_BYTES };
+    let bytes = peak.bytes_per_second.saturating_mul(seconds).max(least);
     bytes.checked_next_power_of_two().unwrap_or(1 << 63)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-struct HourlyPeak {
-    /// Hours since 1970.
+struct DailyPeak {
+    /// Hours since 1970, of one of its hours.
     hour: u64,
     /// What the busiest CPU wrote.
     bytes_per_second: u64,
 }
 
-/// The busiest windows of the last day.
+/// The busiest windows of the last days.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
-pub struct Demand(Vec<HourlyPeak>);
+pub struct Demand(Vec<DailyPeak>);
 
 impl Demand {
     /// Takes what the busiest CPU wrote in a window that ended so many seconds after 1970.
     pub fn note(&mut self, now_s: u64, bytes_per_second: u64) {
         let hour = now_s / 3_600;
-        self.0.retain(|one| one.is_of_day(hour));
-        match self.0.last_mut().filter(|last| last.hour == hour) {
-            Some(last) => last.bytes_per_second = last.bytes_per_second.max(bytes_per_second),
-            None => self.0.push(HourlyPeak { hour, bytes_per_second }),
-        }
-        // A file may have said anything.
-        let surplus = self.0.len().saturating_sub(HOURS);
-        self.0.drain(..surplus);
+        self.0.retain(|one| one.days_before(hour).is_some());
+        self.0.push(DailyPeak { hour, bytes_per_second });
+        // A file may have said anything, and that of an older noised has more of a day.
+        self.0.sort_by_key(|one| (one.day(), Reverse(one.bytes_per_second)));
+        self.0.dedup_by_key(|one| one.day());
     }
 
-    /// The most that a CPU wrote within the day up to then, bytes per second; `None` where nothing is remembered.
-    pub fn busiest(&self, now_s: u64) -> Option<u64> {
-        let of_day = self.0.iter().filter(|one| one.is_of_day(now_s / 3_600));
-        of_day.map(|one| one.bytes_per_second).max()
+    /// The most that a CPU wrote in the days up to then, where each week that has passed since counts half; `None` where nothing
+    /// is remembered.
+    pub fn busiest(&self, now_s: u64) -> Option<PeakRate> {
+        let hour = now_s / 3_600;
+        let rate = |one: &DailyPeak| {
+            let weeks = one.days_before(hour)? / WEEK;
+            Some(one.bytes_per_second >> weeks)
+        };
+        let bytes_per_second = self.0.iter().filter_map(rate).max()?;
+        let remembered = self.0.iter().filter(|one| one.days_before(hour).is_some());
+        let days: BTreeSet<u64> = remembered.map(DailyPeak::day).collect();
+        Some(PeakRate { bytes_per_second, days: days.len() })
     }
 }
 
-impl HourlyPeak {
-    /// Whether it belongs to the day that ends with this hour.
-    const fn is_of_day(&self, hour: u64) -> bool {
-        self.hour <= hour && self.hour.saturating_add(HOURS as u64) > hour
+impl DailyPeak {
+    const fn day(&self) -> u64 {
+        self.hour / HOURS_OF_DAY
+    }
+
+    /// How many days ago it was, where it is remembered.
+    fn days_before(&self, hour: u64) -> Option<u64> {
+        let days = (hour / HOURS_OF_DAY).checked_sub(self.day())?;
+        (days < DAYS as u64).then_some(days)
     }
 }
 
@@ -104,41 +137,64 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    #[test]
-    fn a_calm_host_gets_the_usual_size_and_a_busy_one_what_it_needs() {
-        assert_eq!(needed_bytes(None, 10), UNKNOWN_BYTES);
-        assert_eq!(needed_bytes(Some(0), 10), USUAL_BYTES);
-        assert_eq!(needed_bytes(Some(104_000), 10), USUAL_BYTES);
-        assert_eq!(needed_bytes(Some(105_000), 10), 2 << 20);
-        // 200,000 events a second.
-        assert_eq!(needed_bytes(Some(6_400_000), 10), 64 << 20);
-        assert_eq!(needed_bytes(Some(u64::MAX), 3_600), 1 << 63);
+    fn known(bytes_per_second: u64, days: usize) -> Option<PeakRate> {
+        Some(PeakRate { bytes_per_second, days })
     }
 
     #[test]
-    fn the_busiest_window_of_a_day_counts() {
+    fn a_calm_host_gets_the_usual_size_and_a_busy_one_what_it_needs() {
+        let needed = |rate, seconds| needed_bytes(known(rate, 7), seconds);
+        assert_eq!(needed_bytes(None, 10), UNKNOWN_BYTES);
+        assert_eq!(needed(0, 10), USUAL_BYTES);
+        assert_eq!(needed(104_000, 10), USUAL_BYTES);
+        assert_eq!(needed(105_000, 10), 2 << 20);
+        // 200,000 events a second.
+        assert_eq!(needed(6_400_000, 10), 64 << 20);
+        assert_eq!(needed(u64::MAX, 3_600), 1 << 63);
+        // Of few days it is not known how busy it gets.
+        assert_eq!(needed_bytes(known(104_000, 6), 10), UNKNOWN_BYTES);
+        assert_eq!(needed_bytes(Some(PeakRate::measured(6_400_000)), 10), 64 << 20);
+    }
+
+    #[test]
+    fn the_busiest_window_of_the_last_days_counts() {
         let mut demand = Demand::default();
         assert_eq!(demand.busiest(0), None);
-        let at = |hours: u64| 1_800_000_000 + hours * 3_600;
-        for (hour, rate, busiest) in [
-            (0, 50, 50),
-            (0, 900, 900),
-            (0, 20, 900),
-            (5, 300, 900),
-            (23, 1, 900),
-            (24, 2, 300),
-            (40, 3, 3),
+        let at = |days: u64| 1_800_000_000 / 86_400 * 86_400 + days * 86_400;
+        for (day, rate, busiest) in [
+            (0, 50, (50, 1)),
+            (0, 900, (900, 1)),
+            (0, 20, (900, 1)),
+            // A quiet day, and a quiet week.
+            (1, 1, (900, 2)),
+            (6, 300, (900, 3)),
+            (7, 1, (450, 4)),
+            (14, 1, (225, 5)),
+            (20, 2, (225, 6)),
+            (34, 2, (56, 7)),
+            (35, 2, (18, 7)),
+            (300, 3, (3, 1)),
         ] {
-            demand.note(at(hour), rate);
-            assert_eq!(demand.busiest(at(hour)), Some(busiest), "{hour}");
+            demand.note(at(day) + 3_600, rate);
+            assert_eq!(demand.busiest(at(day)), known(busiest.0, busiest.1), "{day}");
         }
         // A clock that was set back.
         demand.note(at(0), 7);
-        assert_eq!(demand.busiest(at(0)), Some(7));
+        assert_eq!(demand.busiest(at(0)), known(7, 1));
         // Nothing was noted since.
-        assert_eq!((demand.busiest(at(23)), demand.busiest(at(24))), (Some(7), None));
+        assert_eq!((demand.busiest(at(6)), demand.busiest(at(35))), (known(7, 1), None));
         let text = serde_json::to_string(&demand).unwrap();
         assert_eq!(serde_json::from_str::<Demand>(&text).unwrap(), demand);
+        // An older noised wrote each hour of a day.
+        let hour = at(0) / 3_600;
+        let older: String = (0..24)
+            .map(|one| format!(r#"{{"hour":{},"bytes_per_second":{one}}},"#, hour + one))
+            .collect();
+        let mut older: Demand =
+            serde_json::from_str(&format!("[{}]", older.trim_end_matches(','))).unwrap();
+        assert_eq!(older.busiest(at(1)), known(23, 1));
+        older.note(at(1), 5);
+        assert_eq!((older.busiest(at(1)), older.0.len()), (known(23, 2), 2));
     }
 
     #[test]
@@ -155,18 +211,19 @@ mod tests {
         fn what_is_needed_holds_the_seconds_and_less_than_twice_as_many(
             rate in any::<u32>(), seconds in 1..3_600_u64,
         ) {
-            let (bytes, wanted) = (needed_bytes(Some(rate.into()), seconds), u64::from(rate) * seconds);
+            let (bytes, wanted) = (needed_bytes(known(rate.into(), 7), seconds), u64::from(rate) * seconds);
             prop_assert!(bytes >= wanted && bytes.is_power_of_two());
             prop_assert!(bytes == USUAL_BYTES || bytes < 2 * wanted);
         }
 
         #[test]
         fn what_is_remembered_is_bounded(notes in proptest::collection::vec(any::<(u64, u64)>(), 0..200)) {
-            let hours = notes.iter().map(|(hour, rate)| HourlyPeak { hour: *hour, bytes_per_second: *rate });
+            let hours = notes.iter().map(|(hour, rate)| DailyPeak { hour: *hour, bytes_per_second: *rate });
             let mut demand = Demand(hours.collect());
             for (at, rate) in notes {
                 demand.note(at, rate);
-                prop_assert!(demand.0.len() <= HOURS && demand.busiest(at) >= Some(rate));
+                let busiest = demand.busiest(at).map(|peak| peak.bytes_per_second);
+                prop_assert!(demand.0.len() <= DAYS && busiest >= Some(rate));
             }
         }
     }

@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use noise_analysis::{Board, Clock, GroupChange, Name, Overview, Report, Settings, Usual, Watched};
 use noise_host::kernel::{EventStore, both_clocks, monotonic_ns};
 use noise_host::setup::SetupReader;
-use noise_keep::demand::{Demand, Meter};
+use noise_keep::demand::{Demand, Meter, PeakRate};
 use noise_keep::state::{Baselines, Document, Keeper};
 use noise_keep::{Bounds, Keeping, Latest};
 use noise_model::pressure::Pressure;
@@ -119,8 +119,8 @@ impl Watching {
         self.filling = Some((store, Meter::new(monotonic_ns(), events)));
     }
 
-    /// What the busiest CPU wrote of late into the flight recorder, bytes per second.
-    pub fn busiest(&self) -> Option<u64> {
+    /// What the busiest CPU wrote into the flight recorder in the last days.
+    pub fn busiest(&self) -> Option<PeakRate> {
         self.demand.busiest(now_s())
     }
 
@@ -130,7 +130,7 @@ impl Watching {
         let Some(rate) = meter.window(now_ns, || lock(store).events()) else { return false };
         let before = self.busiest();
         self.demand.note(now_s(), rate);
-        before.is_none_or(|before| rate / 2 > before)
+        before.is_none_or(|before| rate / 2 > before.bytes_per_second)
     }
 
     /// Goes on with other settings.

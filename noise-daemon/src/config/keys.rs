@@ -130,8 +130,8 @@ keys! {
             "Keep the latest kernel events of each CPU in memory (the flight recorder)";
         "seconds" Integer "N" AtStart
             "How far back it shall go on every CPU: its memory is fixed at the start, by the busiest 10 s of the last \
-             day, and is 1024 KiB for each CPU at least. Where nothing is remembered of that, the first 2 s are \
-             measured, and it is 8192 KiB at least";
+             days, and is 1024 KiB for each CPU at least. Where less than a week is remembered, it is 8192 KiB at least; \
+             where nothing is, the first 2 s are measured";
         "kibibytes-per-cpu" Integer "KIB" AtStart
             "Its memory for each possible CPU, rounded down to a power of two, whatever the seconds; 1024 hold 32,768 \
              events; 0 = what the seconds need";

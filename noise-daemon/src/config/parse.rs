@@ -304,22 +304,25 @@ mod tests {
         assert_eq!(measured.events, noise_common::store::event::USUAL_CLASSES);
         let quiet = noise_host::kernel::Measured { events: Vec::new(), ..measured };
         assert_eq!(quiet, noise_host::kernel::Measured::default());
+        let of_week =
+            |bytes_per_second| Some(noise_keep::demand::PeakRate { bytes_per_second, days: 7 });
         let recorder =
             parse("[recorder]\nkibibytes-per-cpu = 8\nclasses = [\"io\"]\n").unwrap().recorder;
         let size = noise_host::kernel::RecorderSize { per_cpu: 8 << 10, all: 64 << 20 };
         // Whatever the host does.
-        assert_eq!([recorder.size(None), recorder.size(Some(1 << 30))], [size; 2]);
+        assert_eq!([recorder.size(None), recorder.size(of_week(1 << 30))], [size; 2]);
         assert!(!recorder.follows_host());
         assert_eq!(recorder.classes.len(), 1);
         let off = parse("[recorder]\nenabled = false\n").unwrap().recorder;
-        assert_eq!(off.size(Some(7)), noise_host::kernel::RecorderSize::default());
+        assert_eq!(off.size(of_week(7)), noise_host::kernel::RecorderSize::default());
         assert!(!off.follows_host());
         let usual = Config::default().recorder;
         assert!(usual.follows_host());
         let of_two = |rate| usual.size(rate).share(2) >> 20;
-        assert_eq!([None, Some(0), Some(1_000_000), Some(10_000_000)].map(of_two), [8, 1, 16, 32]);
+        let rates = [None, of_week(0), of_week(1_000_000), of_week(10_000_000)];
+        assert_eq!(rates.map(of_two), [8, 1, 16, 32]);
         let shorter = parse("[recorder]\nseconds = 2\n").unwrap().recorder;
-        assert_eq!(shorter.size(Some(1_000_000)).per_cpu, 2 << 20);
+        assert_eq!(shorter.size(of_week(1_000_000)).per_cpu, 2 << 20);
         let file = parse("[web]\nconfig.file = \"/x\"\n").unwrap().web.config.file;
         assert_eq!(file, Path::new("/x"));
     }

@@ -9,7 +9,7 @@ use noise_client::connect::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
 use noise_common::store::event::USUAL_CLASSES;
 use noise_host::kernel::{Measured, RecorderSize};
 use noise_keep::Bounds;
-use noise_keep::demand::needed_bytes;
+use noise_keep::demand::{PeakRate, needed_bytes};
 use noise_keep::state::DEFAULT_DIRECTORY;
 use noise_measure::osnoise::DutyOptions;
 use noise_model::Limits;
@@ -58,9 +58,9 @@ impl Config {
         }
     }
 
-    /// How large a restart would make the flight recorder where the busiest CPU writes so many bytes a second. `None`
-    /// where it would measure that first.
-    pub fn recorder_after_restart(&self, busiest: Option<u64>) -> Option<RecorderSize> {
+    /// How large a restart would make the flight recorder where that is what the busiest CPU writes. `None` where it would
+    /// measure that first.
+    pub fn recorder_after_restart(&self, busiest: Option<PeakRate>) -> Option<RecorderSize> {
         let remembered = busiest.filter(|_| !self.state.directory.as_os_str().is_empty());
         let is_known = remembered.is_some() || !self.recorder.follows_host();
         is_known.then(|| self.recorder.size(remembered))
@@ -221,8 +221,8 @@ impl OsnoiseSection {
 }
 
 impl RecorderSection {
-    /// How large it shall be where the busiest CPU writes so many bytes a second, if that is known.
-    pub fn size(&self, busiest: Option<u64>) -> RecorderSize {
+    /// How large it shall be where that is what the busiest CPU writes, if it is known.
+    pub fn size(&self, busiest: Option<PeakRate>) -> RecorderSize {
         if !self.enabled {
             return RecorderSize::default();
         }
@@ -267,7 +267,7 @@ mod tests {
         let per_cpu = |config: &Config, busiest| {
             config.recorder_after_restart(busiest).map(|size| size.per_cpu)
         };
-        let busy = Some(4 << 20);
+        let busy = Some(PeakRate::measured(4 << 20));
         let follows = config(DEFAULT_DIRECTORY, 0);
         assert_eq!(per_cpu(&follows, busy), Some(follows.recorder.size(busy).per_cpu));
         assert_eq!(per_cpu(&follows, None), None);

@@ -141,7 +141,8 @@ mod tests {
         let baselines = Baselines::default();
         let text = Document::new(kept.incidents.clone(), Vec::new(), baselines, demand).text();
         let text = text.unwrap();
-        assert_eq!(Document::demand(&text).busiest(3_600), Some(77));
+        let peak = Document::demand(&text).busiest(3_600).unwrap();
+        assert_eq!(peak.bytes_per_second, 77);
         assert_eq!(Document::demand(b"{"), Demand::default());
         let again = Document::parse(&text).unwrap();
         assert_eq!(again.incidents, kept.incidents);

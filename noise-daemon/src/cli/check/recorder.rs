@@ -76,7 +76,11 @@ impl Recorders {
                 writeln!(page, "a restart would not change its size")
             }
             Some((_, next)) if next > 0 => {
-                writeln!(page, "after a restart {}, by the busiest 10 s of the last day", mib(next))
+                writeln!(
+                    page,
+                    "after a restart {}, by the busiest 10 s of the last days",
+                    mib(next)
+                )
             }
             _ => {
                 let kib =
@@ -122,7 +126,7 @@ mod tests {
         assert_eq!(
             with(Some(held), false).page(),
             "2.0 MiB, back 0.0 s on the CPU where it holds least, 3.6 s on the median one\n\
-             after a restart 32.0 MiB, by the busiest 10 s of the last day\n"
+             after a restart 32.0 MiB, by the busiest 10 s of the last days\n"
         );
         let same = Recorder { next_bytes: 2 << 20, ..held };
         assert!(with(Some(same), false).page().ends_with("a restart would not change its size\n"));

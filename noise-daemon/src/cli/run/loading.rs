@@ -7,7 +7,7 @@ use aya_log::EbpfLogger;
 use noise_host::kernel::{
     Engine, KernelError, LoadOptions, RecorderSize, ensure_room, monotonic_ns,
 };
-use noise_keep::demand::Meter;
+use noise_keep::demand::{Meter, PeakRate};
 
 use crate::config::RecorderSection;
 
@@ -33,7 +33,7 @@ pub(super) struct Loaded {
 pub(super) async fn load(
     options: LoadOptions,
     section: &RecorderSection,
-    remembered: Option<u64>,
+    remembered: Option<PeakRate>,
     is_detailed: bool,
 ) -> Result<Loaded, KernelError> {
     let usual = section.size(remembered);
@@ -47,7 +47,7 @@ pub(super) async fn load(
     // What runs is given up only where there is room for both at once: what it takes comes back later than it is wanted.
     let (sizes, measured, held) =
         (loaded.engine.sizes(), Some(rate), loaded.engine.recorder().events());
-    let wanted = section.size(Some(rate));
+    let wanted = section.size(Some(PeakRate::measured(rate)));
     let larger = ensure_room(wanted).ok().filter(|larger| sizes.store(*larger).events() > held);
     // What fits is less than what is wanted where memory is limited, and that is to be said.
     let Some(larger) = larger else { return Ok(Loaded { wanted, measured, ..loaded }) };
