@@ -36,7 +36,7 @@ pub const LEAST_WINDOWS: u64 = 10;
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Overview {
-    /// Incidents, the oldest first; those that are open last.
+    /// Incidents, in the order in which they ended; those that are open last.
     pub incidents: Vec<Arc<Report>>,
     /// Long waits, the oldest first.
     pub outliers: Vec<Arc<ReportedOutlier>>,

@@ -176,6 +176,11 @@ impl Report {
         self.episodes().map(|episode| episode.start).fold(self.main.start, Timestamp::min)
     }
 
+    /// What lists of incidents go by: when the first of it began; of those that began together, its number.
+    pub fn order(&self) -> (Timestamp, u64) {
+        (self.start(), self.id)
+    }
+
     /// Whether a time is one of it.
     pub fn is_during(&self, at: Timestamp) -> bool {
         at >= self.start() && (self.open || at <= self.end())

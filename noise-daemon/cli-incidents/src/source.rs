@@ -97,14 +97,14 @@ impl IncidentSource {
         }
     }
 
-    /// Incidents, the oldest first, with what was kept of them.
+    /// Incidents, what began first is first, with what was kept of them.
     /// Errors: where there are none to be read.
     pub fn incidents(&self) -> anyhow::Result<Listing> {
         let asked = |document: IncidentsDocument| {
             let IncidentsDocument { incidents, traces, trends, .. } = document;
             Listing { incidents, traces, trends }
         };
-        self.get("incidents", asked, |left| {
+        let listing = self.get("incidents", asked, |left| {
             let closed = |report| Arc::new(Arc::<Report>::unwrap_or_clone(report).unwatched());
             let incidents: Vec<_> = left.incidents.into_iter().map(closed).collect();
             let of_those = |id| incidents.iter().any(|report: &Arc<Report>| report.id == id);
@@ -118,6 +118,10 @@ impl IncidentSource {
             };
             let traces = kept.into_iter().flatten().map(trace).collect();
             Listing { incidents, traces, trends: Vec::new() }
+        });
+        listing.map(|mut listing| {
+            listing.incidents.sort_by_key(|report| report.order());
+            listing
         })
     }
 
@@ -384,6 +388,25 @@ mod tests {
         let source =
             IncidentSource::new(Some(DaemonPlace::Web(address)), None, WebClient::default());
         assert_eq!(source.incidents().unwrap(), Listing::default());
+    }
+
+    #[test]
+    fn incidents_of_an_older_daemon_are_sorted_as_well() {
+        let begun = |id: u64, second: i64| {
+            let start = Timestamp::from_second(second).unwrap();
+            let main = noise_analysis::Episode { start, ..noise_analysis::made::blank("/web") };
+            Arc::new(Report::new(id, true, main, Vec::new()))
+        };
+        let incidents = vec![begun(1, 30), begun(2, 10), begun(3, 20)];
+        let mut document =
+            serde_json::to_value(IncidentsDocument::new(incidents, Vec::new())).unwrap();
+        document["incidents"].as_array_mut().unwrap().reverse();
+        let address = answering("200 OK", &document.to_string());
+        let source =
+            IncidentSource::new(Some(DaemonPlace::Web(address)), None, WebClient::default());
+        let ids: Vec<u64> =
+            source.incidents().unwrap().incidents.iter().map(|report| report.id).collect();
+        assert_eq!(ids, [2, 3, 1]);
     }
 
     #[test]

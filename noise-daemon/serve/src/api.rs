@@ -27,7 +27,7 @@ const VICTIMS: usize = 8;
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct IncidentsDocument {
     pub version: u64,
-    /// Incidents, the oldest first.
+    /// Incidents, what began first is first.
     #[serde(serialize_with = "write", deserialize_with = "read")]
     pub incidents: Vec<Arc<Report>>,
     /// Kernel events that are kept of them, in the order of their numbers; an older noised keeps none.
@@ -49,7 +49,8 @@ pub struct OutliersDocument {
 }
 
 impl IncidentsDocument {
-    pub fn new(incidents: Vec<Arc<Report>>, traces: Vec<Arc<KeptTrace>>) -> Self {
+    pub fn new(mut incidents: Vec<Arc<Report>>, traces: Vec<Arc<KeptTrace>>) -> Self {
+        incidents.sort_by_key(|report| report.order());
         Self { version: API_VERSION, incidents, traces, trends: Vec::new() }
     }
 
@@ -304,6 +305,25 @@ mod tests {
             (&over["ending"], &over["also"][0]["ending"]),
             (&"over".into(), &"vanished".into())
         );
+    }
+
+    #[test]
+    fn incidents_are_listed_in_the_order_of_their_begins() {
+        let of = |id: u64, from: i64, joined: i64, ending| {
+            let also = vec![episode("/b", joined, 900, ending)];
+            Report::new(id, ending.is_none(), episode("/a", from, 900, ending), also)
+        };
+        // As a board has them: those that are open last. One began with what joined it.
+        let over = Some(Ending::Over);
+        let incidents = [
+            of(2, 300, 300, over),
+            of(7, 500, 100, over),
+            of(1, 200, 200, None),
+            of(3, 300, 400, None),
+        ];
+        let document = IncidentsDocument::new(incidents.map(Arc::new).to_vec(), Vec::new());
+        let ids: Vec<u64> = document.incidents.iter().map(|report| report.id).collect();
+        assert_eq!(ids, [7, 1, 2, 3]);
     }
 
     #[test]
