@@ -167,6 +167,19 @@ pub struct Bytes {
     pub length: u64,
 }
 
+/// Bytes came to a socket of TCP, and can be received from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    pub time_ns: u64,
+    pub machine: u16,
+    /// The socket's number; 0 while its connection is not accepted.
+    pub id: u64,
+    /// Its own port, and that of the other end.
+    pub ports: [u16; 2],
+    /// Behind the last byte that came: the low 32 bits, as TCP numbers bytes.
+    pub position: u32,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Act {
     Connected(Endpoint),

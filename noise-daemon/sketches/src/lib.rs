@@ -18,6 +18,7 @@ pub mod input;
 pub mod marker;
 pub mod query;
 pub mod requests;
+pub mod served;
 pub mod slices;
 pub mod system;
 pub mod tallies;

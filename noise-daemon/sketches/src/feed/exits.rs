@@ -4,7 +4,7 @@ use super::calls::{Does, is_wait};
 use super::descriptors::Descriptors;
 use super::fields::Fields;
 use super::sockets::{kind, of_descriptor};
-use super::{EventStamp, Feed, PendingCall};
+use super::{CallReader, CallSink, EventStamp, PendingCall};
 use crate::input::{Act, Bytes, ChannelObject, Endpoint, Local, Much, Protocol, What};
 
 /// A connection is under way.
@@ -57,12 +57,12 @@ fn by_descriptor(
     }
 }
 
-impl Feed {
+impl<S: CallSink> CallReader<S> {
     pub(super) fn enters(&mut self, at: EventStamp, tid: i32, call: &str, fields: &Fields) {
         let machine = at.machine;
         let does = Does::named(call);
         if does == Does::Unfollowed {
-            self.follower.not_followed(call);
+            self.sink.not_followed(call);
         }
         let pid = self.pid(machine, tid);
         let [mut from, mut to] = match fields.is_ours {

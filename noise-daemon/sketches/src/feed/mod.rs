@@ -27,7 +27,7 @@ use self::descriptors::Descriptors;
 use self::fields::{Fields, Noised};
 use self::sockets::Sockets;
 use crate::follow::Follower;
-use crate::input::{Act, ChannelObject, Input, Known, Local, What};
+use crate::input::{Act, Arrived, ChannelObject, Input, Known, Local, What};
 use crate::system::System;
 
 /// The thread that makes all threads of the kernel.
@@ -48,6 +48,7 @@ enum SketchEventKind {
     Leaves,
     Second,
     Connection,
+    Arrived,
     SocketDump,
     FileDump,
     Generated,
@@ -60,6 +61,7 @@ impl SketchEventKind {
         match name.rsplit(':').next().unwrap_or(name) {
             "noised_other" => Self::Second,
             "noised_connection" => Self::Connection,
+            "sk_data_ready" => Self::Arrived,
             "noised_statedump_socket" => Self::SocketDump,
             "lttng_statedump_file_descriptor" => Self::FileDump,
             "signal_generate" => Self::Generated,
@@ -95,15 +97,86 @@ impl PendingCall {
     fn object(&self) -> Option<ChannelObject> {
         self.to.or(self.from)
     }
+
+    /// The ports of the socket that it is about, its own first; 0 = none.
+    fn ports(&self) -> Option<[u16; 2]> {
+        if let [Some(local), Some(remote)] = self.addresses {
+            return Some([local.port(), remote.port()]);
+        }
+        self.noised.and_then(|noised| noised.ports())
+    }
 }
 
-#[derive(Debug, Default)]
+/// What becomes of the calls of a recording.
+pub trait CallSink {
+    fn follow(&mut self, input: &Input<'_>);
+
+    /// Bytes came to a socket of TCP.
+    fn arrived(&mut self, _arrived: &Arrived) {}
+
+    /// Someone listens on a port when a recording begins.
+    fn listens(&mut self, _port: u16) {}
+
+    /// A unix socket is bound when a recording begins; `out` is the number of what it sends.
+    fn is_bound(&mut self, _out: u64) {}
+
+    /// A call of a kind that is not followed.
+    fn not_followed(&mut self, _call: &str) {}
+}
+
+impl CallSink for Follower {
+    fn follow(&mut self, input: &Input<'_>) {
+        Self::follow(self, input);
+    }
+
+    fn listens(&mut self, port: u16) {
+        Self::listens(self, port);
+    }
+
+    fn is_bound(&mut self, out: u64) {
+        Self::is_bound(self, out);
+    }
+
+    fn not_followed(&mut self, call: &str) {
+        Self::not_followed(self, call);
+    }
+}
+
+/// Both get all.
+impl<A: CallSink, B: CallSink> CallSink for (A, B) {
+    fn follow(&mut self, input: &Input<'_>) {
+        self.0.follow(input);
+        self.1.follow(input);
+    }
+
+    fn arrived(&mut self, arrived: &Arrived) {
+        self.0.arrived(arrived);
+        self.1.arrived(arrived);
+    }
+
+    fn listens(&mut self, port: u16) {
+        self.0.listens(port);
+        self.1.listens(port);
+    }
+
+    fn is_bound(&mut self, out: u64) {
+        self.0.is_bound(out);
+        self.1.is_bound(out);
+    }
+
+    fn not_followed(&mut self, call: &str) {
+        self.0.not_followed(call);
+        self.1.not_followed(call);
+    }
+}
+
+#[derive(Clone, Debug, Default)]
 struct MachineState {
     threads: Threads,
     contexts: PerCpu<Contexts>,
     descriptors: Descriptors,
     calls: HashMap<i32, PendingCall>,
-    /// Calls that a signal interrupted.
+    /// CallReader that a signal interrupted.
     interrupted: HashMap<i32, PendingCall>,
     /// Who is waited for is said by `sched_wakeup`.
     by_wakeup: bool,
@@ -118,12 +191,16 @@ struct MachineState {
     sorts: Vec<Option<SketchEventKind>>,
 }
 
-#[derive(Debug, Default)]
-pub struct Feed {
-    follower: Follower,
+/// Hands on what events say of calls.
+#[derive(Clone, Debug, Default)]
+pub struct CallReader<S> {
+    sink: S,
     machines: Vec<MachineState>,
     sockets: Sockets,
 }
+
+/// What slices and edges are made with.
+pub type Feed = CallReader<Follower>;
 
 #[derive(Clone, Copy, Debug)]
 struct EventStamp {
@@ -133,13 +210,32 @@ struct EventStamp {
 }
 
 impl Feed {
+    pub fn finish(self) -> System {
+        self.sink.finish()
+    }
+}
+
+impl<S: CallSink> CallReader<S> {
+    pub fn new(sink: S) -> Self {
+        Self { sink, machines: Vec::new(), sockets: Sockets::default() }
+    }
+
+    pub const fn sink(&self) -> &S {
+        &self.sink
+    }
+
+    pub fn into_sink(self) -> S {
+        self.sink
+    }
+
     /// A recording has no `sched_waking`.
     pub fn wakes_by_wakeup(&mut self, machine: u16) {
         self.machine(machine).by_wakeup = true;
     }
 
-    pub fn finish(self) -> System {
-        self.follower.finish()
+    /// The ports of the socket of the call that a thread is in, the socket's own first; 0 = none.
+    pub fn ports(&self, machine: u16, tid: i32) -> Option<[u16; 2]> {
+        self.machines.get(usize::from(machine))?.calls.get(&tid)?.ports()
     }
 
     fn machine(&mut self, machine: u16) -> &mut MachineState {
@@ -152,7 +248,7 @@ impl Feed {
 
     fn emit(&mut self, at: EventStamp, tid: i32, what: What<'_>) {
         let EventStamp { time_ns, machine, cpu } = at;
-        self.follower.follow(&Input { time_ns, machine, cpu, tid, what });
+        self.sink.follow(&Input { time_ns, machine, cpu, tid, what });
     }
 
     /// Takes the next record of one of several recordings, and the event that it is.
@@ -301,6 +397,7 @@ impl Feed {
             match sort {
                 SketchEventKind::SocketDump => self.socket_dumped(machine, &fields),
                 SketchEventKind::FileDump => self.file_dumped(machine, &fields),
+                SketchEventKind::Arrived => self.arrived(at, &fields),
                 _ => {}
             }
             return;
@@ -332,6 +429,7 @@ impl Feed {
                 }
                 self.sockets.known(machine, fields.inode, addresses, fields.namespace);
             }
+            SketchEventKind::Arrived => self.arrived(at, &fields),
             SketchEventKind::SocketDump => self.socket_dumped(machine, &fields),
             SketchEventKind::FileDump => self.file_dumped(machine, &fields),
             SketchEventKind::Generated => self.generated(at, &fields),
@@ -345,6 +443,14 @@ impl Feed {
                 }
             }
             SketchEventKind::Nothing => {}
+        }
+    }
+
+    fn arrived(&mut self, at: EventStamp, fields: &Fields) {
+        let Noised { kind, id, position, .. } = fields.noised;
+        if let (sockets::kind::TCP, Some(ports)) = (kind, fields.noised.ports()) {
+            let EventStamp { time_ns, machine, .. } = at;
+            self.sink.arrived(&Arrived { time_ns, machine, id, ports, position });
         }
     }
 
@@ -365,7 +471,7 @@ impl Feed {
             && fields.protocol == TCP
             && remote.port() == 0
         {
-            self.follower.listens(local.port());
+            self.sink.listens(local.port());
         }
         self.sockets.known(machine, fields.inode, addresses, fields.namespace);
     }
@@ -376,7 +482,7 @@ impl Feed {
             self.machine(machine).dumped.insert(fields.noised.id);
         }
         if fields.noised.kind == sockets::kind::UNIX {
-            self.follower.is_bound(sockets::unix(machine, fields.noised.id));
+            self.sink.is_bound(sockets::unix(machine, fields.noised.id));
         }
         let Some(object) = descriptors::dumped(&fields.name) else { return };
         let of = self.machine(machine);

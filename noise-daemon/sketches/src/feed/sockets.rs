@@ -25,6 +25,14 @@ pub mod kind {
     pub const SEM: u64 = 12;
 }
 
+impl Noised {
+    /// The ports of a socket of the internet, its own first; 0 = none. The end of a call does not say them.
+    pub fn ports(&self) -> Option<[u16; 2]> {
+        let is_internet = matches!(self.kind, kind::TCP | kind::UDP) && self.peer != 0;
+        is_internet.then_some([(self.peer >> 16) as u16, self.peer as u16])
+    }
+}
+
 /// A number for what is equal, the same in every recording and run, and never 0.
 fn number(of: impl Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(of).max(1)
