@@ -15,6 +15,7 @@ use noise_trace::event::Comm;
 use serde::{Serialize, Serializer};
 
 use crate::marker::{Marker, MarkerRule};
+use crate::served::{PortWork, PortWorkEnd};
 use crate::slices::{Edge, Ended, Key, NONE, Slice, SliceId};
 use crate::system::System;
 use crate::tiers::{Tier, is_life, percentile, tier};
@@ -222,17 +223,26 @@ impl<'s> Requests<'s> {
         Some(slice.from_ns.saturating_sub(*self.sent_ns.get(&id)?))
     }
 
-    /// The requests that arrived on a port and were answered, in the order of their ends.
-    pub fn on_port(&self, port: u16) -> Vec<SliceId> {
+    /// The slices of the requests on a port that were answered, in the order of their ends: of those that one thread read and
+    /// answered.
+    pub fn served(&self, port: u16, works: &[PortWork]) -> Vec<SliceId> {
         let arrived = |slice: &Slice| {
             matches!(slice.marker, Marker::Receive(_))
                 && slice.ended == Ended::Explicit
                 && self.system.key(slice).ports()[0] == Some(port)
         };
+        let of = |(id, slice): (SliceId, &Slice)| {
+            let thread = self.system.thread(slice)?;
+            Some(((thread.machine, thread.tid, slice.from_ns, slice.to_ns), id))
+        };
         let all = (0..).zip(&self.system.slices).filter(|(_, slice)| arrived(slice));
-        let mut ids: Vec<(u64, SliceId)> = all.map(|(id, slice)| (slice.to_ns, id)).collect();
-        ids.sort_unstable();
-        ids.into_iter().map(|(_, id)| id).collect()
+        let slices: HashMap<_, SliceId> = all.filter_map(of).collect();
+        let is_whole = |work: &&PortWork| work.end == PortWorkEnd::Whole && work.port == port;
+        let slice = |work: &PortWork| {
+            let by_one = (work.machine, work.read_by, work.read_ns, work.to_ns);
+            slices.get(&by_one).copied().filter(|_| work.read_by == work.tid)
+        };
+        works.iter().filter(is_whole).filter_map(slice).collect()
     }
 
     /// A request and all that it caused, without connections as wholes.

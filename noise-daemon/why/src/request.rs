@@ -10,11 +10,13 @@ use noise_paths::feed;
 use noise_paths::graph::{Graph, Worker};
 use noise_paths::walk::{Bounds, walk};
 use noise_sketches::document::SketchesDocument as Sketch;
-use noise_sketches::feed::Feed;
+use noise_sketches::feed::CallReader;
+use noise_sketches::follow::Follower;
 use noise_sketches::marker::Marker;
 use noise_sketches::requests::{
     PartKind, RequestLink, RequestPart, Requests, Service, UnassignedCalls,
 };
+use noise_sketches::served::{PortFollower, PortWork, PortWorkEnd, PortWorkKind};
 use noise_sketches::slices::SliceId;
 use noise_sketches::system::System;
 use noise_sketches::tiers::percentile;
@@ -41,6 +43,8 @@ const BOUNDS: Bounds = Bounds { depth: 64, points: 1 << 16 };
 /// A stretch of events as slices and as a graph.
 pub struct Heard {
     pub system: System,
+    /// What came to the ports.
+    works: Vec<PortWork>,
     graph: Builder,
     threads: Threads,
     /// Events that were lost meanwhile.
@@ -48,9 +52,11 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// Goes over the events once.
-    pub fn of(stretch: &EventStretch) -> Self {
-        let (mut feed, mut graph) = (Feed::default(), Builder::new(Waker::Waking));
+    /// Goes over the events once, for requests on those ports.
+    pub fn of(stretch: &EventStretch, ports: &[u16]) -> Self {
+        let served = PortFollower::new(PortWorkKind::Requests, ports);
+        let mut calls = CallReader::new((Follower::default(), served));
+        let mut graph = Builder::new(Waker::Waking);
         let (mut threads, mut discarded) = (Threads::default(), 0_u64);
         let mut reader = stretch.reader();
         while let Some(record) = reader.read() {
@@ -59,16 +65,37 @@ impl Heard {
                 discarded = discarded.saturating_add(loss.events.max(loss.packets));
             }
             threads.follow(&event);
-            feed.follow(0, &record, &event);
+            calls.follow(0, &record, &event);
             feed::follow(&mut graph, 0, &record, &event);
         }
-        Self { system: feed.finish(), graph, threads, discarded }
+        let (follower, served) = calls.into_sink();
+        let (works, _) = served.finish();
+        Self { system: follower.finish(), works, graph, threads, discarded }
     }
 
     /// Threads of a part's process.
     fn is_of(&self, pids: &BTreeSet<i32>, tid: i32) -> bool {
         self.threads.get(tid).is_some_and(|thread| pids.contains(&thread.pid))
     }
+}
+
+/// Of the requests on a port: what is said of those that are not counted.
+fn uncounted(port: u16, works: &[PortWork], is_its: impl Fn(i32) -> bool) -> Vec<String> {
+    let of = |which: &dyn Fn(&PortWork) -> bool| {
+        let its = works.iter().filter(|work| work.port == port && is_its(work.read_by));
+        its.filter(|work| which(work)).count()
+    };
+    let overlapping = of(&|work| work.end == PortWorkEnd::Overlapping);
+    let handed_on = of(&|work| work.end == PortWorkEnd::Whole && work.read_by != work.tid);
+    let rows = [
+        (overlapping, "overlapped others on their connection (pipelined or multiplexed)"),
+        (handed_on, "were answered by another thread than the one that read them"),
+    ];
+    let rows = rows.into_iter().filter(|(count, _)| *count > 0);
+    rows.map(|(count, what)| {
+        format!("{count} requests on port {port} {what}: they are not counted")
+    })
+    .collect()
 }
 
 /// Why there is nothing to show of these ports: of one at least.
@@ -98,6 +125,11 @@ pub fn nothing(ports: &[u16], heard: &Heard, seconds: f64) -> String {
     sentence.push_str(&longer);
     if lost > 0 {
         sentence.push_str(&format!("; {lost} events were lost meanwhile"));
+    }
+    for port in ports {
+        for note in uncounted(*port, &heard.works, |_| true) {
+            sentence.push_str(&format!("; {note}"));
+        }
     }
     if calls.contains_key("io_uring_enter") {
         sentence.push_str("; a server that uses io_uring is not followed");
@@ -240,7 +272,7 @@ impl<'h> Looked<'h> {
             let thread = system.slice(*id).and_then(|slice| system.thread(slice));
             whose.is_none_or(|pids| thread.is_some_and(|thread| pids.contains(&thread.pid)))
         };
-        let mut ids = self.requests.on_port(port);
+        let mut ids = self.requests.served(port, &self.heard.works);
         ids.retain(is_its);
         ids
     }
@@ -277,6 +309,7 @@ impl<'h> Looked<'h> {
         };
         let tiers = spent.into_iter().filter_map(tier).collect();
         let span_ns = stretch.to_ns.saturating_sub(stretch.from_ns);
+        let is_its = |tid| whose.is_none_or(|pids| self.heard.is_of(pids, tid));
         Some(RequestFindings {
             port,
             source: stretch.source,
@@ -285,7 +318,7 @@ impl<'h> Looked<'h> {
             to_ns: stretch.to_ns,
             span_ns,
             discarded: self.heard.discarded,
-            notes: stretch.notes.clone(),
+            notes: [stretch.notes.clone(), uncounted(port, &self.heard.works, is_its)].concat(),
             requests: ids.len() as u64,
             rate: ids.len() as f64 * 1e9 / span_ns.max(1) as f64,
             latency_mean_ns: mean(&latencies),

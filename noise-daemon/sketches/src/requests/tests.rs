@@ -3,8 +3,10 @@
 use proptest::prelude::{prop, prop_assert, prop_assert_eq, proptest};
 
 use super::*;
+use crate::feed::CallSink as _;
 use crate::follow::Follower;
 use crate::input::{Act, Bytes, Endpoint, Input, Known, Protocol, Purpose, What};
+use crate::served::{PortFollower, PortWorkKind};
 
 const MS: u64 = 1_000_000;
 
@@ -21,10 +23,11 @@ fn end(id: u64, (out, into): (u64, u64), local: u16, remote: u16) -> Endpoint {
 }
 
 /// Two requests, each 10 ms long for the application, of which the database has 4 and the stranger 2.
-fn system() -> System {
-    let mut follower = Follower::default();
+fn system() -> (System, Vec<PortWork>) {
+    let served = PortFollower::new(PortWorkKind::Requests, &[80, 443]);
+    let mut both = (Follower::default(), served);
     let mut at = |time_ns: u64, tid: i32, what: What<'_>| {
-        follower.follow(&Input { time_ns, machine: 0, cpu: tid as u32, tid: 0, what });
+        both.follow(&Input { time_ns, machine: 0, cpu: tid as u32, tid, what });
     };
     for (tid, name) in [(11, "client"), (21, "app"), (31, "db")] {
         let comm = Comm::new(name.as_bytes());
@@ -57,15 +60,16 @@ fn system() -> System {
         call(begin + 11 * MS, begin + 11 * MS, 21, Act::Sent(front, bytes(40)));
         call(begin, begin + 12 * MS, 11, Act::Received(client, bytes(40)));
     }
-    follower.finish()
+    at(100 * MS, 21, What::Act(Act::Closed(front)));
+    (both.0.finish(), both.1.finish().0)
 }
 
 #[test]
 fn the_parts_of_a_request_are_its_whole_time() {
-    let system = system();
+    let (system, works) = system();
     let requests = Requests::new(&system);
-    assert!(requests.on_port(443).is_empty());
-    let ids = requests.on_port(80);
+    assert!(requests.served(443, &works).is_empty());
+    let ids = requests.served(80, &works);
     assert_eq!(ids.len(), 2);
     for id in ids {
         let slice = system.slice(id).unwrap();
@@ -89,7 +93,7 @@ fn the_parts_of_a_request_are_its_whole_time() {
 
 #[test]
 fn who_asks_whom() {
-    let system = system();
+    let (system, _) = system();
     let requests = Requests::new(&system);
     let all = || 0..system.slices.len() as SliceId;
     let found: Vec<String> = requests

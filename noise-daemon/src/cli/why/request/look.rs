@@ -73,10 +73,10 @@ impl LookTarget<'_> {
         let (stretch, dump) = watching.next(LENGTH, over)?;
         // Detaches: what is found out slows nothing down.
         drop((watching, progress));
-        let heard = Heard::of(&stretch);
+        let mut ports: Vec<u16> = self.ports.iter().copied().collect();
+        let heard = Heard::of(&stretch, &ports);
         let looked = Looked::at(&heard);
         let count = |port: &u16| looked.answered(*port, Some(&self.pids)).len();
-        let mut ports: Vec<u16> = self.ports.iter().copied().collect();
         ports.sort_by_cached_key(|port| std::cmp::Reverse(count(port)));
         let span_ns = stretch.to_ns.saturating_sub(stretch.from_ns);
         let mut answers = Vec::new();

@@ -41,7 +41,7 @@ pub fn run(port: u16, next: Option<Duration>, json: bool) -> Result<(), CommandE
     let (stretch, dump) = watching.next(length, over)?;
     // Detaches: what is found out slows nothing down.
     drop((watching, progress));
-    let heard = Heard::of(&stretch);
+    let heard = Heard::of(&stretch, &[port]);
     let looked = Looked::at(&heard);
     let mut shown = None;
     on_ports(&looked, (&stretch, &dump), &[port], None, |found| {
