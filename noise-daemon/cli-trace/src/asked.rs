@@ -16,8 +16,9 @@ pub struct Asking {
     /// --from has it, or empty); process:NAME or process:PID for each process from its creation or exec to its
     /// exit; mark:NAME or mark:NAME=KEY between marks that programs set (noised mark); event:BEGIN..END from one
     /// event of a thread to another, each a name with conditions between slashes if need be
-    /// (event:syscall_entry_read/fd=3/..syscall_exit_read); request:PORT and connection:PORT of a server, where the
-    /// recording has headers of packets. May be given several times.
+    /// (event:syscall_entry_read/fd=3,process=nginx,port=80/..syscall_exit_read); request:PORT and connection:PORT of a
+    /// server, where the recording has system calls (noised record --own --events sched,io,ipc) or headers of packets
+    /// (LTTng's). May be given several times.
     #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = AskedExecution::parse)]
     executions: Vec<AskedExecution>,
     /// What wake-ups of threads on their way to sleep, and LTTng's state dump, mean: what the events say, or what Trace

@@ -266,7 +266,7 @@ fn delimited(
     sought: &Sought<'_>,
     finder: Finder,
 ) -> (Vec<(Execution, Option<String>)>, Option<Delimiters>) {
-    let (found, tally) = finder.finish();
+    let (found, tally) = finder.finish(builder.graph());
     let mut all = Vec::new();
     for found in found {
         let Execution { worker, to_ns, .. } = found.execution;

@@ -3,16 +3,19 @@
 //! Those of whole threads and processes are in the [graph](find); those between two delimiters are found while
 //! the events pass: see [`Finder`].
 
+mod delimited;
 mod finder;
 mod grammar;
 mod server;
+mod sockets;
 
 use std::str::FromStr;
 
 use noise_trace::select::ThreadOrProcess;
 use thiserror::Error;
 
-pub use self::finder::{Delimited, DelimiterTally, Finder};
+pub use self::delimited::{Delimited, DelimiterTally};
+pub use self::finder::Finder;
 pub use self::grammar::{Condition, Pattern};
 use crate::graph::{Graph, Who, Worker, WorkerId};
 
@@ -58,7 +61,8 @@ pub enum WantedError {
     #[error("`{0}` is no port; write a number between 1 and 65535")]
     NoPort(String),
     #[error(
-        "event:BEGIN..END cannot be understood from {0} on; each event is a NAME, or NAME/FIELD=VALUE,FIELD>VALUE/"
+        "event:BEGIN..END cannot be understood from {0} on; each event is a NAME, or NAME/FIELD=VALUE,FIELD>VALUE/, of which \
+         process and port take = and != alone, and port takes a number"
     )]
     NoEvents(String),
 }

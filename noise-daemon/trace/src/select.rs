@@ -30,7 +30,8 @@ impl ThreadOrProcess {
         }
     }
 
-    fn is_process_of(&self, tid: i32, threads: &Threads) -> bool {
+    /// Whether that is a thread of the process.
+    pub fn is_process_of(&self, tid: i32, threads: &Threads) -> bool {
         let pid = threads.get(tid).map(|thread| thread.pid).filter(|pid| *pid != 0).unwrap_or(tid);
         self.is_thread(pid, threads)
     }

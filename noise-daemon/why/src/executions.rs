@@ -73,7 +73,7 @@ impl<'a> KeyedExecutions<'a> {
         let lacks = finder.as_ref().and_then(Finder::lacks);
         let (mut executions, delimiters): (Vec<_>, _) = match finder {
             Some(finder) => {
-                let (found, tally) = finder.finish();
+                let (found, tally) = finder.finish(graph);
                 let found = found.into_iter().map(|found| (found.execution, found.key));
                 (found.collect(), Some(Delimiters { name: name.to_owned(), tally }))
             }

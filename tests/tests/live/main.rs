@@ -54,6 +54,7 @@ mod referee;
 mod scenario;
 mod sched;
 mod scraping;
+mod served;
 mod sketches;
 mod state;
 mod successors;
@@ -205,6 +206,7 @@ fn main() -> ExitCode {
         ("critical_paths", critical_paths::TESTS),
         ("compared", compared::TESTS),
         ("sketches", sketches::TESTS),
+        ("served", served::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::*;
 
+mod served;
+
 fn args(words: &[&str]) -> Result<CompareArgs, clap::Error> {
     parsed(words)
 }

@@ -1,9 +1,10 @@
 //! Executions between two delimiters, found while the events of a recording pass.
 //!
 //! A begin belongs to the next end of the same thread; of marks with a key, to the next end with that key of the
-//! same user, whichever thread sets it; of requests and connections, to what is sent next on the same connection.
-//! Where two begins stand before an end, which of them it ends is not known, and neither is an execution. Between events that may be missing nothing is known either; marks are no kernel
-//! events, and are not lost with them.
+//! same user, whichever thread sets it; of requests and connections in packets, to what is sent next on the same
+//! connection. Where two begins stand before an end, which of them it ends is not known, and neither is an execution.
+//! Between events that may be missing nothing is known either; marks are no kernel events, and are not lost with them.
+//! Requests and connections of recordings with calls are found by [`SocketCalls`].
 //!
 //! What is held grows with the executions that are under way and were found, up to bounds, not with the events.
 
@@ -15,67 +16,22 @@ use noise_trace::record::{Record, Stored};
 use noise_trace::sight::Sight;
 use noise_trace::threads::Threads;
 use noise_trace::value::{Shape, Value, Visit};
-use serde::Serialize;
 
+use super::delimited::{Delimited, DelimiterTally, MAX_FOUND};
 use super::grammar::{Condition, Pattern};
 use super::server::{Port, Step};
+use super::sockets::SocketCalls;
 use super::{Execution, Wanted};
 use crate::build::Builder;
+use crate::graph::Graph;
 
-/// Executions that are under way at once, and that are found; those beyond are counted.
+/// Executions that are under way at once; those beyond are counted.
 const MAX_OPEN: usize = 65_536;
-const MAX_FOUND: usize = 1 << 20;
 /// Names of events that are looked at once each.
 const MAX_NAMES: usize = 65_536;
 
 /// Fields and contexts in which tracers name the thread that an event is of.
 const THREAD_FIELDS: [&str; 2] = ["perf_tid", "tid"];
-
-/// Delimiters that make no execution.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct DelimiterTally {
-    /// Begins before whose end there was another begin.
-    pub overlapping: u64,
-    /// Begins without an end, those of threads that ended among them.
-    pub unfinished: u64,
-    /// Ends without a begin.
-    pub unbegun: u64,
-    /// Begins behind which events were lost before an end came.
-    pub lost: u64,
-    /// Begins and ends whose thread is not known.
-    pub strangers: u64,
-    /// Begins whose end has the same time.
-    pub momentary: u64,
-    /// What is more than can be held.
-    pub beyond: u64,
-}
-
-impl DelimiterTally {
-    /// How many there are of each, with what it is.
-    pub fn rows(&self) -> [(u64, &'static str); 7] {
-        [
-            (self.overlapping, "overlapping: begun again before their end"),
-            (
-                self.unfinished,
-                "unfinished: no end before the thread, the recording or the time that is asked for ends",
-            ),
-            (self.unbegun, "ends without a begin"),
-            (self.lost, "lost: events are missing between begin and end"),
-            (self.strangers, "of threads that the recording does not name"),
-            (self.momentary, "momentary: the end is not after the begin"),
-            (self.beyond, "more than can be held"),
-        ]
-    }
-}
-
-/// An execution between two delimiters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delimited {
-    /// Of whom, from when until when: of the thread that ended it.
-    pub execution: Execution,
-    /// The key that marks gave it.
-    pub key: Option<String>,
-}
 
 /// What a begin and an end have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -129,6 +85,9 @@ pub struct Finder {
     /// Whether there was an event of those names; for marks, of that name.
     seen: EventRole,
     port: Port,
+    sockets: Option<Box<SocketCalls>>,
+    /// Whether an event was of a port.
+    has_ports: bool,
 }
 
 impl Finder {
@@ -150,6 +109,8 @@ impl Finder {
             before: DelimiterTally::default(),
             seen: EventRole::default(),
             port: Port::default(),
+            sockets: SocketCalls::of(wanted).map(Box::new),
+            has_ports: false,
         })
     }
 
@@ -194,6 +155,10 @@ impl Finder {
         }
         self.event(record, event, builder);
         self.packet(record, event, builder);
+        // The end of a call is of what its begin says.
+        if let Some(sockets) = &mut self.sockets {
+            sockets.follow(record, event);
+        }
         self.threads.follow(event);
         if let TraceKind::SchedSwitch { prev, .. } = &event.kind {
             let own = ExecutionKey::Thread(prev.tid);
@@ -215,12 +180,17 @@ impl Finder {
         if time_ns >= self.from_ns { &mut self.tally } else { &mut self.before }
     }
 
-    /// The executions, and what is none.
-    pub fn finish(mut self) -> (Vec<Delimited>, DelimiterTally) {
+    /// The executions, and what is none; of the threads of that graph.
+    pub fn finish(mut self, graph: &Graph) -> (Vec<Delimited>, DelimiterTally) {
         for open in std::mem::take(&mut self.open).into_values() {
             self.tally(open.from_ns).unended(open);
         }
-        (self.found, self.tally)
+        match self.sockets.filter(|_| !self.port.has_headers) {
+            Some(sockets) if !matches!(self.wanted, Wanted::Events(_)) => {
+                sockets.finish(graph, (self.from_ns, self.to_ns))
+            }
+            _ => (self.found, self.tally),
+        }
     }
 
     /// Where there is no execution: which delimiter the recording has none of, and what to do.
@@ -231,6 +201,13 @@ impl Finder {
                 let name = match self.seen {
                     EventRole { begins: false, .. } => &begin.name,
                     EventRole { ends: false, .. } => &end.name,
+                    EventRole { .. } if self.sockets.is_some() && !self.has_ports => {
+                        return Some(
+                            "this recording says of no such event which port it is of; `noised record --own --events \
+                             sched,io,ipc` records the ports of calls on sockets"
+                                .to_owned(),
+                        );
+                    }
                     EventRole { .. } => return None,
                 };
                 format!(
@@ -241,17 +218,22 @@ impl Finder {
                 "this recording has no such mark; programs set them while it is recorded, see `noised mark --help`"
                     .to_owned()
             }
-            Wanted::Request(port) | Wanted::Connection(port) => match self.port {
-                Port { has_headers: false, .. } => "this recording has no net_dev_queue and netif_receive_skb \
-                                                    with headers of TCP, as LTTng records them since its version \
-                                                    2.8; name what begins and ends with mark:NAME or \
-                                                    event:BEGIN..END"
-                    .to_owned(),
-                Port { has_packets: false, .. } => {
-                    format!("this recording has no packet of port {port}")
+            Wanted::Request(port) | Wanted::Connection(port) => {
+                let sockets = self.sockets.as_ref();
+                match self.port {
+                    Port { has_headers: true, has_packets: true, .. } => return None,
+                    Port { has_headers: true, .. } => {
+                        format!("this recording has no packet of port {port}")
+                    }
+                    _ if sockets.is_some_and(|sockets| sockets.has_ports()) => {
+                        return sockets.and_then(|sockets| sockets.lacks(*port));
+                    }
+                    _ => "this recording has neither calls on sockets, as `noised record --own --events sched,io,ipc` \
+                          records them, nor packets with headers of TCP, as LTTng records them since its version 2.8; \
+                          record either, or name what begins and ends with mark:NAME or event:BEGIN..END"
+                        .to_owned(),
                 }
-                Port { .. } => return None,
-            },
+            }
             _ => return None,
         };
         Some(lacking)
@@ -313,12 +295,20 @@ impl Finder {
         }
         self.seen =
             EventRole { begins: self.seen.begins || of.begins, ends: self.seen.ends || of.ends };
-        let begins = of.begins && holds(begin, record);
-        let ends = of.ends && holds(end, record);
+        let tid = stated(record).or_else(|| self.running(event.cpu));
+        let ports = self.sockets.as_ref().and_then(|sockets| sockets.ports(record, tid));
+        self.has_ports |= ports.is_some();
+        let is_it = |pattern: &Pattern| {
+            holds(pattern, record)
+                && pattern.is_of(tid, &self.threads)
+                && (!pattern.has_ports() || ports.is_some_and(|ports| pattern.is_at(ports)))
+        };
+        let begins = of.begins && is_it(begin);
+        let ends = of.ends && is_it(end);
         if !begins && !ends {
             return;
         }
-        let Some(tid) = stated(record).or_else(|| self.running(event.cpu)) else {
+        let Some(tid) = tid else {
             self.tally(event.time_ns).strangers += 1;
             return;
         };

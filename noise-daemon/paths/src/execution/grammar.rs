@@ -4,6 +4,7 @@
 //! EXECUTION = thread:TID | process:NAME | mark:NAME[=KEY] | event:EVENT..EVENT | request:PORT | connection:PORT
 //! EVENT     = NAME [ "/" CONDITION { "," CONDITION } "/" ]
 //! CONDITION = FIELD ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) VALUE
+//!           | "process" ( "=" | "!=" ) VALUE | "port" ( "=" | "!=" ) NUMBER
 //! VALUE     = NUMBER | WORD | '"' TEXT '"'
 //! ```
 //!
@@ -18,16 +19,78 @@ use winnow::error::{ContextError, ErrMode};
 use winnow::token::{any, none_of, take_while};
 
 use noise_trace::compare::Compare;
+use noise_trace::select::ThreadOrProcess;
+use noise_trace::threads::Threads;
 use noise_trace::value::Value;
 
 type ExecutionParseResult<T> = Result<T, ErrMode<ContextError>>;
 
 /// An event that begins or ends executions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
     pub name: String,
     /// What its fields are; all of it.
     pub conditions: Vec<Condition>,
+    /// Of which processes its thread is, or is not.
+    processes: Vec<(bool, ThreadOrProcess)>,
+    /// Which ports its socket has, or has not, at either end.
+    ports: Vec<(bool, u16)>,
+}
+
+impl Pattern {
+    pub const fn has_ports(&self) -> bool {
+        !self.ports.is_empty()
+    }
+
+    /// Whether it is of that thread, as far as that is known.
+    pub fn is_of(&self, tid: Option<i32>, threads: &Threads) -> bool {
+        let mut all = self.processes.iter();
+        all.all(|(is, who)| tid.is_none_or(|tid| who.is_process_of(tid, threads) == *is))
+    }
+
+    /// Whether it is of a socket with those ports.
+    pub fn is_at(&self, ports: [u16; 2]) -> bool {
+        self.ports.iter().all(|(is, port)| ports.contains(port) == *is)
+    }
+
+    fn with(mut self, condition: PatternCondition) -> Self {
+        match condition {
+            PatternCondition::Field(condition) => self.conditions.push(condition),
+            PatternCondition::Process(is, who) => self.processes.push((is, who)),
+            PatternCondition::Port(is, port) => self.ports.push((is, port)),
+        }
+        self
+    }
+}
+
+enum PatternCondition {
+    Field(Condition),
+    Process(bool, ThreadOrProcess),
+    Port(bool, u16),
+}
+
+impl PatternCondition {
+    /// `None` where such a field is not compared in that way, or not with that.
+    fn of((field, compare, operand): (&str, Compare, Operand)) -> Option<Self> {
+        let is = compare == Compare::Equal;
+        match (field, operand) {
+            // Neither these nor texts have an order.
+            ("process" | "port", _) | (_, Operand::Text(_)) if !compare.is_of_equality() => None,
+            ("process", Operand::Number(id)) => {
+                Some(Self::Process(is, ThreadOrProcess::Id(i32::try_from(id).ok()?)))
+            }
+            ("process", Operand::Text(name)) => {
+                Some(Self::Process(is, ThreadOrProcess::Named(name)))
+            }
+            ("port", Operand::Number(port)) => {
+                u16::try_from(port).ok().filter(|port| *port > 0).map(|port| Self::Port(is, port))
+            }
+            ("port", Operand::Text(_)) => None,
+            (field, operand) => {
+                Some(Self::Field(Condition { field: field.to_owned(), compare, operand }))
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,26 +146,16 @@ fn pattern(input: &mut &str) -> ExecutionParseResult<Pattern> {
     let name = take_while(1.., |c: char| is_in_word(c) || c == ':');
     let conditions = delimited('/', separated(1.., condition, ','), '/');
     (name, opt(conditions))
-        .map(|(name, conditions): (&str, Option<Vec<Condition>>)| Pattern {
-            name: name.to_owned(),
-            conditions: conditions.unwrap_or_default(),
+        .map(|(name, conditions): (&str, Option<Vec<PatternCondition>>)| {
+            let pattern = Pattern { name: name.to_owned(), ..Pattern::default() };
+            conditions.into_iter().flatten().fold(pattern, Pattern::with)
         })
         .parse_next(input)
 }
 
-fn condition(input: &mut &str) -> ExecutionParseResult<Condition> {
+fn condition(input: &mut &str) -> ExecutionParseResult<PatternCondition> {
     let field = take_while(1.., is_in_word);
-    (field, Compare::parse, operand)
-        // Texts have no order.
-        .verify(|(_, compare, operand)| {
-            compare.is_of_equality() || matches!(operand, Operand::Number(_))
-        })
-        .map(|(field, compare, operand): (&str, _, _)| Condition {
-            field: field.to_owned(),
-            compare,
-            operand,
-        })
-        .parse_next(input)
+    (field, Compare::parse, operand).verify_map(PatternCondition::of).parse_next(input)
 }
 
 fn operand(input: &mut &str) -> ExecutionParseResult<Operand> {
@@ -156,9 +209,29 @@ mod tests {
             ("a/b<word/..c", "/b<word/..c"),
             ("a/b=\"x/..c", "/b=\"x/..c"),
             ("a..b/c=1", "/c=1"),
+            ("a/process<3/..c", "/process<3/..c"),
+            ("a/port>80/..c", "/port>80/..c"),
+            ("a/port=http/..c", "/port=http/..c"),
+            ("a/port=0/..c", "/port=0/..c"),
+            ("a..b/port=65536/", "/port=65536/"),
+            ("a..b/process=99999999999/", "/process=99999999999/"),
         ] {
             assert_eq!(events(text), Err(rest.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn processes_and_ports_stand_beside_fields() {
+        let pattern = one("a/process=nginx,fd=3,port=80,process!=7,port!=0x51/");
+        assert_eq!(pattern.conditions.len(), 1);
+        let named = ThreadOrProcess::Named("nginx".to_owned());
+        assert_eq!(pattern.processes, [(true, named), (false, ThreadOrProcess::Id(7))]);
+        assert_eq!(pattern.ports, [(true, 80), (false, 81)]);
+        for (ports, is_at) in [([80, 9], true), ([9, 80], true), ([81, 80], false), ([9, 7], false)]
+        {
+            assert_eq!(pattern.is_at(ports), is_at, "{ports:?}");
+        }
+        assert!(one("a/port!=80/").has_ports() && !one("a/fd=3/").has_ports());
     }
 
     #[test]

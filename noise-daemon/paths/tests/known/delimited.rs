@@ -26,7 +26,7 @@ pub fn system_calls(trace: &Trace) {
         finders.iter_mut().for_each(|finder| finder.follow(&record, &event, &builder));
     }
     for ((name, figures), finder) in known.into_iter().zip(finders) {
-        let (all, tally) = finder.finish();
+        let (all, tally) = finder.finish(builder.graph());
         let lengths: Vec<u64> =
             all.iter().map(|found| found.execution.to_ns - found.execution.from_ns).collect();
         let (shortest, longest) = (lengths.iter().min(), lengths.iter().max());

@@ -8,6 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::graph::Who;
 
+mod sockets;
+
 fn runs(prev: i32, next: i32) -> MadeEvent {
     MadeEvent::new("sched_switch", switch(prev, 0, next))
 }
@@ -58,7 +60,7 @@ fn found_within(
         finder.follow(&record, &event, &builder);
     }
     let lacks = finder.lacks();
-    let (found, tally) = finder.finish();
+    let (found, tally) = finder.finish(builder.graph());
     let one = |found: Delimited| {
         let Execution { worker, from_ns, to_ns, .. } = found.execution;
         let Some(Who::Thread { tid, .. }) = builder.graph().get(worker).map(|worker| worker.who)
@@ -415,7 +417,7 @@ fn an_event_that_names_its_thread_is_its() {
         builder.follow(&event);
         finder.follow(&record, &event, &builder);
     }
-    let (all, tally) = finder.finish();
+    let (all, tally) = finder.finish(builder.graph());
     let spans: Vec<_> =
         all.iter().map(|one| (one.execution.from_ns, one.execution.to_ns)).collect();
     assert_eq!(spans, [(10_000_010_000, 10_000_030_000)]);

@@ -1,0 +1,184 @@
+//! What calls on sockets say, where a recording has them with their ports: a server's requests and connections, and of
+//! which port an event is.
+
+use std::collections::HashMap;
+
+use noise_sketches::feed::CallReader;
+use noise_sketches::served::{PortFollower, PortWork, PortWorkEnd, PortWorkKind};
+use noise_trace::event::Event;
+use noise_trace::record::{Record, Stored};
+use noise_trace::value::{Shape, Value, Visit};
+
+use super::delimited::{Delimited, DelimiterTally, MAX_FOUND};
+use super::{Execution, Wanted};
+use crate::graph::{Graph, Who, WorkerId};
+use crate::packets::headers::ends;
+
+/// Kinds of objects that have ports, in our recordings.
+const INTERNET: [u64; 2] = [1, 2];
+
+/// Follows calls on sockets.
+#[derive(Clone, Debug)]
+pub struct SocketCalls(CallReader<PortFollower>);
+
+impl SocketCalls {
+    /// Where what is wanted needs them.
+    pub fn of(wanted: &Wanted) -> Option<Self> {
+        let follower = match wanted {
+            Wanted::Request(port) => PortFollower::new(PortWorkKind::Requests, &[*port]),
+            Wanted::Connection(port) => PortFollower::new(PortWorkKind::Connections, &[*port]),
+            Wanted::Events(events) if events.0.has_ports() || events.1.has_ports() => {
+                PortFollower::new(PortWorkKind::Requests, &[])
+            }
+            _ => return None,
+        };
+        Some(Self(CallReader::new(follower)))
+    }
+
+    pub fn follow<'t>(&mut self, record: &Record<impl Stored<'t>>, event: &Event<'t>) {
+        self.0.follow(0, record, event);
+    }
+
+    /// The ports of a socket: of the one that an event is about, else of that of the call that its thread is in.
+    pub fn ports<'t>(
+        &self,
+        record: &Record<impl Stored<'t>>,
+        tid: Option<i32>,
+    ) -> Option<[u16; 2]> {
+        let mut fields = PortFields::default();
+        record.visit(&mut fields);
+        let headers = || ends(record).map(|ends| [ends.from_port, ends.to_port]);
+        let call = || self.0.ports(0, tid?);
+        fields.ports().or_else(headers).or_else(call)
+    }
+
+    pub const fn has_ports(&self) -> bool {
+        self.0.sink().has_ports
+    }
+
+    /// Where a server did nothing at a port: why that may be.
+    pub fn lacks(&self, port: u16) -> Option<String> {
+        let calls = self.0.sink();
+        let io_uring = match calls.has_io_uring {
+            true => "; what a server does with io_uring is not recorded",
+            false => "",
+        };
+        (!calls.has_port)
+            .then(|| format!("this recording has no connection of port {port}{io_uring}"))
+    }
+
+    /// What a server did between two times, and what is no execution.
+    pub fn finish(
+        self,
+        graph: &Graph,
+        (from_ns, to_ns): (u64, u64),
+    ) -> (Vec<Delimited>, DelimiterTally) {
+        let (works, beyond) = self.0.into_sink().finish();
+        let mut tally = DelimiterTally { beyond, ..DelimiterTally::default() };
+        let threads = if works.is_empty() { HashMap::new() } else { threads(graph) };
+        let mut found = Vec::new();
+        for work in works {
+            if work.from_ns < from_ns || work.to_ns > to_ns {
+                continue;
+            }
+            let count = match work.end {
+                PortWorkEnd::Overlapping => &mut tally.overlapping,
+                PortWorkEnd::Unfinished => &mut tally.unfinished,
+                PortWorkEnd::Unbegun => &mut tally.unbegun,
+                PortWorkEnd::Lost => &mut tally.lost,
+                PortWorkEnd::Whole if work.from_ns >= work.to_ns => &mut tally.momentary,
+                PortWorkEnd::Whole => match worker(&threads, &work) {
+                    None => &mut tally.strangers,
+                    Some(_) if found.len() >= MAX_FOUND => &mut tally.beyond,
+                    Some(worker) => {
+                        let PortWork { from_ns, to_ns, .. } = work;
+                        let (has_begin, has_end) = (true, true);
+                        let execution = Execution { worker, from_ns, to_ns, has_begin, has_end };
+                        found.push(Delimited { execution, key: None });
+                        continue;
+                    }
+                },
+            };
+            *count += 1;
+        }
+        (found, tally)
+    }
+}
+
+/// The threads of the first recording by their ids: each with when it was created, where that is known.
+type ThreadsById = HashMap<i32, Vec<(Option<u64>, WorkerId)>>;
+
+fn threads(graph: &Graph) -> ThreadsById {
+    let mut all = ThreadsById::new();
+    for (id, worker) in graph.workers() {
+        if let Who::Thread { machine: 0, tid } = worker.who {
+            all.entry(tid).or_default().push((worker.created_ns, id));
+        }
+    }
+    all
+}
+
+/// The thread that ended it: the latest that had its id by then.
+fn worker(threads: &ThreadsById, work: &PortWork) -> Option<WorkerId> {
+    let mut all = threads.get(&work.tid)?.iter().rev();
+    let was_there = |created_ns: Option<u64>| created_ns.is_none_or(|ns| ns <= work.to_ns);
+    all.find(|(created_ns, _)| was_there(*created_ns)).map(|(_, id)| *id)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum PortField {
+    Kind,
+    Both,
+    Local,
+    Remote,
+}
+
+/// Reads the ports that an event says itself.
+#[derive(Debug, Default)]
+struct PortFields {
+    field: Option<PortField>,
+    depth: u32,
+    kind: u64,
+    both: u64,
+    local: u64,
+    remote: u64,
+}
+
+impl PortFields {
+    fn ports(&self) -> Option<[u16; 2]> {
+        let both = if INTERNET.contains(&self.kind) { self.both } else { 0 };
+        let ports = [self.local as u16 | (both >> 16) as u16, self.remote as u16 | both as u16];
+        (ports != [0, 0]).then_some(ports)
+    }
+}
+
+impl Visit for PortFields {
+    fn name(&mut self, name: &str) {
+        let of = match name.strip_prefix('_').unwrap_or(name) {
+            "noised_object" => Some(PortField::Kind),
+            "noised_peer" => Some(PortField::Both),
+            "local_port" | "sport" => Some(PortField::Local),
+            "remote_port" | "dport" => Some(PortField::Remote),
+            _ => None,
+        };
+        self.field = of.filter(|_| self.depth == 0);
+    }
+
+    fn value(&mut self, value: Value<'_>) {
+        let (Some(field), Some(number)) = (self.field.take(), value.bits()) else { return };
+        match field {
+            PortField::Kind => self.kind = number,
+            PortField::Both => self.both = number,
+            PortField::Local => self.local = number,
+            PortField::Remote => self.remote = number,
+        }
+    }
+
+    fn begin(&mut self, _: Shape) {
+        self.depth += 1;
+    }
+
+    fn end(&mut self, _: Shape) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+}
