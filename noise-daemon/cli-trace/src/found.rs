@@ -33,11 +33,11 @@ use super::variables;
 /// Events after which what is not needed any more is forgotten.
 const FORGET_EVENTS: u64 = if cfg!(test) { 16 } else { 1 << 16 };
 
-/// Events beyond the asked time that are read to find out what ends a sleep, and for marks that stand late.
-const BEYOND_EVENTS: u64 = 1 << 20;
-/// How long behind the asked time marks may stand that are of it: as much older as a mark may be, and a second for a socket
-/// that is read late.
-const LATE_MARK_NS: u64 = OLDEST_MARK_NS + 1_000_000_000;
+/// Events beyond the asked time that are looked at to find out what ends a sleep.
+const BEYOND_EVENTS: u64 = if cfg!(test) { LOOK_EVENTS } else { 1 << 20 };
+/// How long behind the asked time marks may stand that are of it: as much older as a mark may be than its datagram, as much
+/// later as that may be read, and a second until it is written.
+const LATE_MARK_NS: u64 = 2 * OLDEST_MARK_NS + 1_000_000_000;
 /// After so many of them it is looked whether any more are needed.
 const LOOK_EVENTS: u64 = 1 << 10;
 
@@ -130,10 +130,12 @@ fn all<S: Source>(
         if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
             is_whole = false;
             // Who ends a sleep that is under way is worth a look, but not at all the rest.
-            if beyond % LOOK_EVENTS == 0 {
-                grows &= !sought.iter().all(|sought| is_over(builder.graph(), sought));
+            if grows && beyond % LOOK_EVENTS == 0 {
+                let is_over = |sought| is_over(builder.graph(), sought);
+                grows = beyond < BEYOND_EVENTS && !sought.iter().all(is_over);
             }
-            if beyond >= BEYOND_EVENTS || (!grows && record.time_ns > marks_until_ns) {
+            // Marks take no memory: all of the time in which they may stand is read.
+            if !grows && record.time_ns > marks_until_ns {
                 break;
             }
             beyond += 1;
@@ -433,14 +435,16 @@ mod tests {
         assert_eq!(spans(&text, "process:ls", None), [(2000, 2500, true)]);
     }
 
+    /// A mark of thread 5.
+    fn mark(begins: bool, before_ns: u64) -> MadeEvent {
+        let mark =
+            ProgramMark { begins, name: b"job", tid: 5, before_ns, ..ProgramMark::default() };
+        MadeEvent::new("mark", TraceKind::Mark(mark))
+    }
+
     #[test]
     fn marks_that_stand_behind_the_part_are_of_their_own_time() {
-        let mark = |begins, before_ms: u64| {
-            let before_ns = before_ms * 1_000_000;
-            let mark =
-                ProgramMark { begins, name: b"job", tid: 5, before_ns, ..ProgramMark::default() };
-            MadeEvent::new("mark", TraceKind::Mark(mark))
-        };
+        let mark = |begins, before_ms: u64| mark(begins, before_ms * 1_000_000);
         let switch =
             |prev, next| MadeEvent::new("sched_switch", fixtures::switch(prev, ASLEEP, next));
         // Its end is of 1800 ms; another execution begins in the part and ends behind it.
@@ -452,8 +456,8 @@ mod tests {
             (2_300, mark(false, 500)),
             (2_310, mark(true, 400)),
             (2_400, mark(false, 0)),
-            (20_000, switch(5, 6)),
-            (20_001, mark(true, 18_200)),
+            (24_000, switch(5, 6)),
+            (24_001, mark(true, 22_200)),
         ];
         let made = || MadeRecording::new(events.map(|(at_ms, event)| (at_ms * 1_000_000, event)));
         let wanted = "mark:job".parse().unwrap();
@@ -472,6 +476,24 @@ mod tests {
         assert_eq!(document.executions.iter().map(span).collect::<Vec<_>>(), [(1_100, 1_800)]);
         assert_eq!(document.delimiters[0].tally.unfinished, 1, "{:?}", document.delimiters);
         assert_eq!(found(2_500).executions.len(), 2);
+    }
+
+    #[test]
+    fn marks_of_the_part_are_found_however_many_events_they_stand_behind() {
+        let to_ns = 2_000_000_000;
+        let tick = MadeEvent::other("tick", &[]);
+        let ticks = (1..=3 * BEYOND_EVENTS).map(|number| (to_ns + number, tick));
+        // What is sent 10 s later, and read 10 s behind that.
+        let late_ns = to_ns + 2 * OLDEST_MARK_NS;
+        let runs = MadeEvent::new("sched_switch", fixtures::switch(0, ASLEEP, 5));
+        let events = [(1_000, runs), (1_100, mark(true, 0))].into_iter().chain(ticks);
+        let events = events.chain([(late_ns, mark(false, late_ns - 1_800))]);
+        let (name, wanted) = ("mark:job", "mark:job".parse().unwrap());
+        let sought = Sought { name, wanted: &wanted, from_ns: None, to_ns: Some(to_ns) };
+        let source = Merged::one(MadeRecording::new(events));
+        let (document, ..) = all(source, Builder::default(), Select::default(), &[sought]).unwrap();
+        let spans = document.executions.iter().map(|one| (one.from_ns, one.to_ns));
+        assert_eq!(spans.collect::<Vec<_>>(), [(1_100, 1_800)]);
     }
 
     #[test]
