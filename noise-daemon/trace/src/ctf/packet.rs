@@ -27,9 +27,9 @@ pub struct PacketHead<'t> {
     pub events_at: u64,
     /// Its length in the file.
     pub length: u64,
-    /// Bytes that it announces and the file never had.
+    /// Bytes that it announces and the file never had, where its content is among them.
     pub missing: u64,
-    /// Whether the file ends in it.
+    /// Whether the file ends in its content.
     pub is_cut: bool,
     pub context: PacketContext,
 }
@@ -190,14 +190,16 @@ pub fn open<'t>(
         return Err("its sizes contradict each other");
     }
     let length = packet / 8;
+    // What fills a packet up behind its content has nothing in it: without that, the packet is whole.
+    let is_whole = |bytes: u64| content <= bytes.saturating_mul(8);
     Ok(PacketHead {
         stream,
         class,
         end: content.min(rest.saturating_mul(8)),
         events_at,
         length,
-        missing: length.saturating_sub(announced),
-        is_cut: length > rest,
+        missing: if is_whole(announced) { 0 } else { length.saturating_sub(announced) },
+        is_cut: !is_whole(rest),
         context,
     })
 }

@@ -46,7 +46,7 @@ struct CurrentPacket<'t> {
     end: u64,
     /// How far the window has it, in bits.
     seen: u64,
-    /// Whether the file ends in it.
+    /// Whether the file ends in its content.
     is_cut: bool,
     /// Whether it does not say of which CPU it is.
     lacks_cpu: bool,

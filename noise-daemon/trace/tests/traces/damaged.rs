@@ -79,14 +79,19 @@ fn boundaries(bytes: &[u8]) -> Vec<usize> {
     begins.chain([bytes.len()]).collect()
 }
 
-/// What can be read of a stream that ends too early, and the sentence about the rest.
-fn read_cut(trace: &Trace, name: &str, bytes: &[u8], what: &str) -> usize {
-    let mut reader = CtfReader::new(&trace.layout, &[StreamFile::held(name, bytes)]);
+/// What can be read of a packet of which so many bytes are left, and the sentence about the rest. Where it lacks only what
+/// fills it up, all is read.
+fn read_cut(trace: &Trace, name: &str, packet: &[u8], left: usize, what: &str) -> usize {
+    let mut reader = CtfReader::new(&trace.layout, &[StreamFile::held(name, &packet[..left])]);
     let mut events = 0;
     while let Some(record) = reader.read() {
         events += usize::from(record.loss().is_none());
     }
     let damage = reader.damage();
+    if damage.is_none() {
+        assert_eq!((events, false), read(&trace.layout, name, packet), "{what}");
+        return events;
+    }
     let sentence = damage.to_string();
     assert!(damage.missing_bytes + damage.unread_bytes > 0, "{what}: {damage:?}");
     assert!(damage.sentences.len() == 1 && sentence.lines().count() == 1, "{what}: {sentence}");
@@ -130,10 +135,12 @@ pub fn cut_alone(trace: &Trace) {
                 for (name, bytes, at) in places {
                     let boundaries = boundaries(bytes);
                     // Each packet stands by itself: those before are read by the test of whole ones.
-                    let begin = boundaries.iter().rfind(|boundary| *boundary <= at).unwrap();
-                    if begin < at {
+                    let next = boundaries.partition_point(|boundary| boundary <= at);
+                    let packet = boundaries[next - 1]..boundaries[next];
+                    if packet.start < *at {
+                        let left = at - packet.start;
                         let what = format!("{name} cut at {at}");
-                        read_cut(trace, name, &bytes[*begin..*at], &what);
+                        read_cut(trace, name, &bytes[packet], left, &what);
                     }
                 }
             });
@@ -153,11 +160,12 @@ fn cut_at_boundaries(trace: &Trace, name: &str, bytes: &[u8]) {
         assert!(!damaged, "{name} cut at {boundary}");
         if boundary > 0 {
             let what = format!("{name} cut before {boundary}");
-            assert!(read_cut(trace, name, &bytes[begin..boundary - 1], &what) <= events);
+            let packet = &bytes[begin..boundary];
+            assert!(read_cut(trace, name, packet, packet.len() - 1, &what) <= events);
         }
         if boundary < bytes.len() {
             let what = format!("{name} cut behind {boundary}");
-            assert_eq!(read_cut(trace, name, &bytes[boundary..=boundary], &what), 0);
+            assert_eq!(read_cut(trace, name, &bytes[boundary..], 1, &what), 0);
         }
         (before, begin) = (before + events, boundary);
     }

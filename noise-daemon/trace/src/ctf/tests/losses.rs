@@ -123,6 +123,33 @@ fn where_streams_end_too_early_is_said_with_cpu_and_time() {
 }
 
 #[test]
+fn a_packet_without_what_fills_it_up_is_whole() {
+    let layout = TraceLayout::parse(COUNTED).unwrap();
+    let mut full = packet(10, 20, 0, 0, &[10, 15]);
+    let content = full.len();
+    full.resize(content + 40, 0);
+    let bits = 8 * full.len() as u64;
+    full[28..36].copy_from_slice(&bits.to_le_bytes());
+    let mut other = packet(10, 30, 0, 0, &[10, 30]);
+    other[48..52].copy_from_slice(&3_u32.to_le_bytes());
+    let read = |left: usize| {
+        let files = [StreamFile::held("a_3", &other), StreamFile::held("a_7", &full[..left])];
+        let mut reader = CtfReader::new(&layout, &files);
+        let mut all = Vec::new();
+        while let Some(record) = reader.read() {
+            all.push((record.time_ns, record.cpu, record.loss()));
+        }
+        (all, reader.damage())
+    };
+    let whole = read(full.len());
+    assert!(whole.1.is_none(), "{}", whole.1);
+    for left in content..full.len() {
+        assert_eq!(read(left), whole, "{left} bytes");
+    }
+    assert_eq!(read(content - 1).1.missing_bytes, 41);
+}
+
+#[test]
 fn what_is_lost_may_be_of_any_cpu_that_events_name() {
     let metadata = COUNTED.replace(" uint32_t cpu_id;", "").replace("_number", "cpu_id");
     let packet = |begin: u64, discarded: u32, cpus: &[u32]| {
