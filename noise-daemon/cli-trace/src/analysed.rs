@@ -115,7 +115,7 @@ fn print_analysis<D: Serialize>(
     found: &AnalysedPart,
 ) -> Result<(), CommandError> {
     if found.is_empty {
-        report_nothing(recording, found.is_part, &found.damage)?;
+        report_nothing(recording, found.is_part, || report(recording, &found.damage))?;
     }
     match is_json {
         true => output::print_document(&WithUnread::new(document, &found.damage))?,

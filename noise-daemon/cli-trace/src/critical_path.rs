@@ -16,7 +16,7 @@ use self::picture::Picture;
 use super::asked::Asking;
 use super::found::found;
 use super::recording::Recording;
-use super::report;
+use super::several;
 
 /// Arguments of `noised trace critical-path`.
 #[derive(Debug, clap::Args)]
@@ -49,26 +49,26 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     let recording = Recording::open(path)?;
     let one = |path: &Path,
                recording: &Recording|
-     -> Result<(PathsDocument, Damage), CommandError> {
+     -> Result<(PathsDocument, Vec<Damage>), CommandError> {
         let picture = args.perfetto.as_deref().map(|to| Picture::begin(path, to)).transpose()?;
         Ok(found(&args.asking, recording, &args.others, picture)?)
     };
     let Some(other_path) = &args.against else {
-        let (document, damage) = one(path, &recording)?;
+        let (document, damages) = one(path, &recording)?;
         print(args, &document, || page(&document, columns()))?;
-        report(path, &damage);
+        several::report(path, &args.others, &damages);
         return Ok(());
     };
     let other = Recording::open(other_path)?;
     let one = |path: &Path, recording: &Recording| {
         one(path, recording).map_err(|error| error.context(path.display().to_string()))
     };
-    let (document, damage) = one(path, &recording)?;
-    let (against, other_damage) = one(other_path, &other)?;
+    let (document, damages) = one(path, &recording)?;
+    let (against, other_damages) = one(other_path, &other)?;
     let both = beside::BesideDocument::new(document, against);
     print(args, &both, || beside::page(&both, [path, other_path], columns()))?;
-    report(path, &damage);
-    report(other_path, &other_damage);
+    several::report(path, &[], &damages);
+    several::report(other_path, &[], &other_damages);
     Ok(())
 }
 

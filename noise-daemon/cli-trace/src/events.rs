@@ -130,7 +130,7 @@ fn go(
     // It takes its line away before the result is printed.
     drop(source);
     if is_empty {
-        report_nothing(&args.recording, selects, &damage)?;
+        report_nothing(&args.recording, selects, || report(&args.recording, &damage))?;
     }
     reach.begin(select.from_ns.unwrap_or(0));
     if args.summary && selects {

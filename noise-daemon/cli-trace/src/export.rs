@@ -176,7 +176,7 @@ fn write_to(
     }
     let damage = source.damage();
     if is_empty {
-        report_nothing(&args.recording, is_part, &damage)?;
+        report_nothing(&args.recording, is_part, || report(&args.recording, &damage))?;
     }
     export.finish();
     targets.write(&mut export, (1, 1))?;

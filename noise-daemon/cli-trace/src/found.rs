@@ -44,7 +44,7 @@ const LOOK_EVENTS: u64 = 1 << 10;
 /// Parts of all paths together: about a gigabyte.
 const MAX_PARTS: usize = if cfg!(test) { 1000 } else { 1 << 22 };
 
-/// The paths in a recording, with those of other machines beside it, and what of it could not be read. They are drawn
+/// The paths in a recording, with those of other machines beside it, and what of each could not be read. They are drawn
 /// where a picture was begun.
 /// Errors: what was not found, or cannot be read or drawn.
 pub fn found(
@@ -52,7 +52,7 @@ pub fn found(
     recording: &Recording,
     others: &[PathBuf],
     mut picture: Option<Picture>,
-) -> anyhow::Result<(PathsDocument, Damage)> {
+) -> anyhow::Result<(PathsDocument, Vec<Damage>)> {
     let opened = several::open(recording, others)?;
     let begin_ns = || recording.first_ns();
     Ok(match recording {
@@ -69,10 +69,10 @@ pub fn found(
             let together = Together::new(recording, ctf, &opened, others)?;
             let builder = builder(asking, Reading::of(&ctf.layout.env), together.builder());
             let found = all(together.read(), builder, select, &sought)?;
-            let (mut document, damage) = blamed(together.read(), found);
+            let (mut document, damages) = blamed(together.read(), found);
             variables::name(&mut document.executions, &ctf.layout.env);
             picture.map(|picture| picture.finish(&document, shown())).transpose()?;
-            (document, damage)
+            (document, damages)
         }
         Recording::Text(text) => {
             let select = asking.select(begin_ns);
@@ -80,10 +80,10 @@ pub fn found(
             let shown = || recording.shown(text.reader(), false);
             let builder = builder(asking, Reading::Events, Builder::new(text.waker()));
             let found = all(Merged::one(shown()), builder, select, &sought)?;
-            let (mut document, damage) = blamed(Merged::one(shown()), found);
+            let (mut document, damages) = blamed(Merged::one(shown()), found);
             document.unread_lines = text.unread_lines();
             picture.map(|picture| picture.finish(&document, shown())).transpose()?;
-            (document, damage)
+            (document, damages)
         }
     })
 }
@@ -95,8 +95,8 @@ fn builder(asking: &Asking, usual: Reading, builder: Builder) -> Builder {
     }
 }
 
-/// The paths, what could not be read, and whether there are begins and ends of system calls.
-type FoundPaths = (PathsDocument, Damage, bool);
+/// The paths, what could not be read of each recording, and whether there are begins and ends of system calls.
+type FoundPaths = (PathsDocument, Vec<Damage>, bool);
 
 /// Goes over the events, and finds the paths.
 fn all<S: Source>(
@@ -236,9 +236,9 @@ fn all<S: Source>(
         }
         document.delimiters.extend(tally);
     }
-    let damage = source.damage();
-    document.unread = UnreadDocument::of(&damage);
-    Ok((document, damage, has_calls))
+    let damages = source.damages();
+    document.unread = UnreadDocument::of(&Damage::of_all(&damages));
+    Ok((document, damages, has_calls))
 }
 
 /// The numbers below that one, each as far from those before as can be: any first part of them is spread evenly.
@@ -285,8 +285,8 @@ fn delimited(
 /// The same with for whom it waits, for which the recording is read once more, up to the last wait.
 fn blamed<S: Source>(
     mut source: Merged<S>,
-    (mut document, damage, has_calls): FoundPaths,
-) -> (PathsDocument, Damage) {
+    (mut document, damages, has_calls): FoundPaths,
+) -> (PathsDocument, Vec<Damage>) {
     let blame = |machine| Blame::of(&document, machine, Delays::of_turns());
     let mut blames: Vec<Blame> = (0..source.machines()).map(blame).collect();
     let machines = if has_calls { source.machines() } else { 0 };
@@ -309,7 +309,7 @@ fn blamed<S: Source>(
     for blame in blames {
         blame.finish(&mut document);
     }
-    (document, damage)
+    (document, damages)
 }
 
 /// Up to when marks are read that may be of the time that is asked for.

@@ -80,10 +80,14 @@ const NO_CGROUPS: &str = "this recording does not say which cgroups its threads 
 
 /// Says on standard error that a recording has no events.
 /// Errors: that a part is wanted in which there is none.
-fn report_nothing(recording: &Path, is_part: bool, damage: &Damage) -> anyhow::Result<()> {
+fn report_nothing(
+    recording: &Path,
+    is_part: bool,
+    report_unread: impl FnOnce(),
+) -> anyhow::Result<()> {
     let shown = recording.display();
     if is_part {
-        report(recording, damage);
+        report_unread();
         bail!(
             "no event of {shown} is selected; `noised trace events --summary {shown}` says from when to when it lasts, \
              and --thread and --process take whole names"
@@ -108,11 +112,15 @@ impl<'d, D> WithUnread<'d, D> {
     }
 }
 
-/// Says on standard error what could not be read.
+/// What to say of what could not be read.
+fn unread(recording: &Path, damage: &Damage) -> Option<String> {
+    let shown = recording.display();
+    (!damage.is_none()).then(|| format!("{shown} was not read completely: {damage}"))
+}
+
+/// Says it on standard error.
 pub fn report(recording: &Path, damage: &Damage) {
-    if !damage.is_none() {
-        output::complain(&format!("{} was not read completely: {damage}", recording.display()));
-    }
+    unread(recording, damage).iter().for_each(|sentence| output::complain(sentence));
 }
 
 #[cfg(test)]
@@ -139,7 +147,8 @@ mod tests {
         let recording = Recording::open(path).unwrap();
         let Recording::Ctf(ctf) = &recording else { panic!("no CTF") };
         let asking = Asking::of(["thread:5"].into_iter()).unwrap();
-        let (paths, damage) = found(&asking, &recording, &[], None).unwrap();
+        let (paths, damages) = found(&asking, &recording, &[], None).unwrap();
+        let damage = Damage::of_all(&damages);
         let [compared, analysed, printed] = [
             serde_json::to_value(ComparedRecording::read(&asking, path, &recording).unwrap().1),
             serde_json::to_value(WithUnread::new(&paths.reach, &damage)),

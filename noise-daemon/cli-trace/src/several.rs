@@ -1,13 +1,15 @@
 //! Recordings of several machines together.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
+use noise_command::output::complain;
 use noise_paths::build::{Builder, Waker};
 use noise_paths::clocks::ClockLine;
 use noise_paths::clocks::traffic::{Traffic, lines};
 use noise_paths::several::{Merged, traffic};
 use noise_trace::ctf::CtfReader;
+use noise_trace::damage::Damage;
 use noise_trace::reach::Reach;
 use noise_trace::record::{Record, Stored};
 
@@ -129,6 +131,17 @@ impl<'r> Together<'r> {
     }
 }
 
+/// What to say of what could not be read of each recording.
+fn unread(first: &Path, others: &[PathBuf], damages: &[Damage]) -> Vec<String> {
+    let paths = [first].into_iter().chain(others.iter().map(PathBuf::as_path));
+    paths.zip(damages).filter_map(|(path, damage)| super::unread(path, damage)).collect()
+}
+
+/// Says it on standard error.
+pub fn report(first: &Path, others: &[PathBuf], damages: &[Damage]) {
+    unread(first, others, damages).iter().for_each(|sentence| complain(sentence));
+}
+
 /// How far each of several recordings is known, in the part that is asked for.
 pub struct PartReach {
     all: Vec<Reach>,
@@ -162,7 +175,9 @@ impl PartReach {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampled::small;
     use noise_keep::export::exported;
+    use noise_trace::summary::UnreadDocument;
 
     #[test]
     fn recordings_of_ours_have_no_headers_and_that_is_said() {
@@ -179,5 +194,31 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("the first recording has no headers of TCP packets"), "{text}");
         assert!(text.contains("noised records none") && text.contains("LTTng 2.8"), "{text}");
+    }
+
+    #[test]
+    fn which_recording_is_cut_is_said() {
+        let folders = [small(), small()];
+        let cut = folders[1].path().join("kernel/channel0_1");
+        let file = std::fs::OpenOptions::new().write(true).open(cut).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 3).unwrap();
+        let paths = folders.each_ref().map(|folder| folder.path().to_owned());
+        let opened = paths.each_ref().map(|path| Recording::open(path).unwrap());
+        let files = opened.each_ref().map(|recording| {
+            let Recording::Ctf(ctf) = recording else { panic!("no CTF") };
+            (&ctf.layout, ctf.streams())
+        });
+        let readers = files.each_ref().map(|(layout, files)| CtfReader::new(layout, files));
+        let mut merged = Merged::new(readers.map(|reader| (reader, ClockLine::SAME)));
+        while merged.read_from().is_some() {}
+        let damages = merged.damages();
+        let said = unread(&paths[0], &paths[1..], &damages);
+        assert_eq!(said.len(), 1, "{said:?}");
+        let begin = format!("{} was not read completely: ", paths[1].display());
+        assert!(said[0].starts_with(&begin), "{said:?}");
+        assert!(said[0].contains("3 bytes are missing (channel0_1 of CPU 1 is not"), "{said:?}");
+        let documented = UnreadDocument::of(&Damage::of_all(&damages)).unwrap();
+        assert!(documented.places[0].starts_with("recording 1: channel0_1 of CPU "));
+        assert_eq!(serde_json::to_value(&documented.cuts).unwrap()[0]["recording"], 1);
     }
 }

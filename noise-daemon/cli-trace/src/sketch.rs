@@ -28,7 +28,7 @@ use noise_trace::select::Select;
 use super::part::RecordingOptions;
 use super::recording::Recording;
 use super::several::{self, Common, PartReach, Together};
-use super::{NO_CGROUPS, WithUnread, report, report_nothing};
+use super::{NO_CGROUPS, WithUnread, report_nothing};
 use noise_pages::width::columns;
 
 /// Arguments of `noised trace sketch`.
@@ -110,23 +110,25 @@ struct SketchInput {
     discarded: u64,
     reach: Reach,
     unread_lines: Option<UnreadLines>,
-    damage: Damage,
+    damages: Vec<Damage>,
     is_empty: bool,
 }
 
 pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let mut found = input(args, &recording)?;
+    let damages = std::mem::take(&mut found.damages);
+    let report = || several::report(&args.recording, &args.others, &damages);
     if found.is_empty {
-        report_nothing(&args.recording, found.select.is_part(), &found.damage)?;
+        report_nothing(&args.recording, found.select.is_part(), report)?;
     }
     cluster(&mut found.system).map_err(anyhow::Error::from)?;
     let document = document(args, &found);
     match args.json {
-        true => output::stream_json(&WithUnread::new(&document, &found.damage))?,
+        true => output::stream_json(&WithUnread::new(&document, &Damage::of_all(&damages)))?,
         false => output::print_painted(&page(&document, columns()))?,
     }
-    report(&args.recording, &found.damage);
+    report();
     Ok(())
 }
 
@@ -180,7 +182,7 @@ fn all<S: Source>(
         bail!(NO_CGROUPS);
     }
     is_empty |= select.follows() && wanted.is_empty();
-    let damage = source.damage();
+    let damages = source.damages();
     let (reach, discarded) = reach.finish();
     Ok(SketchInput {
         system: feed.finish(),
@@ -189,7 +191,7 @@ fn all<S: Source>(
         discarded,
         reach,
         unread_lines: None,
-        damage,
+        damages,
         is_empty,
     })
 }

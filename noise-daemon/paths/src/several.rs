@@ -44,6 +44,11 @@ impl<S: Source> Merged<S> {
         let (_, number, first) = next.min_by_key(|(time_ns, number, _)| (*time_ns, *number))?;
         Some((number, first.read()?))
     }
+
+    /// What could not be read of each recording.
+    pub fn damages(&self) -> Vec<Damage> {
+        self.all.iter().map(|one| one.source.damage()).collect()
+    }
 }
 
 impl<S: Source> One<S> {
@@ -57,35 +62,6 @@ impl<S: Source> One<S> {
         let Some(loss) = record.loss() else { return Some(record) };
         let [from_ns, to_ns] = [loss.from_ns, loss.to_ns].map(|ns| self.line.to_reference(ns));
         Some(Record::lost(record.time_ns, record.cpu, LostEvents { from_ns, to_ns, ..loss }))
-    }
-}
-
-impl<S: Source> Source for Merged<S> {
-    type Stored<'r>
-        = S::Stored<'r>
-    where
-        Self: 'r;
-
-    #[inline]
-    fn read(&mut self) -> Option<Record<S::Stored<'_>>> {
-        self.read_from().map(|(_, record)| record)
-    }
-
-    fn next_ns(&mut self) -> Option<u64> {
-        if let [only] = self.all.as_mut_slice() {
-            return only.source.next_ns();
-        }
-        self.all.iter_mut().filter_map(One::next_ns).min()
-    }
-
-    fn damage(&self) -> Damage {
-        let mut damage = Damage::default();
-        self.all.iter().for_each(|one| damage.add(&one.source.damage()));
-        damage
-    }
-
-    fn read_bytes(&self) -> u64 {
-        self.all.iter().map(|one| one.source.read_bytes()).sum()
     }
 }
 

@@ -16,6 +16,9 @@ const MAX_CUTS_OF_STREAM: usize = 16;
 /// A place from which on a stream was not read: up to its end, or to the next packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StreamCut {
+    /// The number of the recording; documents leave out that of the first one, 0.
+    #[serde(skip_serializing_if = "is_first")]
+    pub recording: u16,
     /// The name of its file.
     pub stream: String,
     pub cpu: u32,
@@ -30,6 +33,11 @@ pub struct StreamCut {
     /// Why.
     #[serde(skip)]
     pub what: Cow<'static, str>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+const fn is_first(recording: &u16) -> bool {
+    *recording == 0
 }
 
 impl StreamCut {
@@ -103,6 +111,21 @@ impl Damage {
     /// Whether everything was read.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// What could not be read of several recordings, with the numbers of those beside the first one.
+    pub fn of_all(recordings: &[Self]) -> Self {
+        let mut all = Self::default();
+        for (number, damage) in (0..).zip(recordings) {
+            let mut damage = damage.clone();
+            if number > 0 {
+                damage.cuts.iter_mut().for_each(|cut| cut.recording = number);
+                let sentences = damage.sentences.iter_mut();
+                sentences.for_each(|it| it.insert_str(0, &format!("recording {number}: ")));
+            }
+            all.add(&damage);
+        }
+        all
     }
 
     pub fn add(&mut self, other: &Self) {

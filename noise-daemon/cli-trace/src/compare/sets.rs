@@ -210,7 +210,7 @@ impl ComparedRecording {
         path: &Path,
         recording: &Recording,
     ) -> Result<(Vec<Traced>, Self, Damage), CommandError> {
-        let (document, damage) = found(asking, recording, &[], None)
+        let (document, damages) = found(asking, recording, &[], None)
             .map_err(|error| CommandError::from(error).context(path.display().to_string()))?;
         let PathsDocument {
             executions,
@@ -236,7 +236,7 @@ impl ComparedRecording {
             unread_lines,
             unread,
         };
-        Ok((executions, missing, damage))
+        Ok((executions, missing, Damage::of_all(&damages)))
     }
 
     /// What to know of it, for people.

@@ -18,6 +18,7 @@ impl Stream<'_> {
         what: impl Into<Cow<'static, str>>,
     ) -> StreamCut {
         StreamCut {
+            recording: 0,
             stream: self.name.to_owned(),
             cpu: self.cpu,
             from_ns: Some(self.time_ns).filter(|ns| *ns > 0),
