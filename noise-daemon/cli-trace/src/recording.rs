@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -11,13 +12,13 @@ use noise_command::output::complain;
 use noise_paths::build::Waker;
 use noise_system::files::{open_regular, read, read_input_bytes};
 use noise_text::clean::quoted;
-use noise_trace::ctf::{CtfError, CtfReader, StreamFile, TraceLayout, metadata};
+use noise_trace::ctf::{CtfError, CtfReader, StreamFile, StreamPart, TraceLayout, apart, metadata};
 use noise_trace::damage::Damage;
 use noise_trace::delays::Begin;
 use noise_trace::events::What;
 use noise_trace::ftrace::{self, Survey, UnreadLines};
 use noise_trace::record::{Record, Source};
-use noise_trace::window::{Content, Opened, Window};
+use noise_trace::window::{Content, Opened, ReadAt as _, Window};
 
 use super::folders::{METADATA, folder, is_chunk, left_out, refuse};
 use super::foreign::{FIRST_BYTES, losses_of_perf, recognised, recognised_text, stray};
@@ -49,7 +50,8 @@ const fn waker(has_waking: bool) -> Waker {
 
 pub struct Ctf {
     pub layout: TraceLayout,
-    files: Vec<(String, Opened<File>)>,
+    /// Its files, those of which the CPUs are apart in parts, each with the file's name.
+    files: Vec<(String, StreamPart<Opened<File>>)>,
 }
 
 impl Ctf {
@@ -65,7 +67,7 @@ impl Ctf {
 
     /// A sentence about files in its folder that are packed, or others'.
     fn strays(&self, folder: &Path) -> Option<String> {
-        let of = |(name, file): &(String, Opened<File>)| {
+        let of = |(name, file): &(String, StreamPart<Opened<File>>)| {
             stray(&folder.join(name), &first_of(Content::Read(file)))
         };
         let mut strays = self.files.iter().filter_map(of);
@@ -200,7 +202,7 @@ impl Recording {
     /// Bytes of all its files.
     fn length(&self) -> u64 {
         match self {
-            Self::Ctf(ctf) => ctf.files.iter().map(|(_, file)| file.length).sum(),
+            Self::Ctf(ctf) => ctf.files.iter().map(|(_, file)| file.length()).sum(),
             Self::Text(text) => text.printed.content().length(),
         }
     }
@@ -311,11 +313,19 @@ fn ctf(folder: &Path) -> anyhow::Result<Ctf> {
     {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
-    let open = |name: String| {
-        let file = opened(&folder.join(&name)).with_context(|| quoted(&name))?;
-        Ok((name, file))
+    let open = |name: &String| {
+        let file = opened(&folder.join(name)).with_context(|| quoted(name))?;
+        Ok(Arc::new(file))
     };
-    let files = names.into_iter().map(open).collect::<anyhow::Result<_>>()?;
+    let all = names.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let streams = names.iter().zip(&all);
+    let streams: Vec<_> =
+        streams.map(|(name, file)| StreamFile { name, content: Content::Read(&**file) }).collect();
+    let part = |(number, stretches): (usize, _)| {
+        let file = Arc::clone(all.get(number)?);
+        Some((names.get(number)?.clone(), StreamPart::new(file, stretches)))
+    };
+    let files = apart(&layout, &streams).into_iter().filter_map(part).collect();
     Ok(Ctf { layout, files })
 }
 

@@ -30,6 +30,10 @@ pub trait ReadAt {
     /// Reads what lies at that byte; how many bytes, none at its end.
     /// Errors: where it cannot be read.
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
+    /// The byte of the file on the disk that lies at that one.
+    fn place(&self, at: u64) -> u64 {
+        at
+    }
 }
 
 /// An open file, and the length that it had then.
@@ -148,6 +152,14 @@ impl<'t> Window<'t> {
     /// The length that the file had at first.
     pub const fn announced(&self) -> u64 {
         self.announced
+    }
+
+    /// The byte of the file on the disk that lies at that one.
+    pub fn place(&self, at: u64) -> u64 {
+        match self.content {
+            Content::Held(_) => at,
+            Content::Read(file) => file.place(at),
+        }
     }
 
     /// Whether the file ended too early.

@@ -24,7 +24,7 @@ impl<'t> StreamFile<'t> {
 }
 
 /// A ring buffer: number of the stream, CPU, name without numbers at its end.
-type RingBuffer<'t> = (u64, u32, &'t str);
+pub type RingBuffer<'t> = (u64, u32, &'t str);
 
 /// When a packet began, and its number, as far as it says. What says neither comes before and behind nothing.
 type PacketBegin = (Option<u64>, Option<u64>);
@@ -70,7 +70,7 @@ pub fn chains(layout: &TraceLayout, files: &[StreamFile<'_>], usual: usize) -> V
     chains
 }
 
-fn buffer<'t>(packet: &PacketHead<'_>, name: &'t str) -> Option<RingBuffer<'t>> {
+pub fn buffer<'t>(packet: &PacketHead<'_>, name: &'t str) -> Option<RingBuffer<'t>> {
     Some((packet.stream, packet.context.cpu?, stem(name)))
 }
 

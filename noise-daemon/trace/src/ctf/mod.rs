@@ -6,6 +6,7 @@
 //! from its begin on, in a window that begins there. Records are lent: see
 //! [`Source`](crate::record::Source).
 
+mod apart;
 mod bits;
 mod class;
 mod cpu;
@@ -23,6 +24,7 @@ mod tsdl;
 mod walk;
 pub mod write;
 
+pub use apart::{StreamPart, apart};
 pub use class::EventClass;
 pub use files::StreamFile;
 pub use layout::TraceLayout;

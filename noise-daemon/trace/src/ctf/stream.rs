@@ -76,6 +76,8 @@ pub struct Stream<'t> {
     cpu: u32,
     /// CPUs that events named themselves.
     named_cpus: BTreeSet<u32>,
+    /// Whether it was said that CPUs are not in the order of time.
+    is_mixed: bool,
     /// The latest time, as recorded.
     cycles: u64,
     clock: Option<&'t TraceClock>,
@@ -124,6 +126,7 @@ impl<'t> Stream<'t> {
             at: 0,
             cpu: 0,
             named_cpus: BTreeSet::new(),
+            is_mixed: false,
             cycles: 0,
             clock: None,
             clock_number: 0,
@@ -398,16 +401,14 @@ impl<'t> Stream<'t> {
     }
 
     fn enter(&mut self, packet: PacketHead<'t>, at: u64) {
+        self.note_mixed(&packet, at);
         if let Some(cpu) = packet.context.cpu {
             self.cpu = cpu;
         }
         if packet.missing > 0 {
-            self.tear(
-                at,
-                0,
-                packet.missing,
-                format!("the file ends within the packet at byte {at}"),
-            );
+            let byte = self.window.place(at);
+            let what = format!("the file ends within the packet at byte {byte}");
+            self.tear(at, 0, packet.missing, what);
         }
         let before = self.cycles;
         if let Some(begin) = packet.context.begin {

@@ -1,5 +1,6 @@
 //! Generated layouts, written by code of the tests and read again; and what layouts may say.
 
+mod apart;
 mod ends;
 mod losses;
 mod named;

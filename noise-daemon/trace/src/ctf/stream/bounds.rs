@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::Stream;
 use crate::ctf::files::StreamFile;
 use crate::ctf::layout::TraceLayout;
-use crate::ctf::packet::{PacketHead, open};
+use crate::ctf::packet::{PacketContext, PacketHead, open};
 use crate::event::LostEvents;
 use crate::window::{Content, LEAST_WINDOW_BYTES, Window};
 
@@ -26,6 +26,25 @@ impl<'t> Stream<'t> {
         let is_closed = context.cpu.is_some() && self.is_of_a_tracer(packet);
         self.closed_ns = context.bound().filter(|_| is_closed).map(|end| self.to_ns(end));
         self.is_cut = packet.is_cut;
+    }
+
+    /// Says once that a packet of another CPU begins before what was read: see [`apart`](crate::ctf::apart) for where each CPU
+    /// is read by itself.
+    pub(super) fn note_mixed(&mut self, packet: &PacketHead<'_>, at: u64) {
+        let PacketContext { cpu, begin, .. } = packet.context;
+        let is_other = self.ended.is_some() && cpu.is_some_and(|cpu| cpu != self.cpu);
+        let is_earlier = begin.is_some_and(|begin| self.to_ns(begin) < self.time_ns);
+        if self.is_mixed || !is_other || !is_earlier {
+            return;
+        }
+        self.is_mixed = true;
+        let (name, byte) = (self.name, self.window.place(at));
+        self.damage.note(|| {
+            format!(
+                "{name}: its packets are of several CPUs, and from byte {byte} on they are not in the order of time, so \
+                 that figures are wrong; record again with a file for each CPU, as LTTng, perf and noised write them"
+            )
+        });
     }
 
     /// Whether packets came before one that is the first here, on its CPU and since the trace begins. Old tracers of LTTng do

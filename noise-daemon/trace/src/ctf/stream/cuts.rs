@@ -22,7 +22,7 @@ impl Stream<'_> {
             stream: self.name.to_owned(),
             cpu: self.cpu,
             from_ns: Some(self.time_ns).filter(|ns| *ns > 0),
-            byte,
+            byte: self.window.place(byte),
             unread_bytes,
             missing_bytes,
             what: what.into(),
@@ -57,8 +57,8 @@ impl Stream<'_> {
     pub(super) fn note_torn(&mut self) {
         self.note_short();
         if let Some(torn) = self.torn.take() {
-            let cut = self.cut_at(torn.byte, torn.unread_bytes, torn.missing_bytes, torn.what);
-            self.damage.cut(cut);
+            let cut = self.cut_at(0, torn.unread_bytes, torn.missing_bytes, torn.what);
+            self.damage.cut(StreamCut { byte: torn.byte, ..cut });
         }
     }
 
@@ -73,7 +73,9 @@ impl Stream<'_> {
         match packet.is_cut {
             true => self.tear(at, left, 0, what),
             false => {
-                let what = format!("{what}, at byte {at}, and the rest of its packet is left out");
+                let byte = self.window.place(at);
+                let what =
+                    format!("{what}, at byte {byte}, and the rest of its packet is left out");
                 self.damage.cut(self.cut_at(at, left, 0, what));
             }
         }
@@ -94,7 +96,8 @@ impl Stream<'_> {
         self.next_packet = found.unwrap_or(self.window.length());
         let left_out = self.next_packet.saturating_sub(at);
         self.is_cut = true;
-        let cut = self.cut_at(at, left_out, 0, format!("no packet at byte {at}: {what}"));
+        let byte = self.window.place(at);
+        let cut = self.cut_at(at, left_out, 0, format!("no packet at byte {byte}: {what}"));
         self.damage.cut(cut);
         self.note_short();
     }
