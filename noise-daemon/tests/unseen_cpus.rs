@@ -23,6 +23,7 @@ fn recording(end_ns: u64) -> TempDir {
         offset_ns: 0,
         offset_at_end_ns: None,
         has_calls: false,
+        buffer_bytes: None,
     };
     fs::write(folder.path().join("metadata"), metadata([1; 16], &origin)).unwrap();
     for (cpu, end_ns) in [(0, 100 * MS), (1, end_ns)] {

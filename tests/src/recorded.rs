@@ -152,6 +152,15 @@ pub fn recorded(folder: &Path) -> Result<Recording> {
     );
     let lost: u64 = losses.iter().map(|loss| loss.events).sum();
     ensure!(lost == stretch.missing, "{lost} lost at their places, {} in all", stretch.missing);
+    let listed = summary.get("losses").and_then(Value::as_array).context("no losses")?;
+    let counted = losses.iter().filter(|loss| loss.events > 0).count();
+    ensure!(listed.len() == counted, "{counted} losses, and {} in the summary", listed.len());
+    for loss in listed {
+        let at = |name: &str| number(loss, name)?.checked_sub(offset_ns).context("a time of old");
+        let (cpu, events) = (u32::try_from(number(loss, "cpu")?)?, number(loss, "events")?);
+        let loss = Loss { cpu, events, from_ns: at("from_ns")?, to_ns: at("to_ns")? };
+        ensure!(losses.contains(&loss), "{loss:?} is not among {losses:?}");
+    }
     Ok(Recording { stretch, losses, dumped, offset_ns })
 }
 

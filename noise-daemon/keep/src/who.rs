@@ -175,6 +175,7 @@ impl KeptNumbers {
             offset_ns,
             offset_at_end_ns: None,
             has_calls: false,
+            buffer_bytes: None,
         }
     }
 

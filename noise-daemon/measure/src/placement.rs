@@ -151,6 +151,11 @@ impl Attributes {
         Errno::result(result).map(drop)
     }
 
+    fn is_real_time(&self) -> bool {
+        let real_time = [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE];
+        real_time.contains(&self.policy.cast_signed())
+    }
+
     fn of(priority: Priority) -> Option<Self> {
         let base = Self { size: ATTRIBUTES_BYTES, ..Self::default() };
         let policy = |policy: i32| policy.cast_unsigned();
@@ -186,7 +191,8 @@ fn set_of(cpus: &CpuList) -> Result<CpuSet, Errno> {
 /// the thread back to where it was.
 #[derive(Debug)]
 pub struct Placement {
-    affinity: CpuSet,
+    /// Where it was, if it was moved.
+    affinity: Option<CpuSet>,
     attributes: Option<AttributesBefore>,
 }
 
@@ -213,7 +219,7 @@ impl Placement {
         let affinity = sched_getaffinity(Pid::from_raw(0)).map_err(refused)?;
         let set = set_of(cpus).map_err(refused)?;
         sched_setaffinity(Pid::from_raw(0), &set).map_err(refused)?;
-        let mut placement = Self { affinity, attributes: None };
+        let mut placement = Self { affinity: Some(affinity), attributes: None };
         if let Some(attributes) = Attributes::of(priority) {
             let change = Attributes::own().and_then(|before| {
                 attributes.set(0)?;
@@ -223,6 +229,14 @@ impl Placement {
             placement.attributes = Some(AttributesBefore(before));
         }
         Ok(placement)
+    }
+
+    /// Leaves the calling thread on its CPUs, with a chosen priority. `None` where the kernel refuses it, or the thread has
+    /// a real-time priority already.
+    pub fn ahead(priority: Priority) -> Option<Self> {
+        let before = Attributes::own().ok().filter(|own| !own.is_real_time())?;
+        Attributes::of(priority)?.set(0).ok()?;
+        Some(Self { affinity: None, attributes: Some(AttributesBefore(before)) })
     }
 }
 
@@ -247,7 +261,9 @@ impl Drop for Placement {
         if let Some(AttributesBefore(before)) = self.attributes {
             let _ = Attributes { size: ATTRIBUTES_BYTES, ..before }.set(0);
         }
-        let _ = sched_setaffinity(Pid::from_raw(0), &self.affinity);
+        if let Some(affinity) = &self.affinity {
+            let _ = sched_setaffinity(Pid::from_raw(0), affinity);
+        }
     }
 }
 
@@ -300,6 +316,29 @@ mod tests {
             drop(Placement::take(first, Priority::Fifo(1)));
             assert_eq!(Attributes::own().unwrap().policy, policy);
             assert_eq!(cpus::allowed().unwrap(), before);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_is_put_ahead_stays_on_its_cpus() {
+        std::thread::spawn(|| {
+            let (before, cpus) = (Attributes::own().unwrap(), cpus::allowed().unwrap());
+            // Without the privilege it stays as it is.
+            if let Some(placement) = Placement::ahead(Priority::RoundRobin(1)) {
+                let own = Attributes::own().unwrap();
+                assert_eq!((own.policy.cast_signed(), own.priority), (libc::SCHED_RR, 1));
+                assert!(Placement::ahead(Priority::Other(-20)).is_none(), "that is less");
+                drop(placement);
+            }
+            if let Some(placement) = Placement::ahead(Priority::Other(before.nice - 1)) {
+                assert_eq!(Attributes::own().unwrap().nice, before.nice - 1);
+                drop(placement);
+            }
+            let after = Attributes::own().unwrap();
+            assert_eq!((after.policy, after.nice), (before.policy, before.nice));
+            assert_eq!(cpus::allowed().unwrap(), cpus);
         })
         .join()
         .unwrap();

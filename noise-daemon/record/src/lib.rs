@@ -3,6 +3,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 
+mod buffer;
 mod child;
 mod daemon;
 mod dump;
@@ -15,6 +16,7 @@ mod session;
 mod summary;
 mod supply;
 
+pub use self::buffer::BUFFER_BYTES;
 pub use self::child::Child;
 pub use self::daemon::{EventAdder, flight};
 pub use self::dump::{DumpedHost, cgroup as cgroup_of};

@@ -59,6 +59,8 @@ pub struct Session {
     length: Duration,
     /// Events that are lost and could not be counted as such in the files.
     uncounted: u64,
+    /// Events that were read, and lost because the files had no room for them.
+    given_up: u64,
     /// What was lost since the last time cannot be counted.
     may_lack_more: bool,
     /// Packets by CPU that were to be written when that failed.
@@ -105,6 +107,7 @@ fn origin() -> Origin {
         offset_ns: offset_ns(),
         offset_at_end_ns: None,
         has_calls: false,
+        buffer_bytes: None,
     }
 }
 
@@ -124,7 +127,8 @@ impl Session {
         host.add_threads(&mut dump);
         let has_calls = classes.is_some_and(|classes| classes.contains(&Class::Ipc));
         let cut = if has_calls { host.add_files(&mut dump) } else { None };
-        let (uuid, origin) = (uuid()?, Origin { has_calls, ..origin() });
+        let buffer_bytes = supply.buffer_bytes();
+        let (uuid, origin) = (uuid()?, Origin { has_calls, buffer_bytes, ..origin() });
         let most = limits.bytes.map(|bytes| Most { bytes, files: limits.files });
         let folder = Folder::create(spot, &metadata(uuid, &origin), supply.cpus(), most)?;
         let marks = match supply.marks() {
@@ -153,6 +157,7 @@ impl Session {
             written_ns: begin_ns,
             length: Duration::ZERO,
             uncounted: 0,
+            given_up: 0,
             may_lack_more: false,
             unwritten: Vec::new(),
             cut,
@@ -286,6 +291,7 @@ impl Session {
         let mut round: VecDeque<(u32, Packets)> = VecDeque::new();
         for cpu in 0..self.supply.cpus() {
             let packets = self.capture.packets(cpu);
+            self.given_up += if is_given_up { packets.events() } else { 0 };
             let given_up = is_given_up.then(|| self.capture.give_up(cpu, &packets));
             round.push_back((cpu, given_up.unwrap_or(packets)));
         }
@@ -348,6 +354,19 @@ impl Session {
             uncounted: self.uncounted,
             late: self.capture.late(),
         }
+    }
+
+    /// What loses fewer events, if some were overwritten before they were read.
+    pub fn remedy(&self) -> Option<String> {
+        let overwritten = self.capture.discarded().saturating_sub(self.given_up);
+        (overwritten > 0).then(|| match self.supply.buffer_bytes() {
+            Some(bytes) => format!(
+                "the buffer of each CPU had {} KiB: a larger --buffer loses fewer events",
+                bytes / 1024
+            ),
+            None => "a larger flight recorder of the daemon ([recorder]), or --own with a --buffer, loses fewer events"
+                .to_owned(),
+        })
     }
 
     /// What to know of its marks, if there is something.

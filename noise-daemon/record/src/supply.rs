@@ -7,15 +7,15 @@ use noise_common::hooks::Hook;
 use noise_common::signals::SIGNALS;
 use noise_common::store::{Class, Layout, PARTS, StoredEvent};
 use noise_host::kernel::{
-    Engine, EventStore, HookSet, HookState, HookStatus, LoadOptions, Measured, RecorderSize,
-    monotonic_ns, other_daemon_runs,
+    Engine, EventStore, HookSet, HookState, HookStatus, LoadOptions, Measured, Sizes, monotonic_ns,
+    other_daemon_runs,
 };
+use noise_system::procfs::available_bytes;
 use noise_trace::capture::Capture;
 
 use noise_command::CommandError;
 
-/// The event store of a recording: half a second at half a million events a second on each CPU.
-const STORE: RecorderSize = RecorderSize { per_cpu: 8 << 20, all: 64 << 20 };
+use crate::buffer;
 
 /// Where events come from.
 pub trait Supply {
@@ -30,6 +30,11 @@ pub trait Supply {
 
     /// Where marks go that come with the events; `None` where none do.
     fn marks(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Bytes of events that each CPU has room for until they are read, where that is known.
+    fn buffer_bytes(&self) -> Option<u64> {
         None
     }
 
@@ -51,6 +56,7 @@ pub type SupplyResult = Result<Box<dyn Supply>, CommandError>;
 struct EbpfEventSource {
     _engine: Engine,
     store: EventStore,
+    buffer_bytes: u64,
     begin_ns: u64,
     drained_ns: u64,
     /// By CPU and part: number of the next event that is wanted.
@@ -76,13 +82,20 @@ fn absent(hooks: &[HookStatus]) -> Option<String> {
 }
 
 /// Memory for the events of each CPU.
-fn kib(layout: Layout) -> u64 {
-    u64::from(layout.events()) * size_of::<StoredEvent>() as u64 / 1024
+fn bytes(layout: Layout) -> u64 {
+    u64::from(layout.events()) * size_of::<StoredEvent>() as u64
 }
 
-/// Loads and attaches programs that write events of some classes. What will be missing is complained of.
+/// Loads and attaches programs that write events of some classes into a buffer of so many bytes for each CPU, or a usual
+/// one. What will be missing is complained of.
 /// Nothing is left attached.
-pub fn own(classes: &[Class], complain: &mut dyn FnMut(&str)) -> SupplyResult {
+pub fn own(
+    classes: &[Class],
+    buffer_bytes: Option<u64>,
+    complain: &mut dyn FnMut(&str),
+) -> SupplyResult {
+    let cpus = Sizes::of_host().map_or(1, |sizes| sizes.cpus);
+    let recorder = buffer::size(buffer_bytes, cpus, available_bytes("/proc".as_ref()))?;
     if other_daemon_runs() == Some(true) {
         complain("warning: another noised is attached on this host: overhead doubles");
     }
@@ -92,18 +105,18 @@ pub fn own(classes: &[Class], complain: &mut dyn FnMut(&str)) -> SupplyResult {
         ..Measured::default()
     };
     let hooks = HookSet::Recording;
-    let options = LoadOptions { measured, recorder: STORE, hooks, ..LoadOptions::default() };
+    let options = LoadOptions { measured, recorder, hooks, ..LoadOptions::default() };
     let mut engine = Engine::load(&options)?;
     let store = engine.event_store()?.context(
         "there is no memory for events: raise the memory limit of this process (ulimit -l, its cgroup)",
     )?;
-    let (wanted, found) = (engine.sizes().store(STORE), engine.recorder());
+    let (wanted, found) = (engine.sizes().store(recorder), engine.recorder());
     if found.events() < wanted.events() {
         complain(&format!(
             "warning: the events of each CPU have {} KiB of memory instead of {}, and more will be lost in bursts: \
              raise the memory limit of this process (of its cgroup; before Linux 5.11 also ulimit -l)",
-            kib(found),
-            kib(wanted)
+            bytes(found) / 1024,
+            bytes(wanted) / 1024
         ));
     }
     engine.attach()?;
@@ -123,7 +136,15 @@ pub fn own(classes: &[Class], complain: &mut dyn FnMut(&str)) -> SupplyResult {
     let next = parts.map(|(cpu, part)| store.next(cpu, part).unwrap_or(0)).collect();
     let lost = (0..cpus).map(|cpu| store.lost(cpu)).collect();
     let drained_ns = begin_ns;
-    Ok(Box::new(EbpfEventSource { _engine: engine, store, begin_ns, drained_ns, next, lost }))
+    Ok(Box::new(EbpfEventSource {
+        _engine: engine,
+        store,
+        buffer_bytes: bytes(found),
+        begin_ns,
+        drained_ns,
+        next,
+        lost,
+    }))
 }
 
 impl Supply for EbpfEventSource {
@@ -133,6 +154,10 @@ impl Supply for EbpfEventSource {
 
     fn begin_ns(&self) -> u64 {
         self.begin_ns
+    }
+
+    fn buffer_bytes(&self) -> Option<u64> {
+        Some(self.buffer_bytes)
     }
 
     fn foreign_calls(&self) -> u64 {

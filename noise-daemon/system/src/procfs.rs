@@ -46,6 +46,14 @@ pub fn begin(path: impl AsRef<Path>, most_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(begin)
 }
 
+/// Memory that the host has left, by `meminfo` below a procfs root.
+pub fn available_bytes(procfs: &Path) -> Option<u64> {
+    let text = text(procfs.join("meminfo")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
 /// What `status` says of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadStatus {

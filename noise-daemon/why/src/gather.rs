@@ -118,7 +118,7 @@ fn watched(
     let source = if flight.is_some() { "flight_recorder" } else { "programs" };
     let mut supply = match flight {
         Some(flight) => flight,
-        None => own(&USUAL_CLASSES, &mut output::complain)?,
+        None => own(&USUAL_CLASSES, None, &mut output::complain)?,
     };
     // What was created until events were there.
     host.add_threads(dump);

@@ -27,7 +27,7 @@ impl Watching {
     /// Attaches the programs. What will be missing is complained of.
     /// Nothing is left attached.
     pub fn start(complain: &mut dyn FnMut(&str)) -> Result<Self, CommandError> {
-        let supply = own(&CLASSES, complain)?;
+        let supply = own(&CLASSES, None, complain)?;
         let at_ns = supply.begin_ns();
         Ok(Self { supply, host: DumpedHost::default(), at_ns })
     }

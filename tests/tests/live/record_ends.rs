@@ -40,8 +40,9 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 
 /// Longer than anything here should take on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// More events than a store of 8 MiB for each CPU has room for: one takes 32 bytes.
-const STORED: u64 = (8 << 20) / 32;
+/// A buffer for each CPU, and more events than it has room for: one takes 32 bytes.
+const BUFFER: (&str, u64) = ("2M", 2 << 20);
+const STORED: u64 = BUFFER.1 / 32;
 /// The group `daemon`, which may ask the daemon of the test.
 const DAEMON: u32 = 1;
 
@@ -60,8 +61,9 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()>
     Ok(())
 }
 
-/// More threads than there are CPUs, reads past the page cache, and an exit code; a few thousand events.
-const COMMAND: &str = "for thread in 1 2 3 4 5 6 7 8; do
+/// The usual scheduling policy, more threads than there are CPUs, reads past the page cache, and an exit code; a few thousand events.
+const COMMAND: &str = "[ $(cut -d' ' -f41 /proc/self/stat) = 0 ] || exit 8
+for thread in 1 2 3 4 5 6 7 8; do
     (count=0; while [ $count -lt 30000 ]; do count=$((count + 1)); done) &
 done
 for block in 0 1 2 3 4 5 6 7 8 9; do
@@ -161,9 +163,13 @@ fn record_that_is_killed() -> Result<()> {
 
 /// What is lost while the recorder gets no turn is counted where it is missing.
 fn record_counts_what_it_loses() -> Result<()> {
-    let mut recorder = Recorder::start(&["--own"])?;
+    let mut recorder = Recorder::start(&["--own", "--buffer", BUFFER.0])?;
     let load = Worker::start("pipe", &["0", "0", "0"])?;
     thread::sleep(Duration::from_millis(50));
+    let stat = fs::read_to_string(format!("/proc/{}/stat", recorder.process.pid()))?;
+    // Behind its name, which may have spaces.
+    let policy = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(38));
+    ensure!(policy == Some("2"), "the reader has no real-time priority: {stat}");
     recorder.process.signal(libc::SIGSTOP)?;
     let stopped_ns = monotonic_ns()?;
     // So long that the store overflows: each of these switches to it goes with one away.
@@ -178,6 +184,11 @@ fn record_counts_what_it_loses() -> Result<()> {
     ensure!(stretch.missing > 0, "nothing was lost");
     let said = format!(", {} lost", stretch.missing);
     ensure!(recorder.process.stderr()?.contains(&said), "{}", recorder.process.stderr()?);
+    let remedy = format!("the buffer of each CPU had {} KiB: a larger --buffer", BUFFER.1 / 1024);
+    ensure!(recorder.process.stderr()?.contains(&remedy), "{}", recorder.process.stderr()?);
+    let outcome = run_noised(&["trace", "events", "--summary", recorder.folder.argument()?])?;
+    println!("{}", outcome.stdout);
+    ensure!(outcome.stdout.contains("The buffer of each CPU had 2048 KiB"), "{}", outcome.stdout);
     let largest = losses.iter().max_by_key(|loss| loss.events).context("no loss")?;
     println!("{largest:?} while it was stopped from {stopped_ns} to {continued_ns}");
     ensure!(

@@ -74,7 +74,7 @@ impl SetupReader {
             Some((kind, setups.find(has_it)?))
         });
         Setup {
-            available_bytes: memory.as_ref().and_then(|_| self.available_bytes()),
+            available_bytes: memory.as_ref().and_then(|_| procfs::available_bytes(&self.procfs)),
             memory,
             victim,
             siblings: siblings.map(|(one, other)| (self.cgroup(&one), self.cgroup(&other))),
@@ -90,14 +90,6 @@ impl SetupReader {
             isolated: CpuList::of_kernel(&isolated.unwrap_or_default()),
             idle,
         }
-    }
-
-    /// Memory that the host has left.
-    fn available_bytes(&self) -> Option<u64> {
-        let text = procfs::text(self.procfs.join("meminfo")).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-        let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-        kibibytes.checked_mul(1024)
     }
 
     /// The folders of a cgroup that list what is in it.

@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use jiff::Zoned;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use noise_client::connect::{host_socket, socket};
 use noise_command::{CommandError, Exit, interrupt, output};
 use noise_common::store::Class;
 use noise_common::store::event::USUAL_CLASSES;
 use noise_host::kernel::Sight;
+use noise_measure::placement::{Placement, Priority};
 use noise_record::{Child, Limits, RecordingLine, Session, SupplyResult, flight, folder, own};
 use noise_system::output::suffix_in;
 
@@ -36,6 +38,10 @@ pub struct RecordArgs {
     /// oldest go, and the recording goes on.
     #[arg(long, value_name = "N", requires = "max_size", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     max_files: Option<u32>,
+    /// The buffer of each CPU for events that are not read yet, for recordings with programs of their own (16M, 256M;
+    /// rounded down to a power of two) [default: 8M, at most 64M for all CPUs].
+    #[arg(long, value_name = "SIZE", value_parser = size::buffer, conflicts_with = "connect")]
+    buffer: Option<u64>,
     /// Only events of these classes: sched, io, and ipc, which takes --own where a daemon runs [default: sched,io].
     #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class)]
     events: Vec<Class>,
@@ -88,9 +94,25 @@ fn supply(args: &RecordArgs) -> SupplyResult {
     if !args.own
         && let Some(found) = flight(&host_socket(), wanted)?
     {
-        return Ok(found);
+        return match args.buffer {
+            None => Ok(found),
+            Some(_) => Err(CommandError::misused(
+                "a daemon runs here, and its [recorder] sets how large its buffer is: add --own, or leave --buffer out",
+            )),
+        };
     }
-    own(wanted.unwrap_or(&USUAL_CLASSES), &mut output::complain)
+    own(wanted.unwrap_or(&USUAL_CLASSES), args.buffer, &mut output::complain)
+}
+
+/// Puts the thread that reads events ahead of those that it records, until this is dropped: events that are not read in
+/// time are overwritten. At the lowest real-time priority it delays no thread of a higher one, and each of its turns ends
+/// with a pause. A nice value counts only among the threads of one session or cgroup.
+fn ahead() -> Option<Placement> {
+    // A turn with a long backlog may take longer than such a limit allows.
+    let is_limited =
+        getrlimit(Resource::RLIMIT_RTTIME).is_ok_and(|(soft, _)| soft != RLIM_INFINITY);
+    let real_time = Some(Priority::RoundRobin(1)).filter(|_| !is_limited);
+    real_time.into_iter().chain([Priority::Other(-20)]).find_map(Placement::ahead)
 }
 
 /// Runs the command; what the process exits with.
@@ -107,7 +129,12 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     }
     let limits = Limits { duration: args.duration, bytes: args.max_size, files: args.max_files };
     limits.ensure_sensible()?;
-    let mut session = Session::start(spot, limits, args.classes(), || supply(args))?;
+    let mut priority = None;
+    // From then on the buffer fills. What comes before, such as loading programs, may take its time.
+    let supplied = || supply(args).inspect(|_| priority = ahead());
+    let mut session = Session::start(spot, limits, args.classes(), supplied)?;
+    // The command has its own.
+    drop(priority);
     let mut child = match args.command.as_slice() {
         [] => None,
         [program, arguments @ ..] => match Child::start(program, arguments, session.marks()) {
@@ -118,13 +145,15 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
             }
         },
     };
+    let priority = ahead();
     let mut progress = RecordingLine::new(limits);
     let ended = session.record(limits, &mut progress, || {
         stop.load(Ordering::Relaxed) || child.as_mut().is_some_and(Child::has_ended)
     });
-    drop(progress);
+    drop((progress, priority));
     let (summary, lacks) = (session.summary(), session.lacks());
     let (left_out, lacks_calls) = (session.left_out(), session.lacks_calls());
+    let remedy = session.remedy().filter(|_| ended.is_ok());
     // Detaches: what the command does from here on is not slowed down.
     let finished = session.finish(ended.is_ok());
     match &ended {
@@ -134,7 +163,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
             summary.figures()
         )),
     }
-    for sentence in [summary.moved(), left_out].into_iter().chain(lacks_calls).flatten() {
+    for sentence in [remedy, summary.moved(), left_out].into_iter().chain(lacks_calls).flatten() {
         output::say(&sentence);
     }
     let code = child.map(|child| child.wait(|| stop.load(Ordering::Relaxed))).transpose()?;
