@@ -135,6 +135,10 @@ pub fn missing(counts: &SketchCounts, discarded: u64, part: &str) -> String {
     for (count, what) in [
         (discarded, "events were lost while recording"),
         (counts.lost, "slices are given up, since events were lost on their way"),
+        (
+            counts.unpaired,
+            "slices are given up, since the kernel did not report a switch of their thread (no event was lost there)",
+        ),
         (counts.left_out, left_out.as_str()),
         (counts.calls_left_out, &calls_left_out),
         (counts.edges_left_out, &edges_left_out),

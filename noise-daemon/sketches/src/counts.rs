@@ -4,6 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+/// Why it is not known what a thread did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Events were lost.
+    Events,
+    /// No event was lost, but the kernel did not report a switch.
+    Switch,
+}
+
 /// What was left open or left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SketchCounts {
@@ -11,6 +20,8 @@ pub struct SketchCounts {
     pub unfinished: u64,
     /// Slices given up because events were lost on the way.
     pub lost: u64,
+    /// Slices given up because the kernel did not report a switch of their thread, though no event was lost.
+    pub unpaired: u64,
     /// Slices beyond what is held.
     pub left_out: u64,
     /// Slices of which it is not known what calls they make: there are too many combinations of calls.
@@ -32,4 +43,14 @@ pub struct SketchCounts {
     /// Calls of kinds that are not followed, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub not_followed: BTreeMap<String, u64>,
+}
+
+impl SketchCounts {
+    /// A slice is given up.
+    pub const fn give_up(&mut self, missing: Missing) {
+        match missing {
+            Missing::Events => self.lost += 1,
+            Missing::Switch => self.unpaired += 1,
+        }
+    }
 }

@@ -50,8 +50,10 @@ pub enum What<'a> {
     /// The thread's system call ends.
     Leaves,
     Act(Act),
-    /// Events of this CPU are missing.
-    Lost,
+    /// Events of this CPU were lost, up to a time at most, in nanoseconds since the epoch.
+    Lost {
+        until_ns: u64,
+    },
     /// Since the input before, events of some CPU of that recording are missing: what had no CPU may have run there.
     Unseen,
 }

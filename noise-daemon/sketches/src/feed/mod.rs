@@ -301,8 +301,8 @@ impl<S: CallSink> CallReader<S> {
                     self.machine(machine).descriptors.forget(task.tid);
                 }
             }
-            TraceKind::Lost(_) => {
-                self.emit(at, 0, What::Lost);
+            TraceKind::Lost(loss) => {
+                self.emit(at, 0, What::Lost { until_ns: loss.to_ns });
                 let of = self.machine(machine);
                 of.has_losses = true;
                 of.calls.clear();

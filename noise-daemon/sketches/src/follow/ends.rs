@@ -12,6 +12,7 @@ use foldhash::HashMap;
 use super::Follower;
 use super::persons::ThreadId;
 use crate::channels::{Arrival, Way};
+use crate::counts::Missing;
 use crate::input::{Bytes, Endpoint};
 use crate::marker::Marker;
 use crate::slices::{Edge, NONE, SliceId, rule_of};
@@ -203,7 +204,7 @@ impl FollowedEnds {
 enum SliceEndReason {
     /// The next one begins, or the connection or the thread ends.
     Over,
-    Lost,
+    Missing(Missing),
 }
 
 impl Follower {

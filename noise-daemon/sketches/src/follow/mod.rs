@@ -71,7 +71,7 @@ pub struct Follower {
 impl Follower {
     pub fn follow(&mut self, input: &Input<'_>) {
         let now_ns = input.time_ns;
-        if !matches!(input.what, What::Lost | What::Unseen) {
+        if !matches!(input.what, What::Lost { .. } | What::Unseen) {
             let (from_ns, to_ns) = self.span.unwrap_or((now_ns, now_ns));
             self.span = Some((from_ns, to_ns.max(now_ns)));
         }
@@ -83,7 +83,7 @@ impl Follower {
             }
             What::Created { parent, child, pid } => self.created(input, parent, child, pid),
             What::Exited(tid) => self.exited(input, tid),
-            What::Lost => self.lost(input),
+            What::Lost { until_ns } => self.lost(input, until_ns),
             What::Unseen => self.unseen(input),
             What::Enters { call, purpose, object } => {
                 if let Some(thread) = self.running(input) {
@@ -105,9 +105,9 @@ impl Follower {
 
     /// The thread that runs on the CPU. Where events were lost since it was seen, what it was in is given up.
     fn running(&mut self, input: &Input<'_>) -> Option<ThreadId> {
-        let (thread, is_intact) = self.persons.running(input)?;
-        if !is_intact {
-            self.give_up(thread);
+        let (thread, missing) = self.persons.running(input)?;
+        if let Some(missing) = missing {
+            self.give_up(thread, missing);
         }
         Some(thread)
     }

@@ -6,6 +6,7 @@ use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::threads::MAX_TID;
 
 use super::evidence::turns::LoopTurns;
+use crate::counts::Missing;
 use crate::input::{ChannelObject, Input, Known, Purpose};
 use crate::slices::SliceId;
 use crate::tallies::{Calls, Idle, TallyMark};
@@ -258,9 +259,9 @@ impl Persons {
         self.cpus.get(usize::from(machine))?.all.get(cpu)?.current()
     }
 
-    /// The thread that runs on a CPU, and whether no event of it was lost since it was last seen. An event that names it by its
-    /// id says more than the latest switch.
-    pub fn running(&mut self, input: &Input<'_>) -> Option<(ThreadId, bool)> {
+    /// The thread that runs on a CPU, and what may be missing of it since it was last seen. An event that names it by its id
+    /// says more than the latest switch.
+    pub fn running(&mut self, input: &Input<'_>) -> Option<(ThreadId, Option<Missing>)> {
         let cpu = *self.cpu(input)?;
         if input.tid > 0 {
             let thread = self.place(input.machine, input.tid)?;
@@ -270,38 +271,42 @@ impl Persons {
         }
         let thread = cpu.current()?;
         let person = self.get_mut(thread)?;
-        let is_intact = person.seen == cpu.losses();
+        let missing = (person.seen != cpu.losses()).then_some(Missing::Events);
         person.seen = cpu.losses();
-        Some((thread, is_intact))
+        Some((thread, missing))
     }
 
-    /// A thread has no CPU any more; whether no event of it was lost while it had one.
-    pub fn leaves(&mut self, input: &Input<'_>, thread: ThreadId) -> bool {
-        let Some(&mut cpu) = self.cpu(input) else { return false };
+    /// A thread has no CPU any more; what may be missing of it since it got one.
+    pub fn leaves(&mut self, input: &Input<'_>, thread: ThreadId) -> Option<Missing> {
+        let Some(&mut cpu) = self.cpu(input) else { return Some(Missing::Events) };
         let all = self.losses(input.machine);
-        let Some(person) = self.get_mut(thread) else { return false };
-        let is_intact = cpu.current() == Some(thread) && person.seen == cpu.losses();
-        person.seen = all;
-        // Its first event: there was nothing to lose.
-        is_intact || (cpu.current().is_none() && all == 0)
+        let Some(person) = self.get_mut(thread) else { return Some(Missing::Events) };
+        let seen = std::mem::replace(&mut person.seen, all);
+        match cpu.current() {
+            Some(current) if current == thread => (seen != cpu.losses()).then_some(Missing::Events),
+            Some(_) if seen == all && cpu.unpaired(thread).is_some() => Some(Missing::Switch),
+            // Its first event: there was nothing to lose.
+            None if all == 0 => None,
+            _ => Some(Missing::Events),
+        }
     }
 
-    /// A CPU goes to a thread; whether no event of that was lost while it had none.
-    pub fn comes(&mut self, input: &Input<'_>, thread: Option<ThreadId>) -> bool {
+    /// A CPU goes to a thread; what may be missing of it since it had one.
+    pub fn comes(&mut self, input: &Input<'_>, thread: Option<ThreadId>) -> Option<Missing> {
         let all = self.losses(input.machine);
-        let Some(cpu) = self.cpu(input) else { return true };
+        let cpu = self.cpu(input)?;
         cpu.goes_to(thread, input.time_ns);
         let losses = cpu.losses();
-        let Some(person) = thread.and_then(|thread| self.get_mut(thread)) else { return true };
-        let is_intact = person.seen == all;
-        person.seen = losses;
-        is_intact
+        let person = thread.and_then(|thread| self.get_mut(thread))?;
+        let seen = std::mem::replace(&mut person.seen, losses);
+        (seen != all).then_some(Missing::Events)
     }
 
-    pub fn lost(&mut self, input: &Input<'_>) {
+    /// Events of a CPU were lost, up to a time at most.
+    pub fn lost(&mut self, input: &Input<'_>, until_ns: u64) {
         self.unseen(input.machine);
         if let Some(cpu) = self.cpu(input) {
-            cpu.lose();
+            cpu.lose_until(until_ns);
         }
     }
 

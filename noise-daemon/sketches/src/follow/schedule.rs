@@ -3,6 +3,7 @@
 use super::persons::{ThreadId, WakeInCall};
 use super::{Follower, MAX_CHAIN};
 use crate::channels::Way;
+use crate::counts::Missing;
 use crate::input::{ChannelObject, Input, Local, Purpose};
 use crate::marker::{Marker, MarkerRule};
 use crate::slices::{Edge, Ended, NONE, SliceId};
@@ -11,8 +12,8 @@ impl Follower {
     pub(super) fn switch(&mut self, input: &Input<'_>, prev: i32, sleeps: bool, next: i32) {
         let &Input { time_ns: now_ns, machine, .. } = input;
         if let Some(thread) = self.persons.place(machine, prev) {
-            if !self.persons.leaves(input, thread) {
-                self.give_up(thread);
+            if let Some(missing) = self.persons.leaves(input, thread) {
+                self.give_up(thread, missing);
             }
             if let Some(person) = self.persons.get_mut(thread) {
                 person.off_ns = Some(now_ns);
@@ -22,10 +23,10 @@ impl Follower {
             }
         }
         let next = self.persons.place(machine, next);
-        let is_intact = self.persons.comes(input, next);
+        let missing = self.persons.comes(input, next);
         let Some(thread) = next else { return };
-        if !is_intact {
-            self.give_up(thread);
+        if let Some(missing) = missing {
+            self.give_up(thread, missing);
         }
         let Some(person) = self.persons.get_mut(thread) else { return };
         if let Some(off_ns) = person.off_ns.take() {
@@ -236,9 +237,9 @@ impl Follower {
         }
     }
 
-    pub(super) fn lost(&mut self, input: &Input<'_>) {
+    pub(super) fn lost(&mut self, input: &Input<'_>, until_ns: u64) {
         self.losses = self.losses.wrapping_add(1);
-        self.persons.lost(input);
+        self.persons.lost(input, until_ns);
     }
 
     /// What waits, and what channels hold, is not known any more; who runs is.
@@ -248,7 +249,7 @@ impl Follower {
     }
 
     /// Events of a thread may be missing: what it was in is given up.
-    pub(super) fn give_up(&mut self, thread: ThreadId) {
+    pub(super) fn give_up(&mut self, thread: ThreadId, missing: Missing) {
         self.leaves(thread);
         let Some(person) = self.persons.get_mut(thread) else { return };
         person.current = None;
@@ -264,10 +265,10 @@ impl Follower {
         let ends: Vec<u32> = person.ends.drain().collect();
         for id in implicit.into_iter().map(|implicit| implicit.id).chain(wakeup) {
             self.store.drop(id);
-            self.counts.lost += 1;
+            self.counts.give_up(missing);
         }
         for place in ends {
-            self.lose_end(place, thread);
+            self.lose_end(place, thread, missing);
         }
         self.lose_turns(thread);
     }

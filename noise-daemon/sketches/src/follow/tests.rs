@@ -461,13 +461,33 @@ fn a_thread_that_may_have_lost_events_gives_up_what_it_was_in() {
         scene.enter(tid, Purpose::Receive, None).done(tid, Act::Received(server, bytes(0, 5)));
     }
     // Thread 2 sleeps meanwhile, and may have been on that CPU; thread 1 was on its own all the time.
-    scene.wait(2, Purpose::Receive, None).at(3, What::Lost).run(2);
+    scene.wait(2, Purpose::Receive, None).at(3, What::Lost { until_ns: 0 }).run(2);
     for (tid, server) in [(1, one), (2, two)] {
         scene.enter(tid, Purpose::Send, None).done(tid, Act::Sent(server, bytes(0, 5)));
     }
     let system = scene.finish();
     assert_eq!(slices(&system), [(1, "tcp_receive")]);
     assert_eq!(system.counts.lost, 1);
+}
+
+#[test]
+fn a_switch_that_the_kernel_did_not_report_is_no_lost_event() {
+    let given_up = |loss: Option<u64>| {
+        let mut scene = Scene::default();
+        let server = end(2, 21, 22);
+        scene.run(2).enter(2, Purpose::Receive, None).done(2, Act::Received(server, bytes(0, 5)));
+        if let Some(until_ns) = loss {
+            scene.at(2, What::Lost { until_ns });
+        }
+        // Its CPU goes to a thread that no switch leads away from.
+        scene.sleep(2).at(2, What::Switch { prev: 0, sleeps: false, next: 9 }).sleep(2).run(2);
+        scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, bytes(0, 5)));
+        let system = scene.finish();
+        assert_eq!(slices(&system), []);
+        (system.counts.lost, system.counts.unpaired)
+    };
+    assert_eq!(given_up(None), (0, 1));
+    assert_eq!(given_up(Some(1_000)), (1, 0));
 }
 
 #[test]
@@ -489,7 +509,7 @@ fn a_server_that_never_sleeps_is_not_followed_by_more_than_its_connections() {
 #[test]
 fn losses_are_no_begin_and_no_end() {
     let mut scene = Scene::default();
-    scene.at(2, What::Lost).run(1).at(2, What::Lost);
+    scene.at(2, What::Lost { until_ns: 0 }).run(1).at(2, What::Lost { until_ns: 0 });
     assert_eq!(scene.finish().span, (20, 20));
 }
 

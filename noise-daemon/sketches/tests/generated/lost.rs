@@ -31,7 +31,7 @@ pub fn lossy<'a>(
         }
         *left -= 1;
         if *left == 0 {
-            events.push(Input { what: What::Lost, ..*input });
+            events.push(Input { what: What::Lost { until_ns: 0 }, ..*input });
         }
     }
     events

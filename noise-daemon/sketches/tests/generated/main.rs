@@ -196,7 +196,12 @@ fn unequal(world: &World, seed: u64) -> Vec<Input<'static>> {
     for (at, _, _, cpu, input) in &world.events {
         for (cpu, (from_ns, _)) in &gaps {
             if from_ns <= at && lost.insert(*cpu) {
-                seen.push(Input { time_ns: *at, cpu: *cpu, what: What::Lost, ..*input });
+                seen.push(Input {
+                    time_ns: *at,
+                    cpu: *cpu,
+                    what: What::Lost { until_ns: *at },
+                    ..*input
+                });
             }
         }
         if matches!(input.what, What::Switch { next, .. } if next != 0) {

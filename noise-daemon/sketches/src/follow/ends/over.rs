@@ -1,6 +1,7 @@
 //! How what threads do on connections ends: closed, left, lost, or with the recording.
 
 use super::{Life, OngoingSlice, SliceEndReason, SlicePart, ThreadId};
+use crate::counts::Missing;
 use crate::follow::Follower;
 use crate::slices::Ended;
 use crate::tallies::TallyMark;
@@ -75,9 +76,9 @@ impl Follower {
                 self.close(thread, part.id, Ended::Implicit, &part.from, &bound);
             }
             (None, SliceEndReason::Over) => self.drop_unfinished(part.id),
-            (_, SliceEndReason::Lost) => {
+            (_, SliceEndReason::Missing(missing)) => {
                 self.store.drop(part.id);
-                self.counts.lost += 1;
+                self.counts.give_up(missing);
             }
         }
     }
@@ -93,16 +94,16 @@ impl Follower {
         }
     }
 
-    /// Events of a thread were lost.
-    pub(in crate::follow) fn lose_end(&mut self, place: u32, thread: ThreadId) {
-        self.over(place, thread, SliceEndReason::Lost);
+    /// Events of a thread are missing.
+    pub(in crate::follow) fn lose_end(&mut self, place: u32, thread: ThreadId, missing: Missing) {
+        self.over(place, thread, SliceEndReason::Missing(missing));
         let Some(connection) = self.ends.get_mut(place) else { return };
         if !connection.unsure.contains(&thread) {
             connection.unsure.push(thread);
         }
         if let Some(life) = connection.life.take_if(|life| life.thread == thread) {
             self.store.drop(life.id);
-            self.counts.lost += 1;
+            self.counts.give_up(missing);
         }
     }
 
