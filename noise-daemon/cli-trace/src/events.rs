@@ -1,5 +1,7 @@
 //! `noised trace events`: the events of a recording, or how many there are of each.
 
+mod missing;
+
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -18,6 +20,7 @@ use noise_trace::select::Select;
 use noise_trace::summary::TraceSummary;
 use noise_trace::text::TextLines;
 
+use self::missing::{losses, unpaired};
 use super::part::RecordingOptions;
 use super::recording::Recording;
 use super::{NO_CGROUPS, report, report_nothing};
@@ -87,6 +90,7 @@ fn go(
 ) -> anyhow::Result<(Damage, Reach)> {
     let selects = select.is_part();
     let mut is_empty = true;
+    summary.begin(select.from_ns.unwrap_or(0));
     // What lies before the part may be passed over unread.
     let mut reach =
         select.from_ns.map_or_else(Reach::default, |_| Reach::since(recording.first_ns()));
@@ -107,6 +111,9 @@ fn go(
                 break;
             }
             if !wants(&mut select, &record, args.summary) {
+                if args.summary {
+                    summary.pass(&record.event());
+                }
                 continue;
             }
         }
@@ -143,7 +150,7 @@ fn go(
         }
         (true, false) => {
             summary.finish(&damage);
-            output::print(&page(&summary))?;
+            output::print(&page(&summary, recording.first_ns()))?;
         }
         (false, _) => {
             hand_on(args, &mut piece)?;
@@ -170,7 +177,8 @@ fn hand_on(args: &EventsArgs, piece: &mut String) -> anyhow::Result<bool> {
     }
 }
 
-fn page(summary: &TraceSummary) -> String {
+/// The counts of a recording that begins then.
+fn page(summary: &TraceSummary, begin_ns: u64) -> String {
     let mut page = String::new();
     let seconds = summary.to_ns.saturating_sub(summary.from_ns) as f64 / 1e9;
     page.push_str(&format!(
@@ -182,12 +190,8 @@ fn page(summary: &TraceSummary) -> String {
         summary.to_ns,
     ));
     page.push_str(&summary.reach.line());
-    if summary.discarded > 0 || summary.discarded_packets > 0 {
-        page.push_str(&format!(
-            "lost while recording: {} events, and {} packets with an unknown number of events\n",
-            summary.discarded, summary.discarded_packets
-        ));
-    }
+    page.push_str(&losses(summary, begin_ns));
+    page.push_str(&unpaired(&summary.unpaired_switches));
     if let Some(unread) = &summary.unread_lines {
         page.push_str(&format!("{unread}\n"));
     }
@@ -229,7 +233,8 @@ mod tests {
             json::line(&record, &mut lines);
         }
         summary.finish(&Damage::default());
-        insta::assert_snapshot!(format!("{}\n{lines}", page(&summary)));
+        let begin_ns = summary.from_ns;
+        insta::assert_snapshot!(format!("{}\n{lines}", page(&summary, begin_ns)));
     }
 
     #[test]

@@ -122,7 +122,7 @@ pub fn hidden(trace: &Trace) -> Result<(), String> {
     let known: BTreeMap<u32, u64> = known.filter(|(_, count)| *count > 0).collect();
     let found = summary.unpaired_switches;
     assert!(found.count > 5, "{found:?}");
-    assert_eq!((found.count, &found.cpus), (known.values().sum(), &known));
+    assert_eq!((found.count, &found.cpus), (known.values().sum::<u64>(), &known));
     let [UnpairedThread { tid, count, is_hidden, .. }] = found.threads.as_slice() else {
         panic!("{:?}", found.threads)
     };
