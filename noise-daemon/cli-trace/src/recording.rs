@@ -10,7 +10,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use noise_command::output::complain;
 use noise_paths::build::Waker;
-use noise_system::files::{open_regular, read, read_input_bytes};
+use noise_system::files::{open_input, open_regular, read, rest};
 use noise_text::clean::quoted;
 use noise_trace::ctf::{CtfError, CtfReader, StreamFile, StreamPart, TraceLayout, apart, metadata};
 use noise_trace::damage::Damage;
@@ -94,14 +94,13 @@ enum Printed {
 
 impl Printed {
     fn open(path: &Path) -> io::Result<Self> {
-        if path.metadata()?.is_file() {
-            let file = opened(path)?;
-            // Files of the kernel, as /sys/kernel/tracing/trace, have no length until they are read.
-            if file.length > 0 {
-                return Ok(Self::File(file));
-            }
+        let file = open_input(path)?;
+        let found = file.metadata()?;
+        // Files of the kernel, as /sys/kernel/tracing/trace, have no length until they are read.
+        if found.is_file() && found.len() > 0 {
+            return in_windows(file).map(Self::File);
         }
-        read_input_bytes(path, MAX_PIPED_BYTES).map(Self::Piped)
+        rest(file, MAX_PIPED_BYTES).map(Self::Piped)
     }
 
     fn content(&self) -> Content<'_> {
@@ -268,7 +267,10 @@ fn first_of(content: Content<'_>) -> Vec<u8> {
 
 /// Opens a file that is read in windows.
 fn opened(path: &Path) -> io::Result<Opened<File>> {
-    let file = open_regular(OpenOptions::new().read(true), path, 0)?;
+    in_windows(open_regular(OpenOptions::new().read(true), path, 0)?)
+}
+
+fn in_windows(file: File) -> io::Result<Opened<File>> {
     // More of it is read ahead then, and that is all.
     let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
     Ok(Opened { length: file.metadata()?.len(), file })
@@ -338,6 +340,7 @@ fn in_order(name: &str) -> (&str, u64, &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd as _;
     use std::os::unix::fs::PermissionsExt as _;
 
     use noise_client::fake::as_unprivileged;
@@ -460,7 +463,18 @@ mod tests {
         let error = Recording::open(&path).err().unwrap().to_string();
         let begin = format!("{} is empty: ", path.display());
         assert!(error.starts_with(&begin) && error.lines().count() == 1, "{error}");
-        assert!(matches!(Recording::open(Path::new("/dev/null")), Ok(Recording::Text(_))));
+        let (end, begin) = nix::unistd::pipe().unwrap();
+        drop(begin);
+        let pipe = format!("/proc/self/fd/{}", end.as_raw_fd());
+        assert!(matches!(Recording::open(Path::new(&pipe)), Ok(Recording::Text(_))));
+    }
+
+    #[test]
+    fn a_device_is_no_recording() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(refused(&path).ends_with("it is a device, not a regular file"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Daemons for tests: what they answer can be changed while they run.
 
 #![expect(clippy::unwrap_used, reason = "all of this is for tests, which fail by panicking")]
+#![allow(clippy::disallowed_methods, reason = "as above")]
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

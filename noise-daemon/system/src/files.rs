@@ -11,9 +11,10 @@ pub mod pem;
 pub mod yaml;
 
 use std::ffi::CString;
-use std::fs::{File, FileType, OpenOptions};
+use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read as _};
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -23,14 +24,43 @@ use nix::errno::Errno;
 /// Bytes of any file that a person writes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// Opens what is there, if it fits: to open a device is enough to start some, so what is at the path is held first, looked
+/// at, and only then opened. The flags come on top of the options' own, and so do those that `fits` answers for what it saw.
+/// Errors: where nothing is there, those of `fits`, and where the options' access is refused.
+pub fn open_fitting(
+    options: &OpenOptions,
+    path: &Path,
+    flags: i32,
+    fits: impl FnOnce(&Metadata) -> io::Result<i32>,
+) -> io::Result<File> {
+    let held = OpenOptions::new().read(true).custom_flags(flags | libc::O_PATH).open(path)?;
+    let found = held.metadata()?;
+    if found.is_symlink() {
+        return Err(Errno::ELOOP.into());
+    }
+    // The name of a descriptor is a link itself.
+    let flags = (flags & !libc::O_NOFOLLOW) | fits(&found)? | libc::O_NOCTTY;
+    options.clone().custom_flags(flags).open(format!("/proc/self/fd/{}", held.as_raw_fd()))
+}
+
 /// Opens a regular file, without waiting for what may never come. The flags come on top of the
 /// options' own.
 /// Errors: where it is none, or the options' access is refused.
 pub fn open_regular(options: &OpenOptions, path: &Path, flags: i32) -> io::Result<File> {
-    let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = options.clone().custom_flags(flags).open(path)?;
-    ensure_regular(file.metadata()?.file_type())?;
-    Ok(file)
+    let fits = |found: &Metadata| ensure_regular(found.file_type()).map(|()| libc::O_NONBLOCK);
+    open_fitting(options, path, flags, fits)
+}
+
+/// Opens what a command is to read: a regular file, or a pipe, which is waited for.
+/// Errors: where it is something else, or cannot be read.
+pub fn open_input(path: &Path) -> io::Result<File> {
+    open_fitting(OpenOptions::new().read(true), path, 0, |found| {
+        let kind = found.file_type();
+        if kind.is_fifo() {
+            return Ok(0);
+        }
+        ensure_regular(kind).map(|()| libc::O_NONBLOCK)
+    })
 }
 
 /// What the kernel has in memory of whatever is at a path: a server of files that does not answer is not waited for.
@@ -50,9 +80,6 @@ pub fn known(path: &Path) -> io::Result<libc::statx> {
 /// The bytes of a regular file that is at most so long.
 /// Errors: one sentence: it cannot be read, is no regular file, or is longer.
 pub fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
-    // Looking comes first: opening is enough to start some devices, and a socket cannot be opened at
-    // all. What counts is what was opened in the end.
-    ensure_regular(path.metadata()?.file_type())?;
     rest(open_regular(OpenOptions::new().read(true), path, 0)?, most_bytes)
 }
 
@@ -70,9 +97,9 @@ pub fn read_input(path: &Path, most_bytes: u64) -> io::Result<String> {
 
 /// The bytes of whatever a command is to read, such as a pipe from another command (`<(zcat ...)`),
 /// which is waited for; at most so long.
-/// Errors: where it cannot be read, or is longer.
+/// Errors: those of [`open_input`], and where it is longer.
 pub fn read_input_bytes(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
-    rest(File::open(path)?, most_bytes)
+    rest(open_input(path)?, most_bytes)
 }
 
 /// What is left of an open file.
@@ -118,6 +145,7 @@ pub(crate) fn ensure_regular(kind: FileType) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write as _;
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
@@ -154,6 +182,40 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_fit_is_not_even_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        mkfifo(&path, Mode::S_IRWXU).unwrap();
+        // One that writes without waiting finds out whether another has it open to read.
+        let is_read = || {
+            let options = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
+            options.map(drop).map_err(|error| error.raw_os_error())
+        };
+        let fits = |found: &Metadata| {
+            assert!(found.file_type().is_fifo());
+            assert_eq!(is_read(), Err(Some(libc::ENXIO)));
+            Err(io::Error::other("it is not wanted"))
+        };
+        let error = open_fitting(OpenOptions::new().read(true), &path, 0, fits).unwrap_err();
+        assert_eq!(error.to_string(), "it is not wanted");
+    }
+
+    #[test]
+    fn a_command_reads_files_and_pipes_and_no_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("link");
+        symlink("/dev/zero", &path).unwrap();
+        for device in [&*path, Path::new("/dev/null")] {
+            let error = read_input_bytes(device, 1 << 16).unwrap_err().to_string();
+            assert_eq!(error, "it is a device, not a regular file");
+        }
+        let (end, begin) = nix::unistd::pipe().unwrap();
+        File::from(begin).write_all(b"piped").unwrap();
+        let pipe = format!("/proc/self/fd/{}", end.as_raw_fd());
+        assert_eq!(read_input(Path::new(&pipe), 5).unwrap(), "piped");
+    }
+
+    #[test]
     fn what_is_too_long_is_not_even_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
@@ -170,8 +232,11 @@ mod tests {
             }
         }
         // Where the length says nothing.
-        let error = read_input(Path::new("/dev/zero"), 1 << 16).unwrap_err().to_string();
-        assert_eq!(error, "it is longer than 65536 bytes");
+        let (end, begin) = nix::unistd::pipe().unwrap();
+        File::from(begin).write_all(&[0; 1 << 12]).unwrap();
+        let pipe = format!("/proc/self/fd/{}", end.as_raw_fd());
+        let error = read_input(Path::new(&pipe), 1 << 10).unwrap_err().to_string();
+        assert_eq!(error, "it is longer than 1024 bytes");
         fs::write(&path, b"ab\xffc").unwrap();
         let error = read_text(&path, 9).unwrap_err().to_string();
         assert_eq!(error, "it is not UTF-8 (at byte 2)");

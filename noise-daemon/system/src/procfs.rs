@@ -8,7 +8,8 @@
 
 use std::borrow::Cow;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::iter;
 use std::path::Path;
 use std::str::SplitAsciiWhitespace;
 
@@ -52,6 +53,19 @@ pub fn available_bytes(procfs: &Path) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     kibibytes.checked_mul(1024)
+}
+
+/// The lines of a file that may be very long, as far as all of them are within so many bytes.
+/// Errors: where there is no such file, or it cannot be opened.
+pub fn lines(path: impl AsRef<Path>, most_bytes: u64) -> io::Result<impl Iterator<Item = String>> {
+    let mut file = BufReader::new(File::open(path)?.take(most_bytes));
+    let mut line = Vec::new();
+    Ok(iter::from_fn(move || {
+        line.clear();
+        file.read_until(b'\n', &mut line).ok()?;
+        // A piece would be mistaken for the whole.
+        line.strip_suffix(b"\n").map(|line| as_text(line).into_owned())
+    }))
 }
 
 /// What `status` says of a thread.
@@ -145,6 +159,22 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_whole_and_as_far_as_the_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("maps");
+        let file = File::create(&path).unwrap();
+        fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        let of = |most| lines(&path, most).unwrap().collect::<Vec<_>>();
+        assert_eq!(of(100), ["one", "two", "three"]);
+        assert_eq!(of(13), ["one", "two"]);
+        assert_eq!(of(3), <[&str; 0]>::default());
+        // One without an end takes no more memory than the bound.
+        file.set_len(1 << 40).unwrap();
+        assert_eq!(of(1 << 16), ["one", "two", "three"]);
+        assert!(lines(folder.path().join("none"), 1).is_err());
+    }
 
     #[test]
     fn all_of_it_or_nothing() {

@@ -71,7 +71,7 @@ pub fn read() -> io::Result<Vec<UnixSocket>> {
 }
 
 /// Those of another network namespace, by a file such as `/proc/PID/ns/net`.
-/// Errors: those of [`read`], and where this program may not enter it.
+/// Errors: those of [`read`], where this program may not enter it, and where there can be no further thread.
 pub fn read_in(namespace: &Path) -> io::Result<Vec<UnixSocket>> {
     let file = open(namespace, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     // Who enters is a thread that ends with this: all others stay where they are.
@@ -79,8 +79,10 @@ pub fn read_in(namespace: &Path) -> io::Result<Vec<UnixSocket>> {
         setns(&file, CloneFlags::CLONE_NEWNET)?;
         read()
     };
-    let ended = thread::scope(|scope| scope.spawn(read_there).join());
-    ended.unwrap_or_else(|_| Err(io::Error::other("reading the sockets failed")))
+    thread::scope(|scope| {
+        let reading = thread::Builder::new().spawn_scoped(scope, read_there)?;
+        reading.join().unwrap_or_else(|_| Err(io::Error::other("reading the sockets failed")))
+    })
 }
 
 /// Asks for the unix sockets in all states, with names and peers.

@@ -8,20 +8,22 @@
 )]
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, ReadCache, SymbolKind};
 
-use crate::files::open_regular;
+use crate::files::open_fitting;
 use crate::procfs;
 
 /// Symbols of one file that are looked at.
 const MAX_SYMBOLS: usize = 1 << 20;
 /// The longest file whose symbols are read: tables may be as long as the file says.
 const MAX_BYTES: u64 = 64 << 20;
+/// As far as a list of what is mapped is read: a process may map so much that its list has hundreds of megabytes.
+const MAX_MAPS_BYTES: u64 = 4 << 20;
 /// The smallest page: segments are mapped from the begin of one on.
 const PAGE: u64 = 4096;
 
@@ -45,31 +47,28 @@ impl Variables {
 }
 
 fn look_up(pid: i32, address: u64) -> Option<String> {
-    let maps = procfs::text(format!("/proc/{pid}/maps")).ok()?;
-    let mapped = file_at(&maps, address)?;
+    let maps = procfs::lines(format!("/proc/{pid}/maps"), MAX_MAPS_BYTES).ok()?;
+    let mapped = file_at(maps, address)?;
     // As the process sees its files.
     let root = Path::new("/proc").join(pid.to_string()).join("root");
     let file = open(&root.join(mapped.path.strip_prefix('/')?), mapped.inode)?;
     variable(file, &mapped, address)
 }
 
-/// Opens a file of another user, if it is the one that is mapped. A device that has taken its place is not even opened: that is
-/// enough to start some.
+/// Opens a file of another user, if it is the one that is mapped.
 fn open(path: &Path, inode: u64) -> Option<File> {
-    let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()?;
-    let found = place.metadata().ok()?;
-    let is_it = found.is_file() && found.ino() == inode && found.len() <= MAX_BYTES;
-    if !is_it {
-        return None;
-    }
-    let same = format!("/proc/self/fd/{}", place.as_raw_fd());
-    open_regular(OpenOptions::new().read(true), Path::new(&same), 0).ok()
+    let is_it =
+        |found: &Metadata| found.is_file() && found.ino() == inode && found.len() <= MAX_BYTES;
+    let fits = |found: &Metadata| {
+        is_it(found).then_some(0).ok_or_else(|| io::Error::other("it is another file"))
+    };
+    open_fitting(OpenOptions::new().read(true), path, 0, fits).ok()
 }
 
 /// A file that is mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct MappedFile<'m> {
-    path: &'m str,
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct MappedFile {
+    path: String,
     inode: u64,
     /// The first address, and the place in the file that is there.
     from: u64,
@@ -77,20 +76,25 @@ struct MappedFile<'m> {
 }
 
 /// The file that is mapped at an address, or right before it where that is memory without a file (`.bss`).
-fn file_at(maps: &str, address: u64) -> Option<MappedFile<'_>> {
+fn file_at(maps: impl Iterator<Item = String>, address: u64) -> Option<MappedFile> {
     // The file that is mapped up to there.
     let (mut before, mut before_end) = (None, 0);
-    for line in maps.lines() {
+    for line in maps {
         let mut words = line.split_ascii_whitespace();
         let (from, to) = words.next()?.split_once('-')?;
         let hex = |text| u64::from_str_radix(text, 16).ok();
         let (from, to) = (hex(from)?, hex(to)?);
+        // They come in the order of their addresses.
+        if from > address {
+            return None;
+        }
         let offset = hex(words.nth(1)?)?;
         let inode: u64 = words.nth(1)?.parse().ok()?;
         // A path may have spaces in it.
         let path = line.find(" /").and_then(|at| line.get(at + 1..)).filter(|_| inode != 0);
         match path {
             Some(path) => {
+                let path = path.to_owned();
                 (before, before_end) = (Some(MappedFile { path, inode, from, offset }), to);
             }
             None if from == before_end => before_end = to,
@@ -104,7 +108,7 @@ fn file_at(maps: &str, address: u64) -> Option<MappedFile<'_>> {
 }
 
 /// The variable of a mapped file at an address.
-fn variable(file: File, mapped: &MappedFile<'_>, address: u64) -> Option<String> {
+fn variable(file: File, mapped: &MappedFile, address: u64) -> Option<String> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache).ok()?;
     let is_there = |(at, bytes): (u64, u64)| {
@@ -170,8 +174,8 @@ d000-e000 rw-p 00000000 00:00 0 [anon: /dev/watchdog]
             (0xb000, None),
             (0xd000, None),
         ] {
-            let file = file_at(maps, address);
-            let file = file.map(|file| (file.path, file.inode, file.from, file.offset));
+            let file = file_at(maps.lines().map(ToOwned::to_owned), address);
+            let file = file.as_ref().map(|file| (&*file.path, file.inode, file.from, file.offset));
             assert_eq!(file, found, "{address:x}");
         }
     }
