@@ -81,7 +81,7 @@ impl DumpedHost {
     /// namespaces; what to know of it, if not all of them are in it.
     pub fn add_files(&self, dump: &mut Dump) -> Option<String> {
         let pids = dump.threads.iter().map(|thread| thread.pid).collect();
-        files::add(&self.procfs, &pids, dump)
+        files::add(&self.procfs, &pids, &self.unix_sockets(&pids), dump)
     }
 
     /// The sockets of the internet in all network namespaces of processes.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use noise_common::store::calls::ObjectKind;
 use noise_system::files::known;
 use noise_system::procfs;
+use noise_system::unix_sockets::UnixSocket;
 use noise_trace::capture::{Dump, OpenFile};
 use noise_trace::ipc::{Connection, Object};
 
@@ -80,11 +81,18 @@ fn socket(line: &str, protocol: u32, namespace: u32) -> Option<Connection> {
     Some(Connection { inode, protocol, local, remote, namespace })
 }
 
-/// Adds the files of communication that processes have open, and the sockets of their network namespaces; what to know of
-/// it, if not all of them are in it.
-pub fn add(procfs: &Path, pids: &BTreeSet<i32>, dump: &mut Dump) -> Option<String> {
+/// Adds the files of communication that processes have open, and the sockets of their network namespaces, of which these
+/// unix sockets; what to know of it, if not all of them are in it.
+pub fn add(
+    procfs: &Path,
+    pids: &BTreeSet<i32>,
+    unix: &[UnixSocket],
+    dump: &mut Dump,
+) -> Option<String> {
     let mut is_cut = add_sockets(procfs, pids, &mut dump.sockets);
-    let bound = bound(procfs, pids);
+    // Those that listen at a path or a name, and those that accepted a connection there.
+    let bound = unix.iter().filter(|socket| !socket.name.is_empty());
+    let bound: BTreeSet<u64> = bound.map(|socket| socket.inode.into()).collect();
     for &pid in pids {
         let folder = procfs.join(pid.to_string());
         // What ends meanwhile is not there.
@@ -150,25 +158,6 @@ pub fn namespaces(procfs: &Path, pids: &BTreeSet<i32>) -> BTreeMap<u64, PathBuf>
     found
 }
 
-/// Unix sockets that are bound to a path or a name: those that listen, and those that accepted a connection there.
-fn bound(procfs: &Path, pids: &BTreeSet<i32>) -> BTreeSet<u64> {
-    let mut bound = BTreeSet::new();
-    for folder in namespaces(procfs, pids).values() {
-        let text = procfs::text(folder.join("net/unix")).unwrap_or_default();
-        for line in text.lines().skip(1) {
-            // Number, references, protocol, flags, type, state, inode, path.
-            let mut words = line.split_ascii_whitespace().skip(6);
-            let inode = words.next().and_then(|inode| inode.parse().ok());
-            if let (Some(inode), Some(_)) = (inode, words.next())
-                && bound.len() < MOST
-            {
-                bound.insert(inode);
-            }
-        }
-    }
-    bound
-}
-
 fn add_namespace(process: &Path, namespace: u16, sockets: &mut Vec<Connection>) -> bool {
     for (table, protocol) in TABLES {
         let text = procfs::text(process.join("net").join(table)).unwrap_or_default();
@@ -216,11 +205,6 @@ mod tests {
             "head\n   0: 0000000000000000FFFF00000100007F:0050 00000000000000000000000000000000:0000 0A \
              00000000:00000000 00:00000000 00000000     0        0 12 1 0\n   1: cut off\n",
         );
-        write(
-            "7/net/unix",
-            "Num       RefCount Protocol Flags    Type St Inode Path\n\
-             0: 00000003 00000000 00000000 0001 03 21 /run/x.sock\n0: 00000003 00000000 00000000 0001 03 20\n",
-        );
         fs::create_dir_all(root.path().join("7/fd")).unwrap();
         let fifo = root.path().join("fifo");
         mkfifo(&fifo, Mode::S_IRWXU).unwrap();
@@ -238,8 +222,15 @@ mod tests {
         ] {
             symlink(name, root.path().join(format!("7/fd/{fd}"))).unwrap();
         }
+        let unix = [(20, ""), (21, "/run/x.sock")].map(|(inode, name)| UnixSocket {
+            inode,
+            peer: 0,
+            name: name.to_owned(),
+            is_listening: false,
+            is_datagram: false,
+        });
         let mut dump = Dump::default();
-        assert_eq!(add(root.path(), &[7, 8, 9].into(), &mut dump), None);
+        assert_eq!(add(root.path(), &[7, 8, 9].into(), &unix, &mut dump), None);
         dump.files.sort_by_key(|file| file.fd);
         let file = |fd, flags, filename: &str, kind, id| {
             let object = Object { kind, id, ..Object::default() };
