@@ -211,8 +211,22 @@ impl SetupReader {
         let segments: Vec<&str> =
             path.components().filter_map(|one| one.as_os_str().to_str()).collect();
         let user = segments.iter().position(|one| is_of_user(one));
+        let at = segments.len().saturating_sub(1);
+        let of_user = user.filter(|user| *user < at);
+        // What runs in a unit may have units of its own, which the host's systemd does not know; and its user, to whom the
+        // cgroups below it may be delegated, may name them as those of somebody else's container or pod.
+        let outer = segments.get(..of_user.unwrap_or(at)).unwrap_or_default();
+        let inner = of_user.and_then(|user| segments.get(user + 1..at)).unwrap_or_default();
+        let mut around = outer.iter().chain(inner).filter(|one| unit_name(one).is_some());
         if identity.pod.is_some() {
-            return Manager::Kubernetes(self.label(path));
+            // A node may itself be a container, whose scope is around its pods.
+            return match around.any(|one| one.ends_with(".service")) {
+                true => Manager::Files,
+                false => Manager::Kubernetes(self.label(path)),
+            };
+        }
+        if around.any(|one| !one.ends_with(".slice")) {
+            return Manager::Files;
         }
         if let Some(container) = identity.container.filter(|one| !one.monitor) {
             match container.runtime {
@@ -226,17 +240,8 @@ impl SetupReader {
         }
         // The settings of a unit are about all that is in it: they are not those of a cgroup below.
         let unit = segments.split_last().filter(|(unit, _)| unit_name(unit).is_some());
-        let Some((unit, outer)) = unit.filter(|_| self.has_systemd) else { return Manager::Files };
-        let at = outer.len();
-        let user = user.filter(|user| *user < at);
-        // What runs in a unit may have units of its own: those of a container, which the host's systemd does not know.
-        let around =
-            [segments.get(..user.unwrap_or(at)), user.and_then(|user| segments.get(user + 1..at))];
-        let is_unit = |one: &&str| unit_name(one).is_some() && !one.ends_with(".slice");
-        if around.into_iter().flatten().flatten().any(is_unit) {
-            return Manager::Files;
-        }
-        let uid = user
+        let Some((unit, _)) = unit.filter(|_| self.has_systemd) else { return Manager::Files };
+        let uid = of_user
             .and_then(|user| segments.get(user)?.strip_prefix("user@")?.strip_suffix(".service"));
         // systemd puts an underscore before names that would clash with files such as `cpu.stat`.
         let unit = unit.strip_prefix('_').unwrap_or(unit).to_owned();

@@ -269,6 +269,15 @@ fn who_sets_a_cgroup_is_read_from_its_path() {
         ("/machine.slice/systemd-nspawn@web.service/payload", Manager::Files),
         ("/machine.slice/systemd-nspawn@web.service", system("systemd-nspawn@web.service")),
         ("/system.slice/foo.service/sshd.service", Manager::Files),
+        // The user of a delegated service names cgroups below it as he likes.
+        (&format!("/system.slice/foo.service/docker-{id}.scope"), Manager::Files),
+        (&format!("/system.slice/foo.service/docker/{id}"), Manager::Files),
+        (&format!("/system.slice/foo.service/libpod-{id}.scope"), Manager::Files),
+        (&format!("/system.slice/foo.service{pod}/cri-containerd-{id}.scope"), Manager::Files),
+        (
+            &format!("/user.slice/user-7.slice/user@7.service/a.service/docker-{id}.scope"),
+            Manager::Files,
+        ),
     ] {
         assert_eq!(of(path), expected, "{path}");
     }
