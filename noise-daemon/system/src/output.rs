@@ -8,11 +8,13 @@
 
 mod file;
 mod folder;
+mod held;
 mod limit;
 mod way;
 
 pub use file::{OutputPlace, Target};
 pub use folder::{OwnFolder, Spot};
+pub use held::HeldFolder;
 pub use limit::{explained, outlive_limit};
 
 use std::fs::Metadata;

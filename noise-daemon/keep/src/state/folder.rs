@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use noise_system::files::{open_regular, rest};
-use noise_system::output::explained;
+use noise_system::output::{HeldFolder, explained};
 
 use super::document::{Document, Unusable};
 use super::guard::{FILE_MODE, Guard, Heir, open_folder};
@@ -32,7 +32,11 @@ const MAX_STATE_BYTES: u64 = 256 << 20;
 /// A folder that is ours while this lives.
 #[derive(Debug)]
 pub struct Folder {
+    /// How it was called.
+    shown: PathBuf,
+    /// Where it is, whatever has that name by now.
     path: PathBuf,
+    _held: HeldFolder,
     heir: Heir,
     /// Whether the state that was found could not be used.
     began_anew: AtomicBool,
@@ -79,6 +83,12 @@ fn guard(folder: &Path) -> Guard<'_> {
     Guard { folder, lock: LOCK, prefixes: &[NAME, KEPT] }
 }
 
+/// Holds a folder for the state, which is made if it is missing.
+/// Errors: where it cannot be made, or is another user's.
+pub fn hold(folder: &Path) -> io::Result<HeldFolder> {
+    guard(folder).hold()
+}
+
 /// Refuses a folder in which other users could replace the state.
 /// Errors: in a sentence that says what to do.
 pub fn ensure_own(folder: &Path) -> io::Result<()> {
@@ -90,10 +100,18 @@ impl Folder {
     /// it from now on.
     /// Errors: where it cannot be created or written, or belongs to another process.
     pub fn take(path: &Path) -> io::Result<Self> {
-        let (lock, heir) = guard(path).take()?;
-        Ok(Self { path: path.to_owned(), heir, began_anew: AtomicBool::new(false), _lock: lock })
+        let (held, lock, heir) = guard(path).take()?;
+        Ok(Self {
+            shown: path.to_owned(),
+            path: held.by_descriptor(),
+            _held: held,
+            heir,
+            began_anew: AtomicBool::new(false),
+            _lock: lock,
+        })
     }
 
+    /// Where it is, for as long as this lives.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -115,7 +133,7 @@ impl Folder {
             Ok(found) => return Ok((found.unwrap_or_default(), None)),
             Err(reason) => reason,
         };
-        let name = self.path.join(NAME);
+        let name = self.shown.join(NAME);
         let stays = |why: &str| {
             format!(
                 "cannot use the state file {}: {reason}{why}; it stays as it is: make it readable or remove it, and \
@@ -135,23 +153,22 @@ impl Folder {
             "cannot use the state file {}: {reason}; it is kept as {}{replaced} (until the next start with the kernel \
              events of its incidents), and this daemon starts anew",
             name.display(),
-            kept.display()
+            self.shown.join(kept).display()
         );
         Ok((Document::default(), Some(warning)))
     }
 
     /// Renames the state file. Returns its new name, and whether that replaced an older one.
-    fn set_aside(&self) -> io::Result<(PathBuf, bool)> {
-        let candidates: Vec<PathBuf> =
-            (1..=SET_ASIDE).map(|number| self.path.join(format!("{NAME}.bad-{number}"))).collect();
-        let free = candidates.iter().find(|path| fs::symlink_metadata(path).is_err());
+    fn set_aside(&self) -> io::Result<(String, bool)> {
+        let candidates: Vec<String> =
+            (1..=SET_ASIDE).map(|number| format!("{NAME}.bad-{number}")).collect();
+        let found = |name: &String| fs::symlink_metadata(self.path.join(name));
+        let free = candidates.iter().find(|name| found(name).is_err());
         let oldest = || {
-            candidates.iter().min_by_key(|path| {
-                fs::symlink_metadata(path).and_then(|found| found.modified()).ok()
-            })
+            candidates.iter().min_by_key(|name| found(name).and_then(|found| found.modified()).ok())
         };
         let chosen = free.or_else(oldest).ok_or(io::ErrorKind::AlreadyExists)?;
-        fs::rename(self.path.join(NAME), chosen)?;
+        fs::rename(self.path.join(NAME), self.path.join(chosen))?;
         Ok((chosen.clone(), free.is_none()))
     }
 
@@ -230,6 +247,21 @@ mod tests {
         folder.write(&document(3)).unwrap();
         assert_eq!(folder.restore().unwrap(), (document(3), None));
         assert_eq!(names(&path), [NAME, LOCK]);
+    }
+
+    #[test]
+    fn what_takes_the_name_of_the_folder_is_not_written_to() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        let folder = Folder::take(&path("state")).unwrap();
+        fs::create_dir(path("elsewhere")).unwrap();
+        fs::write(path("elsewhere").join(TEMPORARY), "precious").unwrap();
+        fs::rename(path("state"), path("moved")).unwrap();
+        std::os::unix::fs::symlink(path("elsewhere"), path("state")).unwrap();
+        folder.write(&document(1)).unwrap();
+        assert_eq!(names(&path("elsewhere")), [TEMPORARY]);
+        assert_eq!(names(&path("moved")), [NAME, LOCK]);
+        assert_eq!(folder.restore().unwrap().0, document(1));
     }
 
     #[test]

@@ -3,16 +3,14 @@
 //!
 //! All of it is set when a file is made, or at the start: a confined daemon changes no modes.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
-};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::Path;
 
 use nix::unistd::geteuid;
 use noise_system::files::open_regular;
+use noise_system::output::HeldFolder;
 
 pub const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
@@ -41,38 +39,43 @@ pub struct Guard<'a> {
 
 impl Guard<'_> {
     /// Makes the folder if it is missing, takes away what others may do in it, and takes the lock,
-    /// which is held until the file is closed. Also returns the user that new files are given to.
-    /// Errors: where the folder cannot be made or written, or another daemon has the lock.
-    pub fn take(&self) -> io::Result<(File, Heir)> {
-        self.make()?;
-        let folder = open_folder(self.folder)?;
-        self.tighten(&folder)?;
+    /// which is held until the file is closed. Also returns the folder, and the user that new files are given to.
+    /// Errors: where the folder cannot be made or written, is another user's, or another daemon has the lock.
+    pub fn take(&self) -> io::Result<(HeldFolder, File, Heir)> {
+        let held = self.hold()?;
+        let place = held.by_descriptor();
+        let folder = open_folder(&place)?;
+        self.tighten(&folder, &place)?;
         let owner = folder.metadata()?;
-        let lock = self.lock(&folder, &owner)?;
-        self.tighten_files(&owner);
-        Ok((lock, Heir::of(&owner)))
+        let lock = self.lock(&place, &owner)?;
+        self.tighten_files(&place, &owner);
+        Ok((held, lock, Heir::of(&owner)))
     }
 
-    fn make(&self) -> io::Result<()> {
-        if let Some(parent) = self.folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            DirBuilder::new().recursive(true).mode(PARENT_MODE).create(parent)?;
-        }
-        match DirBuilder::new().mode(FOLDER_MODE).create(self.folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
-        }
+    /// The folder, which is made if it is missing.
+    /// Errors: where it cannot be made, or is another user's.
+    pub fn hold(&self) -> io::Result<HeldFolder> {
+        HeldFolder::make(self.folder, PARENT_MODE, FOLDER_MODE)
     }
 
     fn is_ours(&self, name: &str) -> bool {
         name == self.lock || self.prefixes.iter().any(|prefix| name.starts_with(prefix))
     }
 
-    /// Refuses a folder that others may write to and that holds what is not noised's: they could replace what is kept
-    /// there. One that is noised's alone is closed to them when it is taken.
+    /// Refuses a path through a link of another user, a folder of another user, and one that others may write to and that
+    /// holds what is not noised's: they could replace what is kept there. One that is noised's alone is closed to them when
+    /// it is taken.
     /// Errors: in a sentence that says what to do.
     pub fn ensure_own(&self) -> io::Result<()> {
-        let Ok(found) = fs::metadata(self.folder) else { return Ok(()) };
-        if found.mode() & OTHERS_WRITE == 0 || !found.is_dir() || self.is_alone()? {
+        let held = match HeldFolder::find(self.folder) {
+            Ok(Some(held)) => held,
+            // An error of the kernel has a number: it comes up again where the folder is taken.
+            Err(error) if error.raw_os_error().is_none() => return Err(error),
+            Ok(None) | Err(_) => return Ok(()),
+        };
+        let place = held.by_descriptor();
+        let found = fs::metadata(&place)?;
+        if found.mode() & OTHERS_WRITE == 0 || self.is_alone(&place)? {
             return Ok(());
         }
         Err(io::Error::new(
@@ -87,8 +90,8 @@ impl Guard<'_> {
     }
 
     /// Whether all that is in the folder is noised's.
-    fn is_alone(&self) -> io::Result<bool> {
-        let mut names = fs::read_dir(self.folder)?.flatten().map(|entry| entry.file_name());
+    fn is_alone(&self, place: &Path) -> io::Result<bool> {
+        let mut names = fs::read_dir(place)?.flatten().map(|entry| entry.file_name());
         Ok(names.all(|name| {
             name.to_str().is_some_and(|name| self.is_ours(name) || name == OF_FILE_SYSTEM)
         }))
@@ -97,12 +100,12 @@ impl Guard<'_> {
     /// Keeps others out of the folder, unless it holds what is not noised's: a folder such as `/tmp`,
     /// which is named by mistake, must go on to work for the others.
     /// Errors: where others may write to it still.
-    fn tighten(&self, folder: &File) -> io::Result<()> {
+    fn tighten(&self, folder: &File, place: &Path) -> io::Result<()> {
         let mode = folder.metadata()?.mode();
         if mode & OTHERS == 0 {
             return Ok(());
         }
-        if self.is_alone()? {
+        if self.is_alone(place)? {
             // Nothing comes of it where the folder is another user's, or its file system has no modes.
             let _ = folder.set_permissions(Permissions::from_mode(mode & !OTHERS));
         }
@@ -125,8 +128,8 @@ impl Guard<'_> {
     }
 
     /// The same for files that an earlier daemon made under another umask.
-    fn tighten_files(&self, owner: &Metadata) {
-        let entries = fs::read_dir(self.folder).into_iter().flatten().flatten();
+    fn tighten_files(&self, place: &Path, owner: &Metadata) {
+        let entries = fs::read_dir(place).into_iter().flatten().flatten();
         for entry in entries {
             let is_ours = entry.file_name().to_str().is_some_and(|name| self.is_ours(name));
             let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
@@ -146,9 +149,8 @@ impl Guard<'_> {
 
     /// The lock. What is in its place and may be held by other users gives way to a new one: `flock`
     /// requires no more than that a file can be opened.
-    fn lock(&self, folder: &File, owner: &Metadata) -> io::Result<File> {
-        // In the folder that was opened, whatever has its name by now.
-        let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(self.lock);
+    fn lock(&self, place: &Path, owner: &Metadata) -> io::Result<File> {
+        let path = place.join(self.lock);
         let replaced = |reason: &str| replaced(&path, &self.folder.join(self.lock), reason);
         for _ in 0..ATTEMPTS {
             if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
@@ -250,7 +252,7 @@ fn replaced(path: &Path, shown: &Path, reason: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{lchown, symlink};
     use std::thread;
 
     use nix::sched::{CloneFlags, unshare};
@@ -262,7 +264,7 @@ mod tests {
     const LOCK: &str = "lock";
 
     fn take(folder: &Path) -> io::Result<File> {
-        Guard { folder, lock: LOCK, prefixes: &["state"] }.take().map(|(lock, _)| lock)
+        Guard { folder, lock: LOCK, prefixes: &["state"] }.take().map(|(_, lock, _)| lock)
     }
 
     fn mode(path: &Path) -> u32 {
@@ -309,6 +311,36 @@ mod tests {
         for name in ["state.json", "state.json.bad-1", LOCK] {
             assert_eq!(mode(&path(name)), 0o600, "{name}");
         }
+    }
+
+    #[test]
+    fn a_link_or_a_folder_of_another_user_is_not_taken() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        let refused = |folder: &Path| {
+            let guard = Guard { folder, lock: LOCK, prefixes: &["state"] };
+            let error = guard.ensure_own().unwrap_err().to_string();
+            assert_eq!(take(folder).unwrap_err().to_string(), error);
+            error
+        };
+        fs::create_dir_all(path("home/theirs")).unwrap();
+        fs::create_dir(path("elsewhere")).unwrap();
+        symlink(path("elsewhere"), path("home/link")).unwrap();
+        for name in ["home", "home/theirs", "home/link"] {
+            lchown(path(name), Some(12_345), None).unwrap();
+        }
+        let error = refused(&path("home/theirs"));
+        assert!(error.contains("it belongs to another user (uid 12345)"), "{error}");
+        let error = refused(&path("home/link"));
+        assert!(error.contains("a link of another user"), "{error}");
+        assert!(!path("elsewhere/lock").exists() && !path("home/theirs/lock").exists());
+        // The service's user has its folder from root.
+        lchown(path("home"), Some(0), None).unwrap();
+        let lock = take(&path("home/theirs")).unwrap();
+        assert_eq!(lock.metadata().unwrap().uid(), 12_345);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod loading;
 mod logging;
 mod service;
 
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -22,13 +23,13 @@ use noise_command::CommandError;
 use noise_command::output;
 use noise_host::collect::Collector;
 use noise_host::kernel::{
-    Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, monotonic_ns,
+    DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, monotonic_ns,
     other_daemon_runs,
 };
 use noise_host::resolve::cgroup::{Hierarchies, LISTED, READ};
 use noise_host::resolve::read_host;
 use noise_keep::THREADS_AT_ONCE;
-use noise_keep::state::{demand, ensure_own};
+use noise_keep::state::{demand, ensure_own, hold};
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
 use noise_record::marks::{Marks, SharedMarks, lock, take, with_marks};
@@ -38,7 +39,7 @@ use noise_serve::{
     SocketOptions, Web, ensure_own_folder, local_sockets_of, router, serve, with_events,
     with_reload, with_traces,
 };
-use noise_system::output::ensure_own_way;
+use noise_system::output::{HeldFolder, ensure_own_way};
 use noise_system::worker::ensure_threads;
 use tokio::net::{UnixDatagram, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -187,7 +188,10 @@ async fn daemon(
         _ => DebugRecords::Off,
     };
     let options = LoadOptions { debug, measured: config.measured(), ..LoadOptions::default() };
-    let remembered = state_folder(&config).and_then(|folder| demand(&folder).busiest(now_s()));
+    // What else has its name later is not opened. Where it cannot be held, what takes it says why.
+    let state = state_folder(&config).and_then(|folder| hold(&folder).ok());
+    let remembered = state.as_ref().map(HeldFolder::by_descriptor);
+    let remembered = remembered.and_then(|folder| demand(&folder).busiest(now_s()));
     let loaded = tokio::select! {
         loaded = load_programs(options, &config.recorder, remembered, level.is_detailed()) => loaded?,
         _ = interrupt.recv() => return Ok(()),
@@ -219,7 +223,13 @@ async fn daemon(
     let service = Service::of_environment();
     let hierarchies = collector.hierarchies().clone();
     if config.privileges.drop {
-        let rest = rest(&config, &source, &web, &hierarchies, (!readable).then(reader));
+        let socket = socket_folder(&config).and_then(|folder| HeldFolder::find(&folder).ok()?);
+        let rest = Rest {
+            write: state.iter().map(HeldFolder::by_descriptor).collect(),
+            remove: socket.iter().map(HeldFolder::by_descriptor).collect(),
+            kept: (!readable).then(reader),
+            ..rest(&source, &web, &hierarchies)
+        };
         report_lost(&rest);
         report_confined(&confine(&rest)?);
     }
@@ -338,14 +348,8 @@ fn threads(config: &Config, web: &Web) -> usize {
 /// Folders of /sys that are read. The others show what the kernel traces and how it is made.
 const SYSFS: [&str; 5] = ["/sys/block", "/sys/class", "/sys/dev", "/sys/devices", "/sys/fs/cgroup"];
 
-/// What the daemon reads and writes once it measures.
-fn rest(
-    config: &Config,
-    source: &ConfigSource,
-    web: &Web,
-    hierarchies: &Hierarchies,
-    kept: Option<Capability>,
-) -> Rest {
+/// What the daemon reads once it measures.
+fn rest(source: &ConfigSource, web: &Web, hierarchies: &Hierarchies) -> Rest {
     let mut read_again = web.files();
     let file = source.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
     // An empty path is none.
@@ -354,9 +358,7 @@ fn rest(
     let read = read.chain(hierarchies.roots().cloned());
     let read = read.chain(READ.map(PathBuf::from)).collect();
     let list = LISTED.map(PathBuf::from).to_vec();
-    let write = state_folder(config).into_iter().collect();
-    let remove = socket_folder(config).into_iter().collect();
-    Rest { read, list, read_again, write, remove, kept }
+    Rest { read, list, read_again, ..Rest::default() }
 }
 
 fn state_folder(config: &Config) -> Option<PathBuf> {
@@ -371,8 +373,7 @@ fn socket_folder(config: &Config) -> Option<PathBuf> {
 /// Refuses folders that other users have in their hands.
 fn ensure_own_folders(config: &Config) -> anyhow::Result<()> {
     if let Some(folder) = state_folder(config) {
-        let own = ensure_own_way(&folder).and_then(|()| ensure_own(&folder));
-        own.context("state.directory cannot be used")?;
+        ensure_own(&folder).context("state.directory cannot be used")?;
     }
     if let Some(folder) = socket_folder(config) {
         let own = ensure_own_way(&folder).and_then(|()| ensure_own_folder(&folder));
@@ -412,6 +413,9 @@ fn report_lost(rest: &Rest) {
         );
     }
     for path in out_of_reach(rest) {
+        // A folder that is held is named as it is called now.
+        let path =
+            fs::read_link(&path).ok().filter(|_| path.starts_with("/proc/self/fd")).unwrap_or(path);
         tracing::warn!(
             path = %path.display(),
             "out of reach once privileges are dropped, so what changes there is lost: give it to the \

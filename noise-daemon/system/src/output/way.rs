@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::{Mode, fstat, mkdirat};
 use nix::unistd::geteuid;
 use noise_text::clean::quoted;
 
@@ -135,6 +135,22 @@ fn may_be_written_by_others(folder: &OwnedFd) -> io::Result<bool> {
 pub fn target(link: &File, followed: &mut Followed) -> io::Result<PathBuf> {
     followed.another()?;
     Ok(readlinkat(link, "")?.into())
+}
+
+impl Way {
+    /// The folder at its end, with what is missing made: the folders above it with one mode, and it with another.
+    pub fn make(self, above: u32, own: u32) -> io::Result<OwnedFd> {
+        let Self { mut at, mut missing } = self;
+        while let Some(name) = missing.pop_front() {
+            let mode = Mode::from_bits_truncate(if missing.is_empty() { own } else { above });
+            match mkdirat(&at, name.as_os_str(), mode) {
+                // What another made meanwhile is gone through, unless it is a link.
+                Ok(()) | Err(Errno::EEXIST) => at = through(&at, &name)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(at)
+    }
 }
 
 /// Makes a file under a name that nothing has.
