@@ -253,6 +253,25 @@ fn a_state_directory_and_a_socket_behind_the_link_of_another_user_are_refused() 
 }
 
 #[test]
+fn a_state_directory_of_another_user_is_refused_unless_root_gave_it() {
+    let root = root();
+    let home = root.path().join("home");
+    fs::create_dir_all(home.join("state")).unwrap();
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).unwrap();
+    let words = ["run", "--config.file", "", "--config.check", "--state.directory", "home/state"];
+    if chown(home.join("state"), Some(OTHER), Some(OTHER)).is_err() {
+        return eprintln!("skipped: giving folders to another user needs root");
+    }
+    let (code, said) = noised(&root, "", &words);
+    assert_eq!(code, Some(0), "{said}");
+    chown(&home, Some(OTHER), Some(OTHER)).unwrap();
+    let (code, said) = noised(&root, "", &words);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("state.directory cannot be used"), "{said}");
+    assert!(said.contains("it belongs to another user (uid 65534)"), "{said}");
+}
+
+#[test]
 fn folders_of_another_user_are_refused_for_several_files() {
     let root = root();
     let path = root.path().join("theirs");
