@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::body::Body;
@@ -15,7 +14,7 @@ use futures_util::stream;
 use noise_wire::events::EVENTS_CONTENT_TYPE;
 
 use super::turns::Turns;
-use super::web::{Hangup, Peer};
+use super::web::{EVENTS_ROUTE, Hangup, Peer};
 
 /// Answers that are on their way at once.
 const MOST_ANSWERS: usize = 2;
@@ -52,11 +51,7 @@ async fn answer(
     let turn = turns.next(peer, hangup.map(|Extension(hangup)| hangup)).await?;
     // An empty piece would end the answer.
     let pieces = source(since_ns, until_ns).filter(|piece| !piece.is_empty());
-    let taken = turn.taken();
-    let pieces = pieces.map(move |piece| {
-        taken.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        (Ok::<_, Infallible>(piece), &turn).0
-    });
+    let pieces = pieces.map(move |piece| (Ok::<_, Infallible>(piece), &turn).0);
     let body = Body::from_stream(stream::iter(pieces));
     Ok(([(header::CONTENT_TYPE, EVENTS_CONTENT_TYPE)], body).into_response())
 }
@@ -68,7 +63,7 @@ pub fn with_events(router: Router, source: Option<EventSource>) -> Router {
     let answer = move |Extension(peer): Extension<Peer>, hangup: Option<Extension<Hangup>>, uri| {
         answer(Arc::clone(&source), Arc::clone(&turns), peer, hangup, uri)
     };
-    router.route("/api/v1/events", get(answer))
+    router.route(EVENTS_ROUTE, get(answer))
 }
 
 #[cfg(test)]

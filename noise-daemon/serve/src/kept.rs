@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Context;
 
 use axum::Router;
@@ -39,16 +38,12 @@ async fn trace(
 ) -> Result<Response, StatusCode> {
     let id = id.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
     let turn = turns.next(peer, hangup.map(|Extension(hangup)| hangup)).await?;
-    let taken = turn.taken();
     let mut pieces = source(id, turn).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     })?;
     let piece = move |context: &mut Context<'_>| pieces.poll_recv(context);
-    let pieces = stream::poll_fn(piece).inspect(move |piece| {
-        taken.fetch_add(piece.len() as u64, Ordering::Relaxed);
-    });
-    let body = Body::from_stream(pieces.map(Ok::<_, Infallible>));
+    let body = Body::from_stream(stream::poll_fn(piece).map(Ok::<_, Infallible>));
     Ok(([(header::CONTENT_TYPE, TRACE_TYPE)], body).into_response())
 }
 

@@ -4,12 +4,10 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use nix::unistd::geteuid;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -17,10 +15,8 @@ use super::web::{Hangup, Peer};
 
 /// How long a request waits for others.
 const WAIT: Duration = Duration::from_secs(5);
-/// How long a turn lasts at least: less than other clients wait, so that a slow reader does not keep them out.
+/// How long a turn lasts at least: less than other clients wait, so that no reader keeps them out, however fast it is.
 const LONG: Duration = Duration::from_secs(4);
-/// Who takes less than so many bytes a second reads slowly.
-const LEAST_RATE: f64 = 1e6;
 /// How long one that was ended may take to go.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,31 +39,15 @@ pub struct Turns {
 #[derive(Debug)]
 pub struct Turn(
     #[expect(dead_code, reason = "given back when dropped")] [OwnedSemaphorePermit; 2],
+    #[expect(dead_code, reason = "ends the stretch of the holder when dropped")]
     Option<Arc<Holder>>,
 );
-
-impl Turn {
-    /// What its client has taken of the answer is to be counted here, bytes.
-    pub fn taken(&self) -> Arc<AtomicU64> {
-        self.1.as_ref().map(|holder| Arc::clone(&holder.taken)).unwrap_or_default()
-    }
-}
 
 /// Who has one of the turns of all, since when, and what ends the connection.
 #[derive(Debug)]
 struct Holder {
     since: Instant,
-    taken: Arc<AtomicU64>,
     hangup: Option<Hangup>,
-}
-
-impl Holder {
-    /// Whether it keeps others out by reading slowly.
-    fn is_slow(&self) -> bool {
-        let held = self.since.elapsed();
-        let least = LEAST_RATE * held.as_secs_f64();
-        held >= LONG && (self.taken.load(Ordering::Relaxed) as f64) < least
-    }
 }
 
 /// A client that may wait for its turn.
@@ -75,11 +55,6 @@ impl Holder {
 pub struct QueuePlace {
     all: Arc<Semaphore>,
     own: Arc<Semaphore>,
-}
-
-/// Whether it is root, or the user of the daemon.
-fn is_trusted(client: Peer) -> bool {
-    matches!(client, Peer::User(Some(user)) if user == 0 || user == geteuid().as_raw())
 }
 
 impl QueuePlace {
@@ -99,7 +74,7 @@ impl Turns {
         Self { all, reserved, clients: Mutex::default(), holders: Mutex::default() }
     }
 
-    /// Waits for the turn of a client. Once it has read slowly for long and another waits, `hangup` ends its connection.
+    /// Waits for the turn of a client. Once it has had it for long and another waits, `hangup` ends its connection.
     /// Errors: where others take too long.
     pub async fn next(&self, client: Peer, hangup: Option<Hangup>) -> Result<Turn, StatusCode> {
         let place = self.place(client, usize::MAX, usize::MAX);
@@ -110,11 +85,11 @@ impl Turns {
             let second = loop {
                 match tokio::time::timeout_at(self.next_long(), second.as_mut()).await {
                     Ok(second) => break second.ok()?,
-                    Err(_) => self.end_slow(),
+                    Err(_) => self.end_longest(),
                 }
             };
-            let holder = Arc::new(Holder { since: Instant::now(), taken: Arc::default(), hangup });
-            if !is_trusted(client) {
+            let holder = Arc::new(Holder { since: Instant::now(), hangup });
+            if !client.is_trusted() {
                 self.holders().push(Arc::downgrade(&holder));
             }
             Some(Turn([first, second], Some(holder)))
@@ -130,12 +105,12 @@ impl Turns {
         oldest.map_or(now + LONG, |oldest| oldest.since + LONG).max(now + PAUSE)
     }
 
-    /// Ends the connection of the one that has read slowly for longest.
-    fn end_slow(&self) {
-        let mut holders: Vec<_> = self.holders().iter().filter_map(Weak::upgrade).collect();
-        holders.retain(|holder| holder.is_slow());
-        if let Some(hangup) = holders.first().and_then(|slow| slow.hangup.as_ref()) {
-            tracing::debug!("a client took its answer too slowly");
+    /// Ends the connection of the one that has had its turn for longest.
+    fn end_longest(&self) {
+        let longest = self.holders().iter().find_map(Weak::upgrade);
+        let longest = longest.filter(|holder| holder.since.elapsed() >= LONG);
+        if let Some(hangup) = longest.as_ref().and_then(|holder| holder.hangup.as_ref()) {
+            tracing::debug!("a client took its answer for too long");
             hangup.too_slow();
         }
     }
@@ -160,7 +135,7 @@ impl Turns {
         }
         let own = known.and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Semaphore::new(1)));
         clients.insert(client, Arc::downgrade(&own));
-        let of = if is_trusted(client) { &self.reserved } else { &self.all };
+        let of = if client.is_trusted() { &self.reserved } else { &self.all };
         Some(QueuePlace { all: Arc::clone(of), own })
     }
 
@@ -179,6 +154,8 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
+    use nix::unistd::geteuid;
+
     use super::*;
     use crate::Hangups;
 
@@ -198,7 +175,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_has_its_turn_for_long_yields_to_one_who_waits() {
         let turns = Turns::new(1);
-        let [slow, other] = [1, 2].map(|user| Peer::User(Some(user)));
+        let [long, other] = [1, 2].map(|user| Peer::User(Some(user)));
         let (hand, handed) = tokio::sync::oneshot::channel::<Turn>();
         let connection = tokio::spawn(async move {
             let _turn = handed.await;
@@ -206,16 +183,10 @@ mod tests {
         });
         let hangups = Hangups::default();
         let hangup = Hangup { connection: connection.abort_handle(), hangups: hangups.clone() };
-        let turn = turns.next(slow, Some(hangup)).await.unwrap();
-        let taken = turn.taken();
+        let turn = turns.next(long, Some(hangup)).await.unwrap();
         hand.send(turn).unwrap();
-        // One that reads as fast as it can goes on.
-        taken.store(u64::MAX, Ordering::Relaxed);
-        assert_eq!(turns.next(other, None).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
-        assert!(!connection.is_finished());
-        taken.store(1, Ordering::Relaxed);
         // The same one waits for itself.
-        assert_eq!(turns.next(slow, None).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(turns.next(long, None).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(!connection.is_finished());
         drop(turns.next(other, None).await.unwrap());
         assert!(connection.await.unwrap_err().is_cancelled());

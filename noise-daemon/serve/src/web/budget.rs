@@ -25,6 +25,8 @@ const BURST: Duration = Duration::from_millis(500);
 /// CPU time that may be spent beyond it in all.
 const LARGE_BURST: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(5);
+/// How long a connection waits at least where its client is known only afterwards: so many cost less than the share.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// When a request of a connection comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +100,13 @@ impl Budget {
         self.turn(Pace::Patient).await;
     }
 
+    /// Waits a moment before a connection is accepted whose client may be one that waits for no turn.
+    pub async fn moment_to_accept(&self) {
+        if self.wait(Pace::Patient) > Duration::ZERO {
+            tokio::time::sleep(MOMENT).await;
+        }
+    }
+
     /// Waits for the turn of a request.
     pub async fn turn_to_answer(&self, pace: Pace) {
         if self.turn(pace).await {
@@ -127,11 +136,27 @@ impl Budget {
 
     /// Does something for clients.
     pub fn spend<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (done, cost) = Self::cost(work);
+        self.charge(cost);
+        done
+    }
+
+    /// Does something, and says what it took of a CPU.
+    pub fn cost<T>(work: impl FnOnce() -> T) -> (T, Duration) {
         let before = cpu_time();
         let done = work();
-        let cost = cpu_time().saturating_sub(before);
+        (done, cpu_time().saturating_sub(before))
+    }
+
+    /// Takes what something took of a CPU.
+    pub fn charge(&self, cost: Duration) {
         self.account(|account, now| account.charge(cost, now));
-        done
+    }
+
+    /// What was taken and is not paid back yet.
+    #[cfg(test)]
+    pub fn taken(&self) -> Duration {
+        self.account(|account, _| account.taken)
     }
 
     /// A future that does something for clients.
@@ -211,7 +236,7 @@ mod tests {
     async fn work_is_charged_and_sleep_is_not() {
         let budget = Budget::default();
         budget.spending(tokio::time::sleep(Duration::from_millis(50))).await;
-        let taken = || budget.account(|account, _| account.taken);
+        let taken = || budget.taken();
         assert!(taken() < Duration::from_millis(10));
         budget.spend(|| {
             let begin = cpu_time();
@@ -221,7 +246,7 @@ mod tests {
         budget.turn_to_answer(Pace::Patient).await;
         assert_eq!(budget.delayed(), 0);
         // More than a second's worth, which no stall of this machine pays back.
-        budget.account(|account, now| account.charge(Duration::from_millis(130), now));
+        budget.charge(Duration::from_millis(130));
         budget.turn_to_answer(Pace::Hasty).await;
         assert_eq!(budget.delayed(), 1);
     }

@@ -11,7 +11,7 @@ noise_common::named! {
     pub enum HangupReason all HANGUP_REASONS {
         /// No request comes over it, and others wait for a connection.
         Unused = "unused",
-        /// It takes its answer slowly, and others wait.
+        /// It takes its answer slowly, or has taken one of events for long, and others wait.
         Slow = "slow",
         /// Its client exceeded a timeout: for TLS, a request or an answer.
         Late = "late",

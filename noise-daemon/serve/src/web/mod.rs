@@ -1,6 +1,7 @@
 //! Who has access over HTTP, and over what: the web file of Prometheus exporters, and the server that
 //! keeps to it.
 
+mod account;
 mod address;
 mod audience;
 mod auth;
@@ -27,6 +28,7 @@ mod tls_words;
 mod traffic;
 mod validity;
 
+pub use account::EVENTS_ROUTE;
 pub use address::ListenAddress;
 pub use audience::Audience;
 pub use budget::Budget;

@@ -31,6 +31,7 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
+use super::account::ConnectionAccount;
 use super::audience::Audience;
 use super::auth::{Admission, Credentials};
 use super::budget::{Budget, Pace};
@@ -57,6 +58,10 @@ pub trait Listener {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// Waits for the next one.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>>;
+    /// Waits for the turn of the next one.
+    fn turn(budget: &Budget) -> impl Future<Output = ()> {
+        budget.turn_to_accept()
+    }
     /// Lets a connection end without what it still has to send, where that would be kept somewhere.
     fn reset(_stream: &Self::Stream) {}
 }
@@ -84,6 +89,11 @@ impl Listener for UnixListener {
         let user = stream.peer_cred().ok().map(|peer| peer.uid());
         Ok((stream, Peer::User(user)))
     }
+
+    async fn turn(budget: &Budget) {
+        // Root waits for no others, and may be next.
+        budget.moment_to_accept().await;
+    }
 }
 
 /// What clients cost, and what became of them, over all listeners that have it.
@@ -91,6 +101,8 @@ impl Listener for UnixListener {
 pub struct Costs {
     /// How much of a CPU answering may take.
     pub budget: Budget,
+    /// The same of answers with kernel events.
+    pub events: Budget,
     pub hangups: Hangups,
     pub marks: Arc<MarkCounts>,
 }
@@ -123,9 +135,9 @@ impl MarkCounts {
 }
 
 impl Costs {
-    /// Those of a listener that is served whatever the load of others is: all but the budget is counted together.
+    /// Those of a listener that is served whatever the load of others is: all but the budgets is counted together.
     pub fn beside(&self) -> Self {
-        Self { budget: Budget::default(), ..self.clone() }
+        Self { budget: Budget::default(), events: Budget::default(), ..self.clone() }
     }
 }
 
@@ -141,7 +153,7 @@ pub(super) async fn serve_with<L: Listener>(
     costs: Costs,
     timeouts: Timeouts,
 ) {
-    let Costs { budget, hangups, .. } = costs;
+    let Costs { budget, events, hangups, .. } = costs;
     let connections = Connections::default();
     let refusals = Arc::new(Refusals::default());
     // Ends what is open when this future ends.
@@ -151,7 +163,7 @@ pub(super) async fn serve_with<L: Listener>(
     }
     let mut warned = None;
     loop {
-        budget.turn_to_accept().await;
+        L::turn(&budget).await;
         let (stream, peer) = match listener.next().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -166,6 +178,7 @@ pub(super) async fn serve_with<L: Listener>(
         let Ok(room) = connections.room().await else { return };
         while tasks.try_join_next().is_some() {}
         let traffic = ConnectionTraffic::new(timeouts);
+        let account = Arc::new(ConnectionAccount::new(budget.clone(), events.clone()));
         let server = ConnectionServer {
             router: router.clone(),
             web: web.clone(),
@@ -173,11 +186,12 @@ pub(super) async fn serve_with<L: Listener>(
             traffic: Arc::clone(&traffic),
             hangups: hangups.clone(),
             refusals: Arc::clone(&refusals),
-            budget: budget.clone(),
+            account: Arc::clone(&account),
             timeouts,
             _room: room,
         };
-        let connection = tasks.spawn(budget.spending(server.talk(stream, L::reset)));
+        let talk = Box::pin(server.talk(stream, L::reset));
+        let connection = tasks.spawn(async move { account.spending(talk).await });
         // Before it is polled for the first time: both are done on the same thread.
         let _ = traffic.hangup.set(Hangup { connection, hangups: hangups.clone() });
         connections.keep(&traffic);
@@ -191,7 +205,7 @@ struct ConnectionServer {
     traffic: Arc<ConnectionTraffic>,
     hangups: Hangups,
     refusals: Arc<Refusals>,
-    budget: Budget,
+    account: Arc<ConnectionAccount>,
     timeouts: Timeouts,
     _room: OwnedSemaphorePermit,
 }
@@ -312,7 +326,7 @@ impl ConnectionServer {
             request.extensions_mut().insert(hangup.clone());
         }
         request.extensions_mut().insert(self.peer);
-        self.budget.turn_to_answer(pace).await;
+        self.account.turn_to_answer(request.uri().path(), self.peer, pace).await;
         let rules = self.web.rules();
         if tls.is_some_and(|agreed| !agreed.is_accepted(&rules)) {
             return Err(Outdated);

@@ -76,6 +76,30 @@ async fn all_are_answered_however_many_they_are() {
 }
 
 #[tokio::test]
+async fn root_and_the_daemons_user_wait_for_no_others_on_the_local_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let costs = Costs::default();
+    // Others have had so much that all have to wait.
+    costs.budget.charge(Duration::from_secs(60));
+    costs.events.charge(Duration::from_secs(60));
+    let router = Router::new().route("/", get(async || "x"));
+    let mut server = JoinSet::new();
+    server.spawn(serve_with(listener, router, Web::plain(), costs, Timeouts::default()));
+    let asked = spawn_blocking(move || {
+        let began = Instant::now();
+        let mut stream = std::os::unix::net::UnixStream::connect(path)?;
+        stream.write_all(REQUEST)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok::<_, std::io::Error>((answer, began.elapsed()))
+    });
+    let (answer, took) = asked.await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && took < Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test]
 async fn those_who_say_nothing_make_room() {
     let mut server = JoinSet::new();
     let address = start(&mut server);
