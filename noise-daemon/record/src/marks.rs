@@ -5,7 +5,7 @@
 
 mod shares;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -34,7 +34,7 @@ use noise_wire::marks::{MOST_DATAGRAM_BYTES, Mark, Message};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
-use shares::{RATE, Shares};
+use shares::{RATE, Sharer, Shares};
 
 /// Where the daemon takes marks by default.
 pub const DEFAULT_MARKS: &str = "/run/noised/noised.marks";
@@ -42,7 +42,7 @@ pub const DEFAULT_MARKS: &str = "/run/noised/noised.marks";
 pub const MARKS_VARIABLE: &str = "NOISED_MARKS";
 
 /// What the marks that are kept may have in memory.
-const MOST_KEPT_BYTES: usize = 2 << 20;
+pub const MOST_KEPT_BYTES: usize = 2 << 20;
 /// Datagrams that are read in one turn.
 const TURN: usize = 256;
 /// Turns before an answer: what comes later may be older than the next stretch that is asked for.
@@ -95,7 +95,7 @@ struct DatagramSender {
     sent_ns: u64,
 }
 
-/// The latest marks of a user, the oldest first.
+/// The latest marks of a user or of a range of them, the oldest first.
 #[derive(Debug, Default)]
 struct OfUser {
     marks: VecDeque<Mark>,
@@ -107,7 +107,9 @@ struct OfUser {
 struct LatestMarks {
     /// The pid namespace that this process is in.
     namespace: Option<u64>,
-    marks: BTreeMap<u32, OfUser>,
+    marks: BTreeMap<Sharer, OfUser>,
+    /// Those that have marks, by the bytes of these.
+    by_bytes: BTreeSet<(usize, Sharer)>,
     bytes: usize,
     next: u64,
     counts: DatagramCounts,
@@ -135,7 +137,8 @@ pub fn lock(marks: &SharedMarks) -> MutexGuard<'_, Marks> {
     marks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const fn bytes(mark: &Mark) -> usize {
+/// What a mark has in memory.
+pub const fn bytes(mark: &Mark) -> usize {
     size_of::<Mark>() + mark.name.len() + mark.key.len()
 }
 
@@ -192,14 +195,16 @@ fn inside(
 impl LatestMarks {
     /// Takes a datagram; whether there is room for it in this second.
     fn take(&mut self, text: &[u8], sender: Option<DatagramSender>, now_ns: u64) {
+        // What is no mark costs as much.
+        let sharer = Sharer::of(sender.map(|sender| sender.uid));
+        if !self.shares.take(sharer, now_ns) {
+            self.counts.dropped += 1;
+            return;
+        }
         let (Ok(message), Some(sender)) = (Message::parse(text), sender) else {
             self.counts.refused += 1;
             return;
         };
-        if !self.shares.take(sender.uid, now_ns) {
-            self.counts.dropped += 1;
-            return;
-        }
         let is_here = message.namespace.map(|of| Some(of) == self.namespace);
         let tid = message.tid.map_or(Some(0), |tid| named(tid, is_here, sender, status));
         let Some(tid) = tid else {
@@ -221,23 +226,27 @@ impl LatestMarks {
         };
         self.next += 1;
         self.counts.taken += 1;
-        let of_user = self.marks.entry(sender.uid).or_default();
+        let of_user = self.marks.entry(sharer).or_default();
+        self.by_bytes.remove(&(of_user.bytes, sharer));
         of_user.bytes += bytes(&mark);
         self.bytes += bytes(&mark);
+        self.by_bytes.insert((of_user.bytes, sharer));
         of_user.marks.push_back(mark);
         while self.bytes > MOST_KEPT_BYTES && self.forget() {}
     }
 
     /// Forgets the oldest mark of the user who has most: those of others are not lost for it.
     fn forget(&mut self) -> bool {
-        let most = self.marks.iter_mut().max_by_key(|(_, of_user)| of_user.bytes);
-        let Some((&user, of_user)) = most else { return false };
+        let Some((_, sharer)) = self.by_bytes.pop_last() else { return false };
+        let Some(of_user) = self.marks.get_mut(&sharer) else { return true };
         if let Some(oldest) = of_user.marks.pop_front() {
             of_user.bytes -= bytes(&oldest);
             self.bytes -= bytes(&oldest);
         }
         if of_user.marks.is_empty() {
-            self.marks.remove(&user);
+            self.marks.remove(&sharer);
+        } else {
+            self.by_bytes.insert((of_user.bytes, sharer));
         }
         true
     }
@@ -358,7 +367,7 @@ impl Marks {
     }
 }
 
-/// Receives a datagram: its length, and who sent it when. `None` of one that is too long, or whose sender is not
+/// Receives a datagram: its length, 0 of one that is too long, and who sent it when; `None` where its sender is not
 /// known. There is no room for descriptors, which the kernel closes then.
 fn receive(
     socket: &net::UnixDatagram,
@@ -396,8 +405,8 @@ fn receive(
         sent_ns: clock_ns.saturating_sub(age_ns),
     };
     let is_whole = !received.flags.contains(MsgFlags::MSG_TRUNC) && length <= MOST_DATAGRAM_BYTES;
-    let known = credentials.filter(|found| found.pid() > 0 && is_whole);
-    Ok((length, known.map(sender)))
+    let known = credentials.filter(|found| found.pid() > 0);
+    Ok((if is_whole { length } else { 0 }, known.map(sender)))
 }
 
 /// As recordings have it.

@@ -230,6 +230,49 @@ fn a_flood_of_one_user_costs_no_marks_of_another() {
 }
 
 #[test]
+fn what_is_no_mark_is_of_its_senders_share() {
+    let of = |uid| Some(DatagramSender { pid: 1, uid, sent_ns: 5 });
+    let mut kept = LatestMarks::default();
+    for number in 0..2 * RATE {
+        kept.take(b"rubbish", of(1000), SECOND_NS + number);
+        kept.take(b"begin query", None, SECOND_NS + number);
+    }
+    let DatagramCounts { taken, refused, dropped } = kept.counts;
+    assert!(
+        (taken, refused + dropped) == (0, 4 * RATE) && refused <= 2 * RATE,
+        "{:?}",
+        kept.counts
+    );
+    kept.take(b"begin query", of(1001), SECOND_NS + 2 * RATE);
+    assert_eq!(kept.counts.taken, 1);
+}
+
+#[test]
+fn subordinate_ids_push_out_no_marks_of_another_user() {
+    let of = |uid| Some(DatagramSender { pid: 1, uid, sent_ns: 5 });
+    let mut kept = LatestMarks::default();
+    let key = "k".repeat(100);
+    for second in 1..30 {
+        for number in 0..RATE {
+            let now_ns = second * SECOND_NS + number * TOKEN_NS;
+            kept.take(
+                format!("begin flood {key}").as_bytes(),
+                of(100_000 + number as u32 % 70),
+                now_ns,
+            );
+            if number % 100 == 0 {
+                kept.take(b"begin query", of(1001), now_ns);
+            }
+        }
+    }
+    assert!(kept.bytes <= MOST_KEPT_BYTES && kept.bytes > MOST_KEPT_BYTES / 2);
+    assert_eq!(kept.wanted(|mark| mark.uid == 1001).len(), 29 * 100);
+    let by_bytes: Vec<_> =
+        kept.marks.iter().map(|(sharer, of_user)| (of_user.bytes, *sharer)).collect();
+    assert_eq!(kept.by_bytes, by_bytes.into_iter().collect());
+}
+
+#[test]
 fn descriptors_are_not_taken() {
     use std::io::{IoSlice, Read as _};
 
