@@ -26,7 +26,7 @@ pub use self::http::start as over_http;
 pub use self::mailbox::Mailbox;
 pub use self::remote::{Answer, Fault, Link, Remote};
 pub use self::replay::ReplaySource;
-pub use self::socket::{AnswerReader, SocketLink, access_advice, start as over_socket};
+pub use self::socket::{AnswerReader, IsWanted, SocketLink, access_advice, start as over_socket};
 pub use self::source::{FrameSource, News, Position, Replay};
 
 /// Requests a route from a local socket once; waits for so long at most.

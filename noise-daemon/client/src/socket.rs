@@ -3,7 +3,9 @@
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -20,6 +22,12 @@ use tokio::runtime::Runtime;
 use super::descriptors::runtime;
 use super::remote::{ANSWER_TIMEOUT, Answer, Fault, Link, MOST_QUOTED, Remote};
 
+/// How often it is looked whether an answer is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Whether an answer is still wanted.
+pub type IsWanted = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Frames from a daemon's local socket.
 /// Errors: where there can be no thread. A socket that is not there is trouble, and may come.
 pub fn start(path: &Path, interval: Duration) -> io::Result<Remote> {
@@ -31,6 +39,7 @@ pub fn start(path: &Path, interval: Duration) -> io::Result<Remote> {
 pub struct SocketLink {
     path: PathBuf,
     timeout: Duration,
+    is_wanted: IsWanted,
     /// For this connection alone; made in the thread that sends the requests.
     runtime: Option<Runtime>,
     open: Option<SendRequest<Empty<Bytes>>>,
@@ -63,7 +72,12 @@ impl SocketLink {
 
     /// The same, with another time that an answer may take.
     pub fn with_timeout(path: PathBuf, timeout: Duration) -> Self {
-        Self { path, timeout, runtime: None, open: None }
+        Self { path, timeout, is_wanted: Arc::new(|| true), runtime: None, open: None }
+    }
+
+    /// The same, which waits for answers and reads them only as long as they are wanted.
+    pub fn while_wanted(self, is_wanted: IsWanted) -> Self {
+        Self { is_wanted, ..self }
     }
 
     fn fault(&self, failure: Failure) -> Fault {
@@ -174,11 +188,29 @@ async fn ask(
     Ok((answer, sender))
 }
 
+/// Waits so long for something, if it is wanted for so long; `None` where it does not come.
+async fn wanted<T>(
+    done: impl Future<Output = T>,
+    timeout: Duration,
+    is_wanted: &IsWanted,
+) -> Option<T> {
+    let (mut done, begin) = (pin!(done), Instant::now());
+    loop {
+        let left = timeout.saturating_sub(begin.elapsed());
+        match tokio::time::timeout(left.min(LOOK), done.as_mut()).await {
+            Ok(done) => return Some(done),
+            Err(_) if left <= LOOK || !is_wanted() => return None,
+            Err(_) => {}
+        }
+    }
+}
+
 /// What an answer says behind its head, as it comes: it may be longer than memory should hold. The daemon may take as long
 /// as the whole answer of others for each piece.
 pub struct AnswerReader<'l> {
     runtime: &'l Runtime,
     timeout: Duration,
+    is_wanted: &'l IsWanted,
     body: Incoming,
     piece: Bytes,
 }
@@ -186,8 +218,13 @@ pub struct AnswerReader<'l> {
 impl Read for AnswerReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() {
-            let next = async { tokio::time::timeout(self.timeout, self.body.frame()).await };
-            let Some(frame) = self.runtime.block_on(next)? else { return Ok(0) };
+            // It may come without a pause, and without end.
+            let next = (self.is_wanted)().then(|| {
+                let next = wanted(self.body.frame(), self.timeout, self.is_wanted);
+                self.runtime.block_on(next)
+            });
+            let late = || io::Error::new(io::ErrorKind::TimedOut, "the answer takes too long");
+            let Some(frame) = next.flatten().ok_or_else(late)? else { return Ok(0) };
             self.piece = frame.map_err(io::Error::other)?.into_data().unwrap_or_default();
         }
         let length = self.piece.as_ref().read(buffer)?;
@@ -204,7 +241,8 @@ impl SocketLink {
         let answer = self.begin(route)?;
         let Some(runtime) = &self.runtime else { return Err(Fault::Stranger(place)) };
         let (head, body) = answer.into_parts();
-        let reader = AnswerReader { runtime, timeout, body, piece: Bytes::new() };
+        let is_wanted = &self.is_wanted;
+        let reader = AnswerReader { runtime, timeout, is_wanted, body, piece: Bytes::new() };
         Ok((head.status.as_u16(), reader))
     }
 
@@ -225,10 +263,10 @@ impl SocketLink {
             Some(runtime) => runtime,
             None => runtime().map_err(|error| self.fault(Failure::System(error)))?,
         };
-        let waited = runtime.block_on(async { tokio::time::timeout(self.timeout, done).await });
+        let waited = runtime.block_on(wanted(done, self.timeout, &self.is_wanted));
         self.runtime = Some(runtime);
-        let late = |_| Fault::Hangs { place: self.place(), waited: self.timeout };
-        waited.map_err(late)?.map_err(|failure| self.fault(failure))
+        let late = || Fault::Hangs { place: self.place(), waited: self.timeout };
+        waited.ok_or_else(late)?.map_err(|failure| self.fault(failure))
     }
 }
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use noise_client::{AnswerReader, Fault, Link as _, SocketLink};
+use noise_client::{AnswerReader, Fault, IsWanted, Link as _, SocketLink};
 use noise_command::{CommandError, Exit};
 use noise_common::hooks::{HOOKS, Hook};
 use noise_common::store::event::USUAL_CLASSES;
@@ -16,6 +18,7 @@ use noise_host::kernel::{DISORDER, monotonic_ns};
 use noise_trace::capture::Capture;
 use noise_wire::events::{AnswerItem, EventsReader, ItemPlace};
 
+use crate::bounds::AnswerBounds;
 use crate::marks::{beside, marked};
 use crate::supply::Supply;
 
@@ -23,10 +26,47 @@ use crate::supply::Supply;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Each request goes back so far behind the one before, ns: so late may a program write an event.
 const BACK_NS: u64 = 5_000_000;
+/// How much longer than the recording an answer may take, ns.
+const LATE_NS: u64 = 2_000_000_000;
+
+/// Until when an answer is wanted: that of a daemon that lies may have no end.
+#[derive(Debug)]
+struct Patience {
+    /// The user wants no more.
+    stop: Arc<AtomicBool>,
+    /// The answer at hand is wanted until then, ns.
+    latest_ns: AtomicU64,
+    /// The recording ends then, ns.
+    end_ns: AtomicU64,
+}
+
+impl Patience {
+    fn new(stop: Arc<AtomicBool>) -> Self {
+        let [latest_ns, end_ns] = [u64::MAX; 2].map(AtomicU64::new);
+        let patience = Self { stop, latest_ns, end_ns };
+        patience.begin(monotonic_ns());
+        patience
+    }
+
+    /// An answer begins.
+    fn begin(&self, now_ns: u64) {
+        let end_ns = self.end_ns.load(Ordering::Relaxed).max(now_ns).saturating_add(LATE_NS);
+        let latest_ns = now_ns.saturating_add(TIMEOUT.as_nanos() as u64).min(end_ns);
+        self.latest_ns.store(latest_ns, Ordering::Relaxed);
+    }
+
+    fn lasts(&self, now_ns: u64) -> bool {
+        if self.stop.load(Ordering::Relaxed) {
+            self.latest_ns.fetch_min(now_ns.saturating_add(LATE_NS), Ordering::Relaxed);
+        }
+        now_ns < self.latest_ns.load(Ordering::Relaxed)
+    }
+}
 
 /// A flight recorder that is read again and again.
 struct Flight {
     link: SocketLink,
+    patience: Arc<Patience>,
     cpus: u32,
     begin_ns: u64,
     asked_ns: u64,
@@ -38,15 +78,21 @@ struct Flight {
     next_mark: u64,
 }
 
-/// The flight recorder of a daemon; `None` where no daemon answers.
+/// The flight recorder of a daemon; `None` where no daemon answers. An answer that goes on when the user wants to stop is
+/// left.
 /// Errors: where it may not be asked, or has none.
 pub fn flight(
     socket: &Path,
     wanted: Option<&[Class]>,
+    stop: &Arc<AtomicBool>,
 ) -> Result<Option<Box<dyn Supply>>, CommandError> {
     let begin_ns = monotonic_ns();
+    let patience = Arc::new(Patience::new(Arc::clone(stop)));
+    let lasting = Arc::clone(&patience);
+    let is_wanted: IsWanted = Arc::new(move || lasting.lasts(monotonic_ns()));
     let mut flight = Flight {
-        link: SocketLink::with_timeout(socket.to_owned(), TIMEOUT),
+        link: SocketLink::with_timeout(socket.to_owned(), TIMEOUT).while_wanted(is_wanted),
+        patience,
         cpus: 0,
         begin_ns,
         asked_ns: begin_ns,
@@ -140,17 +186,26 @@ impl Supply for Flight {
         self.begin_ns
     }
 
+    fn ends_at(&mut self, end_ns: u64) {
+        self.patience.end_ns.store(end_ns, Ordering::Relaxed);
+    }
+
     fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64> {
         let since_ns = self.asked_ns.saturating_sub(BACK_NS).max(self.begin_ns);
         self.asked_ns = now_ns;
+        self.patience.begin(now_ns);
         let body = match ask(&mut self.link, since_ns) {
             Ok(body) => body,
             Err(Trouble::Off) => bail!("the daemon has no flight recorder any more"),
             Err(Trouble::Fault(fault)) => return Err(fault.into()),
         };
         let mut reader = EventsReader::new(body)?;
+        // Memory is taken for each.
+        ensure!(reader.head().cpus == self.cpus, "the daemon's answer has other CPUs than before");
         let mut fullness: f64 = 0.0;
+        let mut bounds = AnswerBounds::default();
         while let Some(item) = reader.next_item().context("the daemon's answer")? {
+            bounds.take(&item, monotonic_ns())?;
             match item {
                 AnswerItem::Part { place, complete_from_ns, store, .. } => {
                     self.adder.answers_from(store);
@@ -373,7 +428,7 @@ mod tests {
         };
         let daemon = Fake::local(&socket, reply(0, 100..103));
         let mut capture = capture();
-        let mut flight = flight(&socket, None).ok().unwrap().unwrap();
+        let mut flight = flight(&socket, None, &Arc::default()).ok().unwrap().unwrap();
         flight.drain(200, &mut capture).unwrap();
         daemon.answer(reply(0, 101..160));
         flight.drain(300, &mut capture).unwrap();
@@ -387,6 +442,44 @@ mod tests {
         }
         capture.finish(500, &mut DumpedHost::default());
         assert_eq!(capture.discarded(), 0);
+    }
+
+    /// A daemon that lies sends for ever.
+    #[test]
+    fn an_answer_without_end_ends_with_the_recording_or_the_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let reply = |body: &[u8]| Reply::of(200, "application/octet-stream", body);
+        let daemon = Fake::local(&socket, reply(&answer(0, events(0..3))));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut flight = flight(&socket, None, &stop).ok().unwrap().unwrap();
+        // The rest of it never comes.
+        let Reply::Raw(mut cut) = reply(&answer(0, events(0..3))) else { unreachable!() };
+        cut.truncate(cut.len() - 10);
+        daemon.answer(Reply::Raw(cut));
+        let begin = std::time::Instant::now();
+        let now_ns = monotonic_ns();
+        flight.ends_at(now_ns);
+        assert!(flight.drain(now_ns, &mut capture()).is_err());
+        stop.store(true, Ordering::Relaxed);
+        flight.ends_at(u64::MAX);
+        assert!(flight.drain(monotonic_ns(), &mut capture()).is_err());
+        assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn patience_ends_with_the_recording_the_user_and_the_time_of_an_answer() {
+        let patience = Patience::new(Arc::default());
+        let answer_ns = TIMEOUT.as_nanos() as u64;
+        patience.begin(100);
+        assert!(patience.lasts(99 + answer_ns) && !patience.lasts(100 + answer_ns));
+        patience.end_ns.store(50, Ordering::Relaxed);
+        patience.begin(100);
+        assert!(patience.lasts(99 + LATE_NS) && !patience.lasts(100 + LATE_NS));
+        patience.end_ns.store(u64::MAX, Ordering::Relaxed);
+        patience.begin(100);
+        patience.stop.store(true, Ordering::Relaxed);
+        assert!(patience.lasts(200) && patience.lasts(300) && !patience.lasts(200 + LATE_NS));
     }
 
     #[test]

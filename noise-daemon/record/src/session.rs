@@ -122,7 +122,7 @@ impl Session {
     ) -> Result<Self, CommandError> {
         let host = DumpedHost::default();
         let mut dump = host.dump();
-        let supply = supply()?;
+        let mut supply = supply()?;
         // What was created until events were recorded.
         host.add_threads(&mut dump);
         let has_calls = classes.is_some_and(|classes| classes.contains(&Class::Ipc));
@@ -137,6 +137,9 @@ impl Session {
         };
         noise_system::memory::give_back();
         let begin_ns = supply.begin_ns();
+        if let Some(length) = limits.duration {
+            supply.ends_at(begin_ns.saturating_add(length.as_nanos() as u64));
+        }
         let packet_bytes = packet_bytes(limits.bytes, supply.cpus());
         let mut capture = Capture::new(uuid, supply.cpus(), packet_bytes, begin_ns, &dump);
         if let Some(classes) = classes {

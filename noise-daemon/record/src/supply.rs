@@ -24,6 +24,9 @@ pub trait Supply {
     /// From when on there are events, ns.
     fn begin_ns(&self) -> u64;
 
+    /// No event is wanted that comes later, ns.
+    fn ends_at(&mut self, _end_ns: u64) {}
+
     /// Hands over what is new at a time; how full the fullest part of the store was with that.
     /// Errors: where there is nothing more to be had.
     fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64>;

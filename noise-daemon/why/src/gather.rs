@@ -112,7 +112,7 @@ fn watched(
 ) -> Result<EventStretch, CommandError> {
     let stop = interrupt::flag()?;
     let flight = match daemon {
-        Some(daemon) => flight(daemon.socket, None)?,
+        Some(daemon) => flight(daemon.socket, None, &stop)?,
         None => None,
     };
     let source = if flight.is_some() { "flight_recorder" } else { "programs" };

@@ -200,6 +200,7 @@ fn next_at_most(
     mut is_over: impl FnMut(Duration) -> bool,
 ) -> anyhow::Result<EventStretch> {
     let cpus = supply.cpus();
+    supply.ends_at(monotonic_ns().saturating_add(length.as_nanos() as u64));
     let offset_ns = offset_ns();
     let mut capture = Capture::new(UUID, cpus, PACKET_BYTES, begin_ns, dump);
     let mut streams: Vec<Packets> = Vec::new();

@@ -18,7 +18,7 @@
 
 use std::io::{self, Read};
 
-use noise_common::store::StoredEvent;
+use noise_common::store::{PARTS, StoredEvent};
 
 use crate::marks::Mark;
 
@@ -221,6 +221,10 @@ impl<R: Read> EventsReader<R> {
         let [kind, part, ..] = bytes;
         let place = ItemPlace { cpu: short(&bytes, 4), part };
         let (first, second) = (number(&bytes, 8), number(&bytes, 16));
+        // Memory is taken for each.
+        if (1..=3).contains(&kind) && (place.cpu >= self.head.cpus || usize::from(part) >= PARTS) {
+            return Err(EventsError::Damaged("a part that there is not"));
+        }
         Ok(Some(match kind {
             1 => AnswerItem::Part {
                 place,
@@ -345,6 +349,12 @@ mod tests {
         let mut bytes = written();
         bytes[HEAD_BYTES] = 9;
         assert!(matches!(read(&bytes), Err(EventsError::Damaged(_))));
+        for place in [ItemPlace { cpu: 4, part: 0 }, ItemPlace { cpu: 0, part: PARTS as u8 }] {
+            let mut bytes = written();
+            bytes.truncate(HEAD_BYTES);
+            AnswerItem::Missing { place, first: 0, count: 1 }.write(&mut bytes);
+            assert!(matches!(read(&bytes), Err(EventsError::Damaged(_))), "{place:?}");
+        }
         let mut bytes = written();
         // The count of the events, behind the mark.
         bytes[HEAD_BYTES + 3 * ITEM_BYTES + 20 + 8 + 2 - 1 + 18] = 1;

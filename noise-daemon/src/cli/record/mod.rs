@@ -5,7 +5,8 @@ mod size;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -82,17 +83,17 @@ impl RecordArgs {
 }
 
 /// The daemon that the user named; else the one of this host; else programs of our own.
-fn supply(args: &RecordArgs) -> SupplyResult {
+fn supply(args: &RecordArgs, stop: &Arc<AtomicBool>) -> SupplyResult {
     let wanted = args.classes();
     if let Some(socket) = &args.connect {
-        let found = flight(socket, wanted)?;
+        let found = flight(socket, wanted, stop)?;
         return found.ok_or_else(|| {
             let place = socket.display();
             anyhow!("no noised with a flight recorder answers at {place}: start one, or leave --connect out").into()
         });
     }
     if !args.own
-        && let Some(found) = flight(&host_socket(), wanted)?
+        && let Some(found) = flight(&host_socket(), wanted, stop)?
     {
         return match args.buffer {
             None => Ok(found),
@@ -131,7 +132,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     limits.ensure_sensible()?;
     let mut priority = None;
     // From then on the buffer fills. What comes before, such as loading programs, may take its time.
-    let supplied = || supply(args).inspect(|_| priority = ahead());
+    let supplied = || supply(args, &stop).inspect(|_| priority = ahead());
     let mut session = Session::start(spot, limits, args.classes(), supplied)?;
     // The command has its own.
     drop(priority);
