@@ -107,6 +107,9 @@ crate::named! {
         /// I/O: the kernel marks the sleep as one for it (`in_iowait`), and neither a task nor what completes requests of a
         /// disk ended it. Of which disk or file system that was, and who kept it busy, is not known by that.
         Iowait = "iowait",
+        /// Pages that were dirtied on a device and have to be written first: the kernel held the thread back for them, or the
+        /// one that ended its sleep. The culprit is the id of the cgroup that dirtied them, the victim's own one included.
+        Writeback = "writeback",
         Untracked = "untracked",
     }
 }
@@ -115,6 +118,11 @@ impl Cause {
     /// The cause of a number that came from the kernel side.
     pub fn from_number(number: u8) -> Option<Self> {
         CHARGE_CAUSES.get(usize::from(number)).copied()
+    }
+
+    /// Whether the culprit is a cgroup.
+    pub const fn is_of_cgroup(self) -> bool {
+        matches!(self, Self::Foreign | Self::Own | Self::Writeback)
     }
 }
 

@@ -101,11 +101,12 @@ pub enum Hash {
 pub const HASHES: usize = 3;
 
 /// Words of 8 bytes by which [`CpuState`] without its cells falls short of whole cache lines. How many
-/// there are of most arrays follows from the tables; the rest is four words more than whole lines.
+/// there are of most arrays follows from the tables; the rest is two words more than whole lines.
 const GAP_WORDS: usize = {
     let by_signal = SIGNAL_COUNT * (LOSSES.len() + 1);
     let by_resource = RESOURCES.len() * CHARGE_CAUSES.len() * (size_of::<Charged>() / 8);
-    (8 - (by_signal + by_resource + 4) % 8) % 8
+    let by_wait = QUEUE_WAITS * (size_of::<Share>() / 8);
+    (8 - (by_signal + by_resource + by_wait + 2) % 8) % 8
 };
 
 /// Everything that programs keep for one CPU. A whole number of cache lines; the type is not marked as

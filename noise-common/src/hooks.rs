@@ -67,6 +67,7 @@ macro_rules! for_each_hook {
                 MemcgEnd "mm_vmscan_memcg_reclaim_end" n_memcg_out r_memcg_out;
                 CompactionBegin "mm_compaction_begin" n_compact_in r_compact_in;
                 CompactionEnd "mm_compaction_end" n_compact_out r_compact_out;
+                DirtyBalance "balance_dirty_pages" n_balance_dirty r_balance_dirty;
                 CallEntry "sys_enter" n_call_in r_call_in;
                 CallExit "sys_exit" n_call_out r_call_out;
                 SignalGenerate "signal_generate" n_signal_gen;

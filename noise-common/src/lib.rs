@@ -14,6 +14,7 @@ extern crate std;
 pub mod charge;
 pub mod event;
 pub mod header;
+pub mod held_back;
 pub mod hist;
 pub mod hooks;
 pub mod ledger;

@@ -47,6 +47,11 @@ macro_rules! for_each_offset {
             BIO_BLKG "bio" "bi_blkg";
             BLKG_BLKCG "blkcg_gq" "blkcg";
             BLKCG_CGROUP "blkcg" "css.cgroup";
+            WRITEBACK_BDI "bdi_writeback" "bdi";
+            BDI_ID "backing_dev_info" "id";
+            BDI_OWNER "backing_dev_info" "owner";
+            DEVICE_NUMBER "device" "devt";
+            THROTTLE_DIRTY "dirty_throttle_control" "dirty";
             SKB_SK "sk_buff" "sk";
             SOCK_STATE "sock" "__sk_common.skc_state";
             SOCK_CGROUP "sock" "sk_cgrp_data.cgroup";
@@ -119,6 +124,7 @@ macro_rules! for_each_fact {
             ARG_RETRANSMIT_ERROR "Index of tcp_retransmit_skb's error argument, MISSING where only what was sent is reported.";
             CPU_CSS "Offset in css_set of the cpu controller's state, where it has a hierarchy of its own (version 1), else MISSING.";
             BOTH_TREES "1 where a task counts for its cgroup of version 2, and only in the root of that for the one of the cpu controller; else MISSING.";
+            ARG_DIRTIED "Index of balance_dirty_pages' dirtied argument: 8 where it has single limits, 4 where it has a struct of them, else MISSING.";
             PREEMPT_RT "1 with PREEMPT_RT, where softirqs run in threads that others may preempt; else MISSING.";
             TASK_IN_IOWAIT "Bit of task_struct that marks a sleep for I/O (in_iowait), MISSING where there is none.";
             CPUS "Entries of the array of CPUs.";

@@ -20,6 +20,12 @@ pub const QUEUE_WAYS: u32 = 4;
 /// A queue that was not used for this long may be forgotten in favour of another, ns.
 pub const QUEUE_IDLE_NS: u64 = 10_000_000_000;
 
+/// Set in the number of a device where it stands for the pages that are to be written to it.
+pub const DIRTY_PAGES: u64 = 1 << 41;
+
+/// Set beside that in the number of a file system that is on no disk.
+pub const NO_DISK: u64 = 1 << 42;
+
 /// What one queue served.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -44,10 +50,13 @@ pub enum QueueWait {
     Device,
     /// For an interface, in its queue.
     Transmit,
+    /// For pages of a device to be written, behind those who dirtied them. What is served here is dirtied; where it is not
+    /// known by whom, it is waited for the device all the same.
+    Writeback,
 }
 
 /// Number of the kinds of [`QueueWait`].
-pub const QUEUE_WAITS: usize = QueueWait::Transmit as usize + 1;
+pub const QUEUE_WAITS: usize = QueueWait::Writeback as usize + 1;
 
 impl QueueWait {
     #[inline(always)]
@@ -56,6 +65,17 @@ impl QueueWait {
             Self::Queue => Resource::BlockQueue,
             Self::Device => Resource::BlockDevice,
             Self::Transmit => Resource::NetTx,
+            Self::Writeback => Resource::Uninterruptible,
+        }
+    }
+
+    /// The cause that a part of such a wait is charged with.
+    #[inline(always)]
+    pub const fn cause(self, of_queue: Cause) -> Cause {
+        match (self, of_queue) {
+            (Self::Writeback, Cause::Foreign | Cause::Own) => Cause::Writeback,
+            (Self::Writeback, _) => Cause::Iowait,
+            _ => of_queue,
         }
     }
 }
@@ -110,6 +130,12 @@ impl Served {
         self.sources.newest = 0;
         // Nothing is served for the source 0.
         self.sources.ring[0] = Stretch::default();
+    }
+
+    /// The begin of what is remembered, on the scale of the queue.
+    #[inline(always)]
+    pub fn oldest(&self) -> u64 {
+        self.sources.latest(SERVICES as u64 - 1).until_ns
     }
 
     /// Charges who is behind entry number `back`, counted back from the newest. Whether that was the last one.
@@ -211,6 +237,25 @@ mod tests {
     }
 
     #[test]
+    fn pages_are_waited_for_behind_those_who_dirtied_the_latest() {
+        let mut served = Served::default();
+        // More changes than are remembered: what lies before them has no owner.
+        for turn in 0..40 {
+            serve(&mut served, 2 + turn % 2, 100);
+        }
+        assert_eq!((served.total, served.oldest()), (4_000, 900));
+        let behind = divided(&served, served.oldest(), 3_100);
+        let expected = [((Cause::Foreign, 2), 1_500), ((Cause::Foreign, 3), 1_600)];
+        assert_eq!(behind, BTreeMap::from(expected));
+        assert_eq!(Served::default().oldest(), 0);
+        let of_queue = [Cause::Foreign, Cause::Own, Cause::Idle, Cause::Untracked];
+        let causes = of_queue.map(|one| QueueWait::Writeback.cause(one));
+        let [wrote, unknown] = [Cause::Writeback, Cause::Iowait];
+        assert_eq!(causes, [wrote, wrote, unknown, unknown]);
+        assert_eq!(of_queue.map(|one| QueueWait::Device.cause(one)), of_queue);
+    }
+
+    #[test]
     fn a_queue_has_no_culprits_of_the_one_before() {
         for source in [1, 7] {
             let mut served = Served::default();
@@ -242,9 +287,10 @@ mod tests {
     fn queues_of_a_host_find_room() {
         let disks = (0..16).map(|disk| 8 << 20 | disk << 4);
         let at_devices = disks.clone().map(|disk| 1 << 40 | disk);
+        let dirty = disks.clone().map(|disk| DIRTY_PAGES | disk);
         let interfaces = (1..17).map(|index| 0xf000_0000 << 32 | index);
         let mut entries = BTreeSet::new();
-        for queue in disks.chain(at_devices).chain(interfaces) {
+        for queue in disks.chain(at_devices).chain(dirty).chain(interfaces) {
             let first = queue_entry(queue);
             let room =
                 (0..QUEUE_WAYS).map(|way| first ^ way).find(|entry| !entries.contains(entry));

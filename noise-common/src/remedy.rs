@@ -192,6 +192,7 @@ pub const fn against(cause: Cause) -> &'static [Remedy] {
         | Cause::Kthread
         | Cause::Idle
         | Cause::Iowait
+        | Cause::Writeback
         | Cause::Untracked => &[],
     }
 }

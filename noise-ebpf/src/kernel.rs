@@ -3,6 +3,7 @@
 //! A program is a `tp_btf`, where the verifier knows the type of each argument and fields are loaded directly; some are
 //! a `raw_tp` too, where each field takes a probe read. [`Access`] is the difference between the two.
 
+pub mod dirty;
 pub mod file;
 pub mod hrtimer;
 pub mod regs;

@@ -541,6 +541,13 @@ pub fn runs(state: *mut CpuState, victim: u64) -> (Cause, u64) {
     if turn.start_ns == 0 { (Cause::Untracked, 0) } else { blame(turn, victim) }
 }
 
+/// The thread whose turn it is on this CPU; 0 where that is not known.
+#[inline(always)]
+pub fn running_pid(state: *mut CpuState) -> u32 {
+    // SAFETY: the pointer is an entry of the ring.
+    unsafe { (*newest(state)).pid }
+}
+
 /// The cgroup of the newest turn.
 #[inline(always)]
 pub fn leaving(state: *mut CpuState) -> u64 {

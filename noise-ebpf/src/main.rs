@@ -4,7 +4,7 @@
 //! clock once and fans out to the signals. `signals/` holds state and logic of each signal, in a
 //! file of the name that the signal has in noise-common; `task_time.rs` is what those have in common
 //! that begin and end in one task. `ledger.rs` keeps who ran and lays waits over it, `charge.rs` adds up
-//! who is charged. `calls.rs` keeps what system calls are about. `maps.rs` owns the maps, `kernel.rs` the typed views of kernel
+//! who is charged, `held_back.rs` knows sleeps for pages to be written. `calls.rs` keeps what system calls are about. `maps.rs` owns the maps, `kernel.rs` the typed views of kernel
 //! structs.
 #![no_std]
 #![feature(core_intrinsics)]
@@ -13,6 +13,7 @@
 
 mod calls;
 mod charge;
+mod held_back;
 mod hooks;
 mod kernel;
 mod ledger;

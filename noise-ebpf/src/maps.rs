@@ -15,6 +15,7 @@ use noise_common::event::{
     Cell, CellKey, CpuState, Hash, Outlier, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
 };
 use noise_common::header::Header;
+use noise_common::held_back::{HELD_BACK, HeldBack};
 use noise_common::hist::{BUCKETS, bucket_of};
 use noise_common::ledger::Waiting;
 use noise_common::loss::Loss;
@@ -71,6 +72,10 @@ pub static NOISE_SPILLED: HashMap<u64, PacketTimes> = HashMap::with_max_entries(
 /// When a task began what it does in the kernel for itself, by signal and pid.
 #[map]
 pub static NOISE_TASKS: HashMap<u64, u64> = HashMap::with_max_entries(TASKS as u32, 0);
+
+/// Threads that the kernel holds back because they write too fast, direct-mapped by pid.
+#[map]
+pub static NOISE_HELD_BACK: Array<HeldBack> = Array::with_max_entries(HELD_BACK as u32, 0);
 
 /// The parts of the event store, see `noise_common::store`. Memory-mapped by the daemon; sized at load.
 #[map]

@@ -133,7 +133,7 @@ struct Sharing {
 impl Ahead for Sharing {
     #[inline(always)]
     fn share(&mut self) -> &mut Share {
-        // SAFETY: as in `charge`; the index is one of three.
+        // SAFETY: as in `charge`; the index is one of four.
         unsafe {
             let first = (&raw mut (*self.state).shares).cast::<Share>();
             &mut *first.add(which(self.which) as usize)
@@ -143,7 +143,7 @@ impl Ahead for Sharing {
     #[inline(always)]
     fn charge(&mut self, cause: Cause, culprit: u64, ns: u64) {
         let share = *self.share();
-        let kind = share.kind & !(0xff << 32) | (cause as u64) << 32;
+        let kind = share.kind & !(0xff << 32) | (which(self.which).cause(cause) as u64) << 32;
         spill(self.state, share.victim, culprit, kind, ns);
     }
 
@@ -153,15 +153,17 @@ impl Ahead for Sharing {
     }
 }
 
-/// One of the three.
+/// One of the four.
 #[inline(always)]
 fn which(number: u32) -> QueueWait {
     if number == QueueWait::Queue as u32 {
         QueueWait::Queue
     } else if number == QueueWait::Device as u32 {
         QueueWait::Device
-    } else {
+    } else if number == QueueWait::Transmit as u32 {
         QueueWait::Transmit
+    } else {
+        QueueWait::Writeback
     }
 }
 
@@ -180,7 +182,12 @@ extern "C" fn noise_ahead(which: u32) -> u32 {
     }
     let Some(served) = NOISE_QUEUES.get_ptr(entry as u32) else { return 0 };
     // SAFETY: the pointer is an entry of the array.
-    unsafe { (*served).divide(mark, wait_ns, &mut parts) };
+    unsafe {
+        // Of more dirty pages than are remembered, the latest say who dirtied them.
+        let oldest = if which == QueueWait::Writeback as u32 { (*served).oldest() } else { 0 };
+        let mark = if mark < oldest { oldest } else { mark };
+        (*served).divide(mark, wait_ns, &mut parts);
+    }
     0
 }
 

@@ -7,6 +7,10 @@
 //! charged: so it is with writes that wait for the writeback of other pages, with disks that a kernel thread serves, and
 //! with file systems of other hosts.
 //!
+//! Where the kernel holds a thread back that writes to files faster than a device takes it (`balance_dirty_pages`), the sleep
+//! is charged to those who dirtied the pages of that device which are to be written, the latest ones in proportion. So is the
+//! sleep of a thread which waits for another one, as far as that was held back meanwhile: for the lock of a file, for example.
+//!
 //! A kernel thread that idles (`TASK_IDLE`, or any state with `TASK_NOLOAD`) has nothing to do and does
 //! not wait; nor does a task that the freezer stopped, or a parked thread. Not counted are tasks that slept
 //! already when the programs were attached, and those whose wake-up was under way before they were
@@ -27,6 +31,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: ExportKind::Histogram(Buckets::Wide),
     labels: &["cgroup"],
     hooks: &[Hook::SchedSwitch, Hook::SchedWaking, Hook::SchedWakeup],
+    optional_hooks: &[Hook::DirtyBalance],
     fields: &["TASK_PID", "TASK_FLAGS", "TASK_CGROUPS", "CGROUP_KN", "KN_ID"],
     storage: Storage::Rotating,
     between: "switched away from in uninterruptible sleep (disk, page-in, `fsync`, locks of the kernel) → woken",
@@ -41,6 +46,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
         (Cause::Idle, DEVICE),
         (Cause::Kthread, DEVICE),
         (Cause::Iowait, DEVICE),
+        (Cause::Writeback, &[Remedy::FasterDevice]),
         // Who ends a sleep is whom it waits for: to slow that down makes it longer.
         (Cause::Foreign, &[Remedy::MemoryLimits]),
         (Cause::Own, &[Remedy::FewerThreads]),

@@ -73,8 +73,7 @@ impl<C: Eq> Culprit<C> {
 
 /// Whether two culprits are the same. A cgroup is the same for its own tasks and for others'.
 fn is_same<C: Eq>((one, how): (&C, Cause), (other, with): (&C, Cause)) -> bool {
-    let is_cgroup = |cause| matches!(cause, Cause::Own | Cause::Foreign);
-    (how == with || is_cgroup(how) && is_cgroup(with)) && one == other
+    (how == with || how.is_of_cgroup() && with.is_of_cgroup()) && one == other
 }
 
 /// Whether no culprit is charged with more than usual.

@@ -2,6 +2,7 @@
 
 use noise_common::charge::{Cause, Resource};
 use noise_common::signals::Signal;
+use noise_verdict::Account;
 
 use super::planted::{WARM, around, closed, is_planted, planted};
 use super::{GroupChange, Watched};
@@ -99,8 +100,9 @@ fn flooded_disk_and_sleeps(culprit: &str, cause: Cause, earlier: u64) -> Vec<Gro
 
 #[test]
 fn who_sleeps_for_requests_of_a_flooded_disk_belongs_to_that() {
-    let culprits = [("block", Cause::Softirq), ("nvme0q3", Cause::Hardirq)];
-    for ((culprit, cause), earlier) in culprits.into_iter().zip([0, 6]) {
+    let culprits =
+        [("block", Cause::Softirq), ("nvme0q3", Cause::Hardirq), ("/grep", Cause::Writeback)];
+    for ((culprit, cause), earlier) in culprits.into_iter().zip([0, 6, 0]) {
         let events = flooded_disk_and_sleeps(culprit, cause, earlier);
         let [report] = closed(&events)[..] else { panic!("{events:#?}") };
         assert_eq!(&*report.main.culprits[0].culprit, "/grep");
@@ -117,6 +119,34 @@ fn who_sleeps_for_a_timer_or_a_lock_is_no_part_of_what_befalls_a_disk() {
         let events = flooded_disk_and_sleeps(culprit, cause, 0);
         assert_eq!(closed(&events).len(), 2, "{culprit}: {events:#?}");
     }
+}
+
+#[test]
+fn a_writer_behind_whom_a_service_waits_for_its_own_lock_is_the_culprit() {
+    let (_, events) = planted(|host, number| {
+        let slow = if is_planted(number) { 40 } else { 1 };
+        let mean_ns = slow * around(200_000, number);
+        host.delay(Signal::UninterruptibleWait, &["/shop"], &[mean_ns; 10]);
+        let mut by = |culprit: &str, cause, parts: u64| {
+            host.charge(Resource::Uninterruptible, ["", "/shop"], culprit, cause, parts * mean_ns);
+        };
+        if is_planted(number) {
+            by("/writer", Cause::Writeback, 6);
+            by("/shop", Cause::Writeback, 2);
+            by("/shop", Cause::Own, 2);
+        } else {
+            by("/shop", Cause::Own, 10);
+        }
+    });
+    let [report] = closed(&events)[..] else { panic!("{events:#?}") };
+    let first = report.leading().unwrap();
+    assert_eq!((&*first.culprit, first.cause), ("/writer", Cause::Writeback));
+    assert_eq!(report.resource(), Account::Disk);
+    assert_eq!(report.main.parties().culprit.as_deref(), Some("/writer"));
+    // Who waits for what it wrote itself has no other one to blame.
+    let mut alone = report.main.clone();
+    alone.culprits.retain(|one| *one.culprit == *"/shop");
+    assert_eq!(alone.parties().culprit, None);
 }
 
 #[test]

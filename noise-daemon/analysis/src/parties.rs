@@ -4,6 +4,7 @@ use noise_common::charge::Cause;
 use noise_common::subject::SubjectKind;
 
 use super::beside::Beside;
+use super::culprits::Culprit;
 use super::incident::Ending;
 use super::name::Name;
 use super::report::{Episode, Report};
@@ -52,6 +53,11 @@ pub struct Parties {
 }
 
 impl Episode {
+    /// Whether a culprit is another cgroup than the one that it is about.
+    fn is_other(&self, one: &Culprit<Name>) -> bool {
+        matches!(one.cause, Cause::Foreign | Cause::Writeback) && one.culprit != self.subject
+    }
+
     /// Who meets in it.
     pub fn parties(&self) -> Parties {
         let kind = match self.signal {
@@ -69,7 +75,7 @@ impl Episode {
             culprit: self
                 .culprits
                 .first()
-                .filter(|one| one.cause == Cause::Foreign)
+                .filter(|one| self.is_other(one))
                 .map(|one| Name::clone(&one.culprit)),
             interrupt: first(Cause::Hardirq),
             disk: disk.map(|(name, _)| name.to_owned()),

@@ -69,11 +69,14 @@ pub(super) fn is_of_requests(incident: &Incident) -> bool {
     matches!(incident.signal, Watched::Signal(signal) if signal.info().domain == Domain::Disk)
 }
 
-/// Whether the one is of sleeps that end as requests of a block device do, and the other of such requests.
+/// Whether the one is of sleeps that end as requests of a block device do or wait for what is written, and the other of such
+/// requests.
 pub(super) fn sleeps_for(sleep: &Incident, requests: &Incident) -> bool {
     sleep.signal == Signal::UninterruptibleWait
         && is_of_requests(requests)
-        && accused(sleep).main().any(|one| completes_requests(one.cause, &one.culprit))
+        && accused(sleep)
+            .main()
+            .any(|one| one.cause == Cause::Writeback || completes_requests(one.cause, &one.culprit))
 }
 
 fn caused(victim: &Incident, by: &Incident) -> bool {

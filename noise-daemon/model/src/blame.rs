@@ -236,7 +236,7 @@ impl Attribution {
             if is_of_threads(pair.resource) {
                 sum.lost_ns.add(ns);
             }
-            if is_held_up(pair.resource, pair.cause, &pair.victim) {
+            if is_held_up(pair.resource, pair.cause, &pair.victim, &pair.culprit) {
                 sum.culprits.entry((&pair.culprit, pair.cause)).or_default().add(ns);
                 sum.held_up.entry((pair.resource, pair.cause)).or_default().add(ns);
             }
@@ -426,6 +426,27 @@ mod tests {
         ));
         let victims = bench.attribution.victims();
         assert_eq!((&*victims[0].name, victims[0].lost_ns), ("web", SECOND));
+    }
+
+    #[test]
+    fn who_waits_for_pages_that_another_one_wrote_is_held_up_by_that() {
+        let mut bench = Bench::new(Limits::default());
+        let one = |cause, culprit, ns| Interference {
+            cause,
+            ..charge(Resource::Uninterruptible, "", ("web", culprit), ns)
+        };
+        bench.advance(sample(
+            SECOND,
+            vec![
+                one(Cause::Writeback, "backup", 300),
+                one(Cause::Writeback, "web", 400),
+                one(Cause::Own, "web", 500),
+                one(Cause::Iowait, "iowait", 60),
+            ],
+        ));
+        let victims = bench.attribution.victims();
+        assert_eq!((victims[0].held_up_ns, victims[0].lost_ns), (360, 1_260));
+        assert_eq!(victims[0].culprit, Some(("backup".into(), Cause::Writeback, 300)));
     }
 
     #[test]

@@ -63,11 +63,12 @@ pub struct Interference {
 
 impl Interference {
     /// How long the victim was held up by something else, ns: by others, interrupts, its quota, the hypervisor. Not
-    /// waits behind its own work, for CPUs that were idle, or for a reason that is not known; nor sleeps that a device
+    /// waits behind its own work and its own writes, for CPUs that were idle, or for a reason that is not known; nor sleeps that a device
     /// ends, as the wait for that device is charged for itself. Nor requests and uninterruptible sleeps of the root cgroup:
     /// they belong to kernel threads that flush the page cache, and no program waits for those threads.
     pub fn held_up_ns(&self) -> u64 {
-        if is_held_up(self.resource, self.cause, &self.victim) { self.charged.ns } else { 0 }
+        let is_held_up = is_held_up(self.resource, self.cause, &self.victim, &self.culprit);
+        if is_held_up { self.charged.ns } else { 0 }
     }
 
     /// How long threads of the victim could not go on, ns: in so much time, each of them loses no more than that. Not
@@ -87,10 +88,11 @@ impl Interference {
 }
 
 /// Whether something else held up a victim: see [`Interference::held_up_ns`].
-pub(super) fn is_held_up(resource: Resource, cause: Cause, victim: &str) -> bool {
+pub(super) fn is_held_up(resource: Resource, cause: Cause, victim: &str, culprit: &str) -> bool {
     let of_disks = [Resource::BlockQueue, Resource::BlockDevice, Resource::Uninterruptible];
     let is_flush = victim == ROOT && of_disks.contains(&resource);
-    let is_own = matches!(cause, Cause::Own | Cause::Idle | Cause::Untracked);
+    let is_own = matches!(cause, Cause::Own | Cause::Idle | Cause::Untracked)
+        || cause == Cause::Writeback && culprit == victim;
     let is_device = resource == Resource::Uninterruptible
         && matches!(cause, Cause::Hardirq | Cause::Softirq | Cause::Nmi);
     !is_own && !is_device && !is_flush

@@ -17,6 +17,7 @@ pub fn why(cause: Cause) -> &'static str {
         Cause::Steal => "hypervisor",
         Cause::Idle => "idle CPU",
         Cause::Iowait => "I/O wait",
+        Cause::Writeback => "dirty pages",
         Cause::Untracked => "not known",
     }
 }
@@ -32,7 +33,7 @@ pub fn why_briefly(cause: Cause) -> &'static str {
 /// A culprit in few columns: what stands for several, or has no name, in words.
 pub fn culprit_briefly(cause: Cause, name: &str) -> &str {
     match (cause, name) {
-        (Cause::Foreign | Cause::Own, own) => spoken_briefly(own),
+        (of_cgroup, own) if of_cgroup.is_of_cgroup() => spoken_briefly(own),
         (Cause::Kthread, GONE) => "ended threads",
         (Cause::Kthread, UNKNOWN_LABEL) => "unnamed thread",
         (Cause::Hardirq | Cause::Softirq | Cause::Nmi, UNKNOWN_LABEL) => "unnamed source",

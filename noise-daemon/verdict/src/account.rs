@@ -74,8 +74,8 @@ impl Account {
             Cause::Foreign | Cause::Own | Cause::Kthread | Cause::Idle | Cause::Untracked => {
                 Self::Cpu
             }
-            // Only sleeps are charged to it.
-            Cause::Iowait => Self::Disk,
+            // Only sleeps are charged to these.
+            Cause::Iowait | Cause::Writeback => Self::Disk,
             Cause::Hardirq | Cause::Softirq | Cause::Nmi => Self::Interrupt,
             Cause::Throttle => Self::Quota,
             Cause::Steal => Self::Hypervisor,
@@ -85,7 +85,7 @@ impl Account {
     /// What a charge of the ledger is accounted to, by who is charged, and how.
     ///
     /// An uninterruptible sleep is charged to who ends it: it was for a disk where that completes requests of one. Else
-    /// the kernel does not say what it was for.
+    /// the kernel does not say what it was for, unless pages had to be written first.
     pub fn of_charge(resource: Resource, cause: Cause, culprit: &str) -> Self {
         match (resource, cause) {
             (Resource::Cpu | Resource::Preemption, _) => Self::of_cpu_wait(cause),
@@ -93,6 +93,7 @@ impl Account {
             (Resource::Running, _) => Self::Interrupt,
             (Resource::BlockQueue | Resource::BlockDevice, _) => Self::Disk,
             (Resource::NetTx | Resource::NetRx, _) => Self::Network,
+            (Resource::Uninterruptible, Cause::Writeback) => Self::Disk,
             (Resource::Uninterruptible, _) if completes_requests(cause, culprit) => Self::Disk,
             (Resource::Uninterruptible, _) => Self::Unknown,
         }

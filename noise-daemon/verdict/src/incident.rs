@@ -240,7 +240,7 @@ impl Disturbed<'_> {
                 culprit: self.culprit(one),
                 ns: one.ns,
                 unusual: Some(unusual),
-                next: next(one).filter(|_| unusual && !has_command),
+                next: next(one, self.victim).filter(|_| unusual && !has_command),
                 remedies,
                 ..self.unnamed(resource)
             };
@@ -315,13 +315,12 @@ impl Disturbed<'_> {
 
     /// Whether the commands of a remedy are about this culprit.
     fn rests_on(&self, remedy: Remedy, one: &ChargedCulprit<'_>) -> bool {
-        let is_cgroup = matches!(one.cause, Cause::Foreign | Cause::Own);
-        if is_cgroup && !is_one(one.name) {
+        if one.cause.is_of_cgroup() && !is_one(one.name) {
             return false;
         }
         match target(remedy) {
             Target::Culprit => {
-                let is_other = one.cause == Cause::Foreign && one.name != self.victim;
+                let is_other = is_other(one, self.victim);
                 is_other && self.advised.culprit == Some(one.name)
             }
             Target::Victim => is_one(self.victim),
@@ -354,7 +353,8 @@ pub fn called(cause: Cause, name: &str) -> &str {
         (Cause::Hardirq | Cause::Softirq | Cause::Nmi, UNKNOWN_LABEL) => {
             "an interrupt that the kernel did not name"
         }
-        (Cause::Foreign | Cause::Own, own) | (_, own @ OTHER) => spoken(own),
+        (_, own @ OTHER) => spoken(own),
+        (of_cgroup, own) if of_cgroup.is_of_cgroup() => spoken(own),
         (_, own) => own,
     }
 }
@@ -374,12 +374,14 @@ fn by_process(threads: &[Thread<'_>]) -> Option<String> {
 
 fn culprit(one: &ChargedCulprit<'_>) -> Culprit {
     let first = one.threads.first();
-    let is_cgroup = matches!(one.cause, Cause::Foreign | Cause::Own);
+    let is_cgroup = one.cause.is_of_cgroup();
     let by_process = by_process(&one.threads).filter(|_| is_cgroup && one.name == ROOT);
     let kind = match one.cause {
-        Cause::Foreign | Cause::Own if one.name.starts_with('~') => CulpritKind::None,
-        Cause::Foreign | Cause::Own if by_process.is_some() => CulpritKind::Process,
-        Cause::Foreign | Cause::Own => CulpritKind::Cgroup,
+        Cause::Foreign | Cause::Own | Cause::Writeback => match &by_process {
+            _ if one.name.starts_with('~') => CulpritKind::None,
+            Some(_) => CulpritKind::Process,
+            None => CulpritKind::Cgroup,
+        },
         Cause::Kthread => CulpritKind::Thread,
         Cause::Hardirq | Cause::Softirq | Cause::Nmi => CulpritKind::Device,
         Cause::Throttle => CulpritKind::Limit,
@@ -396,22 +398,31 @@ fn culprit(one: &ChargedCulprit<'_>) -> Culprit {
     }
 }
 
+/// Whether it is another cgroup than the victim.
+fn is_other(one: &ChargedCulprit<'_>, victim: &str) -> bool {
+    matches!(one.cause, Cause::Foreign | Cause::Writeback) && one.name != victim
+}
+
 /// Where there is no command: what to look at.
-fn next(one: &ChargedCulprit<'_>) -> Option<String> {
-    let is_cgroup = one.cause == Cause::Foreign && is_one(one.name);
+fn next(one: &ChargedCulprit<'_>, victim: &str) -> Option<String> {
+    let is_cgroup = is_other(one, victim) && is_one(one.name);
     is_cgroup.then(|| format!("see what {} does: noised why {}", one.name, argument(one.name)))
 }
 
 /// What another victim of an incident suffers from, if more than half of that was done by another cgroup than the one that the
-/// incident is about. The thread that ends an uninterruptible sleep is not the reason for it.
+/// incident is about. The thread that ends an uninterruptible sleep is not the reason for it; who wrote pages is.
 fn by_another<'d>(
     other: &'d Disturbed<'d>,
     leading: Option<&ChargedCulprit<'_>>,
 ) -> Option<ChargedFinding<'d>> {
     let mut first = other.findings().into_iter().next()?;
     let is_another = first.charged.is_some_and(|one| {
-        other.signal != Some(Signal::UninterruptibleWait)
-            && one.cause == Cause::Foreign
+        let is_reason = match other.signal {
+            Some(Signal::UninterruptibleWait) => one.cause == Cause::Writeback,
+            _ => true,
+        };
+        is_reason
+            && is_other(one, other.victim)
             && one.part > MOSTLY
             && leading.is_none_or(|leading| leading.name != one.name)
     });

@@ -153,7 +153,7 @@ impl<'c> RankedLoss<'c> {
     /// As a finding, in a verdict that has commands or has none.
     fn finding(&self, case: &Case<'_>, has_commands: bool) -> Finding {
         let loss = self.loss;
-        let is_other = matches!(loss.culprit.cause, Cause::Foreign);
+        let is_other = matches!(loss.culprit.cause, Cause::Foreign | Cause::Writeback);
         // Counters do not say whether the victim waits for what another one does.
         let is_clear = (!is_other || loss.evidence != Evidence::Counters) && self.is_main(case);
         let deserves_command = self.unusual.unwrap_or(self.share >= LEAST_SHARE);
@@ -404,7 +404,7 @@ fn next(loss: &CulpritLoss, remedies: &[Advice]) -> Option<String> {
         return if reclaims { Some(USES_MEMORY.to_owned()) } else { look() };
     }
     let (name, look) = match (cause, &loss.culprit.cgroup, loss.culprit.pid) {
-        (Cause::Foreign, Some(cgroup), _) => (cgroup, argument(cgroup)),
+        (Cause::Foreign | Cause::Writeback, Some(cgroup), _) => (cgroup, argument(cgroup)),
         (Cause::Foreign, None, Some(pid)) if pid > 0 => (name, pid.to_string()),
         _ => return None,
     };

@@ -63,7 +63,8 @@ impl Counted {
     pub fn losses(&self, victim: &str, own: &BTreeSet<String>) -> Vec<CulpritLoss> {
         let mut sums: BTreeMap<ShortageKey, u64> = BTreeMap::new();
         let mut add = |account, charged: &StopCharges, ns: u64| {
-            let is_own = charged.cause == Cause::Foreign && own.contains(&*charged.culprit);
+            let is_other = matches!(charged.cause, Cause::Foreign | Cause::Writeback);
+            let is_own = is_other && own.contains(&*charged.culprit);
             let cause = if is_own { Cause::Own } else { charged.cause };
             let name = match cause {
                 Cause::Own => victim.to_owned(),
@@ -72,16 +73,14 @@ impl Counted {
             let sum = sums.entry((account, cause, name)).or_default();
             *sum = sum.saturating_add(ns);
         };
-        for one in &self.charges {
-            if let Some((account, ns)) =
-                held_up(one).filter(|(account, _)| *account != Account::Disk)
-            {
-                add(account, one, ns);
-            }
+        let (named, of_disks): (Vec<_>, Vec<_>) =
+            self.charges.iter().filter_map(|one| Some((one, held_up(one)?))).partition(
+                |(one, (account, _))| *account != Account::Disk || one.cause == Cause::Writeback,
+            );
+        for (one, (account, ns)) in named {
+            add(account, one, ns);
         }
-        let disk_ns = self.charges.iter().filter_map(held_up);
-        let disk_ns = disk_ns.filter(|(account, _)| *account == Account::Disk);
-        let disk_ns = disk_ns.fold(0_u64, |sum, (_, ns)| sum.saturating_add(ns));
+        let disk_ns = of_disks.iter().fold(0_u64, |sum, (_, (_, ns))| sum.saturating_add(*ns));
         let is_request = |one: &&StopCharges| {
             matches!(one.resource, Resource::BlockQueue | Resource::BlockDevice)
         };
@@ -113,7 +112,7 @@ fn held_up(one: &StopCharges) -> Option<(Account, u64)> {
 
 fn loss((resource, cause, name): ShortageKey, ns: u64) -> CulpritLoss {
     let kind = match cause {
-        Cause::Foreign if is_one(&name) => CulpritKind::Cgroup,
+        Cause::Foreign | Cause::Writeback if is_one(&name) => CulpritKind::Cgroup,
         Cause::Kthread => CulpritKind::Thread,
         Cause::Hardirq | Cause::Softirq | Cause::Nmi => CulpritKind::Device,
         Cause::Throttle => CulpritKind::Limit,
@@ -124,6 +123,7 @@ fn loss((resource, cause, name): ShortageKey, ns: u64) -> CulpritLoss {
         (Account::Cpu, Cause::Own) => Some("its own threads".to_owned()),
         (Account::Disk, Cause::Own) => Some("its own requests".to_owned()),
         (Account::Cpu | Account::Disk, Cause::Foreign | Cause::Kthread) => Some(words.clone()),
+        (Account::Disk, Cause::Writeback) => Some(format!("what {words} wrote")),
         _ => None,
     };
     let cgroup = (kind == CulpritKind::Cgroup).then(|| clean(&name).into_owned());
@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn counted() -> Counted {
-        use Cause::{Foreign, Kthread, Own, Softirq, Throttle};
+        use Cause::{Foreign, Kthread, Own, Softirq, Throttle, Writeback};
         use Resource::{BlockDevice, BlockQueue, Cpu, NetRx, Running, Uninterruptible};
         Counted {
             span_ns: 2_000 * MS,
@@ -156,6 +156,8 @@ mod tests {
                 charged(Running, Softirq, "net_rx", 60),
                 charged(Uninterruptible, Softirq, "block", 200),
                 charged(Uninterruptible, Kthread, "jbd2/vda", 500),
+                charged(Uninterruptible, Writeback, "/writer", 80),
+                charged(Uninterruptible, Writeback, "/shop/worker", 20),
                 charged(BlockQueue, Foreign, "/backup", 3_000),
                 charged(BlockDevice, Own, "/shop", 1_000),
                 charged(NetRx, Own, "/shop", 9_000),
@@ -169,10 +171,10 @@ mod tests {
         let accounts = counted().accounts(4);
         let ns = |account| accounts.ns(account) / MS;
         assert_eq!((ns(Account::Cpu), ns(Account::Quota)), (1_050, 300));
-        assert_eq!((ns(Account::Interrupt), ns(Account::Disk)), (100, 200));
+        assert_eq!((ns(Account::Interrupt), ns(Account::Disk)), (100, 300));
         assert_eq!((ns(Account::Network), ns(Account::Running)), (0, 0));
         assert_eq!(accounts.total_ns(), 8_000 * MS);
-        assert_eq!(counted().uninterruptible_ns(), 700 * MS);
+        assert_eq!(counted().uninterruptible_ns(), 800 * MS);
         // More was waited than there are threads left of it.
         assert_eq!(counted().accounts(0).ns(Account::Unknown), 0);
     }
@@ -191,11 +193,12 @@ mod tests {
         assert_eq!(ms(Account::Interrupt, "net_rx"), Some(100));
         assert_eq!(
             (ms(Account::Disk, "/backup"), ms(Account::Disk, "shop")),
-            (Some(150), Some(50))
+            (Some(150), Some(70))
         );
+        assert_eq!(ms(Account::Disk, "/writer"), Some(80), "it is known whose pages they were");
         assert!(losses.iter().all(|one| one.evidence == Evidence::Counters && !one.is_set_up));
         let cgroups: BTreeSet<_> =
             losses.iter().filter_map(|one| one.culprit.cgroup.as_deref()).collect();
-        assert_eq!(cgroups, ["/backup", "/hog"].into());
+        assert_eq!(cgroups, ["/backup", "/hog", "/writer"].into());
     }
 }

@@ -1,5 +1,7 @@
 //! Memory hooks. All run in the task that does the work, which may sleep and move meanwhile.
 
+use crate::held_back;
+use crate::kernel::dirty::DirtyBalance;
 use crate::kernel::{Access, TaskStruct};
 use crate::maps::{clock_ns, cpu_state};
 use crate::signals::{compaction, direct_reclaim};
@@ -37,4 +39,11 @@ pub fn compaction_begin<A: Access>(access: A) -> Option<()> {
 pub fn compaction_end<A: Access>(access: A) -> Option<()> {
     compaction::end(cpu_state()?, compacting(access)?, clock_ns());
     Some(())
+}
+
+/// `balance_dirty_pages`.
+#[inline(always)]
+pub fn balance_dirty<A: Access>(access: A) -> Option<()> {
+    let balance = DirtyBalance::of(access)?;
+    held_back::announce(cpu_state()?, TaskStruct::current(access), balance, clock_ns())
 }

@@ -66,6 +66,7 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::ReclaimEnd | Hook::MemcgEnd => memory::reclaim_end(access),
         Hook::CompactionBegin => memory::compaction_begin(access),
         Hook::CompactionEnd => memory::compaction_end(access),
+        Hook::DirtyBalance => memory::balance_dirty(access),
         // Counted from /proc: a program for each fault would cost too much. Not loaded here.
         Hook::PageFault => None,
     }

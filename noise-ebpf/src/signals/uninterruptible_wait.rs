@@ -6,6 +6,7 @@ use noise_common::loss::Loss;
 use noise_common::signals::{BLOCK, Signal, is_uninterruptible_wait};
 
 use crate::charge::charge;
+use crate::held_back::{self, EndedSleep};
 use crate::kernel::{Access, TaskStruct};
 use crate::ledger;
 use crate::maps::{EventClock, NOISE_WAITING, drop_event, measures, record_rotating, trusts};
@@ -79,10 +80,16 @@ pub fn wake<A: Access>(state: *mut CpuState, task: TaskStruct<A>, clock: &mut Ev
     record_rotating(state, Signal::UninterruptibleWait, cgroup, wait_ns, now_ns);
     // SAFETY: the state is this CPU's.
     let interrupt = unsafe { (*state).nesting.running() };
+    let waker = if interrupt.is_none() { ledger::running_pid(state) } else { 0 };
+    let sleep = EndedSleep { pid: task.pid(), cgroup, since_ns, now_ns };
+    let behind_ns = held_back::charge(state, &sleep, waker);
+    if behind_ns > 0 && behind_ns == wait_ns {
+        return;
+    }
     let (mut cause, mut culprit) = interrupt.unwrap_or_else(|| ledger::runs(state, cgroup));
     // It sleeps still, and so bears the mark still.
     if is_impersonal(cause, culprit) && task.is_in_iowait() {
         (cause, culprit) = (Cause::Iowait, 0);
     }
-    charge(state, Resource::Uninterruptible, cause, cgroup, culprit, wait_ns);
+    charge(state, Resource::Uninterruptible, cause, cgroup, culprit, wait_ns - behind_ns);
 }

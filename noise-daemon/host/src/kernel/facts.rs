@@ -36,6 +36,7 @@ impl Facts {
         let arguments: BTreeMap<Hook, usize> = HOOKS
             .iter()
             .filter_map(|hook| Some((*hook, btf.tracepoint_arguments(hook.tracepoint())?)))
+            .filter(|(hook, count)| *hook != Hook::DirtyBalance || dirtied(*count) != MISSING)
             .collect();
         let count = |hook: Hook| arguments.get(&hook).copied().unwrap_or(0);
         let mut globals: Vec<_> = FIELDS
@@ -49,6 +50,7 @@ impl Facts {
             ("ARG_REQUEST", u32::from(count(Hook::BlockIssue) == 2)),
             ("ARG_DROP_REASON", has(count(Hook::FreeSkb) > 2, 2)),
             ("ARG_RETRANSMIT_ERROR", has(count(Hook::TcpRetransmit) > 2, 2)),
+            ("ARG_DIRTIED", dirtied(count(Hook::DirtyBalance))),
             // With it a spinlock is a mutex.
             ("PREEMPT_RT", has(btf.offset("spinlock", "lock").is_some(), 1)),
             ("TASK_IN_IOWAIT", btf.bit("task_struct", "in_iowait").unwrap_or(MISSING)),
@@ -74,6 +76,16 @@ impl Facts {
             .filter_map(|field| FIELDS.iter().find(|known| known.global == *field))
             .map(|field| field.path)
             .collect()
+    }
+}
+
+/// Index of the argument of `balance_dirty_pages` that counts the pages: three more follow. One of another form than these two
+/// is not used.
+fn dirtied(arguments: usize) -> u32 {
+    match arguments {
+        8 => 4,
+        12 => 8,
+        _ => MISSING,
     }
 }
 

@@ -7,6 +7,7 @@ use noise_common::charge::{ChargeKey, Charged};
 use noise_common::event::{
     Cell, CellKey, CpuState, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
 };
+use noise_common::held_back::{HELD_BACK, HeldBack};
 use noise_common::ledger::Waiting;
 use noise_common::queue::{QUEUES, Served};
 use noise_common::signals::OPERATIONS;
@@ -189,6 +190,7 @@ impl Sizes {
             size("NOISE_REQUESTS", requests, hash(requests, 8, of(size_of::<RequestTimes>()))),
             size("NOISE_PACKETS", PACKET_SLOTS as u32, of(PACKET_SLOTS * size_of::<PacketTimes>())),
             size("NOISE_SPILLED", SPILLED, hash(SPILLED, 8, of(size_of::<PacketTimes>()))),
+            size("NOISE_HELD_BACK", HELD_BACK as u32, of(HELD_BACK * size_of::<HeldBack>())),
             size("NOISE_TASKS", TASKS as u32, hash(TASKS as u32, 8, 8)),
             size("NOISE_RING", ring, u64::from(ring)),
             size("AYA_LOGS", debug_ring, u64::from(debug_ring)),

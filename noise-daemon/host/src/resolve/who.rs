@@ -104,7 +104,7 @@ impl SubjectNames {
         let of = resource.of();
         let victim = self.cgroup(of, key.victim, now)?;
         let culprit = match cause {
-            Cause::Foreign | Cause::Own => match task_culprit(key) {
+            Cause::Foreign | Cause::Own | Cause::Writeback => match task_culprit(key) {
                 Some(pid) => self.thread(pid),
                 None => self.cgroup(of, key.culprit, now)?,
             },
@@ -148,10 +148,10 @@ impl SubjectNames {
             entities.push(Entity::Cgroup(of, key.victim));
         }
         match cause {
-            Cause::Foreign | Cause::Own if task_culprit(key).is_some() => {
+            of_cgroup if of_cgroup.is_of_cgroup() && task_culprit(key).is_some() => {
                 entities.extend(task_culprit(key).map(Entity::Thread));
             }
-            Cause::Foreign | Cause::Own if is_known(key.culprit) => {
+            of_cgroup if of_cgroup.is_of_cgroup() && is_known(key.culprit) => {
                 entities.push(Entity::Cgroup(of, key.culprit));
             }
             Cause::Kthread if key.culprit != UNKNOWN => entities.push(Entity::Thread(key.culprit)),
@@ -291,6 +291,7 @@ mod tests {
         for (culprit, cause, name) in [
             (db, Cause::Foreign, "db.service"),
             (web, Cause::Own, "web.service"),
+            (db, Cause::Writeback, "db.service"),
             (11, Cause::Kthread, "ksoftirqd"),
             (12, Cause::Kthread, GONE),
             (UNKNOWN, Cause::Kthread, UNKNOWN_LABEL),

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use noise_common::charge::Cause;
 use noise_model::{CgroupInfo, Labels, Model, Relation};
 
 use super::family::{Family, Point};
@@ -30,7 +29,7 @@ pub fn pod<'a>(model: &'a Model, labels: &Labels) -> &'a CgroupInfo {
 
 /// The cgroups of a pair.
 fn parties(pair: &Relation) -> impl Iterator<Item = &Arc<str>> {
-    let is_cgroup = matches!(pair.cause, Cause::Foreign | Cause::Own);
+    let is_cgroup = pair.cause.is_of_cgroup();
     [Some(&pair.victim), is_cgroup.then_some(&pair.culprit)].into_iter().flatten()
 }
 

@@ -177,7 +177,8 @@ fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usiz
         return what + &whose;
     };
     let share = percent(culprit.part(worst.nothing_beyond()).clamp(0.0, 1.0));
-    if culprit.cause == Cause::Own && culprit.culprit == main.subject {
+    let is_own = matches!(culprit.cause, Cause::Own | Cause::Writeback);
+    if is_own && culprit.culprit == main.subject {
         let how = format!(" by itself ({share})");
         let subject = shorten(subject, room(&how));
         return what + &subject + &how;

@@ -239,7 +239,7 @@ pub fn findings(history: &History, look: &ScreenLook, victim: &str) -> Vec<Findi
     let outliers = overview.outliers.iter().map(|one| &**one);
     let known = processes(outliers, victim, &overview.commands);
     let threads = |cause, of: &str| {
-        let is_cgroup = matches!(cause, Cause::Foreign | Cause::Own);
+        let is_cgroup = Cause::is_of_cgroup(cause);
         let own = known.iter().filter(|one| one.side == Side::Culprit && *one.of == *of);
         own.filter(|_| is_cgroup && of == ROOT).map(Process::thread).collect()
     };

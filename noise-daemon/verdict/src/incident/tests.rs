@@ -268,6 +268,45 @@ fn sleeps_are_for_what_ends_them_or_for_what_the_cgroup_stalls_for() {
 }
 
 #[test]
+fn who_wrote_the_pages_that_are_written_first_is_named() {
+    let sleep = Some(Signal::UninterruptibleWait);
+    let of = |parts: &[(&'static str, Cause, f64)], advice: &[Advice]| {
+        let parts = parts
+            .iter()
+            .map(|(name, cause, part)| charged(name, *cause, (part * 1_000.0) as u64, *part));
+        let mut one = disturbed(sleep, "shop.service", parts.collect(), advice);
+        one.advised.culprit = Some("writer.service");
+        judged(&one)
+    };
+    let parts = [
+        ("writer.service", Cause::Writeback, 0.6),
+        ("shop.service", Cause::Writeback, 0.2),
+        ("shop.service", Cause::Own, 0.2),
+    ];
+    let verdict = of(&parts, &[]);
+    assert!(verdict.sentence.starts_with("shop.service waits for I/O: "), "{}", verdict.sentence);
+    let by = ", behind what writer.service wrote (60.0 %)";
+    assert!(verdict.sentence.ends_with(by), "{}", verdict.sentence);
+    let [first, own, lock] = verdict.findings.as_slice() else { panic!("{verdict:?}") };
+    assert_eq!((first.resource, first.culprit.kind), (Account::Disk, CulpritKind::Cgroup));
+    assert_eq!(first.culprit.cgroup.as_deref(), Some("writer.service"));
+    let next = "see what writer.service does: noised why writer.service";
+    assert_eq!(first.next.as_deref(), Some(next));
+    assert_eq!((own.resource, lock.resource), (Account::Disk, Account::Unknown));
+    assert_eq!(own.next, None);
+    // Slowing the writer down is not known to help: the kernel writes for it.
+    let against = |one: &&Advice| target(one.remedy) == Target::Culprit;
+    assert_eq!(of(&parts, &everything()).findings[0].remedies.iter().find(against), None);
+    let verdict = of(&[("shop.service", Cause::Writeback, 0.9)], &[]);
+    let by = ", behind what it wrote itself (90.0 %)";
+    assert!(verdict.sentence.ends_with(by), "{}", verdict.sentence);
+    // A culprit that is gone is not named.
+    let verdict = of(&[("~gone", Cause::Writeback, 0.9)], &[]);
+    assert_eq!(verdict.findings[0].culprit.kind, CulpritKind::None);
+    assert_eq!((verdict.findings[0].resource, verdict.next), (Account::Disk, None));
+}
+
+#[test]
 fn who_is_waited_for_is_not_slowed_down() {
     let advice = everything();
     let waker = vec![charged("sshfs.service", Cause::Foreign, 900, 0.9)];

@@ -43,7 +43,9 @@ fn lacks(one: &Disturbed<'_>, resource: Account) -> String {
     let (info, waits) = (signal.info(), does("waits", "wait", "waited"));
     if signal == Signal::UninterruptibleWait {
         // The kernel's mark does not say whether a file system of another host was waited for.
-        let is_marked = one.charged.first().is_some_and(|first| first.cause == Cause::Iowait);
+        let of_io =
+            |first: &ChargedCulprit<'_>| matches!(first.cause, Cause::Iowait | Cause::Writeback);
+        let is_marked = one.charged.first().is_some_and(of_io);
         return match resource {
             Account::Disk if is_marked => format!("{victim} {waits} for I/O"),
             Account::Disk => format!("{victim} {waits} for disks"),
@@ -79,6 +81,8 @@ fn by(one: &Disturbed<'_>, finding: &Finding, first: &ChargedCulprit<'_>) -> Str
         Cause::Idle if is_sleep => "until an interrupt came while its CPU was idle".to_owned(),
         Cause::Idle => "for CPUs that were idle and had to wake up".to_owned(),
         Cause::Iowait => "until I/O was done".to_owned(),
+        Cause::Writeback if first.name == one.victim => "behind what it wrote itself".to_owned(),
+        Cause::Writeback => format!("behind what {name} wrote"),
         _ if only_completes(one.signal, first.cause, first.name) => {
             "until requests of a disk were done".to_owned()
         }

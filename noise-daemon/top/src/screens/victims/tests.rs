@@ -66,6 +66,28 @@ fn who_waits_for_itself_does_not_outrank_who_is_held_up() {
 }
 
 #[test]
+fn who_wrote_what_is_written_first_is_the_main_culprit() {
+    let mut made = Made::new();
+    made.frame();
+    for _ in 0..5 {
+        let mut slept = |cause, culprit: &str, ns| {
+            made.charge(Resource::Uninterruptible, cause, "", "shop", culprit, ns, 9);
+        };
+        slept(Cause::Writeback, "writer", 600_000_000);
+        slept(Cause::Writeback, "shop", 900_000_000);
+        slept(Cause::Own, "shop", 900_000_000);
+        slept(Cause::Iowait, "iowait", 100_000_000);
+        made.foreign(Resource::Cpu, "", "shop", "other", 50_000_000, 9);
+        made.frame();
+    }
+    let table = table(&made.history, &ScreenLook::default());
+    let Cell::Named { name, notes } = cell(&table, "shop", "culprit") else { panic!() };
+    assert_eq!((name.as_str(), notes.concat().trim()), ("writer", "80.0 %"));
+    assert_eq!(cell(&table, "shop", "resource"), &Cell::Text("disk".to_owned()));
+    assert_eq!(cell(&table, "shop", "why"), &Cell::Text("dirty pages".to_owned()));
+}
+
+#[test]
 fn who_has_an_open_incident_has_a_row_whatever_it_lost() {
     let mut made = Made::new();
     made.frame();

@@ -107,6 +107,10 @@ fn sentence(
         Some(Cause::Idle) => format!(
             "{victim} waited {lost} for CPUs that were idle: they were waking up, or not chosen."
         ),
+        Some(Cause::Writeback) if culprit == victim => {
+            format!("{victim} slept {lost} behind what it wrote itself.")
+        }
+        Some(Cause::Writeback) => format!("{victim} slept {lost} behind what {culprit} wrote."),
         Some(Cause::Iowait) => format!("{victim} slept {lost} until I/O was done."),
         Some(Cause::Untracked) => {
             format!("{victim} waited {lost}, and it is not known for whom.")
@@ -233,6 +237,7 @@ mod tests {
         made.frame();
         for (cause, culprit) in [
             (Cause::Own, "web"),
+            (Cause::Writeback, "writer"),
             (Cause::Hardirq, "nvme0q1"),
             (Cause::Softirq, "net_rx"),
             (Cause::Throttle, "throttle"),
@@ -244,6 +249,7 @@ mod tests {
         made.frame();
         for (culprit, words) in [
             ("web", "of its own"),
+            ("writer", "behind what writer wrote"),
             ("nvme0q1", "to the interrupt nvme0q1"),
             ("net_rx", "to the softirq net_rx"),
             ("throttle", "a CPU quota"),
