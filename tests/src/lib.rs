@@ -41,6 +41,7 @@ pub mod rights;
 pub mod scenario;
 pub mod scratch;
 pub mod seen;
+pub mod slow_disk;
 #[path = "../lab/soak/mod.rs"]
 pub mod soak;
 pub mod surroundings;

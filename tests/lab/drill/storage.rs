@@ -1,18 +1,17 @@
 //! Drills about disks and memory.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use super::Prepared;
 use super::kit::{CONNECTIONS, Kit, PAUSE_US, Stage, caused_by, taken_by};
 use super::truth::Truth;
-use crate::disk::{LoopDevice, ScratchFile};
-use crate::group::{Group, Hierarchy, WriteLimit};
+use crate::disk::ScratchFile;
+use crate::group::{Group, Hierarchy};
 use crate::load::files::open_dropped;
-use crate::namespace::configure;
+use crate::slow_disk::SlowDisk;
 
 /// Why drills of disks are left out.
 pub(super) const NO_DISK: &str = "the temporary directory is on no block device; set TMPDIR";
@@ -102,59 +101,6 @@ pub(super) fn swap() -> Result<Prepared> {
     Ok(Stage::planted(kit, shop, truth, move |_| limited.limit_memory(32).map(drop)))
 }
 
-/// A file system of its own on a slow disk, of which little may be dirty at a time; gone when dropped.
-struct SlowDisk {
-    folder: PathBuf,
-    /// Settings of the device that are not its own, with what they were.
-    settings: Vec<(PathBuf, String)>,
-    limit: Option<WriteLimit>,
-    // Behind the file system that is on it.
-    _device: LoopDevice,
-    _file: ScratchFile,
-}
-
-/// How much may be dirty, in parts of a hundred of what the host allows.
-const DIRTY_PARTS: &str = "1";
-/// How fast it is written, bytes per second: writers wait for it and leave the CPUs alone.
-const WRITTEN_PER_SECOND: u64 = 8 << 20;
-
-impl SlowDisk {
-    fn new(folder: PathBuf) -> Result<Self> {
-        let file = ScratchFile::new("disk", 256)?;
-        let device = LoopDevice::attach(&file)?;
-        configure("mkfs.ext4", &["-q", "-F", &device.path()])?;
-        fs::create_dir(&folder)?;
-        let number = fs::read_to_string(format!("/sys/block/{}/dev", device.name))?;
-        let bdi = Path::new("/sys/class/bdi").join(number.trim());
-        configure("mount", &[&device.path(), folder.to_str().context("no text")?])?;
-        let name = device.name.clone();
-        let settings = Vec::new();
-        let mut disk = Self { folder, settings, limit: None, _device: device, _file: file };
-        disk.limit = WriteLimit::of_host(&name, WRITTEN_PER_SECOND)?;
-        ensure!(disk.limit.is_some(), "this host has no bound of what a disk is written");
-        for (name, value) in [("max_ratio", DIRTY_PARTS), ("strict_limit", "1")] {
-            let path = bdi.join(name);
-            let before = fs::read_to_string(&path).with_context(|| format!("no {name}"))?;
-            disk.settings.push((path.clone(), before.trim().to_owned()));
-            fs::write(&path, value).with_context(|| format!("writing {}", path.display()))?;
-        }
-        Ok(disk)
-    }
-}
-
-impl Drop for SlowDisk {
-    fn drop(&mut self) {
-        for (path, before) in self.settings.iter().rev() {
-            // The device is gone, and its settings with it.
-            let _ = fs::write(path, before);
-        }
-        // What is dirty is written before the file system is gone.
-        self.limit = None;
-        // A failure shows as a leftover mount.
-        let _ = configure("umount", &[&self.folder.to_string_lossy()]);
-    }
-}
-
 /// A service that writes to the page cache, beside others that have filled what may be dirty.
 pub(super) fn writeback() -> Result<Prepared> {
     let mut kit = Kit::new()?;
@@ -164,12 +110,12 @@ pub(super) fn writeback() -> Result<Prepared> {
     };
     let io = &[Hierarchy::Io];
     let (shop, writer) = (kit.service_group("shop", io)?, kit.service_group("writer", io)?);
-    let own = disk.folder.join("own");
+    let own = disk.folder().join("own");
     fs::write(&own, vec![0; 4 << 20])?;
     let path = own.to_str().context("no text")?;
     let address = kit.serve(&shop, "shop", &["compute=300", &format!("write={path},16")])?;
     kit.ask(address, CONNECTIONS, PAUSE_US)?;
-    let folder = disk.folder.to_string_lossy().into_owned();
+    let folder = disk.folder().to_string_lossy().into_owned();
     kit.keep(disk);
     let truth = taken_by(&writer, &["disk"]);
     Ok(Stage::planted(kit, shop, truth, move |kit| {

@@ -1,19 +1,22 @@
 //! Tasks that nothing wakes up but what they wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::compare::{Observation, observe};
-use noise_tests::daemon::Daemon;
+use noise_tests::daemon::{Daemon, free_address};
 use noise_tests::disk::ScratchFile;
 use noise_tests::ftrace::all_events;
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker, figure};
 use noise_tests::pairing::uninterruptible::{DOUBTFUL, together, uninterruptible_wait};
 use noise_tests::prom::{Histogram, Scrape, label_set};
+use noise_tests::scratch::Folder;
+use noise_tests::slow_disk::SlowDisk;
 use noise_tests::task::{cpus, kernel_threads, pin};
 
 use crate::{INCONCLUSIVE, Impossible, Test};
@@ -22,6 +25,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("known_sleeps_are_read_back", known_sleeps_are_read_back),
     ("disks_and_children", disks_and_children),
     ("a_disk_whose_writes_end_in_a_kernel_thread", a_disk_whose_writes_end_in_a_kernel_thread),
+    ("who_wrote_what_is_written_first", who_wrote_what_is_written_first),
 ];
 
 const WAITS: &str = "noised_uninterruptible_wait_seconds";
@@ -49,14 +53,25 @@ fn await_name(daemon: &Daemon, group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// What a group's sleeps are charged with, by cause, in seconds.
-fn charges_of(scrape: &Scrape, group: &Group) -> BTreeMap<String, f64> {
+/// What a group's sleeps are charged with, by cause and culprit, in seconds.
+fn culprits_of(scrape: &Scrape, group: &Group) -> BTreeMap<(String, String), f64> {
     let mut sums = BTreeMap::new();
     for (labels, seconds) in scrape.series("noised_interference_seconds_total") {
         let is = |name: &str, value: &str| labels.get(name).is_some_and(|own| own == value);
         if is("resource", "uninterruptible") && is("victim", &group.label()) {
-            *sums.entry(labels.get("cause").cloned().unwrap_or_default()).or_default() += seconds;
+            let [cause, culprit] =
+                ["cause", "culprit"].map(|name| labels.get(name).cloned().unwrap_or_default());
+            *sums.entry((cause, culprit)).or_default() += seconds;
         }
+    }
+    sums
+}
+
+/// The same by cause.
+fn charges_of(scrape: &Scrape, group: &Group) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for ((cause, _), seconds) in culprits_of(scrape, group) {
+        *sums.entry(cause).or_default() += seconds;
     }
     sums
 }
@@ -153,7 +168,8 @@ fn ensure_causes(
         doubtful <= all / 4.0,
         "{INCONCLUSIVE}: of {all} s, {doubtful} s were ended by threads whose switches ftrace did not see"
     );
-    let marked = found.remove("iowait").unwrap_or_default();
+    let marked =
+        found.remove("iowait").unwrap_or_default() + found.remove("writeback").unwrap_or_default();
     if let Some(cause) = served {
         *found.entry(cause).or_default() += marked;
     }
@@ -233,4 +249,95 @@ fn a_disk_whose_writes_end_in_a_kernel_thread() -> Result<()> {
     let own = seen.certain(&waits).filter(|sample| pids.contains(&sample.pid)).count();
     ensure!(own > 100, "{INCONCLUSIVE}: the writer slept only {own} times");
     ensure_causes(&seen, &group, &pids, Some("kthread"))
+}
+
+/// What a group's sleeps were charged with between two scrapes; checks that all of them are.
+fn charged_between(
+    [first, last]: [&Scrape; 2],
+    group: &Group,
+) -> Result<BTreeMap<(String, String), f64>> {
+    let mut charged = culprits_of(last, group);
+    for (key, seconds) in culprits_of(first, group) {
+        *charged.entry(key).or_default() -= seconds;
+    }
+    let slept = waits_of(last, group)?.sum_seconds - waits_of(first, group)?.sum_seconds;
+    let sum: f64 = charged.values().sum();
+    ensure!((sum - slept).abs() <= slept * 1e-6, "{sum} s are charged of {slept} s: {charged:?}");
+    Ok(charged)
+}
+
+fn who_wrote_what_is_written_first() -> Result<()> {
+    const LENGTH: Duration = Duration::from_secs(10);
+    let place = Folder::new("slow")?;
+    let disk = SlowDisk::new(place.path().join("disk"))
+        .map_err(|error| Impossible(format!("no disk of its own: {error:#}")))?;
+    let folder = disk.folder().to_str().context("no text")?;
+    let own = disk.folder().join("own");
+    fs::write(&own, vec![0; 4 << 20])?;
+    let group = |name| Group::new(name, &[Hierarchy::Cpu]);
+    let (shop, writer, other) = (group("shop")?, group("writer")?, group("other")?);
+    let daemon = Daemon::start_unfolded()?;
+    let hook = label_set(&[("hook", "balance_dirty_pages")]);
+    ensure!(
+        daemon.scrape()?.value("noised_probe_attached", &hook) == Some(1.0),
+        Impossible("this kernel does not say whom it holds back".to_owned())
+    );
+    // Beside them, on a disk of its own.
+    let file = ScratchFile::new("other", 16)?;
+    let last = (cpus() - 1).to_string();
+    let _bystander = Worker::start_at(
+        Place::group(&other),
+        "synced-writes",
+        &[&last, file.argument()?, "5000"],
+    )?;
+
+    let _first = Worker::start_at(Place::group(&writer), "new-pages", &["0", folder, "64"])?;
+    await_name(&daemon, &writer)?;
+    let before = daemon.scrape()?;
+    thread::sleep(LENGTH);
+    let alone = daemon.scrape()?;
+    let charged = charged_between([&before, &alone], &writer)?;
+    println!("alone: {charged:?}");
+    let behind = |who: &Group| ("writeback".to_owned(), who.label());
+    let seconds =
+        |charged: &BTreeMap<_, f64>, who| charged.get(&behind(who)).copied().unwrap_or(0.0);
+    let all: f64 = charged.values().sum();
+    ensure!(all > 1.0, "{INCONCLUSIVE}: the writer was held back for {all} s");
+    // The rest is for the journal and for pages on their way.
+    ensure!(seconds(&charged, &writer) >= all / 2.0, "of {all} s, its own writes: {charged:?}");
+
+    let _second = Worker::start_at(Place::group(&writer), "new-pages", &[&last, folder, "64"])?;
+    let address = free_address()?.to_string();
+    let work = format!("write={},16", own.to_str().context("no text")?);
+    let _service = Worker::start_at(
+        Place::group(&shop),
+        "service",
+        &["shop", &address, "compute=300", &work],
+    )?;
+    let client = ["/dev/null", "4", "10000"];
+    let arguments = [&[address.as_str()], &client[..]].concat();
+    let _client = Worker::start_at(Place::group(&other), "client", &arguments)?;
+    await_name(&daemon, &shop)?;
+    let before = daemon.scrape()?;
+    thread::sleep(LENGTH);
+    let after = daemon.scrape()?;
+    let charged = charged_between([&before, &after], &shop)?;
+    println!("behind another one: {charged:?}");
+    let all: f64 = charged.values().sum();
+    ensure!(all > 1.0, "{INCONCLUSIVE}: the service was held back for {all} s");
+    let by_writer = seconds(&charged, &writer);
+    ensure!(by_writer >= all / 4.0, "of {all} s, the writer's pages: {charged:?}");
+    // Most of what was dirtied is the writer's.
+    ensure!(by_writer > seconds(&charged, &shop), "{charged:?}");
+    for scraped in [&alone, &after] {
+        for group in [&shop, &writer, &other] {
+            let behind = culprits_of(scraped, group);
+            let who = behind.keys().filter(|(cause, _)| cause == "writeback").map(|(_, who)| who);
+            let is_known = |who: &String| [writer.label(), shop.label()].contains(who);
+            let innocent: Vec<&String> = who.filter(|who| !is_known(who)).collect();
+            ensure!(innocent.is_empty(), "{innocent:?} wrote nothing there");
+        }
+    }
+    ensure!(seconds(&culprits_of(&after, &other), &writer) == 0.0, "it writes to another disk");
+    Ok(())
 }
