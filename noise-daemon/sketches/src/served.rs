@@ -545,7 +545,7 @@ impl CallSink for PortFollower {
                     *wait_ns = now_ns;
                 }
             }
-            What::Lost | What::Unseen => self.lost(),
+            What::Lost { .. } | What::Unseen => self.lost(),
             What::Act(Act::Received(end, bytes)) => self.received(thread, now_ns, end, *bytes),
             What::Act(Act::Sent(end, _)) => self.sent(thread, now_ns, end),
             What::Act(Act::Accepted(end)) => self.begun(input.machine, end, Some(now_ns)),
