@@ -350,6 +350,7 @@ mod tests {
             std::fs::write(cgroup.join("cpu.max"), format!("{quota} 100000\n")).unwrap();
             let stat = format!("nr_periods 90\nnr_throttled 80\nthrottled_usec {throttled_us}\n");
             std::fs::write(cgroup.join("cpu.stat"), stat).unwrap();
+            std::fs::write(cgroup.parent().unwrap().join("cgroup.subtree_control"), "cpu").unwrap();
         };
         let mut mounts = Mounts::default();
         mounts.unified = Some(path.to_owned());
@@ -376,7 +377,8 @@ mod tests {
         assert_eq!(look("50000", 900_000, "80000", 100_000, 3), own(true));
         assert_eq!(look("max", 950_000, "80000", 150_000, 5), own(false));
         assert_eq!(look("max", 950_000, "max", 150_000, 10), own(false), "it stays");
-        let slice = "the CPU quota of web.slice, its parent".to_owned();
+        let slice = SetupReader::plain_label(Path::new("/web.slice"));
+        let slice = format!("the CPU quota of {slice}, its parent");
         assert_eq!(look("max", 950_000, "80000", 1_300_000, 30), (slice, true));
         // It is set again, and stops it again.
         assert_eq!(look("50000", 2_000_000, "max", 1_300_000, 40), own(true));
