@@ -401,7 +401,7 @@ pub fn paths(bytes: &[u8]) {
     };
     let mut all: Vec<Execution> = graph.workers().filter_map(whole).take(64).collect();
     all.extend(wanted.iter().flat_map(|wanted| executions(graph, wanted)));
-    let found = finder.map(|finder| finder.finish().0).unwrap_or_default();
+    let found = finder.map(|finder| finder.finish(graph).0).unwrap_or_default();
     all.extend(found.into_iter().map(|one| one.execution));
     let mut document = Paths::default();
     for execution in all {

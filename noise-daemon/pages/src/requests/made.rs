@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use noise_sketches::document::SketchesDocument as Sketch;
+use noise_sketches::marker::Marker;
 use noise_sketches::requests::Requests;
+use noise_sketches::slices::{Ended, Slice, SliceId};
 use noise_sketches::system::System;
 use noise_trace::reach::Reach;
 use noise_why::culprits::Blamed;
@@ -47,7 +49,15 @@ fn spent(service: &str) -> Spent {
 /// What is said of two requests of an application, the second one slow in the database behind that.
 pub fn found(system: &System) -> RequestFindings<'_> {
     let requests = Requests::new(system);
-    let ids = requests.on_port(80);
+    let arrived = |slice: &Slice| {
+        matches!(slice.marker, Marker::Receive(_))
+            && slice.ended == Ended::Explicit
+            && system.key(slice).ports()[0] == Some(80)
+    };
+    let all = (0..).zip(&system.slices).filter(|(_, slice)| arrived(slice));
+    let mut ids: Vec<(u64, SliceId)> = all.map(|(id, slice)| (slice.to_ns, id)).collect();
+    ids.sort_unstable();
+    let ids: Vec<SliceId> = ids.into_iter().map(|(_, id)| id).collect();
     let below = ids.iter().flat_map(|id| requests.all_below(*id));
     let links = requests.links(below, false);
     let tier = |link: noise_sketches::requests::RequestLink| {
