@@ -72,6 +72,10 @@ pub trait Access: Copy {
     /// verifier forbids that on typed pointers.
     fn address(self, index: usize) -> u64;
 
+    /// The argument with a number that depends on the kernel. The verifier allows no load from the context at a place that was
+    /// computed, which the compiler makes of loads at two places.
+    fn chosen(self, index: usize) -> u64;
+
     /// The kernel memory at `base + offset`; zero where it cannot be read.
     fn load<T: Copy + Default>(self, base: Pointer, offset: u32) -> T;
 
@@ -151,6 +155,12 @@ fn context_argument(context: *mut c_void, index: usize) -> u64 {
     unsafe { ptr::read_volatile(context.cast::<u64>().add(index)) }
 }
 
+#[inline(always)]
+fn read_argument(context: *mut c_void, index: usize) -> u64 {
+    // SAFETY: the helper accepts any address and fails where it cannot be read.
+    unsafe { bpf_probe_read_kernel(context.cast::<u64>().add(index)) }.unwrap_or_default()
+}
+
 impl Access for Typed {
     const IS_TYPED: bool = true;
 
@@ -161,8 +171,12 @@ impl Access for Typed {
 
     #[inline(always)]
     fn address(self, index: usize) -> u64 {
-        // SAFETY: the helper accepts any address and fails where it cannot be read.
-        unsafe { bpf_probe_read_kernel(self.0.cast::<u64>().add(index)) }.unwrap_or_default()
+        read_argument(self.0, index)
+    }
+
+    #[inline(always)]
+    fn chosen(self, index: usize) -> u64 {
+        read_argument(self.0, index)
     }
 
     #[inline(always)]
@@ -190,6 +204,11 @@ impl Access for Raw {
     #[inline(always)]
     fn address(self, index: usize) -> u64 {
         context_argument(self.0, index)
+    }
+
+    #[inline(always)]
+    fn chosen(self, index: usize) -> u64 {
+        read_argument(self.0, index)
     }
 
     #[inline(always)]

@@ -8,7 +8,7 @@ use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use noise_common::charge::{Cause, ChargeKey, UNKNOWN};
 use noise_common::event::CpuState;
 use noise_common::queue::{
-    Ahead, QUEUE_IDLE_NS, QUEUE_WAYS, QUEUES, QueueWait, Served, Share, queue_entry,
+    Ahead, QUEUE_IDLE_NS, QUEUE_WAITS, QUEUE_WAYS, QUEUES, QueueWait, Served, Share, queue_entry,
 };
 
 use crate::charge::spill;
@@ -136,14 +136,16 @@ impl Ahead for Sharing {
         // SAFETY: as in `charge`; the index is one of four.
         unsafe {
             let first = (&raw mut (*self.state).shares).cast::<Share>();
-            &mut *first.add(which(self.which) as usize)
+            &mut *first.add(self.which as usize % QUEUE_WAITS)
         }
     }
 
     #[inline(always)]
     fn charge(&mut self, cause: Cause, culprit: u64, ns: u64) {
         let share = *self.share();
-        let kind = share.kind & !(0xff << 32) | (which(self.which).cause(cause) as u64) << 32;
+        let cause =
+            if is_writeback(self.which) { QueueWait::Writeback.cause(cause) } else { cause };
+        let kind = share.kind & !(0xff << 32) | (cause as u64) << 32;
         spill(self.state, share.victim, culprit, kind, ns);
     }
 
@@ -153,19 +155,13 @@ impl Ahead for Sharing {
     }
 }
 
-/// One of the four.
 #[inline(always)]
-fn which(number: u32) -> QueueWait {
-    if number == QueueWait::Queue as u32 {
-        QueueWait::Queue
-    } else if number == QueueWait::Device as u32 {
-        QueueWait::Device
-    } else if number == QueueWait::Transmit as u32 {
-        QueueWait::Transmit
-    } else {
-        QueueWait::Writeback
-    }
+const fn is_writeback(which: u32) -> bool {
+    which == QueueWait::Writeback as u32
 }
+
+// Then an index is bounded by a mask.
+const _: () = assert!(QUEUE_WAITS.is_power_of_two());
 
 /// Divides the wait in [`CpuState::shares`]. A function that is verified by itself.
 #[unsafe(no_mangle)]
@@ -184,7 +180,7 @@ extern "C" fn noise_ahead(which: u32) -> u32 {
     // SAFETY: the pointer is an entry of the array.
     unsafe {
         // Of more dirty pages than are remembered, the latest say who dirtied them.
-        let oldest = if which == QueueWait::Writeback as u32 { (*served).oldest() } else { 0 };
+        let oldest = if is_writeback(which) { (*served).oldest() } else { 0 };
         let mark = if mark < oldest { oldest } else { mark };
         (*served).divide(mark, wait_ns, &mut parts);
     }

@@ -27,14 +27,14 @@ impl<A: Access> DirtyBalance<A> {
     /// Pages that the thread has dirtied since its last call.
     #[inline(always)]
     pub fn dirtied(self) -> u64 {
-        if self.is_long { self.access.argument(8) } else { self.access.argument(4) }
+        self.access.chosen(if self.is_long { 8 } else { 4 })
     }
 
     /// Pages that are dirty, as far as they count for the limit which holds the thread back.
     #[inline(always)]
     pub fn dirty(self) -> u64 {
         if self.is_long {
-            self.access.argument(3)
+            self.access.chosen(3)
         } else {
             self.access.load(self.access.pointer(1), THROTTLE_DIRTY.load())
         }
@@ -43,14 +43,13 @@ impl<A: Access> DirtyBalance<A> {
     /// Whether the thread sleeps now.
     #[inline(always)]
     pub fn pauses(self) -> bool {
-        let pause = if self.is_long { self.access.argument(10) } else { self.access.argument(6) };
-        pause as i64 > 0
+        self.access.chosen(if self.is_long { 10 } else { 6 }) as i64 > 0
     }
 
     /// When the call began, in jiffies: it may pause several times.
     #[inline(always)]
     pub fn call(self) -> u64 {
-        if self.is_long { self.access.argument(11) } else { self.access.argument(7) }
+        self.access.chosen(if self.is_long { 11 } else { 7 })
     }
 
     /// The pages of its device as a queue; `None` where this kernel does not say which device it is.
