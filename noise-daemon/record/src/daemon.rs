@@ -193,7 +193,7 @@ impl Supply for Flight {
     fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64> {
         let since_ns = self.asked_ns.saturating_sub(BACK_NS).max(self.begin_ns);
         self.asked_ns = now_ns;
-        self.patience.begin(now_ns);
+        self.patience.begin(monotonic_ns());
         let body = match ask(&mut self.link, since_ns) {
             Ok(body) => body,
             Err(Trouble::Off) => bail!("the daemon has no flight recorder any more"),
