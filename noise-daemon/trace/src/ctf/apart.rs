@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -71,26 +72,33 @@ pub fn apart(layout: &TraceLayout, files: &[StreamFile<'_>]) -> Vec<(usize, Vec<
         let of_cpus = is_lone.contains(&number).then(|| of_cpus(layout, file.content)).flatten();
         match of_cpus {
             Some(cpus) => all.extend(cpus.into_values().map(|stretches| (number, stretches))),
-            None => all.push((number, vec![0..file.content.length()])),
+            None => all.push((number, iter::once(0..file.content.length()).collect())),
         }
     }
     all
 }
 
+#[derive(Default)]
+struct ChannelFiles {
+    /// With which CPUs they begin.
+    cpus: BTreeSet<u32>,
+    numbers: Vec<usize>,
+}
+
 /// Files whose packets may be of several CPUs: tracers write one for each CPU, so that other files of the same name begin
 /// with other CPUs. The heads of all packets are read of these alone.
 fn lone(layout: &TraceLayout, files: &[StreamFile<'_>]) -> BTreeSet<usize> {
-    let mut channels: BTreeMap<(u64, &str), (BTreeSet<u32>, Vec<usize>)> = BTreeMap::new();
+    let mut channels: BTreeMap<(u64, &str), ChannelFiles> = BTreeMap::new();
     for (number, file) in files.iter().enumerate() {
         let packet = open(layout, &mut Window::new(file.content, LEAST_WINDOW_BYTES), 0);
         if let Some((stream, cpu, stem)) = packet.ok().and_then(|it| buffer(&it, file.name)) {
-            let (cpus, numbers) = channels.entry((stream, stem)).or_default();
-            cpus.insert(cpu);
-            numbers.push(number);
+            let channel = channels.entry((stream, stem)).or_default();
+            channel.cpus.insert(cpu);
+            channel.numbers.push(number);
         }
     }
-    let lone = channels.into_values().filter(|(cpus, _)| cpus.len() == 1);
-    lone.flat_map(|(_, numbers)| numbers).collect()
+    let lone = channels.into_values().filter(|channel| channel.cpus.len() == 1);
+    lone.flat_map(|channel| channel.numbers).collect()
 }
 
 /// Where each CPU's packets lie, if they are of several and one begins before another one ends. `None` where a packet
