@@ -20,6 +20,8 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 
 /// Bytes of any file that a person writes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -33,7 +35,9 @@ pub fn open_fitting(
     flags: i32,
     fits: impl FnOnce(&Metadata) -> io::Result<i32>,
 ) -> io::Result<File> {
-    let held = OpenOptions::new().read(true).custom_flags(flags | libc::O_PATH).open(path)?;
+    // Not by `OpenOptions`: where O_ACCMODE has O_PATH in it (musl), that takes it away, and opens what is there.
+    let look = OFlag::from_bits_retain(flags) | OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let held = File::from(open(path, look, Mode::empty())?);
     let found = held.metadata()?;
     if found.is_symlink() {
         return Err(Errno::ELOOP.into());
