@@ -16,9 +16,10 @@ use noise_common::store::writing::{self, Store};
 use noise_common::store::{Class, EventKind, Part, StoredEvent};
 
 use crate::kernel::hrtimer::Hrtimer;
+use crate::kernel::packet::{Interface, Skb};
 use crate::kernel::request::BlkRequest;
 use crate::kernel::sock::End;
-use crate::kernel::{Access, Interface, Skb, TaskStruct};
+use crate::kernel::{Access, TaskStruct};
 use crate::maps::NOISE_EVENTS;
 
 /// The parts of the CPU whose state it is.

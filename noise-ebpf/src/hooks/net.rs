@@ -3,7 +3,8 @@
 use noise_common::signals::Signal;
 use noise_common::store::{Class, EventKind};
 
-use crate::kernel::{ARG_DROP_REASON, ARG_RETRANSMIT_ERROR, Access, Device, Skb};
+use crate::kernel::packet::{Device, Skb};
+use crate::kernel::{ARG_DROP_REASON, ARG_RETRANSMIT_ERROR, Access};
 use crate::maps::{EventClock, clock_ns, cpu_state, measures};
 use crate::signals::{net_rx_wait, net_tx_wait, packet_drop, tcp_retransmit};
 use crate::store::{self, records};

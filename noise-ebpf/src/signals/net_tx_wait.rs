@@ -13,7 +13,8 @@ use noise_common::loss::Loss;
 use noise_common::queue::QueueWait;
 use noise_common::signals::Signal;
 
-use crate::kernel::{Access, CPUS, Interface, Skb};
+use crate::kernel::packet::{Interface, Skb};
+use crate::kernel::{Access, CPUS};
 use crate::maps::{
     NOISE_CPUS, NOISE_PACKETS, NOISE_SPILLED, drop_event, insert_or_drop, record_keyed, trusts,
 };
