@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use noise_command::{CommandError, output};
 use noise_trace::analysis::Analysis;
+use noise_trace::crowd::Crowd;
 use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::follow::Begin;
@@ -78,7 +79,7 @@ pub fn analyse<A: Analysis>(
     let mut analysis = A::new(begin);
     let is_part = select.is_part();
     let mut is_empty = true;
-    let mut wanted = BTreeSet::new();
+    let (mut wanted, mut crowd) = (BTreeSet::new(), Crowd::default());
     let mut from_ns = select.from_ns;
     while let Some(record) = source.read() {
         if from_ns.is_some_and(|from_ns| record.time_ns >= from_ns) {
@@ -89,6 +90,7 @@ pub fn analyse<A: Analysis>(
         }
         is_empty &= from_ns.is_some() || record.loss().is_some();
         let event = record.event();
+        crowd.follow(0, &event)?;
         if select.follows() {
             select.note(&event, &mut wanted);
         }

@@ -11,6 +11,7 @@ use jiff::tz::TimeZone;
 use noise_command::{CommandError, output};
 use noise_text::times::zone_of_recording;
 use noise_trace::clock::TraceClock;
+use noise_trace::crowd::Crowd;
 use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::json;
@@ -89,7 +90,7 @@ fn go(
     mut summary: TraceSummary,
 ) -> anyhow::Result<(Damage, Reach)> {
     let selects = select.is_part();
-    let mut is_empty = true;
+    let (mut is_empty, mut crowd) = (true, Crowd::default());
     summary.begin(select.from_ns.unwrap_or(0));
     // What lies before the part may be passed over unread.
     let mut reach =
@@ -109,6 +110,9 @@ fn go(
         if selects {
             if select.is_over(record.time_ns) {
                 break;
+            }
+            if select.follows() {
+                crowd.follow(0, &record.event())?;
             }
             if !wants(&mut select, &record, args.summary) {
                 if args.summary {

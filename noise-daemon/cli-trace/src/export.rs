@@ -162,7 +162,7 @@ fn write_to(
         if export.is_over(record.time_ns) {
             break;
         }
-        let is_wanted = export.add(&record);
+        let is_wanted = export.add(&record)?;
         is_empty &= record.loss().is_some() || !is_wanted;
         if !targets.write(&mut export, (PIECE_BYTES, PACKED_BYTES))? {
             return Ok((Damage::default(), 0));

@@ -14,6 +14,7 @@ use noise_paths::graph::{Graph, Who, Worker};
 use noise_paths::several::Merged;
 use noise_paths::walk::Walks;
 use noise_trace::clock::TraceClock;
+use noise_trace::crowd::Crowd;
 use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
@@ -115,7 +116,7 @@ fn all<S: Source>(
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
     let (mut beyond, mut number, mut has_calls) = (0, 0u64, false);
     let marks_until_ns = marks_until(sought);
-    let mut grows = true;
+    let (mut grows, mut crowd) = (true, Crowd::default());
     let (mut is_whole, mut parts) = (true, 0usize);
     let finder = |sought: &Sought<'_>| {
         let (from_ns, to_ns) = (sought.from_ns.unwrap_or(0), sought.to_ns.unwrap_or(u64::MAX));
@@ -155,6 +156,12 @@ fn all<S: Source>(
         }
         number += 1;
         let event = record.event();
+        match crowd.follow(machine, &event) {
+            Ok(()) => {}
+            // What ends the sleeps of the asked time is not among so many.
+            Err(_) if beyond > 0 => grows = false,
+            Err(error) => bail!(error),
+        }
         if beyond == 0 {
             reach.follow(machine, &record);
         }

@@ -19,6 +19,7 @@ use noise_sketches::query::Query;
 use noise_sketches::slices::SliceId;
 use noise_sketches::system::System;
 use noise_sketches::tiers::{self, probability, tiers};
+use noise_trace::crowd::Crowd;
 use noise_trace::damage::Damage;
 use noise_trace::ftrace::UnreadLines;
 use noise_trace::reach::Reach;
@@ -164,6 +165,7 @@ fn all<S: Source>(
     mut select: Select,
 ) -> anyhow::Result<SketchInput> {
     let (mut wanted, mut is_empty) = (BTreeSet::new(), true);
+    let mut crowd = Crowd::default();
     let mut reach = PartReach::new(source.machines(), select.from_ns);
     while let Some((machine, record)) = source.read_from() {
         if select.is_over(record.time_ns) {
@@ -172,6 +174,7 @@ fn all<S: Source>(
         let is_before = select.from_ns.is_some_and(|from_ns| record.time_ns < from_ns);
         is_empty &= is_before || record.loss().is_some();
         let event = record.event();
+        crowd.follow(machine, &event)?;
         reach.follow(machine, &record);
         if select.follows() && machine == 0 {
             select.note(&event, &mut wanted);

@@ -14,6 +14,7 @@ pub mod capture;
 pub mod clock;
 pub mod compare;
 pub mod contexts;
+pub mod crowd;
 pub mod ctf;
 pub mod damage;
 mod decimal;

@@ -11,6 +11,7 @@ use noise_text::clean::clean_json;
 use self::perfetto::Perfetto;
 use self::tables::Tables;
 use crate::analysis::Analysis as _;
+use crate::crowd::{Crowd, TooManyThreads};
 use crate::delays::watch::{Delay, Run, RunQueueWait, Watch};
 use crate::delays::{Begin, Delays};
 use crate::event::TraceKind;
@@ -22,6 +23,7 @@ use crate::select::Select;
 pub struct Export {
     select: Select,
     delays: Delays,
+    crowd: Crowd,
     pub perfetto: Option<Perfetto>,
     pub tables: Option<Tables>,
     /// Lines of JSON, as `noised trace events --json` prints them.
@@ -79,7 +81,15 @@ impl Export {
     ) -> Self {
         let lines = lines.then(String::new);
         let tables = tables.map(|tables| tables.with(begin));
-        Self { select, delays: Delays::new(begin), perfetto, tables, lines, line: String::new() }
+        Self {
+            select,
+            delays: Delays::new(begin),
+            crowd: Crowd::default(),
+            perfetto,
+            tables,
+            lines,
+            line: String::new(),
+        }
     }
 
     /// Whether nothing that comes from here on is wanted.
@@ -94,8 +104,13 @@ impl Export {
 
     /// Takes the next event, in the order of time; also those that are not wanted: what comes later depends
     /// on who runs and who waits.
-    pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) -> bool {
+    /// Errors: where the recording names too many threads for what is wanted.
+    pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) -> Result<bool, TooManyThreads> {
         let event = record.event();
+        let has_threads = self.select.follows() || self.perfetto.is_some() || self.tables.is_some();
+        if has_threads {
+            self.crowd.follow(0, &event)?;
+        }
         let is_wanted = self.select.wants(&event);
         if let Some(lines) = self.lines.as_mut().filter(|_| is_wanted) {
             self.line.clear();
@@ -103,7 +118,7 @@ impl Export {
             lines.push_str(&clean_json(&self.line));
         }
         if self.perfetto.is_none() && self.tables.is_none() {
-            return is_wanted;
+            return Ok(is_wanted);
         }
         let select = &self.select;
         // What ends with the event stands before it.
@@ -128,7 +143,7 @@ impl Export {
             }
             tables.follow(&event, |tid| is_wanted && select.wants_thread(tid));
         }
-        is_wanted
+        Ok(is_wanted)
     }
 
     /// Takes what is there at the end of the recording.

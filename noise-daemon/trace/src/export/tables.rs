@@ -379,7 +379,7 @@ mod tests {
         let mut export = Export::new(select, begin, None, Some(Tables::default()), false);
         let mut reader = FtraceReader::new(text.as_bytes());
         while let Some(record) = reader.read() {
-            export.add(&record);
+            export.add(&record).unwrap();
         }
         export.finish();
         export.tables.unwrap()

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use foldhash::HashMap;
 use serde::Serialize;
 
+use crate::crowd::MOST_THREADS;
 use crate::event::{Comm, Event, TraceKind};
 use crate::follow::{PerCpu, Processor};
 use crate::threads::MAX_TID;
@@ -108,7 +109,9 @@ impl SwitchPairs {
     }
 
     fn belongs(&mut self, tid: i32, pid: i32) {
-        if (1..MAX_TID).contains(&tid) && pid > 0 {
+        let has_room = self.processes.len() < MOST_THREADS as usize;
+        if (1..MAX_TID).contains(&tid) && pid > 0 && (has_room || self.processes.contains_key(&tid))
+        {
             self.processes.insert(tid, pid);
         }
     }

@@ -60,7 +60,7 @@ fn exported(layout: &TraceLayout, name: &str, bytes: &[u8]) {
     let mut export = Export::new(Select::default(), Begin::default(), Some(perfetto), tables, true);
     let mut reader = CtfReader::new(layout, &[StreamFile::held(name, bytes)]);
     while let Some(record) = reader.read() {
-        export.add(&record);
+        export.add(&record).unwrap();
     }
     export.finish();
     let packets = export.perfetto.as_mut().unwrap().packets().bytes();

@@ -68,7 +68,7 @@ fn pieces(trace: &Trace, least_bytes: usize, mut write: impl FnMut(&Packets)) {
     let mut export = Export::new(Select::default(), Begin::default(), Some(perfetto), None, false);
     let mut reader = trace.reader();
     while let Some(record) = reader.read() {
-        export.add(&record);
+        export.add(&record).unwrap();
         let ready = export.perfetto.as_mut().unwrap().packets();
         if ready.bytes().len() >= least_bytes {
             write(ready);
@@ -245,7 +245,7 @@ pub fn tables(trace: &Trace) -> Result<(), String> {
     let mut events = 0;
     let mut reader = trace.reader();
     while let Some(record) = reader.read() {
-        export.add(&record);
+        export.add(&record).unwrap();
         events += 1;
     }
     export.finish();

@@ -44,7 +44,7 @@ pub fn tables(trace: &Trace) -> Result<(), String> {
     let (mut events, mut switches, mut next_tids) = (0, 0, 0);
     let mut reader = trace.reader();
     while let Some(record) = reader.read() {
-        export.add(&record);
+        export.add(&record).unwrap();
         events += 1;
         if let TraceKind::SchedSwitch { next, .. } = record.kind() {
             switches += 1;

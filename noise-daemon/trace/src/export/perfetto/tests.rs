@@ -31,7 +31,7 @@ fn packets(text: &[u8], select: Select) -> (Vec<u8>, u64) {
     let mut export = Export::new(select, Begin::default(), Some(perfetto), None, false);
     let mut reader = FtraceReader::new(text);
     while let Some(record) = reader.read() {
-        export.add(&record);
+        export.add(&record).unwrap();
     }
     export.finish();
     let mut perfetto = export.perfetto.unwrap();
@@ -219,7 +219,7 @@ fn waits_are_grouped_by_process_with_the_names_of_their_time() {
     let mut export = Export::new(Select::default(), Begin::Waking, Some(perfetto), None, false);
     let mut recording = MadeRecording::new(events);
     while let Some(record) = recording.read() {
-        export.add(&record);
+        export.add(&record).unwrap();
     }
     export.finish();
     let bytes = export.perfetto.unwrap().packets().bytes().to_vec();

@@ -1,0 +1,95 @@
+//! Recordings of many threads: those of a large host are analysed, and one that was made to fill the memory ends in a sentence.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests outside of test functions")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use noise_trace::crowd::MOST_THREADS;
+use noise_trace::ctf::write::{Origin, StreamWriter, metadata};
+use noise_trace::event::{Comm, Task, TraceKind, Woken};
+use noise_trace::state::LeftIn;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// One CPU, on which so many threads are woken, run and sleep, one after the other.
+fn recording(threads: u32) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = Origin {
+        hostname: String::new(),
+        kernel_release: String::new(),
+        kernel_version: String::new(),
+        recorder: "noised".to_owned(),
+        offset_ns: 0,
+        offset_at_end_ns: None,
+        has_calls: false,
+        buffer_bytes: None,
+    };
+    fs::write(folder.path().join("metadata"), metadata([1; 16], &origin)).unwrap();
+    let mut writer = StreamWriter::new([1; 16], 0, 1 << 16, 1_000);
+    let (mut bytes, mut now_ns) = (Vec::new(), 1_000);
+    let task = |tid: u32| Task { comm: Comm::new(b"t"), tid: tid.cast_signed(), prio: 20 };
+    for tid in 1..=threads {
+        let woken = Woken { task: task(tid), target_cpu: 0 };
+        let prev_state = LeftIn::of(1);
+        let runs = TraceKind::SchedSwitch { prev: task(tid - 1), prev_state, next: task(tid) };
+        for kind in [TraceKind::SchedWaking(woken), runs] {
+            now_ns += 1_000;
+            writer.event(now_ns, &kind);
+        }
+        if tid % 4096 == 0 {
+            bytes.extend_from_slice(writer.take().bytes());
+        }
+    }
+    writer.end(now_ns + 1_000);
+    bytes.extend_from_slice(writer.take().bytes());
+    fs::write(folder.path().join("channel0_0"), bytes).unwrap();
+    folder
+}
+
+/// What an analysis of it said, with no more memory than so many bytes.
+fn analysed(arguments: &[&str], recording: &Path, most_bytes: u64) -> Output {
+    let limited = format!("ulimit -v {}; exec \"$0\" trace \"$@\"", most_bytes / 1024);
+    let mut command = Command::new("sh");
+    command.args(["-c", &limited, env!("CARGO_BIN_EXE_noised")]);
+    command.args(arguments).arg(recording).current_dir(recording).output().unwrap()
+}
+
+#[test]
+fn too_many_threads_end_an_analysis_in_a_sentence() {
+    let folder = recording(MOST_THREADS + 1000);
+    let commands: [&[&str]; 7] = [
+        &["delays"],
+        &["states"],
+        &["sketch"],
+        &["critical-path", "--execution", "thread:5"],
+        &["export", "--perfetto", "out"],
+        &["export", "--csv", "tables"],
+        &["events", "--thread", "5"],
+    ];
+    for arguments in commands {
+        let output = analysed(arguments, folder.path(), 700 * MIB);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        let words = format!("names more than {MOST_THREADS} threads");
+        assert!(said.contains(&words) && said.contains("--to=+"), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    }
+    // What it advises is right.
+    let output = analysed(&["delays"], folder.path(), 700 * MIB);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let to = said.split(' ').find(|word| word.starts_with("--to=")).unwrap().trim_end_matches(',');
+    let output = analysed(&["states", to], folder.path(), 700 * MIB);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_threads_of_a_large_host_are_all_there() {
+    let folder = recording(100_000);
+    let output = analysed(&["states", "--json"], folder.path(), 700 * MIB);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["threads"].as_array().unwrap().len(), 100_000);
+}
