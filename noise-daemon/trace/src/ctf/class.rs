@@ -4,8 +4,8 @@
 use noise_text::clean::clean;
 
 use super::bits;
-use super::node::{Int, Node, SLOTS, Struct};
-use super::walk::{Bytes, Cut, skip};
+use super::node::{Int, Node, SLOTS, Slots, Struct};
+use super::walk::{Bytes, Cut, skip_field};
 use crate::event::TraceKind;
 use crate::events::{self, EventField, Fields, What};
 use crate::state::{LeftIn, Numbers};
@@ -124,21 +124,22 @@ impl EventClass {
             [] => Ok(at),
             [FixedFieldRun { align, bits, tail: None }] => {
                 let behind = bits::aligned(at, *align).saturating_add(*bits);
-                if behind > bytes.end { Err(Cut) } else { Ok(behind) }
+                if behind > bytes.end { Err(Cut::Beyond) } else { Ok(behind) }
             }
             runs => self.skip_runs(runs, bytes, at),
         }
     }
 
     fn skip_runs(&self, runs: &[FixedFieldRun], bytes: Bytes<'_>, mut at: u64) -> Result<u64, Cut> {
-        let mut slots = [0; SLOTS];
+        let mut kept = [0; SLOTS];
+        let mut slots = Slots::new(&mut kept, at);
         for run in runs {
             at = bits::aligned(at, run.align).saturating_add(run.bits);
             if at > bytes.end {
-                return Err(Cut);
+                return Err(Cut::Beyond);
             }
             if let Some((_, node)) = run.tail.and_then(|tail| self.fields.fields.get(tail)) {
-                at = skip(node, bytes, at, &mut slots)?;
+                at = skip_field(node, bytes, at, &mut slots)?;
             }
         }
         Ok(at)

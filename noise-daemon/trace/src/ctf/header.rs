@@ -321,8 +321,8 @@ impl HeaderDecodeState {
         options: &'s VariantOptions,
     ) -> Result<&'s [HeaderDecodeStep], Cut> {
         let tag = self.tags[usize::from(slot % TAGS as u8)];
-        let option = options.by_tag.find(tag.into()).ok_or(Cut)?;
-        options.steps.get(option).map(Vec::as_slice).ok_or(Cut)
+        let option = options.by_tag.find(tag.into()).ok_or(Cut::Beyond)?;
+        options.steps.get(option).map(Vec::as_slice).ok_or(Cut::Beyond)
     }
 
     #[cold]
@@ -332,7 +332,7 @@ impl HeaderDecodeState {
 
     #[inline(always)]
     fn take(&mut self, int: &Int, role: HeaderFieldRole, bytes: Bytes<'_>) -> Result<(), Cut> {
-        let (value, behind) = int.read(bytes.bytes, self.at, bytes.end).ok_or(Cut)?;
+        let (value, behind) = int.read(bytes.bytes, self.at, bytes.end).ok_or(Cut::Beyond)?;
         self.at = behind;
         match role {
             HeaderFieldRole::Kind => self.head.kind = value,
@@ -366,7 +366,7 @@ mod tests {
 
     fn structure(fields: Vec<(&str, Node)>) -> Struct {
         let named = fields.into_iter().map(|(name, node)| (name.into(), node)).collect();
-        let mut structure = Struct { align: 8, fields: named, fixed: None };
+        let mut structure = Struct { align: 8, fields: named, ..Struct::default() };
         structure.finish();
         structure
     }

@@ -8,9 +8,46 @@ use super::ranges::Ranges;
 /// Lengths and tags that one walk over a packet or an event may need later.
 pub const SLOTS: usize = 32;
 
-/// Values of fields that say how long another one is, or which option it has: [`SLOTS`] of them, or none where nothing
-/// is kept.
-pub type Slots = [u64];
+/// Fields without a size that an event may have beside one for each of its bits: each takes time, and none a place in the
+/// file.
+pub const MOST_EMPTY: u64 = 256;
+
+/// What one walk over fields has to remember.
+#[derive(Debug)]
+pub struct Slots<'k> {
+    /// Values of fields that say how long another one is, or which option it has: [`SLOTS`] of them, or none where nothing
+    /// is kept.
+    kept: &'k mut [u64],
+    /// Where the walk began, in bits.
+    begin: u64,
+    /// Fields without a size so far.
+    empty: u64,
+}
+
+impl<'k> Slots<'k> {
+    #[inline(always)]
+    pub const fn new(kept: &'k mut [u64], begin: u64) -> Self {
+        Self { kept, begin, empty: 0 }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, slot: u8) -> u64 {
+        self.kept.get(usize::from(slot)).copied().unwrap_or_default()
+    }
+
+    #[inline(always)]
+    pub fn keep(&mut self, slot: u8, value: u64) {
+        if let Some(place) = self.kept.get_mut(usize::from(slot)) {
+            *place = value;
+        }
+    }
+
+    /// Passes so many fields without a size on the way to `at`; whether they are few enough.
+    pub const fn pass(&mut self, fields: u64, at: u64) -> bool {
+        self.empty = self.empty.saturating_add(fields);
+        self.empty <= MOST_EMPTY.saturating_add(at.saturating_sub(self.begin))
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Int {
@@ -87,11 +124,13 @@ pub struct Struct {
     pub fields: Vec<(Box<str>, Node)>,
     /// Bits from its aligned begin to its end, where that is always the same.
     pub fixed: Option<u64>,
+    /// Fields without a size among those whose size is always the same, and in them.
+    pub empty: u64,
 }
 
 impl Default for Struct {
     fn default() -> Self {
-        Self { align: 1, fields: Vec::new(), fixed: Some(0) }
+        Self { align: 1, fields: Vec::new(), fixed: Some(0), empty: 0 }
     }
 }
 
@@ -107,8 +146,8 @@ pub struct Variant {
 }
 
 impl Variant {
-    pub fn chosen(&self, slots: &Slots) -> Option<(&str, &Node)> {
-        let raw = slots.get(usize::from(self.slot)).copied().unwrap_or_default();
+    pub fn chosen(&self, slots: &Slots<'_>) -> Option<(&str, &Node)> {
+        let raw = slots.get(self.slot);
         let tag = if self.signed { i128::from(raw as i64) } else { i128::from(raw) };
         let (name, node) = self.options.get(self.by_tag.find(tag)?)?;
         Some((name, node))
@@ -161,6 +200,20 @@ impl Node {
         }
     }
 
+    /// Fields without a size in it, where its own is always the same.
+    pub fn empty(&self) -> u64 {
+        match self {
+            Self::Struct(structure) => structure.empty,
+            Self::Array(node, count) => count.saturating_mul(node.empty()),
+            Self::Int(_)
+            | Self::Enum(..)
+            | Self::Float(_)
+            | Self::Text
+            | Self::Variant(_)
+            | Self::Sequence(..) => 0,
+        }
+    }
+
     /// Whether it is an array or a sequence of characters, which is read as one text.
     pub fn is_characters(&self) -> bool {
         matches!(self, Self::Int(int) if int.is_text && int.size == 8 && int.align == 8)
@@ -175,5 +228,15 @@ impl Struct {
             bits::claimed(at, node.align())?.checked_add(node.fixed()?)
         };
         self.fixed = self.fields.iter().try_fold(0, place);
+        let empty = |(_, node): &(Box<str>, Node)| {
+            node.fixed().map_or(0, |bits| node.empty().saturating_add(u64::from(bits == 0)))
+        };
+        self.empty = self.fields.iter().map(empty).fold(0, u64::saturating_add);
+    }
+
+    /// Whether so many of its fields have no size that no event of it is read.
+    pub fn is_too_empty(&self) -> bool {
+        let bits = self.fields.iter().filter_map(|(_, node)| node.fixed());
+        self.empty > bits.fold(MOST_EMPTY, u64::saturating_add)
     }
 }

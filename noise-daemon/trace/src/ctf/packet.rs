@@ -1,8 +1,8 @@
 //! The begin of a packet: which stream it is of, how long, which time, what was lost.
 
 use super::layout::{StreamClass, TraceLayout};
-use super::node::SLOTS;
-use super::walk::{Bytes, Cut, walk_fields};
+use super::node::{SLOTS, Slots, Struct};
+use super::walk::{Bytes, Cut, skip_fields, walk_fields};
 use crate::value::{Shape, Value, Visit};
 use crate::window::Window;
 
@@ -127,21 +127,35 @@ enum Refused {
 }
 
 impl From<Cut> for Refused {
-    fn from(_: Cut) -> Self {
-        Self::Cut
+    fn from(cut: Cut) -> Self {
+        match cut {
+            Cut::Beyond => Self::Cut,
+            Cut::Empty => Self::Other("it has too many fields without a size"),
+        }
     }
 }
 
 /// Number and class of the stream, the context, and the place behind it.
 type PacketPreamble<'t> = (u64, &'t StreamClass, PacketContext, u64);
 
+/// Takes what matters of fields. The place behind them.
+fn collect(
+    fields: &Struct,
+    all: Bytes<'_>,
+    at: u64,
+    context: &mut PacketContext,
+) -> Result<u64, Cut> {
+    skip_fields(fields, all, at, &mut Slots::new(&mut [0; SLOTS], at))?;
+    let mut collect = Collect { context, depth: 0, name: "" };
+    walk_fields(fields, all, at, &mut Slots::new(&mut [0; SLOTS], at), &mut collect)
+}
+
 fn head<'t>(layout: &'t TraceLayout, bytes: &[u8]) -> Result<PacketPreamble<'t>, Refused> {
     let all = Bytes { bytes, end: (bytes.len() as u64).saturating_mul(8) };
     let mut context = PacketContext::default();
     let mut at = 0;
     if let Some(header) = &layout.packet_header {
-        let mut collect = Collect { context: &mut context, depth: 0, name: "" };
-        at = walk_fields(header, all, at, &mut [0; SLOTS], &mut collect)?;
+        at = collect(header, all, at, &mut context)?;
     }
     if context.magic.is_some_and(|magic| magic != MAGIC) {
         return Err(Refused::Other("its magic number is missing"));
@@ -150,8 +164,7 @@ fn head<'t>(layout: &'t TraceLayout, bytes: &[u8]) -> Result<PacketPreamble<'t>,
     let stream = id.and_then(|id| Some((id, layout.streams.get(&id)?)));
     let (stream, class) = stream.ok_or(Refused::Other("its stream is not known"))?;
     if let Some(fields) = &class.packet_context {
-        let mut collect = Collect { context: &mut context, depth: 0, name: "" };
-        at = walk_fields(fields, all, at, &mut [0; SLOTS], &mut collect)?;
+        at = collect(fields, all, at, &mut context)?;
     }
     Ok((stream, class, context, at))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::CtfError;
 use super::class::shown;
-use super::node::{EnumLabels, Int, Node, SLOTS, Struct, Variant};
+use super::node::{EnumLabels, Int, MOST_EMPTY, Node, SLOTS, Struct, Variant};
 use super::ranges::Ranges;
 use super::tsdl::tree::{
     Attribute, Declaration, EnumLabel, Length, Path, StructItem, TsdlValue, Type,
@@ -226,6 +226,11 @@ impl<'a, 'i> Resolver<'a, 'i> {
                 let inside = places.frames.pop().unwrap_or_default();
                 places.lift(at, inside);
                 structure.finish();
+                if structure.is_too_empty() {
+                    return Err(wrong(format!(
+                        "more than {MOST_EMPTY} fields of {at} have no size"
+                    )));
+                }
                 Ok(Node::Struct(Box::new(structure)))
             }
             Type::Variant { name, tag, items } => {

@@ -231,6 +231,7 @@ impl<'t> Stream<'t> {
                     }
                     Err(Missed::Cut) if packet.end > most => "an event is longer than 1 MiB",
                     Err(Missed::Cut) => "an event lies beyond the end",
+                    Err(Missed::Empty) => "an event has too many fields without a size",
                     Err(Missed::Kind) => "an event is of a kind that is not known",
                     Err(Missed::Size) => "an event has no size",
                 };

@@ -1,6 +1,7 @@
 //! Generated layouts, written by code of the tests and read again; and what layouts may say.
 
 mod apart;
+mod empty;
 mod ends;
 mod losses;
 mod named;

@@ -4,9 +4,14 @@ use super::bits;
 use super::node::{EnumLabels, Int, Node, Slots, Struct};
 use crate::value::{Shape, Value, Visit};
 
-/// Fields that lie beyond the end of what was recorded, or lengths that cannot be.
+/// Why fields cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut;
+pub enum Cut {
+    /// They lie beyond the end of what was recorded, or have lengths that cannot be.
+    Beyond,
+    /// Too many of them have no size.
+    Empty,
+}
 
 /// The bytes of a packet, and where its content ends, in bits.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +48,9 @@ impl<'t> Bytes<'t> {
 
 /// Keeps an integer for another field.
 #[inline(always)]
-fn keep(int: &Int, value: u64, slots: &mut Slots) {
-    if let Some(slot) = int.slot
-        && let Some(place) = slots.get_mut(usize::from(slot))
-    {
-        *place = value;
+fn keep(int: &Int, value: u64, slots: &mut Slots<'_>) {
+    if let Some(slot) = int.slot {
+        slots.keep(slot, value);
     }
 }
 
@@ -63,31 +66,31 @@ fn label<'a>(labels: &'a EnumLabels, int: &Int, value: u64) -> Option<&'a str> {
     labels.name(value)
 }
 
-/// Goes over what lies at `at` and shows it. The place behind it.
+/// Goes over what lies at `at` and shows it: all of it was skipped before, which bounds the work. The place behind it.
 /// Errors: where it lies beyond the content.
 pub fn walk(
     node: &Node,
     bytes: Bytes<'_>,
     at: u64,
-    slots: &mut Slots,
+    slots: &mut Slots<'_>,
     visit: &mut impl Visit,
 ) -> Result<u64, Cut> {
     match node {
         Node::Int(int) => {
-            let (value, behind) = int.read(bytes.bytes, at, bytes.end).ok_or(Cut)?;
+            let (value, behind) = int.read(bytes.bytes, at, bytes.end).ok_or(Cut::Beyond)?;
             keep(int, value, slots);
             visit.value(number(int, value));
             Ok(behind)
         }
         Node::Enum(int, labels) => {
-            let (value, behind) = int.read(bytes.bytes, at, bytes.end).ok_or(Cut)?;
+            let (value, behind) = int.read(bytes.bytes, at, bytes.end).ok_or(Cut::Beyond)?;
             keep(int, value, slots);
             let label = label(labels, int, value);
             visit.value(Value::Label { label, value: &number(int, value) });
             Ok(behind)
         }
         Node::Float(int) => {
-            let (value, behind) = int.read(bytes.bytes, at, bytes.end).ok_or(Cut)?;
+            let (value, behind) = int.read(bytes.bytes, at, bytes.end).ok_or(Cut::Beyond)?;
             visit.value(Value::Float(match int.size {
                 32 => f64::from(f32::from_bits(value as u32)),
                 _ => f64::from_bits(value),
@@ -95,7 +98,7 @@ pub fn walk(
             Ok(behind)
         }
         Node::Text => {
-            let (text, behind) = bytes.text(bits::aligned(at, 8)).ok_or(Cut)?;
+            let (text, behind) = bytes.text(bits::aligned(at, 8)).ok_or(Cut::Beyond)?;
             visit.value(Value::Text(text));
             Ok(behind)
         }
@@ -106,7 +109,7 @@ pub fn walk(
             Ok(behind)
         }
         Node::Variant(variant) => {
-            let (name, option) = variant.chosen(slots).ok_or(Cut)?;
+            let (name, option) = variant.chosen(slots).ok_or(Cut::Beyond)?;
             visit.begin(Shape::Option);
             visit.name(name);
             let behind = walk(option, bytes, at, slots, visit)?;
@@ -115,7 +118,7 @@ pub fn walk(
         }
         Node::Array(element, count) => elements(element, *count, bytes, at, slots, visit),
         Node::Sequence(element, slot) => {
-            let count = slots.get(usize::from(*slot)).copied().unwrap_or_default();
+            let count = slots.get(*slot);
             elements(element, count, bytes, at, slots, visit)
         }
     }
@@ -127,7 +130,7 @@ pub fn walk_fields(
     structure: &Struct,
     bytes: Bytes<'_>,
     at: u64,
-    slots: &mut Slots,
+    slots: &mut Slots<'_>,
     visit: &mut impl Visit,
 ) -> Result<u64, Cut> {
     let mut at = bits::aligned(at, structure.align);
@@ -140,13 +143,13 @@ pub fn walk_fields(
 
 /// Elements without any size could be of any number, and of any number each: several of them are refused.
 fn moved(from: u64, to: u64, count: u64) -> Result<u64, Cut> {
-    if from == to && count > 1 { Err(Cut) } else { Ok(to) }
+    if from == to && count > 1 { Err(Cut::Beyond) } else { Ok(to) }
 }
 
 /// What claims more elements than there are bits left is refused before anything is done for them.
 fn checked_count(element: &Node, count: u64, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {
     let at = bits::aligned(at, element.align());
-    if count > bytes.end.saturating_sub(at) { Err(Cut) } else { Ok(at) }
+    if count > bytes.end.saturating_sub(at) { Err(Cut::Beyond) } else { Ok(at) }
 }
 
 fn elements(
@@ -154,12 +157,12 @@ fn elements(
     count: u64,
     bytes: Bytes<'_>,
     at: u64,
-    slots: &mut Slots,
+    slots: &mut Slots<'_>,
     visit: &mut impl Visit,
 ) -> Result<u64, Cut> {
     let mut at = checked_count(element, count, bytes, at)?;
     if element.is_characters() {
-        visit.value(Value::Text(bytes.characters(at, count).ok_or(Cut)?));
+        visit.value(Value::Text(bytes.characters(at, count).ok_or(Cut::Beyond)?));
         return Ok(at + 8 * count);
     }
     visit.begin(Shape::Elements);
@@ -174,36 +177,67 @@ fn elements(
 /// Goes over what lies at `at` without a look at more than lengths and tags. The place behind it.
 /// Errors: those of [`walk`].
 #[inline]
-pub fn skip(node: &Node, bytes: Bytes<'_>, at: u64, slots: &mut Slots) -> Result<u64, Cut> {
+pub fn skip(node: &Node, bytes: Bytes<'_>, at: u64, slots: &mut Slots<'_>) -> Result<u64, Cut> {
     if let Some(fixed) = node.fixed() {
-        return within(bits::aligned(at, node.align()).saturating_add(fixed), bytes);
+        let behind = within(bits::aligned(at, node.align()).saturating_add(fixed), bytes)?;
+        return passed(slots, node.empty(), behind);
     }
     match node {
         Node::Int(int) | Node::Enum(int, _) | Node::Float(int) => {
-            let (value, behind) = int.read(bytes.bytes, at, bytes.end).ok_or(Cut)?;
+            let (value, behind) = int.read(bytes.bytes, at, bytes.end).ok_or(Cut::Beyond)?;
             keep(int, value, slots);
             Ok(behind)
         }
-        Node::Text => Ok(bytes.text(bits::aligned(at, 8)).ok_or(Cut)?.1),
-        Node::Struct(structure) => {
-            let begin = bits::aligned(at, structure.align);
-            structure.fields.iter().try_fold(begin, |at, (_, node)| skip(node, bytes, at, slots))
-        }
+        Node::Text => Ok(bytes.text(bits::aligned(at, 8)).ok_or(Cut::Beyond)?.1),
+        Node::Struct(structure) => skip_fields(structure, bytes, at, slots),
         Node::Variant(variant) => {
-            let (_, option) = variant.chosen(slots).ok_or(Cut)?;
+            let (_, option) = variant.chosen(slots).ok_or(Cut::Beyond)?;
             skip(option, bytes, at, slots)
         }
         Node::Array(element, count) => skip_elements(element, *count, bytes, at, slots),
         Node::Sequence(element, slot) => {
-            let count = slots.get(usize::from(*slot)).copied().unwrap_or_default();
+            let count = slots.get(*slot);
             skip_elements(element, count, bytes, at, slots)
         }
     }
 }
 
+/// As [`skip`], of the fields of a structure.
+/// Errors: those of [`walk`].
+pub fn skip_fields(
+    structure: &Struct,
+    bytes: Bytes<'_>,
+    at: u64,
+    slots: &mut Slots<'_>,
+) -> Result<u64, Cut> {
+    let mut at = bits::aligned(at, structure.align);
+    for (_, node) in &structure.fields {
+        at = skip_field(node, bytes, at, slots)?;
+    }
+    Ok(at)
+}
+
+/// As [`skip`]; a field without a size is counted.
+#[inline]
+pub fn skip_field(
+    node: &Node,
+    bytes: Bytes<'_>,
+    at: u64,
+    slots: &mut Slots<'_>,
+) -> Result<u64, Cut> {
+    let behind = skip(node, bytes, at, slots)?;
+    passed(slots, u64::from(behind == at), behind)
+}
+
+/// Behind so many fields without a size.
+#[inline(always)]
+fn passed(slots: &mut Slots<'_>, empty: u64, at: u64) -> Result<u64, Cut> {
+    if empty == 0 || slots.pass(empty, at) { Ok(at) } else { Err(Cut::Empty) }
+}
+
 #[inline(always)]
 fn within(behind: u64, bytes: Bytes<'_>) -> Result<u64, Cut> {
-    if behind > bytes.end { Err(Cut) } else { Ok(behind) }
+    if behind > bytes.end { Err(Cut::Beyond) } else { Ok(behind) }
 }
 
 fn skip_elements(
@@ -211,7 +245,7 @@ fn skip_elements(
     count: u64,
     bytes: Bytes<'_>,
     at: u64,
-    slots: &mut Slots,
+    slots: &mut Slots<'_>,
 ) -> Result<u64, Cut> {
     let at = checked_count(element, count, bytes, at)?;
     if let Some(one) = element.fixed() {
@@ -219,8 +253,12 @@ fn skip_elements(
             return Ok(at);
         }
         let step = bits::aligned(one, element.align());
-        let all = step.checked_mul(count - 1).and_then(|most| most.checked_add(one)).ok_or(Cut)?;
-        return within(at.saturating_add(all), bytes);
+        let all = step
+            .checked_mul(count - 1)
+            .and_then(|most| most.checked_add(one))
+            .ok_or(Cut::Beyond)?;
+        let behind = within(at.saturating_add(all), bytes)?;
+        return passed(slots, element.empty().saturating_mul(count), behind);
     }
     (0..count).try_fold(at, |at, _| moved(at, skip(element, bytes, at, slots)?, count))
 }

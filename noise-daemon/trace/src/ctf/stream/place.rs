@@ -1,11 +1,10 @@
 //! Where an event lies, and what is read of it there.
 
-use crate::ctf::bits::aligned;
 use crate::ctf::class::EventClass;
 use crate::ctf::header::Head;
 use crate::ctf::layout::StreamClass;
-use crate::ctf::node::{SLOTS, Struct};
-use crate::ctf::walk::{Bytes, Cut, skip, walk_fields};
+use crate::ctf::node::{SLOTS, Slots, Struct};
+use crate::ctf::walk::{Bytes, Cut, skip_fields, walk_fields};
 use crate::event::TraceKind;
 use crate::record::{self, Stored};
 use crate::value::Visit;
@@ -72,7 +71,7 @@ impl<'t> Stored<'t> for Located<'t> {
             begin(visit);
             match show(context, self.bytes(), at, visit) {
                 Ok(behind) => at = behind,
-                Err(Cut) => return,
+                Err(_) => return,
             }
         }
     }
@@ -81,20 +80,24 @@ impl<'t> Stored<'t> for Located<'t> {
 /// Shows fields. Of those that always have the same length none is kept for another one.
 fn show(fields: &Struct, bytes: Bytes<'_>, at: u64, visit: &mut impl Visit) -> Result<u64, Cut> {
     match fields.fixed {
-        Some(_) => walk_fields(fields, bytes, at, &mut [], visit),
-        None => walk_fields(fields, bytes, at, &mut [0; SLOTS], visit),
+        Some(_) => walk_fields(fields, bytes, at, &mut Slots::new(&mut [], at), visit),
+        None => walk_fields(fields, bytes, at, &mut Slots::new(&mut [0; SLOTS], at), visit),
     }
 }
 
 pub enum Missed {
     Cut,
+    Empty,
     Kind,
     Size,
 }
 
 impl From<Cut> for Missed {
-    fn from(_: Cut) -> Self {
-        Self::Cut
+    fn from(cut: Cut) -> Self {
+        match cut {
+            Cut::Beyond => Self::Cut,
+            Cut::Empty => Self::Empty,
+        }
     }
 }
 
@@ -122,11 +125,7 @@ fn skip_contexts(
     mut at: u64,
 ) -> Result<u64, Cut> {
     for context in contexts.into_iter().flatten() {
-        let mut slots = [0; SLOTS];
-        at = aligned(at, context.align);
-        for (_, node) in &context.fields {
-            at = skip(node, bytes, at, &mut slots)?;
-        }
+        at = skip_fields(context, bytes, at, &mut Slots::new(&mut [0; SLOTS], at))?;
     }
     Ok(at)
 }
