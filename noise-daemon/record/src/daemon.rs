@@ -152,8 +152,9 @@ fn ensure_kept(
 
 /// Numbers of the first events of an answer: what is overwritten before the next one comes is missing.
 fn begins(mut reader: EventsReader<impl Read>) -> anyhow::Result<BTreeMap<ItemPlace, u64>> {
-    let mut first_of = BTreeMap::new();
+    let (mut first_of, mut bounds) = (BTreeMap::new(), AnswerBounds::default());
     while let Some(item) = reader.next_item().context("the daemon's answer")? {
+        bounds.take(&item, monotonic_ns())?;
         if let AnswerItem::Events { place, first, .. } = item {
             first_of.entry(place).or_insert(first);
         }

@@ -17,6 +17,7 @@ mod session;
 mod summary;
 mod supply;
 
+pub use self::bounds::AnswerBounds;
 pub use self::buffer::BUFFER_BYTES;
 pub use self::child::Child;
 pub use self::daemon::{EventAdder, flight};

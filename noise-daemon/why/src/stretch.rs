@@ -15,7 +15,7 @@ use noise_wire::events::{AnswerItem, EventsReader};
 
 use noise_command::{CommandError, Exit};
 use noise_record::marks::marked;
-use noise_record::{DumpedHost, EventAdder, Supply, offset_ns, pause};
+use noise_record::{AnswerBounds, DumpedHost, EventAdder, Supply, offset_ns, pause};
 
 /// Longer than an answer takes on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -136,10 +136,11 @@ pub fn past(
     // Up to when it answered: what it held when it was asked may be overwritten by then.
     let to_ns = head.monotonic_ns;
     let mut capture = Capture::new(UUID, head.cpus, PACKET_BYTES, begin_ns, dump);
-    let mut adder = EventAdder::default();
+    let (mut adder, mut bounds) = (EventAdder::default(), AnswerBounds::default());
     // From when on the events of all CPUs are there; where nothing was overwritten yet, from the first one on.
     let (mut whole_ns, mut first_ns) = (0, u64::MAX);
     while let Some(item) = reader.next_item().context("the daemon's answer")? {
+        bounds.take(&item, to_ns.max(monotonic_ns()))?;
         match item {
             AnswerItem::Part { place, complete_from_ns, .. } => {
                 if place.part == 0 {
@@ -249,6 +250,7 @@ mod tests {
     use noise_common::store::event::Body;
     use noise_common::store::reading::PartStretch;
     use noise_wire::events::{ItemPlace, StretchHead};
+    use noise_wire::marks::Mark;
 
     use super::*;
 
@@ -277,6 +279,37 @@ mod tests {
         let stretch = past(&socket, (now_ns, false), &dump, &mut host).unwrap();
         assert_eq!((stretch.from_ns, stretch.to_ns), (at(2), at(3)));
         assert_eq!((stretch.asked_ns, stretch.is_short()), (3_000_000_000, true));
+    }
+
+    #[test]
+    fn an_answer_without_end_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let now_ns = monotonic_ns();
+        let (monotonic_ns, realtime_ns) = (now_ns, now_ns);
+        let head = StretchHead { cpus: 1, monotonic_ns, realtime_ns, ..StretchHead::default() };
+        let asked = |item: &AnswerItem, times: usize| {
+            let mut body = Vec::new();
+            head.write(&mut body);
+            let begin = body.len();
+            item.write(&mut body);
+            let one = body.split_off(begin);
+            body.extend(one.repeat(times));
+            let _daemon = Fake::local(&socket, Reply::of(200, "application/octet-stream", &body));
+            let (dump, mut host) = (Dump::default(), DumpedHost::default());
+            let found = past(&socket, (now_ns, false), &dump, &mut host);
+            found.map(|stretch| stretch.to_ns).map_err(|error| error.to_string())
+        };
+        let mark = Mark { time_ns: now_ns, name: "request".into(), ..Mark::default() };
+        assert_eq!(asked(&AnswerItem::Mark(mark.clone()), 1_000), Ok(now_ns));
+        let missing = AnswerItem::Missing { place: ItemPlace::default(), first: 0, count: 1 };
+        for (item, times) in [(AnswerItem::Mark(mark.clone()), 200_000), (missing, 3_000_000)] {
+            let error = asked(&item, times).unwrap_err();
+            assert_eq!(error, "the daemon's answer has more than a daemon keeps");
+        }
+        let time_ns = now_ns + 3_600_000_000_000;
+        let error = asked(&AnswerItem::Mark(Mark { time_ns, ..mark }), 1).unwrap_err();
+        assert!(error.contains("marks of the future"), "{error}");
     }
 
     /// Has 4,096 events of CPU 0 each time, and loses one throughout.
