@@ -1,7 +1,6 @@
 //! The subscriber that looks for incidents: samples in, log lines and state file out.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use noise_analysis::{Board, Clock, GroupChange, Name, Overview, Report, Settings
 use noise_host::kernel::{EventStore, both_clocks, monotonic_ns};
 use noise_host::setup::SetupReader;
 use noise_keep::demand::{Demand, Meter, PeakRate};
-use noise_keep::state::{Baselines, Document, Keeper};
+use noise_keep::state::{Baselines, Document, Keeper, StatePlace};
 use noise_keep::{Bounds, Keeping, Latest};
 use noise_model::pressure::Pressure;
 use noise_serve::log_event;
@@ -65,9 +64,9 @@ fn clock() -> Clock {
 }
 
 impl Watching {
-    /// Begins with what an earlier daemon left in the directory; an empty path keeps nothing.
+    /// Begins with what an earlier daemon left in that folder; without one, nothing is kept.
     /// Errors: where the settings cannot work.
-    pub fn start(settings: Settings, directory: &Path) -> anyhow::Result<Self> {
+    pub fn start(settings: Settings, state: Option<StatePlace>) -> anyhow::Result<Self> {
         let mut board = Board::new(settings).context("incidents")?;
         let beginning = |board, keeper, boot, demand| Self {
             board,
@@ -83,11 +82,11 @@ impl Watching {
             is_fresh: false,
             closed: Vec::new(),
         };
-        if directory.as_os_str().is_empty() {
+        let Some(state) = state else {
             return Ok(beginning(board, None, String::new(), Demand::default()));
-        }
+        };
         let boot = boot_id();
-        let (keeper, left) = Keeper::open(directory);
+        let (keeper, left) = Keeper::open(state);
         let Document { incidents, outliers, baselines, recorder, .. } = left;
         let incidents = incidents.into_iter().map(Arc::unwrap_or_clone).collect();
         let outliers = outliers.into_iter().map(Arc::unwrap_or_clone).collect();
@@ -334,7 +333,7 @@ mod tests {
             parts: Vec::new(),
             rest_ns: 0,
         };
-        let mut watching = Watching::start(Settings::default(), Path::new("")).unwrap();
+        let mut watching = Watching::start(Settings::default(), None).unwrap();
         let mut take = |outliers: Vec<OutlierRecord>| {
             let sample = Arc::new(Sample { outliers, ..Sample::default() });
             watching.advance(&Published {

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
@@ -29,14 +30,38 @@ const SET_ASIDE: u32 = 5;
 /// Larger than any file that the bounds of the settings allow.
 const MAX_STATE_BYTES: u64 = 256 << 20;
 
+/// The folder of the state, which was opened once: whoever works in it works there, whatever has its name by then.
+#[derive(Clone, Debug)]
+pub struct StatePlace {
+    /// How it was called.
+    shown: PathBuf,
+    held: Arc<HeldFolder>,
+}
+
+impl StatePlace {
+    /// The folder at the end of a path, which is made if it is missing.
+    /// Errors: where it cannot be made, or is another user's.
+    pub fn hold(path: &Path) -> io::Result<Self> {
+        Ok(Self { shown: path.to_owned(), held: Arc::new(guard(path).hold()?) })
+    }
+
+    /// Where it is, for as long as this lives.
+    pub fn path(&self) -> PathBuf {
+        self.held.by_descriptor()
+    }
+
+    /// How it was called.
+    pub fn shown(&self) -> &Path {
+        &self.shown
+    }
+}
+
 /// A folder that is ours while this lives.
 #[derive(Debug)]
 pub struct Folder {
-    /// How it was called.
-    shown: PathBuf,
-    /// Where it is, whatever has that name by now.
+    place: StatePlace,
+    /// Where it is, whatever has its name by now.
     path: PathBuf,
-    _held: HeldFolder,
     heir: Heir,
     /// Whether the state that was found could not be used.
     began_anew: AtomicBool,
@@ -83,12 +108,6 @@ fn guard(folder: &Path) -> Guard<'_> {
     Guard { folder, lock: LOCK, prefixes: &[NAME, KEPT] }
 }
 
-/// Holds a folder for the state, which is made if it is missing.
-/// Errors: where it cannot be made, or is another user's.
-pub fn hold(folder: &Path) -> io::Result<HeldFolder> {
-    guard(folder).hold()
-}
-
 /// Refuses a folder in which other users could replace the state.
 /// Errors: in a sentence that says what to do.
 pub fn ensure_own(folder: &Path) -> io::Result<()> {
@@ -100,15 +119,15 @@ impl Folder {
     /// it from now on.
     /// Errors: where it cannot be created or written, or belongs to another process.
     pub fn take(path: &Path) -> io::Result<Self> {
-        let (held, lock, heir) = guard(path).take()?;
-        Ok(Self {
-            shown: path.to_owned(),
-            path: held.by_descriptor(),
-            _held: held,
-            heir,
-            began_anew: AtomicBool::new(false),
-            _lock: lock,
-        })
+        Self::at(StatePlace::hold(path)?)
+    }
+
+    /// The same of one that is held.
+    /// Errors: where it cannot be written, or belongs to another process.
+    pub fn at(place: StatePlace) -> io::Result<Self> {
+        let (lock, heir) = guard(&place.shown).take(&place.held)?;
+        let (path, began_anew) = (place.path(), AtomicBool::new(false));
+        Ok(Self { place, path, heir, began_anew, _lock: lock })
     }
 
     /// Where it is, for as long as this lives.
@@ -133,7 +152,7 @@ impl Folder {
             Ok(found) => return Ok((found.unwrap_or_default(), None)),
             Err(reason) => reason,
         };
-        let name = self.shown.join(NAME);
+        let name = self.place.shown.join(NAME);
         let stays = |why: &str| {
             format!(
                 "cannot use the state file {}: {reason}{why}; it stays as it is: make it readable or remove it, and \
@@ -153,7 +172,7 @@ impl Folder {
             "cannot use the state file {}: {reason}; it is kept as {}{replaced} (until the next start with the kernel \
              events of its incidents), and this daemon starts anew",
             name.display(),
-            self.shown.join(kept).display()
+            self.place.shown.join(kept).display()
         );
         Ok((Document::default(), Some(warning)))
     }
@@ -206,7 +225,6 @@ impl Folder {
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
-    use std::sync::Arc;
     use std::thread;
 
     use nix::unistd::{Uid, setfsuid};

@@ -38,18 +38,17 @@ pub struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    /// Makes the folder if it is missing, takes away what others may do in it, and takes the lock,
-    /// which is held until the file is closed. Also returns the folder, and the user that new files are given to.
-    /// Errors: where the folder cannot be made or written, is another user's, or another daemon has the lock.
-    pub fn take(&self) -> io::Result<(HeldFolder, File, Heir)> {
-        let held = self.hold()?;
+    /// Takes away what others may do in the folder that is held, and takes the lock, which is held until the file is closed.
+    /// Also returns the user that new files are given to.
+    /// Errors: where the folder cannot be written, or another daemon has the lock.
+    pub fn take(&self, held: &HeldFolder) -> io::Result<(File, Heir)> {
         let place = held.by_descriptor();
         let folder = open_folder(&place)?;
         self.tighten(&folder, &place)?;
         let owner = folder.metadata()?;
         let lock = self.lock(&place, &owner)?;
         self.tighten_files(&place, &owner);
-        Ok((held, lock, Heir::of(&owner)))
+        Ok((lock, Heir::of(&owner)))
     }
 
     /// The folder, which is made if it is missing.
@@ -264,7 +263,8 @@ mod tests {
     const LOCK: &str = "lock";
 
     fn take(folder: &Path) -> io::Result<File> {
-        Guard { folder, lock: LOCK, prefixes: &["state"] }.take().map(|(_, lock, _)| lock)
+        let guard = Guard { folder, lock: LOCK, prefixes: &["state"] };
+        guard.take(&guard.hold()?).map(|(lock, _)| lock)
     }
 
     fn mode(path: &Path) -> u32 {

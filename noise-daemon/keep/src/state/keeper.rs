@@ -2,6 +2,7 @@
 //! stalls is one of the things being measured. The thread that writes ends with its work: the
 //! allocator of musl takes locks for as long as a process has a second thread, 6 % of each scrape.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::document::Document;
-use super::folder::Folder;
+use super::folder::{Folder, StatePlace};
 
 /// Long waits may come many a second. Losing the last of them to a crash is no harm, and writing
 /// more often would be noise of our own.
@@ -49,20 +50,27 @@ pub struct Keeper {
     failing: Arc<AtomicBool>,
 }
 
+/// Says that nothing is kept, and why.
+fn warn_of(path: &Path, error: &io::Error) {
+    tracing::warn!(
+        directory = %path.display(), %error,
+        "incidents will not survive a restart: the state directory cannot be used; choose another with \
+         --state.directory"
+    );
+}
+
 impl Keeper {
+    /// Holds the folder for it. Where that is not possible there is a warning.
+    pub fn hold(path: &Path) -> Option<StatePlace> {
+        StatePlace::hold(path).inspect_err(|error| warn_of(path, error)).ok()
+    }
+
     /// Takes the folder, and what an earlier daemon left there. Where that is not possible there
     /// is a warning, and no keeper.
-    pub fn open(path: &Path) -> (Option<Self>, Document) {
-        let folder = match Folder::take(path) {
-            Ok(folder) => folder,
-            Err(error) => {
-                tracing::warn!(
-                    directory = %path.display(), %error,
-                    "incidents will not survive a restart: the state directory cannot be used; \
-                     choose another with --state.directory"
-                );
-                return (None, Document::default());
-            }
+    pub fn open(place: StatePlace) -> (Option<Self>, Document) {
+        let path = place.shown().to_owned();
+        let Ok(folder) = Folder::at(place).inspect_err(|error| warn_of(&path, error)) else {
+            return (None, Document::default());
         };
         let (document, warning) = match folder.restore() {
             Ok(restored) => restored,
@@ -123,6 +131,7 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::names;
     use crate::state::read;
 
     fn wait_until(is_so: impl Fn() -> bool) {
@@ -140,7 +149,7 @@ mod tests {
     #[test]
     fn what_changed_is_written_by_a_thread_of_its_own() {
         let root = tempfile::tempdir().unwrap();
-        let (keeper, _) = Keeper::open(root.path());
+        let (keeper, _) = Keeper::open(StatePlace::hold(root.path()).unwrap());
         let mut keeper = keeper.unwrap();
         keeper.tick(|| unreachable!("nothing changed"));
         for _ in 0..3 {
@@ -156,9 +165,25 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_the_name_of_a_held_folder_is_not_the_state() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        let place = Keeper::hold(&path("state")).unwrap();
+        std::fs::create_dir(path("elsewhere")).unwrap();
+        std::fs::rename(path("state"), path("moved")).unwrap();
+        std::os::unix::fs::symlink(path("elsewhere"), path("state")).unwrap();
+        let (keeper, _) = Keeper::open(place.clone());
+        let keeper = keeper.unwrap();
+        assert_eq!(keeper.folder().path(), place.path());
+        keeper.finish(Document::default());
+        assert_eq!(names(&path("elsewhere")), [""; 0]);
+        assert_eq!(read(&path("moved")).unwrap(), Some(Document::default()));
+    }
+
+    #[test]
     fn one_write_at_a_time_and_a_panic_of_the_writer_is_no_obstacle() {
         let root = tempfile::tempdir().unwrap();
-        let (keeper, _) = Keeper::open(root.path());
+        let (keeper, _) = Keeper::open(StatePlace::hold(root.path()).unwrap());
         let mut keeper = keeper.unwrap();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         keeper.writer = Some(thread::spawn(move || ended.recv().unwrap()));

@@ -10,6 +10,6 @@ mod guard;
 mod keeper;
 
 pub use document::{Baselines, Document, Unusable};
-pub use folder::{DEFAULT_DIRECTORY, Folder, demand, ensure_own, hold, read, written};
+pub use folder::{DEFAULT_DIRECTORY, Folder, StatePlace, demand, ensure_own, read, written};
 pub use guard::FILE_MODE;
 pub use keeper::Keeper;

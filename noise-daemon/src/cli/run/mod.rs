@@ -29,7 +29,7 @@ use noise_host::kernel::{
 use noise_host::resolve::cgroup::{Hierarchies, LISTED, READ};
 use noise_host::resolve::read_host;
 use noise_keep::THREADS_AT_ONCE;
-use noise_keep::state::{demand, ensure_own, hold};
+use noise_keep::state::{Keeper, StatePlace, demand, ensure_own};
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
 use noise_record::marks::{Marks, SharedMarks, lock, take, with_marks};
@@ -188,9 +188,9 @@ async fn daemon(
         _ => DebugRecords::Off,
     };
     let options = LoadOptions { debug, measured: config.measured(), ..LoadOptions::default() };
-    // What else has its name later is not opened. Where it cannot be held, what takes it says why.
-    let state = state_folder(&config).and_then(|folder| hold(&folder).ok());
-    let remembered = state.as_ref().map(HeldFolder::by_descriptor);
+    // What else has its name later is not opened.
+    let state = state_folder(&config).and_then(|folder| Keeper::hold(&folder));
+    let remembered = state.as_ref().map(StatePlace::path);
     let remembered = remembered.and_then(|folder| demand(&folder).busiest(now_s()));
     let loaded = tokio::select! {
         loaded = load_programs(options, &config.recorder, remembered, level.is_detailed()) => loaded?,
@@ -212,7 +212,7 @@ async fn daemon(
     for (signal, reason) in collector.absent() {
         tracing::warn!(signal = signal.info().name, reason, "not measured");
     }
-    let mut watching = Watching::start(config.incidents.clone(), &config.state.directory)?;
+    let mut watching = Watching::start(config.incidents.clone(), state.clone())?;
     let prepared = config.osnoise.duty().and_then(|options| Duty::prepare(&options));
     // What parsing the type information took.
     noise_system::memory::give_back();
@@ -225,7 +225,7 @@ async fn daemon(
     if config.privileges.drop {
         let socket = socket_folder(&config).and_then(|folder| HeldFolder::find(&folder).ok()?);
         let rest = Rest {
-            write: state.iter().map(HeldFolder::by_descriptor).collect(),
+            write: state.iter().map(StatePlace::path).collect(),
             remove: socket.iter().map(HeldFolder::by_descriptor).collect(),
             kept: (!readable).then(reader),
             ..rest(&source, &web, &hierarchies)

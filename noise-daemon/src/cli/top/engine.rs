@@ -84,7 +84,7 @@ fn attach() -> Result<(Collector, Watching), OpenError> {
     // What parsing the type information took.
     noise_system::memory::give_back();
     let collector = Collector::new(engine)?;
-    Ok((collector, Watching::start(Settings::default(), Path::new(""))?))
+    Ok((collector, Watching::start(Settings::default(), None)?))
 }
 
 struct Measuring<'a> {
