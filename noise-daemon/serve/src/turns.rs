@@ -29,16 +29,26 @@ pub const RESERVED: usize = 2;
 pub struct Turns {
     all: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
-    /// Of those who have a turn or wait for one.
-    clients: Mutex<HashMap<Peer, Weak<Semaphore>>>,
+    clients: Mutex<TurnClients>,
     /// Those of all that may be ended, the longest first.
     holders: Mutex<Vec<Weak<Holder>>>,
 }
 
+/// What those who have a turn or wait for one hold: each place and each turn what is its client's.
+#[derive(Debug, Default)]
+struct TurnClients {
+    each: HashMap<Peer, Weak<Semaphore>>,
+    /// Users of this host, with all addresses that each comes from.
+    users: HashMap<Option<u32>, Weak<Semaphore>>,
+}
+
+/// The part of all places that one user of this host may have: an address costs it nothing.
+const PART_OF_USER: usize = 4;
+
 /// A turn, which is over when it is dropped.
 #[derive(Debug)]
 pub struct Turn(
-    #[expect(dead_code, reason = "given back when dropped")] [OwnedSemaphorePermit; 2],
+    #[expect(dead_code, reason = "given back when dropped")] Vec<OwnedSemaphorePermit>,
     #[expect(dead_code, reason = "ends the stretch of the holder when dropped")]
     Option<Arc<Holder>>,
 );
@@ -55,15 +65,19 @@ struct Holder {
 pub struct QueuePlace {
     all: Arc<Semaphore>,
     own: Arc<Semaphore>,
+    /// That of all addresses of a user of this host.
+    of_user: Option<Arc<Semaphore>>,
 }
 
 impl QueuePlace {
     /// Waits for the turn, first come first served.
     pub async fn turn(self) -> Option<Turn> {
         // One that waits for itself does not take the place of another.
-        let first = self.own.acquire_owned().await.ok()?;
-        let second = self.all.acquire_owned().await.ok()?;
-        Some(Turn([first, second], None))
+        let mut held = Vec::new();
+        for one in [Some(self.own), self.of_user, Some(self.all)].into_iter().flatten() {
+            held.push(one.acquire_owned().await.ok()?);
+        }
+        Some(Turn(held, None))
     }
 }
 
@@ -78,9 +92,12 @@ impl Turns {
     /// Errors: where others take too long.
     pub async fn next(&self, client: Peer, hangup: Option<Hangup>) -> Result<Turn, StatusCode> {
         let place = self.place(client, usize::MAX, usize::MAX);
-        let QueuePlace { all, own } = place.ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+        let QueuePlace { all, own, of_user } = place.ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
         let turn = async {
-            let first = own.acquire_owned().await.ok()?;
+            let mut held = Vec::new();
+            for one in [Some(own), of_user].into_iter().flatten() {
+                held.push(one.acquire_owned().await.ok()?);
+            }
             let mut second = pin!(all.acquire_owned());
             let second = loop {
                 match tokio::time::timeout_at(self.next_long(), second.as_mut()).await {
@@ -92,7 +109,8 @@ impl Turns {
             if !client.is_trusted() {
                 self.holders().push(Arc::downgrade(&holder));
             }
-            Some(Turn([first, second], Some(holder)))
+            held.push(second);
+            Some(Turn(held, Some(holder)))
         };
         let turn = tokio::time::timeout(WAIT, turn).await.ok().flatten();
         turn.ok_or(StatusCode::SERVICE_UNAVAILABLE)
@@ -122,28 +140,49 @@ impl Turns {
     }
 
     /// A place of a client, where it has fewer than `most_of_one`, and all have fewer than `most`: half of them are for
-    /// clients that have none.
+    /// clients that have none. All addresses of a user of this host together have a [part](PART_OF_USER) of that, and take
+    /// turns with the others as one.
     pub fn place(&self, client: Peer, most_of_one: usize, most: usize) -> Option<QueuePlace> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // Each place and each turn holds its client's.
-        clients.retain(|_, own| own.strong_count() > 0);
-        let all: usize = clients.values().map(Weak::strong_count).sum();
-        let known = clients.get(&client);
+        let mut clients = self.clients();
+        let TurnClients { each, users } = &mut *clients;
+        let all: usize = each.values().map(Weak::strong_count).sum();
+        let known = each.get(&client);
         let most = if known.is_some() { most / 2 } else { most };
         if all >= most || known.map_or(0, Weak::strong_count) >= most_of_one {
             return None;
         }
-        let own = known.and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Semaphore::new(1)));
-        clients.insert(client, Arc::downgrade(&own));
+        let one = |known: Option<&Weak<Semaphore>>| {
+            known.and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Semaphore::new(1)))
+        };
+        let of_user = match client {
+            Peer::Host(user, _) => {
+                let known = users.get(&user);
+                if known.map_or(0, Weak::strong_count) >= most.div_ceil(PART_OF_USER) {
+                    return None;
+                }
+                let own = one(known);
+                users.insert(user, Arc::downgrade(&own));
+                Some(own)
+            }
+            Peer::Address(_) | Peer::User(_) => None,
+        };
+        let own = one(each.get(&client));
+        each.insert(client, Arc::downgrade(&own));
         let of = if client.is_trusted() { &self.reserved } else { &self.all };
-        Some(QueuePlace { all: Arc::clone(of), own })
+        Some(QueuePlace { all: Arc::clone(of), own, of_user })
+    }
+
+    fn clients(&self) -> MutexGuard<'_, TurnClients> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.each.retain(|_, own| own.strong_count() > 0);
+        clients.users.retain(|_, own| own.strong_count() > 0);
+        clients
     }
 
     /// Those that have a turn or wait for one.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
-        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.values().map(Weak::strong_count).sum()
+        self.clients().each.values().map(Weak::strong_count).sum()
     }
 
     #[cfg(test)]
@@ -216,7 +255,7 @@ mod tests {
         drop(turns.next(slow, None).await.unwrap());
         assert_eq!(turns.free(), 2);
         let _place = turns.place(third, 1, 1).unwrap();
-        assert_eq!(turns.clients.lock().unwrap().len(), 1);
+        assert_eq!(turns.clients().each.len(), 1);
     }
 
     #[tokio::test]

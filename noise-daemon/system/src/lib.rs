@@ -6,6 +6,7 @@ pub mod files;
 pub mod memory;
 pub mod output;
 pub mod procfs;
+pub mod tcp_owners;
 pub mod unix_sockets;
 pub mod variables;
 pub mod worker;

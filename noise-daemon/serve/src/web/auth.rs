@@ -300,6 +300,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn all_addresses_of_a_user_of_this_host_leave_others_their_turns() {
+        let (auth, users) = (auth(), users());
+        let mut attackers = tokio::task::JoinSet::new();
+        for name in 0..160 {
+            let peer = Peer::Host(Some(1000), Ipv4Addr::new(127, 0, 1, name).into());
+            attackers.spawn(attack(Arc::clone(&auth), users.clone(), peer, name));
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(auth.turns.waiting(), MOST / 4);
+        // From the address of those, too.
+        let own = Ipv4Addr::new(127, 0, 1, 1).into();
+        for peer in [Peer::Host(Some(1001), own), Peer::Host(None, own), peer(200)] {
+            auth.known().accepted.clear();
+            let verdict = auth.check(&users, credentials("right"), peer).await;
+            assert_eq!(verdict, Admission::Accepted, "{peer:?}");
+        }
+        assert!(attackers.try_join_next().is_none());
+    }
+
+    #[tokio::test]
     async fn what_cannot_be_computed_is_neither_let_in_nor_remembered() {
         // Nothing computes yet.
         let (auth, users) = (Arc::new(Auth::new().unwrap()), users());

@@ -9,7 +9,10 @@ use std::task::Poll;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use noise_system::tcp_owners::TcpOwners;
+
 use super::address::ListenAddress;
+use super::peer::Peer;
 
 /// What the kernel may hold of answers that one client does not take. The kernel reserves twice as
 /// much, for its own bookkeeping. Left alone it would grow this to megabytes for each connection; with
@@ -35,11 +38,13 @@ pub enum ListenError {
 pub struct Listeners {
     sockets: Vec<TcpListener>,
     turn: AtomicUsize,
+    /// Says who is who on this host, where that may be asked.
+    owners: Option<TcpOwners>,
 }
 
 impl From<Vec<TcpListener>> for Listeners {
     fn from(sockets: Vec<TcpListener>) -> Self {
-        Self { sockets, turn: AtomicUsize::new(0) }
+        Self { sockets, turn: AtomicUsize::new(0), owners: TcpOwners::open().ok() }
     }
 }
 
@@ -71,6 +76,19 @@ impl Listeners {
     /// Errors: those of the system.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.sockets.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// Who a client at that address is. A client of version 4 is the same one on a socket of version 6.
+    pub(super) fn peer(&self, stream: &TcpStream, address: SocketAddr) -> Peer {
+        let canonical =
+            |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        let client = canonical(address);
+        let Some(owners) = self.owners.as_ref().filter(|_| client.ip().is_loopback()) else {
+            return Peer::at(client.ip());
+        };
+        let own = stream.local_addr().map(canonical);
+        let user = own.ok().and_then(|own| owners.owner(client, own));
+        Peer::Host(user, client.ip())
     }
 
     /// Waits for a connection at any of them.

@@ -8,6 +8,9 @@ use nix::unistd::geteuid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     Address(IpAddr),
+    /// A user of this host who comes over loopback from that address; each has all addresses of 127.0.0.0/8. Without a
+    /// user, one that had gone before it was asked who it was.
+    Host(Option<u32>, IpAddr),
     /// On the local socket: the user, where that is known.
     User(Option<u32>),
 }
@@ -21,6 +24,14 @@ impl Peer {
             }
             address => address,
         })
+    }
+
+    /// The address that it comes from; none on the local socket.
+    pub const fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::Address(address) | Self::Host(_, address) => Some(address),
+            Self::User(_) => None,
+        }
     }
 
     /// Whether it is on the local socket.

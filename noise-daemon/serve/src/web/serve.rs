@@ -7,7 +7,6 @@
 //! checked of a request depends on the web file as it is now, which layers of tower-http, made once, do not know.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -70,9 +69,9 @@ impl Listener for Listeners {
     type Stream = TcpStream;
 
     async fn next(&self) -> io::Result<(TcpStream, Peer)> {
-        // A client of version 4 is the same one on a socket of version 6.
-        let peer = |address: SocketAddr| Peer::at(address.ip().to_canonical());
-        self.accept().await.map(|(stream, address)| (stream, peer(address)))
+        let (stream, address) = self.accept().await?;
+        let peer = self.peer(&stream, address);
+        Ok((stream, peer))
     }
 
     fn reset(stream: &TcpStream) {
@@ -271,8 +270,8 @@ impl ConnectionServer {
     /// Says why TLS was not agreed on.
     fn say_why(&self, error: &io::Error) {
         let reason = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
-        match (reason.and_then(refusal), self.peer) {
-            (Some(why), Peer::Address(address))
+        match (reason.and_then(refusal), self.peer.address()) {
+            (Some(why), Some(address))
                 if self.refusals.is_news(self.peer, &why, Instant::now()) =>
             {
                 tracing::warn!("a client at {address} was refused: {why}");
