@@ -3,7 +3,7 @@
 //! Only of threads and of processes by their ids: which processes will have a name in the end, and which executions end
 //! between two delimiters, is not known before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use noise_paths::execution::{Execution, Wanted};
 use noise_paths::graph::{Graph, Worker, WorkerId};
@@ -39,9 +39,10 @@ impl Growing {
     /// Walks on, to the end of what is known of these executions. Since when the graph is still needed: up to there, all is walked.
     pub fn grow(&mut self, graph: &Graph, executions: &[Execution], walks: &mut Walks) -> u64 {
         let is_there = |id: WorkerId| graph.get(id).and_then(Worker::span).is_some();
-        let is_found = |id: WorkerId| executions.iter().any(|execution| execution.worker == id);
+        let found: HashSet<WorkerId> =
+            executions.iter().map(|execution| execution.worker).collect();
         // What became another one by its end is none of them.
-        self.all.retain(|id, _| is_found(*id) || !is_there(*id));
+        self.all.retain(|id, _| found.contains(id) || !is_there(*id));
         let mut needed_ns = u64::MAX;
         for execution in executions {
             let done_ns = self.walk(graph, execution, walks);
@@ -95,5 +96,29 @@ impl Growing {
         self.walk(graph, execution, walks);
         let path = self.all.remove(&execution.worker)?.path;
         (!path.steps.is_empty()).then_some(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_paths::graph::Who;
+    use noise_trace::event::Comm;
+
+    use super::*;
+
+    #[test]
+    fn the_threads_of_a_process_are_found_again_however_many_they_are() {
+        let mut graph = Graph::default();
+        let execution = |tid| {
+            let worker = graph.add(Who::Thread { machine: 0, tid }, Comm::default());
+            Execution { worker, from_ns: 1, to_ns: 1, has_begin: true, has_end: true }
+        };
+        let executions: Vec<Execution> = (1..200_000).map(execution).collect();
+        let mut growing = Growing::of(&Wanted::Process(ThreadOrProcess::Id(1))).unwrap();
+        let mut walks = Walks::default();
+        for _ in 0..3 {
+            assert_eq!(growing.grow(&graph, &executions, &mut walks), 1);
+            assert_eq!(growing.all.len(), executions.len());
+        }
     }
 }

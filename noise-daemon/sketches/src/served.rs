@@ -142,16 +142,20 @@ impl UnreadBytes {
         self.all.push_back((place, time_ns));
     }
 
+    /// Forgets what was read up to a place; when what lies behind it came.
+    fn skip_to(&mut self, at: u32) -> Option<u64> {
+        while self.all.front().is_some_and(|(place, _)| !is_behind(*place, at)) {
+            self.all.pop_front();
+        }
+        self.all.front().map(|(_, time_ns)| *time_ns)
+    }
+
     /// These bytes are read: when the first of them came.
     fn read(&mut self, bytes: Bytes) -> Option<u64> {
         let at = bytes.at?;
         let is_blind = self.blind_to.is_some_and(|to| is_behind(to, at));
-        let of = |(place, time_ns): &(u32, u64)| is_behind(*place, at).then_some(*time_ns);
-        let came_ns = self.all.iter().find_map(of).filter(|_| !is_blind);
-        let end = at.wrapping_add(bytes.length as u32);
-        while self.all.front().is_some_and(|(place, _)| !is_behind(*place, end)) {
-            self.all.pop_front();
-        }
+        let came_ns = self.skip_to(at).filter(|_| !is_blind);
+        self.skip_to(at.wrapping_add(bytes.length as u32));
         if !is_blind {
             self.blind_to = None;
         }

@@ -26,6 +26,8 @@ pub struct Thread {
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     known: HashMap<i32, Thread>,
+    /// By process, how many threads it has beside its first.
+    others: HashMap<i32, u32>,
     cpus: PerCpu<Processor>,
     /// Paths of cgroups, and their places by path.
     cgroups: Vec<Box<[u8]>>,
@@ -49,9 +51,7 @@ impl Threads {
 
     /// The thread of a process that has one alone, as far as is known.
     pub fn only_thread(&self, pid: i32) -> Option<i32> {
-        let is_other = |(tid, thread): (&i32, &Thread)| thread.pid == pid && *tid != pid;
-        let has_others = self.known.iter().any(is_other);
-        (self.known.contains_key(&pid) && !has_others).then_some(pid)
+        (self.known.contains_key(&pid) && !self.others.contains_key(&pid)).then_some(pid)
     }
 
     /// The path of a thread's cgroup, where that is known.
@@ -94,6 +94,35 @@ impl Threads {
         (1..MAX_TID).contains(&tid).then(|| self.known.entry(tid).or_default())
     }
 
+    /// Notes the process of a thread, in the place of the one that it had.
+    fn belongs(&mut self, tid: i32, pid: i32) {
+        let Some(thread) = self.thread(tid) else { return };
+        let before = std::mem::replace(&mut thread.pid, pid);
+        self.leaves(tid, before);
+        if pid != tid && pid != 0 {
+            *self.others.entry(pid).or_default() += 1;
+        }
+    }
+
+    /// A thread is of that process no more.
+    fn leaves(&mut self, tid: i32, pid: i32) {
+        if pid == tid || pid == 0 {
+            return;
+        }
+        if let Some(count) = self.others.get_mut(&pid) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.others.remove(&pid);
+            }
+        }
+    }
+
+    fn forget(&mut self, tid: i32) -> Option<Thread> {
+        let thread = self.known.remove(&tid)?;
+        self.leaves(tid, thread.pid);
+        Some(thread)
+    }
+
     fn named(&mut self, task: &Task) {
         if let Some(thread) = self.thread(task.tid)
             && task.comm != Comm::default()
@@ -129,21 +158,20 @@ impl Threads {
             }
             TraceKind::SchedProcessFork { parent, parent_pid, child, child_pid } => {
                 self.named(parent);
-                if let Some(parent) = self.thread(parent.tid)
-                    && *parent_pid != 0
-                {
-                    parent.pid = *parent_pid;
+                if *parent_pid != 0 {
+                    self.belongs(parent.tid, *parent_pid);
                 }
                 let cgroup = self.place(parent.tid);
                 // An id that is given again is another thread.
+                self.belongs(child.tid, *child_pid);
                 if let Some(thread) = self.thread(child.tid) {
-                    let (comm, pid) = (child.comm, *child_pid);
-                    *thread = Thread { comm, pid, has_ended: false, cgroup };
+                    let (comm, has_ended) = (child.comm, false);
+                    *thread = Thread { comm, has_ended, cgroup, ..*thread };
                 }
             }
             TraceKind::StatedumpProcess(dumped) => {
+                self.belongs(dumped.tid, dumped.pid);
                 if let Some(thread) = self.thread(dumped.tid) {
-                    thread.pid = dumped.pid;
                     // The dump reads names while threads run on; what a switch said is as new.
                     if thread.comm == Comm::default() {
                         thread.comm = dumped.comm;
@@ -151,14 +179,15 @@ impl Threads {
                 }
             }
             TraceKind::SchedProcessFree(task) => {
-                self.known.remove(&task.tid);
+                self.forget(task.tid);
             }
             // One that was not its process's first thread has that one's id from then on.
             TraceKind::SchedProcessExec { tid, old_tid, .. } if *old_tid > 0 && old_tid != tid => {
-                if let Some(thread) = self.known.remove(old_tid)
-                    && (1..MAX_TID).contains(tid)
-                {
-                    self.known.insert(*tid, thread);
+                if let Some(before) = self.forget(*old_tid) {
+                    self.belongs(*tid, before.pid);
+                    if let Some(thread) = self.thread(*tid) {
+                        *thread = before;
+                    }
                 }
                 self.runs(event);
             }
@@ -171,5 +200,52 @@ impl Threads {
             TraceKind::CgroupAttach { tid, path } => self.attach(*tid, path),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Dumped;
+    use crate::fixtures::task;
+
+    #[test]
+    fn a_process_of_one_thread_is_known_whatever_comes_and_goes() {
+        let mut threads = Threads::default();
+        let mut only = |kind: TraceKind<'_>| {
+            threads.follow(&Event { time_ns: 0, cpu: 0, kind });
+            // As it is counted where all are looked at.
+            let is_other = |(tid, thread): (&i32, &Thread)| thread.pid == 5 && *tid != 5;
+            let expected = threads.known.contains_key(&5) && !threads.known.iter().any(is_other);
+            assert_eq!(threads.only_thread(5), expected.then_some(5), "{kind:?}");
+            expected
+        };
+        let dumped =
+            |tid, pid| TraceKind::StatedumpProcess(Dumped { tid, pid, ..Dumped::default() });
+        let fork = |parent, parent_pid, child, child_pid| TraceKind::SchedProcessFork {
+            parent: task(parent),
+            parent_pid,
+            child: task(child),
+            child_pid,
+        };
+        let exec = |old_tid, tid| TraceKind::SchedProcessExec { filename: b"x", tid, old_tid };
+        for (kind, expected) in [
+            (dumped(5, 5), true),
+            (dumped(6, 5), false),
+            (dumped(6, 5), false),
+            (fork(5, 5, 7, 5), false),
+            (TraceKind::SchedProcessFree(task(6)), false),
+            (fork(5, 5, 7, 7), true),
+            (fork(5, 5, 8, 5), false),
+            // It takes the place of the first.
+            (exec(8, 5), true),
+            (fork(5, 5, 9, 5), false),
+            (TraceKind::SchedProcessFree(task(9)), true),
+            (fork(5, 5, MAX_TID, 5), true),
+            (TraceKind::SchedProcessFree(task(5)), false),
+        ] {
+            assert_eq!(only(kind), expected, "{kind:?}");
+        }
+        assert!(threads.others.is_empty());
     }
 }

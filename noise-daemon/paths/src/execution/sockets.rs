@@ -105,14 +105,29 @@ impl SocketCalls {
     }
 }
 
-/// The threads of the first recording by their ids: each with when it was created, where that is known.
-type ThreadsById = HashMap<i32, Vec<(Option<u64>, WorkerId)>>;
+/// The threads of the first recording by their ids. Each has the time by which it, or a later one with its id, was there:
+/// these times are in order, and an id may have come again a million times.
+type ThreadsById = HashMap<i32, Vec<(u64, WorkerId)>>;
 
 fn threads(graph: &Graph) -> ThreadsById {
+    let threads = graph.workers().filter_map(|(id, worker)| match worker.who {
+        Who::Thread { machine: 0, tid } => Some((tid, worker.created_ns, id)),
+        _ => None,
+    });
+    by_id(threads)
+}
+
+/// By their ids, in the order in which they come. One of which it is not known when it was created was always there.
+fn by_id(threads: impl Iterator<Item = (i32, Option<u64>, WorkerId)>) -> ThreadsById {
     let mut all = ThreadsById::new();
-    for (id, worker) in graph.workers() {
-        if let Who::Thread { machine: 0, tid } = worker.who {
-            all.entry(tid).or_default().push((worker.created_ns, id));
+    for (tid, created_ns, id) in threads {
+        all.entry(tid).or_default().push((created_ns.unwrap_or(0), id));
+    }
+    for of_id in all.values_mut() {
+        let mut least_ns = u64::MAX;
+        for (from_ns, _) in of_id.iter_mut().rev() {
+            least_ns = least_ns.min(*from_ns);
+            *from_ns = least_ns;
         }
     }
     all
@@ -120,9 +135,9 @@ fn threads(graph: &Graph) -> ThreadsById {
 
 /// The thread that ended it: the latest that had its id by then.
 fn worker(threads: &ThreadsById, work: &PortWork) -> Option<WorkerId> {
-    let mut all = threads.get(&work.tid)?.iter().rev();
-    let was_there = |created_ns: Option<u64>| created_ns.is_none_or(|ns| ns <= work.to_ns);
-    all.find(|(created_ns, _)| was_there(*created_ns)).map(|(_, id)| *id)
+    let all = threads.get(&work.tid)?;
+    let later = all.partition_point(|(from_ns, _)| *from_ns <= work.to_ns);
+    all.get(later.checked_sub(1)?).map(|(_, id)| *id)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -180,5 +195,38 @@ impl Visit for PortFields {
 
     fn end(&mut self, _: Shape) {
         self.depth = self.depth.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(tid: i32, to_ns: u64) -> PortWork {
+        let (end, read_by, read_ns) = (PortWorkEnd::Whole, tid, 0);
+        PortWork { machine: 0, port: 80, end, from_ns: 0, to_ns, tid, read_by, read_ns }
+    }
+
+    #[test]
+    fn the_thread_that_ended_it_is_the_latest_that_had_its_id() {
+        let known = [Some(10), None, Some(30), Some(20), Some(50)];
+        let numbered = (0..).map(WorkerId).zip(known);
+        let threads = by_id(numbered.map(|(id, created_ns)| (7, created_ns, id)));
+        for to_ns in 0..60 {
+            let was_there = |of: &Option<u64>| of.is_none_or(|ns| ns <= to_ns);
+            let expected = known.iter().rposition(was_there).map(|place| WorkerId(place as u32));
+            assert_eq!(worker(&threads, &ended(7, to_ns)), expected, "{to_ns}");
+        }
+        assert_eq!(worker(&threads, &ended(8, 60)), None);
+    }
+
+    #[test]
+    fn an_id_that_comes_again_and_again_takes_no_time_without_end() {
+        const COUNT: u32 = 500_000;
+        let created = (0..COUNT).map(|number| (7, Some(u64::from(number)), WorkerId(number)));
+        let threads = by_id(created);
+        for number in 0..COUNT {
+            assert_eq!(worker(&threads, &ended(7, u64::from(number))), Some(WorkerId(number)));
+        }
     }
 }

@@ -6,6 +6,10 @@ use crate::input::{ChannelObject, Endpoint, Local, Protocol};
 
 /// Descriptors that are known at once.
 const MAX_DESCRIPTORS: usize = 1 << 20;
+/// Descriptors that may be copied for processes that inherit them, beside [`COPIED_OF_EVENT`] for each event: what forks in
+/// turn, with all that can be known, would take longer than anyone waits.
+const COPIED: usize = 1 << 22;
+const COPIED_OF_EVENT: usize = 64;
 /// Numbers that are given to files begin here, above all inodes.
 const FIRST: u64 = 1 << 48;
 
@@ -13,17 +17,30 @@ const STREAM: u64 = 1;
 const DATAGRAM: u64 = 2;
 
 /// Descriptors of all processes of a recording.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Descriptors {
     /// By process and number.
     known: HashMap<i32, HashMap<i64, ChannelObject>>,
     /// How many there are in all.
     held: usize,
+    /// How many more may be copied.
+    room: usize,
     /// Files that have a number.
     count: u64,
 }
 
+impl Default for Descriptors {
+    fn default() -> Self {
+        Self { known: HashMap::default(), held: 0, room: COPIED, count: 0 }
+    }
+}
+
 impl Descriptors {
+    /// One more event has come.
+    pub fn pass(&mut self) {
+        self.room = (self.room + COPIED_OF_EVENT).min(COPIED);
+    }
+
     /// The file of a descriptor.
     pub fn get(&self, pid: i32, fd: i64) -> Option<ChannelObject> {
         self.known.get(&pid)?.get(&fd).copied()
@@ -46,12 +63,18 @@ impl Descriptors {
         }
     }
 
-    /// A process inherits those of its maker.
+    /// A process inherits those of its maker, where there is room for all of them.
     pub fn fork(&mut self, parent: i32, child: i32) {
         self.forget(child);
-        for (fd, object) in self.known.get(&parent).cloned().unwrap_or_default() {
-            self.set(child, fd, object);
+        let Some(inherited) = self.known.get(&parent) else { return };
+        let count = inherited.len();
+        if count > self.room || count > MAX_DESCRIPTORS - self.held {
+            return;
         }
+        self.room -= count;
+        let inherited = inherited.clone();
+        self.held += count;
+        self.known.insert(child, inherited);
     }
 
     /// A process is gone.
@@ -132,6 +155,31 @@ mod tests {
         assert_eq!((all.get(2, 3), all.held), (None, 0));
         let [one, other] = all.pair(1, 1);
         assert_eq!((one.out, one.into), (other.into, other.out));
+    }
+
+    #[test]
+    fn what_forks_in_turn_takes_no_time_without_end() {
+        let mut all = Descriptors::default();
+        let pipe = ChannelObject::Local(all.pipe());
+        for fd in 0..MAX_DESCRIPTORS as i64 / 2 {
+            all.set(1, fd, pipe);
+        }
+        let mut inherited = 0;
+        for _ in 0..1_000_000 {
+            all.pass();
+            all.fork(1, 2);
+            inherited += all.known.get(&2).map_or(0, HashMap::len);
+            all.forget(2);
+        }
+        assert!(inherited <= COPIED + 1_000_000 * COPIED_OF_EVENT, "{inherited}");
+        // Once less is copied, processes inherit again.
+        (0..1_000).for_each(|_| all.pass());
+        all.set(3, 7, pipe);
+        all.fork(3, 4);
+        assert_eq!(all.get(4, 7), Some(pipe));
+        // What forks itself has nothing of its own twice.
+        all.fork(4, 4);
+        assert_eq!((all.get(4, 7), all.held), (None, MAX_DESCRIPTORS / 2 + 1));
     }
 
     #[test]

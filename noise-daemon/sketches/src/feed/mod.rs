@@ -265,6 +265,7 @@ impl<S: CallSink> CallReader<S> {
             in_task = contexts.running() == CpuContext::Task;
             contexts.follow(event);
         }
+        of.descriptors.pass();
         let by_wakeup = of.by_wakeup;
         let was_whole = of.sight.is_whole();
         of.sight.follow(event);
