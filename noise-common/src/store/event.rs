@@ -1,12 +1,9 @@
 //! One event, as it lies in the store.
 
-use super::ipc::{
-    Caller, Other, StoredCall, StoredEnds, StoredReturn, StoredSignal, StoredTransfer,
-};
 pub use super::kind::{CLASSES, Class, EventKind, KINDS, USUAL_CLASSES};
 pub use super::raw::{Body, StoredEvent};
 use super::raw::{high, low, pair};
-use crate::hooks::{Edge, Hook, Vector};
+use crate::hooks::{Hook, Vector};
 
 /// Bits of a word that holds a sector; beside it are some of the request's address.
 const SECTOR_BITS: u32 = 48;
@@ -82,168 +79,6 @@ pub struct StoredPacket {
     pub interface: u32,
     /// Low bits of the inode number of the interface's network namespace.
     pub namespace: u16,
-}
-
-/// What an event says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Payload {
-    /// `sched_switch`. The state as the kernel has it in `__state`, 0 = runnable; `preempted` where the
-    /// thread was switched away from without having asked for it.
-    Switch {
-        prev_tid: u32,
-        prev_prio: i16,
-        prev_state: u32,
-        preempted: bool,
-        next_tid: u32,
-        next_prio: i16,
-    },
-    /// `sched_waking`; the CPU is the one that it ran on last.
-    Waking(StoredWoken),
-    WakeupNew(StoredWoken),
-    /// `sched_migrate_task`; the CPU is the one that it leaves.
-    Migrate {
-        task: StoredWoken,
-        to: u32,
-    },
-    /// `sched_process_fork`: threads, and the child's process.
-    Fork {
-        parent_tid: u32,
-        child_tid: u32,
-        child_pid: u32,
-    },
-    /// `sched_process_exec`; where a thread is not its process's first, it takes that one's id.
-    Exec {
-        tid: u32,
-        old_tid: u32,
-    },
-    /// The name of the thread that runs, up to its first zero.
-    Name {
-        comm: [u8; 16],
-    },
-    Exit {
-        tid: u32,
-        pid: u32,
-    },
-    /// `sched_process_wait`: the thread that waits, and the process, or group, that it waits for; 0 = any child.
-    Wait {
-        tid: u32,
-        child: u32,
-    },
-    IrqEntry {
-        irq: u32,
-    },
-    /// `irq_handler_exit`; whether the handler had something to do.
-    IrqExit {
-        irq: u32,
-        handled: bool,
-    },
-    /// `<vector>_entry` and `<vector>_exit`, with the number that the kernel has for it.
-    Vector {
-        vector: Vector,
-        edge: Edge,
-        number: u16,
-    },
-    SoftirqRaise {
-        vector: u8,
-    },
-    Softirq {
-        vector: u8,
-        edge: Edge,
-    },
-    /// `nmi_handler`, at its end.
-    Nmi {
-        duration_ns: u64,
-    },
-    /// `hrtimer_expire_entry`: addresses of the timer and of its function, 0 where this kernel does not say,
-    /// and the time on the timer's clock, ns.
-    HrtimerEntry {
-        hrtimer: u64,
-        function: u64,
-        now_ns: i64,
-    },
-    HrtimerExit {
-        hrtimer: u64,
-    },
-    /// Of the thread's wait that the switch or migration just before ends, its quota took so much.
-    Throttled {
-        tid: u32,
-        throttled_ns: u64,
-    },
-    /// `block_rq_*`; which of them, says the kind.
-    Block(StoredRequest),
-    /// `net_dev_queue`, `net_dev_start_xmit` or `netif_receive_skb`; which of them, says the kind.
-    Net(StoredPacket),
-    /// `kfree_skb`; `u32::MAX` where the kernel gives no reason.
-    NetDrop {
-        skb: u64,
-        reason: u32,
-    },
-    /// `tcp_retransmit_skb`, over that interface.
-    TcpRetransmit {
-        skb: u64,
-        interface: u32,
-        namespace: u16,
-    },
-    /// `sys_enter`, of a call of [`super::calls::CALLS`].
-    CallEntry(StoredCall),
-    CallExit(StoredReturn),
-    /// The second object of a call.
-    CallOther(Other),
-    /// The addresses of a socket, and its protocol.
-    Connection(StoredEnds, u8),
-    /// An address of IPv6 of what follows.
-    Address {
-        address: [u8; 16],
-        is_remote: bool,
-    },
-    /// `sock_send_length`, `sock_recv_length` or `sk_data_ready`; which of them, says the kind.
-    Transfer(StoredTransfer),
-    /// `inet_sock_set_state`: from one of the kernel's `TCP_*` to another.
-    SockState {
-        ends: StoredEnds,
-        from: u8,
-        to: u8,
-    },
-    /// `signal_generate` or `signal_deliver`; which of them, says the kind.
-    Signal(StoredSignal),
-}
-
-impl Payload {
-    /// The threads that it names; 0 where there is none, and of the idle task.
-    pub const fn tids(&self) -> [u32; 2] {
-        match *self {
-            Self::Switch { prev_tid, next_tid, .. } => [prev_tid, next_tid],
-            Self::Waking(woken) | Self::WakeupNew(woken) | Self::Migrate { task: woken, .. } => {
-                [woken.tid, 0]
-            }
-            Self::Fork { parent_tid, child_tid, .. } => [parent_tid, child_tid],
-            Self::Exec { tid, .. }
-            | Self::Exit { tid, .. }
-            | Self::Wait { tid, .. }
-            | Self::Throttled { tid, .. }
-            | Self::CallEntry(StoredCall { caller: Caller { tid, .. }, .. })
-            | Self::CallExit(StoredReturn { caller: Caller { tid, .. }, .. })
-            | Self::CallOther(Other { caller: Caller { tid, .. }, .. })
-            | Self::Signal(StoredSignal { tid, .. }) => [tid, 0],
-            Self::Name { .. }
-            | Self::IrqEntry { .. }
-            | Self::IrqExit { .. }
-            | Self::Vector { .. }
-            | Self::SoftirqRaise { .. }
-            | Self::Softirq { .. }
-            | Self::Nmi { .. }
-            | Self::HrtimerEntry { .. }
-            | Self::HrtimerExit { .. }
-            | Self::Block(_)
-            | Self::Net(_)
-            | Self::NetDrop { .. }
-            | Self::TcpRetransmit { .. }
-            | Self::Connection(..)
-            | Self::Address { .. }
-            | Self::Transfer(_)
-            | Self::SockState { .. } => [0; 2],
-        }
-    }
 }
 
 /// Priorities fit into eight bits: -1 is 255.
@@ -413,12 +248,59 @@ impl StoredEvent {
         })
     }
 
-    const fn woken(&self) -> StoredWoken {
+    /// The numbers of 32 bits that most kinds are made of: threads, an interrupt and what its handler returned, CPUs.
+    pub const fn ids(&self) -> [u32; 3] {
+        let [first, second] = self.words;
+        [low(first), high(first), low(second)]
+    }
+
+    /// What a switch says of the thread that leaves: its priority, and its state as tracers show it; and the priority of the
+    /// one that comes.
+    pub const fn left_in(&self) -> (i16, u32, i16) {
+        let [_, second] = self.words;
+        let priorities = high(second);
+        let shown = shown_state(low(second), self.small != 0);
+        (priority(priorities as u8), shown, priority((priorities >> 8) as u8))
+    }
+
+    pub const fn woken(&self) -> StoredWoken {
         let [first, _] = self.words;
         StoredWoken { tid: low(first), priority: priority(self.small), cpu: high(first) }
     }
 
-    fn request(&self) -> StoredRequest {
+    /// A name, or an address of IPv6.
+    pub fn text(&self) -> [u8; 16] {
+        let mut text = [0; 16];
+        for (place, word) in text.chunks_exact_mut(8).zip(self.words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        text
+    }
+
+    /// The addresses of a timer and of its function.
+    pub const fn hrtimer(&self) -> (u64, u64) {
+        let [place, _] = self.words;
+        let high_bits = (self.small as u64) << 48 | (self.detail as u64) << 32;
+        let function = low(place).cast_signed() as i64;
+        (KERNEL_HALF | high_bits | high(place) as u64, function.cast_unsigned())
+    }
+
+    pub const fn packet(&self) -> StoredPacket {
+        let [skb, second] = self.words;
+        let (bytes, interface) = (low(second), high(second));
+        StoredPacket { skb, bytes, interface, namespace: self.detail }
+    }
+
+    pub fn vector(&self) -> Option<Vector> {
+        let Hook::Vector(vector, _) =
+            crate::hooks::VECTOR_HOOKS.get(2 * usize::from(self.small))?
+        else {
+            return None;
+        };
+        Some(*vector)
+    }
+
+    pub fn request(&self) -> StoredRequest {
         let [place, size] = self.words;
         let operation = self.detail as u8;
         let flag = |bit: u32| self.detail >> (8 + bit) & 1 == 1;
@@ -437,98 +319,6 @@ impl StoredEvent {
             tag: (place >> SECTOR_BITS) as u16,
         }
     }
-
-    /// What it says; `None` of a kind that is unknown.
-    pub fn payload(&self) -> Option<Payload> {
-        let [first, second] = self.words;
-        Some(match self.kind()? {
-            EventKind::Switch => Payload::Switch {
-                prev_tid: low(first),
-                prev_prio: priority(high(second) as u8),
-                prev_state: low(second),
-                preempted: self.small != 0,
-                next_tid: high(first),
-                next_prio: priority((high(second) >> 8) as u8),
-            },
-            EventKind::Waking => Payload::Waking(self.woken()),
-            EventKind::WakeupNew => Payload::WakeupNew(self.woken()),
-            EventKind::Migrate => Payload::Migrate { task: self.woken(), to: low(second) },
-            EventKind::Fork => Payload::Fork {
-                parent_tid: low(first),
-                child_tid: high(first),
-                child_pid: low(second),
-            },
-            EventKind::Exec => Payload::Exec { tid: low(first), old_tid: high(first) },
-            EventKind::Exit => Payload::Exit { tid: low(first), pid: high(first) },
-            EventKind::Wait => Payload::Wait { tid: low(first), child: high(first) },
-            EventKind::Name => {
-                let mut comm = [0; 16];
-                for (place, word) in comm.chunks_exact_mut(8).zip(self.words) {
-                    place.copy_from_slice(&word.to_le_bytes());
-                }
-                Payload::Name { comm }
-            }
-            EventKind::IrqEntry => Payload::IrqEntry { irq: low(first) },
-            EventKind::IrqExit => Payload::IrqExit { irq: low(first), handled: high(first) != 0 },
-            EventKind::VectorEntry => self.vector(Edge::Entry)?,
-            EventKind::VectorExit => self.vector(Edge::Exit)?,
-            EventKind::SoftirqRaise => Payload::SoftirqRaise { vector: self.small },
-            EventKind::SoftirqEntry => Payload::Softirq { vector: self.small, edge: Edge::Entry },
-            EventKind::SoftirqExit => Payload::Softirq { vector: self.small, edge: Edge::Exit },
-            EventKind::Nmi => Payload::Nmi { duration_ns: first },
-            EventKind::HrtimerEntry => Payload::HrtimerEntry {
-                hrtimer: KERNEL_HALF
-                    | u64::from(self.small) << 48
-                    | u64::from(self.detail) << 32
-                    | u64::from(high(first)),
-                function: i64::from(low(first).cast_signed()).cast_unsigned(),
-                now_ns: second.cast_signed(),
-            },
-            EventKind::HrtimerExit => Payload::HrtimerExit { hrtimer: first },
-            EventKind::Throttled => Payload::Throttled { tid: low(first), throttled_ns: second },
-            EventKind::BlockInsert
-            | EventKind::BlockIssue
-            | EventKind::BlockRequeue
-            | EventKind::BlockMerge
-            | EventKind::BlockComplete => Payload::Block(self.request()),
-            EventKind::NetQueue | EventKind::NetXmit | EventKind::NetReceive => {
-                Payload::Net(StoredPacket {
-                    skb: first,
-                    bytes: low(second),
-                    interface: high(second),
-                    namespace: self.detail,
-                })
-            }
-            EventKind::NetDrop => Payload::NetDrop { skb: first, reason: low(second) },
-            EventKind::TcpRetransmit => Payload::TcpRetransmit {
-                skb: first,
-                interface: high(second),
-                namespace: self.detail,
-            },
-            EventKind::CallEntry => Payload::CallEntry(self.call()),
-            EventKind::CallExit => Payload::CallExit(self.call_exit()),
-            EventKind::CallOther => Payload::CallOther(self.call_other()),
-            EventKind::Connection => Payload::Connection(self.ends(), self.small),
-            EventKind::Address => {
-                Payload::Address { address: self.address(), is_remote: self.small != 0 }
-            }
-            EventKind::SockSend | EventKind::SockReceive | EventKind::DataReady => {
-                Payload::Transfer(self.transfer())
-            }
-            EventKind::SockState => Payload::SockState {
-                ends: self.ends(),
-                from: self.small & 0xf,
-                to: self.small >> 4,
-            },
-            EventKind::SignalGenerate | EventKind::SignalDeliver => Payload::Signal(self.signal()),
-        })
-    }
-
-    fn vector(&self, edge: Edge) -> Option<Payload> {
-        let hook = crate::hooks::VECTOR_HOOKS.get(2 * usize::from(self.small))?;
-        let Hook::Vector(vector, _) = *hook else { return None };
-        Some(Payload::Vector { vector, edge, number: self.detail })
-    }
 }
 
 /// A thread's state as tracers show it, from the state in which it was switched away from: 0 runnable,
@@ -536,7 +326,7 @@ impl StoredEvent {
 ///
 /// The kernel's `__trace_sched_switch_state` does the same, and distinguishes
 /// a zombie (0x20) from a thread that is gone at once (0x10); here both are 0x10.
-pub const fn shown_state(state: u32, preempted: bool) -> u32 {
+pub(super) const fn shown_state(state: u32, preempted: bool) -> u32 {
     if preempted {
         return 0x100;
     }

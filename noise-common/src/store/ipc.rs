@@ -205,7 +205,7 @@ impl Body {
 }
 
 impl StoredEvent {
-    pub(super) fn ends(&self) -> StoredEnds {
+    pub fn ends(&self) -> StoredEnds {
         let [addresses, rest] = self.words;
         StoredEnds {
             inode: low(rest),
@@ -217,21 +217,13 @@ impl StoredEvent {
         }
     }
 
-    pub(super) fn address(&self) -> [u8; 16] {
-        let mut address = [0; 16];
-        for (place, word) in address.chunks_exact_mut(8).zip(self.words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        address
-    }
-
-    pub(super) fn transfer(&self) -> StoredTransfer {
+    pub fn transfer(&self) -> StoredTransfer {
         let [first, _] = self.words;
         let (result, position) = (low(first).cast_signed(), high(first));
         StoredTransfer { object: self.object(), result, position }
     }
 
-    pub(super) fn signal(&self) -> StoredSignal {
+    pub fn signal(&self) -> StoredSignal {
         let [first, second] = self.words;
         StoredSignal {
             number: self.small,
@@ -254,13 +246,13 @@ impl StoredEvent {
         StoredObject { kind: kind.unwrap_or(ObjectKind::Unknown), key }
     }
 
-    pub(super) fn call(&self) -> StoredCall {
+    pub fn call(&self) -> StoredCall {
         let [first, _] = self.words;
         let extra = (self.detail >> NUMBER_BITS) as u8;
         StoredCall { caller: self.caller(), object: self.object(), first: low(first), extra }
     }
 
-    pub(super) fn call_exit(&self) -> StoredReturn {
+    pub fn call_exit(&self) -> StoredReturn {
         let [first, _] = self.words;
         StoredReturn {
             caller: self.caller(),
@@ -270,7 +262,7 @@ impl StoredEvent {
         }
     }
 
-    pub(super) fn call_other(&self) -> Other {
+    pub fn call_other(&self) -> Other {
         let [first, _] = self.words;
         let at_end = self.detail >> NUMBER_BITS != 0;
         Other { caller: self.caller(), object: self.object(), first: low(first), at_end }
@@ -284,7 +276,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::calls::{CALLS, OBJECT_KINDS};
-    use super::super::event::Payload;
     use super::*;
 
     fn made(body: &Body) -> StoredEvent {
@@ -313,14 +304,13 @@ mod tests {
         ) {
             let event = made(&Body::call(caller, object, first, extra, time_ns));
             prop_assert_eq!(event.time_ns, time_ns);
-            let call = Payload::CallEntry(StoredCall { caller, object, first, extra });
-            prop_assert_eq!(event.payload(), Some(call));
+            prop_assert_eq!(event.call(), StoredCall { caller, object, first, extra });
             let exit = StoredReturn { caller, object, result: first.cast_signed(), peeks: flag };
             let event = made(&Body::call_exit(caller, object, first, flag, time_ns));
-            prop_assert_eq!(event.payload(), Some(Payload::CallExit(exit)));
+            prop_assert_eq!(event.call_exit(), exit);
             let other = Other { caller, object, first, at_end: flag };
             let event = made(&Body::call_other(caller, object, first, flag, time_ns));
-            prop_assert_eq!(event.payload(), Some(Payload::CallOther(other)));
+            prop_assert_eq!(event.call_other(), other);
         }
 
         #[test]
@@ -335,23 +325,20 @@ mod tests {
                 local_port: two as u16, remote_port: three as u16, namespace: four as u16,
             };
             let event = made(&Body::ends(EventKind::Connection, 6, &ends, time_ns));
-            prop_assert_eq!(event.payload(), Some(Payload::Connection(ends, 6)));
-            let event = made(&Body::ends(EventKind::SockState, 7 | 12 << 4, &ends, time_ns));
-            prop_assert_eq!(event.payload(), Some(Payload::SockState { ends, from: 7, to: 12 }));
+            prop_assert_eq!((event.ends(), event.small), (ends, 6));
             let event = made(&Body::address(words, flag, time_ns));
             let mut address = [0; 16];
             address[..8].copy_from_slice(&words[0].to_le_bytes());
             address[8..].copy_from_slice(&words[1].to_le_bytes());
-            let expected = Payload::Address { address, is_remote: flag };
-            prop_assert_eq!(event.payload(), Some(expected));
+            prop_assert_eq!((event.text(), event.small != 0), (address, flag));
             let transfer = StoredTransfer { object, result: one.cast_signed(), position: two };
             let event = made(&Body::transfer(EventKind::DataReady, object, one, two, time_ns));
-            prop_assert_eq!(event.payload(), Some(Payload::Transfer(transfer)));
+            prop_assert_eq!(event.transfer(), transfer);
             let signal = StoredSignal {
                 number: a, code: one.cast_signed(), tid: two, pid: three, to_group: flag, result: b,
             };
             let event = made(&Body::signal(EventKind::SignalGenerate, &signal, time_ns));
-            prop_assert_eq!(event.payload(), Some(Payload::Signal(signal)));
+            prop_assert_eq!(event.signal(), signal);
         }
 
         #[test]

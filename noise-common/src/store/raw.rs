@@ -2,7 +2,7 @@
 
 use super::kind::EventKind;
 
-/// One event. The programs write it, see [`crate::store::writing`]; [`StoredEvent::payload`](super::event::StoredEvent::payload) says what it means.
+/// One event. The programs write it, see [`crate::store::writing`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]

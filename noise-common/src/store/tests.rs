@@ -7,13 +7,13 @@ use proptest::prelude::{
     Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
-use super::event::{Body, CLASSES, KINDS, NO_SECTOR, Payload, StoredWoken, shown_state};
+use super::event::{Body, CLASSES, KINDS, NO_SECTOR, StoredPacket, StoredWoken, shown_state};
 use super::reading::{Gap, HeldNumbers, Missing, PartStretch, Piece};
 use super::writing::{Store, write};
 use super::{
     Class, CpuParts, EventKind, LEAST_EVENTS, Layout, NESTED_EVENTS, PARTS, Part, StoredEvent,
 };
-use crate::hooks::{Edge, Vector};
+use crate::hooks::Vector;
 
 /// Events of the parts that are written to here: few, so that they wrap around.
 const MASK: u32 = 7;
@@ -276,9 +276,6 @@ proptest! {
         let end = first.saturating_add(events.len() as u64);
         prop_assert_eq!(all.sum::<u64>(), end - wanted.min(first));
         prop_assert!(stretch.resume() + 1 >= end);
-        for event in &events {
-            let _ = event.payload();
-        }
     }
 
     #[test]
@@ -353,8 +350,6 @@ fn kinds_have_numbers_and_classes() {
     for kind in KINDS {
         assert_eq!(EventKind::from_number(*kind as u8), Some(*kind));
         assert!(names.insert(kind.name()));
-        let event = StoredEvent { kind: *kind as u8, ..StoredEvent::default() };
-        assert!(event.payload().is_some(), "{kind:?}");
     }
     assert_eq!(EventKind::from_number(0), None);
     for (index, class) in CLASSES.into_iter().enumerate() {
@@ -364,54 +359,40 @@ fn kinds_have_numbers_and_classes() {
 
 #[test]
 fn events_say_what_was_put_in() {
-    let body = Body::switch((7, 120), 0x2402, false, (u32::MAX, u32::MAX), 99);
-    let switch = Payload::Switch {
-        prev_tid: 7,
-        prev_prio: 120,
-        prev_state: 0x2402,
-        preempted: false,
-        next_tid: u32::MAX,
-        next_prio: -1,
-    };
-    assert_eq!((made(&body).payload(), made(&body).time_ns), (Some(switch), 99));
-    let body = Body::task(EventKind::Migrate, 9, 139, 4, 5, 1);
-    let task = StoredWoken { tid: 9, priority: 139, cpu: 4 };
-    assert_eq!(made(&body).payload(), Some(Payload::Migrate { task, to: 5 }));
+    let body = made(&Body::switch((7, 120), 0x2402, false, (u32::MAX, u32::MAX), 99));
+    assert_eq!((body.ids(), body.time_ns), ([7, u32::MAX, 0x2402], 99));
+    assert_eq!(body.left_in(), (120, 0x80, -1));
+    let body = made(&Body::task(EventKind::Migrate, 9, 139, 4, 5, 1));
+    assert_eq!(body.woken(), StoredWoken { tid: 9, priority: 139, cpu: 4 });
+    assert_eq!(body.ids(), [9, 4, 5]);
     let comm = *b"a name\0\0\0\0\0\0\0\0\0\0";
     let words = [0, 8].map(|at| u64::from_le_bytes(comm[at..at + 8].try_into().unwrap()));
-    assert_eq!(made(&Body::name(words, 1)).payload(), Some(Payload::Name { comm }));
-    let fork = Body::process(EventKind::Fork, [3, 4, 5], 1);
-    let expected = Payload::Fork { parent_tid: 3, child_tid: 4, child_pid: 5 };
-    assert_eq!(made(&fork).payload(), Some(expected));
-    let wait = Body::process(EventKind::Wait, [3, 4, 0], 1);
-    assert_eq!(made(&wait).payload(), Some(Payload::Wait { tid: 3, child: 4 }));
-    let body = Body::vector(EventKind::VectorExit, Vector::IrqWork, 246, 1);
-    let vector = Payload::Vector { vector: Vector::IrqWork, edge: Edge::Exit, number: 246 };
-    assert_eq!(made(&body).payload(), Some(vector));
+    assert_eq!(made(&Body::name(words, 1)).text(), comm);
+    assert_eq!(made(&Body::process(EventKind::Fork, [3, 4, 5], 1)).ids(), [3, 4, 5]);
+    let body = made(&Body::vector(EventKind::VectorExit, Vector::IrqWork, 246, 1));
+    assert_eq!((body.vector(), body.detail), (Some(Vector::IrqWork), 246));
     for (hrtimer, function) in
         [(0xffff_8880_1234_5678, 0xffff_ffff_8123_4560), (0xff11_0000_9234_5678, 0)]
     {
-        let entry = Payload::HrtimerEntry { hrtimer, function, now_ns: i64::MAX };
-        let body = Body::hrtimer(hrtimer, function, i64::MAX as u64, 7);
-        assert_eq!((made(&body).payload(), made(&body).time_ns), (Some(entry), 7));
-        let exit = Some(Payload::HrtimerExit { hrtimer });
-        assert_eq!(made(&Body::hrtimer_exit(hrtimer, 7)).payload(), exit);
+        let body = made(&Body::hrtimer(hrtimer, function, i64::MAX as u64, 7));
+        assert_eq!((body.hrtimer(), body.time_ns), ((hrtimer, function), 7));
+        assert_eq!(body.words[1], i64::MAX as u64);
+        assert_eq!(made(&Body::hrtimer_exit(hrtimer, 7)).words[0], hrtimer);
     }
-    let throttled = Payload::Throttled { tid: 9, throttled_ns: u64::MAX };
-    assert_eq!(made(&Body::throttled(9, u64::MAX, 1)).payload(), Some(throttled));
-    let body = Body::irq(EventKind::IrqExit, 27, 1, 1);
-    assert_eq!(made(&body).payload(), Some(Payload::IrqExit { irq: 27, handled: true }));
+    let body = made(&Body::throttled(9, u64::MAX, 1));
+    assert_eq!((body.ids()[0], body.words[1]), (9, u64::MAX));
+    assert_eq!(made(&Body::irq(EventKind::IrqExit, 27, 1, 1)).ids(), [27, 1, 0]);
     let flags = 1 | 1 << 11 | 1 << 18;
     let place = (0xffff_8880_0123_4540, u64::MAX);
     let body = Body::block(EventKind::BlockComplete, place, (8 << 20 | 1, 4096), flags, 10, 1);
-    let Some(Payload::Block(request)) = made(&body).payload() else { panic!() };
+    let request = made(&body).request();
     assert_eq!((request.device, request.sector, request.bytes), (8 << 20 | 1, NO_SECTOR, 4096));
     assert_eq!((request.operation, request.error, request.tag), (1, 10, 0x8d15));
     assert!(request.sync && request.preflush);
     assert!(!request.meta && !request.fua && !request.readahead);
     let body = Body::net(EventKind::NetXmit, 5, 1500, (2, 0xf000_0098), 1);
-    let Some(Payload::Net(packet)) = made(&body).payload() else { panic!() };
-    assert_eq!((packet.skb, packet.bytes, packet.interface, packet.namespace), (5, 1500, 2, 0x98));
+    let packet = StoredPacket { skb: 5, bytes: 1500, interface: 2, namespace: 0x98 };
+    assert_eq!(made(&body).packet(), packet);
 }
 
 #[test]

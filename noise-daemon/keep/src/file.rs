@@ -8,8 +8,10 @@ use std::io::{self, Read, Write};
 use jiff::Timestamp;
 use noise_analysis::Watched;
 use noise_common::store::StoredEvent;
-use noise_common::store::event::Payload;
 use noise_serve::EventPieces;
+use noise_trace::capture::unnamed;
+use noise_trace::event::TraceKind;
+use noise_trace::events::threads;
 use noise_wire::events::{AnswerItem, EventsError, EventsReader, StretchHead};
 
 pub use super::who::KeptNumbers;
@@ -91,12 +93,12 @@ impl SeenEvents {
         let (from_ns, to_ns) = self.span_ns.unwrap_or((at_ns, at_ns));
         self.span_ns = Some((from_ns.min(at_ns), to_ns.max(at_ns)));
         self.events += 1;
-        let Some(payload) = event.payload() else { return };
-        if let Payload::IrqEntry { irq } = payload {
+        let Some(kind) = unnamed(event) else { return };
+        if let TraceKind::IrqHandlerEntry { irq, .. } = kind {
             self.irqs.insert(irq);
         }
-        for tid in payload.tids().into_iter().filter(|tid| *tid != 0) {
-            *self.tids.entry(tid).or_default() += 1;
+        for tid in threads(&kind).into_iter().flatten().filter(|tid| *tid > 0) {
+            *self.tids.entry(tid.cast_unsigned()).or_default() += 1;
         }
     }
 }

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use noise_analysis::Watched;
 use noise_common::signals::{OPERATIONS, Signal, operation_of};
-use noise_common::store::event::Payload;
 use noise_common::store::{EventKind, StoredEvent};
 use noise_trace::follow::Processor;
 use noise_wire::events::ItemPlace;
@@ -28,17 +27,8 @@ enum RequestWaitStage {
     Device,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum BlockRequestEvent {
-    Insert,
-    Issue,
-    Requeue,
-    Merge,
-    Complete,
-}
-
 /// A step with its time, some bits of the request's address, the thread that runs there, and the bytes.
-type RequestStep = (u64, u16, BlockRequestEvent, u32, u32);
+type RequestStep = (u64, u16, EventKind, u32, u32);
 
 #[derive(Clone, Copy, Debug)]
 struct PendingRequest {
@@ -128,22 +118,23 @@ impl KeptRequests {
 
     /// Takes an event of a part of the store.
     pub fn note(&mut self, place: ItemPlace, event: &StoredEvent) {
-        match event.payload() {
-            Some(Payload::Switch { next_tid, .. }) => {
-                self.running.entry(place).or_default().goes_to(Some(next_tid), event.time_ns);
+        match event.kind() {
+            Some(EventKind::Switch) => {
+                let [_, next, _] = event.ids();
+                self.running.entry(place).or_default().goes_to(Some(next), event.time_ns);
             }
-            Some(Payload::Block(request)) => {
+            Some(
+                step @ (EventKind::BlockInsert
+                | EventKind::BlockIssue
+                | EventKind::BlockRequeue
+                | EventKind::BlockMerge
+                | EventKind::BlockComplete),
+            ) => {
+                let request = event.request();
                 let operation = operation_of(request.operation.into());
                 if request.device != self.device || operation != self.operation as u64 {
                     return;
                 }
-                let step = match event.kind() {
-                    Some(EventKind::BlockInsert) => BlockRequestEvent::Insert,
-                    Some(EventKind::BlockIssue) => BlockRequestEvent::Issue,
-                    Some(EventKind::BlockRequeue) => BlockRequestEvent::Requeue,
-                    Some(EventKind::BlockMerge) => BlockRequestEvent::Merge,
-                    _ => BlockRequestEvent::Complete,
-                };
                 let tid = self.running.get(&place).and_then(Processor::current).unwrap_or(0);
                 self.steps.add((event.time_ns, request.tag, step, tid, request.bytes));
             }
@@ -178,14 +169,14 @@ impl KeptRequests {
         };
         for (at_ns, tag, step, tid, bytes) in steps {
             match step {
-                BlockRequestEvent::Insert => {
+                EventKind::BlockInsert => {
                     let queued_ns = Some(at_ns);
                     open.insert(
                         tag,
                         PendingRequest { tid, queued_ns, issued_ns: None, left: bytes },
                     );
                 }
-                BlockRequestEvent::Issue => {
+                EventKind::BlockIssue => {
                     let new = PendingRequest { tid, queued_ns: None, issued_ns: None, left: bytes };
                     let request = open.entry(tag).or_insert(new);
                     if stage == RequestWaitStage::Queue {
@@ -193,15 +184,15 @@ impl KeptRequests {
                     }
                     (request.issued_ns, request.left) = (Some(at_ns), bytes);
                 }
-                BlockRequestEvent::Requeue => {
+                EventKind::BlockRequeue => {
                     if let Some(request) = open.get_mut(&tag) {
                         (request.queued_ns, request.issued_ns) = (Some(at_ns), None);
                     }
                 }
-                BlockRequestEvent::Merge => {
+                EventKind::BlockMerge => {
                     open.remove(&tag);
                 }
-                BlockRequestEvent::Complete => {
+                _ => {
                     let Some(request) = open.get_mut(&tag) else { continue };
                     request.left = request.left.saturating_sub(bytes);
                     if request.left > 0 && bytes > 0 {

@@ -3,10 +3,9 @@
 use std::ops::RangeInclusive;
 
 use noise_common::store::EventKind;
-use noise_common::store::event::{Body, Payload, shown_state};
+use noise_common::store::event::Body;
+use noise_trace::capture::unnamed;
 use noise_trace::ctf::write::{HEAD_BYTES, StreamWriter};
-use noise_trace::event::{Comm, Task, TraceKind, Woken};
-use noise_trace::state::LeftIn;
 use noise_wire::events::{AnswerItem, ItemPlace, StretchHead};
 use proptest::prelude::{any, prop_oneof};
 use proptest::strategy::{Just, Strategy};
@@ -91,21 +90,6 @@ pub fn play(acts: &[Act]) -> Played {
         turn(thread, What::Sleeps, now_ns + 10, &mut played.truth);
     }
     played
-}
-
-/// The event of a body, as traces have it.
-fn kind(body: &Body) -> TraceKind<'static> {
-    let task = |tid: u32| Task { comm: Comm::default(), tid: tid.cast_signed(), prio: 20 };
-    match made::event(body, 0).payload() {
-        Some(Payload::Switch { prev_tid, prev_state, preempted, next_tid, .. }) => {
-            let prev_state = LeftIn::of(shown_state(prev_state, preempted).into());
-            TraceKind::SchedSwitch { prev: task(prev_tid), prev_state, next: task(next_tid) }
-        }
-        Some(Payload::Waking(woken)) => {
-            TraceKind::SchedWaking(Woken { task: task(woken.tid), target_cpu: woken.cpu })
-        }
-        _ => TraceKind::Other("none"),
-    }
 }
 
 /// From when on and up to when events of each CPU are there.
@@ -211,7 +195,7 @@ impl Played {
         let mut of_cpu = |(cpu, (older, later, bytes)): (usize, Cut)| {
             let mut writer = StreamWriter::new([1; 16], cpu as u32, HEAD_BYTES + 100, 0);
             for (_, at_ns, body) in self.events.iter().filter(|(on, ..)| *on == cpu) {
-                writer.event(*at_ns, &kind(body));
+                writer.event(*at_ns, &unnamed(&made::event(body, 0)).unwrap());
             }
             writer.end(self.end_ns);
             let packets = writer.take();

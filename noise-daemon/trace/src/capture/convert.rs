@@ -1,7 +1,6 @@
 //! Events of the store as events of the model.
 
-use noise_common::hooks::Edge;
-use noise_common::store::event::{NO_SECTOR, Payload, StoredRequest, StoredWoken, shown_state};
+use noise_common::store::event::{NO_SECTOR, StoredRequest};
 use noise_common::store::{EventKind, StoredEvent};
 
 use super::ipc::{self, Addresses};
@@ -9,6 +8,7 @@ use super::names::{CapturedNames, Look};
 use crate::event;
 use crate::event::{Comm, Task, TraceKind};
 use crate::follow::Processor;
+use crate::ipc::Signal;
 use crate::rwbs;
 use crate::state::LeftIn;
 
@@ -17,7 +17,7 @@ const REAL_TIME: i32 = 100;
 /// Bytes of a sector, as a shift.
 const SECTOR_SHIFT: u32 = 9;
 /// What a thread is left in that is gone.
-const GONE: u32 = 0x10;
+const GONE: i64 = 0x10;
 
 /// Operations of a request (`REQ_OP_*` of the kernel's `blk_types.h`, the same from 4.19 on).
 const READ: u8 = 0;
@@ -29,75 +29,15 @@ const WRITE_ZEROES: u8 = 9;
 
 const TCP: u32 = 6;
 
-/// The priority of most threads, as the kernel has it.
-const USUAL_PRIORITY: i16 = 120;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Running {
-    tid: u32,
-    priority: i16,
-}
-
-impl Running {
-    pub const fn tid(self) -> u32 {
-        self.tid
-    }
-}
+/// The priority of most threads.
+const USUAL_PRIORITY: i32 = 20;
 
 /// Where an event happened.
 pub struct On<'c> {
     pub cpu: u32,
-    pub processor: &'c mut Processor<Running>,
+    pub processor: &'c mut Processor<Task>,
     /// Addresses that came before the event that they belong to.
     pub addresses: &'c mut Addresses,
-}
-
-struct TaskResolver<'n, L> {
-    names: &'n mut CapturedNames,
-    look: &'n mut L,
-    cpu: u32,
-    now_ns: u64,
-}
-
-impl<L: Look> TaskResolver<'_, L> {
-    fn task(&mut self, tid: u32, priority: i16) -> Task {
-        let comm = self.names.thread(tid, self.cpu, self.now_ns, self.look);
-        Task { comm, tid: tid.cast_signed(), prio: i32::from(priority) - REAL_TIME }
-    }
-
-    fn woken(&mut self, woken: StoredWoken) -> event::Woken {
-        let task = self.task(woken.tid, woken.priority);
-        event::Woken { task, target_cpu: woken.cpu }
-    }
-
-    fn switch(&mut self, from: Running, left_in: u32, to: Running) -> TraceKind<'static> {
-        let prev = self.task(from.tid, from.priority);
-        if left_in == GONE {
-            self.names.gone(from.tid);
-        }
-        let next = self.task(to.tid, to.priority);
-        TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(left_in.into()), next }
-    }
-
-    /// A thread begins, with its maker's name.
-    fn started(&mut self, tid: u32, maker: u32) {
-        let comm = self.task(maker, 0).comm;
-        self.names.started(tid, comm, self.now_ns);
-    }
-
-    fn fork(&mut self, parent_tid: u32, child_tid: u32, child_pid: u32) -> TraceKind<'static> {
-        // A thread is of its maker's process.
-        let known = self.names.process(parent_tid);
-        let parent_pid = if child_pid == child_tid { known } else { child_pid };
-        let parent = Task { prio: 0, ..self.task(parent_tid, 0) };
-        self.names.created(child_tid, child_pid, parent_tid, parent.comm, self.now_ns);
-        TraceKind::SchedProcessFork {
-            parent,
-            parent_pid: parent_pid.cast_signed(),
-            child: Task { tid: child_tid.cast_signed(), ..parent },
-            child_pid: child_pid.cast_signed(),
-        }
-    }
 }
 
 const fn flags(request: &StoredRequest) -> u32 {
@@ -128,30 +68,131 @@ const fn flags(request: &StoredRequest) -> u32 {
     flags
 }
 
-/// A step of a block request, with the thread that asks for it.
-fn block<'t>(which: EventKind, request: &StoredRequest, asker: &'t Task) -> TraceKind<'t> {
-    let is_done = which == EventKind::BlockComplete;
-    let sector = match request.sector {
-        NO_SECTOR if !is_done => 0,
-        sector => sector,
-    };
-    let request = event::Request {
+const fn unnamed(tid: u32, prio: i32) -> Task {
+    Task { comm: Comm([0; 16]), tid: tid.cast_signed(), prio }
+}
+
+fn woken(event: &StoredEvent) -> event::Woken {
+    let woken = event.woken();
+    let task = unnamed(woken.tid, i32::from(woken.priority) - REAL_TIME);
+    event::Woken { task, target_cpu: woken.cpu }
+}
+
+/// A step of a block request; who asks for it is not known.
+fn block(event: &StoredEvent) -> event::Request<'static> {
+    let request = event.request();
+    let is_done = event.kind() == Some(EventKind::BlockComplete);
+    event::Request {
         dev: request.device,
-        sector,
+        sector: if request.sector == NO_SECTOR && !is_done { 0 } else { request.sector },
         sectors: request.bytes >> SECTOR_SHIFT,
         bytes: request.bytes,
-        rwbs: flags(request),
-        tid: asker.tid,
-        comm: asker.comm.bytes(),
+        rwbs: flags(&request),
+        tid: -1,
+        comm: b"",
         error: -i32::from(request.error),
-    };
-    match which {
-        EventKind::BlockInsert => TraceKind::BlockRqInsert(request),
-        EventKind::BlockIssue => TraceKind::BlockRqIssue(request),
-        EventKind::BlockRequeue => TraceKind::BlockRqRequeue(request),
-        EventKind::BlockMerge => TraceKind::BlockRqMerge(request),
-        _ => TraceKind::BlockRqComplete(request),
     }
+}
+
+fn packet(event: &StoredEvent) -> event::Packet<'static> {
+    let packet = event.packet();
+    event::Packet { skb: packet.skb, len: packet.bytes, name: b"" }
+}
+
+/// The event of the model, without names; `None` of what is none by itself.
+pub fn kind(event: &StoredEvent, addresses: &mut Addresses) -> Option<TraceKind<'static>> {
+    let (which, time_ns) = (event.kind()?, event.time_ns);
+    let [id, other, third] = event.ids();
+    let [first, second] = event.words;
+    let vec = event.small.into();
+    Some(match which {
+        EventKind::Switch => {
+            let (priority, left_in, next_priority) = event.left_in();
+            TraceKind::SchedSwitch {
+                prev: unnamed(id, i32::from(priority) - REAL_TIME),
+                prev_state: LeftIn::of(left_in.into()),
+                next: unnamed(other, i32::from(next_priority) - REAL_TIME),
+            }
+        }
+        EventKind::Waking => TraceKind::SchedWaking(woken(event)),
+        EventKind::WakeupNew => TraceKind::SchedWakeupNew(woken(event)),
+        EventKind::Migrate => {
+            let event::Woken { task, target_cpu } = woken(event);
+            TraceKind::SchedMigrateTask { task, orig_cpu: target_cpu, dest_cpu: third }
+        }
+        EventKind::Fork => TraceKind::SchedProcessFork {
+            parent: unnamed(id, 0),
+            parent_pid: 0,
+            child: unnamed(other, 0),
+            child_pid: third.cast_signed(),
+        },
+        EventKind::Exec => {
+            let (tid, old_tid) = (id.cast_signed(), other.cast_signed());
+            TraceKind::SchedProcessExec { filename: b"", tid, old_tid }
+        }
+        EventKind::Exit => TraceKind::SchedProcessExit(unnamed(id, USUAL_PRIORITY)),
+        EventKind::Wait => TraceKind::SchedProcessWait {
+            comm: Comm::default(),
+            child: other.cast_signed(),
+            prio: USUAL_PRIORITY,
+        },
+        EventKind::IrqEntry => TraceKind::IrqHandlerEntry { irq: id, name: b"" },
+        EventKind::IrqExit => TraceKind::IrqHandlerExit { irq: id, ret: (other != 0).into() },
+        EventKind::VectorEntry => {
+            TraceKind::VectorEntry { which: event.vector()?, vector: event.detail.into() }
+        }
+        EventKind::VectorExit => {
+            TraceKind::VectorExit { which: event.vector()?, vector: event.detail.into() }
+        }
+        EventKind::SoftirqRaise => TraceKind::SoftirqRaise { vec },
+        EventKind::SoftirqEntry => TraceKind::SoftirqEntry { vec },
+        EventKind::SoftirqExit => TraceKind::SoftirqExit { vec },
+        EventKind::Nmi => {
+            // How many causes it handled is in neither the store nor the recording.
+            let delta_ns = i64::try_from(first).unwrap_or(i64::MAX);
+            TraceKind::NmiHandler { delta_ns, handled: 0 }
+        }
+        EventKind::HrtimerEntry => {
+            let (hrtimer, function) = event.hrtimer();
+            TraceKind::HrtimerExpireEntry { hrtimer, function, now: second.cast_signed() }
+        }
+        EventKind::HrtimerExit => TraceKind::HrtimerExpireExit { hrtimer: first },
+        EventKind::Throttled => TraceKind::Throttled { task: unnamed(id, 0), throttled_ns: second },
+        EventKind::BlockInsert => TraceKind::BlockRqInsert(block(event)),
+        EventKind::BlockIssue => TraceKind::BlockRqIssue(block(event)),
+        EventKind::BlockRequeue => TraceKind::BlockRqRequeue(block(event)),
+        EventKind::BlockMerge => TraceKind::BlockRqMerge(block(event)),
+        EventKind::BlockComplete => TraceKind::BlockRqComplete(block(event)),
+        EventKind::NetQueue => TraceKind::NetDevQueue(packet(event)),
+        EventKind::NetXmit => TraceKind::NetDevStartXmit(packet(event)),
+        EventKind::NetReceive => TraceKind::NetifReceiveSkb(packet(event)),
+        EventKind::NetDrop => TraceKind::SkbKfree { skb: first, reason: third },
+        EventKind::TcpRetransmit => {
+            TraceKind::TcpRetransmitSkb(event::Packet { len: 0, ..packet(event) })
+        }
+        EventKind::CallEntry => ipc::entry(&event.call())?,
+        EventKind::CallExit => ipc::exit(&event.call_exit())?,
+        EventKind::CallOther => ipc::other(&event.call_other()),
+        EventKind::Connection => {
+            let protocol = event.small.into();
+            TraceKind::Connection(addresses.connection(&event.ends(), protocol, time_ns))
+        }
+        EventKind::SockState => TraceKind::InetSockSetState {
+            connection: addresses.connection(&event.ends(), TCP, time_ns),
+            from: (event.small & 0xf).into(),
+            to: (event.small >> 4).into(),
+        },
+        EventKind::Address => {
+            addresses.note(event.text(), event.small != 0, time_ns);
+            return None;
+        }
+        // It is written with the exec before it.
+        EventKind::Name => return None,
+        EventKind::SockSend | EventKind::SockReceive | EventKind::DataReady => {
+            ipc::transfer(which, &event.transfer())
+        }
+        EventKind::SignalGenerate | EventKind::SignalDeliver => ipc::signal(which, &event.signal()),
+    })
 }
 
 /// A thread runs another program, and has a name by it: hands that event of the model on.
@@ -168,7 +209,7 @@ pub fn exec(
     }
     names.renamed(tid, comm, now_ns);
     if let Some(running) = on.processor.current() {
-        on.processor.goes_to(Some(Running { tid, ..running }), now_ns);
+        on.processor.goes_to(Some(Task { tid: tid.cast_signed(), ..running }), now_ns);
     }
     write(&TraceKind::SchedProcessExec {
         filename: comm.bytes(),
@@ -177,130 +218,87 @@ pub fn exec(
     });
 }
 
-/// Hands the event of the model on, unless it is one that is not known.
-pub fn kind(
+/// Hands the event of the model on, with names, unless it is one that is not known.
+pub fn named(
     event: &StoredEvent,
     on: On<'_>,
     names: &mut CapturedNames,
     look: &mut impl Look,
     write: impl FnOnce(&TraceKind<'_>) -> bool,
 ) {
-    let (Some(which), Some(payload)) = (event.kind(), event.payload()) else { return };
     let On { cpu, processor, addresses } = on;
-    let current = processor.current();
-    let priority = |tid: u32| {
-        let running = current.filter(|running| running.tid == tid);
-        running.map_or(USUAL_PRIORITY, |known| known.priority)
-    };
-    let mut who = TaskResolver { names, look, cpu, now_ns: event.time_ns };
-    let kind = match payload {
-        Payload::Switch { prev_tid, prev_prio, prev_state, preempted, next_tid, next_prio } => {
-            let next = Running { tid: next_tid, priority: next_prio };
-            processor.goes_to(Some(next), event.time_ns);
-            let previous = Running { tid: prev_tid, priority: prev_prio };
-            who.switch(previous, shown_state(prev_state, preempted), next)
+    let (current, now_ns) = (processor.current(), event.time_ns);
+    let Some(mut kind) = kind(event, addresses) else {
+        if let Some(running) = current.filter(|_| event.kind() == Some(EventKind::Name)) {
+            names.renamed(running.tid.cast_unsigned(), Comm::new(&event.text()), now_ns);
         }
-        Payload::Waking(woken) => TraceKind::SchedWaking(who.woken(woken)),
-        Payload::WakeupNew(woken) => {
+        return;
+    };
+    let priority = |tid: i32| {
+        current.filter(|running| running.tid == tid).map_or(USUAL_PRIORITY, |known| known.prio)
+    };
+    let asker;
+    match &mut kind {
+        TraceKind::SchedSwitch { prev, prev_state, next } => {
+            processor.goes_to(Some(*next), now_ns);
+            prev.comm = names.thread(prev.tid.cast_unsigned(), cpu, now_ns, look);
+            if prev_state.bits() == GONE {
+                names.gone(prev.tid.cast_unsigned());
+            }
+            next.comm = names.thread(next.tid.cast_unsigned(), cpu, now_ns, look);
+        }
+        TraceKind::SchedWakeupNew(event::Woken { task, .. }) => {
             // Its maker is what runs here.
             if let Some(maker) = current {
-                who.started(woken.tid, maker.tid);
+                let comm = names.thread(maker.tid.cast_unsigned(), cpu, now_ns, look);
+                names.started(task.tid.cast_unsigned(), comm, now_ns);
             }
-            TraceKind::SchedWakeupNew(who.woken(woken))
+            task.comm = names.thread(task.tid.cast_unsigned(), cpu, now_ns, look);
         }
-        Payload::Migrate { task, to } => TraceKind::SchedMigrateTask {
-            task: who.task(task.tid, task.priority),
-            orig_cpu: task.cpu,
-            dest_cpu: to,
-        },
-        Payload::Fork { parent_tid, child_tid, child_pid } => {
-            who.fork(parent_tid, child_tid, child_pid)
+        TraceKind::SchedWaking(event::Woken { task, .. })
+        | TraceKind::SchedMigrateTask { task, .. }
+        | TraceKind::Throttled { task, .. }
+        | TraceKind::SignalGenerate(Signal { task, .. })
+        | TraceKind::SignalDeliver(Signal { task, .. }) => {
+            task.comm = names.thread(task.tid.cast_unsigned(), cpu, now_ns, look);
         }
-        Payload::Exit { tid, .. } => TraceKind::SchedProcessExit(who.task(tid, priority(tid))),
-        Payload::Wait { tid, child } => {
-            let Task { comm, prio, .. } = who.task(tid, priority(tid));
-            TraceKind::SchedProcessWait { comm, child: child.cast_signed(), prio }
+        TraceKind::SchedProcessFork { parent, parent_pid, child, child_pid } => {
+            let [maker, made, pid] = event.ids();
+            // A thread is of its maker's process.
+            let known = names.process(maker).cast_signed();
+            *parent_pid = if pid == made { known } else { *child_pid };
+            parent.comm = names.thread(maker, cpu, now_ns, look);
+            child.comm = parent.comm;
+            names.created(made, pid, maker, parent.comm, now_ns);
         }
-        // An exec is written with the name that follows it.
-        Payload::Exec { .. } => return,
-        Payload::Name { comm } => {
-            if let Some(running) = current {
-                who.names.renamed(running.tid, Comm::new(&comm), event.time_ns);
-            }
-            return;
+        TraceKind::SchedProcessExit(task) => {
+            task.comm = names.thread(task.tid.cast_unsigned(), cpu, now_ns, look);
+            task.prio = priority(task.tid);
         }
-        Payload::IrqEntry { irq } => {
-            TraceKind::IrqHandlerEntry { irq, name: who.names.interrupt(irq, who.look) }
+        TraceKind::SchedProcessWait { comm, prio, .. } => {
+            let [tid, ..] = event.ids();
+            *comm = names.thread(tid, cpu, now_ns, look);
+            *prio = priority(tid.cast_signed());
         }
-        Payload::IrqExit { irq, handled } => TraceKind::IrqHandlerExit { irq, ret: handled.into() },
-        Payload::Vector { vector, edge, number } => match edge {
-            Edge::Entry => TraceKind::VectorEntry { which: vector, vector: number.into() },
-            Edge::Exit => TraceKind::VectorExit { which: vector, vector: number.into() },
-        },
-        Payload::SoftirqRaise { vector } => TraceKind::SoftirqRaise { vec: vector.into() },
-        Payload::Softirq { vector, edge: Edge::Entry } => {
-            TraceKind::SoftirqEntry { vec: vector.into() }
-        }
-        Payload::Softirq { vector, edge: Edge::Exit } => {
-            TraceKind::SoftirqExit { vec: vector.into() }
-        }
-        Payload::Nmi { duration_ns } => {
-            let delta_ns = i64::try_from(duration_ns).unwrap_or(i64::MAX);
-            // How many causes it handled is in neither the store nor the recording.
-            TraceKind::NmiHandler { delta_ns, handled: 0 }
-        }
-        Payload::HrtimerEntry { hrtimer, function, now_ns } => {
-            TraceKind::HrtimerExpireEntry { hrtimer, function, now: now_ns }
-        }
-        Payload::HrtimerExit { hrtimer } => TraceKind::HrtimerExpireExit { hrtimer },
-        Payload::Throttled { tid, throttled_ns } => {
-            TraceKind::Throttled { task: Task { prio: 0, ..who.task(tid, 0) }, throttled_ns }
-        }
-        Payload::Block(request) => {
-            let asker = match current {
-                Some(running) => who.task(running.tid, 0),
-                None => Task { tid: -1, ..Task::default() },
-            };
-            write(&block(which, &request, &asker));
-            return;
-        }
-        Payload::Net(packet) => {
-            let name = who.names.interface(packet.interface, packet.namespace, who.look);
-            let packet = event::Packet { skb: packet.skb, len: packet.bytes, name };
-            match which {
-                EventKind::NetQueue => TraceKind::NetDevQueue(packet),
-                EventKind::NetXmit => TraceKind::NetDevStartXmit(packet),
-                _ => TraceKind::NetifReceiveSkb(packet),
+        TraceKind::IrqHandlerEntry { irq, name } => *name = names.interrupt(*irq, look),
+        TraceKind::BlockRqInsert(request)
+        | TraceKind::BlockRqIssue(request)
+        | TraceKind::BlockRqRequeue(request)
+        | TraceKind::BlockRqMerge(request)
+        | TraceKind::BlockRqComplete(request) => {
+            if let Some(Task { tid, .. }) = current {
+                asker = names.thread(tid.cast_unsigned(), cpu, now_ns, look);
+                (request.tid, request.comm) = (tid, asker.bytes());
             }
         }
-        Payload::CallEntry(call) => match ipc::entry(&call) {
-            Some(kind) => kind,
-            None => return,
-        },
-        Payload::CallExit(call) => match ipc::exit(&call) {
-            Some(kind) => kind,
-            None => return,
-        },
-        Payload::CallOther(other) => ipc::other(&other),
-        Payload::Connection(ends, protocol) => {
-            TraceKind::Connection(addresses.connection(&ends, protocol.into(), event.time_ns))
+        TraceKind::NetDevQueue(packet)
+        | TraceKind::NetDevStartXmit(packet)
+        | TraceKind::NetifReceiveSkb(packet)
+        | TraceKind::TcpRetransmitSkb(packet) => {
+            let stored = event.packet();
+            packet.name = names.interface(stored.interface, stored.namespace, look);
         }
-        Payload::SockState { ends, from, to } => TraceKind::InetSockSetState {
-            connection: addresses.connection(&ends, TCP, event.time_ns),
-            from: from.into(),
-            to: to.into(),
-        },
-        Payload::Address { address, is_remote } => {
-            addresses.note(address, is_remote, event.time_ns);
-            return;
-        }
-        Payload::Transfer(transfer) => ipc::transfer(which, &transfer),
-        Payload::Signal(signal) => ipc::signal(which, &signal, who.task(signal.tid, 0)),
-        Payload::NetDrop { skb, reason } => TraceKind::SkbKfree { skb, reason },
-        Payload::TcpRetransmit { skb, interface, namespace } => {
-            let name = who.names.interface(interface, namespace, who.look);
-            TraceKind::TcpRetransmitSkb(event::Packet { skb, len: 0, name })
-        }
-    };
+        _ => {}
+    }
     write(&kind);
 }

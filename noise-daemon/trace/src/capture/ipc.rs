@@ -122,11 +122,11 @@ pub fn transfer(which: EventKind, of: &ipc::StoredTransfer) -> TraceKind<'static
 }
 
 /// A signal is sent to a thread, or that one takes it.
-pub fn signal(which: EventKind, of: &ipc::StoredSignal, task: Task) -> TraceKind<'static> {
+pub fn signal(which: EventKind, of: &ipc::StoredSignal) -> TraceKind<'static> {
     let signal = Signal {
         sig: of.number.into(),
         code: of.code,
-        task: Task { prio: 0, ..task },
+        task: Task { tid: of.tid.cast_signed(), ..Task::default() },
         group: of.to_group,
         result: of.result.into(),
     };

@@ -15,19 +15,23 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use noise_common::store::event::Payload;
 use noise_common::store::reading::PartStretch;
-use noise_common::store::{Class, PARTS};
+use noise_common::store::{Class, EventKind, PARTS, StoredEvent};
 
-use self::convert::{On, Running};
+use self::convert::On;
 pub use self::held::{HeldEvent, HeldReader};
 use self::ipc::Addresses;
 pub use self::names::{CapturedNames, Look};
 use self::order::{Order, OrderedItem};
 use crate::ctf::write::{Packets, StreamWriter, Uuid};
-use crate::event::{Comm, Dumped, ProgramMark, TraceKind};
+use crate::event::{Comm, Dumped, ProgramMark, Task, TraceKind};
 use crate::follow::Processor;
 use crate::ipc::{Connection, Object};
+
+/// What an event of the store is in the model, without names; `None` of what is none by itself.
+pub fn unnamed(event: &StoredEvent) -> Option<TraceKind<'static>> {
+    convert::kind(event, &mut Addresses::default())
+}
 
 /// An interrupt that has a handler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,7 +97,7 @@ struct CpuStream {
     writer: StreamWriter,
     /// Bits of the classes of events that are written.
     classes: u32,
-    processor: Processor<Running>,
+    processor: Processor<Task>,
     /// An exec whose name comes next: when, and the thread's new and old id.
     exec: Option<(u64, u32, u32)>,
     /// Addresses whose socket comes next.
@@ -102,13 +106,11 @@ struct CpuStream {
 
 impl CpuStream {
     fn write(&mut self, item: &OrderedItem, names: &mut CapturedNames, look: &mut impl Look) {
-        let payload = match item {
-            OrderedItem::Event(event) => event.payload(),
-            OrderedItem::Lost { .. } => None,
-        };
         if self.exec.is_some() {
-            let named = match payload {
-                Some(Payload::Name { comm }) => Some(Comm::new(&comm)),
+            let named = match item {
+                OrderedItem::Event(event) if event.kind() == Some(EventKind::Name) => {
+                    Some(Comm::new(&event.text()))
+                }
                 _ => None,
             };
             self.write_exec(named, names, look);
@@ -118,7 +120,8 @@ impl CpuStream {
         }
         match item {
             OrderedItem::Event(event) => {
-                if let Some(Payload::Exec { tid, old_tid }) = payload {
+                if event.kind() == Some(EventKind::Exec) {
+                    let [tid, old_tid, _] = event.ids();
                     self.exec = Some((event.time_ns, tid, old_tid));
                     return;
                 }
@@ -129,7 +132,7 @@ impl CpuStream {
                 };
                 let (writer, classes) = (&mut self.writer, self.classes);
                 let is_wanted = event.kind().is_some_and(|kind| kind.class().bit() & classes != 0);
-                convert::kind(event, on, names, look, |kind| {
+                convert::named(event, on, names, look, |kind| {
                     is_wanted && writer.event(event.time_ns, kind)
                 });
             }
@@ -252,12 +255,12 @@ impl Capture {
         // Who ran earlier is not known any more.
         let is_known = time_ns >= self.advanced_ns;
         let runs = |cpu: &CpuStream| {
-            let running = cpu.processor.current().filter(|_| is_known)?.tid();
+            let running = cpu.processor.current().filter(|_| is_known)?.tid;
             let is_its = match tid {
-                0 => names.process(running).cast_signed() == pid,
-                tid => running.cast_signed() == tid,
+                0 => names.process(running.cast_unsigned()).cast_signed() == pid,
+                tid => running == tid,
             };
-            is_its.then_some(running.cast_signed())
+            is_its.then_some(running)
         };
         let mut found =
             cpus.iter().enumerate().filter_map(|(place, cpu)| Some((place, runs(cpu)?)));

@@ -9,11 +9,9 @@
 
 use std::collections::VecDeque;
 
-use noise_common::hooks::Edge;
 use noise_common::ledger::Forgotten;
 use noise_common::nesting::{MAX_NMI_NS, Nesting};
-use noise_common::store::StoredEvent;
-use noise_common::store::event::Payload;
+use noise_common::store::{EventKind, StoredEvent};
 
 use super::culprits::{Culprits, UNKNOWN};
 
@@ -85,34 +83,34 @@ impl History {
         self.last_ns = now_ns;
         let nesting = &mut self.nesting;
         // What has no begin, as after a gap, took nothing that is known.
-        match event.payload() {
-            Some(Payload::Switch { next_tid, .. }) => {
-                let who = culprits.of_thread(next_tid, now_ns);
+        let [id, other, _] = event.ids();
+        let softirq = event.small.into();
+        match event.kind() {
+            Some(EventKind::Switch) => {
+                let who = culprits.of_thread(other, now_ns);
                 self.begin_turn(who, now_ns);
             }
-            Some(Payload::Fork { parent_tid, child_tid, .. }) => {
-                culprits.forked(parent_tid, child_tid, now_ns);
+            Some(EventKind::Fork) => culprits.forked(id, other, now_ns),
+            Some(EventKind::Exit) => culprits.ended(id),
+            Some(EventKind::IrqEntry) => {
+                let _ = nesting.enter_irq(id, now_ns);
             }
-            Some(Payload::Exit { tid, .. }) => culprits.ended(tid),
-            Some(Payload::IrqEntry { irq }) => {
-                let _ = nesting.enter_irq(irq, now_ns);
+            Some(EventKind::IrqExit) => {
+                let _ = nesting.exit_irq(id, now_ns);
             }
-            Some(Payload::IrqExit { irq, .. }) => {
-                let _ = nesting.exit_irq(irq, now_ns);
+            Some(EventKind::VectorEntry) => {
+                if let Some(vector) = event.vector() {
+                    nesting.enter_vector(vector, now_ns);
+                }
             }
-            Some(Payload::Vector { vector, edge: Edge::Entry, .. }) => {
-                nesting.enter_vector(vector, now_ns);
-            }
-            Some(Payload::Vector { .. }) => {
+            Some(EventKind::VectorExit) => {
                 let _ = nesting.exit_vector(now_ns);
             }
-            Some(Payload::Softirq { vector, edge: Edge::Entry }) => {
-                nesting.enter_softirq(vector.into(), now_ns);
+            Some(EventKind::SoftirqEntry) => nesting.enter_softirq(softirq, now_ns),
+            Some(EventKind::SoftirqExit) => {
+                let _ = nesting.exit_softirq(softirq, now_ns);
             }
-            Some(Payload::Softirq { vector, .. }) => {
-                let _ = nesting.exit_softirq(vector.into(), now_ns);
-            }
-            Some(Payload::Nmi { duration_ns }) => nesting.handled_nmi(duration_ns.min(MAX_NMI_NS)),
+            Some(EventKind::Nmi) => nesting.handled_nmi(event.words[0].min(MAX_NMI_NS)),
             _ => {}
         }
     }
