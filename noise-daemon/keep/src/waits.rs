@@ -6,17 +6,15 @@ use std::collections::{BTreeSet, HashMap};
 use noise_analysis::Watched;
 use noise_common::signals::Signal;
 use noise_common::store::StoredEvent;
-use noise_common::store::event::Payload;
+use noise_trace::capture::unnamed;
+use noise_trace::event::Event;
+use noise_trace::follow::{Begin, ThreadState, ThreadStep, ThreadStretch, steps};
 
 use super::newest::Newest;
 use super::unseen::Gaps;
 
 /// Most steps of threads that are looked at, the latest.
 const MOST_STEPS: usize = 1 << 17;
-
-/// `TASK_UNINTERRUPTIBLE` and `TASK_NOLOAD` of the kernel's `sched.h`.
-const UNINTERRUPTIBLE: u32 = 0x2;
-const NOLOAD: u32 = 0x400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeptWait {
@@ -60,31 +58,24 @@ impl Wanted {
             Watched::Signal(_) => Self { cpu: true, blocked: true, asleep: false },
         }
     }
+
+    const fn has(self, state: ThreadState) -> bool {
+        match state {
+            ThreadState::Off(_) if is_blocked(state) => self.blocked,
+            ThreadState::Off(_) if state.awaits_wakeup() => self.asleep,
+            ThreadState::Woken | ThreadState::Off(_) => self.cpu,
+            ThreadState::Unseen | ThreadState::Running | ThreadState::Gone => false,
+        }
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum SchedTransition {
-    /// It leaves its CPU and stays runnable.
-    Preempted,
-    Sleeps {
-        blocked: bool,
-    },
-    Woken,
-    /// It gets a CPU.
-    Runs,
+/// Whether it sleeps, and no signal ends that.
+const fn is_blocked(state: ThreadState) -> bool {
+    matches!(state, ThreadState::Off(left_in) if left_in.waits_uninterruptibly())
 }
 
 /// A step at a time.
-type At = (u64, u32, SchedTransition);
-
-/// Whether a thread runs, and why not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SchedState {
-    Runs,
-    Cpu,
-    Blocked,
-    Idle,
-}
+type At = (u64, u32, ThreadStep);
 
 /// Finds the longest waits of threads, of events in any order.
 #[derive(Clone)]
@@ -100,29 +91,13 @@ impl<'a> LongestWaits<'a> {
         Self { tids, steps: Newest::new(MOST_STEPS, |(time_ns, ..)| *time_ns) }
     }
 
-    fn step(&mut self, time_ns: u64, tid: u32, step: SchedTransition) {
-        if tid == 0 || self.tids.is_some_and(|tids| !tids.contains(&tid)) {
-            return;
-        }
-        self.steps.add((time_ns, tid, step));
-    }
-
     pub fn note(&mut self, event: &StoredEvent) {
-        let at_ns = event.time_ns;
-        match event.payload() {
-            Some(Payload::Switch { prev_tid, prev_state, preempted, next_tid, .. }) => {
-                let blocked = prev_state & (UNINTERRUPTIBLE | NOLOAD) == UNINTERRUPTIBLE;
-                let left = match preempted || prev_state == 0 {
-                    true => SchedTransition::Preempted,
-                    false => SchedTransition::Sleeps { blocked },
-                };
-                self.step(at_ns, prev_tid, left);
-                self.step(at_ns, next_tid, SchedTransition::Runs);
+        let (Some(kind), time_ns) = (unnamed(event), event.time_ns) else { return };
+        for (task, step, _) in steps(&Event { time_ns, cpu: 0, kind }, Begin::Waking) {
+            let tid = task.tid.cast_unsigned();
+            if tid != 0 && self.tids.is_none_or(|tids| tids.contains(&tid)) {
+                self.steps.add((time_ns, tid, step));
             }
-            Some(Payload::Waking(woken) | Payload::WakeupNew(woken)) => {
-                self.step(at_ns, woken.tid, SchedTransition::Woken);
-            }
-            _ => {}
         }
     }
 
@@ -151,19 +126,13 @@ impl<'a> LongestWaits<'a> {
     ) -> Vec<KeptWait> {
         let mut steps = self.steps.finish();
         steps.sort_unstable();
-        let mut threads: HashMap<u32, SchedStateSince> = HashMap::new();
+        let mut threads: HashMap<u32, ThreadStretch> = HashMap::new();
         let mut found = Vec::new();
-        let mut end = |tid: u32, (state, from_ns): SchedStateSince, to_ns: u64| {
-            let Some((state, from_ns)) = seen((state, from_ns), to_ns, gaps) else { return };
-            let is_wanted = match state {
-                SchedState::Cpu => wanted.cpu,
-                SchedState::Blocked => wanted.blocked,
-                SchedState::Idle => wanted.asleep,
-                SchedState::Runs => false,
-            };
-            if is_wanted && from_ns < to_ns && to_ns > since_ns {
+        let mut end = |tid: u32, stretch: &ThreadStretch, to_ns: u64| {
+            let Some(from_ns) = seen(stretch, to_ns, gaps) else { return };
+            if wanted.has(stretch.state) && from_ns < to_ns && to_ns > since_ns {
                 let wait = KeptWait { tid, from_ns, to_ns };
-                let weight = weight(&wait, state == SchedState::Blocked);
+                let weight = weight(&wait, is_blocked(stretch.state));
                 found.extend((weight > 0).then_some((weight, wait)));
             }
             if found.len() > 64 * (most + 1) {
@@ -171,54 +140,37 @@ impl<'a> LongestWaits<'a> {
             }
         };
         for (at_ns, tid, step) in steps {
-            match step {
-                SchedTransition::Runs => {
-                    if let Some(wait) = threads.insert(tid, (SchedState::Runs, at_ns)) {
-                        end(tid, wait, at_ns);
-                    }
+            let stretch = threads.entry(tid).or_default();
+            if step == ThreadStep::Wakes {
+                if gaps.end_within(stretch.since_ns, at_ns).is_some() {
+                    // Whatever it did before, it slept just now.
+                    *stretch = ThreadStretch::default();
+                } else if wanted.blocked && is_blocked(stretch.state) {
+                    // A sleep that counts goes on until the thread runs.
+                    continue;
                 }
-                SchedTransition::Preempted => {
-                    threads.insert(tid, (SchedState::Cpu, at_ns));
-                }
-                SchedTransition::Sleeps { blocked } => {
-                    let state = if blocked { SchedState::Blocked } else { SchedState::Idle };
-                    threads.insert(tid, (state, at_ns));
-                }
-                SchedTransition::Woken => {
-                    let now = threads.entry(tid).or_insert((SchedState::Idle, at_ns));
-                    if gaps.end_within(now.1, at_ns).is_some() {
-                        // Whatever it did before, it slept just now.
-                        *now = (SchedState::Idle, at_ns);
-                    }
-                    let begins = match now.0 {
-                        SchedState::Idle => true,
-                        // A sleep that counts goes on until the thread runs.
-                        SchedState::Blocked => !wanted.blocked,
-                        SchedState::Runs | SchedState::Cpu => false,
-                    };
-                    if begins {
-                        let sleep = std::mem::replace(now, (SchedState::Cpu, at_ns));
-                        end(tid, sleep, at_ns);
-                    }
-                }
+            }
+            let passed = stretch.step(step, 0, at_ns);
+            if let (Some(passed), ThreadStep::Runs | ThreadStep::Wakes) = (passed, step) {
+                end(tid, &passed, at_ns);
             }
         }
         let going_on = threads
-            .into_iter()
-            .filter(|(_, (_, since_ns))| gaps.end_within(*since_ns, end_ns).is_none());
-        going_on.for_each(|(tid, wait)| end(tid, wait, end_ns));
+            .iter()
+            .filter(|(_, stretch)| gaps.end_within(stretch.since_ns, end_ns).is_none());
+        going_on.for_each(|(tid, stretch)| end(*tid, stretch, end_ns));
         shorten(&mut found, most);
         found.into_iter().map(|(_, wait)| wait).collect()
     }
 }
 
-type SchedStateSince = (SchedState, u64);
-
-/// The part of it that is known up to a time.
-fn seen((state, from_ns): SchedStateSince, to_ns: u64, gaps: &Gaps) -> Option<SchedStateSince> {
-    match gaps.end_within(from_ns, to_ns) {
-        None => Some((state, from_ns)),
-        Some(end_ns) => (state == SchedState::Cpu && end_ns < to_ns).then_some((state, end_ns)),
+/// From when on it is known, up to a time.
+fn seen(stretch: &ThreadStretch, to_ns: u64, gaps: &Gaps) -> Option<u64> {
+    let waits = stretch.state == ThreadState::Woken
+        || matches!(stretch.state, ThreadState::Off(left_in) if left_in.stays_runnable());
+    match gaps.end_within(stretch.since_ns, to_ns) {
+        None => Some(stretch.since_ns),
+        Some(end_ns) => Some(end_ns).filter(|_| waits && end_ns < to_ns),
     }
 }
 
@@ -311,6 +263,15 @@ mod tests {
         // Where they do not count, what comes behind them does.
         let own = BTreeSet::from([8]);
         assert_eq!(longest(&bodies(), Some(&own), CPU), [wait(8, 600, 650)]);
+    }
+
+    #[test]
+    fn one_that_has_ended_sleeps_no_more() {
+        let dies = [
+            Body::switch((0, 120), 0, false, (7, 120), 100),
+            Body::switch((7, 120), 0x80, false, (0, 120), 200),
+        ];
+        assert_eq!(longest(&dies, None, ALL), []);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use noise_common::signals::is_uninterruptible_wait;
 
 /// What a thread does that a CPU is taken from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Left {
     /// It wants to go on.
     #[default]
@@ -20,7 +20,7 @@ pub enum Left {
 }
 
 /// The state that a switch leaves a thread in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeftIn {
     bits: i64,
     left: Left,

@@ -22,16 +22,16 @@ pub enum Begin {
     Waking,
 }
 
-/// What an event says of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an event says of a thread. Of steps at one time, the first of these comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThreadStep {
     /// It has no CPU any more, and is left in that state.
     Leaves(LeftIn),
-    /// It gets a CPU.
-    Runs,
     Wakes,
     /// It is new, and wants a CPU.
     Begins,
+    /// It gets a CPU.
+    Runs,
     /// It runs for the last time.
     Exits,
 }
