@@ -15,9 +15,12 @@ use noise_paths::execution::{Finder, Wanted};
 use noise_paths::held::Held;
 use noise_paths::walk::Walks;
 use noise_text::clean::clean;
+use noise_trace::analysis::Analysis as _;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::Spread;
+use noise_trace::follow::Begin;
 use noise_trace::record::Source as _;
+use noise_trace::states::StatesOfThreads;
 use noise_trace::threads::Threads;
 use noise_verdict::{Accounts, Advice, Verdict};
 use serde::Serialize;
@@ -39,7 +42,7 @@ use super::stretch::{EventStretch, is_short};
 use super::target::Target;
 use super::unwoken::{OpenSleep, Unwoken, open_sleeps};
 use super::writeback::Writeback;
-use super::writers::{DiskWrites, MainWriter, UninterruptibleTime, WritingThread};
+use super::writers::{self, DiskWrites, MainWriter, WritingThread};
 
 /// Processes of a victim whose sockets are looked at.
 const MOST_PROCESSES: usize = 64;
@@ -234,7 +237,8 @@ pub fn find_out(
     let mut times = CpuTime::new(from_ns, to_ns);
     let mut sends = Sends::default();
     let mut writes = DiskWrites::default();
-    let mut uninterruptible = UninterruptibleTime::new(from_ns);
+    let mut states = StatesOfThreads::new(Begin::Waking);
+    let mut is_before = true;
     let mut reader = stretch.reader();
     while let Some(record) = reader.read() {
         let event = record.event();
@@ -245,7 +249,11 @@ pub fn find_out(
         accountant.follow(&event);
         sends.follow(&event, |tid| accountant.wants(tid));
         writes.follow(&event);
-        uninterruptible.follow(&event);
+        if is_before && event.time_ns >= from_ns {
+            is_before = false;
+            states.begin(from_ns);
+        }
+        states.follow(&event);
         for finder in finders.iter_mut().flatten() {
             finder.follow(&record, &event, accountant.builder());
         }
@@ -288,7 +296,7 @@ pub fn find_out(
     let enders = enders(&account.enders, &is_own, &account.threads, known);
     let other = |tid| other(tid, &is_own, &account.threads, known);
     let main_writer = writes.main(other);
-    let also_uninterruptible = uninterruptible.longest(to_ns, other);
+    let also_uninterruptible = writers::longest(states.finish(|_| true, None), other);
     Ok(Findings {
         target: Victim {
             kind: target.kind,

@@ -9,6 +9,7 @@ use noise_text::clean::clean;
 use noise_text::units::share;
 use noise_trace::event::{Event, Request, TraceKind};
 use noise_trace::rwbs::WRITE;
+use noise_trace::states::StatesDocument;
 use noise_verdict::{Culprit, CulpritKind};
 
 use super::places::MOST_THREADS;
@@ -105,48 +106,15 @@ pub fn main(
     (sum > all / 2).then(|| first.main(&wrote(share(sum as f64 / all as f64))))
 }
 
-/// How long threads slept uninterruptibly.
-#[derive(Debug)]
-pub struct UninterruptibleTime {
-    from_ns: u64,
-    since_ns: BTreeMap<i32, u64>,
-    sums_ns: BTreeMap<i32, u64>,
-}
-
-impl UninterruptibleTime {
-    /// From that time on.
-    pub const fn new(from_ns: u64) -> Self {
-        Self { from_ns, since_ns: BTreeMap::new(), sums_ns: BTreeMap::new() }
-    }
-
-    pub fn follow(&mut self, event: &Event<'_>) {
-        let TraceKind::SchedSwitch { prev, prev_state, next } = &event.kind else { return };
-        if prev_state.waits_uninterruptibly() && self.since_ns.len() < MOST_QUEUED {
-            self.since_ns.insert(prev.tid, event.time_ns);
-        }
-        if let Some(since_ns) = self.since_ns.remove(&next.tid)
-            && self.sums_ns.len() < MOST_QUEUED
-        {
-            let ns = event.time_ns.saturating_sub(since_ns.max(self.from_ns));
-            let sum = self.sums_ns.entry(next.tid).or_default();
-            *sum = sum.saturating_add(ns);
-        }
-    }
-
-    /// The threads that `writer` knows which did so longest up to that time.
-    pub fn longest(
-        mut self,
-        to_ns: u64,
-        writer: impl Fn(i32) -> Option<WritingThread>,
-    ) -> Vec<WritingThread> {
-        for (tid, since_ns) in self.since_ns {
-            let sum = self.sums_ns.entry(tid).or_default();
-            *sum = sum.saturating_add(to_ns.saturating_sub(since_ns.max(self.from_ns)));
-        }
-        let mut all: Vec<(i32, u64)> = self.sums_ns.into_iter().filter(|(_, ns)| *ns > 0).collect();
-        all.sort_by_key(|(tid, ns)| (Reverse(*ns), *tid));
-        all.into_iter().filter_map(|(tid, _)| writer(tid)).take(MOST_THREADS).collect()
-    }
+/// The threads that `writer` knows which slept uninterruptibly longest.
+pub fn longest(
+    states: StatesDocument,
+    writer: impl Fn(i32) -> Option<WritingThread>,
+) -> Vec<WritingThread> {
+    let mut all = states.threads;
+    all.retain(|thread| thread.states.uninterruptible_ns > 0);
+    all.sort_by_key(|thread| (Reverse(thread.states.uninterruptible_ns), thread.tid));
+    all.into_iter().filter_map(|thread| writer(thread.tid)).take(MOST_THREADS).collect()
 }
 
 impl WritingThread {
@@ -175,7 +143,10 @@ impl WritingThread {
 
 #[cfg(test)]
 mod tests {
+    use noise_trace::analysis::Analysis as _;
     use noise_trace::fixtures::{ASLEEP, switch};
+    use noise_trace::follow::Begin;
+    use noise_trace::states::StatesOfThreads;
 
     use super::*;
 
@@ -201,7 +172,7 @@ mod tests {
     #[test]
     fn threads_that_slept_uninterruptibly_longest_come_first() {
         const UNINTERRUPTIBLE: i64 = 2;
-        let mut slept = UninterruptibleTime::new(100);
+        let mut states = StatesOfThreads::new(Begin::Waking);
         for (time_ns, kind) in [
             (10, switch(7, UNINTERRUPTIBLE, 8)),
             (150, switch(8, UNINTERRUPTIBLE, 7)),
@@ -209,15 +180,18 @@ mod tests {
             (300, switch(9, UNINTERRUPTIBLE, 8)),
             (900, switch(8, 0, 7)),
         ] {
-            slept.follow(&Event { time_ns, cpu: 0, kind });
+            if time_ns == 150 {
+                states.begin(100);
+            }
+            states.follow(&Event { time_ns, cpu: 0, kind });
         }
         let known = |tid| {
             Some(WritingThread { tid, pid: tid, comm: String::new(), cgroup: None })
                 .filter(|_| tid != 9)
         };
-        // 8 from 150 to 300, 7 from 100 to 150, and again to the end.
-        let tids: Vec<_> = slept.longest(900, known).iter().map(|one| one.tid).collect();
-        assert_eq!(tids, [8, 7]);
+        // 8 from 150 to 300, 7 from 100 to 150.
+        let slept = longest(states.finish(|_| true, None), known);
+        assert_eq!(slept.iter().map(|one| one.tid).collect::<Vec<_>>(), [8, 7]);
     }
 
     #[test]
