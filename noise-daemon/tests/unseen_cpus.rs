@@ -15,16 +15,7 @@ const MS: u64 = 1_000_000;
 /// Two CPUs with a switch each millisecond, of which the second one ends that early.
 fn recording(end_ns: u64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let origin = Origin {
-        hostname: String::new(),
-        kernel_release: String::new(),
-        kernel_version: String::new(),
-        recorder: "noised".to_owned(),
-        offset_ns: 0,
-        offset_at_end_ns: None,
-        has_calls: false,
-        buffer_bytes: None,
-    };
+    let origin = Origin { recorder: "noised".to_owned(), ..Origin::default() };
     fs::write(folder.path().join("metadata"), metadata([1; 16], &origin)).unwrap();
     for (cpu, end_ns) in [(0, 100 * MS), (1, end_ns)] {
         let mut writer = StreamWriter::new([1; 16], cpu, 1 << 16, MS);

@@ -244,13 +244,11 @@ mod tests {
         let thread = |tid, comm: &[u8]| Dumped { tid, pid: 7, ppid: 1, comm: Comm::new(comm) };
         let dump = Dump {
             threads: vec![thread(7, b"a\xffb"), thread(8, "ü".as_bytes())],
-            interrupts: Vec::new(),
             disks: vec![(8 << 20, b"sda".to_vec())],
             interfaces: vec![(2, b"\xfe".to_vec())],
             namespace: 5,
             cgroups: [(b"/system.slice/\xff.service".to_vec(), vec![7])].into(),
-            files: Vec::new(),
-            sockets: Vec::new(),
+            ..Dump::default()
         };
         let who =
             KeptNumbers { interrupts: vec![(36, "virtio1".to_owned())], ..KeptNumbers::of(&dump) };

@@ -203,7 +203,6 @@ mod tests {
         let (from_ns, to_ns) = (path[0].from_ns, path[path.len() - 1].to_ns);
         Traced {
             name: name.to_owned(),
-            key: None,
             pid: 7,
             tid: 7,
             comm: "job".to_owned(),
@@ -212,10 +211,8 @@ mod tests {
             span_ns: to_ns - from_ns,
             has_begin: true,
             has_end: true,
-            cut: 0,
-            totals_ns: BTreeMap::new(),
-            in_calls_ns: None,
             path,
+            ..Traced::default()
         }
     }
 

@@ -97,7 +97,6 @@ pub fn path(from_ns: u64) -> Traced {
     };
     Traced {
         name: "thread:71@1..2".to_owned(),
-        key: None,
         pid: 70,
         tid: 71,
         comm: "nginx".to_owned(),
@@ -106,10 +105,9 @@ pub fn path(from_ns: u64) -> Traced {
         span_ns: 30 * MS,
         has_begin: true,
         has_end: true,
-        cut: 0,
         totals_ns: [("running", 10 * MS), ("waiting_cpu", 20 * MS)].into(),
-        in_calls_ns: None,
         path: vec![segment("running", 72, 0, 10), segment("waiting_cpu", 71, 10, 30)],
+        ..Traced::default()
     }
 }
 
@@ -218,15 +216,11 @@ pub fn found() -> Findings {
                     adopted_for_ns: None,
                 },
             ],
-            stopped: None,
             labels: ["nginx.service".to_owned()].into(),
-            counted: None,
-            ledger: None,
             incidents: vec![report()],
             suffers: vec![3],
-            disturbed: Vec::new(),
-            is_quota_untold: false,
             kept: vec![Kept { incident: 3, sentence: "its kernel events are kept".to_owned() }],
+            ..Around::default()
         },
         pressure: Some(pressure()),
         remedies: Vec::new(),

@@ -11,28 +11,13 @@ use noise_paths::via::ViaKind;
 use super::*;
 
 fn segment(tid: i32, comm: &str, state: &'static str, from_ns: u64, to_ns: u64) -> Segment {
-    Segment {
-        recording: 0,
-        tid,
-        comm: comm.to_owned(),
-        cpu: None,
-        state,
-        from_ns,
-        to_ns,
-        why: None,
-        through: None,
-        parent: None,
-        via: None,
-        in_calls_ns: None,
-        culprits: Vec::new(),
-    }
+    Segment { tid, comm: comm.to_owned(), state, from_ns, to_ns, ..Segment::default() }
 }
 
 fn of(name: &str, path: Vec<Segment>) -> Traced {
     let (from_ns, to_ns) = (path[0].from_ns, path[path.len() - 1].to_ns);
     Traced {
         name: name.to_owned(),
-        key: None,
         pid: 7,
         tid: 7,
         comm: "server".to_owned(),
@@ -41,10 +26,8 @@ fn of(name: &str, path: Vec<Segment>) -> Traced {
         span_ns: to_ns - from_ns,
         has_begin: true,
         has_end: true,
-        cut: 0,
-        totals_ns: [].into(),
-        in_calls_ns: None,
         path,
+        ..Traced::default()
     }
 }
 

@@ -36,12 +36,10 @@ fn spent(service: &str) -> Spent {
             }],
         },
         _ => Spent {
-            cgroup: None,
-            pids: BTreeSet::new(),
             spent_ns: 3 * MS,
             reach_ns: 160_000,
             states_ns: [("running", 3 * MS)].into(),
-            culprits: Vec::new(),
+            ..Spent::default()
         },
     }
 }

@@ -40,9 +40,6 @@ fn traced() -> Traced {
         span_ns: 99_990,
         has_begin: true,
         has_end: true,
-        cut: 0,
-        totals_ns: [].into(),
-        in_calls_ns: None,
         path: vec![
             segment(7, "running", 10, 20),
             segment(7, "disk", 20, 30),
@@ -50,6 +47,7 @@ fn traced() -> Traced {
             segment(9, "running", 50, 60),
             segment(7, "waiting_cpu", 60, 100_000),
         ],
+        ..Traced::default()
     }
 }
 

@@ -28,7 +28,6 @@ fn traced(mut path: Vec<Segment>) -> Traced {
     }
     Traced {
         name: "mark:job".to_owned(),
-        key: None,
         pid: 7,
         tid: 7,
         comm: "job".to_owned(),
@@ -37,10 +36,8 @@ fn traced(mut path: Vec<Segment>) -> Traced {
         span_ns: at_ns - MS,
         has_begin: true,
         has_end: true,
-        cut: 0,
-        totals_ns: [].into(),
-        in_calls_ns: None,
         path,
+        ..Traced::default()
     }
 }
 
