@@ -52,9 +52,10 @@ fn recording(threads: u32) -> TempDir {
 /// What an analysis of it said, with no more memory than so many bytes.
 fn analysed(arguments: &[&str], recording: &Path, most_bytes: u64) -> Output {
     let limited = format!("ulimit -v {}; exec \"$0\" trace \"$@\"", most_bytes / 1024);
+    let elsewhere = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", &limited, env!("CARGO_BIN_EXE_noised")]);
-    command.args(arguments).arg(recording).current_dir(recording).output().unwrap()
+    command.args(arguments).arg(recording).current_dir(elsewhere.path()).output().unwrap()
 }
 
 #[test]

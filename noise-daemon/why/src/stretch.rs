@@ -295,6 +295,7 @@ mod tests {
             item.write(&mut body);
             let one = body.split_off(begin);
             body.extend(one.repeat(times));
+            AnswerItem::End { events: 0, missing: 0 }.write(&mut body);
             let _daemon = Fake::local(&socket, Reply::of(200, "application/octet-stream", &body));
             let (dump, mut host) = (Dump::default(), DumpedHost::default());
             let found = past(&socket, (now_ns, false), &dump, &mut host);
@@ -303,7 +304,7 @@ mod tests {
         let mark = Mark { time_ns: now_ns, name: "request".into(), ..Mark::default() };
         assert_eq!(asked(&AnswerItem::Mark(mark.clone()), 1_000), Ok(now_ns));
         let missing = AnswerItem::Missing { place: ItemPlace::default(), first: 0, count: 1 };
-        for (item, times) in [(AnswerItem::Mark(mark.clone()), 200_000), (missing, 3_000_000)] {
+        for (item, times) in [(AnswerItem::Mark(mark.clone()), 200_000), (missing, 4_000_000)] {
             let error = asked(&item, times).unwrap_err();
             assert_eq!(error, "the daemon's answer has more than a daemon keeps");
         }
