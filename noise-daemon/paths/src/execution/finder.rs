@@ -29,6 +29,8 @@ use crate::graph::Graph;
 const MAX_OPEN: usize = 65_536;
 /// Names of events that are looked at once each.
 const MAX_NAMES: usize = 65_536;
+/// The longest key of a mark; what programs send has at most 128 bytes.
+const MOST_KEY_BYTES: usize = 1024;
 
 /// Fields and contexts in which tracers name the thread that an event is of.
 const THREAD_FIELDS: [&str; 2] = ["perf_tid", "tid"];
@@ -259,6 +261,7 @@ impl Finder {
         let common = match (mark.key, tid) {
             ([], Some(tid)) => Some(ExecutionKey::Thread(tid)),
             ([], None) => None,
+            (key, _) if key.len() > MOST_KEY_BYTES => None,
             (key, _) => Some(ExecutionKey::Key { uid: mark.uid, key: key.into() }),
         };
         let time_ns = event.time_ns.saturating_sub(mark.before_ns);

@@ -7,6 +7,7 @@ use noise_common::signals::{SOFTIRQ_VECTORS, Signal};
 
 use super::cpu::Cpus;
 use super::document::{Handler, Raise, Softirq};
+use super::name_of;
 use super::sums::Spread;
 use super::watch::{Delay, DelaySubject, Watch};
 use crate::event::{Event, TraceKind};
@@ -60,8 +61,9 @@ impl Interrupts {
                 if self.irqs.len() < MAX_IRQS || self.irqs.contains_key(irq) =>
             {
                 let inside = self.irqs.entry(*irq).or_default();
-                if inside.name.as_bytes() != *name {
-                    inside.name = String::from_utf8_lossy(name).into_owned();
+                let name = name_of(name);
+                if inside.name != name {
+                    inside.name = name.into_owned();
                 }
             }
             TraceKind::IrqHandlerExit { irq, .. } => {

@@ -33,6 +33,7 @@ mod sums;
 mod waits;
 pub mod watch;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, UNKNOWN, VECTOR_SOURCE};
@@ -57,6 +58,13 @@ use crate::sight::Sight;
 
 /// Device interrupts whose names are kept.
 const MAX_LINES: usize = 65_536;
+/// What is kept of a device's name; the kernel's own have less than 100 bytes.
+const NAME_BYTES: usize = 255;
+
+/// The name of a device, as far as it is kept.
+fn name_of(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes.get(..NAME_BYTES).unwrap_or(bytes))
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Only {
@@ -209,7 +217,7 @@ impl Delays {
                 }
             }
             TraceKind::IrqHandlerEntry { irq, name } if self.lines.len() < MAX_LINES => {
-                let name = || String::from_utf8_lossy(name).into_owned();
+                let name = || name_of(name).into_owned();
                 self.lines.entry(*irq).or_insert_with(name);
                 self.interrupt(event);
             }

@@ -7,6 +7,7 @@ use noise_common::signals::{NET_RX, Signal, polls_packets};
 
 use super::cpu::{Cpu, Cpus};
 use super::document::Interface;
+use super::name_of;
 use super::sums::Spread;
 use super::watch::{Delay, DelaySubject, Watch};
 use crate::event::{Comm, Event, Packet, TraceKind};
@@ -28,7 +29,7 @@ pub struct PacketDelays {
 }
 
 fn interface(packet: &Packet<'_>) -> String {
-    String::from_utf8_lossy(packet.name).into_owned()
+    name_of(packet.name).into_owned()
 }
 
 impl PacketDelays {

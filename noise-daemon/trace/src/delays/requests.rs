@@ -14,6 +14,7 @@ use noise_common::signals::Signal;
 use super::ahead::{Ahead, Done, RequestStage as AheadStage};
 use super::cpu::Cpus;
 use super::document::Device;
+use super::name_of;
 use super::sums::Spread;
 use super::watch::{Delay, DelaySubject, Watch};
 use crate::event::{Event, Request, TraceKind};
@@ -262,7 +263,7 @@ impl RequestDelays {
             }
             TraceKind::Lost(_) => self.lose(),
             TraceKind::StatedumpBlockDevice { dev, name } if self.disks.len() < MAX_DEVICES => {
-                self.disks.insert(*dev, String::from_utf8_lossy(name).into_owned());
+                self.disks.insert(*dev, name_of(name).into_owned());
             }
             _ => {}
         }

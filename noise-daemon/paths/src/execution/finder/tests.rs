@@ -258,6 +258,16 @@ proptest! {
 }
 
 #[test]
+fn keys_that_no_program_sent_are_not_kept() {
+    let [short, long] = [1024, 1025].map(|length| &*vec![b'k'; length].leak());
+    for (key, expected) in [(short, (1, 0)), (long, (0, 2))] {
+        let events = [(0, runs(0, 7)), (0, mark(true, key, 7)), (0, mark(false, key, 7))];
+        let (found, tally, _) = found("mark:q", &events);
+        assert_eq!((found.len(), tally.strangers), expected);
+    }
+}
+
+#[test]
 fn marks_lie_at_their_own_times() {
     let late = |begins: bool| {
         let MadeEvent { kind: TraceKind::Mark(known), .. } = mark(begins, b"", 7) else { panic!() };

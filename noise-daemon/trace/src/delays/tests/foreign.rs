@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Delays, culprits, document, request};
 use crate::analysis::Analysis as _;
-use crate::event::{Event, LostEvents, Request, TraceKind};
+use crate::event::{Event, LostEvents, Packet, Request, TraceKind};
 use crate::fixtures::{switch, wakeup};
 
 /// Who was ahead of thread 7 at the disk from 100 to 200, when its request ended.
@@ -70,4 +70,25 @@ fn of_very_many_requests_behind_a_begin_few_are_looked_at() {
         document(&events).block_queue_wait.len()
     };
     assert_eq!((queued(50), queued(1000)), (1, 0));
+}
+
+#[test]
+fn names_that_no_kernel_gives_are_kept_in_part() {
+    let name = &*vec![b'n'; 1 << 20].leak();
+    let packet = Packet { skb: 5, len: 9, name };
+    let request = request(8, 8);
+    let document = document(&[
+        (90, 0, TraceKind::StatedumpBlockDevice { dev: request.dev, name }),
+        (100, 0, TraceKind::IrqHandlerEntry { irq: 7, name }),
+        (110, 0, TraceKind::IrqHandlerExit { irq: 7, ret: 1 }),
+        (120, 0, TraceKind::NetDevQueue(packet)),
+        (130, 0, TraceKind::NetDevStartXmit(packet)),
+        (140, 0, TraceKind::BlockRqIssue(request)),
+        (150, 0, TraceKind::BlockRqComplete(request)),
+    ]);
+    let interfaces = document.packets.values().flatten().map(|of| &of.interface);
+    let disks = document.block_device_wait.iter().map(|device| &device.name);
+    let lines = document.hardirq.iter().map(|handler| &handler.name);
+    let lengths: Vec<usize> = interfaces.chain(disks).chain(lines).map(String::len).collect();
+    assert_eq!(lengths, [255; 3]);
 }
