@@ -212,7 +212,8 @@ fn service_runs_confined() -> Result<()> {
     let exposure = machine.output(&analyse)?;
     println!("{exposure}");
     let level = exposure.split_whitespace().find_map(|word| word.parse::<f64>().ok());
-    ensure!(level.is_some_and(|level| level <= 1.7), "{exposure}");
+    // 0.1 of it is for netlink, of which the daemon itself allows no further socket once it has started.
+    ensure!(level.is_some_and(|level| level <= 1.8), "{exposure}");
     for (name, limit) in
         [("MemoryMax", "536870912"), ("TasksMax", "1024"), ("CPUQuotaPerSecUSec", "1s")]
     {

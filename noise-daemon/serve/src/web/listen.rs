@@ -83,12 +83,12 @@ impl Listeners {
         let canonical =
             |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         let client = canonical(address);
-        let Some(owners) = self.owners.as_ref().filter(|_| client.ip().is_loopback()) else {
+        if !client.ip().is_loopback() {
             return Peer::at(client.ip());
-        };
-        let own = stream.local_addr().map(canonical);
-        let user = own.ok().and_then(|own| owners.owner(client, own));
-        Peer::Host(user, client.ip())
+        }
+        let owner =
+            |owners: &TcpOwners| owners.owner(client, stream.local_addr().map(canonical).ok()?);
+        Peer::Host(self.owners.as_ref().and_then(owner), client.ip())
     }
 
     /// Waits for a connection at any of them.
@@ -269,5 +269,20 @@ mod tests {
         let error = Listeners::bind(&"name.invalid:1".parse().unwrap()).unwrap_err().to_string();
         let begin = "cannot listen on name.invalid:1: its name cannot be resolved (";
         assert!(error.starts_with(begin), "{error}");
+    }
+
+    #[tokio::test]
+    async fn clients_over_loopback_are_users_of_this_host() {
+        let mut listeners = Listeners::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listeners.addresses().unwrap()[0];
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        let (stream, from) = listeners.accept().await.unwrap();
+        let own = nix::unistd::geteuid().as_raw();
+        assert_eq!(listeners.peer(&stream, from), Peer::Host(Some(own), from.ip()));
+        let elsewhere = SocketAddr::from(([10, 0, 0, 1], 1));
+        assert_eq!(listeners.peer(&stream, elsewhere), Peer::Address(elsewhere.ip()));
+        // Where the kernel may not be asked.
+        listeners.owners = None;
+        assert_eq!(listeners.peer(&stream, from), Peer::Host(None, from.ip()));
     }
 }

@@ -9,7 +9,7 @@ use nix::unistd::geteuid;
 pub enum Peer {
     Address(IpAddr),
     /// A user of this host who comes over loopback from that address; each has all addresses of 127.0.0.0/8. Without a
-    /// user, one that had gone before it was asked who it was.
+    /// user, one that had gone before it was asked who it was, or all of them where the kernel may not be asked.
     Host(Option<u32>, IpAddr),
     /// On the local socket: the user, where that is known.
     User(Option<u32>),
