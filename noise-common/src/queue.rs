@@ -135,7 +135,9 @@ impl Served {
     /// The begin of what is remembered, on the scale of the queue.
     #[inline(always)]
     pub fn oldest(&self) -> u64 {
-        self.sources.latest(SERVICES as u64 - 1).until_ns
+        let back = SERVICES as u64 - 1;
+        // Behind fewer changes, the ring has what another queue left there.
+        if self.sources.newest < back { 0 } else { self.sources.latest(back).until_ns }
     }
 
     /// Charges who is behind entry number `back`, counted back from the newest. Whether that was the last one.
@@ -248,6 +250,11 @@ mod tests {
         let expected = [((Cause::Foreign, 2), 1_500), ((Cause::Foreign, 3), 1_600)];
         assert_eq!(behind, BTreeMap::from(expected));
         assert_eq!(Served::default().oldest(), 0);
+        // Another queue has the entry now: what lies in the ring is of the one before.
+        served.begin(9);
+        assert_eq!(served.oldest(), 0);
+        serve(&mut served, 5, 10);
+        assert_eq!((served.total, served.oldest()), (10, 0));
         let of_queue = [Cause::Foreign, Cause::Own, Cause::Idle, Cause::Untracked];
         let causes = of_queue.map(|one| QueueWait::Writeback.cause(one));
         let [wrote, unknown] = [Cause::Writeback, Cause::Iowait];
