@@ -236,9 +236,10 @@ impl Keeping {
         least.filter(|least| gravity(*least) < gravity(id)).map(Some).ok_or(AT_ONCE)
     }
 
-    /// Incidents whose events are about to be kept.
+    /// Incidents whose events are about to be kept: what is looked at again is kept already.
     fn pending(&self) -> impl Iterator<Item = u64> {
-        let working = self.work.iter().flat_map(|work| work.incidents.iter().map(|(id, ..)| *id));
+        let working = self.work.iter().flat_map(|work| &work.incidents);
+        let working = working.filter(|(.., is_kept)| !is_kept).map(|(id, ..)| *id);
         self.waiting.iter().map(|job| job.incident).chain(working)
     }
 
@@ -338,15 +339,16 @@ impl Keeping {
         let mut outcomes: BTreeMap<u64, Result<Kept, String>> =
             thread.join().unwrap_or_default().into_iter().collect();
         for (id, opened, is_kept) in incidents {
-            match outcomes.remove(&id) {
-                Some(Err(why)) if is_kept => {
+            let outcome = outcomes.remove(&id).unwrap_or_else(|| Err("noised failed".to_owned()));
+            match outcome {
+                Err(why) if is_kept && open(self.shelf.folder(), id).is_ok() => {
                     tracing::debug!(
                         id,
                         why,
                         "the paths of an incident are those of what opened it"
                     );
                 }
-                Some(Ok(kept)) => {
+                Ok(kept) => {
                     if std::mem::take(&mut self.failing) {
                         tracing::info!("kernel events of incidents are kept again");
                     }
@@ -355,8 +357,10 @@ impl Keeping {
                     lock(&self.all).insert(id, kept);
                     self.shorten();
                 }
-                Some(Err(why)) => self.failed(id, opened, &why),
-                None => self.failed(id, opened, "noised failed"),
+                Err(why) => {
+                    lock(&self.all).remove(&id);
+                    self.failed(id, opened, &why);
+                }
             }
         }
     }

@@ -163,9 +163,34 @@ fn what_an_incident_turns_out_to_be_about_is_looked_for_in_what_is_kept() {
     keeping.opened(&report(8), clock(1_000), |_| 0.0);
     settle(&mut keeping);
     std::fs::create_dir(root.path().join("incident-8.trace.new")).unwrap();
-    keeping.follow(&Report { id: 8, ..requests });
+    keeping.follow(&Report { id: 8, ..requests.clone() });
     settle(&mut keeping);
     assert_eq!((ids(&keeping), keeping.failing), (vec![7, 8], false));
+    // Where what there was is gone with it, that is said.
+    keeping.opened(&report(9), clock(1_000), |_| 0.0);
+    settle(&mut keeping);
+    std::fs::create_dir(root.path().join("incident-9.path.new")).unwrap();
+    keeping.follow(&Report { id: 9, ..requests });
+    settle(&mut keeping);
+    assert_eq!((ids(&keeping), keeping.failing), (vec![7, 8], true));
+    assert!(keeping.paths()(9).is_none() && open(root.path(), 9).is_err());
+}
+
+#[test]
+fn what_is_looked_at_again_takes_no_room() {
+    let root = tempfile::tempdir().unwrap();
+    let mut keeping = keeping(root.path(), BOUNDS, |_| true);
+    for id in [1, 2] {
+        keeping.opened(&report(id), clock(1_000), |_| 1.0);
+        settle(&mut keeping);
+    }
+    let requests = Episode { signal: Signal::BlockDeviceWait.into(), ..blank("vda read") };
+    keeping.follow(&Report::new(1, true, requests, Vec::new()));
+    keeping.tick();
+    assert!(keeping.work.is_some());
+    keeping.opened(&report(3), clock(1_001), |id| if id == 3 { 0.5 } else { 1.0 });
+    settle(&mut keeping);
+    assert_eq!(ids(&keeping), [1, 2, 3]);
 }
 
 #[test]
