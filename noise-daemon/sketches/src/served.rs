@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use crate::feed::CallSink;
 use crate::input::{Act, Arrived, Bytes, ChannelObject, Endpoint, Input, Protocol, Purpose, What};
@@ -179,8 +179,6 @@ struct ServedConnection {
     number: u32,
     /// Calls that send, and began since the latest of them was read.
     sending: u32,
-    /// It did something since events were lost.
-    is_touched: bool,
     /// The latest request, and the one before that.
     latest: Option<PortRequest>,
     before: Option<PortRequest>,
@@ -196,7 +194,7 @@ pub struct PortFollower {
     /// Bytes that came to connections that were not accepted, by their ports.
     unaccepted: HashMap<(u16, [u16; 2]), UnreadBytes>,
     /// Those that did something since events were lost.
-    touched: Vec<(u16, u64)>,
+    touched: HashSet<(u16, u64)>,
     /// Those that were closed, and when.
     closed: VecDeque<((u16, u64), u64)>,
     calls: HashMap<(u16, i32), PortCall>,
@@ -220,7 +218,7 @@ impl PortFollower {
             ports: ports.to_vec(),
             connections: HashMap::default(),
             unaccepted: HashMap::default(),
-            touched: Vec::new(),
+            touched: HashSet::default(),
             closed: VecDeque::new(),
             calls: HashMap::default(),
             has_losses: false,
@@ -276,6 +274,7 @@ impl PortFollower {
     /// The connection is no more, or nothing follows on it.
     fn settle(&mut self, key: (u16, u64)) {
         let Some(connection) = self.connections.remove(&key) else { return };
+        self.touched.remove(&key);
         let machine = key.0;
         let of = (machine, connection.ports[0]);
         if let Some(before) = connection.before {
@@ -312,10 +311,7 @@ impl PortFollower {
 
     fn touch(&mut self, key: (u16, u64)) -> Option<&mut ServedConnection> {
         let connection = self.connections.get_mut(&key)?;
-        if !connection.is_touched {
-            connection.is_touched = true;
-            self.touched.push(key);
-        }
+        self.touched.insert(key);
         Some(connection)
     }
 
@@ -509,7 +505,6 @@ impl PortFollower {
             }
             connection.is_lost |= connection.closed.is_none();
             connection.is_behind_loss = true;
-            connection.is_touched = false;
             connection.unread = UnreadBytes::default();
             connection.sending = 0;
             self.connections.insert(key, connection);

@@ -176,7 +176,7 @@ struct MachineState {
     contexts: PerCpu<Contexts>,
     descriptors: Descriptors,
     calls: HashMap<i32, PendingCall>,
-    /// CallReader that a signal interrupted.
+    /// Calls that a signal interrupted.
     interrupted: HashMap<i32, PendingCall>,
     /// Who is waited for is said by `sched_wakeup`.
     by_wakeup: bool,

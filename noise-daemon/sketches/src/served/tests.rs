@@ -337,6 +337,17 @@ fn arrivals_that_are_too_many_are_not_known() {
 }
 
 #[test]
+fn connections_that_are_gone_take_no_memory() {
+    let mut scene = Scene::requests();
+    for id in 1..=100 {
+        scene.accept(1, id);
+        scene.close(1, id);
+    }
+    let follower = scene.reader.sink();
+    assert_eq!([follower.connections.len(), follower.touched.len()], [MAX_CLOSED; 2]);
+}
+
+#[test]
 fn a_connection_goes_from_accept_to_its_last_close() {
     let mut scene = Scene::of(PortWorkKind::Connections);
     let begins = scene.accept(1, 5);
