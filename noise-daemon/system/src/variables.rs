@@ -88,11 +88,14 @@ fn is_kernels(mounts: impl Iterator<Item = String>, (major, minor): (u32, u32)) 
 }
 
 /// Opens a file of another user, if it is the one that is mapped.
+/// A lease of that user on it is not waited for.
 fn open(path: &Path, inode: u64) -> io::Result<File> {
     let is_it =
         |found: &Metadata| found.is_file() && found.ino() == inode && found.len() <= MAX_BYTES;
     let fits = |found: &Metadata| {
-        is_it(found).then_some(0).ok_or_else(|| io::Error::other("it is another file"))
+        is_it(found)
+            .then_some(libc::O_NONBLOCK)
+            .ok_or_else(|| io::Error::other("it is another file"))
     };
     open_fitting(OpenOptions::new().read(true), path, 0, fits)
 }
@@ -171,6 +174,8 @@ fn variable(file: File, mapped: &MappedFile, address: u64) -> Option<String> {
 mod tests {
     use std::sync::atomic::AtomicU64;
 
+    use nix::fcntl::{FcntlArg, fcntl};
+
     use super::*;
 
     static FILLED: [AtomicU64; 2] = [AtomicU64::new(7), AtomicU64::new(8)];
@@ -226,7 +231,8 @@ d000-e000 rw-p 00000000 00:00 0 [anon: /dev/watchdog]
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("a"), "x").unwrap();
         let inode = std::fs::metadata(path("a")).unwrap().ino();
-        assert!(open(&path("a"), inode).is_ok());
+        let flags = fcntl(open(&path("a"), inode).unwrap(), FcntlArg::F_GETFL).unwrap();
+        assert!(flags & libc::O_NONBLOCK != 0, "its owner may have a lease on it");
         assert!(open(&path("a"), inode + 1).is_err());
         std::os::unix::fs::symlink("/dev/zero", path("device")).unwrap();
         let device = std::fs::metadata("/dev/zero").unwrap().ino();
