@@ -137,7 +137,7 @@ pub fn missing(counts: &SketchCounts, discarded: u64, part: &str) -> String {
         (counts.lost, "slices are given up, since events were lost on their way"),
         (
             counts.unpaired,
-            "slices are given up, since the kernel did not report a switch of their thread (no event was lost there)",
+            "slices are given up, since a switch of their thread is not recorded (no event was lost there)",
         ),
         (counts.left_out, left_out.as_str()),
         (counts.calls_left_out, &calls_left_out),

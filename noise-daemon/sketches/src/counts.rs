@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Missing {
     /// Events were lost.
     Events,
-    /// No event was lost, but the kernel did not report a switch.
+    /// No event was lost, but a switch is not recorded.
     Switch,
 }
 
@@ -20,7 +20,7 @@ pub struct SketchCounts {
     pub unfinished: u64,
     /// Slices given up because events were lost on the way.
     pub lost: u64,
-    /// Slices given up because the kernel did not report a switch of their thread, though no event was lost.
+    /// Slices given up because a switch of their thread is not recorded, though no event was lost.
     pub unpaired: u64,
     /// Slices beyond what is held.
     pub left_out: u64,

@@ -1,4 +1,4 @@
-//! PURE: what a summary says of events that were lost, and of switches that the kernel did not report.
+//! PURE: what a summary says of events that were lost, and of switches that are not recorded though none was.
 
 use noise_text::clean::clean;
 use noise_text::table::Columns;
@@ -74,7 +74,7 @@ pub fn unpaired(unpaired: &UnpairedSwitches) -> String {
         on.push(format!("others on {}", of(more as u64, "further CPU")));
     }
     let mut text = format!(
-        "{count} of {} without the other half ({part}): {}. No event was lost there: the kernel did not report that the CPU \
+        "{count} of {} without the other half ({part}): {}. No event was lost there: no switch is recorded by which the CPU \
          left {}.\n",
         of(*switches, "switch"),
         on.join(", "),
@@ -220,8 +220,8 @@ lost while recording: 8 events, in 2 places:
         assert_eq!(losses(&summary, 0), "");
         assert_eq!(
             unpaired(&summary.unpaired_switches),
-            "3 of 6 switches without the other half (50.0 %): 2 on CPU 0, 1 on CPU 1. No event was lost there: the kernel \
-             did not report that the CPU left t1 1 (2 times) and t9 9 (once).\n\
+            "3 of 6 switches without the other half (50.0 %): 2 on CPU 0, 1 on CPU 1. No event was lost there: no switch is \
+             recorded by which the CPU left t1 1 (2 times) and t9 9 (once).\n\
              Hidden threads: t1 1. No switch away from them is recorded, and what a CPU does while they run is not seen.\n"
         );
         let json = serde_json::to_value(&summary).unwrap();

@@ -78,7 +78,7 @@ impl<Who: Copy + PartialEq> Processor<Who> {
         self.current().filter(|current| *current != prev)
     }
 
-    /// The same, if no event was lost since that thread got the CPU: the kernel did not report the switch.
+    /// The same, if no event was lost since that thread got the CPU: the switch was not recorded.
     pub fn unpaired(&self, prev: Who) -> Option<Who> {
         self.unseen(prev).filter(|_| self.since_ns >= self.lost_until_ns)
     }

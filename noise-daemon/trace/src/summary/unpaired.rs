@@ -1,7 +1,7 @@
 //! Switches whose other half is missing, although no event was lost.
 //!
-//! What a switch takes a CPU from is what the switch before gave it to. Where it is not, the kernel did not report the
-//! switch away from that thread. On some kernels neither BPF programs nor ftrace are called while certain threads run, those
+//! What a switch takes a CPU from is what the switch before gave it to. Where it is not, the switch away from that thread
+//! is not recorded. On some kernels neither BPF programs nor ftrace are called while certain threads run, those
 //! of process 1 for example: the switches to such a thread are recorded, and none away from it is. Recordings of single
 //! processes lack such halves, too.
 //!
