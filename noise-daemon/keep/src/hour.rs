@@ -16,8 +16,7 @@ const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// Why nothing is kept of an incident that others are worse than.
 pub const BY_WORSE: &str = "the limit of 6 an hour was used by worse ones";
 /// Why nothing is kept of one that is hardly worse than the least of those.
-const BY_OTHERS: &str =
-    "those of 12 incidents of the last hour were kept, or could not be, and it is not twice as bad";
+const BY_OTHERS: &str = "those of 12 incidents or more of the last hour were kept, or could not be, and it is not twice as bad";
 
 #[derive(Clone, Copy, Debug)]
 struct Admitted {

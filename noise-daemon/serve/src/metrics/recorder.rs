@@ -34,7 +34,7 @@ pub fn families(model: &Model) -> Vec<Family<'_>> {
     if next_bytes > 0 {
         families.push(Family::gauge(
             "noised_recorder_next_bytes",
-            "Memory that the flight recorder would have after a restart, by the busiest 10 s of the last days.",
+            "Memory that the flight recorder would have after a restart, by what is remembered of the last days.",
             next_bytes as f64,
         ));
     }

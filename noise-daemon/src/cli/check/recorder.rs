@@ -78,7 +78,7 @@ impl Recorders {
             Some((_, next)) if next > 0 => {
                 writeln!(
                     page,
-                    "after a restart {}, by the busiest 10 s of the last days",
+                    "after a restart {}, by what is remembered of the last days",
                     mib(next)
                 )
             }
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(
             with(Some(held), false).page(),
             "2.0 MiB, back 0.0 s on the CPU where it holds least, 3.6 s on the median one\n\
-             after a restart 32.0 MiB, by the busiest 10 s of the last days\n"
+             after a restart 32.0 MiB, by what is remembered of the last days\n"
         );
         let same = Recorder { next_bytes: 2 << 20, ..held };
         assert!(with(Some(same), false).page().ends_with("a restart would not change its size\n"));
