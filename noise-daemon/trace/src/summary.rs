@@ -18,7 +18,7 @@ use crate::ftrace::UnreadLines;
 use crate::reach::Reach;
 use crate::record::{Record, Stored};
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClockDocument {
     pub name: String,
     pub frequency_hz: u64,
@@ -72,7 +72,7 @@ impl From<&Damage> for UnreadDocument {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct TraceSummary {
     pub clock: ClockDocument,
     /// Where and by what it was recorded, as the trace says.
@@ -125,25 +125,7 @@ const MAX_NAMES: usize = 100_000;
 
 impl TraceSummary {
     pub fn new(clock: &TraceClock, environment: BTreeMap<String, String>) -> Self {
-        Self {
-            clock: clock.into(),
-            environment,
-            from_ns: 0,
-            to_ns: 0,
-            count: 0,
-            discarded: 0,
-            discarded_packets: 0,
-            losses: Losses::default(),
-            unpaired_switches: UnpairedSwitches::default(),
-            reach: Reach::default(),
-            events: BTreeMap::new(),
-            cpus: BTreeMap::new(),
-            unread: UnreadDocument::default(),
-            unread_lines: None,
-            pairs: SwitchPairs::default(),
-            numbered: Vec::new(),
-            by_cpu: Vec::new(),
-        }
+        Self { clock: clock.into(), environment, ..Self::default() }
     }
 
     /// Only what happens from that time on is counted.

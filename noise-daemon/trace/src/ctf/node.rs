@@ -49,7 +49,7 @@ impl<'k> Slots<'k> {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Int {
     /// Bits, 1 to 64.
     pub size: u32,

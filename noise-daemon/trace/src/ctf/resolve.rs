@@ -311,16 +311,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
     }
 
     fn integer(&self, attributes: &[Attribute<'_>]) -> Result<Int, CtfError> {
-        let mut int = Int {
-            size: 0,
-            align: 0,
-            signed: false,
-            big: self.big,
-            base: 10,
-            is_text: false,
-            clock: None,
-            slot: None,
-        };
+        let mut int = Int { big: self.big, base: 10, ..Int::default() };
         for (name, value) in attributes {
             match *name {
                 "size" => int.size = size(value)?,

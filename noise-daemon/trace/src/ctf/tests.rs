@@ -74,27 +74,25 @@ fn field() -> impl Strategy<Value = Field> {
     })
 }
 
-fn order() -> impl Strategy<Value = Order> {
-    prop_oneof![Just(Order::Little), Just(Order::Big)]
-}
-
-fn header() -> impl Strategy<Value = Header> {
-    prop_oneof![Just(Header::Compact), Just(Header::Large), Just(Header::Plain)]
+/// A trace in some layout, and the events that are written to it.
+fn traces() -> impl Strategy<Value = (Trace, Vec<(Vec<Field>, u64, bool)>)> {
+    let order = prop_oneof![Just(Order::Little), Just(Order::Big)];
+    let header = prop_oneof![Just(Header::Compact), Just(Header::Large), Just(Header::Plain)];
+    let trace = (order, header, 1..6_usize).prop_map(|(order, header, per_packet)| Trace {
+        order,
+        header,
+        per_packet,
+    });
+    let event = (proptest::collection::vec(field(), 0..6), 0..1_u64 << 34, any::<bool>());
+    (trace, proptest::collection::vec(event, 1..20))
 }
 
 proptest! {
     #[test]
     fn what_was_written_is_read(
-        order in order(),
-        header in header(),
-        events in proptest::collection::vec(
-            (proptest::collection::vec(field(), 0..6), 0..1_u64 << 34, any::<bool>()),
-            1..20,
-        ),
-        per_packet in 1..6_usize,
+        (trace, events) in traces(),
         packets_in_metadata: bool,
     ) {
-        let trace = Trace { order, header, per_packet };
         let Written { metadata, stream, events } = trace.write(&events);
         let metadata = match packets_in_metadata {
             true => trace.in_packets(&metadata),

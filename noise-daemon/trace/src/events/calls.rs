@@ -25,7 +25,7 @@ events! {
         ("noised_position", u32,        second.object.position)
     }
 
-    Connection = "noised_connection" => (connection: ipc::Connection) {
+    Connection = "noised_connection", StatedumpSocket = "noised_statedump_socket" => (connection: ipc::Connection) {
         ("inode",          u32,           connection.inode)
         ("protocol",       u32,           connection.protocol)
         ("local_address",  SocketAddress, connection.local)
@@ -81,8 +81,8 @@ events! {
 }
 
 /// The address of an end of a connection; 0.0.0.0 where it is none.
-pub struct SocketAddress;
-pub struct SocketPort;
+struct SocketAddress;
+struct SocketPort;
 
 impl Declared for SocketAddress {
     const DECLARED: &'static str = CStr::DECLARED;

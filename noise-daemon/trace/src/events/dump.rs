@@ -4,11 +4,11 @@ use core::ffi::CStr;
 
 use noise_common::store::calls::ObjectKind;
 
-use super::calls::{SocketAddress, SocketPort};
+pub use super::calls::StatedumpSocket;
 use super::field::Fields;
 use super::row::events;
 use crate::event::Dumped;
-use crate::ipc::{Connection, Object};
+use crate::ipc::Object;
 use crate::task::Comm;
 
 events! {
@@ -65,16 +65,6 @@ events! {
         ("noised_object", ObjectKind, object.kind, by kind_or_unknown)
         ("noised_id",     u64,        object.id)
         ("noised_peer",   u32,        object.peer)
-    }
-
-    StatedumpSocket = "noised_statedump_socket" => (connection: Connection) {
-        ("inode",          u32,           connection.inode)
-        ("protocol",       u32,           connection.protocol)
-        ("local_address",  SocketAddress, connection.local)
-        ("local_port",     SocketPort,    connection.local)
-        ("remote_address", SocketAddress, connection.remote)
-        ("remote_port",    SocketPort,    connection.remote)
-        ("net_ns",         u32,           connection.namespace)
     }
 }
 

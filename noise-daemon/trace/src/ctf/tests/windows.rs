@@ -5,10 +5,8 @@ use std::io;
 
 use proptest::prelude::{any, prop_assert_eq, proptest};
 
-use super::written::{Trace, Written};
-use super::{
-    COUNTED, CtfReader, Shown, StreamFile, TraceLayout, field, header, order, packet, set_sizes,
-};
+use super::written::Written;
+use super::{COUNTED, CtfReader, Shown, StreamFile, TraceLayout, packet, set_sizes, traces};
 use crate::damage::Damage;
 use crate::record::Source as _;
 use crate::window::cut::Cut;
@@ -40,19 +38,12 @@ fn in_windows(layout: &TraceLayout, file: &Cut<'_>, from_ns: u64, window: usize)
 proptest! {
     #[test]
     fn all_windows_show_what_the_whole_file_does(
-        order in order(),
-        header in header(),
-        events in proptest::collection::vec(
-            (proptest::collection::vec(field(), 0..6), 0..1_u64 << 34, any::<bool>()),
-            1..20,
-        ),
-        per_packet in 1..6_usize,
+        (trace, events) in traces(),
         window in 1..300_usize,
         changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..4),
         end in any::<u16>(),
         from: u32,
     ) {
-        let trace = Trace { order, header, per_packet };
         let Written { metadata, mut stream, .. } = trace.write(&events);
         let layout = TraceLayout::parse(&metadata).unwrap();
         let whole = held(&layout, &stream, 0);
