@@ -30,7 +30,8 @@ struct PathCpuWait {
     place: PathSegmentIndex,
 }
 
-/// A thread that waits on a path.
+/// A thread that waits on a path. What matters of its wait is the queue, which each event that names a CPU may change: a stretch
+/// of `follow` keeps the first.
 #[derive(Debug, Default)]
 struct Waiter {
     /// The CPU whose queue it is in, by the latest event that said so.

@@ -14,7 +14,12 @@ pub const ASLEEP: i64 = 1;
 
 /// A thread, which is called t and its number.
 pub fn task(tid: i32) -> Task {
-    Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 0 }
+    named(&format!("t{tid}"), tid, 0)
+}
+
+/// A thread of that name.
+pub fn named(comm: &str, tid: i32, prio: i32) -> Task {
+    Task { comm: Comm::new(comm.as_bytes()), tid, prio }
 }
 
 pub fn switch(prev: i32, prev_state: i64, next: i32) -> TraceKind<'static> {

@@ -98,8 +98,8 @@ impl Sight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{LostEvents, Task};
-    use crate::state::LeftIn;
+    use crate::event::LostEvents;
+    use crate::fixtures;
 
     fn lost(time_ns: u64, cpu: u32, to_ns: u64) -> Event<'static> {
         let loss = LostEvents { events: 1, packets: 0, from_ns: time_ns, to_ns };
@@ -107,12 +107,7 @@ mod tests {
     }
 
     fn switch(time_ns: u64, cpu: u32) -> Event<'static> {
-        let (prev, next) = (Task::default(), Task::default());
-        Event {
-            time_ns,
-            cpu,
-            kind: TraceKind::SchedSwitch { prev, prev_state: LeftIn::of(0), next },
-        }
+        Event { time_ns, cpu, kind: fixtures::switch(0, 0, 0) }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What is known of a worker at the moment.
+//! What is known of a worker at the moment. It is no stretch of `follow`: a worker may be an idle task or an interrupt, or one
+//! that was created and not woken yet, and what it did is decided by the point that ends it.
 
 use noise_trace::event::Task;
 use noise_trace::threads::MAX_TID;

@@ -1,4 +1,5 @@
-//! Waits for a CPU, by thread.
+//! Waits for a CPU, by thread. They are no stretches of [`crate::follow`]: one of which events may be missing is in doubt, CPU by
+//! CPU, and goes on or begins anew with the next wake-up.
 
 use foldhash::{HashMap, HashSet};
 use noise_common::charge::Cause;

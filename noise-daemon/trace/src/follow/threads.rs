@@ -221,13 +221,9 @@ impl ThreadSight {
 mod tests {
     use super::*;
     use crate::event::LostEvents;
-    use crate::fixtures::task;
+    use crate::fixtures::switch;
 
     const ASLEEP: LeftIn = LeftIn::of(1);
-
-    fn switch(prev: i32, prev_state: LeftIn, next: i32) -> TraceKind<'static> {
-        TraceKind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
-    }
 
     /// A stretch that began at 0 in one state, after a step at 10.
     fn stepped(state: ThreadState, step: ThreadStep) -> (ThreadStretch, Option<ThreadStretch>) {
@@ -287,7 +283,7 @@ mod tests {
         let event = |time_ns, cpu, kind| Event { time_ns, cpu, kind };
         let mut sleeps = ThreadStretch::default();
         let mut runs = ThreadStretch::default();
-        assert_eq!(sight.follow(&event(10, 0, switch(1, ASLEEP, 2))), None);
+        assert_eq!(sight.follow(&event(10, 0, switch(1, 1, 2))), None);
         sight.step(&mut sleeps, (ThreadStep::Leaves(ASLEEP), 0), 10);
         sight.step(&mut runs, (ThreadStep::Runs, 0), 10);
         assert_eq!(sight.follow(&event(20, 1, TraceKind::Lost(lost))), None);
@@ -299,7 +295,7 @@ mod tests {
         sight.step(&mut other, (ThreadStep::Wakes, 0), 40);
         assert!(sight.until(&other, 50).is_lost);
         // Nor is it afterwards; what begins then is.
-        sight.follow(&event(70, 0, switch(2, ASLEEP, 3)));
+        sight.follow(&event(70, 0, switch(2, 1, 3)));
         assert!(sight.until(&other, 70).is_lost && sight.until(&sleeps, 70).is_lost);
         sight.step(&mut runs, (ThreadStep::Leaves(ASLEEP), 0), 70);
         assert!(!sight.until(&runs, 80).is_lost);
@@ -312,7 +308,7 @@ mod tests {
         assert_eq!((passed.from_ns, passed.to_ns, stretch.state), (70, 88, ThreadState::Unseen));
         let mut elsewhere = ThreadStretch { cpu: 5, ..run };
         assert_eq!(ThreadSight::lose_run(&mut elsewhere, &lost), None);
-        sight.follow(&event(95, 0, switch(3, ASLEEP, 4)));
-        assert_eq!(sight.follow(&event(99, 0, switch(6, ASLEEP, 7))), Some(4));
+        sight.follow(&event(95, 0, switch(3, 1, 4)));
+        assert_eq!(sight.follow(&event(99, 0, switch(6, 1, 7))), Some(4));
     }
 }

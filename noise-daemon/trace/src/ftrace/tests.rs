@@ -8,7 +8,8 @@ use noise_common::hooks::Vector;
 use super::*;
 use crate::analysis::Analysis as _;
 use crate::delays::{Begin, Delays};
-use crate::event::{Comm, Packet, Request, Task, Woken};
+use crate::event::{Comm, Packet, Request, Woken};
+use crate::fixtures::named as task;
 use crate::state::LeftIn;
 
 /// Lines as kernel 6.1 and trace-cmd 3.1 print them.
@@ -55,10 +56,6 @@ fn all(text: &[u8]) -> (Vec<FtraceRecord<'_>>, Damage) {
         records.push(record.map(|event| again(text, event)));
     }
     (records, reader.damage())
-}
-
-fn task(comm: &str, tid: i32, prio: i32) -> Task {
-    Task { comm: Comm::new(comm.as_bytes()), tid, prio }
 }
 
 #[test]
