@@ -29,16 +29,6 @@ const FROZEN: u32 = 0x8000;
 const SHOWN_DEAD: u32 = 0x10;
 const SHOWN_IDLE: u32 = 0x80;
 
-/// A thread that is woken, created or moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoredWoken {
-    pub tid: u32,
-    /// Its priority as the kernel counts: 0 to 99 real time, 100 to 139 the others, -1 deadline.
-    pub priority: i16,
-    /// The CPU that it is on.
-    pub cpu: u32,
-}
-
 /// What the kernel has in the place of the first sector of a request without any. Tracers show it of a
 /// completion, and 0 of the other steps.
 pub const NO_SECTOR: u64 = u64::MAX;
@@ -54,31 +44,13 @@ pub struct StoredRequest {
     pub bytes: u32,
     /// The operation, `REQ_OP_*` of the kernel's `blk_types.h`.
     pub operation: u8,
-    /// It is waited for (`REQ_SYNC`).
-    pub sync: bool,
-    /// It is about metadata (`REQ_META`).
-    pub meta: bool,
-    /// It goes to the medium before it is done (`REQ_FUA`).
-    pub fua: bool,
-    /// A flush goes ahead of it (`REQ_PREFLUSH`).
-    pub preflush: bool,
-    /// It is read ahead (`REQ_RAHEAD`).
-    pub readahead: bool,
+    /// From the lowest bit on: it is waited for (`REQ_SYNC`), about metadata (`REQ_META`), goes to the medium before it is done
+    /// (`REQ_FUA`), a flush goes ahead of it (`REQ_PREFLUSH`), and it is read ahead (`REQ_RAHEAD`).
+    pub flags: u8,
     /// The error of a completion, 0 to 255 as the kernel's `blk_status_t`, else 0.
     pub error: u8,
     /// Some bits of its address: requests under way that are about the same sector mostly differ in it.
     pub tag: u16,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoredPacket {
-    /// Address of its `sk_buff`.
-    pub skb: u64,
-    pub bytes: u32,
-    /// Index of the interface, 0 where it is not known.
-    pub interface: u32,
-    /// Low bits of the inode number of the interface's network namespace.
-    pub namespace: u16,
 }
 
 /// Priorities fit into eight bits: -1 is 255.
@@ -204,6 +176,14 @@ impl Body {
         let head = self.head | number & 0xffff_ffff;
         [(0, self.time_ns), (2, self.words[0]), (3, self.words[1]), (1, head)]
     }
+
+    /// It as it is read again, with its number.
+    #[inline(always)]
+    pub const fn stored(&self, number: u64) -> StoredEvent {
+        let Self { time_ns, head, words } = *self;
+        let (kind, small, detail) = ((head >> 32) as u8, (head >> 40) as u8, (head >> 48) as u16);
+        StoredEvent { time_ns, number: number as u32, kind, small, detail, words }
+    }
 }
 
 impl StoredEvent {
@@ -212,14 +192,7 @@ impl StoredEvent {
     pub fn copy(mut word: impl FnMut(usize) -> u64) -> Self {
         let head = word(1);
         let time_ns = word(0);
-        Self {
-            time_ns,
-            number: head as u32,
-            kind: (head >> 32) as u8,
-            small: (head >> 40) as u8,
-            detail: (head >> 48) as u16,
-            words: [word(2), word(3)],
-        }
+        Body { time_ns, head, words: [word(2), word(3)] }.stored(head)
     }
 
     /// Its kind; `None` where nothing was written yet.
@@ -248,24 +221,24 @@ impl StoredEvent {
         })
     }
 
-    /// The numbers of 32 bits that most kinds are made of: threads, an interrupt and what its handler returned, CPUs.
-    pub const fn ids(&self) -> [u32; 3] {
+    /// The numbers of 32 bits that most kinds are made of, in the order in which its maker takes them: threads, CPUs, an
+    /// interrupt and what its handler returned, the length of a packet and its interface …
+    pub const fn numbers(&self) -> [u32; 4] {
         let [first, second] = self.words;
-        [low(first), high(first), low(second)]
+        [low(first), high(first), low(second), high(second)]
     }
 
     /// What a switch says of the thread that leaves: its priority, and its state as tracers show it; and the priority of the
     /// one that comes.
     pub const fn left_in(&self) -> (i16, u32, i16) {
-        let [_, second] = self.words;
-        let priorities = high(second);
-        let shown = shown_state(low(second), self.small != 0);
+        let [.., state, priorities] = self.numbers();
+        let shown = shown_state(state, self.small != 0);
         (priority(priorities as u8), shown, priority((priorities >> 8) as u8))
     }
 
-    pub const fn woken(&self) -> StoredWoken {
-        let [first, _] = self.words;
-        StoredWoken { tid: low(first), priority: priority(self.small), cpu: high(first) }
+    /// The priority of a thread that is woken, new or moved.
+    pub const fn priority(&self) -> i16 {
+        priority(self.small)
     }
 
     /// A name, or an address of IPv6.
@@ -285,12 +258,6 @@ impl StoredEvent {
         (KERNEL_HALF | high_bits | high(place) as u64, function.cast_unsigned())
     }
 
-    pub const fn packet(&self) -> StoredPacket {
-        let [skb, second] = self.words;
-        let (bytes, interface) = (low(second), high(second));
-        StoredPacket { skb, bytes, interface, namespace: self.detail }
-    }
-
     pub fn vector(&self) -> Option<Vector> {
         let Hook::Vector(vector, _) =
             crate::hooks::VECTOR_HOOKS.get(2 * usize::from(self.small))?
@@ -302,19 +269,13 @@ impl StoredEvent {
 
     pub fn request(&self) -> StoredRequest {
         let [place, size] = self.words;
-        let operation = self.detail as u8;
-        let flag = |bit: u32| self.detail >> (8 + bit) & 1 == 1;
         let sector = place & SECTOR_MASK;
         StoredRequest {
             device: low(size),
             sector: if sector == SECTOR_MASK { NO_SECTOR } else { sector },
             bytes: high(size),
-            operation,
-            sync: flag(0),
-            meta: flag(1),
-            fua: flag(2),
-            preflush: flag(3),
-            readahead: flag(4),
+            operation: self.detail as u8,
+            flags: (self.detail >> 8) as u8,
             error: self.small,
             tag: (place >> SECTOR_BITS) as u16,
         }

@@ -35,37 +35,6 @@ impl StoredObject {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoredCall {
-    pub caller: Caller,
-    /// What it is about. Without an object, the arguments are kept instead: the second one in the low half of the
-    /// key, the third in its high half.
-    pub object: StoredObject,
-    /// The first argument that is kept; of a futex: what stands for its memory map.
-    pub first: u32,
-    pub extra: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoredReturn {
-    pub caller: Caller,
-    pub object: StoredObject,
-    pub result: i32,
-    /// What it received stays there.
-    pub peeks: bool,
-}
-
-/// The second object of a call: behind its begin, or its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Other {
-    pub caller: Caller,
-    pub object: StoredObject,
-    /// Its descriptor, where it is a file; of a futex: what stands for its memory map.
-    pub first: u32,
-    /// Whether it is behind the call's end.
-    pub at_end: bool,
-}
-
 /// The addresses of a socket. Those of IPv6 are in two events before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredEnds {
@@ -80,17 +49,6 @@ pub struct StoredEnds {
     pub remote_port: u16,
     /// Low bits of the inode number of its network namespace.
     pub namespace: u16,
-}
-
-/// Something was sent or received by a socket, or can be received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoredTransfer {
-    /// The socket, with its ports or its peer.
-    pub object: StoredObject,
-    /// How much, or what was wrong.
-    pub result: i32,
-    /// Of TCP: up to which byte of the stream.
-    pub position: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,12 +175,6 @@ impl StoredEvent {
         }
     }
 
-    pub fn transfer(&self) -> StoredTransfer {
-        let [first, _] = self.words;
-        let (result, position) = (low(first).cast_signed(), high(first));
-        StoredTransfer { object: self.object(), result, position }
-    }
-
     pub fn signal(&self) -> StoredSignal {
         let [first, second] = self.words;
         StoredSignal {
@@ -235,37 +187,27 @@ impl StoredEvent {
         }
     }
 
-    fn caller(&self) -> Caller {
-        let [first, _] = self.words;
-        Caller { tid: high(first), number: self.detail & ((1 << NUMBER_BITS) - 1) }
+    pub fn caller(&self) -> Caller {
+        let [_, tid, ..] = self.numbers();
+        Caller { tid, number: self.detail & ((1 << NUMBER_BITS) - 1) }
     }
 
-    fn object(&self) -> StoredObject {
+    /// What a call is about. At the begin of one without an object, the key is its second argument in the low half, and the
+    /// third one in the high half.
+    pub fn object(&self) -> StoredObject {
         let [_, key] = self.words;
         let kind = ObjectKind::from_number(u64::from(self.small & KIND_MASK));
         StoredObject { kind: kind.unwrap_or(ObjectKind::Unknown), key }
     }
 
-    pub fn call(&self) -> StoredCall {
-        let [first, _] = self.words;
-        let extra = (self.detail >> NUMBER_BITS) as u8;
-        StoredCall { caller: self.caller(), object: self.object(), first: low(first), extra }
+    /// What is kept of a call's second argument. Of a second object: not 0 where it is behind the call's end.
+    pub const fn extra(&self) -> u8 {
+        (self.detail >> NUMBER_BITS) as u8
     }
 
-    pub fn call_exit(&self) -> StoredReturn {
-        let [first, _] = self.words;
-        StoredReturn {
-            caller: self.caller(),
-            object: self.object(),
-            result: low(first).cast_signed(),
-            peeks: self.small & PEEKS != 0,
-        }
-    }
-
-    pub fn call_other(&self) -> Other {
-        let [first, _] = self.words;
-        let at_end = self.detail >> NUMBER_BITS != 0;
-        Other { caller: self.caller(), object: self.object(), first: low(first), at_end }
+    /// What a call received stays there.
+    pub const fn peeks(&self) -> bool {
+        self.small & PEEKS != 0
     }
 }
 
@@ -277,14 +219,6 @@ mod tests {
 
     use super::super::calls::{CALLS, OBJECT_KINDS};
     use super::*;
-
-    fn made(body: &Body) -> StoredEvent {
-        let mut words = [0; 4];
-        for (place, word) in body.words(7) {
-            words[place] = word;
-        }
-        StoredEvent::copy(|word| words[word])
-    }
 
     fn caller() -> impl Strategy<Value = Caller> {
         let number = prop::sample::select(CALLS).prop_map(|info| info.number);
@@ -302,15 +236,14 @@ mod tests {
             caller in caller(), object in object(), first in any::<u32>(), extra in 0_u8..64,
             flag in any::<bool>(), time_ns in any::<u64>(),
         ) {
-            let event = made(&Body::call(caller, object, first, extra, time_ns));
+            let event = Body::call(caller, object, first, extra, time_ns).stored(7);
             prop_assert_eq!(event.time_ns, time_ns);
-            prop_assert_eq!(event.call(), StoredCall { caller, object, first, extra });
-            let exit = StoredReturn { caller, object, result: first.cast_signed(), peeks: flag };
-            let event = made(&Body::call_exit(caller, object, first, flag, time_ns));
-            prop_assert_eq!(event.call_exit(), exit);
-            let other = Other { caller, object, first, at_end: flag };
-            let event = made(&Body::call_other(caller, object, first, flag, time_ns));
-            prop_assert_eq!(event.call_other(), other);
+            let said = |event: &StoredEvent| (event.caller(), event.object(), event.numbers()[0]);
+            prop_assert_eq!((said(&event), event.extra()), ((caller, object, first), extra));
+            let event = Body::call_exit(caller, object, first, flag, time_ns).stored(7);
+            prop_assert_eq!((said(&event), event.peeks()), ((caller, object, first), flag));
+            let event = Body::call_other(caller, object, first, flag, time_ns).stored(7);
+            prop_assert_eq!((said(&event), event.extra() != 0), ((caller, object, first), flag));
         }
 
         #[test]
@@ -324,20 +257,19 @@ mod tests {
                 inode: one, local: [a, b, c, d], remote: [e, f, g, h],
                 local_port: two as u16, remote_port: three as u16, namespace: four as u16,
             };
-            let event = made(&Body::ends(EventKind::Connection, 6, &ends, time_ns));
+            let event = Body::ends(EventKind::Connection, 6, &ends, time_ns).stored(7);
             prop_assert_eq!((event.ends(), event.small), (ends, 6));
-            let event = made(&Body::address(words, flag, time_ns));
+            let event = Body::address(words, flag, time_ns).stored(7);
             let mut address = [0; 16];
             address[..8].copy_from_slice(&words[0].to_le_bytes());
             address[8..].copy_from_slice(&words[1].to_le_bytes());
             prop_assert_eq!((event.text(), event.small != 0), (address, flag));
-            let transfer = StoredTransfer { object, result: one.cast_signed(), position: two };
-            let event = made(&Body::transfer(EventKind::DataReady, object, one, two, time_ns));
-            prop_assert_eq!(event.transfer(), transfer);
+            let event = Body::transfer(EventKind::DataReady, object, one, two, time_ns).stored(7);
+            prop_assert_eq!((event.object(), &event.numbers()[..2]), (object, &[one, two][..]));
             let signal = StoredSignal {
                 number: a, code: one.cast_signed(), tid: two, pid: three, to_group: flag, result: b,
             };
-            let event = made(&Body::signal(EventKind::SignalGenerate, &signal, time_ns));
+            let event = Body::signal(EventKind::SignalGenerate, &signal, time_ns).stored(7);
             prop_assert_eq!(event.signal(), signal);
         }
 

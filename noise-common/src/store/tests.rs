@@ -7,7 +7,7 @@ use proptest::prelude::{
     Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
-use super::event::{Body, CLASSES, KINDS, NO_SECTOR, StoredPacket, StoredWoken, shown_state};
+use super::event::{Body, CLASSES, KINDS, NO_SECTOR, shown_state};
 use super::reading::{Gap, HeldNumbers, Missing, PartStretch, Piece};
 use super::writing::{Store, write};
 use super::{
@@ -360,15 +360,14 @@ fn kinds_have_numbers_and_classes() {
 #[test]
 fn events_say_what_was_put_in() {
     let body = made(&Body::switch((7, 120), 0x2402, false, (u32::MAX, u32::MAX), 99));
-    assert_eq!((body.ids(), body.time_ns), ([7, u32::MAX, 0x2402], 99));
+    assert_eq!((&body.numbers()[..3], body.time_ns), (&[7, u32::MAX, 0x2402][..], 99));
     assert_eq!(body.left_in(), (120, 0x80, -1));
     let body = made(&Body::task(EventKind::Migrate, 9, 139, 4, 5, 1));
-    assert_eq!(body.woken(), StoredWoken { tid: 9, priority: 139, cpu: 4 });
-    assert_eq!(body.ids(), [9, 4, 5]);
+    assert_eq!((body.numbers(), body.priority()), ([9, 4, 5, 0], 139));
     let comm = *b"a name\0\0\0\0\0\0\0\0\0\0";
     let words = [0, 8].map(|at| u64::from_le_bytes(comm[at..at + 8].try_into().unwrap()));
     assert_eq!(made(&Body::name(words, 1)).text(), comm);
-    assert_eq!(made(&Body::process(EventKind::Fork, [3, 4, 5], 1)).ids(), [3, 4, 5]);
+    assert_eq!(made(&Body::process(EventKind::Fork, [3, 4, 5], 1)).numbers(), [3, 4, 5, 0]);
     let body = made(&Body::vector(EventKind::VectorExit, Vector::IrqWork, 246, 1));
     assert_eq!((body.vector(), body.detail), (Some(Vector::IrqWork), 246));
     for (hrtimer, function) in
@@ -380,19 +379,19 @@ fn events_say_what_was_put_in() {
         assert_eq!(made(&Body::hrtimer_exit(hrtimer, 7)).words[0], hrtimer);
     }
     let body = made(&Body::throttled(9, u64::MAX, 1));
-    assert_eq!((body.ids()[0], body.words[1]), (9, u64::MAX));
-    assert_eq!(made(&Body::irq(EventKind::IrqExit, 27, 1, 1)).ids(), [27, 1, 0]);
+    assert_eq!((body.numbers()[0], body.words[1]), (9, u64::MAX));
+    assert_eq!(made(&Body::irq(EventKind::IrqExit, 27, 1, 1)).numbers(), [27, 1, 0, 0]);
     let flags = 1 | 1 << 11 | 1 << 18;
     let place = (0xffff_8880_0123_4540, u64::MAX);
     let body = Body::block(EventKind::BlockComplete, place, (8 << 20 | 1, 4096), flags, 10, 1);
     let request = made(&body).request();
     assert_eq!((request.device, request.sector, request.bytes), (8 << 20 | 1, NO_SECTOR, 4096));
     assert_eq!((request.operation, request.error, request.tag), (1, 10, 0x8d15));
-    assert!(request.sync && request.preflush);
-    assert!(!request.meta && !request.fua && !request.readahead);
+    assert_eq!(request.flags, 0b0_1001);
     let body = Body::net(EventKind::NetXmit, 5, 1500, (2, 0xf000_0098), 1);
-    let packet = StoredPacket { skb: 5, bytes: 1500, interface: 2, namespace: 0x98 };
-    assert_eq!(made(&body).packet(), packet);
+    let packet = made(&body);
+    assert_eq!((packet.words[0], packet.detail), (5, 0x98));
+    assert_eq!(packet.numbers(), [5, 0, 1500, 2]);
 }
 
 #[test]

@@ -219,15 +219,7 @@ pub mod made {
     use noise_common::store::event::Body;
     use noise_wire::events::ItemPlace;
 
-    use super::{About, AnswerItem, EventPieces, KeptNumbers, StoredEvent, StretchHead};
-
-    pub fn event(body: &Body, number: u64) -> StoredEvent {
-        let mut words = [0; 4];
-        for (place, word) in body.words(number) {
-            words[place] = word;
-        }
-        StoredEvent::copy(|word| words[word])
-    }
+    use super::{About, AnswerItem, EventPieces, KeptNumbers, StretchHead};
 
     /// CPU 0, in milliseconds: thread 7 sleeps from 10 on, is woken at 20 while 9 runs, and runs from 50 to 60;
     /// then the same again, ten times as fast.
@@ -291,7 +283,7 @@ pub mod made {
     /// An answer that has these events of CPU 0, some of which are missing before them.
     pub fn of(bodies: &[Body]) -> EventPieces {
         let ms = |at: u64| at * 1_000_000;
-        let events: Vec<_> = (5..).zip(bodies).map(|(number, body)| event(body, number)).collect();
+        let events: Vec<_> = (5..).zip(bodies).map(|(number, body)| body.stored(number)).collect();
         let place = ItemPlace { cpu: 0, part: 0 };
         let mut head = Vec::new();
         StretchHead {

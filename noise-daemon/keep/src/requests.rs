@@ -120,7 +120,7 @@ impl KeptRequests {
     pub fn note(&mut self, place: ItemPlace, event: &StoredEvent) {
         match event.kind() {
             Some(EventKind::Switch) => {
-                let [_, next, _] = event.ids();
+                let [_, next, ..] = event.numbers();
                 self.running.entry(place).or_default().goes_to(Some(next), event.time_ns);
             }
             Some(
@@ -219,7 +219,6 @@ mod tests {
     use noise_wire::events::AnswerItem;
 
     use super::*;
-    use crate::file::made::event;
     use crate::unseen::Unseen;
 
     const SDA: u32 = 8 << 20;
@@ -254,7 +253,7 @@ mod tests {
             ],
         ];
         for (cpu, bodies) in (0..).zip(&cpus) {
-            bodies.iter().for_each(|body| requests.note(place(cpu), &event(body, 0)));
+            bodies.iter().for_each(|body| requests.note(place(cpu), &body.stored(0)));
         }
         requests
     }
@@ -276,7 +275,7 @@ mod tests {
         let steps = |kinds: &[(EventKind, u64)]| {
             let mut requests = requests(Signal::BlockQueueWait, "sda read").unwrap();
             for (kind, at_ns) in kinds {
-                requests.note(ItemPlace::default(), &event(&block(*kind, 0x1100, 512, *at_ns), 0));
+                requests.note(ItemPlace::default(), &block(*kind, 0x1100, 512, *at_ns).stored(0));
             }
             requests.waited(1_000, &Gaps::default()).all
         };
@@ -291,9 +290,9 @@ mod tests {
     fn who_runs_behind_missing_events_is_not_known() {
         let mut requests = requests(Signal::BlockDeviceWait, "sda read").unwrap();
         let place = ItemPlace::default();
-        requests.note(place, &event(&Body::switch((0, 120), 0, false, (7, 120), 100), 0));
+        requests.note(place, &Body::switch((0, 120), 0, false, (7, 120), 100).stored(0));
         requests.missing(place);
-        requests.note(place, &event(&block(EventKind::BlockIssue, 0x1100, 512, 200), 0));
+        requests.note(place, &block(EventKind::BlockIssue, 0x1100, 512, 200).stored(0));
         let waited = requests.waited(300, &Gaps::default());
         assert_eq!((waited.own.len(), waited.any_ns(0, 1_000)), (0, 100));
     }
@@ -326,7 +325,7 @@ mod tests {
         let mut requests = requests(Signal::BlockDeviceWait, "sda read").unwrap();
         for at_ns in 0..4 * MOST_STEPS as u64 {
             let body = block(EventKind::BlockIssue, at_ns << 8, 512, at_ns);
-            requests.note(ItemPlace::default(), &event(&body, 0));
+            requests.note(ItemPlace::default(), &body.stored(0));
         }
         let steps = requests.steps.finish();
         assert_eq!(steps.len(), MOST_STEPS);

@@ -187,7 +187,6 @@ mod tests {
     use noise_wire::events::{AnswerItem, ItemPlace};
 
     use super::*;
-    use crate::file::made::event;
     use crate::unseen::Unseen;
 
     const CPU: Wanted = Wanted { cpu: true, blocked: false, asleep: false };
@@ -197,7 +196,7 @@ mod tests {
     fn longest(bodies: &[Body], tids: Option<&BTreeSet<u32>>, wanted: Wanted) -> Vec<KeptWait> {
         let mut waits = LongestWaits::new(tids);
         // By CPU, as files have them.
-        bodies.iter().rev().for_each(|body| waits.note(&event(body, 0)));
+        bodies.iter().rev().for_each(|body| waits.note(&body.stored(0)));
         waits.longest(wanted, (0, 1_000), &Gaps::default(), 2)
     }
 
@@ -236,7 +235,7 @@ mod tests {
     fn where_a_cpu_is_not_seen_what_goes_on_at_the_end_is_not_known() {
         let own = BTreeSet::from([7]);
         let mut waits = LongestWaits::new(Some(&own));
-        bodies().iter().for_each(|body| waits.note(&event(body, 0)));
+        bodies().iter().for_each(|body| waits.note(&body.stored(0)));
         let place = ItemPlace { cpu: 1, part: 0 };
         let gap = |complete_from_ns| {
             let mut unseen = Unseen::default();
@@ -253,7 +252,7 @@ mod tests {
     fn what_was_over_before_the_incident_began_does_not_count() {
         let own = BTreeSet::from([7]);
         let mut waits = LongestWaits::new(Some(&own));
-        bodies().iter().for_each(|body| waits.note(&event(body, 0)));
+        bodies().iter().for_each(|body| waits.note(&body.stored(0)));
         assert_eq!(waits.longest(CPU, (500, 950), &Gaps::default(), 2), [wait(7, 900, 950)]);
     }
 
@@ -277,7 +276,7 @@ mod tests {
     #[test]
     fn what_weighs_most_comes_first_and_what_weighs_nothing_is_left_out() {
         let mut waits = LongestWaits::new(None);
-        bodies().iter().for_each(|body| waits.note(&event(body, 0)));
+        bodies().iter().for_each(|body| waits.note(&body.stored(0)));
         // The end of a sleep that counts is that of another's begin.
         let weight = |wait: &KeptWait, is_blocked| match is_blocked {
             true => 1_000,
@@ -297,7 +296,7 @@ mod tests {
     fn the_latest_steps_are_looked_at_where_there_are_too_many() {
         let mut waits = LongestWaits::new(None);
         for at in 0..4 * MOST_STEPS as u64 {
-            waits.note(&event(&Body::task(EventKind::Waking, 7, 120, 0, 0, at), 0));
+            waits.note(&Body::task(EventKind::Waking, 7, 120, 0, 0, at).stored(0));
         }
         let steps = waits.steps.finish();
         assert_eq!(steps.len(), MOST_STEPS);

@@ -267,11 +267,7 @@ mod tests {
         head.write(&mut body);
         let place = ItemPlace::default();
         AnswerItem::Part { place, complete_from_ns: at(2), classes: 0, store: 0 }.write(&mut body);
-        let mut words = [0; 4];
-        for (place, word) in Body::switch((7, 120), 0, true, (8, 120), at(2)).words(0) {
-            words[place] = word;
-        }
-        let events = vec![StoredEvent::copy(|word| words[word])];
+        let events = vec![Body::switch((7, 120), 0, true, (8, 120), at(2)).stored(0)];
         AnswerItem::Events { place, first: 0, events }.write(&mut body);
         AnswerItem::End { events: 1, missing: 0 }.write(&mut body);
         let _daemon = Fake::local(&socket, Reply::of(200, "application/octet-stream", &body));

@@ -10,7 +10,7 @@ use noise_wire::events::{AnswerItem, ItemPlace, StretchHead};
 use proptest::prelude::{any, prop_oneof};
 use proptest::strategy::{Just, Strategy};
 
-use crate::file::{About, made, write};
+use crate::file::{About, write};
 
 const CPUS: usize = 3;
 const THREADS: usize = 5;
@@ -159,7 +159,7 @@ impl Played {
             let events = (cut as u64..).zip(&own[cut..]);
             let has = |at_ns: u64| reach.has(cpu, at_ns);
             let events: Vec<_> = events
-                .map(|(number, (_, at_ns, body))| (has(*at_ns), made::event(body, number)))
+                .map(|(number, (_, at_ns, body))| (has(*at_ns), body.stored(number)))
                 .collect();
             let mut first = cut as u64;
             for run in events.chunk_by(|one, other| one.0 == other.0) {
@@ -195,7 +195,7 @@ impl Played {
         let mut of_cpu = |(cpu, (older, later, bytes)): (usize, Cut)| {
             let mut writer = StreamWriter::new([1; 16], cpu as u32, HEAD_BYTES + 100, 0);
             for (_, at_ns, body) in self.events.iter().filter(|(on, ..)| *on == cpu) {
-                writer.event(*at_ns, &unnamed(&made::event(body, 0)).unwrap());
+                writer.event(*at_ns, &unnamed(&body.stored(0)).unwrap());
             }
             writer.end(self.end_ns);
             let packets = writer.take();

@@ -40,7 +40,10 @@ pub struct On<'c> {
     pub addresses: &'c mut Addresses,
 }
 
-const fn flags(request: &StoredRequest) -> u32 {
+/// What the flags of a request in the store are, from the lowest bit on.
+const FLAGS: [u32; 5] = [rwbs::SYNC, rwbs::META, rwbs::FUA, rwbs::PREFLUSH, rwbs::RAHEAD];
+
+fn flags(request: &StoredRequest) -> u32 {
     let operation = match request.operation {
         READ => rwbs::READ,
         WRITE | WRITE_ZEROES => rwbs::WRITE,
@@ -49,23 +52,8 @@ const fn flags(request: &StoredRequest) -> u32 {
         SECURE_ERASE => rwbs::DISCARD | rwbs::SECURE,
         _ => 0,
     };
-    let mut flags = operation;
-    if request.readahead {
-        flags |= rwbs::RAHEAD;
-    }
-    if request.sync {
-        flags |= rwbs::SYNC;
-    }
-    if request.meta {
-        flags |= rwbs::META;
-    }
-    if request.fua {
-        flags |= rwbs::FUA;
-    }
-    if request.preflush {
-        flags |= rwbs::PREFLUSH;
-    }
-    flags
+    let own = (0..).zip(FLAGS).filter(|(bit, _)| request.flags >> bit & 1 == 1);
+    own.fold(operation, |all, (_, flag)| all | flag)
 }
 
 const fn unnamed(tid: u32, prio: i32) -> Task {
@@ -73,9 +61,8 @@ const fn unnamed(tid: u32, prio: i32) -> Task {
 }
 
 fn woken(event: &StoredEvent) -> event::Woken {
-    let woken = event.woken();
-    let task = unnamed(woken.tid, i32::from(woken.priority) - REAL_TIME);
-    event::Woken { task, target_cpu: woken.cpu }
+    let [tid, target_cpu, ..] = event.numbers();
+    event::Woken { task: unnamed(tid, i32::from(event.priority()) - REAL_TIME), target_cpu }
 }
 
 /// A step of a block request; who asks for it is not known.
@@ -95,14 +82,14 @@ fn block(event: &StoredEvent) -> event::Request<'static> {
 }
 
 fn packet(event: &StoredEvent) -> event::Packet<'static> {
-    let packet = event.packet();
-    event::Packet { skb: packet.skb, len: packet.bytes, name: b"" }
+    let [.., len, _] = event.numbers();
+    event::Packet { skb: event.words[0], len, name: b"" }
 }
 
 /// The event of the model, without names; `None` of what is none by itself.
 pub fn kind(event: &StoredEvent, addresses: &mut Addresses) -> Option<TraceKind<'static>> {
     let (which, time_ns) = (event.kind()?, event.time_ns);
-    let [id, other, third] = event.ids();
+    let [id, other, third, _] = event.numbers();
     let [first, second] = event.words;
     let vec = event.small.into();
     Some(match which {
@@ -170,9 +157,9 @@ pub fn kind(event: &StoredEvent, addresses: &mut Addresses) -> Option<TraceKind<
         EventKind::TcpRetransmit => {
             TraceKind::TcpRetransmitSkb(event::Packet { len: 0, ..packet(event) })
         }
-        EventKind::CallEntry => ipc::entry(&event.call())?,
-        EventKind::CallExit => ipc::exit(&event.call_exit())?,
-        EventKind::CallOther => ipc::other(&event.call_other()),
+        EventKind::CallEntry => ipc::entry(event)?,
+        EventKind::CallExit => ipc::exit(event)?,
+        EventKind::CallOther => ipc::other(event),
         EventKind::Connection => {
             let protocol = event.small.into();
             TraceKind::Connection(addresses.connection(&event.ends(), protocol, time_ns))
@@ -189,7 +176,7 @@ pub fn kind(event: &StoredEvent, addresses: &mut Addresses) -> Option<TraceKind<
         // It is written with the exec before it.
         EventKind::Name => return None,
         EventKind::SockSend | EventKind::SockReceive | EventKind::DataReady => {
-            ipc::transfer(which, &event.transfer())
+            ipc::transfer(which, event)
         }
         EventKind::SignalGenerate | EventKind::SignalDeliver => ipc::signal(which, &event.signal()),
     })
@@ -263,7 +250,7 @@ pub fn named(
             task.comm = names.thread(task.tid.cast_unsigned(), cpu, now_ns, look);
         }
         TraceKind::SchedProcessFork { parent, parent_pid, child, child_pid } => {
-            let [maker, made, pid] = event.ids();
+            let [maker, made, pid, _] = event.numbers();
             // A thread is of its maker's process.
             let known = names.process(maker).cast_signed();
             *parent_pid = if pid == made { known } else { *child_pid };
@@ -276,7 +263,7 @@ pub fn named(
             task.prio = priority(task.tid);
         }
         TraceKind::SchedProcessWait { comm, prio, .. } => {
-            let [tid, ..] = event.ids();
+            let [tid, ..] = event.numbers();
             *comm = names.thread(tid, cpu, now_ns, look);
             *prio = priority(tid.cast_signed());
         }
@@ -295,8 +282,8 @@ pub fn named(
         | TraceKind::NetDevStartXmit(packet)
         | TraceKind::NetifReceiveSkb(packet)
         | TraceKind::TcpRetransmitSkb(packet) => {
-            let stored = event.packet();
-            packet.name = names.interface(stored.interface, stored.namespace, look);
+            let [.., interface] = event.numbers();
+            packet.name = names.interface(interface, event.detail, look);
         }
         _ => {}
     }

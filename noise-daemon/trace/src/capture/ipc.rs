@@ -2,9 +2,9 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use noise_common::store::EventKind;
 use noise_common::store::calls::{CallInfo, ObjectKind, ObjectSource};
 use noise_common::store::ipc::{self, futex_operation};
+use noise_common::store::{EventKind, StoredEvent};
 
 use crate::event::{Task, TraceKind};
 use crate::ipc::{Call, Connection, Object, Return, Second, Signal, Transfer};
@@ -71,49 +71,49 @@ const fn object_at_end(of: ipc::StoredObject) -> Object {
     Object { kind: of.kind, id: of.id(), peer, position }
 }
 
-pub fn entry(call: &ipc::StoredCall) -> Option<TraceKind<'static>> {
-    let info = CallInfo::of(call.caller.number)?;
-    let (first, extra) = (call.first.cast_signed(), i32::from(call.extra));
+pub fn entry(event: &StoredEvent) -> Option<TraceKind<'static>> {
+    let (caller, stored, extra) = (event.caller(), event.object(), event.extra());
+    let [first, ..] = event.numbers();
+    let info = CallInfo::of(caller.number)?;
     let (arguments, of) = match info.source {
         ObjectSource::None => {
-            let (second, third) = (call.object.key as u32, (call.object.key >> 32) as u32);
-            let arguments = [first, second.cast_signed(), third.cast_signed()];
-            (arguments, Object::default())
+            let (second, third) = (stored.key as u32, (stored.key >> 32) as u32);
+            ([first, second, third].map(u32::cast_signed), Object::default())
         }
         ObjectSource::Futex => {
-            let operation = futex_operation(call.extra).cast_signed();
-            ([0, operation, 0], object(call.object, call.first))
+            ([0, futex_operation(extra).cast_signed(), 0], object(stored, first))
         }
         ObjectSource::File | ObjectSource::IpcFile | ObjectSource::Msg | ObjectSource::Sem => {
-            ([first, extra, 0], object(call.object, 0))
+            ([first.cast_signed(), extra.into(), 0], object(stored, 0))
         }
     };
-    let tid = call.caller.tid.cast_signed();
+    let tid = caller.tid.cast_signed();
     Some(TraceKind::SyscallEntry(Call { info, tid, arguments, object: of }))
 }
 
-pub fn exit(call: &ipc::StoredReturn) -> Option<TraceKind<'static>> {
-    let info = CallInfo::of(call.caller.number)?;
-    let (tid, ret) = (call.caller.tid.cast_signed(), i64::from(call.result));
-    let object = object_at_end(call.object);
-    Some(TraceKind::SyscallExit(Return { info, tid, ret, object, peeks: call.peeks }))
+pub fn exit(event: &StoredEvent) -> Option<TraceKind<'static>> {
+    let [result, tid, ..] = event.numbers().map(u32::cast_signed);
+    let info = CallInfo::of(event.caller().number)?;
+    let (ret, object) = (result.into(), object_at_end(event.object()));
+    Some(TraceKind::SyscallExit(Return { info, tid, ret, object, peeks: event.peeks() }))
 }
 
-/// The second object of a call.
-pub fn other(other: &ipc::Other) -> TraceKind<'static> {
-    let tid = other.caller.tid.cast_signed();
-    let (fd, object) = match other.object.kind {
-        ObjectKind::Futex => (-1, object(other.object, other.first)),
-        _ if other.at_end => (other.first.cast_signed(), object_at_end(other.object)),
-        _ => (other.first.cast_signed(), object(other.object, 0)),
+/// The second object of a call: its descriptor, or what stands for the memory map of a futex.
+pub fn other(event: &StoredEvent) -> TraceKind<'static> {
+    let (stored, [first, tid, ..]) = (event.object(), event.numbers());
+    let (fd, object) = match stored.kind {
+        ObjectKind::Futex => (-1, object(stored, first)),
+        _ if event.extra() != 0 => (first.cast_signed(), object_at_end(stored)),
+        _ => (first.cast_signed(), object(stored, 0)),
     };
-    TraceKind::CallOther(Second { tid, fd, object })
+    TraceKind::CallOther(Second { tid: tid.cast_signed(), fd, object })
 }
 
 /// A socket sends or receives something, or can receive.
-pub fn transfer(which: EventKind, of: &ipc::StoredTransfer) -> TraceKind<'static> {
-    let object = Object { position: of.position, ..object(of.object, 0) };
-    let transfer = Transfer { ret: of.result, object };
+pub fn transfer(which: EventKind, event: &StoredEvent) -> TraceKind<'static> {
+    let [result, position, ..] = event.numbers();
+    let object = Object { position, ..object(event.object(), 0) };
+    let transfer = Transfer { ret: result.cast_signed(), object };
     match which {
         EventKind::SockSend => TraceKind::SockSendLength(transfer),
         EventKind::SockReceive => TraceKind::SockRecvLength(transfer),

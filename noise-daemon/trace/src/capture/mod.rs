@@ -121,7 +121,7 @@ impl CpuStream {
         match item {
             OrderedItem::Event(event) => {
                 if event.kind() == Some(EventKind::Exec) {
-                    let [tid, old_tid, _] = event.ids();
+                    let [tid, old_tid, ..] = event.numbers();
                     self.exec = Some((event.time_ns, tid, old_tid));
                     return;
                 }

@@ -14,7 +14,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::ctf::write::{Origin, metadata};
 use crate::ctf::{CtfReader, StreamFile, TraceLayout};
-use crate::event::{Event, LostEvents, Packet, Request, Task, TraceKind, Woken};
+use crate::event::{Event, LostEvents, Packet, Request, TraceKind, Woken};
+use crate::fixtures::named as task;
 use crate::record::Source as _;
 use crate::state::LeftIn;
 use crate::summary::{Loss, TraceSummary};
@@ -41,17 +42,9 @@ impl Look for Threads {
     }
 }
 
-fn stored(body: &Body, number: u64) -> Stored {
-    let mut words = [0; 4];
-    for (place, word) in body.words(number) {
-        words[place] = word;
-    }
-    Stored::copy(|word| words[word])
-}
-
 /// A stretch that begins with that number and is all that its part holds.
 fn add(capture: &mut Capture, part: usize, wanted: u64, first: u64, bodies: &[Body]) -> u64 {
-    let events: Vec<_> = (first..).zip(bodies).map(|(number, body)| stored(body, number)).collect();
+    let events: Vec<_> = (first..).zip(bodies).map(|(number, body)| body.stored(number)).collect();
     let next = first + events.len() as u64;
     let capacity = 1 << 20;
     capture.add(1, part, PartStretch { wanted, first, events: &events, capacity, next })
@@ -77,10 +70,6 @@ fn read_of(cpu: u32, capture: &mut Capture) -> Vec<(u64, String)> {
     assert_eq!(packets.events(), events as u64);
     assert!(reader.damage().is_none());
     read
-}
-
-fn task(comm: &str, tid: i32, prio: i32) -> Task {
-    Task { comm: Comm::new(comm.as_bytes()), tid, prio }
 }
 
 fn dump() -> Dump {
@@ -184,7 +173,7 @@ fn a_thread_that_is_created_on_one_cpu_is_known_on_the_others() {
         Body::task(EventKind::WakeupNew, 9, 120, 1, 0, 200),
     ];
     add(&mut capture, 0, 0, 0, &runs);
-    let events: Vec<_> = (0..).zip(&makes).map(|(number, body)| stored(body, number)).collect();
+    let events: Vec<_> = (0..).zip(&makes).map(|(number, body)| body.stored(number)).collect();
     capture.add(2, 0, PartStretch { wanted: 0, first: 0, events: &events, capacity: 8, next: 2 });
     capture.finish(500, &mut threads);
     assert_eq!(threads.looks, 0);

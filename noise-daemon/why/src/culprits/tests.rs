@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use noise_common::store::EventKind;
-use noise_common::store::StoredEvent as Stored;
 use noise_common::store::event::Body;
 use noise_common::store::reading::PartStretch as Copied;
 use noise_model::setup::Setup;
@@ -27,14 +26,6 @@ const MAKER: u32 = 20;
 const FIRST: u32 = 1_000;
 /// `TASK_DEAD`.
 const DEAD: u32 = 0x80;
-
-fn stored(body: &Body, number: u64) -> Stored {
-    let mut words = [0; 4];
-    for (place, word) in body.words(number) {
-        words[place] = word;
-    }
-    Stored::copy(|word| words[word])
-}
 
 fn thread(tid: u32, comm: &str) -> Dumped {
     let tid = tid.cast_signed();
@@ -70,7 +61,7 @@ fn storm_of(of: &str, rounds: u32, each: u32, pid: impl Fn(u32) -> u32) -> Event
         bodies.push(Body::switch((MAKER, 120), 0, true, (SHOP, 120), now_ns));
         now_ns += 1_000_000;
     }
-    let events: Vec<_> = (0..).zip(&bodies).map(|(number, body)| stored(body, number)).collect();
+    let events: Vec<_> = (0..).zip(&bodies).map(|(number, body)| body.stored(number)).collect();
     let mut capture = Capture::new([0; 16], 1, 1 << 18, BEGIN_NS, &dump);
     let (capacity, next) = (events.len() as u64, events.len() as u64);
     capture.add(0, 0, Copied { wanted: 0, first: 0, events: &events, capacity, next });

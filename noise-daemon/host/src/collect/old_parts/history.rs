@@ -1,5 +1,5 @@
 //! The turns of one CPU, made of its events by the arithmetic of [`noise_common`], further back than its ledger
-//! goes. Computes only.
+//! goes. Computes only. Events are read as they lie in the store: the model, with its names, is above this crate.
 //!
 //! A turn is kept with what interrupts had taken by its begin, as in the ledger, and every [`BLOCK`] turns
 //! with the time that each culprit has had until then. So the part of a wait that a ledger has forgotten is
@@ -83,7 +83,7 @@ impl History {
         self.last_ns = now_ns;
         let nesting = &mut self.nesting;
         // What has no begin, as after a gap, took nothing that is known.
-        let [id, other, _] = event.ids();
+        let [id, other, ..] = event.numbers();
         let softirq = event.small.into();
         match event.kind() {
             Some(EventKind::Switch) => {

@@ -26,16 +26,8 @@ fn record(cpu: u32, victim: u64, since_ns: u64, end_ns: u64) -> OldPart {
     OldPart { header, victim, pid: 5, padding: 0, part }
 }
 
-pub(super) fn event(body: &Body) -> StoredEvent {
-    let mut words = [0; 4];
-    for (place, word) in body.words(0) {
-        words[place] = word;
-    }
-    StoredEvent::copy(|word| words[word])
-}
-
 pub(super) fn switch(tid: u32, at_ns: u64) -> StoredEvent {
-    event(&Body::switch((9, 120), 0, true, (tid, 120), at_ns))
+    Body::switch((9, 120), 0, true, (tid, 120), at_ns).stored(0)
 }
 
 /// Old parts with the turns of two threads on CPU 1.

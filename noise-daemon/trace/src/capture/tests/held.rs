@@ -111,7 +111,7 @@ fn captured(acts: &[Act], packet_bytes: usize) -> Vec<Packets> {
                     1 => Body::call_exit(caller, about, first, extra & 1 != 0, now_ns),
                     _ => Body::call_other(caller, about, first, extra & 1 != 0, now_ns),
                 };
-                add(&mut capture, *cpu, 0, stored(&body, 0), 0);
+                add(&mut capture, *cpu, 0, body.stored(0), 0);
             }
             Act::Gap { cpu, part, events } => {
                 add(&mut capture, *cpu, *part, Stored::default(), *events);

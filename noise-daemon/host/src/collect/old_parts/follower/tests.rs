@@ -5,7 +5,7 @@ use noise_common::store::event::Body;
 use proptest::prelude::{any, prop_assert_eq, proptest};
 
 use super::super::culprits::UNKNOWN;
-use super::super::tests::{event, switch};
+use super::super::tests::switch;
 use super::*;
 
 /// A copy of events with numbers from `first` on, of a part of 256, when all before `wanted` had been read.
@@ -29,7 +29,7 @@ fn ran(follower: &mut Follower, culprits: &mut Culprits) -> (u64, u64) {
 #[test]
 fn nothing_is_known_from_where_events_are_missing_on() {
     let mut culprits = Culprits::default();
-    let interrupter = event(&Body::nmi(1, 900));
+    let interrupter = Body::nmi(1, 900).stored(0);
     // Events of the first part were overwritten, one that interrupted a writer is still there.
     let mut follower = Follower::default();
     follower.take(0, &copy(0, 0, &[switch(5, 100), switch(6, 300)]), 0);
@@ -39,7 +39,7 @@ fn nothing_is_known_from_where_events_are_missing_on() {
     // The same, when what came before was settled: of that time nothing is missing.
     let mut follower = Follower::default();
     follower.take(0, &copy(0, 0, &[switch(5, 100), switch(6, 300)]), 0);
-    follower.take(1, &copy(0, 0, &[event(&Body::nmi(1, 400)), interrupter]), 0);
+    follower.take(1, &copy(0, 0, &[Body::nmi(1, 400).stored(0), interrupter]), 0);
     follower.settle(500, &mut culprits);
     follower.take(0, &copy(2, 50, &[switch(7, 1_000)]), 0);
     assert_eq!(ran(&mut follower, &mut culprits), (299, 601));

@@ -15,7 +15,6 @@ use proptest::prelude::{
 use proptest::sample::Index;
 
 use super::super::culprits::TurnOwner;
-use super::super::tests::event;
 use super::*;
 
 /// Who owns a nanosecond: the thread that runs, or an interrupt.
@@ -102,7 +101,7 @@ impl Cpu {
     }
 
     fn note(&mut self, body: &Body) {
-        self.events.push(event(body));
+        self.events.push(body.stored(0));
     }
 
     fn step(&mut self, step: &Step) {
@@ -326,7 +325,7 @@ proptest! {
 #[test]
 fn the_hypervisors_time_is_that_of_the_oldest_turns() {
     let (mut history, mut culprits) = (History::default(), culprits());
-    let switch = |tid, at_ns| event(&Body::switch((9, 120), 0, true, (tid, 120), at_ns));
+    let switch = |tid, at_ns| Body::switch((9, 120), 0, true, (tid, 120), at_ns).stored(0);
     for (tid, at_ns) in [(1, 100), (2, 200), (3, 300), (4, 400)] {
         history.follow(&switch(tid, at_ns), &mut culprits);
     }
@@ -347,7 +346,7 @@ fn pauses_of_minutes_are_turns_too() {
     for (tid, minute) in [(1, 1), (2, 2), (0, 3), (3, 30), (4, 31)] {
         let at_ns = minute * minute_ns;
         let body = Body::switch((9, 120), 0, true, (tid, 120), at_ns);
-        history.follow(&event(&body), &mut culprits);
+        history.follow(&body.stored(0), &mut culprits);
     }
     let (since_ns, end_ns) = (minute_ns + minute_ns / 2, 31 * minute_ns);
     let part = Forgotten { since_ns, end_ns, left_ns: end_ns - since_ns };
@@ -358,9 +357,9 @@ fn pauses_of_minutes_are_turns_too() {
 #[test]
 fn an_interrupt_whose_end_was_not_written_takes_no_time() {
     let (mut history, mut culprits) = (History::default(), culprits());
-    let switch = |tid, at_ns| event(&Body::switch((9, 120), 0, true, (tid, 120), at_ns));
+    let switch = |tid, at_ns| Body::switch((9, 120), 0, true, (tid, 120), at_ns).stored(0);
     history.follow(&switch(1, 100), &mut culprits);
-    history.follow(&event(&Body::irq(EventKind::IrqEntry, 11, 0, 120)), &mut culprits);
+    history.follow(&Body::irq(EventKind::IrqEntry, 11, 0, 120).stored(0), &mut culprits);
     for (tid, at_ns) in [(2, 200), (3, 300), (4, 400)] {
         history.follow(&switch(tid, at_ns), &mut culprits);
     }
