@@ -17,16 +17,7 @@ const MIB: u64 = 1 << 20;
 /// One CPU, on which so many threads are woken, run and sleep, one after the other.
 fn recording(threads: u32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let origin = Origin {
-        hostname: String::new(),
-        kernel_release: String::new(),
-        kernel_version: String::new(),
-        recorder: "noised".to_owned(),
-        offset_ns: 0,
-        offset_at_end_ns: None,
-        has_calls: false,
-        buffer_bytes: None,
-    };
+    let origin = Origin { recorder: "noised".to_owned(), ..Origin::default() };
     fs::write(folder.path().join("metadata"), metadata([1; 16], &origin)).unwrap();
     let mut writer = StreamWriter::new([1; 16], 0, 1 << 16, 1_000);
     let (mut bytes, mut now_ns) = (Vec::new(), 1_000);

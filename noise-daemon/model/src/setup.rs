@@ -8,7 +8,7 @@ use super::memory::LimitKind;
 use super::pressure::Quota;
 
 /// Who makes the settings of a cgroup, and so how they are changed for good.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Manager {
     /// The host's systemd: the unit's name as `systemctl` takes it.
     System(String),
@@ -24,11 +24,12 @@ pub enum Manager {
     /// Kubernetes: the pod and its container, as they are called here.
     Kubernetes(String),
     /// Nothing that is known: its files are written.
+    #[default]
     Files,
 }
 
 /// A controller of cgroups, at one of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Controller {
     /// It works, by the files in this folder.
     On {
@@ -44,6 +45,7 @@ pub enum Controller {
         parent: String,
     },
     /// It is not to be had for this cgroup.
+    #[default]
     Missing,
 }
 
@@ -51,7 +53,7 @@ pub enum Controller {
 pub type Limit = Option<u64>;
 
 /// How a thread is scheduled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskSetup {
     pub pid: u32,
     /// The process that it is of.
@@ -84,7 +86,7 @@ impl TaskSetup {
 }
 
 /// How a cgroup is set up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgroupSetup {
     /// Its name, as labels have it.
     pub label: String,
@@ -122,26 +124,7 @@ pub struct CgroupSetup {
 impl CgroupSetup {
     /// One of which no more is known than its name.
     pub fn named(label: &str) -> Self {
-        Self {
-            label: label.to_owned(),
-            manager: Manager::Files,
-            cpu: Controller::Missing,
-            cpuset: Controller::Missing,
-            io: Controller::Missing,
-            memory: Controller::Missing,
-            weight: None,
-            quota: None,
-            cpus: None,
-            cpus_set: CpuList::default(),
-            io_weight: None,
-            bfq_weight: None,
-            io_max: Vec::new(),
-            memory_high: None,
-            memory_max: None,
-            swap_max: None,
-            has_host: false,
-            main: None,
-        }
+        Self { label: label.to_owned(), ..Self::default() }
     }
 
     /// Whether it is not to be touched, because all others depend on it: the root cgroup, and those of process 1 and of

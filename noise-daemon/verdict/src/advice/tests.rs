@@ -37,13 +37,10 @@ fn service(name: &str) -> CgroupSetup {
         main: Some(TaskSetup {
             pid: 42,
             process: 42,
-            nice: 0,
-            policy: 0,
-            priority: 0,
             cpus: list("0-3"),
             is_alike: true,
             is_alone: true,
-            is_kernel: false,
+            ..TaskSetup::default()
         }),
         ..CgroupSetup::named(name)
     }
@@ -88,13 +85,11 @@ fn carrying() -> [CgroupSetup; 3] {
         Some(TaskSetup {
             pid,
             process: pid,
-            nice: 0,
-            policy: 0,
-            priority: 0,
             cpus,
             is_alike: true,
             is_alone: true,
             is_kernel,
+            ..TaskSetup::default()
         })
     };
     let limits = CgroupSetup {

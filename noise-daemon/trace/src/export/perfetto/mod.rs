@@ -77,7 +77,7 @@ struct Bundle {
 }
 
 /// Makes trace packets of events.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Perfetto {
     offset_ns: u64,
     /// What is added to priorities to have the kernel's.
@@ -105,14 +105,7 @@ impl Perfetto {
             add_prio: if is_lttng { 100 } else { 0 },
             system: Some(system(environment)),
             has_realtime: clock.offset_ns() > 0,
-            threads: Threads::default(),
-            parents: HashMap::new(),
-            ports: Ports::default(),
-            bundles: BTreeMap::new(),
-            tracks: Tracks::default(),
-            packets: Message::default(),
-            time_ns: 0,
-            left_out: 0,
+            ..Self::default()
         }
     }
 
