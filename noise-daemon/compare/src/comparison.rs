@@ -15,6 +15,7 @@ use crate::rules::{Flag, OutlierVerdict, Times, judge};
 pub use crate::settings::Settings;
 use crate::side::{Execution, Run, Side};
 use crate::stretches::{STATES, state_name};
+use crate::vectors::path_state;
 
 /// Executions whose paths are put beside normal ones: those that lost the most.
 pub const MAX_LOCALISED: usize = 20;
@@ -197,7 +198,8 @@ pub fn compare(
     let groups: Vec<Vec<usize>> = kinds.chain([(0..normal.executions().len()).collect()]).collect();
     let of: Vec<usize> = pairing.kinds.iter().map(|kind| kind.unwrap_or(last)).collect();
     let (own, these) = (normal.executions(), sample.executions());
-    let mut outliers = outliers(own, these, (&groups, &of), settings.thresholds.t1);
+    let divides = normal.knows_calls() && sample.knows_calls();
+    let mut outliers = outliers(own, these, (&groups, &of), settings.thresholds.t1, divides);
     // What is different in the sample as a whole comes before what is odd in one execution.
     outliers.sort_by_key(|outlier| found.rank(state_name(outlier.state)));
     let sets = [(&normal_points, normal_kinds), (&sample_points, sample_kinds)];
@@ -274,7 +276,10 @@ impl Comparison {
         let mut kinds: BTreeMap<usize, Vec<Slow>> = BTreeMap::new();
         for execution in executions {
             let own = outliers.iter().filter(|outlier| outlier.execution == execution);
-            let states = own.map(|outlier| outlier.state).collect();
+            let mut states: Vec<usize> = own.map(|outlier| path_state(outlier.state)).collect();
+            // The states of running have the same places.
+            let mut seen = BTreeSet::new();
+            states.retain(|state| seen.insert(*state));
             let kind = of.get(execution).copied().unwrap_or(groups.len());
             kinds.entry(kind).or_default().push((execution, states));
         }
@@ -294,7 +299,8 @@ impl Comparison {
             let state = state_name(outlier.state);
             let localised = self.localised.iter().find(|of| of.execution == outlier.execution);
             let places = localised.map_or(&[][..], |localised| localised.places.as_slice()).iter();
-            let own = places.filter(|place| place.state == state).take(MAX_PLACES);
+            let of_path = state_name(path_state(outlier.state));
+            let own = places.filter(|place| place.state == of_path).take(MAX_PLACES);
             let has = |flags: &[Flag]| flags.iter().any(|flag| flag.times.state == state);
             self.anomalies.push(Anomaly {
                 execution: outlier.execution,

@@ -5,38 +5,37 @@ use std::fmt::Write as _;
 use noise_text::csv::cell;
 
 use crate::side::{Execution, Run, Side};
-use crate::stretches::{STATE_COUNT, STATES};
-use crate::vectors::{LENGTH, Vectors};
+use crate::stretches::state_name;
+use crate::vectors::{VECTOR_STATES, Vectors};
 
 /// A table for spreadsheets and the like: a row for each execution of both sets, with its two vectors. `count_STATE` and
 /// `ns_STATE` are those of all threads, `others_count_STATE` and `others_ns_STATE` what of that is not the own thread's.
 pub fn csv(sides: [(&str, &Side); 2]) -> String {
     let mut text = "set,execution,name,key,tid,comm,from_ns,span_ns".to_owned();
     for prefix in ["count", "ns", "others_count", "others_ns"] {
-        for state in STATES {
+        for state in 0..VECTOR_STATES {
             // Writing to a string cannot fail.
-            let _ = write!(text, ",{prefix}_{}", state.name());
+            let _ = write!(text, ",{prefix}_{}", state_name(state));
         }
     }
     text.push_str(",recording,pid\n");
+    let divides = sides.iter().all(|(_, side)| side.knows_calls());
     for (set, side) in sides {
         for (number, Execution { run, vectors, .. }) in side.executions().iter().enumerate() {
             let Run { recording, pid, tid, from_ns, span_ns, .. } = run;
             let [name, key, comm] =
                 [&run.name, run.key.as_deref().unwrap_or_default(), &run.comm].map(cell);
             let _ = write!(text, "{set},{number},{name},{key},{tid},{comm},{from_ns},{span_ns}");
-            let others =
-                |vector: &[u64; LENGTH]| vector.iter().skip(1).step_by(2).copied().collect();
-            let all = |of: fn(&Vectors, usize) -> u64| {
-                (0..STATE_COUNT).map(|state| of(vectors, state)).collect()
+            let by = |of: fn(&Vectors, usize, bool) -> [u64; 2]| {
+                std::array::from_fn(|state| of(vectors, state, divides))
             };
-            let columns: [Vec<u64>; 4] = [
-                all(Vectors::count_of),
-                all(Vectors::ns_of),
-                others(&vectors.counts),
-                others(&vectors.ns),
-            ];
-            for value in columns.iter().flatten() {
+            let [counts, ns]: [[[u64; 2]; VECTOR_STATES]; 2] =
+                [by(Vectors::counts_by), by(Vectors::ns_by)];
+            let all = |[own, others]: &[u64; 2]| own.saturating_add(*others);
+            let others = |[_, others]: &[u64; 2]| *others;
+            let columns = counts.iter().map(all).chain(ns.iter().map(all));
+            let columns = columns.chain(counts.iter().map(others)).chain(ns.iter().map(others));
+            for value in columns {
                 let _ = write!(text, ",{value}");
             }
             let _ = writeln!(text, ",{recording},{pid}");
@@ -60,10 +59,10 @@ mod tests {
         assert!(
             lines[0].starts_with("set,execution,name,key,tid,comm,from_ns,span_ns,count_running,")
         );
-        assert!(lines[0].ends_with(",others_ns_ipi,others_ns_unknown,recording,pid"));
+        assert!(lines[0].ends_with(",others_ns_unknown,others_ns_system_call,recording,pid"));
         assert_eq!(
             lines[1],
-            "normal,0,mark:job,\"a,\"\"b\"\"\",7,job,1000,13,2,0,1,0,0,0,0,0,0,0,6,0,7,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0,0,7"
+            "normal,0,mark:job,\"a,\"\"b\"\"\",7,job,1000,13,2,0,1,0,0,0,0,0,0,0,0,6,0,7,0,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0,0,0,7"
         );
         assert_eq!(lines.len(), 2);
         // What threads and programs name so is text, also for a spreadsheet.

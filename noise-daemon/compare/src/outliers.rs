@@ -3,7 +3,7 @@
 
 use crate::rules::Moments;
 use crate::side::Execution;
-use crate::stretches::STATE_COUNT;
+use crate::vectors::VECTOR_STATES;
 
 /// An execution that is too long in a state.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,23 +27,25 @@ impl SlowExecution {
 
 /// All times above the mean of the normal executions by more than `t1` standard deviations, the longest beyond the mean
 /// first. `groups` has normal executions, and `of` for each execution of the sample the group that it is held against.
+/// Running is two states if it `divides`.
 pub fn outliers(
     normal: &[Execution],
     sample: &[Execution],
     (groups, of): (&[Vec<usize>], &[usize]),
     t1: f64,
+    divides: bool,
 ) -> Vec<SlowExecution> {
     let usual = |group: &Vec<usize>| {
-        std::array::from_fn::<_, STATE_COUNT, _>(|state| {
+        std::array::from_fn::<_, VECTOR_STATES, _>(|state| {
             let times = group.iter().filter_map(|peer| normal.get(*peer));
-            Moments::trimmed(times.map(|peer| peer.vectors.ns_of(state) as f64))
+            Moments::trimmed(times.map(|peer| peer.vectors.ns_of(state, divides) as f64))
         })
     };
-    let usual: Vec<[Moments; STATE_COUNT]> = groups.iter().map(usual).collect();
+    let usual: Vec<[Moments; VECTOR_STATES]> = groups.iter().map(usual).collect();
     let mut all = Vec::new();
     for (execution, (one, group)) in sample.iter().zip(of).enumerate() {
         for (state, normal) in usual.get(*group).into_iter().flatten().enumerate() {
-            let ns = one.vectors.ns_of(state);
+            let ns = one.vectors.ns_of(state, divides);
             if ns as f64 > normal.mean + t1 * normal.deviation {
                 all.push(SlowExecution { execution, state, ns, normal: *normal });
             }
@@ -68,7 +70,7 @@ mod tests {
         let normal = [vectors(10, 0), vectors(12, 0), vectors(100, 50), vectors(104, 54)];
         let sample = [vectors(101, 0), vectors(101, 90), vectors(11, 0)];
         let groups = [vec![0, 1], vec![2, 3]];
-        let found = outliers(&normal, &sample, (&groups, &[0, 1, 0]), 1.5);
+        let found = outliers(&normal, &sample, (&groups, &[0, 1, 0]), 1.5, false);
         let short: Vec<_> = found.iter().map(|it| (it.execution, it.state, it.lost_ns())).collect();
         assert_eq!(short, [(0, 0, 90.0), (1, 2, 38.0)]);
     }

@@ -23,9 +23,10 @@ use crate::drift::{Between, Drift, Units};
 use crate::guard::{FlagGuard, StateFigures, Unflagged};
 pub use crate::moments::Moments;
 use crate::side::Side;
-use crate::stretches::{STATE_COUNT, state_name};
+use crate::stretches::state_name;
 pub use crate::thresholds::{LEAST_CHANCE, Thresholds};
 pub use crate::times::Times;
+use crate::vectors::VECTOR_STATES;
 
 /// A rule of Algorithm 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -70,17 +71,18 @@ pub struct OutlierVerdict {
 }
 
 /// Times of a side in one state.
-fn times(side: &Side, state: usize) -> Vec<u64> {
-    side.executions().iter().map(|execution| execution.vectors.ns_of(state)).collect()
+fn times(side: &Side, state: usize, divides: bool) -> Vec<u64> {
+    side.executions().iter().map(|execution| execution.vectors.ns_of(state, divides)).collect()
 }
 
 /// Holds the sample against the normal executions, of which there is one at least in either.
 pub fn judge(normal: &Side, sample: &Side, thresholds: &Thresholds) -> OutlierVerdict {
+    let divides = normal.knows_calls() && sample.knows_calls();
     let occurs = |state: &usize| {
         let mut all = normal.executions().iter().chain(sample.executions());
-        all.any(|execution| execution.vectors.ns_of(*state) > 0)
+        all.any(|execution| execution.vectors.ns_of(*state, divides) > 0)
     };
-    let states: Vec<usize> = (0..STATE_COUNT).filter(occurs).collect();
+    let states: Vec<usize> = (0..VECTOR_STATES).filter(occurs).collect();
     let units = Units::of(normal, sample);
     let guard = FlagGuard::new(thresholds, [normal, sample], units.drift(), states.len());
     let mut verdict = OutlierVerdict {
@@ -89,7 +91,7 @@ pub fn judge(normal: &Side, sample: &Side, thresholds: &Thresholds) -> OutlierVe
         ..OutlierVerdict::default()
     };
     for state in states {
-        let (own, these) = (times(normal, state), times(sample, state));
+        let (own, these) = (times(normal, state, divides), times(sample, state, divides));
         let between = units.between([&own, &these], guard.next_to_nothing_ns());
         let moments = Moments::of(own.iter().map(|ns| *ns as f64));
         let of_sample = Moments::of(these.iter().map(|ns| *ns as f64));

@@ -99,6 +99,11 @@ impl Side {
         &self.executions
     }
 
+    /// Whether all executions say how much of their running time was in system calls.
+    pub fn knows_calls(&self) -> bool {
+        self.executions.iter().all(|execution| execution.vectors.calls.is_some())
+    }
+
     /// Takes executions of a recording, by its number among all that are compared.
     pub fn add(&mut self, recording: usize, executions: impl IntoIterator<Item = Traced>) {
         for traced in executions {
@@ -125,6 +130,7 @@ impl Side {
             execution.stretches.push(stretch);
         }
         execution.vectors = Vectors::of(&execution.stretches);
+        execution.vectors.note_calls(&traced);
         let Traced { name, key, pid, tid, comm, from_ns, to_ns, span_ns, .. } = traced;
         let pid = if pid > 0 { pid } else { tid };
         execution.run = Run { name, key, recording, pid, tid, comm, from_ns, to_ns, span_ns };

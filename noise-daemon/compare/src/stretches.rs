@@ -23,8 +23,17 @@ pub const STATES: [State; 10] = [
 /// How many that are.
 pub const STATE_COUNT: usize = STATES.len();
 
-/// The name of a state by its place in [`STATES`].
+/// The state of a thread that runs in a system call, which vectors alone have: its place behind those of paths.
+pub const SYSTEM_CALL: usize = STATE_COUNT;
+
+/// Where `running` is among the states.
+pub const RUNNING: usize = 0;
+
+/// The name of a state by its place in [`STATES`], or of that which vectors alone have.
 pub fn state_name(place: usize) -> &'static str {
+    if place == SYSTEM_CALL {
+        return "system_call";
+    }
     STATES.get(place).copied().unwrap_or(State::Unknown).name()
 }
 
@@ -81,7 +90,8 @@ pub fn stretches(traced: &Traced) -> Vec<PathStretch> {
     runs(traced).filter_map(|parts| PathStretch::of(traced, parts)).collect()
 }
 
-fn is_own(traced: &Traced, part: &Segment) -> bool {
+/// Whether a part is of the execution's own thread.
+pub fn is_own(traced: &Traced, part: &Segment) -> bool {
     part.tid == traced.tid && part.recording == 0
 }
 

@@ -40,6 +40,18 @@ fn of_recordings(
     judge(&sides[0], &sides[1], thresholds)
 }
 
+/// The same executions, a part of whose running time was in system calls.
+fn in_calls(part: f64) -> impl Fn(&Traced) -> Traced {
+    move |traced| {
+        let mut traced = traced.clone();
+        for own in traced.path.iter_mut().filter(|own| own.state == "running") {
+            own.in_calls_ns = Some(((own.to_ns - own.from_ns) as f64 * part) as u64);
+        }
+        traced.in_calls_ns = Some(traced.path.iter().filter_map(|own| own.in_calls_ns).sum());
+        traced
+    }
+}
+
 /// The paper's rules alone.
 fn bare() -> Thresholds {
     Thresholds { chance: 1.0, least: 0.0, ..Thresholds::default() }
@@ -83,6 +95,46 @@ fn both_rules_are_told_apart() {
             Some(if counts { Unflagged::Untested } else { Unflagged::NotLonger })
         );
     }
+}
+
+#[test]
+fn time_in_system_calls_is_a_state_of_its_own_where_all_say_it() {
+    let set = set(&[100, 110, 120, 130, 140, 150]);
+    let [little, much]: [Vec<Traced>; 2] =
+        [0.1, 0.6].map(|part| set.iter().map(in_calls(part)).collect());
+    let states = |found: &OutlierVerdict| -> Vec<_> {
+        found.times.iter().map(|times| times.state).collect()
+    };
+    let found = judged(&little, &much, &bare());
+    assert_eq!(states(&found), ["running", "disk", "system_call"]);
+    assert!(found.effects.iter().all(|flag| flag.times.state == "system_call"));
+    assert_eq!(
+        (found.effects[0].times.normal_mean_ns, found.effects[0].times.sample_mean_ns),
+        (100.0, 600.0)
+    );
+    // Running time that says nothing of calls is as long as before.
+    let found = judged(&set, &much, &bare());
+    assert_eq!((states(&found), rules(&found.effects)), (vec!["running", "disk"], vec![]));
+}
+
+#[test]
+fn a_flag_needs_more_than_any_two_recordings_of_a_side_differ_by() {
+    let of = |disk_us: u64| set(&(0..15).map(|number| 1000 * disk_us + number).collect::<Vec<_>>());
+    let sides = |normal: [u64; 6], sample: [u64; 6]| {
+        of_recordings(&normal.map(of), &sample.map(of), &Thresholds::default())
+    };
+    let normal = [100, 102, 101, 103, 100, 102];
+    let found = sides(normal, [201, 203, 200, 204, 202, 201]);
+    assert!(found.flagged.iter().any(|flag| flag.times.state == "disk"));
+    for flag in &found.flagged {
+        assert!(flag.times.more_ns() > flag.times.within_ns.unwrap());
+    }
+    // One normal recording was as slow: the means of two of them differ by more than the sides do.
+    let found = sides([100, 102, 101, 103, 100, 240], [201, 203, 200, 204, 202, 201]);
+    assert_eq!(rules(&found.flagged), []);
+    assert!(found.effects.iter().all(|flag| flag.times.state != "disk"), "{:?}", found.effects);
+    let is_drift = |flag: &&Flag| flag.unflagged == Some(Unflagged::Drift);
+    assert!(found.not_counted.iter().filter(is_drift).any(|flag| flag.times.state == "disk"));
 }
 
 #[test]
