@@ -1,6 +1,7 @@
 //! `noised trace critical-path`: what executions in a recording really waited for.
 
 pub mod picture;
+mod segments;
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 use self::picture::Picture;
 use super::asked::Asking;
+use super::export::refuse_stdout;
 use super::found::found;
 use super::recording::Recording;
 use super::several;
@@ -40,12 +42,16 @@ pub struct CriticalPathArgs {
     /// arrow wherever it goes on with another one; below them what these threads did meanwhile, and all switches.
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
+    /// Also write the parts of the paths, and for whom they wait, as tables into this folder: segments.csv, culprits.csv.
+    #[arg(long, value_name = "DIR", conflicts_with = "against")]
+    csv: Option<PathBuf>,
     #[command(flatten)]
     asking: Asking,
 }
 
 pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     let path = args.recording.as_path();
+    args.csv.as_deref().map(|folder| refuse_stdout("--csv", folder)).transpose()?;
     let recording = Recording::open(path)?;
     let one = |path: &Path,
                recording: &Recording|
@@ -55,6 +61,9 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     };
     let Some(other_path) = &args.against else {
         let (document, damages) = one(path, &recording)?;
+        if let Some(folder) = &args.csv {
+            segments::write(path, folder, &document)?;
+        }
         print(args, &document, || page(&document, columns()))?;
         several::report(path, &args.others, &damages);
         return Ok(());

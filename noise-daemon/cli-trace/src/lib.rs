@@ -21,6 +21,7 @@ mod sampled;
 mod several;
 pub mod sketch;
 mod states;
+mod tables;
 mod variables;
 #[cfg(test)]
 #[path = "../../trace/tests/traces/wire.rs"]
