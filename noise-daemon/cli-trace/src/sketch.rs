@@ -1,5 +1,7 @@
 //! `noised trace sketch`: how work travels through threads, processes and tiers.
 
+mod files;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -11,7 +13,7 @@ use noise_paths::build::Waker;
 use noise_paths::clocks::traffic::Traffic;
 use noise_paths::several::Merged;
 use noise_sketches::cluster::cluster;
-use noise_sketches::document::{Answer, SketchesDocument};
+use noise_sketches::document::{Answer, Nearest, SketchesDocument};
 use noise_sketches::feed::Feed;
 use noise_sketches::feed::transfers::{TransferSide, transfers};
 use noise_sketches::follow::NamedOwner;
@@ -26,11 +28,15 @@ use noise_trace::reach::Reach;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
+use super::export::refuse_stdout;
 use super::part::RecordingOptions;
 use super::recording::Recording;
 use super::several::{self, Common, PartReach, Together};
 use super::{NO_CGROUPS, WithUnread, report_nothing};
 use noise_pages::width::columns;
+
+/// Sketches that are named beside one that they are like.
+const SHOWN_NEAREST: usize = 10;
 
 /// Arguments of `noised trace sketch`.
 #[derive(Debug, clap::Args)]
@@ -44,8 +50,10 @@ pub struct SketchArgs {
     #[arg(long = "with", value_name = "RECORDING")]
     others: Vec<PathBuf>,
     /// Only slices that fulfil this condition: FIELD = VALUE (or !=, <, <=, >, >=), put together with and, or, not and
-    /// parentheses. Fields are marker, process, thread, key, port, cluster, latency, true_latency, idle, idle_count,
-    /// idle_mean, idle_deviation, idle_variance, calls(NAME), from and to (see /usr/share/doc/noised/docs/sketches.md).
+    /// parentheses. Fields are marker, process, thread, key, port, cause, cluster, latency, true_latency, idle, idle_count,
+    /// idle_mean, idle_deviation, idle_variance, calls(NAME), from and to; of its sketch: sketch, sketch_slices,
+    /// sketch_cluster, sketch_latency and sketch_idle. sketch(CONDITION) holds where a slice of its sketch fulfils it (see
+    /// /usr/share/doc/noised/docs/sketches.md).
     #[arg(long = "where", value_name = "CONDITION")]
     given: Option<Query>,
     /// Of these, how many fulfil that condition, too.
@@ -54,6 +62,17 @@ pub struct SketchArgs {
     /// The same for each cluster, process or marker.
     #[arg(long, value_name = "BY", requires = "probability")]
     by: Option<SketchGrouping>,
+    /// Also name the sketches, of those that are asked for, that are nearest to the sketch of this slice: by what they consist
+    /// of.
+    #[arg(long, value_name = "SLICE")]
+    near: Option<u32>,
+    /// Also write the slices as trace packets, which ui.perfetto.dev opens: a track for each thread below that of its process,
+    /// with an arrow to each slice that another one caused.
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// Also write tables into this folder: slices.csv, calls.csv, edges.csv, sketches.csv.
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -70,6 +89,9 @@ enum SketchGrouping {
     Process,
     /// What slices begin with.
     Marker,
+    /// Kinds of sketches.
+    #[value(name = "sketch_cluster")]
+    SketchCluster,
 }
 
 impl From<SketchGrouping> for tiers::By {
@@ -78,6 +100,7 @@ impl From<SketchGrouping> for tiers::By {
             SketchGrouping::Cluster => Self::Cluster,
             SketchGrouping::Process => Self::Process,
             SketchGrouping::Marker => Self::Marker,
+            SketchGrouping::SketchCluster => Self::SketchCluster,
         }
     }
 }
@@ -116,6 +139,9 @@ struct SketchInput {
 }
 
 pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
+    for (option, path) in [("--perfetto", &args.perfetto), ("--csv", &args.csv)] {
+        path.as_deref().map(|path| refuse_stdout(option, path)).transpose()?;
+    }
     let recording = Recording::open(&args.recording)?;
     let mut found = input(args, &recording)?;
     let damages = std::mem::take(&mut found.damages);
@@ -124,7 +150,13 @@ pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
         report_nothing(&args.recording, found.select.is_part(), report)?;
     }
     cluster(&mut found.system).map_err(anyhow::Error::from)?;
-    let document = document(args, &found);
+    let document = document(args, &found)?;
+    if let Some(file) = &args.perfetto {
+        files::draw(&args.recording, file, &recording, &document)?;
+    }
+    if let Some(folder) = &args.csv {
+        files::write(&args.recording, folder, &document)?;
+    }
     match args.json {
         true => output::stream_json(&WithUnread::new(&document, &Damage::of_all(&damages)))?,
         false => output::print_painted(&page(&document, columns()))?,
@@ -214,13 +246,13 @@ fn shown(found: &SketchInput, keeps: impl Fn(SliceId) -> bool) -> Vec<SliceId> {
     (0..system.slices.len() as SliceId).filter(is_wanted).collect()
 }
 
-fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> SketchesDocument<'f> {
+fn document<'f>(
+    args: &SketchArgs,
+    found: &'f SketchInput,
+) -> Result<SketchesDocument<'f>, CommandError> {
     let system = &found.system;
-    let is_given = |id: SliceId| {
-        let given = args.given.as_ref();
-        let holds = |given: &Query| given.holds(system, system.slice(id)?);
-        given.is_none_or(|given| holds(given) == Some(true))
-    };
+    let given = args.given.as_ref().map(|given| given.of(system));
+    let is_given = |id: SliceId| given.as_ref().is_none_or(|given| given.holds(id) == Some(true));
     let shown = shown(found, is_given);
     let answer = args.probability.as_ref().map(|of| {
         let (all, groups) = probability(system, &shown, of, args.by.map(tiers::By::from));
@@ -235,17 +267,33 @@ fn document<'f>(args: &SketchArgs, found: &'f SketchInput) -> SketchesDocument<'
     let reach = found.reach.clone();
     let SketchInput { discarded, unread_lines, .. } = *found;
     let has_condition = args.given.is_some();
-    SketchesDocument {
+    let mut document = SketchesDocument {
         system,
         span,
         shown,
         tiers,
         has_condition,
         answer,
+        nearest: None,
         discarded,
         reach,
         unread_lines,
-    }
+    };
+    document.nearest = args.near.map(|id| nearest(&document, id)).transpose()?;
+    Ok(document)
+}
+
+/// The sketches that are like the one of a slice, of those that are shown.
+fn nearest(document: &SketchesDocument<'_>, id: SliceId) -> Result<Nearest, CommandError> {
+    let system = document.system;
+    let to = system.whole(id).ok_or_else(|| {
+        CommandError::misused(format!(
+            "--near {id}: there is no such slice; the slices have the numbers 0 to {}, as `id` of --json has them",
+            system.slices.len().saturating_sub(1)
+        ))
+    })?;
+    let sketches = system.wholes.nearest(to, document.sketches().into_iter(), SHOWN_NEAREST);
+    Ok(Nearest { to: to.first, sketches })
 }
 
 #[cfg(test)]
@@ -288,7 +336,7 @@ mod tests {
             let words = part.iter().map(Into::into).chain([path.clone().into_os_string()]);
             let args: SketchArgs = parsed(words).unwrap();
             let found = input(&args, &Recording::open(&path).unwrap()).unwrap();
-            let document = document(&args, &found);
+            let document = document(&args, &found).unwrap();
             let rates: Vec<_> = document.tiers.iter().map(|tier| tier.rate.round()).collect();
             (document.span, rates)
         };
@@ -319,7 +367,7 @@ mod tests {
         let path = folder.path().join("text");
         let args: SketchArgs = parsed([&path]).unwrap();
         let found = input(&args, &Recording::open(&path).unwrap()).unwrap();
-        let document = document(&args, &found);
+        let document = document(&args, &found).unwrap();
         let page = page(&document, 120).text(false);
         assert!(page.contains("\n10 of 20 lines cannot be read as events: "), "{page}");
         let json = serde_json::to_value(&document).unwrap();

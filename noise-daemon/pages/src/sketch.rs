@@ -1,5 +1,6 @@
 //! Sketches for people: which tier is slow, all tiers, the answer to a question, and the slowest request as a tree.
 
+mod kinds;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod made;
 pub mod tree;
@@ -51,8 +52,13 @@ pub fn page(document: &SketchesDocument<'_>, width: usize) -> Painted {
         return page;
     }
     page.plain(&table(&document.tiers));
+    page.plain(&kinds::kinds(document));
+    if let Some(nearest) = &document.nearest {
+        page.plain(&kinds::near(document.system, nearest));
+    }
     if let Some((what, slice)) = slowest(document) {
-        tree::tree(&mut page, document.system, (what, slice), width);
+        let what = format!("{what}, slice {slice}");
+        tree::tree(&mut page, document.system, (&what, slice), width);
     }
     page
 }

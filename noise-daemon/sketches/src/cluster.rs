@@ -1,4 +1,4 @@
-//! Kinds of slices: clusters of what they do.
+//! Kinds of slices and of sketches: clusters of what they do.
 //!
 //! The vector of a slice is the natural logarithm of one more than the count of each of its system calls, the same of its
 //! stretches without a CPU in steps of an eighth, and the share of its time without a CPU in steps of 1/32. Of more than 510
@@ -7,6 +7,9 @@
 //! is as far away). Most slices do exactly what others do, and steep stretches of reachability, which xi looks for, are not
 //! there between points at no distance. Every other slice is in the cluster of the one that it is nearest to. Fewer than 10
 //! slices of a marker are one cluster. A slice of which the calls are not known is in none.
+//!
+//! Sketches are clustered in the same way, by the marker of their first slice. The counts in their vectors are those of what
+//! they [consist of](crate::whole).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,9 +19,10 @@ use noise_cluster::{
 };
 
 use crate::marker::{ALL, Marker};
-use crate::slices::{NONE, Slice, SliceId};
+use crate::slices::{NONE, Slice};
 use crate::system::System;
-use crate::tallies::UNKNOWN;
+use crate::tallies::{Profiles, UNKNOWN};
+use crate::whole::{Sketch, Wholes, marker};
 
 /// System calls that vectors have, beside the stretches without a CPU and their share.
 const MAX_COLUMNS: usize = MAX_DIMENSIONS - 2;
@@ -30,35 +34,42 @@ const MIN_POINTS: usize = 5;
 const REACHABILITY: f64 = 0.5;
 const FEWEST: usize = 10;
 
-/// What a slice did, in steps.
+/// What a slice or a sketch did, in steps.
 type Steps = (u32, u32, u32);
 
-fn steps(slice: &Slice) -> Steps {
-    let count = (f64::from(slice.idle_count).ln_1p() * 8.0).round();
-    let share = slice.idle_ns as f64 / slice.latency_ns().max(1) as f64;
-    (slice.profile, count as u32, (share.min(1.0) * 32.0).round() as u32)
+fn steps(profile: u32, idle_count: u32, idle_ns: u64, ns: u64) -> Steps {
+    let count = (f64::from(idle_count).ln_1p() * 8.0).round();
+    let share = idle_ns as f64 / ns.max(1) as f64;
+    (profile, count as u32, (share.min(1.0) * 32.0).round() as u32)
 }
 
-/// The system calls that most slices have, by their numbers, each with its place in vectors.
-fn columns(system: &System, slices: &[SliceId]) -> HashMap<u16, usize> {
-    let mut profiles: Vec<u32> =
-        slices.iter().filter_map(|id| system.slice(*id)).map(|slice| slice.profile).collect();
-    profiles.sort_unstable();
+fn of_slice(slice: &Slice) -> Steps {
+    steps(slice.profile, slice.idle_count, slice.idle_ns, slice.latency_ns())
+}
+
+fn of_sketch(sketch: &Sketch) -> Steps {
+    steps(sketch.shape, sketch.idle_count, sketch.idle_ns, sketch.sum_ns)
+}
+
+/// What most have, by their numbers, each with its place in vectors.
+fn columns(profiles: &Profiles, all: &[Steps]) -> HashMap<u16, usize> {
+    let mut places: Vec<u32> = all.iter().map(|(profile, ..)| *profile).collect();
+    places.sort_unstable();
     let mut having: BTreeMap<u16, usize> = BTreeMap::new();
-    for alike in profiles.chunk_by(|one, other| one == other) {
-        for (number, _) in alike.first().map_or(&[][..], |own| system.profiles.numbers(*own)) {
+    for alike in places.chunk_by(|one, other| one == other) {
+        for (number, _) in alike.first().map_or(&[][..], |own| profiles.numbers(*own)) {
             *having.entry(*number).or_default() += alike.len();
         }
     }
     let mut having: Vec<(u16, usize)> = having.into_iter().collect();
-    having.sort_by_key(|(_, slices)| Reverse(*slices));
+    having.sort_by_key(|(_, count)| Reverse(*count));
     having.into_iter().map(|(number, _)| number).zip(0..MAX_COLUMNS).collect()
 }
 
-fn vector(system: &System, columns: &HashMap<u16, usize>, steps: Steps) -> Vec<f64> {
+fn vector(profiles: &Profiles, columns: &HashMap<u16, usize>, steps: Steps) -> Vec<f64> {
     let (profile, count, share) = steps;
     let mut vector = vec![0.0; columns.len()];
-    for (number, count) in system.profiles.numbers(profile) {
+    for (number, count) in profiles.numbers(profile) {
         if let Some(place) = columns.get(number).and_then(|column| vector.get_mut(*column)) {
             *place = f64::from(*count).ln_1p();
         }
@@ -67,27 +78,66 @@ fn vector(system: &System, columns: &HashMap<u16, usize>, steps: Steps) -> Vec<f
     vector
 }
 
-/// Puts slices into clusters, and says how many there are.
+/// Puts slices and sketches into clusters, and says how many kinds of slices there are.
 /// Errors: what [`optics`] says of vectors that it cannot order.
 pub fn cluster(system: &mut System) -> Result<u32, ClusterError> {
-    let mut by_marker: HashMap<Marker, Vec<SliceId>> = HashMap::new();
-    let is_known = |(_, slice): &(SliceId, &Slice)| slice.profile != UNKNOWN;
-    for (id, slice) in (0..).zip(&system.slices).filter(is_known) {
-        by_marker.entry(slice.marker).or_default().push(id);
-    }
+    let known = (0..).zip(&system.slices).filter(|(_, slice)| slice.profile != UNKNOWN);
+    let by_marker = grouped(known.map(|(id, slice)| (slice.marker, id)));
     let mut count = 0;
-    for marker in ALL {
-        let Some(slices) = by_marker.get(&marker) else { continue };
-        let labels = of_marker(system, slices)?;
-        let mut next = count;
-        for (id, label) in slices.iter().zip(labels) {
-            let Some(slice) = system.slices.get_mut(*id as usize) else { continue };
-            slice.cluster = label.map_or(NONE, |label| count + label);
-            next = next.max(label.map_or(count, |label| count + label + 1));
+    for slices in by_marker {
+        let all: Vec<Steps> =
+            slices.iter().filter_map(|id| system.slice(*id)).map(of_slice).collect();
+        for (id, label) in slices.iter().zip(numbered(labels(&system.profiles, &all)?, &mut count))
+        {
+            if let Some(slice) = system.slices.get_mut(*id as usize) {
+                slice.cluster = label;
+            }
         }
-        count = next;
     }
+    system.wholes = sketches(system)?;
     Ok(count)
+}
+
+/// All sketches with their clusters.
+fn sketches(system: &System) -> Result<Wholes, ClusterError> {
+    let mut wholes = Wholes::of(system);
+    let known = (0..).zip(&wholes.all).filter(|(_, sketch)| sketch.shape != UNKNOWN);
+    let by_marker =
+        grouped(known.filter_map(|(place, sketch)| Some((marker(system, sketch)?, place))));
+    let mut count = 0;
+    for places in by_marker {
+        let all: Vec<Steps> = places
+            .iter()
+            .filter_map(|place| wholes.all.get(*place as usize))
+            .map(of_sketch)
+            .collect();
+        for (place, label) in places.iter().zip(numbered(labels(&wholes.shapes, &all)?, &mut count))
+        {
+            if let Some(sketch) = wholes.all.get_mut(*place as usize) {
+                sketch.cluster = label;
+            }
+        }
+    }
+    Ok(wholes)
+}
+
+/// What there is of each marker, in the order of [`ALL`].
+fn grouped(all: impl Iterator<Item = (Marker, u32)>) -> Vec<Vec<u32>> {
+    let mut groups: HashMap<Marker, Vec<u32>> = HashMap::new();
+    all.for_each(|(marker, one)| groups.entry(marker).or_default().push(one));
+    ALL.iter().filter_map(|marker| groups.remove(marker)).collect()
+}
+
+/// The labels of one marker behind those of the markers before, of which there are so many.
+fn numbered(labels: Vec<Option<u32>>, count: &mut u32) -> Vec<u32> {
+    let first = *count;
+    let number = |label: Option<u32>| {
+        label.map_or(NONE, |label| {
+            *count = (*count).max(first + label + 1);
+            first + label
+        })
+    };
+    labels.into_iter().map(number).collect()
 }
 
 /// Places that lie evenly among so many, and follow no period of these: multiples of the golden section.
@@ -113,17 +163,16 @@ fn sampled(count: usize) -> BTreeSet<usize> {
     places
 }
 
-/// The clusters of slices of one marker, from 0 on.
-fn of_marker(system: &System, slices: &[SliceId]) -> Result<Vec<Option<u32>>, ClusterError> {
-    let all: Vec<Steps> = slices.iter().filter_map(|id| system.slice(*id)).map(steps).collect();
+/// The clusters of what has one marker, from 0 on.
+fn labels(profiles: &Profiles, all: &[Steps]) -> Result<Vec<Option<u32>>, ClusterError> {
     let is_one = all.iter().all(|steps| Some(steps) == all.first());
     if is_one || all.len() < FEWEST {
         return Ok(vec![Some(0); all.len()]);
     }
-    let columns = columns(system, slices);
+    let columns = columns(profiles, all);
     let sample = sampled(all.len());
     let sample = sample.iter().filter_map(|place| all.get(*place));
-    let values: Vec<f64> = sample.flat_map(|steps| vector(system, &columns, *steps)).collect();
+    let values: Vec<f64> = sample.flat_map(|steps| vector(profiles, &columns, *steps)).collect();
     let points = Points::new(columns.len() + 2, values)?;
     let settings = OpticsSettings { min_points: MIN_POINTS, ..OpticsSettings::default() };
     let ordering = optics(&points, &settings)?;
@@ -136,7 +185,7 @@ fn of_marker(system: &System, slices: &[SliceId]) -> Result<Vec<Option<u32>>, Cl
         if known.len() >= MAX_VECTORS {
             return None;
         }
-        let own = vector(system, &columns, *steps);
+        let own = vector(profiles, &columns, *steps);
         let distance = |point: &[f64]| -> f64 {
             point.iter().zip(&own).map(|(one, other)| (one - other) * (one - other)).sum()
         };
@@ -226,7 +275,8 @@ mod tests {
             let profile = system.profiles.place(calls);
             system.slices.push(slice(Marker::Pipe, profile, 0));
         }
-        let columns = columns(&system, &(0..60).collect::<Vec<SliceId>>());
+        let all: Vec<Steps> = system.slices.iter().map(of_slice).collect();
+        let columns = columns(&system.profiles, &all);
         assert_eq!((columns.len(), columns.get(&read)), (510, Some(&0)));
         cluster(&mut system).unwrap();
     }

@@ -11,6 +11,7 @@ use crate::slices::{Edge, Ended, NONE, Slice, SliceId};
 use crate::system::System;
 use crate::tallies::UNKNOWN;
 use crate::tiers::{SliceShare, Tier};
+use crate::whole::{Near, Sketch};
 
 #[derive(Clone, Debug)]
 pub struct SketchesDocument<'s> {
@@ -24,6 +25,8 @@ pub struct SketchesDocument<'s> {
     pub has_condition: bool,
     /// The answer to a question, where one was asked.
     pub answer: Option<Answer>,
+    /// What is like the sketch that was asked for.
+    pub nearest: Option<Nearest>,
     /// Events that were lost while it was recorded.
     pub discarded: u64,
     /// CPUs that are not known from its begin to its end.
@@ -44,7 +47,26 @@ pub struct Answer {
     pub groups: Option<Vec<SliceShare>>,
 }
 
+/// Which sketches are like one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Nearest {
+    /// The number of the sketch that they are like.
+    pub to: SliceId,
+    /// The nearest first.
+    pub sketches: Vec<Near>,
+}
+
 impl SketchesDocument<'_> {
+    /// The sketches with slices that are shown, in the order of their numbers.
+    pub fn sketches(&self) -> Vec<&Sketch> {
+        let system = self.system;
+        let number = |id: &SliceId| system.sketches.get(*id as usize).copied();
+        let mut numbers: Vec<SliceId> = self.shown.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.into_iter().filter_map(|number| system.wholes.get(number)).collect()
+    }
+
     fn is_shown(&self, id: SliceId) -> bool {
         self.shown.len() == self.system.slices.len() || self.shown.binary_search(&id).is_ok()
     }
@@ -53,7 +75,7 @@ impl SketchesDocument<'_> {
 impl Serialize for SketchesDocument<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (from_ns, to_ns) = self.span;
-        let mut all = serializer.serialize_struct("Document", 12)?;
+        let mut all = serializer.serialize_struct("Document", 14)?;
         all.serialize_field("from_ns", &from_ns)?;
         all.serialize_field("to_ns", &to_ns)?;
         all.serialize_field("discarded", &self.discarded)?;
@@ -68,9 +90,16 @@ impl Serialize for SketchesDocument<'_> {
         if let Some(answer) = &self.answer {
             all.serialize_field("probability", answer)?;
         }
+        if let Some(nearest) = &self.nearest {
+            all.serialize_field("nearest", nearest)?;
+        }
         all.serialize_field("slices", &Slices(self))?;
         all.serialize_field("edges", &Edges(self))?;
         all.serialize_field("sketches", &Sketches(self))?;
+        // Who did not look for clusters did not sum them up.
+        if self.system.slices.is_empty() || !self.system.wholes.all.is_empty() {
+            all.serialize_field("wholes", &WholeSketches(self))?;
+        }
         all.end()
     }
 }
@@ -187,6 +216,36 @@ impl Serialize for Edges<'_> {
             (edge.from, edge.to, edge.rule.name(), evidence)
         });
         serializer.collect_seq(edges)
+    }
+}
+
+struct WholeSketches<'d>(&'d SketchesDocument<'d>);
+
+#[derive(Serialize)]
+struct SketchDocument {
+    sketch: SliceId,
+    slices: u32,
+    from_ns: u64,
+    to_ns: u64,
+    idle: IdleStatistics,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<u32>,
+}
+
+impl Serialize for WholeSketches<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.sketches().into_iter().map(|sketch| SketchDocument {
+            sketch: sketch.first,
+            slices: sketch.slices,
+            from_ns: sketch.from_ns,
+            to_ns: sketch.to_ns,
+            idle: IdleStatistics {
+                count: sketch.idle_count,
+                mean_ns: sketch.idle_mean_ns(),
+                variance: sketch.idle_variance,
+            },
+            cluster: (sketch.cluster != NONE).then_some(sketch.cluster),
+        }))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::follow::NamedOwner;
 use crate::marker::{Marker, MarkerRule};
 use crate::slices::{Edge, Ended, Key, Long, NONE, Slice, SliceId, State, Store};
 use crate::tallies::{Profiles, UNKNOWN};
+use crate::whole::{Sketch, Wholes};
 
 /// How far causes are gone back.
 const MAX_CHAIN: usize = 256;
@@ -28,6 +29,8 @@ pub struct System {
     pub edges: Vec<Edge>,
     /// For each slice its sketch: the smallest number of a slice in that.
     pub sketches: Vec<SliceId>,
+    /// The same as wholes, once [clusters](crate::cluster::cluster) were looked for.
+    pub wholes: Wholes,
     pub keys: Vec<Key>,
     pub profiles: Profiles,
     pub threads: Vec<NamedOwner>,
@@ -62,7 +65,8 @@ impl System {
         counts.calls_left_out =
             slices.iter().filter(|slice| slice.profile == UNKNOWN).count() as u64;
         let span = span.unwrap_or_default();
-        Self { slices, edges, sketches, keys, profiles, threads, counts, span }
+        let wholes = Wholes::default();
+        Self { slices, edges, sketches, wholes, keys, profiles, threads, counts, span }
     }
 
     pub fn slice(&self, id: SliceId) -> Option<&Slice> {
@@ -75,6 +79,11 @@ impl System {
 
     pub fn key(&self, slice: &Slice) -> &Key {
         self.keys.get(slice.key as usize).unwrap_or(&Key::Other)
+    }
+
+    /// The sketch that a slice is of, as a whole.
+    pub fn whole(&self, id: SliceId) -> Option<&Sketch> {
+        self.wholes.get(*self.sketches.get(id as usize)?)
     }
 
     /// The sketch of a slice: its slices, and the edges within it.

@@ -9,6 +9,7 @@ use crate::marker::Marker;
 use crate::query::Query;
 use crate::slices::{NONE, Slice, SliceId};
 use crate::system::System;
+use crate::whole::marker;
 
 /// Slices of one process with one marker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -113,6 +114,7 @@ pub enum By {
     Cluster,
     Process,
     Marker,
+    SketchCluster,
 }
 
 /// Of some slices, how many fulfil a condition.
@@ -151,13 +153,15 @@ pub fn probability(
 ) -> (SliceShare, Option<Vec<SliceShare>>) {
     let mut all = SliceShare::default();
     let mut groups: BTreeMap<String, SliceShare> = BTreeMap::new();
-    for slice in slices.iter().filter_map(|id| system.slice(*id)) {
-        let holds = of.holds(system, slice);
+    let of = of.of(system);
+    for (id, slice) in slices.iter().filter_map(|id| Some((*id, system.slice(*id)?))) {
+        let holds = of.holds(id);
         all.add(holds);
         let group = match by {
             None => continue,
             Some(By::Cluster) if slice.cluster == NONE => "none".to_owned(),
             Some(By::Cluster) => format!("{} {}", slice.cluster, slice.marker.name()),
+            Some(By::SketchCluster) => sketch_cluster(system, id),
             Some(By::Marker) => slice.marker.name().to_owned(),
             Some(By::Process) => {
                 system.thread(slice).map_or_else(String::new, |thread| thread.process.to_string())
@@ -172,6 +176,16 @@ pub fn probability(
         key(other).total_cmp(&key(one)).then_with(|| one.group.cmp(&other.group))
     });
     (all, by.map(|_| groups))
+}
+
+/// The cluster of the sketch that a slice is of, with the marker of its first slice.
+fn sketch_cluster(system: &System, id: SliceId) -> String {
+    let of = system.whole(id).filter(|sketch| sketch.cluster != NONE);
+    let named = of.and_then(|sketch| Some((sketch.cluster, marker(system, sketch)?)));
+    named.map_or_else(
+        || "none".to_owned(),
+        |(cluster, marker)| format!("{cluster} {}", marker.name()),
+    )
 }
 
 #[cfg(test)]

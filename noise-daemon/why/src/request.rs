@@ -352,6 +352,7 @@ impl<'h> Looked<'h> {
                 tiers,
                 has_condition: false,
                 answer: None,
+                nearest: None,
                 discarded,
                 reach: Reach::default(),
                 unread_lines: None,

@@ -96,6 +96,7 @@ pub fn found(system: &System) -> RequestFindings<'_> {
                 tiers: Vec::new(),
                 has_condition: false,
                 answer: None,
+                nearest: None,
                 discarded: 3,
                 reach: Reach::default(),
                 unread_lines: None,

@@ -1,6 +1,7 @@
 //! The document and the page of sketches.
 
 use noise_sketches::cluster::cluster;
+use noise_sketches::document::Nearest;
 use noise_sketches::query::Query;
 use noise_sketches::system::System;
 use noise_sketches::tallies::UNKNOWN;
@@ -12,10 +13,8 @@ use super::*;
 
 fn document(system: &System, given: &str, of: Option<&str>, by: tiers::By) -> Vec<String> {
     let given: Option<Query> = (!given.is_empty()).then(|| given.parse().unwrap());
-    let keeps = |id: &SliceId| {
-        let slice = system.slice(*id).unwrap();
-        given.as_ref().is_none_or(|given| given.holds(system, slice) == Some(true))
-    };
+    let keeps =
+        |id: &SliceId| given.as_ref().is_none_or(|given| given.of(system).holds(*id) == Some(true));
     let shown: Vec<SliceId> = (0..system.slices.len() as SliceId).filter(keeps).collect();
     let has_condition = given.is_some();
     let answer = of.map(|of| {
@@ -31,11 +30,18 @@ fn document(system: &System, given: &str, of: Option<&str>, by: tiers::By) -> Ve
         tiers,
         has_condition,
         answer,
+        nearest: nearest(system),
         discarded: 0,
         reach: Reach::default(),
         unread_lines: None,
     };
     vec![page(&document, 120).text(false), serde_json::to_string_pretty(&document).unwrap()]
+}
+
+fn nearest(system: &System) -> Option<Nearest> {
+    let to = system.whole(0)?;
+    let sketches = system.wholes.nearest(to, system.wholes.all.iter(), 10);
+    Some(Nearest { to: to.first, sketches })
 }
 
 #[test]
@@ -66,7 +72,9 @@ fn what_the_slice_is_whose_tree_is_shown_is_said() {
     let mut system = system();
     let shown = |system: &System, given: &str| {
         let page = document(system, given, None, tiers::By::Marker).remove(0);
-        page.lines().find(|line| line.starts_with("The ")).unwrap().to_owned()
+        let line = page.lines().find(|line| line.starts_with("The ")).unwrap();
+        let (what, rest) = line.split_once(", slice ").unwrap();
+        format!("{what}:{}", rest.split_once(':').unwrap().1)
     };
     // What the database did was caused, and waited for nothing.
     let db = "process = db";
@@ -92,6 +100,7 @@ fn where_there_is_no_slice_that_is_said() {
         tiers: Vec::new(),
         has_condition: false,
         answer: None,
+        nearest: None,
         discarded: 0,
         reach: Reach::default(),
         unread_lines: None,

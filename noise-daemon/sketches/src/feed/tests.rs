@@ -242,6 +242,28 @@ fn what_is_looked_at_and_not_taken_comes_again() {
 }
 
 #[test]
+fn all_system_calls_of_a_slice_that_a_recording_has_are_its_features() {
+    let mut scene = Scene::default();
+    scene.run(1);
+    let received = &ours(3, 7, 8)[..];
+    scene.call(1, "syscall_entry_recvfrom", received);
+    scene.call(1, "syscall_exit_recvfrom", &[received, &[("ret", 10)]].concat());
+    for (entry, exit) in [
+        ("syscall_entry_openat", "syscall_exit_openat"),
+        ("sys_enter_fstat", "sys_exit_fstat"),
+        ("compat_syscall_entry_mmap", "compat_syscall_exit_mmap"),
+        ("syscall_entry_openat", "syscall_exit_openat"),
+    ] {
+        scene.call(1, entry, &[]).call(1, exit, &[("ret", 3)]);
+    }
+    scene.call(1, "syscall_entry_sendto", received);
+    scene.call(1, "syscall_exit_sendto", &[received, &[("ret", 10)]].concat());
+    let system = scene.finish();
+    let calls: Vec<_> = system.profiles.calls(system.slices[0].profile).collect();
+    assert_eq!(calls, [("recvfrom", 1), ("openat", 2), ("fstat", 1), ("mmap", 1), ("sendto", 1)]);
+}
+
+#[test]
 fn signals_of_threads_are_followed_and_those_of_timers_are_not() {
     let mut scene = Scene::default();
     scene.run(1).run(2);

@@ -6,9 +6,10 @@ use noise_trace::compare::Compare;
 use noise_trace::event::Comm;
 
 use crate::marker::Marker;
-use crate::slices::{NONE, Slice};
+use crate::slices::{NONE, Slice, SliceId};
 use crate::system::System;
 use crate::tallies::UNKNOWN;
+use crate::whole::Sketch;
 
 /// A text in which `*` stands for any.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +59,19 @@ pub enum Number {
     Calls(Option<String>),
 }
 
+/// The same of its sketch as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SketchNumber {
+    /// How many slices it has.
+    Slices,
+    Latency,
+    Idle,
+    IdleCount,
+    IdleMean,
+    IdleDeviation,
+    IdleVariance,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     Marker(Compare, Marker),
@@ -67,9 +81,15 @@ pub enum Condition {
     Key(Compare, Pattern),
     /// A port of either end of its connection.
     Port(Compare, i64),
+    /// The slice that caused it; `None` is none.
+    Cause(Compare, Option<i64>),
     /// Its cluster; `None` is none.
     Cluster(Compare, Option<i64>),
     Number(Number, Compare, f64),
+    /// The number of its sketch.
+    Sketch(Compare, i64),
+    SketchCluster(Compare, Option<i64>),
+    SketchNumber(SketchNumber, Compare, f64),
     /// When it begins (`true`) or ends: nanoseconds since the epoch, or since the first event.
     Time {
         /// It is about the begin.
@@ -83,7 +103,8 @@ pub enum Condition {
 
 impl Condition {
     /// `None`: the calls of the slice are not known.
-    pub fn holds(&self, system: &System, slice: &Slice) -> Option<bool> {
+    pub fn holds(&self, system: &System, id: SliceId, slice: &Slice) -> Option<bool> {
+        let sketch = || system.whole(id);
         let equal = |is: bool| is.then_some(Ordering::Equal);
         let thread = system.thread(slice);
         let holds = match self {
@@ -112,14 +133,17 @@ impl Condition {
                     compare => order.any(|order| compare.holds(Some(order))),
                 }
             }
-            Self::Cluster(compare, cluster) => {
-                let own = (slice.cluster != NONE).then_some(i64::from(slice.cluster));
-                compare.holds(match (own, cluster) {
-                    (None, None) => Some(Ordering::Equal),
-                    (Some(own), Some(cluster)) => Some(own.cmp(cluster)),
-                    _ => None,
-                })
+            Self::Cause(compare, cause) => compare.holds(numbered(slice.cause, *cause)),
+            Self::Cluster(compare, cluster) => compare.holds(numbered(slice.cluster, *cluster)),
+            Self::Sketch(compare, number) => {
+                compare.holds(sketch().map(|sketch| i64::from(sketch.first).cmp(number)))
             }
+            Self::SketchCluster(compare, cluster) => {
+                let own = sketch().map_or(NONE, |sketch| sketch.cluster);
+                compare.holds(numbered(own, *cluster))
+            }
+            Self::SketchNumber(number, compare, value) => compare
+                .holds(sketch().and_then(|sketch| of_sketch(*number, sketch).partial_cmp(value))),
             Self::Number(Number::Calls(_), ..) if slice.profile == UNKNOWN => return None,
             Self::Number(number, compare, value) => {
                 compare.holds(of(number, system, slice).partial_cmp(value))
@@ -131,6 +155,27 @@ impl Condition {
             }
         };
         Some(holds)
+    }
+}
+
+/// A number of its own against another one; either may be none.
+fn numbered(own: u32, other: Option<i64>) -> Option<Ordering> {
+    match ((own != NONE).then_some(i64::from(own)), other) {
+        (None, None) => Some(Ordering::Equal),
+        (Some(own), Some(other)) => Some(own.cmp(&other)),
+        _ => None,
+    }
+}
+
+fn of_sketch(number: SketchNumber, sketch: &Sketch) -> f64 {
+    match number {
+        SketchNumber::Slices => f64::from(sketch.slices),
+        SketchNumber::Latency => sketch.latency_ns() as f64,
+        SketchNumber::Idle => sketch.idle_ns as f64,
+        SketchNumber::IdleCount => f64::from(sketch.idle_count),
+        SketchNumber::IdleMean => sketch.idle_mean_ns(),
+        SketchNumber::IdleDeviation => sketch.idle_variance.sqrt(),
+        SketchNumber::IdleVariance => sketch.idle_variance,
     }
 }
 

@@ -3,10 +3,12 @@
 //! ```text
 //! QUERY     = BOTH { "or" BOTH }
 //! BOTH      = ONE { "and" ONE }
-//! ONE       = "not" ONE | "(" QUERY ")" | FIELD COMPARE VALUE
+//! ONE       = "not" ONE | [ "sketch" ] "(" QUERY ")" | FIELD COMPARE VALUE
 //! COMPARE   = "=" | "!=" | "<" | "<=" | ">" | ">="
-//! FIELD     = "marker" | "process" | "thread" | "key" | "port" | "cluster" | "latency" | "true_latency" | "idle"
+//! FIELD     = "marker" | "process" | "thread" | "key" | "port" | "cause" | "cluster" | "latency" | "true_latency" | "idle"
 //!           | "idle_count" | "idle_mean" | "idle_deviation" | "idle_variance" | "calls" [ "(" NAME ")" ] | "from" | "to"
+//!           | "sketch" | "sketch_slices" | "sketch_cluster" | "sketch_latency" | "sketch_idle" | "sketch_idle_count"
+//!           | "sketch_idle_mean" | "sketch_idle_deviation" | "sketch_idle_variance"
 //! VALUE     = WORD | '"' TEXT '"' | NUMBER | NUMBER UNIT | [ "+" ] NUMBER UNIT
 //! ```
 //!
@@ -21,7 +23,7 @@ use winnow::token::{any, none_of, take_while};
 use noise_trace::compare::Compare;
 
 use super::Expression;
-use super::condition::{Condition, Number, Pattern, Whose};
+use super::condition::{Condition, Number, Pattern, SketchNumber, Whose};
 use crate::marker::Marker;
 
 type QueryParseResult<T> = Result<T, ErrMode<ContextError>>;
@@ -32,8 +34,10 @@ const MAX_DEPTH: usize = 64;
 const MAX_BYTES: usize = 16_384;
 
 const CONDITION: &str = "a condition (FIELD = VALUE), `not` or `(`";
-const FIELD: &str = "marker, process, thread, key, port, cluster, latency, true_latency, idle, idle_count, idle_mean, \
-                     idle_deviation, idle_variance, calls, calls(NAME), from, to, `not` or `(`";
+const FIELD: &str = "marker, process, thread, key, port, cause, cluster, latency, true_latency, idle, idle_count, \
+                     idle_mean, idle_deviation, idle_variance, calls, calls(NAME), from, to, sketch, sketch_slices, \
+                     sketch_cluster, sketch_latency, sketch_idle (_count, _mean, _deviation, _variance), `sketch(`, \
+                     `not` or `(`";
 const COMPARE: &str = "=, !=, <, <=, > or >=";
 const EQUAL: &str = "= or !=, since this has no order";
 const MARKER: &str = "a marker: tcp_accept, tcp_connect, tcp_receive, tcp_send, the same with udp_, unix_ or socket_, process, \
@@ -44,6 +48,7 @@ const NUMBER: &str = "a number";
 const DURATION: &str = "a time with its unit: ns, us, ms, s or min, such as 20ms";
 const VARIANCE: &str = "a square of a time with its unit: ns2, us2, ms2 or s2, such as 4ms2";
 const CLUSTER: &str = "the number of a cluster, or none";
+const CAUSE: &str = "the number of a slice, or none";
 const TIME: &str = "a time after the first event, such as +1.5s, or nanoseconds since the epoch";
 const CALL: &str = "the name of a system call, and `)`";
 const CLOSE: &str = "`and`, `or` or `)`";
@@ -132,14 +137,19 @@ fn one(input: &mut &str, depth: usize) -> QueryParseResult<Expression> {
     if keyword(input, "not")? {
         return one(input, depth + 1).map(|query| Expression::Not(Box::new(query)));
     }
+    let start = input.checkpoint();
+    let is_of_sketch = keyword(input, "sketch")?;
+    space(input)?;
     if opt('(').parse_next(input)?.is_some() {
         let query = either(input, depth + 1)?;
         space(input)?;
         return match opt(')').parse_next(input)? {
+            Some(_) if is_of_sketch => Ok(Expression::InSketch(Box::new(query))),
             Some(_) => Ok(query),
             None => wrong(CLOSE),
         };
     }
+    input.reset(&start);
     condition(input).map(Expression::Is)
 }
 
@@ -162,13 +172,17 @@ fn condition(input: &mut &str) -> QueryParseResult<Condition> {
         "thread" => Condition::Thread(equal(input)?, whose(input)?),
         "key" => Condition::Key(equal(input)?, Pattern(text(input)?)),
         "port" => Condition::Port(compare(input)?, whole(input, NUMBER)?),
-        "cluster" => {
-            let compare = compare(input)?;
-            match keyword(input, "none")? {
-                true => Condition::Cluster(compare, None),
-                false => Condition::Cluster(compare, Some(whole(input, CLUSTER)?)),
-            }
-        }
+        "cause" => Condition::Cause(compare(input)?, or_none(input, CAUSE)?),
+        "cluster" => Condition::Cluster(compare(input)?, or_none(input, CLUSTER)?),
+        "sketch" => Condition::Sketch(compare(input)?, whole(input, NUMBER)?),
+        "sketch_cluster" => Condition::SketchCluster(compare(input)?, or_none(input, CLUSTER)?),
+        "sketch_slices" => of_sketch(input, SketchNumber::Slices)?,
+        "sketch_latency" => of_sketch(input, SketchNumber::Latency)?,
+        "sketch_idle" => of_sketch(input, SketchNumber::Idle)?,
+        "sketch_idle_count" => of_sketch(input, SketchNumber::IdleCount)?,
+        "sketch_idle_mean" => of_sketch(input, SketchNumber::IdleMean)?,
+        "sketch_idle_deviation" => of_sketch(input, SketchNumber::IdleDeviation)?,
+        "sketch_idle_variance" => of_sketch(input, SketchNumber::IdleVariance)?,
         "latency" => duration_of(input, Number::Latency)?,
         "true_latency" => duration_of(input, Number::TrueLatency)?,
         "idle" => duration_of(input, Number::Idle)?,
@@ -202,6 +216,24 @@ fn condition(input: &mut &str) -> QueryParseResult<Condition> {
 fn duration_of(input: &mut &str, number: Number) -> QueryParseResult<Condition> {
     let compare = compare(input)?;
     Ok(Condition::Number(number, compare, with_unit(input, &UNITS, DURATION)?))
+}
+
+fn of_sketch(input: &mut &str, number: SketchNumber) -> QueryParseResult<Condition> {
+    let compare = compare(input)?;
+    let value = match number {
+        SketchNumber::Slices | SketchNumber::IdleCount => whole(input, NUMBER)? as f64,
+        SketchNumber::IdleVariance => with_unit(input, &SQUARES, VARIANCE)?,
+        _ => with_unit(input, &UNITS, DURATION)?,
+    };
+    Ok(Condition::SketchNumber(number, compare, value))
+}
+
+/// A number, or the word `none`.
+fn or_none(input: &mut &str, expected: &'static str) -> QueryParseResult<Option<i64>> {
+    match keyword(input, "none")? {
+        true => Ok(None),
+        false => whole(input, expected).map(Some),
+    }
 }
 
 fn compare(input: &mut &str) -> QueryParseResult<Compare> {

@@ -3,13 +3,15 @@
 mod condition;
 mod grammar;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 
+use foldhash::HashMap;
 use thiserror::Error;
 
 use self::condition::Condition;
-use crate::slices::Slice;
+use crate::slices::SliceId;
 use crate::system::System;
 
 /// A condition, single ones put together.
@@ -25,30 +27,73 @@ enum Expression {
     /// At least one holds.
     Or(Vec<Self>),
     Not(Box<Self>),
+    /// It holds of a slice of the same sketch.
+    InSketch(Box<Self>),
     Is(Condition),
 }
 
-impl Expression {
-    fn holds(&self, system: &System, slice: &Slice) -> Option<bool> {
-        // One that decides, else one that is not known.
-        let decided = |of: &[Self], by: bool| {
-            let mut held = of.iter().map(|one| one.holds(system, slice));
-            let decided = held.clone().any(|holds| holds == Some(by));
-            if decided { Some(by) } else { held.all(|holds| holds.is_some()).then_some(!by) }
-        };
-        match self {
-            Self::And(all) => decided(all, false),
-            Self::Or(all) => decided(all, true),
-            Self::Not(one) => one.holds(system, slice).map(|holds| !holds),
-            Self::Is(condition) => condition.holds(system, slice),
+/// A query about the slices of one system.
+#[derive(Debug)]
+pub struct Asked<'q> {
+    expression: &'q Expression,
+    system: &'q System,
+    /// Of which sketches which condition holds, by its place in memory: all slices of a sketch have the same answer.
+    in_sketches: RefCell<HashMap<(usize, SliceId), Option<bool>>>,
+}
+
+impl Asked<'_> {
+    /// Whether a slice fulfils it; `None` where that depends on calls that are not known.
+    pub fn holds(&self, id: SliceId) -> Option<bool> {
+        self.expression_holds(self.expression, id)
+    }
+
+    fn expression_holds(&self, expression: &Expression, id: SliceId) -> Option<bool> {
+        match expression {
+            Expression::And(all) => {
+                decided(false, all.iter().map(|one| self.expression_holds(one, id)))
+            }
+            Expression::Or(all) => {
+                decided(true, all.iter().map(|one| self.expression_holds(one, id)))
+            }
+            Expression::Not(one) => self.expression_holds(one, id).map(|holds| !holds),
+            Expression::InSketch(one) => self.in_sketch(one, id),
+            Expression::Is(condition) => self
+                .system
+                .slice(id)
+                .map_or(Some(false), |slice| condition.holds(self.system, id, slice)),
         }
+    }
+
+    fn in_sketch(&self, one: &Expression, id: SliceId) -> Option<bool> {
+        let Some(sketch) = self.system.whole(id) else { return Some(false) };
+        let key = (std::ptr::from_ref(one).addr(), sketch.first);
+        if let Some(holds) = self.in_sketches.borrow().get(&key) {
+            return *holds;
+        }
+        let members = self.system.wholes.members(sketch);
+        let holds = decided(true, members.iter().map(|id| self.expression_holds(one, *id)));
+        self.in_sketches.borrow_mut().insert(key, holds);
+        holds
     }
 }
 
+/// What one decides that holds or does not hold, as `by` says; else what is not known is not.
+fn decided(by: bool, held: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut is_known = true;
+    for holds in held {
+        match holds {
+            Some(holds) if holds == by => return Some(by),
+            Some(_) => {}
+            None => is_known = false,
+        }
+    }
+    is_known.then_some(!by)
+}
+
 impl Query {
-    /// Whether a slice fulfils it; `None` where that depends on calls that are not known.
-    pub fn holds(&self, system: &System, slice: &Slice) -> Option<bool> {
-        self.expression.holds(system, slice)
+    /// The same about a system, whose sketches are summed up.
+    pub fn of<'q>(&'q self, system: &'q System) -> Asked<'q> {
+        Asked { expression: &self.expression, system, in_sketches: RefCell::default() }
     }
 }
 

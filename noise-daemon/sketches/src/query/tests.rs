@@ -7,9 +7,10 @@ use super::*;
 use crate::follow::NamedOwner;
 use crate::input::{Endpoint, Protocol};
 use crate::marker::{Family, Marker};
-use crate::slices::{Ended, Key, NONE, State};
+use crate::slices::{Ended, Key, NONE, Slice, State};
 use crate::tallies::UNKNOWN;
 use crate::tiers::{By, SliceShare, probability};
+use crate::whole::Wholes;
 
 /// A system of one slice: httpd's worker 12 receives on port 80, for 20 ms, 5 ms of them its own.
 fn system() -> System {
@@ -40,13 +41,15 @@ fn system() -> System {
         to_ns: 2_020_000_000,
         true_latency_ns: 5_000_000,
     });
+    system.sketches.push(0);
+    system.wholes = Wholes::of(&system);
     system
 }
 
 fn holds(text: &str) -> bool {
     let query: Query = text.parse().unwrap_or_else(|error| panic!("{error}"));
     let system = system();
-    query.holds(&system, &system.slices[0]).unwrap()
+    query.of(&system).holds(0).unwrap()
 }
 
 #[test]
@@ -65,6 +68,17 @@ fn each_type_of_condition_holds_or_not() {
         ("port > 39999", "port < 80"),
         ("cluster = 2", "cluster = none"),
         ("cluster >= 1", "cluster < 2"),
+        ("cause = none", "cause >= 0"),
+        ("sketch = 0", "sketch > 0"),
+        ("sketch_slices = 1", "sketch_slices > 1"),
+        ("sketch_cluster = none", "sketch_cluster = 0"),
+        ("sketch_latency = 20ms", "sketch_latency > 20ms"),
+        ("sketch_idle = 8ms", "sketch_idle < 8ms"),
+        ("sketch_idle_count = 4", "sketch_idle_count > 4"),
+        ("sketch_idle_mean = 2ms", "sketch_idle_mean > 2ms"),
+        ("sketch_idle_deviation = 3ms", "sketch_idle_deviation > 3ms"),
+        ("sketch_idle_variance = 9ms2", "sketch_idle_variance > 9ms2"),
+        ("sketch(port = 80 and sketch = 0)", "sketch(port = 81)"),
         ("latency = 20ms", "latency > 20ms"),
         ("latency >= 20000us", "latency < 0.02s"),
         ("latency = 20000000 ns", "latency > 1min"),
@@ -100,7 +114,7 @@ fn calls_that_are_not_known_fulfil_no_condition() {
         ("not (calls = 0 and port = 81)", Some(true)),
     ] {
         let query: Query = text.parse().unwrap();
-        assert_eq!(query.holds(&system, &system.slices[0]), holds, "{text}");
+        assert_eq!(query.of(&system).holds(0), holds, "{text}");
     }
     let (all, groups) =
         probability(&system, &[0, 1], &"calls > 0".parse().unwrap(), Some(By::Process));
@@ -108,6 +122,41 @@ fn calls_that_are_not_known_fulfil_no_condition() {
         SliceShare { count: 1, holds: 1, unknown: 1, probability: Some(1.0), ..all.clone() };
     assert_eq!(all, known);
     assert_eq!(groups, Some(vec![SliceShare { group: "httpd".to_owned(), ..known }]));
+}
+
+#[test]
+fn a_condition_holds_in_a_sketch_where_one_of_its_slices_fulfils_it() {
+    let mut system = system();
+    let first = system.slices[0];
+    // The sketch 0 has the slices 0 and 2, and the sketch 1 the slice 1. The slice 2 is that of another process.
+    let comm = Comm::new(b"db");
+    let db = NamedOwner { machine: 0, tid: 20, pid: 20, comm, process: comm };
+    system.threads.push(db);
+    system.slices.push(Slice { cluster: 3, ..first });
+    let (from_ns, to_ns) = (first.to_ns - 1_000_000, first.to_ns + 1_000_000);
+    system.slices.push(Slice { thread: 1, from_ns, to_ns, cause: 0, ..first });
+    system.sketches = vec![0, 1, 0];
+    system.wholes = Wholes::of(&system);
+    for (text, expected) in [
+        ("process = db", [false, false, true]),
+        ("sketch(process = db)", [true, false, true]),
+        ("sketch(process = db and latency = 20ms)", [false; 3]),
+        ("sketch(process = db) and sketch(latency = 20ms)", [true, false, true]),
+        ("sketch(cluster = 2) and cause = none", [true, false, false]),
+        ("not sketch(process = db)", [false, true, false]),
+        ("sketch = 1", [false, true, false]),
+        ("sketch_slices = 2", [true, false, true]),
+        ("sketch_latency = 21ms", [true, false, true]),
+        ("sketch_idle_count = 8 and sketch_idle_variance = 9ms2", [true, false, true]),
+    ] {
+        let query: Query = text.parse().unwrap();
+        let asked = query.of(&system);
+        assert_eq!([0, 1, 2].map(|id| asked.holds(id).unwrap()), expected, "{text}");
+    }
+    // Calls that are not known may be those that are asked for.
+    system.slices[2].profile = UNKNOWN;
+    let query: Query = "sketch(calls > 5)".parse().unwrap();
+    assert_eq!([0, 1].map(|id| query.of(&system).holds(id)), [None, Some(false)]);
 }
 
 #[test]
@@ -145,6 +194,9 @@ fn what_is_wrong_is_shown_at_its_place() {
         ("process = ", 10, "a name"),
         ("process = \"httpd", 10, "a name"),
         ("port = http", 7, "a number"),
+        ("cause = some", 8, "the number of a slice, or none"),
+        ("sketch_latency > 20", 17, "a time with its unit"),
+        ("sketch (port = 80", 17, "`and`, `or` or `)`"),
         ("cluster = some", 10, "the number of a cluster, or none"),
         ("calls() > 3", 6, "the name of a system call"),
         ("calls(read > 3", 6, "the name of a system call"),

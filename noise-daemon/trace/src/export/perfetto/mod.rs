@@ -10,6 +10,7 @@
 
 mod generic;
 mod ports;
+mod sketches;
 mod tracks;
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,6 +23,8 @@ use noise_text::clean::as_text;
 
 use self::generic::Generic;
 use self::ports::Ports;
+pub use self::sketches::SketchSlice;
+use self::sketches::SketchTracks;
 pub use self::tracks::PathPart;
 use self::tracks::Tracks;
 use crate::clock::TraceClock;
@@ -90,6 +93,7 @@ pub struct Perfetto {
     ports: Ports,
     bundles: BTreeMap<u32, Bundle>,
     tracks: Tracks,
+    sketches: SketchTracks,
     packets: Message,
     time_ns: u64,
     left_out: u64,
@@ -208,6 +212,13 @@ impl Perfetto {
         let Some(first) = parts.first() else { return };
         self.begin(first.from_ns);
         self.tracks.path(&mut self.packets, self.offset_ns, name, parts);
+    }
+
+    /// A slice of a sketch, in the order of when slices begin.
+    pub fn sketch_slice(&mut self, slice: &SketchSlice) {
+        self.begin(slice.from_ns);
+        self.time_ns = slice.to_ns.max(self.time_ns);
+        self.sketches.add(&mut self.packets, self.offset_ns, slice);
     }
 
     fn lost(&mut self, event: &Event<'_>, loss: &LostEvents) {

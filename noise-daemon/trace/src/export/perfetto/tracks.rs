@@ -27,7 +27,7 @@ const FLOW: u32 = 47;
 const LAST_OF_FLOW: u32 = 48;
 
 /// Tracks of one device and wait; what overlaps beyond goes on the last one.
-const MAX_LANES: usize = 256;
+pub(super) const MAX_LANES: usize = 256;
 /// Groups of such tracks.
 const MAX_GROUPS: usize = 4096;
 /// Parts of a wait that are shown.
@@ -40,6 +40,7 @@ const MARKS: u64 = 3;
 const WAITERS_FROM: u64 = 1 << 32;
 const LANES_FROM: u64 = 2 << 32;
 const PATHS_FROM: u64 = 3 << 32;
+pub(super) const SKETCHES_FROM: u64 = 4 << 32;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathPart {
@@ -76,12 +77,12 @@ pub struct Tracks {
 
 /// Arrows that a slice begins and ends.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flows {
-    begins: Option<u64>,
-    ends: Option<u64>,
+pub(super) struct Flows<'a> {
+    pub begins: &'a [u64],
+    pub ends: &'a [u64],
 }
 
-enum Note<'a> {
+pub(super) enum Note<'a> {
     Number(&'a str, u64),
     Text(&'a str, &'a str),
 }
@@ -203,7 +204,8 @@ impl Tracks {
                 self.next_flow += 1;
                 self.next_flow
             });
-            let flows = Flows { begins, ends: std::mem::replace(&mut before, begins) };
+            let ends = std::mem::replace(&mut before, begins);
+            let flows = Flows { begins: begins.as_slice(), ends: ends.as_slice() };
             let cpu = part.cpu.map(|cpu| Note::Number("cpu", cpu.into()));
             let culprits = part.culprits.iter().take(SHOWN_PARTS);
             let culprits = culprits.map(|(who, ns)| Note::Number(who, *ns));
@@ -269,7 +271,13 @@ fn who(cause: &str, tid: Option<i32>, comm: &str, source: Option<&str>) -> Strin
     who
 }
 
-fn describe(packets: &mut Message, stamp: u64, track: u64, parent: Option<u64>, name: &str) {
+pub(super) fn describe(
+    packets: &mut Message,
+    stamp: u64,
+    track: u64,
+    parent: Option<u64>,
+    name: &str,
+) {
     put_packet(packets, stamp, |packet| {
         packet.message(field::TRACK_DESCRIPTOR, |descriptor| {
             descriptor.unsigned(1, track);
@@ -285,13 +293,13 @@ fn slice(packets: &mut Message, track: u64, stamps: [u64; 2], name: &str, notes:
     joined_slice(packets, track, stamps, name, notes, Flows::default());
 }
 
-fn joined_slice(
+pub(super) fn joined_slice(
     packets: &mut Message,
     track: u64,
     stamps: [u64; 2],
     name: &str,
     notes: &[Note<'_>],
-    flows: Flows,
+    flows: Flows<'_>,
 ) {
     let [from, to] = stamps;
     put_packet(packets, from, |packet| {
@@ -310,7 +318,7 @@ fn joined_event(
     kind: u32,
     name: &str,
     notes: &[Note<'_>],
-    flows: Flows,
+    flows: Flows<'_>,
 ) {
     packet.message(field::TRACK_EVENT, |event| {
         event.unsigned(9, kind);
@@ -330,9 +338,9 @@ fn joined_event(
                 }
             });
         }
-        for (field, flow) in [(FLOW, flows.begins), (LAST_OF_FLOW, flows.ends)] {
-            if let Some(flow) = flow {
-                event.fixed(field, flow);
+        for (field, flows) in [(FLOW, flows.begins), (LAST_OF_FLOW, flows.ends)] {
+            for flow in flows {
+                event.fixed(field, *flow);
             }
         }
     });
