@@ -1,7 +1,6 @@
 //! Paths that grow while the events pass: what all threads did before the part at hand need not be held.
 //!
-//! Only of threads and of processes by their ids: which processes will have a name in the end, and which executions end
-//! between two delimiters, is not known before.
+//! Only of threads and of processes by their ids: which processes will have a name in the end is not known before.
 
 use std::collections::{HashMap, HashSet};
 

@@ -7,6 +7,7 @@ pub mod asked;
 pub mod compare;
 pub mod critical_path;
 mod delays;
+mod delimited;
 mod events;
 mod export;
 mod folders;

@@ -95,7 +95,7 @@ fn way(system: &System, sketch: &Sketch) -> String {
         *from_ns = slice.from_ns.min(*from_ns);
     }
     let mut names: Vec<(String, u64)> = first.into_iter().collect();
-    names.sort_by(|one, other| one.1.cmp(&other.1));
+    names.sort_by_key(|(_, from_ns)| *from_ns);
     let shown = names.iter().take(SHOWN_PROCESSES).map(|(name, _)| clean(name).into_owned());
     let mut shown: Vec<String> = shown.collect();
     if names.len() > SHOWN_PROCESSES {

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use noise_text::clean::as_text;
-use noise_trace::event::{Event, ProgramMark, TraceKind};
+use noise_trace::event::{Event, OLDEST_MARK_NS, ProgramMark, TraceKind};
 use noise_trace::record::{Record, Stored};
 use noise_trace::sight::Sight;
 use noise_trace::threads::Threads;
@@ -180,6 +180,23 @@ impl Finder {
     /// Where a delimiter of that time is counted that makes no execution.
     const fn tally(&mut self, time_ns: u64) -> &mut DelimiterTally {
         if time_ns >= self.from_ns { &mut self.tally } else { &mut self.before }
+    }
+
+    /// Those that are over, in the order of their ends; `None` where that is known only in the end.
+    pub fn over(&self) -> Option<&[Delimited]> {
+        matches!(self.wanted, Wanted::Events(_) | Wanted::Mark { .. }).then_some(&self.found)
+    }
+
+    /// Since when something is under way that may become an execution: what begins later counts from `now_ns` on, but for marks
+    /// that come late.
+    pub fn needed_ns(&self, now_ns: u64) -> u64 {
+        let late_ns = match self.wanted {
+            Wanted::Mark { .. } => 2 * OLDEST_MARK_NS,
+            _ => 0,
+        };
+        let may_be = |open: &&OngoingExecution| !open.is_lost && open.begins == 1;
+        let open = self.open.values().filter(may_be).map(|open| open.from_ns).min();
+        open.unwrap_or(u64::MAX).min(now_ns.saturating_sub(late_ns))
     }
 
     /// The executions, and what is none; of the threads of that graph.
