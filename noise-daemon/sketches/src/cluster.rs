@@ -20,9 +20,10 @@ use noise_cluster::{
 
 use crate::marker::{ALL, Marker};
 use crate::slices::{NONE, Slice};
+use crate::summed::wholes;
 use crate::system::System;
 use crate::tallies::{Profiles, UNKNOWN};
-use crate::whole::{Sketch, Wholes, marker};
+use crate::whole::{Sketch, Wholes};
 
 /// System calls that vectors have, beside the stretches without a CPU and their share.
 const MAX_COLUMNS: usize = MAX_DIMENSIONS - 2;
@@ -100,10 +101,10 @@ pub fn cluster(system: &mut System) -> Result<u32, ClusterError> {
 
 /// All sketches with their clusters.
 fn sketches(system: &System) -> Result<Wholes, ClusterError> {
-    let mut wholes = Wholes::of(system);
+    let mut wholes = wholes(system);
     let known = (0..).zip(&wholes.all).filter(|(_, sketch)| sketch.shape != UNKNOWN);
     let by_marker =
-        grouped(known.filter_map(|(place, sketch)| Some((marker(system, sketch)?, place))));
+        grouped(known.filter_map(|(place, sketch)| Some((system.marker_of(sketch)?, place))));
     let mut count = 0;
     for places in by_marker {
         let all: Vec<Steps> = places

@@ -3,7 +3,7 @@
 //! [`input`] is what is computed with: who runs, who wakes whom, what a thread sends, receives, posts and waits for.
 //! [`feed`] makes it of the events of a trace. [`follow`] cuts it into slices and joins them by causality; [`system`] is
 //! what comes out, with sketches and true latencies. [`mod@cluster`] finds kinds of slices and of sketches, [`query`] asks
-//! about them, and [`tiers`] and [`whole`] sum up.
+//! about them, and [`tiers`] and [`summed`] sum up.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::disallowed_types))]
@@ -20,6 +20,7 @@ pub mod query;
 pub mod requests;
 pub mod served;
 pub mod slices;
+pub mod summed;
 pub mod system;
 pub mod tallies;
 pub mod tiers;

@@ -86,6 +86,11 @@ impl System {
         self.wholes.get(*self.sketches.get(id as usize)?)
     }
 
+    /// The marker of the slice with which a sketch begins.
+    pub fn marker_of(&self, sketch: &Sketch) -> Option<Marker> {
+        self.slice(sketch.first).map(|slice| slice.marker)
+    }
+
     /// The sketch of a slice: its slices, and the edges within it.
     pub fn sketch(&self, id: SliceId) -> (Vec<SliceId>, Vec<Edge>) {
         let sketch = |id: SliceId| self.sketches.get(id as usize);

@@ -9,7 +9,6 @@ use crate::marker::Marker;
 use crate::query::Query;
 use crate::slices::{NONE, Slice, SliceId};
 use crate::system::System;
-use crate::whole::marker;
 
 /// Slices of one process with one marker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -181,7 +180,7 @@ pub fn probability(
 /// The cluster of the sketch that a slice is of, with the marker of its first slice.
 fn sketch_cluster(system: &System, id: SliceId) -> String {
     let of = system.whole(id).filter(|sketch| sketch.cluster != NONE);
-    let named = of.and_then(|sketch| Some((sketch.cluster, marker(system, sketch)?)));
+    let named = of.and_then(|sketch| Some((sketch.cluster, system.marker_of(sketch)?)));
     named.map_or_else(
         || "none".to_owned(),
         |(cluster, marker)| format!("{cluster} {}", marker.name()),

@@ -8,7 +8,6 @@ use noise_sketches::document::SketchesDocument;
 use noise_sketches::follow::NamedOwner;
 use noise_sketches::slices::{Edge, Ended, NONE, Slice, SliceId};
 use noise_sketches::tallies::UNKNOWN;
-use noise_sketches::whole::marker;
 use noise_system::output::FILE_MODE;
 use noise_text::csv::cell;
 use noise_trace::clock::TraceClock;
@@ -68,7 +67,7 @@ pub fn write(
             ))
         })?;
         document.sketches().into_iter().try_for_each(|sketch| {
-            let marker = marker(system, sketch).map_or("", |marker| marker.name());
+            let marker = system.marker_of(sketch).map_or("", |marker| marker.name());
             sketches.row(format_args!(
                 "{},{marker},{},{},{},{},{},{},{},{}",
                 sketch.first,

@@ -8,9 +8,9 @@ use crate::follow::NamedOwner;
 use crate::input::{Endpoint, Protocol};
 use crate::marker::{Family, Marker};
 use crate::slices::{Ended, Key, NONE, Slice, State};
+use crate::summed::wholes;
 use crate::tallies::UNKNOWN;
 use crate::tiers::{By, SliceShare, probability};
-use crate::whole::Wholes;
 
 /// A system of one slice: httpd's worker 12 receives on port 80, for 20 ms, 5 ms of them its own.
 fn system() -> System {
@@ -42,7 +42,7 @@ fn system() -> System {
         true_latency_ns: 5_000_000,
     });
     system.sketches.push(0);
-    system.wholes = Wholes::of(&system);
+    system.wholes = wholes(&system);
     system
 }
 
@@ -136,7 +136,7 @@ fn a_condition_holds_in_a_sketch_where_one_of_its_slices_fulfils_it() {
     let (from_ns, to_ns) = (first.to_ns - 1_000_000, first.to_ns + 1_000_000);
     system.slices.push(Slice { thread: 1, from_ns, to_ns, cause: 0, ..first });
     system.sketches = vec![0, 1, 0];
-    system.wholes = Wholes::of(&system);
+    system.wholes = wholes(&system);
     for (text, expected) in [
         ("process = db", [false, false, true]),
         ("sketch(process = db)", [true, false, true]),
