@@ -137,7 +137,7 @@ mod tests {
         system.slices.push(slice(Marker::Process, 0, (1, 50)));
         system.slices.push(Slice { idle_ns: 6, ..slice(RECEIVE, 0, (15, 40)) });
         system.sketches = vec![0, 0, 2, 0];
-        let wholes = super::wholes(&system);
+        let wholes = wholes(&system);
         let long: Vec<_> = wholes
             .all
             .iter()
