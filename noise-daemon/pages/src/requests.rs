@@ -105,7 +105,10 @@ fn unassigned(found: &RequestFindings<'_>) -> String {
         .iter()
         .filter(|of| share(of) >= LEAST_PART)
         .take(SHOWN_CULPRITS)
-        .map(|of| format!("{} of the calls to {}", noise_text::units::share(share(of)), of.service))
+        .map(|of| {
+            let to = of.port.map_or_else(|| of.service.to_string(), |port| format!(":{port}"));
+            format!("{} of the calls to {to}", noise_text::units::share(share(of)))
+        })
         .collect();
     match told.is_empty() {
         true => String::new(),

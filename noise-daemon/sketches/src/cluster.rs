@@ -220,6 +220,8 @@ mod tests {
             profile,
             cause: NONE,
             is_asked: false,
+            is_several: false,
+            is_disputed: false,
             cluster: NONE,
             idle_count: u32::from(idle_ns > 0),
             idle_ns,

@@ -32,7 +32,7 @@ pub struct SketchCounts {
     pub closed_elsewhere: u64,
     /// What was received, taken or waited for, where more than one thread may have caused it.
     pub ambiguous: u64,
-    /// Calls of threads that had several requests under way, where nothing says for which of them they were made.
+    /// Calls of threads that had requests to work on, where nothing says for which of them they were made.
     pub unassigned: u64,
     /// Requests on a connection on which another thread's, or another request's, was not answered yet.
     pub overlapping: u64,

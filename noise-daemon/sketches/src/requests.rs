@@ -116,10 +116,13 @@ pub struct RequestLink {
     pub tier: Tier,
 }
 
-/// Calls to a service, made while the thread that makes them had several requests under way.
+/// Calls to a port, made by threads that had requests to work on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UnassignedCalls {
+    /// What is behind the port.
     pub service: Service,
+    /// `None` of what is no port.
+    pub port: Option<u16>,
     pub calls: u64,
     /// Of them, those that nothing says of for which request they were made.
     pub unassigned: u64,
@@ -316,26 +319,28 @@ impl<'s> Requests<'s> {
     }
 
     /// Of the calls of those processes that some slices are of, how many are not known to be for one of their requests, by
-    /// the service that is called; those with most of them first.
+    /// the port that is called, or else the service; those with most of them first.
     pub fn unassigned(&self, ids: impl IntoIterator<Item = SliceId>) -> Vec<UnassignedCalls> {
         let process = |slice: &Slice| {
             self.system.thread(slice).map(|thread| (thread.machine, thread.pid, thread.process))
         };
         let of = |id: SliceId| self.system.slice(id).and_then(process);
         let callers: HashSet<_> = ids.into_iter().filter_map(of).collect();
-        let mut groups: BTreeMap<Service, UnassignedCalls> = BTreeMap::new();
+        let mut groups: BTreeMap<(Option<u16>, Option<Service>), UnassignedCalls> = BTreeMap::new();
         for (id, slice) in (0..).zip(&self.system.slices) {
-            let is_call = slice.is_asked && slice.ended == Ended::Explicit;
+            let is_call = self.system.is_call_of_server(slice);
             if !is_call || !process(slice).is_some_and(|process| callers.contains(&process)) {
                 continue;
             }
             let below = self.below.get(&id).and_then(|below| below.first());
             let service = below.and_then(|below| self.service(*below));
             let service = service.unwrap_or_else(|| self.away(slice));
-            let new = || UnassignedCalls { service, calls: 0, unassigned: 0 };
-            let group = groups.entry(service).or_insert_with(new);
+            let [_, port] = self.system.key(slice).ports();
+            let key = (port, port.is_none().then_some(service));
+            let new = || UnassignedCalls { service, port, calls: 0, unassigned: 0 };
+            let group = groups.entry(key).or_insert_with(new);
             group.calls += 1;
-            group.unassigned += u64::from(slice.is_unassigned());
+            group.unassigned += u64::from(self.system.is_unassigned(slice));
         }
         let mut all: Vec<_> = groups.into_values().filter(|of| of.unassigned > 0).collect();
         all.sort_by_key(|of| std::cmp::Reverse(of.unassigned));

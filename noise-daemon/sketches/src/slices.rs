@@ -102,8 +102,12 @@ pub struct Slice {
     /// Its system calls, by the place of their combination: [`UNKNOWN`](crate::tallies::UNKNOWN) where that is not kept.
     pub profile: u32,
     pub cause: SliceId,
-    /// A call of a thread that had several requests under way.
+    /// A call of a thread that had requests under way, or work that a thread got from others that receive requests.
     pub is_asked: bool,
+    /// A request that came in several reads, or behind such a one on its connection: it may be more than one.
+    pub is_several: bool,
+    /// Who answered it is not known.
+    pub is_disputed: bool,
     /// The cluster that it is in, from 0 on; [`NONE`] where it is in none.
     pub cluster: u32,
     /// Stretches without a CPU: how many.
@@ -121,11 +125,6 @@ pub struct Slice {
 impl Slice {
     pub const fn latency_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
-    }
-
-    /// Whether it is a call that nothing says of for which of several requests it was made.
-    pub fn is_unassigned(&self) -> bool {
-        self.is_asked && self.cause == NONE && self.ended == Ended::Explicit
     }
 
     /// The mean of its stretches without a CPU, nanoseconds.
@@ -261,6 +260,8 @@ impl Store {
             profile: 0,
             cause: NONE,
             is_asked: false,
+            is_several: false,
+            is_disputed: false,
             cluster: NONE,
             idle_count: 0,
             idle_ns: 0,
@@ -340,6 +341,20 @@ impl Store {
     pub fn hand_over(&mut self, id: SliceId, thread: u32, from_ns: u64) {
         if let Some(slice) = self.get_mut(id) {
             (slice.thread, slice.from_ns) = (thread, from_ns);
+        }
+    }
+
+    /// A request may be more than one.
+    pub fn is_several(&mut self, id: SliceId) {
+        if let Some(slice) = self.get_mut(id) {
+            slice.is_several = true;
+        }
+    }
+
+    /// More than one thread answered a request, or one did so that may have sent something else.
+    pub fn is_disputed(&mut self, id: SliceId) {
+        if let Some(slice) = self.get_mut(id) {
+            slice.is_disputed = true;
         }
     }
 

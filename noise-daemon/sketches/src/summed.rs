@@ -93,6 +93,8 @@ mod tests {
             profile: 0,
             cause: NONE,
             is_asked: false,
+            is_several: false,
+            is_disputed: false,
             cluster: NONE,
             idle_count: 1,
             idle_ns: 2,

@@ -59,14 +59,40 @@ impl System {
                 slice.cause = edge.from;
             }
         }
-        counts.unassigned = slices.iter().filter(|slice| slice.is_unassigned()).count() as u64;
         true_latencies(&mut slices, &mut edges);
         let sketches = sketches(slices.len(), &edges);
         counts.calls_left_out =
             slices.iter().filter(|slice| slice.profile == UNKNOWN).count() as u64;
         let span = span.unwrap_or_default();
         let wholes = Wholes::default();
-        Self { slices, edges, sketches, wholes, keys, profiles, threads, counts, span }
+        let mut system =
+            Self { slices, edges, sketches, wholes, keys, profiles, threads, counts, span };
+        let unassigned = system.slices.iter().filter(|slice| system.is_unassigned(slice));
+        system.counts.unassigned = unassigned.count() as u64;
+        system
+    }
+
+    /// The work from others that a call was made in.
+    fn piece(&self, call: &Slice) -> Option<&Slice> {
+        self.slice(call.cause).filter(|piece| {
+            piece.is_asked && piece.thread == call.thread && piece.marker != call.marker
+        })
+    }
+
+    /// Whether it is an answered call of a thread that had requests to work on.
+    pub fn is_call_of_server(&self, slice: &Slice) -> bool {
+        matches!(slice.marker, Marker::Send(_))
+            && slice.ended == Ended::Explicit
+            && (slice.is_asked || self.piece(slice).is_some())
+    }
+
+    /// Whether it is such a call, and nothing says for which request it was made.
+    pub fn is_unassigned(&self, slice: &Slice) -> bool {
+        let is_of_none = match self.piece(slice) {
+            Some(piece) => piece.cause == NONE,
+            None => slice.cause == NONE,
+        };
+        is_of_none && self.is_call_of_server(slice)
     }
 
     pub fn slice(&self, id: SliceId) -> Option<&Slice> {

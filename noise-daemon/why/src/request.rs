@@ -230,7 +230,7 @@ pub struct RequestFindings<'s> {
     pub latency_p50_ns: u64,
     pub latency_p99_ns: u64,
     pub latency_max_ns: u64,
-    /// Calls that cannot be assigned to one of several requests, by the service that is called: what they took is in no
+    /// Calls that cannot be assigned to a request, by the port that is called: what they took is in no
     /// request's time but its caller's own.
     pub unassigned: Vec<UnassignedCalls>,
     /// Requests whose time is divided: the last ones.

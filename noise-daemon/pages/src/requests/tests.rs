@@ -27,11 +27,12 @@ fn what_cannot_be_assigned_is_in_the_first_sentence() {
     let system = system();
     let mut found = found(&system);
     let service = found.tiers[0].link.service;
-    let calls = |unassigned| UnassignedCalls { service, calls: 400, unassigned };
+    let port = Some(5432);
+    let calls = |unassigned| UnassignedCalls { service, port, calls: 400, unassigned };
     found.unassigned = vec![calls(200)];
     let told = page(&found, 120).text(false).replace('\n', " ");
     let sentence =
-        "99 % within 9.00 ms; 50.0 % of the calls to db :5432 cannot be assigned to a request. ";
+        "99 % within 9.00 ms; 50.0 % of the calls to :5432 cannot be assigned to a request. ";
     assert!(told.contains(sentence), "{told}");
     // Less than what counts is not worth it.
     found.unassigned = vec![calls(1)];

@@ -11,6 +11,7 @@ use foldhash::HashMap;
 
 use super::Follower;
 use super::persons::ThreadId;
+use super::stints::Stint;
 use crate::channels::{Arrival, Way};
 use crate::counts::Missing;
 use crate::input::{Bytes, Endpoint};
@@ -42,7 +43,7 @@ struct SlicePart {
     /// Where it ends unless an answer comes.
     bound: Option<TallyMark>,
     /// Another thread answered it.
-    is_done: bool,
+    done_by: Option<Stint>,
     /// The slice that the thread worked on when it began.
     cause: Option<SliceId>,
 }
@@ -87,6 +88,8 @@ struct ConnectionEnd {
     answered_turn: Option<u32>,
     /// Calls of several requests were under way on it at once.
     is_shared: bool,
+    /// More of a request came once before it was answered.
+    is_several: bool,
     /// How much what began calls on it and what ended them disagreed of late.
     doubt: u8,
     /// Threads of which events were lost: what they do first may go on with something that is not known.
@@ -142,6 +145,7 @@ impl FollowedEnds {
             asked: Vec::new(),
             answered_turn: None,
             is_shared: false,
+            is_several: false,
             doubt: 0,
             unsure: Vec::new(),
         };
@@ -291,32 +295,28 @@ impl Follower {
             self.store.edge(Edge::of_thread(cause, id, key, at_ns));
             self.expects(thread, cause, true);
         }
-        SlicePart { id, from, bound: None, is_done: false, cause }
-    }
-
-    /// A slice with one marker waits for an answer, or not any more.
-    pub(super) fn expects(&mut self, thread: ThreadId, slice: SliceId, begins: bool) {
-        let Some(person) = self.persons.get_mut(thread) else { return };
-        if let Some(found) = person.implicit.iter_mut().find(|implicit| implicit.id == slice) {
-            found.pending = match begins {
-                true => found.pending.saturating_add(1),
-                false => found.pending.saturating_sub(1),
-            };
-        }
+        SlicePart { id, from, bound: None, done_by: None, cause }
     }
 
     /// A request has its answer: its parts are one.
     fn answer(&mut self, place: u32, thread: ThreadId, to: TallyMark) -> Option<SliceId> {
+        self.without_done(place, thread);
+        let has_turns = self.has_turns(thread);
         let open = self.ends.open_mut(place, thread)?;
-        let is_first = open.answered.is_none();
+        let first = open.parts.first().filter(|first| first.done_by.is_none())?;
+        let (id, is_first) = (first.id, open.answered.is_none());
         open.answered = Some(to);
-        let id = open.parts.first()?.id;
         if !is_first {
             return Some(id);
         }
+        let first_cause = open.parts.first().map(|part| part.cause);
         let causes: Vec<SliceId> = open.parts.iter().filter_map(|part| part.cause).collect();
         let more: Vec<SliceId> = open.parts.iter().skip(1).map(|part| part.id).collect();
-        open.is_mixed |= causes.iter().any(|cause| Some(cause) != causes.first());
+        open.is_mixed |= match open.role == ConnectionRole::Asks && !has_turns {
+            // The answer may be to what is of no request.
+            true => open.parts.iter().any(|part| Some(part.cause) != first_cause),
+            false => causes.iter().any(|cause| Some(cause) != causes.first()),
+        };
         open.parts.truncate(1);
         for part in more {
             self.store.merge(part, id);
@@ -352,23 +352,21 @@ impl Follower {
         }
         if known.is_none() && serves {
             // The answer to what another thread received, or what was not asked for.
-            if let Some(current) = current {
-                self.answers(place, thread, current);
-            }
+            self.answers(place, thread, current);
             self.goes(end, bytes, (current.unwrap_or(NONE), now_ns));
             return;
         }
         let Some(person) = self.persons.get(thread) else { return };
         let open = self.ends.open_mut(place, thread);
         let owner = match known {
-            Some((ConnectionRole::Serves, _)) => {
+            Some((ConnectionRole::Serves, is_answered)) => {
                 let to = person.mark(now_ns, true);
                 let id = self.answer(place, thread, to);
                 if let Some(person) = self.persons.get_mut(thread) {
                     person.current = id;
                 }
                 if let Some(id) = id {
-                    self.sent_answer(thread, place, id);
+                    self.sent_answer(thread, place, (id, !is_answered));
                 }
                 id
             }
@@ -397,7 +395,7 @@ impl Follower {
         };
         if let Some(owner) = owner {
             if asks {
-                self.sent_call(thread, place, owner, current);
+                self.sent_call(thread, place, owner, (current, made_for));
             }
             self.goes(end, bytes, (owner, now_ns));
         }
@@ -506,7 +504,7 @@ impl Follower {
             }
             Some((ConnectionRole::Serves, false)) => {
                 let last = open.and_then(|open| open.parts.last());
-                let goes_on = last.filter(|last| last.bound.is_none() && !last.is_done);
+                let goes_on = last.filter(|last| last.bound.is_none() && last.done_by.is_none());
                 let goes_on = goes_on.map(|last| last.id);
                 let (id, opens) = match goes_on {
                     Some(id) => (Some(id), false),
@@ -515,6 +513,7 @@ impl Follower {
                         (self.more(place, thread, ConnectionRole::Serves, end, from, None), true)
                     }
                 };
+                self.more_came(place, now_ns, (id, opens));
                 if let Some(person) = self.persons.get_mut(thread) {
                     person.current = id;
                 }
@@ -528,6 +527,7 @@ impl Follower {
                 let from = person.mark(now_ns, false);
                 self.over(place, thread, SliceEndReason::Over);
                 let id = self.more(place, thread, ConnectionRole::Serves, end, from, None);
+                self.is_several(place, id);
                 if let Some(person) = self.persons.get_mut(thread) {
                     person.current = id;
                 }

@@ -11,8 +11,6 @@ use crate::tokens::{Came, Post};
 
 /// Slices with one marker that one thread has at once.
 const MAX_IMPLICIT: usize = 64;
-/// Pieces of work before an answer.
-const MAX_PIECES: usize = 8;
 
 /// Where what is sent on it goes.
 pub fn outgoing(machine: u16, object: &ChannelObject) -> Option<Way> {
@@ -56,11 +54,9 @@ impl Follower {
         person.current = Some(id);
         if !asks {
             person.begins = Some(key);
-            if person.pieces.len() == MAX_PIECES {
-                person.pieces.remove(0);
-            }
-            person.pieces.push(id);
+            self.took_piece(thread, id);
         }
+        let Some(person) = self.persons.get_mut(thread) else { return id };
         if person.implicit.len() > MAX_IMPLICIT {
             let oldest = person.implicit.remove(0);
             self.finish_implicit(thread, &oldest);

@@ -16,11 +16,12 @@ mod evidence;
 mod locals;
 mod persons;
 mod schedule;
+mod stints;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use self::ends::FollowedEnds;
-use self::evidence::UnansweredCalls;
+use self::evidence::claims::CallClaims;
 pub use self::persons::NamedOwner;
 use self::persons::{Persons, ThreadId};
 use crate::channels::Channels;
@@ -54,7 +55,7 @@ pub struct Follower {
     tokens: Tokens,
     store: Store,
     /// Calls of threads that wait for events.
-    calls: UnansweredCalls,
+    calls: CallClaims,
     counts: SketchCounts,
     /// Connects by the number of what they send, with those that were known first at the front of `connect_order`.
     connects: HashMap<u64, HalfConnection>,
@@ -213,6 +214,8 @@ impl Follower {
     }
 
     pub fn finish(mut self) -> System {
+        self.judge_all();
+        self.judge_stints();
         self.end_all();
         self.counts.unmatched += self.channels.unmatched();
         self.counts.left_out = self.store.left_out;

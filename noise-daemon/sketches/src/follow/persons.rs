@@ -6,6 +6,7 @@ use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::threads::MAX_TID;
 
 use super::evidence::turns::LoopTurns;
+use super::stints::Stints;
 use crate::counts::Missing;
 use crate::input::{ChannelObject, Input, Known, Purpose};
 use crate::slices::SliceId;
@@ -88,10 +89,11 @@ pub struct Person {
     /// The slice that it works on.
     pub current: Option<SliceId>,
     pub implicit: Vec<Implicit>,
-    /// Of those, what it took up since it last answered a request that another thread received.
-    pub pieces: Vec<SliceId>,
-    /// Events of it were lost, and since then it answered nothing that it is known to have taken up.
-    pub is_behind_loss: bool,
+    /// What it does for requests that other threads receive.
+    pub stints: Stints,
+    /// Of requests that it received, how many other threads answered, and how many of those more than once.
+    pub answered: u32,
+    pub answered_twice: u32,
     /// Where it waits for events of many connections.
     pub turns: Option<Box<LoopTurns>>,
     /// From its creation to its exit.
@@ -216,8 +218,8 @@ impl Persons {
         }
         let place = self.all.len() as ThreadId;
         let seen = self.losses(machine);
-        let is_behind_loss = seen > 0;
-        self.all.push(Person { machine, tid, seen, is_behind_loss, ..Person::default() });
+        let stints = Stints::new(seen > 0);
+        self.all.push(Person { machine, tid, seen, stints, ..Person::default() });
         self.places.insert((machine, tid), place);
         Some(place)
     }

@@ -72,6 +72,13 @@ impl Follower {
             self.rests(thread);
         }
         let Some(person) = self.persons.get_mut(thread) else { return };
+        if let (Purpose::Receive, Some(ChannelObject::Local(local)), Some(begins)) =
+            (purpose, object, person.begins)
+            && self.store.local(machine, local) == begins
+        {
+            self.stint_ends(thread);
+        }
+        let Some(person) = self.persons.get_mut(thread) else { return };
         let mark = person.mark_entry(now_ns);
         let fresh = std::mem::take(&mut person.fresh);
         for place in fresh {
@@ -257,8 +264,7 @@ impl Follower {
         person.woken = None;
         person.off_ns = None;
         person.fresh.clear();
-        person.pieces.clear();
-        person.is_behind_loss = true;
+        person.stints.lose();
         let implicit = std::mem::take(&mut person.implicit);
 
         let wakeup = person.wakeup.take().map(|(id, _)| id);

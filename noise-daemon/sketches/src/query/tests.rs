@@ -32,6 +32,8 @@ fn system() -> System {
         state: State::Kept,
         profile,
         is_asked: false,
+        is_several: false,
+        is_disputed: false,
         cause: NONE,
         cluster: 2,
         idle_count: 4,

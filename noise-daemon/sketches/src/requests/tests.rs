@@ -92,6 +92,26 @@ fn the_parts_of_a_request_are_its_whole_time() {
 }
 
 #[test]
+fn calls_that_cannot_be_assigned_are_counted_by_port() {
+    let (mut system, works) = system();
+    let served = |system: &System| {
+        let requests = Requests::new(system);
+        requests.unassigned(requests.served(80, &works))
+    };
+    assert_eq!(served(&system), []);
+    // One of the two to the database is of no known request, and one to a stranger.
+    let calls: Vec<usize> = (0..system.slices.len())
+        .filter(|id| system.key(&system.slices[*id]).ports()[1] == Some(5432))
+        .collect();
+    for id in &calls {
+        system.slices[*id].is_asked = true;
+    }
+    system.slices[calls[0]].cause = NONE;
+    let [found] = served(&system).try_into().unwrap();
+    assert_eq!((found.port, found.calls, found.unassigned), (Some(5432), 2, 1));
+}
+
+#[test]
 fn who_asks_whom() {
     let (system, _) = system();
     let requests = Requests::new(&system);

@@ -19,6 +19,40 @@ pub struct Plan {
     pub locks: u64,
     /// The reader reads all that is ready before it hands any of it over.
     pub batch: bool,
+    /// Requests that a client has under way at once; they are answered in any order.
+    pub ahead: usize,
+    /// A thread sends another client what that did not ask for, once in so many answers, before its own.
+    pub pushes: u64,
+    /// The reader does so, once in so many requests.
+    pub reader_pushes: u64,
+    /// One in so many calls is not answered: its thread goes on after a time.
+    pub unanswered: u64,
+    /// A thread that looks into the queue does work of no request first, once in so many times.
+    pub chores: u64,
+    /// Threads wait for the lock once in so many times behind the answer of the backend.
+    pub late_locks: u64,
+    /// And sleep for a time there.
+    pub late: u64,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            clients: 1,
+            requests: 20,
+            workers: 8,
+            locks: 0,
+            batch: false,
+            ahead: 1,
+            pushes: 0,
+            reader_pushes: 0,
+            unanswered: 0,
+            chores: 0,
+            late_locks: 0,
+            late: 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,10 +60,12 @@ enum Step {
     Read,
     /// A thread looks into the queue; it slept before.
     Take(bool),
-    Ask(usize),
-    Answered(usize),
+    Ask(Option<usize>),
+    Answered(Option<usize>),
+    Unanswered(Option<usize>),
+    Late(usize),
     Answer(usize),
-    Locked(usize),
+    Locked(usize, bool),
 }
 
 pub struct Workers {
@@ -43,7 +79,7 @@ pub struct Workers {
     queue: VecDeque<usize>,
     asleep: Vec<usize>,
     /// Who waits for the lock, and with what it goes on.
-    locked: Option<(usize, usize)>,
+    locked: Option<(usize, usize, bool)>,
     /// The client of each request.
     clients: Vec<usize>,
     left: Vec<usize>,
@@ -82,8 +118,10 @@ impl Workers {
             front.seen.call(thread, &mut now_ns, ("connect", Purpose::Connect, None), act);
         }
         for client in 0..plan.clients {
-            let at = now_ns + 1000 + front.chance.below(400_000);
-            front.comes.push(Reverse((at, client)));
+            for _ in 0..plan.ahead {
+                let at = now_ns + 1000 + front.chance.below(400_000);
+                front.comes.push(Reverse((at, client)));
+            }
         }
         for worker in 1..=plan.workers {
             front.step(worker, now_ns + 10, Step::Take(false));
@@ -156,22 +194,25 @@ impl Workers {
 
     fn does(&mut self, thread: usize, now_ns: u64, step: Step) {
         let mut now_ns = now_ns;
-        if let Some((waiter, request)) = self.locked.take_if(|(waiter, _)| *waiter != thread) {
+        if let Some((waiter, request, is_late)) =
+            self.locked.take_if(|(waiter, ..)| *waiter != thread)
+        {
             self.wakes(thread, now_ns, LOCK, Some(waiter));
-            self.step(waiter, now_ns + 2000, Step::Locked(request));
+            self.step(waiter, now_ns + 2000, Step::Locked(request, is_late));
             now_ns += 1000;
         }
         match step {
             Step::Read => self.reads(now_ns),
             Step::Take(has_slept) => self.takes(thread, now_ns, has_slept),
-            Step::Locked(request) => {
+            Step::Locked(request, is_late) => {
                 self.woken(thread, now_ns, LOCK);
-                self.step(thread, now_ns + 1000, Step::Ask(request));
+                let next = if is_late { Step::Answer(request) } else { Step::Ask(Some(request)) };
+                self.step(thread, now_ns + 1000, next);
             }
             Step::Ask(request) => {
                 let line = self.plan.clients + thread - 1;
                 let end = self.lines[line].end;
-                self.seen.calls.push((end.id, now_ns, Some(request)));
+                self.seen.calls.push((end.id, now_ns, request));
                 self.sends(thread, now_ns, line);
                 let object = Some(ChannelObject::End(end));
                 let (call, purpose) = ("recvfrom", Purpose::Receive);
@@ -179,7 +220,15 @@ impl Workers {
                 let prev = Seen::tid(thread);
                 self.seen.emit(thread, now_ns + 2200, What::Switch { prev, sleeps: true, next: 0 });
                 let at = now_ns + 30_000 + self.chance.below(500_000);
-                self.step(thread, at, Step::Answered(request));
+                match self.once_in(self.plan.unanswered) {
+                    true => self.step(thread, at + 500_000, Step::Unanswered(request)),
+                    false => self.step(thread, at, Step::Answered(request)),
+                }
+            }
+            Step::Unanswered(request) => {
+                self.runs(thread, now_ns);
+                self.seen.emit(thread, now_ns + 200, What::Leaves);
+                self.goes_on(thread, now_ns + 1000, request);
             }
             Step::Answered(request) => {
                 self.runs(thread, now_ns);
@@ -187,18 +236,57 @@ impl Workers {
                 self.seen.emit(thread, now_ns + 100, What::Act(act));
                 self.seen.emit(thread, now_ns + 200, What::Leaves);
                 let at = now_ns + 1000 + self.chance.below(20_000);
-                self.step(thread, at, Step::Answer(request));
+                self.goes_on(thread, at, request);
+            }
+            Step::Late(request) => {
+                self.runs(thread, now_ns);
+                self.seen.emit(thread, now_ns + 200, What::Leaves);
+                self.step(thread, now_ns + 1000, Step::Answer(request));
             }
             Step::Answer(request) => {
+                let mut now_ns = now_ns;
                 let client = self.clients[request];
+                if self.once_in(self.plan.pushes) {
+                    let other = self.chance.below(self.plan.clients as u64) as usize;
+                    if other != client {
+                        self.sends(thread, now_ns, other);
+                        now_ns += 2000;
+                    }
+                }
                 self.sends(thread, now_ns, client);
-                self.left[client] -= 1;
-                if self.left[client] > 0 {
+                if self.left[client] > self.plan.ahead {
                     let at = now_ns + 30_000 + self.chance.below(300_000);
                     self.comes.push(Reverse((at, client)));
                 }
+                self.left[client] -= 1;
                 self.step(thread, now_ns + 3000, Step::Take(false));
             }
+        }
+    }
+
+    /// Whether something happens that does so once in so many times; never where that is 0.
+    fn once_in(&mut self, count: u64) -> bool {
+        count > 0 && self.chance.one_in(count)
+    }
+
+    /// A thread goes on behind its call.
+    fn goes_on(&mut self, thread: usize, now_ns: u64, request: Option<usize>) {
+        let Some(request) = request else {
+            self.step(thread, now_ns, Step::Take(false));
+            return;
+        };
+        if self.locked.is_none() && self.once_in(self.plan.late_locks) {
+            self.waits(thread, now_ns, LOCK);
+            self.locked = Some((thread, request, true));
+        } else if self.once_in(self.plan.late) {
+            let (call, purpose) = ("clock_nanosleep", Purpose::Other);
+            self.seen.emit(thread, now_ns, What::Enters { call, purpose, object: None });
+            let prev = Seen::tid(thread);
+            self.seen.emit(thread, now_ns + 200, What::Switch { prev, sleeps: true, next: 0 });
+            let at = now_ns + 10_000 + self.chance.below(500_000);
+            self.step(thread, at, Step::Late(request));
+        } else {
+            self.step(thread, now_ns, Step::Answer(request));
         }
     }
 
@@ -207,6 +295,11 @@ impl Workers {
             self.woken(thread, now_ns, QUEUE);
         }
         let now_ns = now_ns + 500;
+        // One that was woken takes what is there.
+        if self.queue.is_empty() && !has_slept && self.once_in(self.plan.chores) {
+            self.step(thread, now_ns, Step::Ask(None));
+            return;
+        }
         let Some(request) = self.queue.pop_front() else {
             self.waits(thread, now_ns, QUEUE);
             self.asleep.push(thread);
@@ -214,11 +307,11 @@ impl Workers {
         };
         if self.plan.locks > 0 && self.locked.is_none() && self.chance.one_in(self.plan.locks) {
             self.waits(thread, now_ns, LOCK);
-            self.locked = Some((thread, request));
+            self.locked = Some((thread, request, false));
             return;
         }
         let at = now_ns + 500 + self.chance.below(20_000);
-        self.step(thread, at, Step::Ask(request));
+        self.step(thread, at, Step::Ask(Some(request)));
     }
 
     fn reads(&mut self, now_ns: u64) {
@@ -254,6 +347,11 @@ impl Workers {
             read.push(self.clients.len() - 1);
         }
         for request in read {
+            if self.once_in(self.plan.reader_pushes) {
+                let client = self.chance.below(self.plan.clients as u64) as usize;
+                self.sends(READER, now_ns, client);
+                now_ns += 1500;
+            }
             self.queue.push_back(request);
             let woken = self.asleep.pop();
             self.wakes(READER, now_ns, QUEUE, woken);

@@ -3,7 +3,7 @@
 use super::{Life, OngoingSlice, SliceEndReason, SlicePart, ThreadId};
 use crate::counts::Missing;
 use crate::follow::Follower;
-use crate::slices::Ended;
+use crate::slices::{Ended, SliceId};
 use crate::tallies::TallyMark;
 
 impl Follower {
@@ -63,6 +63,17 @@ impl Follower {
             self.counts.overlapping += 1;
         } else {
             self.close(thread, first.id, Ended::Explicit, &first.from, &to);
+        }
+    }
+
+    /// A slice with one marker waits for an answer, or not any more.
+    pub(in crate::follow) fn expects(&mut self, thread: ThreadId, slice: SliceId, begins: bool) {
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        if let Some(found) = person.implicit.iter_mut().find(|implicit| implicit.id == slice) {
+            found.pending = match begins {
+                true => found.pending.saturating_add(1),
+                false => found.pending.saturating_sub(1),
+            };
         }
     }
 

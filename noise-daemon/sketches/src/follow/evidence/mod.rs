@@ -4,27 +4,23 @@
 //! of its next turns. So what it sends is joined with what it read by the order of both, where that leaves one way only.
 //! An answer says whose it is, by its connection. The answer to a call came for the request that is answered next; where
 //! that is known, it is known for which request the call was, also if nothing said so when it was made: a connection of
-//! a pool is one request's from the call to the answer. What begins and what ends a call have to agree. What is left
-//! belongs to none.
+//! a pool is one request's from the call to the answer. What is found meanwhile is what a thread goes on with; the
+//! [verdict](claims) comes at the end.
 
+pub(super) mod claims;
 mod order;
 mod pace;
+mod trust;
 pub(super) mod turns;
 
-use std::collections::VecDeque;
-
-use foldhash::HashMap;
-
+use self::claims::CallClaim;
 use self::order::pairs;
 use self::pace::MOST_TURNS;
 use self::turns::{DOUBTFUL_TURNS, LoopTurns, Read, SentKind, TurnSend};
 use super::Follower;
 use super::persons::ThreadId;
-use crate::marker::MarkerRule;
 use crate::slices::{Edge, NONE, SliceId};
 
-/// Calls that may still get a request.
-const MAX_CALLS: usize = 1 << 16;
 /// How far calls of one request are gone back.
 const MAX_CHAIN: usize = 64;
 
@@ -33,16 +29,6 @@ const MAX_CHAIN: usize = 64;
 const ANSWER: u64 = 1 << 32;
 const AGREES: u64 = 1 << 16;
 const CALL: u64 = 1;
-
-/// A call that a thread of events made.
-#[derive(Clone, Copy, Debug)]
-struct UnansweredCall {
-    place: u32,
-    /// The call of the same request before it, or [`NONE`].
-    before: SliceId,
-    /// The request of what seems to have begun it, or [`NONE`].
-    begun_by: SliceId,
-}
 
 /// A call that was made.
 #[derive(Clone, Copy, Debug)]
@@ -53,25 +39,6 @@ struct Claim {
     given: SliceId,
     /// What it is found to be of is not just likely.
     is_sure: bool,
-}
-
-/// Calls by their slices, the oldest first in `order`.
-#[derive(Debug, Default)]
-pub struct UnansweredCalls {
-    all: HashMap<SliceId, UnansweredCall>,
-    order: VecDeque<SliceId>,
-}
-
-impl UnansweredCalls {
-    fn add(&mut self, slice: SliceId, call: UnansweredCall) {
-        self.all.insert(slice, call);
-        self.order.push_back(slice);
-        if self.order.len() > MAX_CALLS
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.all.remove(&oldest);
-        }
-    }
 }
 
 impl Follower {
@@ -96,6 +63,13 @@ impl Follower {
         turns.reads.retain(|read| turn - read.turn <= MOST_TURNS);
     }
 
+    /// What a thread of events read and sent last, is all.
+    fn turns_over(&mut self, thread: ThreadId) {
+        if self.has_turns(thread) {
+            self.judge(thread);
+        }
+    }
+
     /// It sleeps until there are any: it has gone on with all that it read.
     pub(super) fn rests(&mut self, thread: ThreadId) {
         self.judge(thread);
@@ -110,7 +84,10 @@ impl Follower {
     pub(super) fn lose_turns(&mut self, thread: ThreadId) {
         if let Some(turns) = self.turns(thread) {
             let (turn, pace) = (turns.turn + MOST_TURNS + 1, std::mem::take(&mut turns.pace));
-            *turns = LoopTurns { turn, pace, doubts: DOUBTFUL_TURNS, ..LoopTurns::default() };
+            let mut trust = turns.trust;
+            trust.is_behind_loss = true;
+            *turns =
+                LoopTurns { turn, pace, trust, doubts: DOUBTFUL_TURNS, ..LoopTurns::default() };
             turns.pace.rests();
         }
     }
@@ -177,6 +154,9 @@ impl Follower {
         match cause.filter(|cause| self.store.is_answered(*cause)) {
             Some(of) => {
                 self.give_call(place, call, of, None);
+                if let Some(known) = self.calls.all.get_mut(&call) {
+                    known.is_late = true;
+                }
                 None
             }
             None => cause,
@@ -215,7 +195,7 @@ impl Follower {
         thread: ThreadId,
         place: u32,
         call: SliceId,
-        cause: Option<SliceId>,
+        (cause, made_for): (Option<SliceId>, Option<SliceId>),
     ) {
         let turns = self.persons.get(thread).and_then(|person| person.turns.as_ref());
         let Some(turns) = turns.filter(|_| self.last_sent(thread) != Some(call)) else { return };
@@ -240,16 +220,49 @@ impl Follower {
         if !is_single {
             self.ends.shares(place);
         }
-        self.calls.add(call, UnansweredCall { place, before: NONE, begun_by: NONE });
+        let (before, ended_for, alone_with) = (NONE, NONE, NONE);
+        let begun_by = made_for.unwrap_or(NONE);
+        let (is_late, is_mixed, is_shared) = (false, !is_single, self.ends.is_shared(place));
+        let claim = CallClaim {
+            thread,
+            place,
+            before,
+            begun_by,
+            is_made_for: begun_by != NONE,
+            ended_for,
+            alone_with,
+            is_late,
+            is_mixed,
+            is_shared,
+        };
+        if !is_single {
+            for other in self.ends.parts(place, thread) {
+                if let Some(known) = self.calls.all.get_mut(&other) {
+                    known.is_mixed = true;
+                }
+            }
+        }
+        if let Some((oldest, claim)) = self.calls.add(call, claim) {
+            self.verdict(oldest, &claim);
+        }
     }
 
-    /// A thread sent the answer to a request.
-    pub(super) fn sent_answer(&mut self, thread: ThreadId, place: u32, request: SliceId) {
+    /// A thread sent the answer to a request, for the first time or again.
+    pub(super) fn sent_answer(
+        &mut self,
+        thread: ThreadId,
+        place: u32,
+        (request, is_first): (SliceId, bool),
+    ) {
         let is_more = self.last_sent(thread) == Some(request);
         let Some(turns) = self.turns(thread) else { return };
         turns.bound();
-        if turns.requests.remove(&place) && !is_more {
-            turns.sends.push(TurnSend { slice: request, kind: SentKind::Answer });
+        turns.requests.remove(&place);
+        match is_first {
+            _ if is_more => {}
+            true => turns.sends.push(TurnSend { slice: request, kind: SentKind::Answer }),
+            // Nothing was read behind the answer before: it is more of that, or that of another request.
+            false => turns.trust.answers_again(),
         }
     }
 
@@ -340,6 +353,15 @@ impl Follower {
                 }
             }
         }
+        if let Some(turns) = self.turns(thread).filter(|_| !has_doubts) {
+            for ((sent, place), is_theirs) in sends.iter().zip(&only).zip(&theirs) {
+                match sent.kind {
+                    SentKind::Answer => turns.trust.answers(place.is_none()),
+                    SentKind::Call { .. } if *is_theirs => {}
+                    SentKind::Call { .. } => turns.trust.calls(place.is_none()),
+                }
+            }
+        }
         for (sent, place) in sends.iter().zip(only) {
             let read = place.and_then(|place| reads.get(place)).copied();
             match sent.kind {
@@ -378,7 +400,11 @@ impl Follower {
         let work = work.filter(|work| !self.store.is_answered(*work));
         if let (Some(read), Some(known)) = (read, self.calls.all.get_mut(&call)) {
             known.before = if is_sure { read.call } else { NONE };
-            known.begun_by = work.unwrap_or(NONE);
+            if !known.is_made_for {
+                known.begun_by = work.unwrap_or(NONE);
+            }
+        } else if let Some(known) = self.calls.all.get_mut(&call).filter(|_| is_alone) {
+            known.alone_with = given;
         }
         let is_known = read.is_some() && is_sure;
         if given != NONE && !is_known && !is_alone {
@@ -400,11 +426,20 @@ impl Follower {
             let Some(known) = self.calls.all.get(&call).copied() else { return };
             let Some(slice) = self.store.get(call).copied() else { return };
             let from_ns = self.store.get(request).map_or(u64::MAX, |request| request.from_ns);
-            if self.ends.is_shared(known.place) || from_ns > slice.from_ns {
+            if known.is_mixed || from_ns > slice.from_ns {
                 return;
             }
             let begun_by = if slice.cause == NONE { known.begun_by } else { slice.cause };
             let is_doubtful = has_doubts || self.ends.is_doubtful(known.place);
+            if let Some(claim) = self.calls.all.get_mut(&call) {
+                claim.ended_for = request;
+            }
+            if begun_by != NONE {
+                let is_same = self.store.whole(begun_by) == request;
+                if let Some(turns) = self.turns(known.thread).filter(|turns| turns.doubts == 0) {
+                    turns.trust.agrees(is_same);
+                }
+            }
             match self.store.whole(begun_by) {
                 begun_by if begun_by == request => self.ends.agrees(known.place),
                 NONE => {}
@@ -447,43 +482,7 @@ impl Follower {
         }
     }
 
-    /// A thread answers a request that another one received: what it did since it answered another one was for that.
-    pub(super) fn answers_for(&mut self, thread: ThreadId, request: SliceId) {
-        let Some(person) = self.persons.get_mut(thread) else { return };
-        let pieces = std::mem::take(&mut person.pieces);
-        let is_lost = person.is_behind_loss;
-        let Some(found) = self.store.get(request).copied() else { return };
-        if is_lost {
-            // What it took up when events were lost may be what it answers.
-            let is_its = pieces.iter().any(|piece| self.is_caused_by(*piece, request));
-            if let Some(person) = self.persons.get_mut(thread) {
-                person.is_behind_loss = !is_its;
-            }
-            return;
-        }
-        for piece in pieces {
-            let Some(slice) = self.store.get(piece).copied() else { continue };
-            if self.is_caused_by(piece, request) {
-                continue;
-            }
-            if slice.cause != NONE {
-                self.store.undo(slice.cause, piece);
-            }
-            if found.from_ns <= slice.from_ns {
-                self.store.edge(Edge {
-                    opens: true,
-                    ..Edge::new(
-                        MarkerRule::Answer,
-                        (request, found.from_ns),
-                        (piece, slice.from_ns),
-                        found.key,
-                    )
-                });
-            }
-        }
-    }
-
-    fn is_caused_by(&self, slice: SliceId, request: SliceId) -> bool {
+    pub(super) fn is_caused_by(&self, slice: SliceId, request: SliceId) -> bool {
         let mut slice = self.store.whole(slice);
         for _ in 0..MAX_CHAIN {
             if slice == self.store.whole(request) {

@@ -3,6 +3,7 @@
 use foldhash::HashSet;
 
 use super::pace::LoopPace;
+use super::trust::LoopTrust;
 use crate::slices::SliceId;
 
 /// Turns after lost events in which both the begin and the end of a call have to say whose it is.
@@ -55,6 +56,7 @@ pub struct LoopTurns {
     pub(super) requests: HashSet<u32>,
     pub(super) calls: HashSet<u32>,
     pub(super) pace: LoopPace,
+    pub(super) trust: LoopTrust,
     /// For so many turns, what was under way when events were lost may go on.
     pub(super) doubts: u8,
 }
