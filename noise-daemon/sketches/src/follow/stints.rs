@@ -161,8 +161,9 @@ impl Follower {
     /// Whether it is known that a thread answered a request.
     fn is_certain(&self, request: SliceId, reader: ThreadId) -> bool {
         self.store.get(request).is_some_and(|request| {
-            let is_unsure = request.is_several || self.losses > 0;
-            !request.is_disputed && !(is_unsure && self.is_often_twice(reader))
+            let answered_twice = self.persons.get(reader).map_or(0, |reader| reader.answered_twice);
+            let is_behind_loss = self.losses > 0 && answered_twice > 0;
+            !(request.is_disputed || is_behind_loss || self.may_be_several(request, reader))
         })
     }
 
@@ -196,10 +197,12 @@ impl Follower {
                     (agreed + u32::from(is_same), disagreed + u32::from(!is_same));
             }
         }
+        let has_losses = self.losses > 0;
         let Some(stints) = self.stints(thread) else { return };
         stints.agreed = stints.agreed.saturating_add(agreed);
         stints.disagreed = stints.disagreed.saturating_add(disagreed);
-        let is_woken_for_it = stints.disagreed <= stints.agreed / EXCEPTIONS;
+        let is_shown = stints.agreed > 0 || !has_losses;
+        let is_woken_for_it = is_shown && stints.disagreed <= stints.agreed / EXCEPTIONS;
         for (piece, request, is_sure) in answered {
             self.store.is_asked(piece);
             let is_same = request != NONE && self.is_caused_by(piece, request);

@@ -171,8 +171,10 @@ const UNRULY: [(&str, Change); 15] = [
     ("late naps, pool, 0-2 calls", |plan| (plan.pool, plan.late, plan.calls) = (8, 3, (0, 2))),
 ];
 
+type WorkersChange = fn(&mut workers::Plan);
+
 /// As fronts, of threads behind a queue.
-const UNRULY_WORKERS: [(&str, fn(&mut workers::Plan)); 11] = [
+const UNRULY_WORKERS: [(&str, WorkersChange); 11] = [
     ("ahead", |plan| plan.ahead = 3),
     ("pushes", |plan| plan.pushes = 3),
     ("pushes, always", |plan| plan.pushes = 1),
@@ -331,6 +333,7 @@ fn with_lost_events_what_does_more_than_answer_has_few_wrong_calls() {
         tell(&format!("1 % lost: workers, {name}"), 16, score);
         all.add(score);
     }
-    wrong.extend(Some(("workers", all)).filter(|_| all.precision() < 0.99));
+    // Eight threads on as many CPUs: little is known between two losses.
+    wrong.extend(Some(("workers", all)).filter(|_| all.wrong() > 0.002));
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
