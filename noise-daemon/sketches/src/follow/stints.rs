@@ -161,8 +161,7 @@ impl Follower {
     /// Whether it is known that a thread answered a request.
     fn is_certain(&self, request: SliceId, reader: ThreadId) -> bool {
         self.store.get(request).is_some_and(|request| {
-            let answered_twice = self.persons.get(reader).map_or(0, |reader| reader.answered_twice);
-            let is_behind_loss = self.losses > 0 && answered_twice > 0;
+            let is_behind_loss = self.losses > 0 && self.is_often_twice(reader);
             !(request.is_disputed || is_behind_loss || self.may_be_several(request, reader))
         })
     }
