@@ -74,7 +74,7 @@ pub struct How {
     /// How many times the normal share of executions above the normal mean is anomalous.
     #[arg(long, value_name = "NUMBER", default_value_t = Thresholds::default().t2, value_parser = positive)]
     t2: f64,
-    /// How often at most chance, or drift between recordings, may flag any state, from 0.002 on; 1: take no account of
+    /// How often at most chance, or drift between recordings, may flag any state, from 0.0022 on; 1: take no account of
     /// them, and flag none.
     #[arg(long, value_name = "PART", default_value_t = Thresholds::default().chance, value_parser = chance)]
     chance: f64,

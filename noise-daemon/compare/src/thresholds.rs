@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use crate::chance;
-use crate::stretches::STATE_COUNT;
+use crate::vectors::VECTOR_STATES;
 
 /// The least [`Thresholds::chance`] that can be asked for: no test finds less than one permutation among all, and there are
 /// two tests of each state.
-pub const LEAST_CHANCE: f64 = (2 * STATE_COUNT) as f64 / (chance::PERMUTATIONS + 1) as f64;
+pub const LEAST_CHANCE: f64 = (2 * VECTOR_STATES) as f64 / (chance::PERMUTATIONS + 1) as f64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Thresholds {
