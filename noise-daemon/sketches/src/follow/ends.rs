@@ -11,7 +11,7 @@ use foldhash::HashMap;
 
 use super::Follower;
 use super::persons::ThreadId;
-use super::stints::Stint;
+use super::taken::Stint;
 use crate::channels::{Arrival, Way};
 use crate::counts::Missing;
 use crate::input::{Bytes, Endpoint};

@@ -17,6 +17,7 @@ mod locals;
 mod persons;
 mod schedule;
 mod stints;
+mod taken;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 

@@ -6,7 +6,7 @@ use noise_trace::follow::{PerCpu, Processor};
 use noise_trace::threads::MAX_TID;
 
 use super::evidence::turns::LoopTurns;
-use super::stints::Stints;
+use super::taken::Stints;
 use crate::counts::Missing;
 use crate::input::{ChannelObject, Input, Known, Purpose};
 use crate::slices::SliceId;

@@ -9,6 +9,7 @@
 //! the same request. So has it behind lost events.
 
 use super::persons::{Person, ThreadId};
+use super::taken::{Stint, StintItem, Stints};
 use super::{Follower, MAX_CHAIN};
 use crate::marker::{Marker, MarkerRule};
 use crate::slices::{Edge, NONE, Slice, SliceId};
@@ -21,54 +22,6 @@ const FEW_ITEMS: usize = 64;
 const MUCH: u32 = 16;
 /// One in so many pieces of work may be of another request than what woke a thread for it.
 const EXCEPTIONS: u32 = 50;
-
-/// A thread, and which of its answers.
-pub type Stint = (ThreadId, u32);
-
-#[derive(Clone, Copy, Debug)]
-enum StintItem {
-    /// It took up a piece of work.
-    Piece(SliceId),
-    /// It answered a request that another thread received, or [`NONE`] that is known.
-    Answer { request: SliceId, reader: ThreadId, is_behind_loss: bool },
-    /// It sleeps until there is more.
-    Ends,
-}
-
-/// What a thread does for requests that other threads receive.
-#[derive(Clone, Debug, Default)]
-pub struct Stints {
-    items: Vec<StintItem>,
-    /// Answers so far, and on which connection the latest goes on.
-    number: u32,
-    answering: Option<u32>,
-    /// It answered what others received.
-    has_answered: bool,
-    /// Events of it were lost, and since then it did not sleep in its queue.
-    pub is_behind_loss: bool,
-    /// Pieces of work that were for the request that the thread was woken for, and others.
-    agreed: u32,
-    disagreed: u32,
-}
-
-impl Stints {
-    pub fn new(is_behind_loss: bool) -> Self {
-        Self { is_behind_loss, ..Self::default() }
-    }
-
-    /// Events of the thread were lost.
-    pub fn lose(&mut self) {
-        self.ends();
-        self.is_behind_loss = true;
-    }
-
-    fn ends(&mut self) {
-        self.answering = None;
-        if !matches!(self.items.last(), None | Some(StintItem::Ends)) {
-            self.items.push(StintItem::Ends);
-        }
-    }
-}
 
 impl Follower {
     fn stints(&mut self, thread: ThreadId) -> Option<&mut Stints> {

@@ -1,7 +1,7 @@
 //! Whose requests and calls on connections are, as far as that is found later.
 
 use super::{ConnectionRole, FollowedEnds, SliceEndReason, SlicePart, ThreadId};
-use crate::follow::stints::Stint;
+use crate::follow::taken::Stint;
 use crate::follow::{Follower, MAX_CHAIN};
 use crate::slices::{NONE, SliceId};
 
