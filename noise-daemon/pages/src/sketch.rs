@@ -154,7 +154,7 @@ pub fn missing(counts: &SketchCounts, discarded: u64, part: &str) -> String {
             counts.closed_elsewhere,
             "connections are closed by another thread than the one that used them",
         ),
-        (counts.unassigned, "calls cannot be assigned to one of several requests: no edge"),
+        (counts.unassigned, "calls cannot be assigned to a request: no edge"),
         (counts.ambiguous, "times one of several threads may be the cause: no edge"),
         (counts.unmatched, "times nothing says who is the cause: no edge"),
         (counts.outside, "causes or effects lie outside of slices, as after the answer"),
