@@ -252,7 +252,8 @@ fn asked_text(socket: &Path, route: &str) -> anyhow::Result<Result<String, Unrea
 fn ask(socket: &Path, route: &str) -> anyhow::Result<Result<Option<Vec<u8>>, Unreachable>> {
     let route = format!("/api/v{API_VERSION}/{route}");
     let place = socket.display();
-    let mut link = SocketLink::with_timeout(socket.to_owned(), ANSWER_TIMEOUT);
+    let link = SocketLink::with_timeout(socket.to_owned(), ANSWER_TIMEOUT);
+    let mut link = link.for_at_most(ANSWER_TIMEOUT);
     let (status, body) = match link.read(&route) {
         Ok(answer) => answer,
         Err(Fault::Absent { reason, .. }) => {

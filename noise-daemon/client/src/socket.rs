@@ -80,6 +80,12 @@ impl SocketLink {
         Self { is_wanted, ..self }
     }
 
+    /// The same, which is of no use any more after that time: an answer may come a byte at a time.
+    pub fn for_at_most(self, longest: Duration) -> Self {
+        let begin = Instant::now();
+        self.while_wanted(Arc::new(move || begin.elapsed() < longest))
+    }
+
     fn fault(&self, failure: Failure) -> Fault {
         let place = self.place();
         match failure {

@@ -1,7 +1,9 @@
 //! Sources against daemons, good and bad.
 
 use std::fs::Permissions;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +52,28 @@ fn an_answer_that_is_read_as_it_comes_may_be_longer_than_a_frame() {
     drop(read);
     daemon.answer(Reply::of(404, "x/x", b"no"));
     assert_eq!(link.ask("/x").unwrap().body, b"no");
+}
+
+#[test]
+fn an_answer_that_comes_a_byte_at_a_time_has_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listener = UnixListener::bind(&path).unwrap();
+    let lie = move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+        let head = "HTTP/1.1 200 X\r\ncontent-length: 1000000\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        while stream.write_all(b" ").is_ok() {
+            std::thread::sleep(INTERVAL);
+        }
+    };
+    std::thread::spawn(lie);
+    let link = SocketLink::with_timeout(path, TEST_TIMEOUT);
+    let mut link = link.for_at_most(Duration::from_millis(300));
+    let (_, mut read) = link.read("/x").unwrap();
+    let error = std::io::copy(&mut read, &mut std::io::sink()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
 
 #[test]

@@ -19,6 +19,8 @@ use noise_record::{AnswerBounds, DumpedHost, EventAdder, Supply, offset_ns, paus
 
 /// Longer than an answer takes on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// Longer than an answer takes that is as long as one may be.
+const LONGEST_ANSWER: Duration = Duration::from_secs(60);
 /// So much before the time that is asked for is read as well: who does what at its begin is known from that, ns.
 const BEFORE_NS: u64 = 1_000_000_000;
 /// What is shorter than that says little of a service, ns.
@@ -117,7 +119,8 @@ pub fn past(
     host: &mut DumpedHost,
 ) -> Result<EventStretch, CommandError> {
     let begin_ns = since_ns.saturating_sub(BEFORE_NS);
-    let mut link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
+    let link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
+    let mut link = link.for_at_most(LONGEST_ANSWER);
     let place = link.place();
     let (status, body) = link.read(&format!("/api/v1/events?since={begin_ns}")).map_err(failed)?;
     match status {
