@@ -278,6 +278,8 @@ impl Recording {
 
     /// Puts a mark with the current time into the trace.
     pub fn mark(&self, text: &str) -> Result<()> {
+        // Old kernels read it where they may not wait for its page, and those of the program are not all there.
+        let text = text.to_owned();
         (&self.marker).write_all(text.as_bytes()).context("writing to trace_marker")
     }
 
