@@ -74,7 +74,7 @@ impl Vectors {
         self.calls = is_known.then_some(calls);
     }
 
-    /// Time in a state by its place, nanoseconds, whoever has it. Running is two states if it `divides`.
+    /// Time in a state by its place, nanoseconds. Running is two states if it `divides`.
     pub fn ns_of(&self, state: usize, divides: bool) -> u64 {
         self.ns_by(state, divides).into_iter().fold(0, u64::saturating_add)
     }

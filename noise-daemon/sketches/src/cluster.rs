@@ -212,23 +212,14 @@ mod tests {
 
     fn slice(marker: Marker, profile: u32, idle_ns: u64) -> Slice {
         Slice {
-            thread: 0,
-            key: 0,
-            marker,
             ended: Ended::Explicit,
             state: State::Kept,
             profile,
-            cause: NONE,
-            is_asked: false,
-            is_several: false,
-            is_disputed: false,
-            cluster: NONE,
             idle_count: u32::from(idle_ns > 0),
             idle_ns,
-            idle_variance: 0.0,
-            from_ns: 0,
             to_ns: 1000,
             true_latency_ns: 1000,
+            ..Slice::begins(marker, 0, 0, 0)
         }
     }
 

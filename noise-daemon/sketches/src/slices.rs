@@ -123,6 +123,29 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// One of which nothing else is known yet.
+    pub const fn begins(marker: Marker, thread: u32, key: u32, from_ns: u64) -> Self {
+        Self {
+            thread,
+            key,
+            marker,
+            ended: Ended::Implicit,
+            state: State::Open,
+            profile: 0,
+            cause: NONE,
+            is_asked: false,
+            is_several: false,
+            is_disputed: false,
+            cluster: NONE,
+            idle_count: 0,
+            idle_ns: 0,
+            idle_variance: 0.0,
+            from_ns,
+            to_ns: from_ns,
+            true_latency_ns: 0,
+        }
+    }
+
     pub const fn latency_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
@@ -251,25 +274,7 @@ impl Store {
             return NONE;
         }
         let id = self.slices.len() as SliceId;
-        self.slices.push(Slice {
-            thread,
-            key,
-            marker,
-            ended: Ended::Implicit,
-            state: State::Open,
-            profile: 0,
-            cause: NONE,
-            is_asked: false,
-            is_several: false,
-            is_disputed: false,
-            cluster: NONE,
-            idle_count: 0,
-            idle_ns: 0,
-            idle_variance: 0.0,
-            from_ns,
-            to_ns: from_ns,
-            true_latency_ns: 0,
-        });
+        self.slices.push(Slice::begins(marker, thread, key, from_ns));
         id
     }
 

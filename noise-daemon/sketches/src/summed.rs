@@ -84,25 +84,9 @@ mod tests {
     use crate::slices::{Ended, State};
 
     fn slice(marker: Marker, thread: u32, (from_ns, to_ns): (u64, u64)) -> Slice {
-        Slice {
-            thread,
-            key: 0,
-            marker,
-            ended: Ended::Explicit,
-            state: State::Kept,
-            profile: 0,
-            cause: NONE,
-            is_asked: false,
-            is_several: false,
-            is_disputed: false,
-            cluster: NONE,
-            idle_count: 1,
-            idle_ns: 2,
-            idle_variance: 0.0,
-            from_ns,
-            to_ns,
-            true_latency_ns: 0,
-        }
+        let (ended, state) = (Ended::Explicit, State::Kept);
+        let begun = Slice::begins(marker, thread, 0, from_ns);
+        Slice { ended, state, idle_count: 1, idle_ns: 2, to_ns, ..begun }
     }
 
     fn process(name: &str) -> NamedOwner {

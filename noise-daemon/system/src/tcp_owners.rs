@@ -119,7 +119,7 @@ mod tests {
             let (own, remote) = addresses(&client);
             assert_eq!(owners.owner(own, remote), Some(geteuid().as_raw()), "{address}");
             assert_eq!(addresses(&server), (remote, own));
-            // No user has a socket that nobody has open, nor the one that listens.
+            // A socket that every process has closed has no owner, and the one that listens is no end of a connection.
             drop(client);
             assert_eq!(owners.owner(own, remote), None);
             assert_eq!(owners.owner(remote, SocketAddr::new(own.ip(), 1)), None);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_told_apart() {
+    fn each_connection_has_the_user_who_made_it() {
         if !geteuid().is_root() {
             return;
         }

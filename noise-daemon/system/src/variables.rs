@@ -2,8 +2,8 @@
 //!
 //! Only static variables have a symbol, and only where the file was not stripped of them. Names are those of the linker.
 //!
-//! A user may map a file of a file system that he serves himself (FUSE): whoever looks at that file waits for him, and no
-//! signal ends that. So a file of another user's process is reached without a walk through folders, and only where it is on a
+//! A user may map a file of a file system that one of his programs serves (FUSE). A process that opens such a file waits for
+//! that program, and no signal ends the wait. So a file of another user's process is reached without a walk through folders, and only where it is on a
 //! file system that the kernel keeps itself, and that is mounted here, too.
 
 #![allow(

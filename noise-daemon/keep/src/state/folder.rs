@@ -30,7 +30,7 @@ const SET_ASIDE: u32 = 5;
 /// Larger than any file that the bounds of the settings allow.
 const MAX_STATE_BYTES: u64 = 256 << 20;
 
-/// The folder of the state, which was opened once: whoever works in it works there, whatever has its name by then.
+/// The folder of the state, which was opened once: all files of the state are in that one, whatever has its name by then.
 #[derive(Clone, Debug)]
 pub struct StatePlace {
     /// How it was called.

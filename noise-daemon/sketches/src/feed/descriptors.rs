@@ -6,8 +6,8 @@ use crate::input::{ChannelObject, Endpoint, Local, Protocol};
 
 /// Descriptors that are known at once.
 const MAX_DESCRIPTORS: usize = 1 << 20;
-/// Descriptors that may be copied for processes that inherit them, beside [`COPIED_OF_EVENT`] for each event: what forks in
-/// turn, with all that can be known, would take longer than anyone waits.
+/// Descriptors that may be copied for processes that inherit them, beside [`COPIED_OF_EVENT`] for each event: without
+/// a limit, a recording of processes that fork in turn would take far longer than its events.
 const COPIED: usize = 1 << 22;
 const COPIED_OF_EVENT: usize = 64;
 /// Numbers that are given to files begin here, above all inodes.

@@ -7,7 +7,7 @@ use super::*;
 use crate::follow::NamedOwner;
 use crate::input::{Endpoint, Protocol};
 use crate::marker::{Family, Marker};
-use crate::slices::{Ended, Key, NONE, Slice, State};
+use crate::slices::{Ended, Key, Slice, State};
 use crate::summed::wholes;
 use crate::tallies::UNKNOWN;
 use crate::tiers::{By, SliceShare, probability};
@@ -25,23 +25,16 @@ fn system() -> System {
     let read = system.profiles.number("read");
     let profile = system.profiles.place(vec![(read, 3)]);
     system.slices.push(Slice {
-        thread: 0,
-        key: 0,
-        marker: Marker::Receive(Family::Tcp),
         ended: Ended::Explicit,
         state: State::Kept,
         profile,
-        is_asked: false,
-        is_several: false,
-        is_disputed: false,
-        cause: NONE,
         cluster: 2,
         idle_count: 4,
         idle_ns: 8_000_000,
         idle_variance: 9e12,
-        from_ns: 2_000_000_000,
         to_ns: 2_020_000_000,
         true_latency_ns: 5_000_000,
+        ..Slice::begins(Marker::Receive(Family::Tcp), 0, 0, 2_000_000_000)
     });
     system.sketches.push(0);
     system.wholes = wholes(&system);
