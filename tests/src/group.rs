@@ -294,9 +294,9 @@ impl Group {
         self.set("cpuset.cpus", cpus)
     }
 
-    /// Lets its threads be real-time threads for most of each second, where that is not allowed anyway.
-    pub fn allow_realtime(&self) -> Result<()> {
-        self.set("cpu.rt_runtime_us", "850000").map(drop)
+    /// Lets its threads be real-time threads for so much of each second, per cent, where that is not allowed anyway.
+    pub fn allow_realtime(&self, percent: u32) -> Result<()> {
+        self.set("cpu.rt_runtime_us", &(10_000 * percent).to_string()).map(drop)
     }
 
     /// Lets it have so much memory, page cache included; false where this host limits no group's.

@@ -51,7 +51,7 @@ pub struct IncidentsArgs {
     subject: Vec<String>,
     /// Print incidents as they open, change and close, until an interrupt.
     #[arg(long, conflicts_with_all = ["since", "until", "outliers", "state_directory"])]
-    follow: bool,
+    pub follow: bool,
     /// Run this command through `/bin/sh -c` with each incident that opens or closes as JSON on its standard input,
     /// one at a time.
     #[arg(long, value_name = "COMMAND", requires = "follow", value_parser = follow::command)]

@@ -11,6 +11,7 @@ pub mod mark;
 mod pressing;
 pub mod record;
 pub mod run;
+mod starved;
 pub mod top;
 mod watching;
 pub mod why;
@@ -59,9 +60,22 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it gives one answer, soon, about what goes on here.
+    fn answers_at_once(&self) -> bool {
+        match self {
+            Self::Check(_) | Self::Why(_) => true,
+            Self::Incidents(args) => !args.follow,
+            Self::Top(args) => args.once,
+            _ => false,
+        }
+    }
+
     /// Runs it; what the process exits with.
     /// Errors: what the command failed with.
     pub fn run(&self) -> Result<ExitCode, CommandError> {
+        if self.answers_at_once() {
+            starved::watch();
+        }
         match self {
             Self::Run(args) => run::run(args)?,
             Self::Top(args) => top::run(args)?,

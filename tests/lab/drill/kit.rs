@@ -19,8 +19,10 @@ use crate::scratch::{Folder, argument};
 
 /// As many groups as a service counts for, and a hog, so that what others do on the machine disturbs them little.
 const WEIGHTS: [u32; 2] = [8, 24];
-/// The same for who looks: a hog does not starve them, and they disturb services little.
-const OPERATOR_WEIGHT: u32 = 8;
+/// The same for who looks, and for noised, which its unit gives ten times as much. They disturb services little.
+const LOOKERS: [u32; 2] = [8, 80];
+/// What who looks may have as real-time threads, per cent of a CPU: only kernels that share that out among cgroups ask.
+const REALTIME: u32 = 9;
 /// Connections of a client, and how long each rests between its requests, us.
 pub(super) const CONNECTIONS: u32 = 4;
 /// See there.
@@ -162,11 +164,29 @@ impl Drop for Kit {
     }
 }
 
-/// A cgroup of who looks for the cause, and of noised. What they cost is no part of a drill.
-pub(super) fn operator() -> Result<Group> {
-    let group = Group::new("operator", &[Hierarchy::Cpu])?;
-    group.weigh(OPERATOR_WEIGHT)?;
-    Ok(group)
+/// The cgroups of who looks for the cause, and of noised. What they cost is no part of a drill.
+pub(super) struct Lookers {
+    pub(super) operator: Group,
+    noised: Group,
+}
+
+impl Lookers {
+    /// With a daemon that runs.
+    pub(super) fn new(noised: u32) -> Result<Self> {
+        let [operator_weight, noised_weight] = LOOKERS;
+        let groups = ["operator", "monitor"].map(|name| Group::new(name, &[Hierarchy::Cpu]));
+        let [operator, group] = groups;
+        let lookers = Self { operator: operator?, noised: group? };
+        lookers.operator.weigh(operator_weight)?;
+        lookers.operator.allow_realtime(REALTIME)?;
+        lookers.noised.weigh(noised_weight)?;
+        lookers.noised.adopt(noised)?;
+        Ok(lookers)
+    }
+
+    pub(super) fn groups(&self) -> [&Group; 2] {
+        [&self.operator, &self.noised]
+    }
 }
 
 /// A drill, ready to be played: services run and are asked, and nothing is planted.
@@ -215,8 +235,8 @@ impl Stage {
     }
 
     /// Threads and processes of which a right command may change something, those of who looks included.
-    pub(super) fn members(&self, operator: &Group) -> Result<BTreeSet<i32>> {
-        let groups = self.truth.groups.iter().map(Rc::as_ref).chain([operator]);
+    pub(super) fn members(&self, lookers: &Lookers) -> Result<BTreeSet<i32>> {
+        let groups = self.truth.groups.iter().map(Rc::as_ref).chain(lookers.groups());
         let all = groups.map(Group::threads);
         Ok(all.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }

@@ -8,9 +8,10 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::kit::Lookers;
 use super::truth::{Truth, commands};
 use crate::daemon::{Outcome, Socketed, binary, run};
-use crate::group::{Group, prefix};
+use crate::group::prefix;
 use crate::http;
 use crate::scratch::argument;
 
@@ -56,7 +57,7 @@ pub struct Surfaces<'a> {
     /// The daemon.
     pub noised: &'a Socketed,
     /// Where who looks runs.
-    pub operator: &'a Group,
+    pub lookers: &'a Lookers,
     /// What noised calls the victim.
     pub victim: &'a str,
     /// What was planted.
@@ -143,7 +144,7 @@ impl Surfaces<'_> {
     fn noised(&self, arguments: &[&str]) -> Result<Outcome> {
         let mut command = Command::new(binary()?);
         command.args(arguments).args(["--connect", argument(&self.noised.socket)?]);
-        self.operator.admit(&mut command)?;
+        self.lookers.operator.admit(&mut command)?;
         run(command)
     }
 
@@ -257,7 +258,7 @@ impl Surfaces<'_> {
     fn is_own(&self, incident: &Value) -> bool {
         let is_device = !text(incident, "subject").starts_with('/');
         let culprit = culprit_of(incident);
-        let is_of_look = culprit == self.operator.label();
+        let is_of_look = self.lookers.groups().iter().any(|group| culprit == group.label());
         (concerns(incident, self.victim) || is_device && self.truth.is_named(culprit))
             && !is_of_look
     }

@@ -11,11 +11,10 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::judge::{Ending, Outcome, judge, seconds};
-use super::kit::{Stage, operator};
+use super::kit::{Lookers, Stage};
 use super::look::{Look, Surfaces, concerns, incidents};
 use super::{Drill, Prepared};
 use crate::daemon::{QUICK_INCIDENTS, STATE_DIRECTORY, Socketed, capture};
-use crate::group::Group;
 use crate::scratch::Folder;
 use crate::task::monotonic_ns;
 
@@ -108,8 +107,8 @@ struct Commands {
 
 impl Commands {
     /// Judges those of a look, while the processes are there that they name.
-    fn judge(&mut self, stage: &Stage, operator: &Group, look: &Look) -> Result<()> {
-        let members = stage.members(operator)?;
+    fn judge(&mut self, stage: &Stage, lookers: &Lookers, look: &Look) -> Result<()> {
+        let members = stage.members(lookers)?;
         self.right.clear();
         for (surface, shown) in [("why", &look.why), ("incident", &look.incident)] {
             for commands in &shown.remedies {
@@ -117,7 +116,8 @@ impl Commands {
                 let process = process_of(&line).map(|pid| format!("/proc/{pid}/comm"));
                 let name = process.map(fs::read_to_string);
                 // What was done against who looks, or names a process that is gone, does no harm.
-                if line.contains(&operator.label()) || matches!(name, Some(Err(_))) {
+                let is_of_look = lookers.groups().iter().any(|group| line.contains(&group.label()));
+                if is_of_look || matches!(name, Some(Err(_))) {
                     continue;
                 }
                 if stage.truth().allows(commands, &members) {
@@ -137,11 +137,11 @@ impl Commands {
 /// Plays a drill. What it made is gone when this returns.
 /// Errors: if noised or something of the stage does not start, or does not answer.
 pub fn play(drill: &Drill, plan: &Plan) -> Result<Outcome> {
-    // Its processes have to go first.
-    let operator = operator()?;
     let state = Folder::new("state")?;
+    // Its processes have to go before its cgroups.
+    let lookers;
     let noised = start(plan, state.argument()?)?;
-    operator.adopt(noised.daemon.process().pid())?;
+    lookers = Lookers::new(noised.daemon.process().pid())?;
     let mut stage = match (drill.prepare)().context("preparing")? {
         Prepared::Ready(stage) => stage,
         Prepared::Impossible(reason) => {
@@ -161,10 +161,10 @@ pub fn play(drill: &Drill, plan: &Plan) -> Result<Outcome> {
     stage.plant().context("planting")?;
     let length = if stage.truth().is_planted() { plan.watch } else { plan.quiet };
     let truth = stage.truth();
-    let (noised, operator, victim, known) = (&noised, &operator, victim.as_str(), &known);
-    let surfaces = Surfaces { noised, operator, victim, truth, planted, known };
+    let (noised, lookers, victim, known) = (&noised, &lookers, victim.as_str(), &known);
+    let surfaces = Surfaces { noised, lookers, victim, truth, planted, known };
     let mut commands = Commands::default();
-    let looks = watch(&surfaces, length, |look| commands.judge(&stage, operator, look))?;
+    let looks = watch(&surfaces, length, |look| commands.judge(&stage, lookers, look))?;
     let remedies: Vec<String> = commands.right.into_iter().collect();
     let harm: Vec<String> = commands.harm.into_values().collect();
     let is_planted = stage.truth().is_planted();

@@ -56,6 +56,7 @@ mod sched;
 mod scraping;
 mod served;
 mod sketches;
+mod starved;
 mod state;
 mod successors;
 mod systemd;
@@ -207,6 +208,7 @@ fn main() -> ExitCode {
         ("compared", compared::TESTS),
         ("sketches", sketches::TESTS),
         ("served", served::TESTS),
+        ("starved", starved::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),

@@ -214,11 +214,14 @@ fn service_runs_confined() -> Result<()> {
     let level = exposure.split_whitespace().find_map(|word| word.parse::<f64>().ok());
     // 0.1 of it is for netlink, of which the daemon itself allows no further socket once it has started.
     ensure!(level.is_some_and(|level| level <= 1.8), "{exposure}");
-    for (name, limit) in
-        [("MemoryMax", "536870912"), ("TasksMax", "1024"), ("CPUQuotaPerSecUSec", "1s")]
-    {
+    for (name, set) in [
+        ("MemoryMax", "536870912"),
+        ("TasksMax", "1024"),
+        ("CPUQuotaPerSecUSec", "1s"),
+        ("CPUWeight", "1000"),
+    ] {
         let found = machine.property(name)?;
-        ensure!(found == limit, "{name} of the service is {found}, not {limit}");
+        ensure!(found == set, "{name} of the service is {found}, not {set}");
     }
     let denied = machine.output("journalctl -u noised --no-pager")?;
     ensure!(!denied.contains("not confined"), "{denied}");
