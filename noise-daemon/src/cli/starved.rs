@@ -117,7 +117,7 @@ mod tests {
         let time = |text| CpuTime::parse(text);
         assert_eq!(time("5 7 1\n"), Some(CpuTime { ran_ns: 5, waited_ns: 7 }));
         assert_eq!([time(""), time("5"), time("a b 1")], [None; 3]);
-        let is_starved = |ran_ms, waited_ms| {
+        let is_starved = |ran_ms: u64, waited_ms: u64| {
             CpuTime { ran_ns: ran_ms * 1_000_000, waited_ns: waited_ms * 1_000_000 }.is_starved()
         };
         assert!(is_starved(60, 500) && is_starved(0, 9_000));
