@@ -11,12 +11,16 @@
 //! - they were read before that call returned, and when they came is not recorded;
 //! - two threads send, and there was more than one read before, or one of the two answered the request before.
 //!
-//! Memory grows with open connections and with what is found; both have bounds, and what is beyond is counted.
+//! Memory grows with open connections, with bytes that arrived and that no call has read, and with what is found; all have
+//! bounds, and what is beyond is counted.
+
+mod unread;
 
 use std::collections::VecDeque;
 
 use foldhash::{HashMap, HashSet};
 
+use self::unread::{MAX_ARRIVALS_IN_ALL, UnreadBytes, keep_within};
 use crate::feed::CallSink;
 use crate::input::{Act, Arrived, Bytes, ChannelObject, Endpoint, Input, Protocol, Purpose, What};
 
@@ -24,13 +28,9 @@ use crate::input::{Act, Arrived, Bytes, ChannelObject, Endpoint, Input, Protocol
 const MAX_CONNECTIONS: usize = 1 << 18;
 /// Connections that were closed, and that another process may go on with.
 const MAX_CLOSED: usize = if cfg!(test) { 4 } else { 1 << 16 };
-/// Arrivals of bytes that no call has read.
-const MAX_ARRIVALS: usize = if cfg!(test) { 64 } else { 1 << 16 };
 /// Ports of connections that were not accepted yet, and at which bytes arrived.
 const MAX_UNACCEPTED: usize = 1 << 16;
 const MAX_WORKS: usize = 1 << 20;
-/// Bytes that arrived are at most so far ahead of those that are read.
-const MAX_UNREAD: u32 = 1 << 26;
 
 /// How a request or a connection came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,8 @@ struct PortRequest {
     from_ns: u64,
     /// When its first byte came, where that is recorded.
     came_ns: Option<u64>,
+    /// It was recorded, and more of this kind came than can be held.
+    is_forgotten: bool,
     read_ns: u64,
     read_by: i32,
     reads: u32,
@@ -117,52 +119,6 @@ struct PortCall {
     sends: Option<((u16, u64), u32)>,
 }
 
-/// When bytes came that are not read yet.
-#[derive(Clone, Debug, Default)]
-struct UnreadBytes {
-    /// The place behind them, and when.
-    all: VecDeque<(u32, u64)>,
-    /// Of those before that place, it is not known.
-    blind_to: Option<u32>,
-}
-
-/// Whether a place lies behind another one, not too far.
-const fn is_behind(place: u32, other: u32) -> bool {
-    let ahead = place.wrapping_sub(other);
-    ahead > 0 && ahead <= MAX_UNREAD
-}
-
-impl UnreadBytes {
-    fn add(&mut self, place: u32, time_ns: u64) {
-        if self.all.len() >= MAX_ARRIVALS {
-            self.all.clear();
-            self.blind_to = Some(place);
-            return;
-        }
-        self.all.push_back((place, time_ns));
-    }
-
-    /// Forgets what was read up to a place; when what lies behind it came.
-    fn skip_to(&mut self, at: u32) -> Option<u64> {
-        while self.all.front().is_some_and(|(place, _)| !is_behind(*place, at)) {
-            self.all.pop_front();
-        }
-        self.all.front().map(|(_, time_ns)| *time_ns)
-    }
-
-    /// These bytes are read: when the first of them came.
-    fn read(&mut self, bytes: Bytes) -> Option<u64> {
-        let at = bytes.at?;
-        let is_blind = self.blind_to.is_some_and(|to| is_behind(to, at));
-        let came_ns = self.skip_to(at).filter(|_| !is_blind);
-        self.skip_to(at.wrapping_add(bytes.length as u32));
-        if !is_blind {
-            self.blind_to = None;
-        }
-        came_ns
-    }
-}
-
 #[derive(Clone, Debug, Default)]
 struct ServedConnection {
     ports: [u16; 2],
@@ -193,6 +149,8 @@ pub struct PortFollower {
     connections: HashMap<(u16, u64), ServedConnection>,
     /// Bytes that came to connections that were not accepted, by their ports.
     unaccepted: HashMap<(u16, [u16; 2]), UnreadBytes>,
+    /// No fewer arrivals than are held of all connections.
+    arrivals: usize,
     /// Those that did something since events were lost.
     touched: HashSet<(u16, u64)>,
     /// Those that were closed, and when.
@@ -218,6 +176,7 @@ impl PortFollower {
             ports: ports.to_vec(),
             connections: HashMap::default(),
             unaccepted: HashMap::default(),
+            arrivals: 0,
             touched: HashSet::default(),
             closed: VecDeque::new(),
             calls: HashMap::default(),
@@ -256,6 +215,10 @@ impl PortFollower {
 
     /// A request of which no more is known. One that is answered has its end if that is known to be the last of its answer.
     fn push_request(&mut self, (machine, port): (u16, u16), request: PortRequest, is_over: bool) {
+        if request.is_forgotten {
+            self.beyond += u64::from(self.kind == PortWorkKind::Requests);
+            return;
+        }
         let PortRequest { from_ns, read_ns, read_by, answer, mut end, .. } = request;
         if end == PortWorkEnd::Whole && (answer.is_none() || !is_over) {
             end = PortWorkEnd::Unfinished;
@@ -350,6 +313,7 @@ impl PortFollower {
 
     fn received(&mut self, (machine, tid): (u16, i32), now_ns: u64, end: &Endpoint, bytes: Bytes) {
         let Some(connection) = self.used(machine, end) else { return };
+        let is_forgotten = connection.unread.is_forgotten(bytes);
         let came_ns = connection.unread.read(bytes);
         connection.is_unread = false;
         if let Some(latest) = &mut connection.latest
@@ -366,6 +330,7 @@ impl PortFollower {
             number: connection.number,
             from_ns: came_ns.unwrap_or(now_ns),
             came_ns,
+            is_forgotten,
             read_ns: now_ns,
             read_by: tid,
             reads: 1,
@@ -560,6 +525,12 @@ impl CallSink for PortFollower {
         if ports[1] == 0 || !self.ports.contains(&ports[0]) {
             return;
         }
+        if self.arrivals >= MAX_ARRIVALS_IN_ALL {
+            let accepted = self.connections.values_mut().map(|connection| &mut connection.unread);
+            let all: Vec<_> = accepted.chain(self.unaccepted.values_mut()).collect();
+            self.arrivals = keep_within(MAX_ARRIVALS_IN_ALL / 2, all);
+        }
+        self.arrivals += 1;
         if id != 0 {
             if let Some(connection) = self.connection((machine, id), ports) {
                 connection.unread.add(position, time_ns);
@@ -567,6 +538,7 @@ impl CallSink for PortFollower {
             return;
         }
         if self.unaccepted.len() >= MAX_UNACCEPTED {
+            self.beyond += self.unaccepted.len() as u64;
             self.unaccepted.clear();
         }
         self.unaccepted.entry((machine, ports)).or_default().add(position, time_ns);

@@ -45,6 +45,8 @@ pub struct Heard {
     pub system: System,
     /// What came to the ports.
     works: Vec<PortWork>,
+    /// Of these, more than can be held.
+    beyond: u64,
     graph: Builder,
     threads: Threads,
     /// Events that were lost meanwhile.
@@ -69,8 +71,20 @@ impl Heard {
             feed::follow(&mut graph, 0, &record, &event);
         }
         let (follower, served) = calls.into_sink();
-        let (works, _) = served.finish();
-        Self { system: follower.finish(), works, graph, threads, discarded }
+        let (works, beyond) = served.finish();
+        Self { system: follower.finish(), works, beyond, graph, threads, discarded }
+    }
+
+    /// What is said of the requests on a port that are not counted.
+    fn uncounted(&self, port: u16, is_its: impl Fn(i32) -> bool) -> Vec<String> {
+        let mut notes = uncounted(port, &self.works, is_its);
+        if self.beyond > 0 {
+            let beyond = self.beyond;
+            notes.push(format!(
+                "{beyond} requests or connections are more than can be held: they are not counted"
+            ));
+        }
+        notes
     }
 
     /// Threads of a part's process.
@@ -127,7 +141,7 @@ pub fn nothing(ports: &[u16], heard: &Heard, seconds: f64) -> String {
         sentence.push_str(&format!("; {lost} events were lost meanwhile"));
     }
     for port in ports {
-        for note in uncounted(*port, &heard.works, |_| true) {
+        for note in heard.uncounted(*port, |_| true) {
             sentence.push_str(&format!("; {note}"));
         }
     }
@@ -318,7 +332,7 @@ impl<'h> Looked<'h> {
             to_ns: stretch.to_ns,
             span_ns,
             discarded: self.heard.discarded,
-            notes: [stretch.notes.clone(), uncounted(port, &self.heard.works, is_its)].concat(),
+            notes: [stretch.notes.clone(), self.heard.uncounted(port, is_its)].concat(),
             requests: ids.len() as u64,
             rate: ids.len() as f64 * 1e9 / span_ns.max(1) as f64,
             latency_mean_ns: mean(&latencies),

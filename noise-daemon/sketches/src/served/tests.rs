@@ -5,6 +5,7 @@ use noise_trace::fixtures::{MadeEvent, switch};
 use noise_trace::record::Record;
 
 use super::PortWorkEnd::{Lost, Overlapping, Unbegun, Unfinished, Whole};
+use super::unread::MAX_ARRIVALS;
 use super::*;
 use crate::feed::CallReader;
 
@@ -311,29 +312,51 @@ fn between_events_that_may_be_missing_nothing_is_known() {
     assert_eq!(whole, expected);
 }
 
-#[test]
-fn arrivals_that_are_too_many_are_not_known() {
-    let mut scene = Scene::requests();
-    scene.accept(1, 5);
-    for number in 0..=MAX_ARRIVALS as i64 {
-        scene.come(5, 5, 1_010 + number);
+/// A connection at which so many bytes come, one by one; then a request on it that is read and answered.
+fn with_arrivals(scene: &mut Scene, id: i64, count: usize) {
+    scene.accept(1, id);
+    for number in 0..count as i64 {
+        scene.come(id, id, 1_010 + number);
     }
-    let last = scene.come(5, 5, 2_000);
-    let read = scene.read(1, 5, 10, 1_010);
-    let [_, sent] = scene.send(1, 5);
+}
+
+/// All that was found, and how much is more than can be held.
+fn found_and_beyond(scene: Scene) -> (Vec<PortWorkEnd>, u64) {
+    let (works, beyond) = scene.reader.into_sink().finish();
+    (works.iter().map(|work| work.end).collect(), beyond)
+}
+
+#[test]
+fn requests_whose_arrival_is_forgotten_are_counted() {
+    let mut scene = Scene::requests();
+    with_arrivals(&mut scene, 5, MAX_ARRIVALS + 1);
+    scene.read(1, 5, 10, 1_010);
+    scene.send(1, 5);
+    scene.come(5, 5, 2_000);
+    // The next one comes behind what is forgotten.
+    scene.read(1, 5, 926, 2_000);
     scene.close(1, 5);
-    assert_eq!(scene.found(), [(Whole, read, sent, 1)]);
-    let mut unread = UnreadBytes::default();
-    (0..=MAX_ARRIVALS as u32).for_each(|number| unread.add(number + 1, 7));
-    unread.add(2_000, last);
-    let bytes = |at, length| Bytes { at: Some(at), length };
-    assert_eq!(unread.read(bytes(0, MAX_ARRIVALS as u64)), None);
-    assert_eq!(unread.read(bytes(MAX_ARRIVALS as u32, 1)), None);
-    assert_eq!(unread.read(bytes(MAX_ARRIVALS as u32 + 1, 1)), Some(last));
-    // Places begin again at 0.
-    let mut unread = UnreadBytes::default();
-    unread.add(5, 7);
-    assert_eq!(unread.read(bytes(u32::MAX - 4, 10)), Some(7));
+    assert_eq!(found_and_beyond(scene), (vec![Unfinished], 1));
+}
+
+#[test]
+fn connections_that_nothing_reads_take_no_memory_without_end() {
+    let mut scene = Scene::requests();
+    scene.accept(2, 99);
+    let first = scene.come(99, 99, 10);
+    for id in 1..=20 {
+        with_arrivals(&mut scene, id, MAX_ARRIVALS - 1);
+        let follower = scene.reader.sink();
+        let held: usize = follower.connections.values().map(|one| one.unread.held()).sum();
+        assert!(held <= MAX_ARRIVALS_IN_ALL, "{held}");
+    }
+    scene.read(2, 99, 10, 10);
+    let [_, sent] = scene.send(2, 99);
+    scene.close(2, 99);
+    let (works, beyond) = scene.reader.into_sink().finish();
+    // One that is read has no loss by the others.
+    let found: Vec<_> = works.iter().map(|work| (work.end, work.from_ns, work.to_ns)).collect();
+    assert_eq!((found, beyond), (vec![(Whole, first, sent)], 0));
 }
 
 #[test]
