@@ -1,7 +1,7 @@
 //! Where incidents are read from: a running daemon, or what one left behind.
 
 use std::fmt;
-use std::io::{ErrorKind, Read as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use noise_analysis::{KeptTrace, Report};
 use noise_client::connect::host_socket;
-use noise_client::{Fault, SocketLink};
+use noise_client::{Fault, SocketLink, too_long};
 use noise_command::output;
 use noise_keep::state::{DEFAULT_DIRECTORY, Document, read, written};
 use noise_keep::{Kept, Unusable, list, open};
@@ -19,13 +19,15 @@ use noise_serve::{API_VERSION, IncidentsDocument, OutliersDocument};
 use noise_system::files::rest;
 use noise_text::clean::excerpt;
 use noise_text::clean::reading::from_json;
-use noise_wire::{WebClient, agent};
+use noise_wire::{MAX_FRAME_BYTES, WebClient, agent};
 use serde::de::DeserializeOwned;
 
 /// Longer than a daemon on a loaded machine takes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Larger than any answer that the bounds of the settings allow.
-const MAX_ANSWER_BYTES: u64 = 256 << 20;
+/// Longest list of incidents or long waits: a frame has the same, and a daemon makes none that is larger.
+const MAX_LIST_BYTES: u64 = MAX_FRAME_BYTES as u64;
+/// Longest file with the kernel events of an incident, which the settings may make much longer than usual.
+const MAX_TRACE_BYTES: u64 = 256 << 20;
 /// Characters of an answer that a sentence quotes.
 const MOST_QUOTED: usize = 200;
 
@@ -130,7 +132,7 @@ impl IncidentSource {
     pub fn trace(&self, id: u64) -> anyhow::Result<Option<Vec<u8>>> {
         // Kernel events are served by the socket alone.
         if let Some(DaemonPlace::Socket(path)) = &self.place
-            && let Ok(bytes) = ask(path, &format!("incidents/{id}/trace"))?
+            && let Ok(bytes) = ask(path, &format!("incidents/{id}/trace"), MAX_TRACE_BYTES)?
         {
             // The file went while the daemon ran, which its log says.
             return Ok(bytes.filter(|bytes| !bytes.is_empty()));
@@ -141,7 +143,7 @@ impl IncidentSource {
                  its state: use --connect SOCKET or --state.directory on its host"
             );
         };
-        let read = open(directory, id).and_then(|file| rest(file, MAX_ANSWER_BYTES));
+        let read = open(directory, id).and_then(|file| rest(file, MAX_TRACE_BYTES));
         match read {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -239,7 +241,7 @@ fn find(directory: &Path, unreachable: Option<&str>, is_default: bool) -> anyhow
 /// Errors: those of [`fetch`].
 fn asked_text(socket: &Path, route: &str) -> anyhow::Result<Result<String, Unreachable>> {
     let place = socket.display();
-    let bytes = match ask(socket, route)? {
+    let bytes = match ask(socket, route, MAX_LIST_BYTES)? {
         Ok(Some(bytes)) => bytes,
         Ok(None) => bail!("{}", unknown(&place)),
         Err(unreachable) => return Ok(Err(unreachable)),
@@ -249,7 +251,11 @@ fn asked_text(socket: &Path, route: &str) -> anyhow::Result<Result<String, Unrea
 }
 
 /// The same as bytes; `None` where there is nothing of that name.
-fn ask(socket: &Path, route: &str) -> anyhow::Result<Result<Option<Vec<u8>>, Unreachable>> {
+fn ask(
+    socket: &Path,
+    route: &str,
+    most: u64,
+) -> anyhow::Result<Result<Option<Vec<u8>>, Unreachable>> {
     let route = format!("/api/v{API_VERSION}/{route}");
     let place = socket.display();
     let link = SocketLink::with_timeout(socket.to_owned(), ANSWER_TIMEOUT);
@@ -267,19 +273,17 @@ fn ask(socket: &Path, route: &str) -> anyhow::Result<Result<Option<Vec<u8>>, Unr
     };
     match status {
         200 => {
-            let mut bytes = Vec::new();
-            let read = body.take(MAX_ANSWER_BYTES + 1).read_to_end(&mut bytes);
-            let read = read.with_context(|| format!("noised at {place} stopped in its answer"))?;
-            anyhow::ensure!(
-                read as u64 <= MAX_ANSWER_BYTES,
-                "the answer of {place} is longer than {} MiB",
-                MAX_ANSWER_BYTES >> 20
-            );
+            let read = body.whole(most);
+            let bytes = read.with_context(|| unread(&place))?;
             Ok(Ok(Some(bytes)))
         }
         404 => Ok(Ok(None)),
         status => bail!("noised at {place} cannot answer now (status {status})"),
     }
+}
+
+fn unread(place: &dyn fmt::Display) -> String {
+    format!("cannot read what noised at {place} answers")
 }
 
 fn unknown(place: &dyn fmt::Display) -> String {
@@ -325,8 +329,12 @@ fn fetch(
         // What it quotes of the answer is the peer's.
         Err(error) => return Ok(Err(absent(&excerpt(&error.to_string(), MOST_QUOTED)))),
     };
-    let text = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string();
-    Ok(Ok(text.with_context(|| format!("reading the answer of {address}"))?))
+    let text = answer.body_mut().with_config().limit(MAX_LIST_BYTES).read_to_string();
+    let text = text.map_err(|error| match error {
+        ureq::Error::BodyExceedsLimit(_) => anyhow::anyhow!(too_long(MAX_LIST_BYTES)),
+        error => error.into(),
+    });
+    Ok(Ok(text.with_context(|| unread(&address))?))
 }
 
 fn parse<D: DeserializeOwned>(address: &DaemonPlace, text: &str) -> anyhow::Result<D> {
@@ -350,207 +358,4 @@ fn parse<D: DeserializeOwned>(address: &DaemonPlace, text: &str) -> anyhow::Resu
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::{self, Permissions};
-    use std::io::Write as _;
-    use std::net::TcpListener;
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use noise_client::fake::{Fake, Reply, as_unprivileged};
-
-    /// Answers one request, and is gone.
-    fn answering(status: &str, body: &str) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let length = body.len();
-        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
-        std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 1024];
-            let _ = stream.read(&mut request).unwrap();
-            stream.write_all(answer.as_bytes()).unwrap();
-        });
-        address
-    }
-
-    fn error(address: &str, directory: Option<&Path>) -> String {
-        let source = IncidentSource::new(
-            Some(DaemonPlace::Web(address.to_owned())),
-            directory.map(Path::to_owned),
-            WebClient::default(),
-        );
-        format!("{:#}", source.incidents().unwrap_err())
-    }
-
-    #[test]
-    fn a_daemon_is_asked() {
-        let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        let source =
-            IncidentSource::new(Some(DaemonPlace::Web(address)), None, WebClient::default());
-        assert_eq!(source.incidents().unwrap(), Listing::default());
-    }
-
-    #[test]
-    fn incidents_of_an_older_daemon_are_sorted_as_well() {
-        let begun = |id: u64, second: i64| {
-            let start = Timestamp::from_second(second).unwrap();
-            let main = noise_analysis::Episode { start, ..noise_analysis::made::blank("/web") };
-            Arc::new(Report::new(id, true, main, Vec::new()))
-        };
-        let incidents = vec![begun(1, 30), begun(2, 10), begun(3, 20)];
-        let mut document =
-            serde_json::to_value(IncidentsDocument::new(incidents, Vec::new())).unwrap();
-        document["incidents"].as_array_mut().unwrap().reverse();
-        let address = answering("200 OK", &document.to_string());
-        let source =
-            IncidentSource::new(Some(DaemonPlace::Web(address)), None, WebClient::default());
-        let ids: Vec<u64> =
-            source.incidents().unwrap().incidents.iter().map(|report| report.id).collect();
-        assert_eq!(ids, [2, 3, 1]);
-    }
-
-    #[test]
-    fn what_does_not_answer_as_noised_is_reported() {
-        for (status, body, words) in [
-            ("404 Not Found", "", "another program"),
-            ("503 Service Unavailable", "", "503"),
-            ("200 OK", "hello", "did not answer as noised does"),
-            ("200 OK", "{\"version\":1}", "did not answer as noised does"),
-            ("200 OK", "{\"version\":2,\"incidents\":3}", "version 2"),
-        ] {
-            let text = error(&answering(status, body), None);
-            assert!(text.contains(words), "{text}");
-        }
-    }
-
-    #[test]
-    fn an_answer_leads_nowhere_else() {
-        let elsewhere = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        let status = format!("302 Found\r\nlocation: http://{elsewhere}/api/v1/incidents");
-        let text = error(&answering(&status, ""), None);
-        assert!(text.contains("did not answer as noised does"), "{text}");
-    }
-
-    #[test]
-    fn without_a_daemon_the_directory_is_read() {
-        let root = tempfile::tempdir().unwrap();
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let text = error(&closed, Some(root.path()));
-        for words in ["no noised answers", "no state was left", root.path().to_str().unwrap()] {
-            assert!(text.contains(words), "{text}");
-        }
-        assert!(error(&closed, None).contains("noised run"));
-        let folder = noise_keep::state::Folder::take(root.path()).unwrap();
-        folder.write(&Document::default()).unwrap();
-        let place = Some(DaemonPlace::Web(closed));
-        let source = IncidentSource::new(place, Some(root.path().to_owned()), WebClient::default());
-        assert_eq!(source.outliers().unwrap().outliers, []);
-        fs::write(root.path().join("incidents.json"), "garbage").unwrap();
-        let source = IncidentSource::new(None, Some(root.path().to_owned()), WebClient::default());
-        let text = format!("{:#}", source.outliers().unwrap_err());
-        assert!(text.contains("damaged"), "{text}");
-        // A command that reads sets nothing aside.
-        assert!(root.path().join("incidents.json").exists());
-    }
-
-    #[test]
-    fn what_was_left_is_shown_with_its_time() {
-        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        let text = left_behind(Path::new("/x"), Some("no noised answers at /s (gone)"), Some(at));
-        for words in ["no noised answers at /s", "left in /x at 2023-11-14 22:13:20 UTC"] {
-            assert!(text.contains(words), "{text}");
-        }
-        assert!(left_behind(Path::new("/x"), None, None).starts_with("this is what"));
-    }
-
-    const NONE: &[u8] = b"{\"version\":1,\"incidents\":[]}";
-
-    #[test]
-    fn no_address_is_asked_that_was_not_named() {
-        let source = IncidentSource::new(None, None, WebClient::default());
-        let expected = Some(DaemonPlace::Socket(host_socket()));
-        assert_eq!((&source.place, &source.live().place), (&expected, &expected));
-    }
-
-    #[test]
-    fn a_daemon_is_asked_on_its_local_socket() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("noised.sock");
-        let daemon = Fake::local(&path, Reply::of(200, "application/json", NONE));
-        let source = IncidentSource {
-            place: Some(DaemonPlace::Socket(path)),
-            directory: None,
-            is_default: true,
-            client: WebClient::default(),
-        };
-        assert_eq!(source.incidents().unwrap(), Listing::default());
-        let refusal = || format!("{:#}", source.incidents().unwrap_err());
-        for (reply, words) in [
-            (Reply::of(404, "text/plain", b""), "knows no incidents"),
-            (Reply::of(503, "text/plain", b""), "cannot answer now (status 503)"),
-            (Reply::of(200, "application/json", b"hello"), "did not answer as noised does"),
-            (Reply::of(200, "application/json", b"{\"version\":2}"), "version 2"),
-            (Reply::Raw(b"garbage\r\n\r\n".to_vec()), "is not noised"),
-        ] {
-            daemon.answer(reply);
-            let error = refusal();
-            assert!(error.contains(words) && error.contains("noised.sock"), "{error}");
-        }
-        drop(daemon);
-        let error = refusal();
-        assert!(error.contains("noised.sock (there is no such socket): start one"), "{error}");
-    }
-
-    #[test]
-    fn who_may_not_use_the_socket_learns_what_helps() {
-        let root = tempfile::tempdir().unwrap();
-        fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
-        let path = root.path().join("noised.sock");
-        let _daemon = Fake::local(&path, Reply::of(200, "application/json", NONE));
-        fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
-        let error = as_unprivileged(move || {
-            let (place, client) = (Some(DaemonPlace::Socket(path)), WebClient::default());
-            let source = IncidentSource { place, directory: None, is_default: true, client };
-            format!("{:#}", source.incidents().unwrap_err())
-        });
-        assert!(error.contains("not allowed to use") && error.contains("sudo"), "{error}");
-    }
-
-    #[test]
-    fn kernel_events_are_read_from_the_socket_or_where_they_are_kept() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("noised.sock");
-        let daemon =
-            Fake::local(&path, Reply::of(200, "application/vnd.noised.trace", b"\xff\x00"));
-        let source = |directory: Option<&Path>| IncidentSource {
-            place: Some(DaemonPlace::Socket(path.clone())),
-            directory: directory.map(Path::to_owned),
-            is_default: false,
-            client: WebClient::default(),
-        };
-        assert_eq!(source(None).trace(7).unwrap(), Some(vec![0xff, 0]));
-        for reply in
-            [Reply::of(404, "text/plain", b""), Reply::of(200, "application/vnd.noised.trace", b"")]
-        {
-            daemon.answer(reply);
-            assert_eq!(source(Some(root.path())).trace(7).unwrap(), None);
-        }
-        drop(daemon);
-        let error = source(None).trace(7).unwrap_err().to_string();
-        assert!(error.contains("--connect SOCKET or --state.directory"), "{error}");
-        assert_eq!(source(Some(root.path())).trace(7).unwrap(), None);
-        fs::write(root.path().join("incident-7.trace"), "kept").unwrap();
-        assert_eq!(source(Some(root.path())).trace(7).unwrap(), Some(b"kept".to_vec()));
-    }
-
-    #[test]
-    fn addresses_have_a_port() {
-        for good in ["127.0.0.1:80", "[::1]:19435", "host.example:1"] {
-            assert_eq!(address(good).as_deref(), Ok(good));
-        }
-        for bad in ["", "host", ":80", "host:", "host:99999"] {
-            assert!(address(bad).is_err(), "{bad}");
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use noise_text::clean::excerpt;
-use noise_wire::{MAX_FRAME_BYTES, WebClient, WireError, agent};
+use noise_wire::{MAX_FRAME_BYTES, WebClient, agent};
 
 use super::remote::{ANSWER_TIMEOUT, Answer, Fault, Link, MOST_QUOTED, Remote};
 
@@ -45,7 +45,7 @@ impl HttpLink {
         let place = self.place();
         match error {
             ureq::Error::Timeout(_) => Fault::Hangs { place, waited: ANSWER_TIMEOUT },
-            ureq::Error::BodyExceedsLimit(_) => Fault::Wire { place, error: WireError::TooLarge },
+            ureq::Error::BodyExceedsLimit(_) => Fault::TooLong { place, most: MAX_FRAME_BYTES },
             ureq::Error::Protocol(_) => Fault::Stranger(place),
             ureq::Error::HostNotFound => {
                 Fault::Other { place, reason: "there is no host of that name".to_owned() }

@@ -24,15 +24,18 @@ use noise_wire::Frame;
 pub use self::descriptors::runtime;
 pub use self::http::start as over_http;
 pub use self::mailbox::Mailbox;
-pub use self::remote::{Answer, Fault, Link, Remote};
+pub use self::remote::{Answer, Fault, Link, Remote, too_long};
 pub use self::replay::ReplaySource;
 pub use self::socket::{AnswerReader, IsWanted, SocketLink, access_advice, start as over_socket};
 pub use self::source::{FrameSource, News, Position, Replay};
 
-/// Requests a route from a local socket once; waits for so long at most.
+/// Longest document about less than the whole host, bytes: those of victims have some KiB for each of 64 cgroups.
+pub const MAX_SMALL_BYTES: usize = 4 << 20;
+
+/// Requests a small document from a local socket once; waits for so long at most.
 /// Errors: why there is no answer.
 pub fn ask_socket(socket: &Path, route: &str, timeout: Duration) -> Result<Answer, Fault> {
-    SocketLink::with_timeout(socket.to_owned(), timeout).ask(route)
+    SocketLink::with_timeout(socket.to_owned(), timeout).at_most(MAX_SMALL_BYTES).ask(route)
 }
 
 /// How long to wait for a single frame: on a host without a free CPU a daemon takes seconds to answer, and that is

@@ -46,9 +46,21 @@ pub enum Fault {
         /// What is wrong with them.
         error: WireError,
     },
+    /// It answers more than a daemon says there.
+    #[error("what answers at {place} is not noised, or another version of it: {}", too_long(*most as u64))]
+    TooLong {
+        place: String,
+        /// Bytes that are taken.
+        most: usize,
+    },
     /// The connection cannot be made.
     #[error("cannot connect to {place}: {reason}")]
     Other { place: String, reason: String },
+}
+
+/// What is wrong with an answer that is longer than that many bytes.
+pub fn too_long(most: u64) -> String {
+    format!("its answer is longer than {} MiB, and no answer of noised to this is", most >> 20)
 }
 
 #[derive(Clone, Debug)]

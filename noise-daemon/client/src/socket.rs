@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{self, HeaderValue};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use nix::unistd::{Gid, Group, Uid, User};
 use noise_text::clean::excerpt;
-use noise_wire::{MAX_FRAME_BYTES, WireError};
+use noise_wire::MAX_FRAME_BYTES;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use super::descriptors::runtime;
-use super::remote::{ANSWER_TIMEOUT, Answer, Fault, Link, MOST_QUOTED, Remote};
+use super::remote::{ANSWER_TIMEOUT, Answer, Fault, Link, MOST_QUOTED, Remote, too_long};
 
 /// How often it is looked whether an answer is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
@@ -39,6 +39,8 @@ pub fn start(path: &Path, interval: Duration) -> io::Result<Remote> {
 pub struct SocketLink {
     path: PathBuf,
     timeout: Duration,
+    /// Longest answer that is taken as a whole, bytes.
+    most: usize,
     is_wanted: IsWanted,
     /// For this connection alone; made in the thread that sends the requests.
     runtime: Option<Runtime>,
@@ -72,7 +74,13 @@ impl SocketLink {
 
     /// The same, with another time that an answer may take.
     pub fn with_timeout(path: PathBuf, timeout: Duration) -> Self {
-        Self { path, timeout, is_wanted: Arc::new(|| true), runtime: None, open: None }
+        let (most, is_wanted): (_, IsWanted) = (MAX_FRAME_BYTES, Arc::new(|| true));
+        Self { path, timeout, most, is_wanted, runtime: None, open: None }
+    }
+
+    /// The same, which refuses longer answers where it takes them as a whole.
+    pub fn at_most(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// The same, which waits for answers and reads them only as long as they are wanted.
@@ -89,7 +97,7 @@ impl SocketLink {
     fn fault(&self, failure: Failure) -> Fault {
         let place = self.place();
         match failure {
-            Failure::TooLarge => Fault::Wire { place, error: WireError::TooLarge },
+            Failure::TooLarge => Fault::TooLong { place, most: self.most },
             Failure::Http(error) if error.is_parse() => Fault::Stranger(place),
             Failure::Http(error) => {
                 Fault::Absent { place, reason: excerpt(&error.to_string(), MOST_QUOTED) }
@@ -164,12 +172,16 @@ async fn request(
     Ok(sender.send_request(request).await?)
 }
 
-async fn whole(answer: Response<Incoming>) -> Result<Answer, Failure> {
+async fn whole(answer: Response<Incoming>, most: usize) -> Result<Answer, Failure> {
+    // One that says how long it is need not be read for that.
+    if answer.body().size_hint().lower() > most as u64 {
+        return Err(Failure::TooLarge);
+    }
     let status = answer.status().as_u16();
     let content_type = answer.headers().get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content_type = content_type.to_owned();
-    let body = Limited::new(answer.into_body(), MAX_FRAME_BYTES).collect().await;
+    let body = Limited::new(answer.into_body(), most).collect().await;
     let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
         Ok(error) => Failure::Http(*error),
         Err(error) if error.is::<LengthLimitError>() => Failure::TooLarge,
@@ -219,6 +231,20 @@ pub struct AnswerReader<'l> {
     is_wanted: &'l IsWanted,
     body: Incoming,
     piece: Bytes,
+}
+
+impl AnswerReader<'_> {
+    /// The rest of it as a whole.
+    /// Errors: it is longer than that, which an answer may say before it comes, or it does not come.
+    pub fn whole(self, most: u64) -> io::Result<Vec<u8>> {
+        let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, too_long(most));
+        if self.body.size_hint().lower() > most {
+            return Err(too_long());
+        }
+        let mut bytes = Vec::new();
+        self.take(most + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most { Err(too_long()) } else { Ok(bytes) }
+    }
 }
 
 impl Read for AnswerReader<'_> {
@@ -279,7 +305,7 @@ impl SocketLink {
 impl Link for SocketLink {
     fn ask(&mut self, route: &str) -> Result<Answer, Fault> {
         let answer = self.begin(route)?;
-        let answer = self.wait(whole(answer));
+        let answer = self.wait(whole(answer, self.most));
         if answer.is_err() {
             // The rest of its answer may come yet.
             self.open = None;

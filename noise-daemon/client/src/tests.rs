@@ -12,13 +12,13 @@ use noise_common::signals::Signal;
 use noise_serve::{
     Costs, Listeners, LocalSocket, Refresh, ShownPages, SocketOptions, Viewer, Web, router, serve,
 };
-use noise_wire::{CONTENT_TYPE, MAX_FRAME_BYTES, WebClient, WireError, encode, sampled};
+use noise_wire::{CONTENT_TYPE, MAX_FRAME_BYTES, WebClient, encode, sampled};
 use tokio::sync::{mpsc, oneshot};
 
 use super::fake::{Fake, Reply, as_unprivileged};
 use super::remote::{ANSWER_TIMEOUT, Link as _};
 use super::socket::SocketLink;
-use super::{Fault, frame, over_http, over_socket, probe};
+use super::{Fault, MAX_SMALL_BYTES, ask_socket, frame, over_http, over_socket, probe};
 use crate::{FrameSource, News};
 
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -40,7 +40,8 @@ fn an_answer_that_is_read_as_it_comes_may_be_longer_than_a_frame() {
     let daemon = Fake::local(&path, Reply::of(200, "x/x", &body));
     let mut link = SocketLink::with_timeout(path, TEST_TIMEOUT);
     let error = link.ask("/x").unwrap_err();
-    assert!(matches!(error, Fault::Wire { error: WireError::TooLarge, .. }), "{error}");
+    assert!(matches!(error, Fault::TooLong { most: MAX_FRAME_BYTES, .. }), "{error}");
+    assert!(error.to_string().ends_with("longer than 64 MiB, and no answer of noised to this is"));
     let (status, mut read) = link.read("/x").unwrap();
     assert_eq!(
         (status, std::io::copy(&mut read, &mut std::io::sink()).unwrap()),
@@ -52,6 +53,31 @@ fn an_answer_that_is_read_as_it_comes_may_be_longer_than_a_frame() {
     drop(read);
     daemon.answer(Reply::of(404, "x/x", b"no"));
     assert_eq!(link.ask("/x").unwrap().body, b"no");
+}
+
+#[test]
+fn what_is_too_long_is_refused_before_it_comes_where_it_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let endless = b"HTTP/1.1 200 X\r\ncontent-length: 5000000\r\n\r\n{".to_vec();
+    let daemon = Fake::local(&path, Reply::Raw(endless.clone()));
+    let begin = Instant::now();
+    let error = ask_socket(&path, "/x", TEST_TIMEOUT).unwrap_err();
+    assert!(matches!(error, Fault::TooLong { most: MAX_SMALL_BYTES, .. }), "{error}");
+    let mut link = SocketLink::with_timeout(path.clone(), TEST_TIMEOUT);
+    let (_, answer) = link.read("/x").unwrap();
+    assert_eq!(answer.whole(4 << 20).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    assert!(begin.elapsed() < TEST_TIMEOUT, "{:?}", begin.elapsed());
+    // One that does not say it.
+    let chunk = [b"10\r\n".as_slice(), &[b'x'; 16], b"\r\n"].concat();
+    let head = b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n";
+    daemon.answer(Reply::Raw([head.as_slice(), &chunk.repeat(9), b"0\r\n\r\n"].concat()));
+    for (most, is_taken) in [(144, true), (143, false)] {
+        let (_, answer) = link.read("/x").unwrap();
+        assert_eq!(answer.whole(most).is_ok(), is_taken, "{most}");
+        let mut link = SocketLink::with_timeout(path.clone(), TEST_TIMEOUT).at_most(most as usize);
+        assert_eq!(link.ask("/x").is_ok(), is_taken, "{most}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use noise_analysis::{Level, Stopped, Usual};
-use noise_client::{Link as _, SocketLink};
+use noise_client::{Link as _, MAX_SMALL_BYTES, SocketLink};
 use noise_serve::victim::{MOST_CGROUPS, VictimDocument, route};
 
 /// Longer than an answer takes on a loaded machine.
@@ -23,7 +23,8 @@ pub fn ask(
     if labels.is_empty() || labels.len() > MOST_REQUESTS * MOST_CGROUPS {
         return None;
     }
-    let mut link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
+    let link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
+    let mut link = link.at_most(MAX_SMALL_BYTES);
     let mut usual: Vec<Usual> = Vec::new();
     let mut stopped: Option<Stopped> = None;
     let mut pressure = None;
