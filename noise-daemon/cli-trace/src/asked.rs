@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Zoned;
 use noise_paths::execution::Wanted;
+use noise_system::ports::of_service;
 use noise_text::times::Moment;
 use noise_trace::select::Select;
 
@@ -17,7 +18,7 @@ pub struct Asking {
     /// exit; mark:NAME or mark:NAME=KEY between marks that programs set (noised mark); event:BEGIN..END from one
     /// event of a thread to another, each a name with conditions between slashes if need be
     /// (event:syscall_entry_read/fd=3,process=nginx,port=80/..syscall_exit_read); request:PORT and connection:PORT of a
-    /// server, where the recording has system calls (noised record --own --events sched,io,ipc) or headers of packets
+    /// server (a number, or a name such as http), where the recording has system calls (noised record --own --events sched,io,ipc) or headers of packets
     /// (LTTng's). May be given several times.
     #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = AskedExecution::parse)]
     executions: Vec<AskedExecution>,
@@ -66,7 +67,7 @@ impl AskedExecution {
             Some((name, span)) if text.starts_with("thread:") => (name, Some(span)),
             _ => (text, None),
         };
-        let wanted = name.parse::<Wanted>().map_err(|error| error.to_string())?;
+        let wanted = Wanted::parse(name, of_service).map_err(|error| error.to_string())?;
         let (from, to) = match span {
             None => (None, None),
             Some(span) => {
@@ -151,6 +152,13 @@ mod tests {
         let open = asked("thread:7@..20");
         assert_eq!((time_ns(open.from), time_ns(open.to)), (None, Some(20)));
         assert_eq!(time_ns(asked("thread:7@00:00:01.5..00:00:02").from), Some(1_500_000_000));
+        for (named, numbered) in [
+            ("request:http", "request:80"),
+            ("connection:https", "connection:443"),
+            ("event:a/port=ssh/..b", "event:a/port=22/..b"),
+        ] {
+            assert_eq!(asked(named).wanted, asked(numbered).wanted, "{named}");
+        }
         // A name may have the sign.
         assert!(matches!(asked("process:a@b").wanted, Wanted::Process(_)));
         for (text, error) in [

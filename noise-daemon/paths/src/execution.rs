@@ -57,20 +57,25 @@ pub enum WantedError {
     /// Of a thread, no number.
     #[error("`{0}` is no id of a thread; write thread:TID")]
     NoId(String),
-    /// Of a port, no number.
-    #[error("`{0}` is no port; write a number between 1 and 65535")]
+    /// Of a port, neither a number nor a known name.
+    #[error(
+        "`{0}` is no port; write a number between 1 and 65535, or the name of its service, such as http"
+    )]
     NoPort(String),
     #[error(
         "event:BEGIN..END cannot be understood from {0} on; each event is a NAME, or NAME/FIELD=VALUE,FIELD>VALUE/, of which \
-         process and port take = and != alone, and port takes a number"
+         process and port take = and != alone, and port takes a number or the name of a service"
     )]
     NoEvents(String),
 }
 
-impl FromStr for Wanted {
-    type Err = WantedError;
+/// The port of a service of some name; `None` where that is not known.
+pub type PortNames = fn(&str) -> Option<u16>;
 
-    fn from_str(text: &str) -> Result<Self, WantedError> {
+impl Wanted {
+    /// Reads what is asked for; the host says which service has which port.
+    /// Errors: in a sentence that says what to write.
+    pub fn parse(text: &str, names: PortNames) -> Result<Self, WantedError> {
         let Some((kind, name)) = text.split_once(':').filter(|(_, name)| !name.is_empty()) else {
             return Err(WantedError::Unnamed(text.to_owned()));
         };
@@ -87,20 +92,29 @@ impl FromStr for Wanted {
                 };
                 Ok(Self::Mark { name: name.to_owned(), key })
             }
-            "event" => match grammar::events(name) {
+            "event" => match grammar::events(name, names) {
                 Ok(events) => Ok(Self::Events(Box::new(events))),
                 Err(rest) if rest.is_empty() => Err(WantedError::NoEvents("its end".to_owned())),
                 Err(rest) => Err(WantedError::NoEvents(format!("`{rest}`"))),
             },
-            "request" => port(name).map(Self::Request),
-            "connection" => port(name).map(Self::Connection),
+            "request" => port(name, names).map(Self::Request),
+            "connection" => port(name, names).map(Self::Connection),
             other => Err(WantedError::Unknown(other.to_owned())),
         }
     }
 }
 
-fn port(text: &str) -> Result<u16, WantedError> {
-    let port = text.parse().ok().filter(|port| *port > 0);
+/// Reads it where no service is named.
+impl FromStr for Wanted {
+    type Err = WantedError;
+
+    fn from_str(text: &str) -> Result<Self, WantedError> {
+        Self::parse(text, |_| None)
+    }
+}
+
+fn port(text: &str, names: PortNames) -> Result<u16, WantedError> {
+    let port = text.parse().ok().or_else(|| names(text)).filter(|port| *port > 0);
     port.ok_or_else(|| WantedError::NoPort(text.to_owned()))
 }
 
@@ -170,6 +184,14 @@ mod tests {
         assert!(matches!("event:a..b/c=1/".parse(), Ok(Wanted::Events(_))));
         assert_eq!("request:80".parse(), Ok(Wanted::Request(80)));
         assert_eq!("connection:443".parse(), Ok(Wanted::Connection(443)));
+        let names: PortNames = |name| (name == "http").then_some(80);
+        let named = |text: &str| Wanted::parse(text, names);
+        assert_eq!(named("request:http"), Ok(Wanted::Request(80)));
+        assert_eq!(named("connection:http"), Ok(Wanted::Connection(80)));
+        assert_eq!(named("event:a/port=http/..b"), "event:a/port=80/..b".parse());
+        for wrong in ["request:other", "event:a/port=other/..b", "event:a/port>http/..b"] {
+            assert!(named(wrong).unwrap_err().to_string().contains("name"), "{wrong}");
+        }
         for (text, error) in [
             ("request:0", "`0` is no port"),
             ("connection:http", "`http` is no port"),

@@ -5,6 +5,7 @@
 pub mod files;
 pub mod memory;
 pub mod output;
+pub mod ports;
 pub mod procfs;
 pub mod tcp_owners;
 pub mod unix_sockets;

@@ -1,8 +1,8 @@
-//! A port as it is named on the command line.
+//! Ports as they are named on the command line.
 
 use std::path::Path;
 
-use noise_system::files::read_text;
+use crate::files::read_text;
 
 /// Far more than such a list has.
 const MOST_BYTES: u64 = 4 << 20;
@@ -30,27 +30,29 @@ const WELL_KNOWN: [(&str, u16); 16] = [
 /// Reads a port: its number, or the name of its service as the host has it (`/etc/services`).
 /// Errors say what is expected.
 pub fn port(text: &str) -> Result<u16, String> {
-    let named = || {
-        let services = read_text(Path::new("/etc/services"), MOST_BYTES).unwrap_or_default();
-        of_service(text, &services)
-    };
-    let port = text.parse().ok().or_else(named).filter(|port| *port > 0);
+    let port = text.parse().ok().or_else(|| of_service(text)).filter(|port| *port > 0);
     port.ok_or_else(|| {
         "expected a port from 1 to 65535, or the name of its service, such as 8080 or http"
             .to_owned()
     })
 }
 
+/// The port of a service of that name, as the host has it, or as it is usual.
+pub fn of_service(name: &str) -> Option<u16> {
+    let services = read_text(Path::new("/etc/services"), MOST_BYTES).unwrap_or_default();
+    listed(name, &services)
+}
+
 /// By the lines of a list: `NAME PORT/PROTOCOL ALIAS … # comment`.
-fn of_service(name: &str, services: &str) -> Option<u16> {
-    let listed = services.lines().find_map(|line| {
+fn listed(name: &str, services: &str) -> Option<u16> {
+    let own = services.lines().find_map(|line| {
         let mut words = line.split('#').next()?.split_whitespace();
-        let (own, place) = (words.next()?, words.next()?);
+        let (first, place) = (words.next()?, words.next()?);
         let port = place.split('/').next()?.parse().ok()?;
-        (own == name || words.any(|alias| alias == name)).then_some(port)
+        (first == name || words.any(|alias| alias == name)).then_some(port)
     });
     let known = || WELL_KNOWN.into_iter().find(|(known, _)| *known == name);
-    listed.or_else(|| known().map(|(_, port)| port))
+    own.or_else(|| known().map(|(_, port)| port)).filter(|port| *port > 0)
 }
 
 #[cfg(test)]
@@ -71,8 +73,8 @@ mod tests {
             ("web", None),
             ("odd", None),
         ] {
-            assert_eq!(of_service(name, services), expected, "{name}");
+            assert_eq!(listed(name, services), expected, "{name}");
         }
-        assert_eq!(of_service("http", ""), Some(80));
+        assert_eq!(listed("http", ""), Some(80));
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! EXECUTION = thread:TID | process:NAME | mark:NAME[=KEY] | event:EVENT..EVENT | request:PORT | connection:PORT
+//! PORT      = NUMBER | SERVICE
 //! EVENT     = NAME [ "/" CONDITION { "," CONDITION } "/" ]
 //! CONDITION = FIELD ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) VALUE
-//!           | "process" ( "=" | "!=" ) VALUE | "port" ( "=" | "!=" ) NUMBER
+//!           | "process" ( "=" | "!=" ) VALUE | "port" ( "=" | "!=" ) PORT
 //! VALUE     = NUMBER | WORD | '"' TEXT '"'
 //! ```
 //!
@@ -22,6 +23,8 @@ use noise_trace::compare::Compare;
 use noise_trace::select::ThreadOrProcess;
 use noise_trace::threads::Threads;
 use noise_trace::value::Value;
+
+use super::PortNames;
 
 type ExecutionParseResult<T> = Result<T, ErrMode<ContextError>>;
 
@@ -71,7 +74,7 @@ enum PatternCondition {
 
 impl PatternCondition {
     /// `None` where such a field is not compared in that way, or not with that.
-    fn of((field, compare, operand): (&str, Compare, Operand)) -> Option<Self> {
+    fn of((field, compare, operand): (&str, Compare, Operand), names: PortNames) -> Option<Self> {
         let is = compare == Compare::Equal;
         match (field, operand) {
             // Neither these nor texts have an order.
@@ -85,7 +88,7 @@ impl PatternCondition {
             ("port", Operand::Number(port)) => {
                 u16::try_from(port).ok().filter(|port| *port > 0).map(|port| Self::Port(is, port))
             }
-            ("port", Operand::Text(_)) => None,
+            ("port", Operand::Text(name)) => names(&name).map(|port| Self::Port(is, port)),
             (field, operand) => {
                 Some(Self::Field(Condition { field: field.to_owned(), compare, operand }))
             }
@@ -135,14 +138,16 @@ impl Condition {
 }
 
 /// Reads `BEGIN..END`; what is left where it cannot be understood.
-pub fn events(text: &str) -> Result<(Pattern, Pattern), String> {
+pub fn events(text: &str, names: PortNames) -> Result<(Pattern, Pattern), String> {
     let mut rest = text;
+    let pattern = || move |input: &mut &str| pattern(input, names);
     let parsed: ExecutionParseResult<_> =
-        (terminated(pattern, ".."), terminated(pattern, eof)).parse_next(&mut rest);
+        (terminated(pattern(), ".."), terminated(pattern(), eof)).parse_next(&mut rest);
     parsed.map_err(|_| rest.to_owned())
 }
 
-fn pattern(input: &mut &str) -> ExecutionParseResult<Pattern> {
+fn pattern(input: &mut &str, names: PortNames) -> ExecutionParseResult<Pattern> {
+    let condition = move |input: &mut &str| condition(input, names);
     let name = take_while(1.., |c: char| is_in_word(c) || c == ':');
     let conditions = delimited('/', separated(1.., condition, ','), '/');
     (name, opt(conditions))
@@ -153,9 +158,10 @@ fn pattern(input: &mut &str) -> ExecutionParseResult<Pattern> {
         .parse_next(input)
 }
 
-fn condition(input: &mut &str) -> ExecutionParseResult<PatternCondition> {
+fn condition(input: &mut &str, names: PortNames) -> ExecutionParseResult<PatternCondition> {
     let field = take_while(1.., is_in_word);
-    (field, Compare::parse, operand).verify_map(PatternCondition::of).parse_next(input)
+    let condition = |found| PatternCondition::of(found, names);
+    (field, Compare::parse, operand).verify_map(condition).parse_next(input)
 }
 
 fn operand(input: &mut &str) -> ExecutionParseResult<Operand> {
@@ -189,13 +195,17 @@ mod tests {
 
     use super::*;
 
+    /// No service is known.
+    const UNNAMED: PortNames = |_| None;
+
     fn one(text: &str) -> Pattern {
-        events(&format!("{text}..end")).unwrap().0
+        events(&format!("{text}..end"), UNNAMED).unwrap().0
     }
 
     #[test]
     fn events_have_names_and_conditions() {
-        let (begin, end) = events("syscall_entry_read/fd=3,count>=0x10/..sched:x").unwrap();
+        let (begin, end) =
+            events("syscall_entry_read/fd=3,count>=0x10/..sched:x", UNNAMED).unwrap();
         assert_eq!((begin.name.as_str(), end.name.as_str()), ("syscall_entry_read", "sched:x"));
         assert_eq!(begin.conditions.len(), 2);
         assert_eq!(begin.conditions[1].field, "count");
@@ -216,7 +226,7 @@ mod tests {
             ("a..b/port=65536/", "/port=65536/"),
             ("a..b/process=99999999999/", "/process=99999999999/"),
         ] {
-            assert_eq!(events(text), Err(rest.to_owned()), "{text}");
+            assert_eq!(events(text, UNNAMED), Err(rest.to_owned()), "{text}");
         }
     }
 
@@ -266,9 +276,9 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_makes_the_grammar_panic(text in ".{0,60}", inside in "[a-c/=<>!.,\"\\\\0-9x-]{0,20}") {
-            let _ = events(&text);
-            let _ = events(&format!("a/{inside}/..b"));
-            let _ = events(&format!("a..b/{inside}"));
+            let _ = events(&text, UNNAMED);
+            let _ = events(&format!("a/{inside}/..b"), UNNAMED);
+            let _ = events(&format!("a..b/{inside}"), UNNAMED);
         }
     }
 }

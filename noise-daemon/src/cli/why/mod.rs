@@ -28,6 +28,7 @@ use noise_pages::width::columns;
 use noise_paths::document::{Traced, whole as whole_of};
 use noise_paths::execution::Wanted;
 use noise_record::offset_ns;
+use noise_system::ports::{of_service, port};
 use noise_text::times::Moment;
 use noise_text::units::count;
 use noise_trace::clock::TraceClock;
@@ -36,7 +37,6 @@ use noise_why::{
     Daemon, Target, VictimQuestion, When, ensure_threads, gather, sight, warn_of_sight,
 };
 
-use self::request::port::port;
 use super::connect::unanswered;
 use noise_command::durations::{Plain, bound, duration};
 
@@ -98,7 +98,7 @@ fn whole(text: &str) -> Result<Duration, String> {
 }
 
 fn asked(text: &str) -> Result<(String, Wanted), String> {
-    let wanted = text.parse::<Wanted>().map_err(|error| error.to_string())?;
+    let wanted = Wanted::parse(text, of_service).map_err(|error| error.to_string())?;
     Ok((text.to_owned(), wanted))
 }
 

@@ -2,7 +2,6 @@
 //! spent on, and for whom a tier waited for a CPU.
 
 pub mod look;
-pub mod port;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
