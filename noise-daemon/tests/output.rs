@@ -168,6 +168,23 @@ fn a_socket_that_others_could_replace_is_refused() {
 }
 
 #[test]
+fn a_socket_that_cannot_be_made_is_refused_before_anything_is_loaded() {
+    let root = root();
+    fs::write(root.path().join("taken"), "kept").unwrap();
+    let long = "x".repeat(108);
+    for (path, words) in [("taken", "taken is a file"), (long.as_str(), "may have 99")] {
+        let (code, said) = noised(
+            &root,
+            "",
+            &["run", "--config.file", "", "--config.check", "--socket.path", path],
+        );
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("socket.path cannot be used") && said.contains(words), "{said}");
+    }
+    assert_eq!(fs::read(root.path().join("taken")).unwrap(), b"kept");
+}
+
+#[test]
 fn a_screen_that_cannot_be_written_is_an_error() {
     let root = root();
     let mut recorder = Recorder::open(&root.path().join("frames"), &host()).unwrap();

@@ -34,7 +34,7 @@ pub use kept::{MOST_TRACES, TraceSource, with_traces};
 pub use log::log_event;
 pub use metrics::{Format, Process, render};
 pub use reload::{RELOAD_ROUTE, Refused, ReloadDocument, with_reload};
-pub use socket::{LocalSocket, SocketOptions, ensure_own_folder, local_sockets_of};
+pub use socket::{LocalSocket, SocketOptions, ensure_own_folder, ensure_place, local_sockets_of};
 pub use status::page;
 pub use turns::{Turn, Turns};
 pub use web::{

@@ -22,6 +22,10 @@ use tokio::net::{UnixListener, UnixStream};
 /// How long a daemon that may have the socket is waited for.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The longest path of a socket, bytes. The kernel takes 108, and one of them is its end; while a socket is made, the number of
+/// its process stands behind its name.
+const MOST_PATH_BYTES: usize = 108 - 1 - ".4194304".len();
+
 /// Where the socket is, and who may use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
@@ -133,6 +137,46 @@ fn listener(path: &str) -> Option<u32> {
     // Another user's socket may bear such a name, and take no one: that is not waited for.
     socket::connect(connected.as_raw_fd(), &UnixAddr::new(path).ok()?).ok()?;
     getsockopt(&connected, PeerCredentials).ok()?.pid().try_into().ok()
+}
+
+/// Refuses a path at which a socket can never be made, or that something else has.
+/// Errors: in a sentence that says what to do.
+pub fn ensure_place(path: &Path) -> io::Result<()> {
+    let length = path.as_os_str().len();
+    if length > MOST_PATH_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "its path has {length} bytes, and that of a socket may have {MOST_PATH_BYTES}: choose a shorter one"
+            ),
+        ));
+    }
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            let sentence = format!(
+                "a part of {} in front of its name is no folder: choose another path",
+                path.display()
+            );
+            return Err(io::Error::new(error.kind(), sentence));
+        }
+        // What the host does not permit now, it may permit when the daemon starts.
+        Err(_) => return Ok(()),
+    };
+    let what = match found {
+        found if found.is_socket() => return Ok(()),
+        found if found.is_dir() => "a folder",
+        found if found.is_symlink() => "a symbolic link",
+        found if found.is_file() => "a file",
+        _ => "no socket",
+    };
+    Err(io::Error::new(
+        io::ErrorKind::AlreadyExists,
+        format!(
+            "{} is {what}, and noised puts no socket in its place: remove it, or choose another path",
+            path.display()
+        ),
+    ))
 }
 
 /// Refuses a folder in which others may replace the socket.

@@ -3,6 +3,7 @@
 mod daemon;
 mod loading;
 mod logging;
+mod places;
 mod service;
 
 use std::fs;
@@ -17,7 +18,7 @@ use axum::Router;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::stat::{Mode, umask};
 use noise_analysis::Stops;
-use noise_client::connect::{DEFAULT_FILE, DEFAULT_SOCKET};
+use noise_client::connect::DEFAULT_FILE;
 use noise_client::{Fault, ask_socket};
 use noise_command::CommandError;
 use noise_command::output;
@@ -29,17 +30,16 @@ use noise_host::kernel::{
 use noise_host::resolve::cgroup::{Hierarchies, LISTED, READ};
 use noise_host::resolve::read_host;
 use noise_keep::THREADS_AT_ONCE;
-use noise_keep::state::{Keeper, StatePlace, demand, ensure_own};
+use noise_keep::state::{Keeper, StatePlace, demand};
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
 use noise_record::marks::{Marks, SharedMarks, lock, take, with_marks};
 use noise_serve::victim::with_victims;
 use noise_serve::{
     Costs, ListenError, Listeners, LocalSocket, RELOAD_ROUTE, Refresh, Refused, ReloadDocument,
-    SocketOptions, Web, ensure_own_folder, local_sockets_of, router, serve, with_events,
-    with_reload, with_traces,
+    SocketOptions, Web, local_sockets_of, router, serve, with_events, with_reload, with_traces,
 };
-use noise_system::output::{HeldFolder, ensure_own_way};
+use noise_system::output::HeldFolder;
 use noise_system::worker::ensure_threads;
 use tokio::net::{UnixDatagram, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,12 +48,11 @@ use tokio::sync::mpsc;
 use self::daemon::{ConfigSource, Daemon};
 use self::loading::{DebugReader, Loaded, load as load_programs};
 use self::logging::Log;
+use self::places::{ensure_usable, socket_folder, state_folder};
 use self::service::Service;
 use super::watching::{Watching, now_s};
 use crate::config::{Config, Flags, LogLevel, load};
-use crate::confine::{
-    Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
-};
+use crate::confine::{Confined, Extent, Rest, confine, out_of_reach, reader, seen_once, without};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
 use crate::recorder;
 
@@ -104,8 +103,7 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
     let file = &config.web.config.file;
     let file = (!file.as_os_str().is_empty()).then_some(file.as_path());
     let web = Web::open(file).map_err(CommandError::usage)?;
-    ensure_confinable(&config).map_err(CommandError::usage)?;
-    ensure_own_folders(&config).map_err(CommandError::usage)?;
+    ensure_usable(&config).map_err(CommandError::usage)?;
     if args.config_check {
         for warning in removed.into_iter().chain(web.warnings()) {
             output::complain(&format!("warning: {warning}"));
@@ -359,48 +357,6 @@ fn rest(source: &ConfigSource, web: &Web, hierarchies: &Hierarchies) -> Rest {
     let read = read.chain(READ.map(PathBuf::from)).collect();
     let list = LISTED.map(PathBuf::from).to_vec();
     Rest { read, list, read_again, ..Rest::default() }
-}
-
-fn state_folder(config: &Config) -> Option<PathBuf> {
-    let folder = &config.state.directory;
-    (!folder.as_os_str().is_empty()).then(|| folder.clone())
-}
-
-fn socket_folder(config: &Config) -> Option<PathBuf> {
-    config.socket.options().and_then(|socket| folder_of(&socket.path))
-}
-
-/// Refuses folders that other users have in their hands.
-fn ensure_own_folders(config: &Config) -> anyhow::Result<()> {
-    if let Some(folder) = state_folder(config) {
-        ensure_own(&folder).context("state.directory cannot be used")?;
-    }
-    if let Some(folder) = socket_folder(config) {
-        let own = ensure_own_way(&folder).and_then(|()| ensure_own_folder(&folder));
-        own.context("socket.path cannot be used")?;
-    }
-    Ok(())
-}
-
-/// What stays writable stays so with everything below it.
-fn ensure_confinable(config: &Config) -> anyhow::Result<()> {
-    if !config.privileges.drop {
-        return Ok(());
-    }
-    anyhow::ensure!(
-        !state_folder(config).is_some_and(|folder| is_root(&folder)),
-        "state.directory: {} is the root folder, and noised would keep the right to write every file; choose a \
-         folder of its own, such as {}",
-        config.state.directory.display(),
-        noise_keep::state::DEFAULT_DIRECTORY,
-    );
-    anyhow::ensure!(
-        !socket_folder(config).is_some_and(|folder| is_root(&folder)),
-        "socket.path: {} lies in the root folder, and noised would keep the right to remove every file; choose a \
-         folder of its own, such as that of {DEFAULT_SOCKET}",
-        config.socket.path.display(),
-    );
-    Ok(())
 }
 
 /// Says which files only privileges can reach.
