@@ -3,8 +3,7 @@
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use nix::unistd::getppid;
@@ -15,9 +14,9 @@ use noise_wire::marks::Message;
 use noise_command::{CommandError, Exit};
 use noise_record::marks::{DEFAULT_MARKS, MARKS_VARIABLE, own_namespace};
 
-/// How long a socket that is full is waited for, and how often it is tried.
+/// How long a socket that is full is waited for. The kernel wakes those that wait one by one, in their order: who looks now and
+/// then whether there is room finds it taken by them.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
-const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Arguments of `noised mark`.
 #[derive(Debug, clap::Args)]
@@ -70,18 +69,8 @@ fn send(socket: &Path, text: &str) -> Result<(), CommandError> {
     let failed = |error| CommandError { exit: Exit::Failed, source: error };
     let sent = || -> std::io::Result<()> {
         let sender = UnixDatagram::unbound()?;
-        sender.set_nonblocking(true)?;
-        let begin = Instant::now();
-        loop {
-            match sender.send_to(text.as_bytes(), socket) {
-                Err(error)
-                    if error.kind() == ErrorKind::WouldBlock && begin.elapsed() < SEND_TIMEOUT =>
-                {
-                    thread::sleep(RETRY_INTERVAL);
-                }
-                sent => return sent.map(drop),
-            }
-        }
+        sender.set_write_timeout(Some(SEND_TIMEOUT))?;
+        sender.send_to(text.as_bytes(), socket).map(drop)
     };
     sent().map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => failed(anyhow!(
@@ -102,6 +91,9 @@ fn send(socket: &Path, text: &str) -> Result<(), CommandError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use super::*;
     use noise_command::fixtures::parsed;
 
@@ -133,5 +125,50 @@ mod tests {
         drop(socket);
         let error = mark(&["begin", "query"], &path).unwrap_err();
         assert_eq!(error.exit, Exit::Failed);
+    }
+    #[test]
+    fn a_mark_has_its_turn_among_senders_that_keep_the_socket_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("marks");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let sender = UnixDatagram::unbound().unwrap();
+                    sender.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+                    while !is_over.load(Ordering::Relaxed) {
+                        let _ = sender.send_to(b"begin flood", &path);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = socket.recv(&mut [0; 200]);
+                    thread::sleep(Duration::from_millis(5));
+                }
+            });
+            // Until it is full.
+            thread::sleep(Duration::from_millis(100));
+            let sent: Vec<_> = (0..20).map(|_| mark(&["begin", "query"], &path)).collect();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(sent.iter().all(Result::is_ok), "{sent:?}");
+        });
+    }
+
+    #[test]
+    fn a_socket_that_stays_full_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("marks");
+        let _socket = UnixDatagram::bind(&path).unwrap();
+        let flood = UnixDatagram::unbound().unwrap();
+        flood.set_nonblocking(true).unwrap();
+        while flood.send_to(b"begin flood", &path).is_ok() {}
+        let error = mark(&["begin", "query"], &path).unwrap_err();
+        assert!(
+            error.to_string().ends_with("is full: more marks come than noised takes"),
+            "{error}"
+        );
     }
 }
