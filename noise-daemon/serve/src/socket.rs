@@ -153,14 +153,7 @@ pub fn ensure_place(path: &Path) -> io::Result<()> {
     }
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found.file_type(),
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            let sentence = format!(
-                "a part of {} in front of its name is no folder: choose another path",
-                path.display()
-            );
-            return Err(io::Error::new(error.kind(), sentence));
-        }
-        // What the host does not permit now, it may permit when the daemon starts.
+        // It may be checked by another user than runs it, and before its folder is there.
         Err(_) => return Ok(()),
     };
     let what = match found {

@@ -45,7 +45,7 @@ fn a_daemon_is_asked() {
 fn incidents_of_an_older_daemon_are_sorted_as_well() {
     let begun = |id: u64, second: i64| {
         let start = Timestamp::from_second(second).unwrap();
-        let main = noise_analysis::Episode { start, ..noise_analysis::made::blank("/web") };
+        let main = Episode { start, ..noise_analysis::made::blank("/web") };
         Arc::new(Report::new(id, true, main, Vec::new()))
     };
     let incidents = vec![begun(1, 30), begun(2, 10), begun(3, 20)];
