@@ -60,7 +60,7 @@ pub enum Fault {
 
 /// What is wrong with an answer that is longer than that many bytes.
 pub fn too_long(most: u64) -> String {
-    format!("its answer is longer than {} MiB, and no answer of noised to this is", most >> 20)
+    format!("its answer is longer than {} MiB, and noised sends no more than that", most >> 20)
 }
 
 #[derive(Clone, Debug)]

@@ -41,7 +41,7 @@ fn an_answer_that_is_read_as_it_comes_may_be_longer_than_a_frame() {
     let mut link = SocketLink::with_timeout(path, TEST_TIMEOUT);
     let error = link.ask("/x").unwrap_err();
     assert!(matches!(error, Fault::TooLong { most: MAX_FRAME_BYTES, .. }), "{error}");
-    assert!(error.to_string().ends_with("longer than 64 MiB, and no answer of noised to this is"));
+    assert!(error.to_string().ends_with("longer than 64 MiB, and noised sends no more than that"));
     let (status, mut read) = link.read("/x").unwrap();
     assert_eq!(
         (status, std::io::copy(&mut read, &mut std::io::sink()).unwrap()),

@@ -216,13 +216,13 @@ fn what_is_longer_than_any_list_is_refused_before_it_comes() {
     for error in [source.incidents().unwrap_err(), source.outliers().unwrap_err()] {
         let error = format!("{error:#}");
         assert!(
-            error.ends_with("longer than 64 MiB, and no answer of noised to this is"),
+            error.ends_with("longer than 64 MiB, and noised sends no more than that"),
             "{error}"
         );
     }
     let long = " ".repeat((64 << 20) + 1);
     let text = error(&answering("200 OK", &long), None);
-    assert!(text.ends_with("longer than 64 MiB, and no answer of noised to this is"), "{text}");
+    assert!(text.ends_with("longer than 64 MiB, and noised sends no more than that"), "{text}");
 }
 
 #[test]
