@@ -80,8 +80,8 @@ impl Resource {
 }
 
 crate::named! {
-    /// Why a resource was not available: what held it, or what kept it from being given. By its name, a value of the
-    /// label `cause`.
+    /// Why a resource was not available: what held it, or what kept it from being given. Its name is a value of the
+    /// label `cause` in metrics.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]

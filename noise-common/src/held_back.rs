@@ -4,8 +4,7 @@
 //! for a lock which such a thread has waits for that disk as well: a sleep counts as far as the thread that ended it was
 //! held back since the sleep began. Who is woken so has been held back itself, for those who wait for it in turn.
 
-/// Threads of which it is known at a time, a power of two: one with the same lowest bits of its number takes the place of
-/// the one before.
+/// How many threads are known at a time, a power of two: one replaces another with the same lowest bits of its number.
 pub const HELD_BACK: usize = 512;
 
 /// Pauses that are further apart, ns, are counted anew. The kernel's own are up to 200 ms long, and between two of them a

@@ -315,8 +315,7 @@ const fn grown(from_ns: u64, to_ns: u64) -> u64 {
 }
 
 impl Turn {
-    /// Why the turn delays a victim, and whose turn it is; `foreign` names the culprit where that is a task of
-    /// another cgroup.
+    /// Why the turn delays a victim, and whose turn it is. `foreign` names the culprit if it is of another cgroup.
     #[inline(always)]
     pub fn blame(&self, victim: u64, foreign: impl FnOnce(&Self) -> u64) -> (Cause, u64) {
         if self.runner == Runner::Idle as u32 {

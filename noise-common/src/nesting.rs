@@ -91,7 +91,6 @@ pub const MAX_NMI_NS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Suspended {
-    /// The task.
     pid: u32,
     /// Vector number plus one; 0 = none is suspended.
     running: u32,
@@ -178,7 +177,6 @@ impl Nesting {
         self.vector_running = which as u32;
     }
 
-    /// A vector ends.
     /// Errors: where its begin was not seen, or lies in the future.
     #[inline(always)]
     pub fn exit_vector(&mut self, now_ns: u64) -> Result<Ended, Loss> {

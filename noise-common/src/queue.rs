@@ -100,8 +100,7 @@ const LONGEST_NS: u64 = 1 << 36;
 /// Largest amount between two marks that is divided.
 const MOST: u64 = 1 << 27;
 
-/// The first of the entries that may hold a queue (Fibonacci hashing); in the numbers of the others, the lowest bits
-/// differ.
+/// The first of the entries that may hold a queue (Fibonacci hashing); the others differ in the lowest bits.
 #[inline(always)]
 pub const fn queue_entry(queue: u64) -> u32 {
     (queue.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - QUEUES.trailing_zeros())) as u32

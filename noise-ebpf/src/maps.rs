@@ -414,8 +414,7 @@ pub fn send_outlier(state: *mut CpuState) {
     }
 }
 
-/// Sends an old part of a wait, and wakes the daemon where that `is_due` or the ring runs full. Whether there
-/// was room.
+/// Sends an old part of a wait, and wakes the daemon where that `is_due` or the ring runs full. Whether there was room.
 #[inline(always)]
 pub fn send_old_part(state: *mut CpuState, old: &OldPart, is_due: bool) -> bool {
     let wakeup = if is_due || runs_full() { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };

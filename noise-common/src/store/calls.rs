@@ -5,8 +5,7 @@
 //! counted alone.
 
 crate::named! {
-    /// What a call, or a socket, is about. The discriminant is its number in events and in recordings, which have its
-    /// name as well.
+    /// What a call, or a socket, is about. Events and recordings have the discriminant, recordings also the name.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
     #[repr(u8)]
     pub enum ObjectKind all OBJECT_KINDS {

@@ -27,7 +27,6 @@ pub enum Ending {
 /// A signal of a subject that left its own baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incident {
-    /// What was unusual.
     pub signal: Watched,
     pub subject: Name,
     /// Begin of the first disturbed window, ns on the clock of the windows.

@@ -84,7 +84,6 @@ enum IncidentsCommand {
     Show(ShowArgs),
 }
 
-/// Runs the command.
 /// Errors: where there is no daemon and no state, or neither can be understood.
 pub fn run(args: &IncidentsArgs) -> Result<(), CommandError> {
     let client = WebClient::read(args.http_config_file.as_deref())?;

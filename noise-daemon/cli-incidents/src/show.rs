@@ -29,7 +29,6 @@ pub struct ShowArgs {
     export: Option<PathBuf>,
 }
 
-/// Runs the command.
 /// Errors: where there is no such incident, or nothing was kept of it.
 pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<(), CommandError> {
     let spot = args.export.as_deref().map(export::ensure_new).transpose()?;

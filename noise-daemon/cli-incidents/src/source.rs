@@ -57,8 +57,7 @@ pub struct IncidentSource {
     client: WebClient,
 }
 
-/// An address as the daemon takes it, or with a name in front of the port, or all of it behind
-/// `http://` or `https://`.
+/// An address as the daemon takes it, or with a name in front of the port, or all of it behind `http://` or `https://`.
 pub fn address(text: &str) -> Result<String, String> {
     let bare = text.strip_prefix("https://").or(text.strip_prefix("http://")).unwrap_or(text);
     match bare.rsplit_once(':') {

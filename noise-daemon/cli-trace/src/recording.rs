@@ -206,7 +206,6 @@ impl Recording {
         }
     }
 
-    /// Opens one.
     /// Errors: what it lacks.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();

@@ -18,7 +18,6 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    /// Adds a row.
     /// Errors: where it cannot be written.
     pub fn row(&mut self, cells: fmt::Arguments<'_>) -> anyhow::Result<()> {
         // Writing into a text cannot fail.

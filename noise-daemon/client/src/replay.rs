@@ -38,7 +38,6 @@ pub struct ReplaySource {
 }
 
 impl ReplaySource {
-    /// Opens a recording.
     /// Errors: where it cannot be read, or has no frame.
     pub fn open(path: &Path, interval: Duration) -> anyhow::Result<Self> {
         let recording = Recording::open(path)?;

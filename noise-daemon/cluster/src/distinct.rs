@@ -16,7 +16,6 @@ pub struct Distinct {
 }
 
 impl Distinct {
-    /// Finds them.
     /// Errors: with more of them than [`MAX_DISTINCT`].
     pub fn new(points: &Points) -> Result<Self, ClusterError> {
         let mut members: Vec<usize> = (0..points.len()).collect();

@@ -11,7 +11,6 @@ use noise_paths::document::Traced;
 
 use crate::stretches::{PathStretch, RUNNING, STATE_COUNT, SYSTEM_CALL, is_own, state_place};
 
-/// States of vectors.
 pub const VECTOR_STATES: usize = STATE_COUNT + 1;
 
 /// The state in which paths have what vectors have in a state.

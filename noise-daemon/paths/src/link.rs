@@ -31,7 +31,6 @@ pub struct ThreadLink {
     /// each with its descriptor where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ends: Option<[String; 2]>,
-    /// Who waits.
     pub waits: PathThread,
 }
 

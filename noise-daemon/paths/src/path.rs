@@ -23,7 +23,6 @@ pub struct Awaited {
     pub by: WorkerId,
     /// How the one acts on the other in the end.
     pub action: Action,
-    /// What links them.
     pub via: ViaId,
 }
 
@@ -57,7 +56,6 @@ pub enum Step {
         /// How the one acts on the other; `None` where the path goes to who will wake a worker that begins to
         /// sleep, and where it ends within such a sleep.
         action: Option<Action>,
-        /// What links them.
         via: ViaId,
     },
 }

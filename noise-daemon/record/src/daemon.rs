@@ -48,7 +48,6 @@ impl Patience {
         patience
     }
 
-    /// An answer begins.
     fn begin(&self, now_ns: u64) {
         let end_ns = self.end_ns.load(Ordering::Relaxed).max(now_ns).saturating_add(LATE_NS);
         let latest_ns = now_ns.saturating_add(TIMEOUT.as_nanos() as u64).min(end_ns);

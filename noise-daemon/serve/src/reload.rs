@@ -28,7 +28,6 @@ impl Refused {
     }
 }
 
-/// What is answered.
 #[derive(Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ReloadDocument {
     version: u64,

@@ -63,7 +63,6 @@ pub struct PortWork {
     pub read_ns: u64,
 }
 
-/// What is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortWorkKind {
     Requests,
@@ -124,7 +123,6 @@ struct ServedConnection {
     ports: [u16; 2],
     accepted_ns: Option<u64>,
     closed: Option<(u64, i32)>,
-    /// This end asks.
     is_client: bool,
     /// Since it was made, or since events were lost, nothing was read.
     is_unread: bool,

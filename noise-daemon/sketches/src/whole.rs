@@ -14,7 +14,6 @@ use serde::Serialize;
 use crate::slices::SliceId;
 use crate::tallies::{Profiles, UNKNOWN};
 
-/// A sketch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sketch {
     /// The smallest number of its slices, which is its own.
@@ -132,7 +131,6 @@ impl Wholes {
 /// A sketch that is near to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Near {
-    /// Its number.
     pub sketch: SliceId,
     pub distance: f64,
 }

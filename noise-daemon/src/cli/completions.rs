@@ -13,7 +13,6 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script.
 /// Errors: where standard output cannot take it.
 pub fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     output::print_own(&String::from_utf8_lossy(&script(args.shell)))

@@ -131,7 +131,6 @@ impl Looking {
 struct LiftedLimits {
     /// A limit of memory.
     limit: bool,
-    /// A CPU quota.
     quota: bool,
 }
 

@@ -52,7 +52,6 @@ pub struct UnixSocket {
     pub is_datagram: bool,
 }
 
-/// All of them.
 /// Errors: where the kernel has no such diagnosis (`CONFIG_UNIX_DIAG`), or does not answer.
 pub fn read() -> io::Result<Vec<UnixSocket>> {
     let protocol = SockProtocol::NetlinkSockDiag;

@@ -21,7 +21,6 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Begins.
     /// Errors: where there is no thread for it.
     pub fn start(watch: Watch) -> std::io::Result<Self> {
         let (sender, seen) = mpsc::channel();

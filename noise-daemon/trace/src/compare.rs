@@ -34,7 +34,6 @@ impl Compare {
         matches!(self, Self::Equal | Self::Unequal)
     }
 
-    /// Reads one.
     /// Errors: if there is none.
     pub fn parse(input: &mut &str) -> Result<Self, ErrMode<ContextError>> {
         // The longer one of two that begin alike comes first.

@@ -10,8 +10,7 @@ use noise_common::signals::SOFTIRQ_VECTORS;
 
 use crate::event::{Event, TraceKind};
 
-/// Follows an interrupt's begin or end on the CPU that has this nesting. What ended, where that is an end whose
-/// begin was seen.
+/// Follows the start or end of an interrupt on the CPU that has this nesting. Returns what ended, if its start was seen.
 pub fn nest(nesting: &mut Nesting, event: &Event<'_>) -> Option<Ended> {
     let now_ns = event.time_ns;
     match &event.kind {

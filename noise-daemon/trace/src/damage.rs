@@ -30,7 +30,6 @@ pub struct StreamCut {
     pub unread_bytes: u64,
     /// Bytes that packets announce and the file does not have.
     pub missing_bytes: u64,
-    /// Why.
     #[serde(skip)]
     pub what: Cow<'static, str>,
 }

@@ -293,8 +293,7 @@ impl Disturbed<'_> {
         (ns as f64 / self.span_ns.max(1) as f64).min(1.0)
     }
 
-    /// The remedies against one culprit: those that give more of what is lacking, with commands where they rest on its
-    /// settings.
+    /// The remedies against one culprit that give more of what is lacking, with commands if its settings are known.
     fn advice(&self, one: &ChargedCulprit<'_>, resource: Account) -> Vec<Advice> {
         let helps = self.signal.map_or(against(one.cause), |signal| signal.remedies(one.cause));
         let is_harmful = |remedy: Remedy| one.name == ROOT && target(remedy) == Target::Culprit;

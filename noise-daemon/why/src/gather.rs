@@ -39,8 +39,7 @@ const USUAL_NEXT: Duration = Duration::from_secs(5);
 /// Which time is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// From then on, ns of the programs' clock, and whether the user named that time; where no daemon knows the past, from
-    /// now on.
+    /// From then on, ns of the programs' clock, and whether the user named that time. Without a daemon, from now on.
     Since { ns: u64, is_asked: bool },
     /// From now on, for so long.
     Next(Duration),

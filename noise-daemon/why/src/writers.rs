@@ -85,8 +85,7 @@ impl DiskWrites {
     }
 }
 
-/// Who wrote more than half of all, by what each thread wrote: a cgroup, or else a process. `wrote` says it of a
-/// part.
+/// Who wrote more than half of all, by what each thread wrote: a cgroup, or else a process. `wrote` says it of a part.
 pub fn main(
     each: impl Iterator<Item = (u64, WritingThread)>,
     all: u64,

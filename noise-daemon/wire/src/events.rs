@@ -174,7 +174,6 @@ fn short(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl<R: Read> EventsReader<R> {
-    /// Reads the head.
     /// Errors: where it is none of this version.
     pub fn new(mut from: R) -> Result<Self, EventsError> {
         let mut bytes = [0; HEAD_BYTES];

@@ -51,7 +51,6 @@ pub enum MessageError {
 }
 
 impl<'m> Message<'m> {
-    /// Reads a datagram.
     /// Errors: what is wrong with it.
     pub fn parse(bytes: &'m [u8]) -> Result<Self, MessageError> {
         let text = str::from_utf8(bytes).map_err(|_| MessageError::Text)?;

@@ -8,7 +8,6 @@ use super::{
     REQUEST_LEN, REQUEST_QUEUE, REQUEST_SECTOR, present,
 };
 
-/// A block-layer `request`.
 #[derive(Clone, Copy)]
 pub struct BlkRequest<A> {
     access: A,

@@ -36,7 +36,6 @@ pub fn timeout(text: &str) -> Result<Duration, String> {
     duration(text, Plain::Seconds, TIMEOUTS.0, TIMEOUTS.1)
 }
 
-/// Reads a command.
 /// Errors: where there is none.
 pub fn command(text: &str) -> Result<String, String> {
     match text.trim() {

@@ -98,7 +98,6 @@ pub struct ComparedRecording {
 }
 
 impl Sets {
-    /// Reads both sides.
     /// Errors: what was not found, or cannot be read.
     pub fn read(asking: &Asking, origin: &Origin<'_>) -> Result<Self, CommandError> {
         let mut sets = Self::default();

@@ -32,7 +32,6 @@ pub struct AlignedFamily {
 }
 
 impl AlignedFamily {
-    /// Aligns some sequences.
     /// Errors: more than the bounds of [`super`].
     pub fn new(
         sequences: &[Vec<Symbol>],

@@ -66,8 +66,7 @@ struct Needed {
     maps: u64,
     /// The kernel's for the event store.
     store: u64,
-    /// Pages of the program's file: half of its code is used at a time, and with less room it is read
-    /// again and again.
+    /// Pages of the program's file: half of its code is used at a time, and with less room it is read again and again.
     code: u64,
 }
 

@@ -82,7 +82,6 @@ impl Duty {
             .ok()
     }
 
-    /// Starts.
     /// Errors: where the system has no more threads.
     pub fn start(prepared: Prepared) -> anyhow::Result<Self> {
         let Prepared { options, watcher } = prepared;

@@ -170,8 +170,7 @@ pub mod sampled {
         }
     }
 
-    /// A second of CPU 1: a tick below the threshold, a tick with a softirq, a thread, and a gap that
-    /// nothing explains.
+    /// A second of CPU 1: a tick below the threshold, a tick with a softirq, a thread, and a gap that nothing explains.
     pub fn period() -> PeriodReport {
         let tick = event(NoiseKind::Vector, 0, 5_789_857_529_929, 1_845);
         let softirq = event(NoiseKind::Softirq, 1, 5_789_857_532_000, 2_300);

@@ -76,8 +76,7 @@ impl Subject {
         Ok(Self::Task { pid, name: field("Name:"), is_thread })
     }
 
-    /// A cgroup, by its path below the hierarchy by which tasks are identified, or from the root of
-    /// the file system.
+    /// A cgroup, by its path in the hierarchy that identifies tasks, or from the root of the file system.
     /// Errors: where there is none.
     pub fn cgroup(path: &Path) -> Result<Self, SubjectError> {
         let roots: Vec<PathBuf> = Hierarchies::of_host().of_tasks().cloned().collect();

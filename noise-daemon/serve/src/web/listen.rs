@@ -72,7 +72,6 @@ impl Listeners {
         Ok(listeners.into())
     }
 
-    /// Where they listen.
     /// Errors: those of the system.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.sockets.iter().map(TcpListener::local_addr).collect()

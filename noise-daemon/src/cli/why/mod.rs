@@ -157,7 +157,6 @@ fn draw(mut picture: Picture, stretch: &EventStretch, paths: &[Traced]) -> anyho
     picture.draw(paths, stretch.reader(), (stretch.from_ns, stretch.to_ns), |_| true)
 }
 
-/// Runs the command.
 /// Nothing is left attached.
 pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
     if let Some(port) = args.request {

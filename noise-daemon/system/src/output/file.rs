@@ -151,7 +151,6 @@ impl AsFd for OutputPlace {
 }
 
 impl Target {
-    /// Writes a piece.
     /// Errors: as the system has it.
     pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         self.file.write_all(piece).map_err(|error| self.place.cannot(explained(error)))

@@ -232,7 +232,6 @@ impl OwnFolder {
         Ok(renameat(&self.folder, from, &self.folder, to)?)
     }
 
-    /// Removes a file.
     /// Errors: as the system has it.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir)?)

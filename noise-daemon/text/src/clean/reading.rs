@@ -40,7 +40,6 @@ impl Budget {
     }
 }
 
-/// Reads JSON.
 /// Errors: where it is none, or another document.
 pub fn from_json<'de, T: Deserialize<'de>>(text: &'de [u8]) -> serde_json::Result<T> {
     let mut reader = serde_json::Deserializer::from_slice(text);

@@ -8,15 +8,13 @@ use super::ranges::Ranges;
 /// Lengths and tags that one walk over a packet or an event may need later.
 pub const SLOTS: usize = 32;
 
-/// Fields without a size that an event may have beside one for each of its bits: each takes time, and none a place in the
-/// file.
+/// Fields without a size that an event may have beside one for each of its bits: they take time, but no bytes of the file.
 pub const MOST_EMPTY: u64 = 256;
 
 /// What one walk over fields has to remember.
 #[derive(Debug)]
 pub struct Slots<'k> {
-    /// Values of fields that say how long another one is, or which option it has: [`SLOTS`] of them, or none where nothing
-    /// is kept.
+    /// Values of fields that say how long another one is, or which option it has: [`SLOTS`] of them, or none.
     kept: &'k mut [u64],
     /// Where the walk began, in bits.
     begin: u64,

@@ -427,8 +427,7 @@ impl PendingWait {
         self.before.as_ref().map_or(0, |before| before.count())
     }
 
-    /// Ends the stretch on the CPU where the thread waits; where there is no more room, it is divided among those that are
-    /// there.
+    /// Ends the stretch on the CPU where the thread waits. Without room for another culprit, known ones share it.
     fn end_stretch(&mut self, now_ns: u64, cpus: &Cpus, is_full: bool) {
         let before = self.before.get_or_insert_default();
         if is_full {

@@ -31,7 +31,6 @@ pub struct UnpairedThread {
     /// Its process, where the trace says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// How often.
     pub count: u64,
     /// No switch away from it is in the trace.
     #[serde(rename = "hidden")]

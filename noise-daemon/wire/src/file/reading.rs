@@ -118,7 +118,6 @@ impl Recording {
         }
     }
 
-    /// Reads a frame.
     /// Errors: where there is none of that index, or it is damaged.
     pub fn frame(&self, index: usize) -> Result<Frame, FileError> {
         self.measured(index).map(|(frame, _)| frame)

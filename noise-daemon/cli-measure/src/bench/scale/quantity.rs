@@ -9,7 +9,6 @@ const MOST_NODES: f64 = 1e9;
 const SHORTEST: Duration = Duration::from_micros(1);
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// A duration, ns.
 /// Errors say what would do.
 pub fn duration(text: &str) -> Result<f64, String> {
     let parsed = durations::duration(text, Plain::Microseconds, SHORTEST, LONGEST);

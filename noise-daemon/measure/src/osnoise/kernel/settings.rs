@@ -45,7 +45,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Makes the changes.
     /// Errors: where one cannot be made; those before it are undone.
     pub fn make(root: &Path, wanted: &Wanted) -> Result<Self, TracerError> {
         let folder = root.join("osnoise");

@@ -46,7 +46,6 @@ pub fn read(path: &Path) -> Result<String, TracerError> {
     whole().map_err(|reason| TracerError::File { doing: "read", path: path.to_owned(), reason })
 }
 
-/// Writes a file.
 /// Errors name the file.
 pub fn write(path: &Path, text: &str) -> Result<(), TracerError> {
     let doing = "write to";

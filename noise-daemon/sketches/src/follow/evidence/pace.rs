@@ -15,7 +15,6 @@ const MANY: u32 = 1 << 10;
 /// Ages are counted in turns, from that of a read to that of what is sent for it.
 #[derive(Clone, Debug, Default)]
 pub struct LoopPace {
-    /// Of answers.
     answers: [u32; AGES],
     /// How much was read in the latest turns, each at the place of its number.
     read: [u32; AGES],

@@ -18,7 +18,6 @@ use noise_why::{Watching, ensure_threads, on_ports, sight, warn_of_sight};
 /// What is watched where nothing is said.
 const USUAL_NEXT: Duration = Duration::from_secs(3);
 
-/// Runs the command.
 /// Nothing is left attached.
 pub fn run(port: u16, next: Option<Duration>, json: bool) -> Result<(), CommandError> {
     let sight = sight();
