@@ -278,7 +278,6 @@ fn sentence(traced: &Traced) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::{ProptestConfig, any, proptest};
 
     use super::*;
     use crate::file::made;
@@ -344,32 +343,6 @@ mod tests {
         // None was queued.
         let found = found(made::disk_file(signal));
         assert_eq!(found.document.executions[0].tid, 8);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200))]
-
-        #[test]
-        fn no_file_makes_it_panic(
-            changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..6),
-            length in any::<usize>(),
-            is_disk in any::<bool>(),
-        ) {
-            let file = match is_disk {
-                true => made::disk_file(Signal::BlockDeviceWait),
-                false => made::file(),
-            };
-            let mut plain = zstd::decode_all(file.as_slice()).unwrap();
-            for (at, byte) in changes {
-                let at = at % plain.len();
-                plain[at] = byte;
-            }
-            if length.is_multiple_of(8) {
-                plain.truncate(length % plain.len());
-            }
-            let file = zstd::encode_all(plain.as_slice(), 1).unwrap();
-            let _ = find(&|| Ok(Box::new(io::Cursor::new(file.clone())) as Box<dyn Read>));
-        }
     }
 
     #[test]

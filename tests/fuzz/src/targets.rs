@@ -254,6 +254,7 @@ pub fn cgroup(bytes: &[u8]) {
     let mounts = Mounts::parse(bytes);
     let _ = mounts.layout();
     let identity = Identity::of(Path::new(std::ffi::OsStr::from_bytes(bytes)));
+    assert!(!identity.label.is_empty(), "a label without a character");
     assert!(identity.label.len() <= MAX_LABEL_BYTES, "a label of {} bytes", identity.label.len());
     let steers = |character: char| character.is_control();
     assert!(!identity.label.contains(steers), "a label that steers a terminal: {identity:?}");

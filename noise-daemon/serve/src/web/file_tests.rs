@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use proptest::prelude::{any, proptest};
 use rustls::{NamedGroup, ProtocolVersion};
 
 use super::file::{Rate, WebFile};
@@ -236,15 +235,6 @@ fn large_and_many_are_refused() {
     let users: String = (0..1001).map(|user| format!("  u{user}: {HASH}\n")).collect();
     let error = parse(&format!("basic_auth_users:\n{users}")).unwrap_err().to_string();
     assert!(error.contains("1001 users"), "{error}");
-}
-
-proptest! {
-    #[test]
-    fn any_text_is_a_file_or_a_sentence(text in any::<String>()) {
-        if let Err(error) = parse(&text) {
-            assert!(error.to_string().contains("web.yml"));
-        }
-    }
 }
 
 #[test]

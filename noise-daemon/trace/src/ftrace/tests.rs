@@ -347,22 +347,6 @@ fn the_cpu_of_a_line_stands_near_its_begin() {
     }
 }
 
-#[test]
-fn any_bytes_are_read_somehow() {
-    use proptest::prelude::*;
-    proptest!(|(at in 0..TEXT.len(), with in proptest::collection::vec(any::<u8>(), 0..8), end in 0..TEXT.len())| {
-        let mut text = TEXT.to_vec();
-        text.splice(at..(at + 3).min(TEXT.len()), with);
-        text.truncate(end);
-        let (records, _) = all(&text);
-        let lines = text.split(|&byte| byte == b'\n').count();
-        prop_assert!(records.len() <= 2 * lines);
-        for record in records {
-            let _ = record.kind();
-        }
-    });
-}
-
 /// As a kernel prints buffers that go back differently far.
 const UNEQUAL: &str = "\
 # tracer: nop

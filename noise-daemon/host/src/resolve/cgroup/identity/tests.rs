@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use proptest::collection::vec;
-use proptest::prelude::{any, prop_assert, prop_assert_eq, prop_assert_ne, proptest};
+use proptest::prelude::{prop_assert, prop_assert_eq, prop_assert_ne, proptest};
 use proptest::sample::select;
 
 use super::{Identity, MAX_LABEL_BYTES, Naming};
@@ -331,13 +331,6 @@ fn names_stand_for_the_ids_of_the_host_alone() {
 }
 
 proptest! {
-    #[test]
-    fn any_bytes_have_a_sane_label(bytes in vec(any::<u8>(), 0..4_096)) {
-        let label = Identity::of(Path::new(OsStr::from_bytes(&bytes))).label;
-        prop_assert!(!label.is_empty() && label.len() <= MAX_LABEL_BYTES);
-        prop_assert!(!label.chars().any(char::is_control));
-    }
-
     #[test]
     fn any_mixture_has_a_stable_label_of_its_own(
         segments in vec(select(SEGMENTS.to_vec()), 0..12),
