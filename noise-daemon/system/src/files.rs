@@ -7,7 +7,6 @@
 
 #![allow(clippy::disallowed_methods, reason = "all others read by this module")]
 
-pub mod pem;
 pub mod yaml;
 
 use std::ffi::CString;

@@ -8,6 +8,7 @@ pub mod events;
 mod file;
 mod frame;
 pub mod marks;
+pub mod pem;
 
 #[cfg(test)]
 mod anything;

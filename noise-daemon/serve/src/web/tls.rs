@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use noise_system::files::{self, pem};
+use noise_system::files;
 use noise_text::clean::quoted;
+use noise_wire::pem;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use noise_system::files;
 use noise_system::files::yaml::worded;
-use noise_system::files::{self, pem};
 use noise_text::clean::quoted;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+
+use crate::pem;
 
 pub use lookup::agent;
 
