@@ -5,6 +5,11 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 
+/// How many columns the terminal behind standard output has; `None` where that is none, or does not say.
+pub fn output_columns() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(columns, _)| usize::from(columns.0))
+}
+
 /// What a stream leads to. The default is a file or a pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terminal {

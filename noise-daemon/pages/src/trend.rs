@@ -1,8 +1,8 @@
 //! PURE: how a victim was held up over the last minutes, in a line.
 
 use noise_model::HeldUp;
+use noise_text::bars::{roughly, spark};
 use noise_text::units;
-use noise_top::draw::bars::{roughly, spark};
 
 /// Columns of the curve.
 const COLUMNS: usize = 30;

@@ -1,6 +1,6 @@
 //! IO: how wide a page is.
 
-use noise_command::terminal::Terminal;
+use noise_command::terminal::output_columns;
 
 /// Columns of a page where there is no terminal; and how few and how many it has on one.
 const USUAL_COLUMNS: usize = 120;
@@ -9,6 +9,5 @@ const MOST_COLUMNS: usize = 400;
 
 /// How wide a page is.
 pub fn columns() -> usize {
-    let terminal = Terminal::of_output().is_there.then(noise_top::term::columns).flatten();
-    terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
+    output_columns().map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
 }

@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::disallowed_types))]
 
+pub mod bars;
 pub mod clean;
 pub mod columns;
 pub mod cpulist;

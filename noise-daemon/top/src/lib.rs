@@ -21,7 +21,7 @@ pub mod pairs;
 pub mod screens;
 pub mod services;
 pub mod table;
-pub mod term;
+mod term;
 pub mod text;
 pub mod typing;
 pub mod view;

@@ -57,11 +57,6 @@ pub fn wait(timeout: Duration) -> Waited {
     }
 }
 
-/// How many columns the terminal of this process has; `None` where it has none.
-pub fn columns() -> Option<usize> {
-    ratatui::crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns))
-}
-
 /// Handlers of the signals that end the view; dropping it gives back those that were there.
 struct Handlers {
     before: Vec<(libc::c_int, libc::sigaction)>,

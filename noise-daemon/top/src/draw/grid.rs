@@ -1,11 +1,11 @@
 //! PURE: a table's columns, fitted into the width that there is, and its rows as lines.
 
+use noise_text::bars::{bar, percent, spark};
 use noise_text::clean::clean;
 use noise_text::columns::{cut, pad, shorten, width};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::bars::{bar, percent, spark};
 use super::theme::Theme;
 use crate::arrange::Sort;
 use crate::{Align, Cell, Column, Table, TableRow, Tone};

@@ -5,12 +5,12 @@ use noise_analysis::Report;
 use noise_common::charge::Cause;
 use noise_model::labels::spoken_briefly;
 use noise_model::words::{culprit_briefly, why_briefly};
+use noise_text::bars::{percent, roughly};
 use noise_text::clean::clean;
 use noise_text::columns::{cut, pad, shorten, width};
 use noise_text::times;
 use ratatui::text::{Line, Span};
 
-use super::bars::{percent, roughly};
 use super::theme::Theme;
 use crate::app::App;
 use crate::{SCREENS, Screen, Tone};

@@ -1,12 +1,12 @@
 //! PURE: a distribution over time, and values over time, as lines.
 
 use noise_model::total;
+use noise_text::bars::{folded, low_block, roughly};
 use noise_text::clean::clean;
 use noise_text::columns::{cut, pad, width};
 use noise_text::units::bound;
 use ratatui::text::{Line, Span};
 
-use super::bars::{folded, low_block, roughly};
 use super::theme::Theme;
 use crate::page::Heatmap;
 

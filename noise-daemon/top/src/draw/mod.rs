@@ -1,6 +1,5 @@
 //! PURE: the state of the view on the screen.
 
-pub mod bars;
 pub mod grid;
 pub mod header;
 mod heatmap;
@@ -8,8 +7,8 @@ mod help;
 pub mod page;
 pub mod theme;
 
-use bars::roughly;
 use grid::Grid;
+use noise_text::bars::roughly;
 use noise_text::clean::{clean, is_harmful};
 use noise_text::columns::{cut, pad, width};
 use ratatui::Frame;

@@ -1,6 +1,6 @@
 //! PURE: bars, curves of blocks, and numbers that stand beside them.
 
-use noise_text::columns::pad;
+use crate::columns::pad;
 
 /// Parts of a block, the smallest first.
 const LOW_BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
