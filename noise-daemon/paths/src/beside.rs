@@ -180,6 +180,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::made;
 
     fn culprit(tid: i32, comm: &str, cause: &'static str, ns: u64) -> Culprit {
         Culprit { tid, comm: comm.to_owned(), cause, ns }
@@ -188,32 +189,11 @@ mod tests {
     fn part(state: &'static str, from_ns: u64, culprits: Vec<Culprit>) -> Segment {
         let ns: u64 = culprits.iter().map(|culprit| culprit.ns).sum();
         let to_ns = from_ns + if culprits.is_empty() { 10 } else { ns };
-        Segment {
-            tid: 7,
-            comm: "job".to_owned(),
-            state,
-            from_ns,
-            to_ns,
-            culprits,
-            ..Segment::default()
-        }
+        Segment { culprits, ..made::segment((7, "job"), state, (from_ns, to_ns)) }
     }
 
     fn traced(name: &str, path: Vec<Segment>) -> Traced {
-        let (from_ns, to_ns) = (path[0].from_ns, path[path.len() - 1].to_ns);
-        Traced {
-            name: name.to_owned(),
-            pid: 7,
-            tid: 7,
-            comm: "job".to_owned(),
-            from_ns,
-            to_ns,
-            span_ns: to_ns - from_ns,
-            has_begin: true,
-            has_end: true,
-            path,
-            ..Traced::default()
-        }
+        made::traced(name, (7, "job"), path)
     }
 
     fn document(executions: Vec<Traced>) -> PathsDocument {

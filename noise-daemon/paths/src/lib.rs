@@ -26,6 +26,8 @@ pub mod feed;
 pub mod graph;
 pub mod held;
 pub mod link;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod made;
 pub mod packets;
 pub mod path;
 pub mod several;

@@ -13,6 +13,7 @@ use noise_model::setup::{CgroupSetup, Controller, Manager, Setup};
 use noise_paths::account::{Interruption, Member};
 use noise_paths::delayed_ack::DelayedNs;
 use noise_paths::document::{Segment, Traced};
+use noise_paths::made;
 use noise_trace::delays::document::Spread;
 use noise_verdict::Accounts;
 
@@ -87,27 +88,14 @@ pub fn report() -> Arc<Report> {
 
 pub fn path(from_ns: u64) -> Traced {
     let segment = |state, tid, from_ms: u64, to_ms: u64| Segment {
-        tid,
-        comm: "nginx".to_owned(),
         cpu: Some(0),
-        state,
-        from_ns: from_ns + from_ms * MS,
-        to_ns: from_ns + to_ms * MS,
-        ..Segment::default()
+        ..made::segment((tid, "nginx"), state, (from_ns + from_ms * MS, from_ns + to_ms * MS))
     };
+    let path = vec![segment("running", 72, 0, 10), segment("waiting_cpu", 71, 10, 30)];
     Traced {
-        name: "thread:71@1..2".to_owned(),
         pid: 70,
-        tid: 71,
-        comm: "nginx".to_owned(),
-        from_ns,
-        to_ns: from_ns + 30 * MS,
-        span_ns: 30 * MS,
-        has_begin: true,
-        has_end: true,
         totals_ns: [("running", 10 * MS), ("waiting_cpu", 20 * MS)].into(),
-        path: vec![segment("running", 72, 0, 10), segment("waiting_cpu", 71, 10, 30)],
-        ..Traced::default()
+        ..made::traced("thread:71@1..2", (71, "nginx"), path)
     }
 }
 

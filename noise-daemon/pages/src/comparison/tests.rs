@@ -4,6 +4,7 @@ use noise_compare::comparison::{Settings, compare};
 use noise_compare::rules::Thresholds;
 use noise_compare::side::Side;
 use noise_paths::document::{Segment, Traced};
+use noise_paths::made;
 use noise_trace::delays::document::Culprit;
 
 use super::*;
@@ -20,28 +21,12 @@ fn traced(key: usize, parts: &[(&'static str, u64, &str)]) -> Traced {
         let culprit = Culprit { tid: 30, comm, cause: "thread", ns };
         let (from_ns, to_ns) = (at_ns, at_ns + ns);
         at_ns = to_ns;
-        Segment {
-            tid: 7,
-            comm: "job".to_owned(),
-            state,
-            from_ns,
-            to_ns,
-            culprits: if whom.is_empty() { Vec::new() } else { vec![culprit] },
-            ..Segment::default()
-        }
+        let culprits = if whom.is_empty() { Vec::new() } else { vec![culprit] };
+        Segment { culprits, ..made::segment((7, "job"), state, (from_ns, to_ns)) }
     };
     let path: Vec<Segment> = parts.iter().map(part).collect();
-    Traced {
-        name: "mark:job".to_owned(),
-        key: Some(format!("{key}")),
-        tid: 7,
-        comm: "job".to_owned(),
-        from_ns: begin_ns,
-        to_ns: at_ns,
-        span_ns: at_ns - begin_ns,
-        path,
-        ..Traced::default()
-    }
+    let key = Some(format!("{key}"));
+    Traced { key, pid: 0, ..made::traced("mark:job", (7, "job"), path) }
 }
 
 /// One of two kinds: one reads, the other one sleeps; and then waits for a disk for so long, if at all.

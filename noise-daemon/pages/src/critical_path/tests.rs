@@ -6,29 +6,17 @@ use noise_paths::document::Delimiters;
 use noise_paths::execution::DelimiterTally;
 use noise_paths::link::PathThread;
 use noise_paths::link::ThreadLink;
+use noise_paths::made;
 use noise_paths::via::ViaKind;
 
 use super::*;
 
 fn segment(tid: i32, comm: &str, state: &'static str, from_ns: u64, to_ns: u64) -> Segment {
-    Segment { tid, comm: comm.to_owned(), state, from_ns, to_ns, ..Segment::default() }
+    made::segment((tid, comm), state, (from_ns, to_ns))
 }
 
 fn of(name: &str, path: Vec<Segment>) -> Traced {
-    let (from_ns, to_ns) = (path[0].from_ns, path[path.len() - 1].to_ns);
-    Traced {
-        name: name.to_owned(),
-        pid: 7,
-        tid: 7,
-        comm: "server".to_owned(),
-        from_ns,
-        to_ns,
-        span_ns: to_ns - from_ns,
-        has_begin: true,
-        has_end: true,
-        path,
-        ..Traced::default()
-    }
+    made::traced(name, (7, "server"), path)
 }
 
 fn some() -> Traced {

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use noise_paths::made;
 use noise_trace::ftrace::FtraceReader;
 
 use super::*;
@@ -21,34 +22,17 @@ const TEXT: &[u8] = b"\
 /// A path that goes from one thread to another, to a third and back.
 fn traced() -> Traced {
     let segment = |tid: i32, state, from_ns, to_ns| Segment {
-        tid,
-        comm: format!("t{tid}"),
         cpu: Some(3),
-        state,
-        from_ns,
-        to_ns,
-        ..Segment::default()
+        ..made::segment((tid, &format!("t{tid}")), state, (from_ns, to_ns))
     };
-    Traced {
-        name: "mark:q".to_owned(),
-        key: Some("17".to_owned()),
-        pid: 7,
-        tid: 7,
-        comm: "t7".to_owned(),
-        from_ns: 10,
-        to_ns: 100_000,
-        span_ns: 99_990,
-        has_begin: true,
-        has_end: true,
-        path: vec![
-            segment(7, "running", 10, 20),
-            segment(7, "disk", 20, 30),
-            segment(8, "running", 30, 50),
-            segment(9, "running", 50, 60),
-            segment(7, "waiting_cpu", 60, 100_000),
-        ],
-        ..Traced::default()
-    }
+    let path = vec![
+        segment(7, "running", 10, 20),
+        segment(7, "disk", 20, 30),
+        segment(8, "running", 30, 50),
+        segment(9, "running", 50, 60),
+        segment(7, "waiting_cpu", 60, 100_000),
+    ];
+    Traced { key: Some("17".to_owned()), ..made::traced("mark:q", (7, "t7"), path) }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a page says of two recordings.
 
 use noise_paths::document::{Segment, Traced};
+use noise_paths::made;
 use noise_trace::delays::document::Culprit;
 
 use super::*;
@@ -17,7 +18,7 @@ fn part(comm: &str, state: &'static str, ms: u64, whom: &[(i32, &str, &'static s
         ns: ms * MS / whom.len() as u64,
     };
     let culprits = whom.iter().map(culprit).collect();
-    Segment { tid: 7, comm: comm.to_owned(), state, to_ns: ms * MS, culprits, ..Segment::default() }
+    Segment { culprits, ..made::segment((7, comm), state, (0, ms * MS)) }
 }
 
 fn traced(mut path: Vec<Segment>) -> Traced {
@@ -26,19 +27,7 @@ fn traced(mut path: Vec<Segment>) -> Traced {
         (part.from_ns, part.to_ns) = (at_ns, at_ns + part.to_ns);
         at_ns = part.to_ns;
     }
-    Traced {
-        name: "mark:job".to_owned(),
-        pid: 7,
-        tid: 7,
-        comm: "job".to_owned(),
-        from_ns: MS,
-        to_ns: at_ns,
-        span_ns: at_ns - MS,
-        has_begin: true,
-        has_end: true,
-        path,
-        ..Traced::default()
-    }
+    made::traced("mark:job", (7, "job"), path)
 }
 
 fn paths(executions: Vec<Traced>) -> Paths {
