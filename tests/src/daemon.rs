@@ -65,6 +65,14 @@ pub fn capture() -> Result<File> {
         .context("creating a temporary file")
 }
 
+/// A nameless file with that content, and the path by which other processes read it for as long as it is open.
+pub fn nameless(content: &[u8]) -> Result<(File, String)> {
+    let mut file = capture()?;
+    file.write_all(content)?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    Ok((file, path))
+}
+
 /// What is in a file by now. Its position is shared with the process that writes, and stays where it is.
 fn captured(file: &File) -> Result<String> {
     let mut bytes = vec![0; usize::try_from(file.metadata()?.len())?];
@@ -245,9 +253,8 @@ impl Daemon {
 
     /// Starts a daemon that folds next to nothing into the rest, however many cgroups there are.
     pub fn start_unfolded() -> Result<Self> {
-        let mut file = capture()?;
-        file.write_all(b"[limits]\ninterference = 10000\npreemptions = 10000\ncgroups = 10000\n")?;
-        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let (_file, path) =
+            nameless(b"[limits]\ninterference = 10000\npreemptions = 10000\ncgroups = 10000\n")?;
         Self::start_configured(&path)
     }
 

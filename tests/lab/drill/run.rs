@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write as _;
-use std::os::fd::AsRawFd as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +12,7 @@ use super::judge::{Ending, Outcome, judge, seconds};
 use super::kit::{Lookers, Stage};
 use super::look::{Look, Surfaces, concerns, incidents};
 use super::{Drill, Prepared};
-use crate::daemon::{QUICK_INCIDENTS, STATE_DIRECTORY, Socketed, capture};
+use crate::daemon::{QUICK_INCIDENTS, STATE_DIRECTORY, Socketed, nameless};
 use crate::scratch::Folder;
 use crate::task::monotonic_ns;
 
@@ -43,9 +41,7 @@ fn start(plan: &Plan, state: &str) -> Result<Socketed> {
     if plan.as_shipped {
         return Socketed::start(&keeps);
     }
-    let mut file = capture()?;
-    file.write_all(QUICK_INCIDENTS)?;
-    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let (_file, path) = nameless(QUICK_INCIDENTS)?;
     Socketed::start(&[&["--config.file", &path], &keeps[..]].concat())
 }
 

@@ -3,8 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
-use std::io::Write as _;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -15,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::attribution::kept_by_others;
 use noise_tests::daemon::{
-    Daemon, Process, QUICK_INCIDENTS, SOCKET_PATH, STATE_DIRECTORY, binary, capture, run_noised,
+    Daemon, Process, QUICK_INCIDENTS, SOCKET_PATH, STATE_DIRECTORY, binary, nameless, run_noised,
 };
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
@@ -109,9 +107,7 @@ fn a_command_gets_the_planted_culprit() -> Result<()> {
     fs::set_permissions(folder.path(), Permissions::from_mode(0o1777))?;
     let (socket, state) =
         (format!("{}/s", folder.argument()?), format!("{}/state", folder.argument()?));
-    let mut file = capture()?;
-    file.write_all(QUICK_INCIDENTS)?;
-    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let (_file, path) = nameless(QUICK_INCIDENTS)?;
     let options = [
         SOCKET_PATH,
         &socket,

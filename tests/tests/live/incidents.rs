@@ -7,15 +7,13 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
-use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::attribution::kept_by_others;
-use noise_tests::daemon::{Daemon, QUICK_INCIDENTS, capture};
+use noise_tests::daemon::{Daemon, QUICK_INCIDENTS, nameless};
 use noise_tests::disk::ScratchFile;
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::http::get;
@@ -109,9 +107,7 @@ impl Stage {
     fn prepare() -> Result<Option<Self>> {
         let haystack = ScratchFile::new("haystack", 64)?;
         let Some(disk) = haystack.disk()? else { return Ok(None) };
-        let mut file = capture()?;
-        file.write_all(QUICK_INCIDENTS)?;
-        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let (_file, path) = nameless(QUICK_INCIDENTS)?;
         let keeping = Keeping::new()?;
         let mut options = keeping.options()?;
         options.extend(["--config.file".to_owned(), path]);

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -12,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::attribution::kept_by_others;
-use noise_tests::daemon::{capture, free_address};
+use noise_tests::daemon::{free_address, nameless};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
 use noise_tests::needed::needs;
@@ -282,9 +281,7 @@ fn promtool_finds_no_fault() -> Result<()> {
 
 fn every_query_finds_data() -> Result<()> {
     needs(&["prometheus"])?;
-    let mut file = capture()?;
-    file.write_all(CONFIGURATION)?;
-    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let (_file, path) = nameless(CONFIGURATION)?;
     // Whom to choose among namespaces and pods.
     let pod = Pod::new()?;
     let _server = Worker::start_at(Place::group(pod.group()), "sleep", &["0", "2000"])?;

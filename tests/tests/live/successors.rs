@@ -1,14 +1,12 @@
 //! Two culprits of one victim, one after the other: each has an incident of its own, though the
 //! first one's is still open, as it goes on elsewhere when the second begins.
 
-use std::io::Write as _;
-use std::os::fd::AsRawFd as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::attribution::kept_by_others;
-use noise_tests::daemon::{Daemon, QUICK_INCIDENTS, capture};
+use noise_tests::daemon::{Daemon, QUICK_INCIDENTS, nameless};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::http::get;
 use noise_tests::load::{Place, Worker};
@@ -49,9 +47,7 @@ struct Stage {
 
 impl Stage {
     fn prepare() -> Result<Self> {
-        let mut file = capture()?;
-        file.write_all(QUICK_INCIDENTS)?;
-        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let (_file, path) = nameless(QUICK_INCIDENTS)?;
         let keeping = Keeping::new()?;
         let mut options = keeping.options()?;
         options.extend(["--config.file".to_owned(), path]);

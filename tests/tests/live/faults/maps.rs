@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_host::kernel::Sizes;
-use noise_tests::daemon::{Daemon, capture};
+use noise_tests::daemon::{Daemon, nameless};
 use noise_tests::ftrace::blind::hidden_threads;
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker, figure};
@@ -63,11 +63,7 @@ impl Pairs {
 }
 
 fn batch(lines: &str) -> Result<()> {
-    use std::io::Write as _;
-    use std::os::fd::AsRawFd as _;
-    let mut file = capture()?;
-    file.write_all(lines.as_bytes())?;
-    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let (_file, path) = nameless(lines.as_bytes())?;
     configure("ip", &["-batch", &path])
 }
 
