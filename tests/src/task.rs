@@ -102,7 +102,7 @@ pub enum Policy {
     Idle,
 }
 
-/// Sets a thread's policy (0: the caller).
+/// Sets a thread's policy (0: the caller). What it starts has the default.
 pub fn set_policy(thread: i32, policy: Policy) -> Result<()> {
     let (policy, priority) = match policy {
         Policy::Other => (libc::SCHED_OTHER, 0),
@@ -110,8 +110,27 @@ pub fn set_policy(thread: i32, policy: Policy) -> Result<()> {
         Policy::Idle => (libc::SCHED_IDLE, 0),
     };
     let parameter = libc::sched_param { sched_priority: priority };
+    let policy = policy | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the parameter is read during the call only.
     check(unsafe { libc::sched_setscheduler(thread, policy, &parameter) }, "sched_setscheduler")
+}
+
+/// The calling thread goes before all that are not real-time, until this is dropped.
+#[derive(Debug)]
+pub struct GoesFirst(());
+
+impl GoesFirst {
+    /// From now on.
+    pub fn now() -> Result<Self> {
+        set_policy(0, Policy::Fifo)?;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for GoesFirst {
+    fn drop(&mut self) {
+        let _ = set_policy(0, Policy::Other);
+    }
 }
 
 /// A timer to read from that expires every `period`.

@@ -61,7 +61,7 @@ pub(super) fn realtime() -> Result<Prepared> {
     if !shop.allow_cpus(CPU)? {
         return Ok(Prepared::Impossible("this host keeps no group to CPUs".to_owned()));
     }
-    hog.allow_realtime(85)?;
+    hog.allow_realtime(78)?;
     let address = kit.serve(&shop, "shop", &[WORK])?;
     kit.ask(address, 2, PAUSE_US)?;
     let truth = taken_by(&hog, &["cpu"]);

@@ -22,7 +22,7 @@ const WEIGHTS: [u32; 2] = [8, 24];
 /// The same for who looks, and for noised, which its unit gives ten times as much. They disturb services little.
 const LOOKERS: [u32; 2] = [8, 80];
 /// What who looks may have as real-time threads, per cent of a CPU: only kernels that share that out among cgroups ask.
-const REALTIME: u32 = 9;
+const REALTIME: u32 = 16;
 /// Connections of a client, and how long each rests between its requests, us.
 pub(super) const CONNECTIONS: u32 = 4;
 /// See there.
