@@ -172,10 +172,19 @@ fn condition(input: &mut &str) -> QueryParseResult<Condition> {
         "thread" => Condition::Thread(equal(input)?, whose(input)?),
         "key" => Condition::Key(equal(input)?, Pattern(text(input)?)),
         "port" => Condition::Port(compare(input)?, whole(input, NUMBER)?),
-        "cause" => Condition::Cause(compare(input)?, or_none(input, CAUSE)?),
-        "cluster" => Condition::Cluster(compare(input)?, or_none(input, CLUSTER)?),
+        "cause" => {
+            let (compare, cause) = number_or_none(input, CAUSE)?;
+            Condition::Cause(compare, cause)
+        }
+        "cluster" => {
+            let (compare, cluster) = number_or_none(input, CLUSTER)?;
+            Condition::Cluster(compare, cluster)
+        }
         "sketch" => Condition::Sketch(compare(input)?, whole(input, NUMBER)?),
-        "sketch_cluster" => Condition::SketchCluster(compare(input)?, or_none(input, CLUSTER)?),
+        "sketch_cluster" => {
+            let (compare, cluster) = number_or_none(input, CLUSTER)?;
+            Condition::SketchCluster(compare, cluster)
+        }
         "sketch_slices" => of_sketch(input, SketchNumber::Slices)?,
         "sketch_latency" => of_sketch(input, SketchNumber::Latency)?,
         "sketch_idle" => of_sketch(input, SketchNumber::Idle)?,
@@ -228,12 +237,22 @@ fn of_sketch(input: &mut &str, number: SketchNumber) -> QueryParseResult<Conditi
     Ok(Condition::SketchNumber(number, compare, value))
 }
 
-/// A number, or the word `none`.
-fn or_none(input: &mut &str, expected: &'static str) -> QueryParseResult<Option<i64>> {
-    match keyword(input, "none")? {
-        true => Ok(None),
-        false => whole(input, expected).map(Some),
+/// A comparison with a number, or with the word `none`, which has no order.
+fn number_or_none(
+    input: &mut &str,
+    expected: &'static str,
+) -> QueryParseResult<(Compare, Option<i64>)> {
+    space(input)?;
+    let start = input.checkpoint();
+    let compare = compare(input)?;
+    if !keyword(input, "none")? {
+        return Ok((compare, Some(whole(input, expected)?)));
     }
+    if !compare.is_of_equality() {
+        input.reset(&start);
+        return wrong(EQUAL);
+    }
+    Ok((compare, None))
 }
 
 fn compare(input: &mut &str) -> QueryParseResult<Compare> {
@@ -353,13 +372,12 @@ fn called(input: &mut &str) -> QueryParseResult<Option<String>> {
 fn time(input: &mut &str) -> QueryParseResult<(u64, bool)> {
     let start = input.checkpoint();
     let text = token(input)?;
-    let relative = text.strip_prefix('+').and_then(|text| value(text, &UNITS));
-    match (relative, text.parse()) {
-        (Some(ns), _) => Ok((ns as u64, true)),
-        (None, Ok(ns)) => Ok((ns, false)),
-        _ => {
-            input.reset(&start);
-            wrong(TIME)
-        }
+    let found = match text.strip_prefix('+') {
+        Some(after) => value(after, &UNITS).map(|ns| (ns as u64, true)),
+        None => text.parse().ok().map(|ns| (ns, false)),
+    };
+    if found.is_none() {
+        input.reset(&start);
     }
+    found.map_or_else(|| wrong(TIME), Ok)
 }
