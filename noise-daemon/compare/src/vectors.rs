@@ -55,12 +55,14 @@ impl Vectors {
         }
     }
 
-    /// Takes from a path how much of its running time was in system calls.
+    /// Takes from a path how much of its running time was in system calls: that is known where all parts of the own thread say
+    /// it. Of others, as kernel threads, none may be there.
     pub fn note_calls(&mut self, traced: &Traced) {
         let running = traced.path.iter().filter(|part| state_place(part.state) == RUNNING);
         let mut calls = InCalls::default();
-        let mut is_known = traced.in_calls_ns.is_some();
+        let mut is_known = true;
         for (count, part) in running.map(|part| (usize::from(!is_own(traced, part)), part)) {
+            is_known &= count > 0 || part.in_calls_ns.is_some();
             let ns = part.in_calls_ns.unwrap_or(0);
             if let (Some(sum), Some(number)) =
                 (calls.ns.get_mut(count), calls.counts.get_mut(count))
@@ -69,7 +71,6 @@ impl Vectors {
                 *number += u64::from(ns > 0);
             }
         }
-        is_known |= traced.path.iter().all(|part| state_place(part.state) != RUNNING);
         self.calls = is_known.then_some(calls);
     }
 
@@ -127,6 +128,14 @@ mod tests {
         for (part, ns) in [(0, 6), (2, 3), (3, 0)] {
             known.path[part].in_calls_ns = Some(ns);
         }
+        // What events were lost of is not known, whatever is known of the rest.
+        let mut partly = known.clone();
+        partly.path[3].in_calls_ns = None;
+        assert!(!side(&[partly]).knows_calls());
+        // Kernel threads make no calls.
+        let mut own = known.clone();
+        own.path[2].in_calls_ns = None;
+        assert!(side(&[own]).knows_calls());
         let waits = path(&[Made::own("disk", 5)]);
         let [with, without] =
             [&known, &unknown].map(|traced| side(&[traced.clone(), waits.clone()]));
