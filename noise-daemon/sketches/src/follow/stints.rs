@@ -51,7 +51,11 @@ impl Follower {
         stints.items.push(item);
         let most = if stints.has_answered { MAX_ITEMS } else { FEW_ITEMS };
         if stints.items.len() > most {
-            self.judge_stint(thread, most / 2);
+            // What was taken up last there may be answered behind it.
+            let mut older = stints.items.iter().take(most / 2);
+            let settled = older.rposition(|item| !matches!(item, StintItem::Piece(_)));
+            let count = settled.map_or(most / 2, |last| last + 1);
+            self.judge_stint(thread, count);
         }
     }
 

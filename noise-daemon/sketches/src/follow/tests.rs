@@ -529,3 +529,27 @@ fn markers_of_connections_are_named_by_their_protocol() {
         assert_eq!(system.slices[0].marker, Marker::Receive(family));
     }
 }
+
+/// Thread 1 gets a request on that connection, thread 2 takes something up and answers it.
+fn answers_for(scene: &mut Scene, server: Endpoint) {
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(server, bytes(0, 5)));
+    scene.enter(2, Purpose::Receive, local(FUTEX)).done(2, Act::Taken(FUTEX, Much::One));
+    scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, bytes(0, 5)));
+}
+
+#[test]
+fn of_very_many_pieces_of_work_all_are_of_the_request_that_is_answered_next() {
+    let mut scene = Scene::default();
+    scene.run(1).run(2);
+    // One comes before all requests.
+    scene.enter(2, Purpose::Receive, local(FUTEX)).done(2, Act::Taken(FUTEX, Much::One));
+    scene.enter(2, Purpose::Send, None).done(2, Act::Put(PIPE, 4));
+    (1..100).for_each(|id| answers_for(&mut scene, end(id, 10 * id, 10 * id + 1)));
+    scene.wait(1, Purpose::Receive, None).wait(2, Purpose::Receive, local(FUTEX));
+    let system = scene.finish();
+    let pieces = slices(&system).iter().filter(|slice| **slice == (2, "futex")).count();
+    assert_eq!(pieces, 100);
+    let before = |id: &u32| system.slices[*id as usize].cause == crate::slices::NONE;
+    let of_none = (0..200).filter(|id| slices(&system).get(*id as usize) == Some(&(2, "futex")));
+    assert_eq!(of_none.filter(before).collect::<Vec<_>>(), [0]);
+}
