@@ -67,9 +67,9 @@ impl Follower {
         }
     }
 
-    /// A thread answered a request that another one received.
+    /// A thread answered a request that another one received; [`NONE`] where it is not known which.
     pub(super) fn answered_for(&mut self, thread: ThreadId, request: SliceId, reader: ThreadId) {
-        if let Some(reader) = self.persons.get_mut(reader) {
+        if let Some(reader) = self.persons.get_mut(reader).filter(|_| request != NONE) {
             reader.answered = reader.answered.saturating_add(1);
         }
         let Some(stints) = self.stints(thread) else { return };

@@ -553,3 +553,16 @@ fn of_very_many_pieces_of_work_all_are_of_the_request_that_is_answered_next() {
     let of_none = (0..200).filter(|id| slices(&system).get(*id as usize) == Some(&(2, "futex")));
     assert_eq!(of_none.filter(before).collect::<Vec<_>>(), [0]);
 }
+
+#[test]
+fn requests_that_are_answered_are_those_of_who_received_them() {
+    let mut scene = Scene::default();
+    let server = end(5, 50, 51);
+    scene.run(1).run(2);
+    answers_for(&mut scene, server);
+    scene.enter(2, Purpose::Receive, local(FUTEX)).done(2, Act::Taken(FUTEX, Much::One));
+    scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, bytes(5, 5)));
+    let [reader, worker] = [0, 1].map(|place| scene.follower.persons.get(place).unwrap());
+    assert_eq!((reader.answered, reader.answered_twice), (1, 1));
+    assert_eq!((worker.answered, worker.answered_twice), (0, 0));
+}
