@@ -7,7 +7,7 @@ use noise_trace::reach::Reach;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
-use crate::slices::{Edge, Ended, NONE, Slice, SliceId};
+use crate::slices::{Edge, NONE, Slice, SliceId};
 use crate::system::System;
 use crate::tallies::UNKNOWN;
 use crate::tiers::{SliceShare, Tier};
@@ -56,7 +56,13 @@ pub struct Nearest {
     pub sketches: Vec<Near>,
 }
 
-impl SketchesDocument<'_> {
+impl<'s> SketchesDocument<'s> {
+    /// The edges between slices that are shown.
+    pub fn edges(&self) -> impl Iterator<Item = &'s Edge> {
+        let is_shown = |edge: &&Edge| self.is_shown(edge.from) && self.is_shown(edge.to);
+        self.system.edges.iter().filter(is_shown)
+    }
+
     /// The sketches with slices that are shown, in the order of their numbers.
     pub fn sketches(&self) -> Vec<&Sketch> {
         let system = self.system;
@@ -162,10 +168,7 @@ impl<'s> SliceDocument<'s> {
             comm: thread.map_or_else(String::new, |thread| thread.comm.to_string()),
             process: thread.map_or_else(String::new, |thread| thread.process.to_string()),
             marker: slice.marker.name(),
-            ended: match slice.ended {
-                Ended::Explicit => "explicit",
-                Ended::Implicit => "implicit",
-            },
+            ended: slice.ended.name(),
             key: system.key(slice).to_string(),
             from_ns: slice.from_ns,
             to_ns: slice.to_ns,
@@ -208,8 +211,7 @@ impl Serialize for Edges<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(document) = self;
         let keys = &document.system.keys;
-        let is_shown = |edge: &&Edge| document.is_shown(edge.from) && document.is_shown(edge.to);
-        let edges = document.system.edges.iter().filter(is_shown).map(|edge| {
+        let edges = document.edges().map(|edge| {
             let key = keys.get(edge.key as usize).map_or_else(String::new, ToString::to_string);
             let Edge { sent_ns, received_ns, bytes, opens, woke, joins, .. } = *edge;
             let evidence = EdgeEvidence { key, sent_ns, received_ns, bytes, opens, woke, joins };

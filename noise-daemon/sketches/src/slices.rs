@@ -89,6 +89,15 @@ pub enum Ended {
     Implicit,
 }
 
+impl Ended {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Explicit => "explicit",
+            Self::Implicit => "implicit",
+        }
+    }
+}
+
 /// Events of one thread between two boundaries.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {

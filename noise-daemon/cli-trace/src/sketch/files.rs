@@ -6,7 +6,7 @@ use std::path::Path;
 use noise_command::output;
 use noise_sketches::document::SketchesDocument;
 use noise_sketches::follow::NamedOwner;
-use noise_sketches::slices::{Edge, Ended, NONE, Slice, SliceId};
+use noise_sketches::slices::{Edge, NONE, Slice, SliceId};
 use noise_sketches::tallies::UNKNOWN;
 use noise_system::output::FILE_MODE;
 use noise_text::csv::cell;
@@ -35,12 +35,6 @@ fn shown<'d>(document: &SketchesDocument<'d>) -> impl Iterator<Item = (SliceId, 
     document.shown.iter().filter_map(|id| Some((*id, system.slice(*id)?)))
 }
 
-/// The edges between slices that are shown.
-fn edges<'d>(document: &SketchesDocument<'d>) -> impl Iterator<Item = &'d Edge> {
-    let is_shown = |id: &SliceId| document.shown.binary_search(id).is_ok();
-    document.system.edges.iter().filter(move |edge| is_shown(&edge.from) && is_shown(&edge.to))
-}
-
 /// Writes slices, their system calls, what causes what, and sketches as tables into a folder.
 /// Errors: where they cannot be written.
 pub fn write(
@@ -58,7 +52,7 @@ pub fn write(
                 calls.row(format_args!("{id},{},{count}", cell(call)))
             })
         })?;
-        edges(document).try_for_each(|edge| {
+        document.edges().try_for_each(|edge| {
             let Edge { from, to, sent_ns, received_ns, bytes, opens, woke, joins, .. } = *edge;
             let key = system.keys.get(edge.key as usize).map(ToString::to_string);
             let (key, rule) = (cell(&key.unwrap_or_default()), edge.rule.name());
@@ -97,10 +91,7 @@ fn slice_row(
     let [process, comm] = [thread.map(|thread| thread.process), thread.map(|thread| thread.comm)]
         .map(|name| cell(&or_nothing(name)));
     let Slice { from_ns, to_ns, true_latency_ns, idle_count, idle_ns, idle_variance, .. } = *slice;
-    let ended = match slice.ended {
-        Ended::Explicit => "explicit",
-        Ended::Implicit => "implicit",
-    };
+    let ended = slice.ended.name();
     slices.row(format_args!(
         "{id},{},{},{machine},{pid},{process},{tid},{comm},{},{ended},{},{from_ns},{to_ns},{},{true_latency_ns},\
          {idle_count},{idle_ns},{idle_variance},{}",
@@ -160,7 +151,7 @@ struct Arrows {
 
 impl Arrows {
     fn of(document: &SketchesDocument<'_>) -> Self {
-        let opening = || (1..).zip(edges(document).filter(|edge| edge.opens));
+        let opening = || (1..).zip(document.edges().filter(|edge| edge.opens));
         let mut from: Vec<_> = opening().map(|(number, edge)| (edge.from, number)).collect();
         let mut to: Vec<_> = opening().map(|(number, edge)| (edge.to, number)).collect();
         from.sort_unstable();
