@@ -287,10 +287,13 @@ fn document<'f>(
 fn nearest(document: &SketchesDocument<'_>, id: SliceId) -> Result<Nearest, CommandError> {
     let system = document.system;
     let to = system.whole(id).ok_or_else(|| {
-        CommandError::misused(format!(
-            "--near {id}: there is no such slice; the slices have the numbers 0 to {}, as `id` of --json has them",
-            system.slices.len().saturating_sub(1)
-        ))
+        let slices = match system.slices.len().checked_sub(1) {
+            Some(last) => {
+                format!("the slices have the numbers 0 to {last}, as `id` of --json has them")
+            }
+            None => "no slice was found in the part that is asked for".to_owned(),
+        };
+        CommandError::misused(format!("--near {id}: there is no such slice; {slices}"))
     })?;
     let sketches = system.wholes.nearest(to, document.sketches().into_iter(), SHOWN_NEAREST);
     Ok(Nearest { to: to.first, sketches })
@@ -359,6 +362,36 @@ mod tests {
         assert_eq!(lost(&[]), 8);
         assert_eq!(lost(&["--from=+2.5s"]), 8);
         assert_eq!(lost(&["--from=+3.5s", "--to=+4.5s"]), 0);
+    }
+
+    #[test]
+    fn a_slice_that_is_not_there_is_near_to_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        std::fs::write(&path, PROCESS).unwrap();
+        let told = |words: &[&str]| {
+            let words = words.iter().map(Into::into).chain([path.clone().into_os_string()]);
+            let args: SketchArgs = parsed(words).unwrap();
+            let mut found = input(&args, &Recording::open(&path).unwrap()).unwrap();
+            cluster(&mut found.system).unwrap();
+            match document(&args, &found) {
+                Ok(document) => page(&document, 120).text(false),
+                Err(error) => error.to_string(),
+            }
+        };
+        assert!(
+            told(&["--near=1"])
+                .ends_with("; the slices have the numbers 0 to 0, as `id` of --json has them")
+        );
+        assert!(
+            told(&["--near=0", "--to=+1us"])
+                .ends_with("; no slice was found in the part that is asked for")
+        );
+        let alone = "\nNo sketch is near to sketch 0: no other one is selected, ";
+        for given in ["marker = process", "marker = pipe"] {
+            let page = told(&["--near=0", &format!("--where={given}")]);
+            assert!(page.contains(alone), "{page}");
+        }
     }
 
     #[test]

@@ -48,11 +48,10 @@ pub fn page(document: &SketchesDocument<'_>, width: usize) -> Painted {
         document.discarded,
         "a part of the time with --from and --to",
     ));
-    if document.tiers.is_empty() {
-        return page;
+    if !document.tiers.is_empty() {
+        page.plain(&table(&document.tiers));
+        page.plain(&kinds::kinds(document));
     }
-    page.plain(&table(&document.tiers));
-    page.plain(&kinds::kinds(document));
     if let Some(nearest) = &document.nearest {
         page.plain(&kinds::near(document.system, nearest));
     }

@@ -60,7 +60,7 @@ pub fn near(system: &System, nearest: &Nearest) -> String {
     let Nearest { to, sketches } = nearest;
     if sketches.is_empty() {
         return format!(
-            "\nNothing else is like sketch {to}: there is no other one, or its system calls are not known.\n"
+            "\nNo sketch is near to sketch {to}: no other one is selected, or their system calls are not known.\n"
         );
     }
     let mut table = format!(
