@@ -23,6 +23,10 @@ fn percent(part: f64, all: f64) -> String {
     format!("{:.1} %", 100.0 * part / all.max(1.0))
 }
 
+fn counted(count: usize, [one, several]: [&str; 2]) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
 /// All of it, in so many columns.
 pub fn page(document: &SketchesDocument<'_>, width: usize) -> Painted {
     let mut page = Painted::default();
@@ -70,12 +74,13 @@ fn answered(page: &mut Painted, answer: &Answer) {
         None => "-".to_owned(),
     };
     let SliceShare { count, holds, unknown, .. } = answer.all;
+    let of = counted(usize::try_from(count).unwrap_or(usize::MAX), ["slice", "slices"]);
     let unknown = match unknown {
         0 => String::new(),
         _ => format!(", without {unknown} whose system calls are not known"),
     };
     page.plain(&format!(
-        "P({}{given}) = {}: {holds} of {count} slices{unknown}\n",
+        "P({}{given}) = {}: {holds} of {of}{unknown}\n",
         answer.of,
         probability(&answer.all)
     ));
@@ -103,15 +108,19 @@ fn slow(tiers: &[Tier]) -> String {
         return "No slice is known that is more than a connection or a thread as a whole.\n"
             .to_owned();
     };
+    let latency = milli(first.latency_p50_ns as f64);
+    let true_latency = milli(first.true_latency_p50_ns as f64);
+    let times = match first.count {
+        1 => format!("its only slice takes {latency} ms, with a true latency of {true_latency} ms"),
+        count => format!(
+            "half of its {count} slices take {latency} ms or more, and half have a true latency of {true_latency} ms or more"
+        ),
+    };
+    let share = percent(first.true_latency_sum_ns as f64, all as f64);
     format!(
-        "{} ({}) has {} of all true latency: half of its {} slices take {} ms or more, and half have a true latency of {} ms \
-         or more.\n",
+        "{} ({}) has {share} of all true latency: {times}.\n",
         clean(&first.process),
-        first.marker,
-        percent(first.true_latency_sum_ns as f64, all as f64),
-        first.count,
-        milli(first.latency_p50_ns as f64),
-        milli(first.true_latency_p50_ns as f64),
+        first.marker
     )
 }
 
@@ -122,10 +131,10 @@ fn whole(document: &SketchesDocument<'_>) -> String {
     sketches.sort_unstable();
     sketches.dedup();
     format!(
-        "{:.3} s, {} slices, {} sketches; all times in milliseconds.\n",
+        "{:.3} s, {}, {}; all times in milliseconds.\n",
         to_ns.saturating_sub(from_ns) as f64 / 1e9,
-        document.shown.len(),
-        sketches.len()
+        counted(document.shown.len(), ["slice", "slices"]),
+        counted(sketches.len(), ["sketch", "sketches"]),
     )
 }
 

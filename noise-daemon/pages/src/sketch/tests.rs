@@ -87,6 +87,15 @@ fn what_the_slice_is_whose_tree_is_shown_is_said() {
 }
 
 #[test]
+fn of_one_slice_no_half_is_said() {
+    let given = "process = db and latency > 5ms";
+    let page = document(&system(), given, Some("port = 80"), tiers::By::Marker).remove(0);
+    assert!(page.contains(": 0 of 1 slice\n"), "{page}");
+    let alone = "has 100.0 % of all true latency: its only slice takes 8.000 ms, with a true latency of 8.000 ms.\n";
+    assert!(page.contains(alone) && page.contains(" s, 1 slice, 1 sketch; all times"), "{page}");
+}
+
+#[test]
 fn where_there_is_no_slice_that_is_said() {
     let page = document(&System::default(), "", None, tiers::By::Marker).remove(0);
     assert!(page.starts_with("No slice is known"), "{page}");
