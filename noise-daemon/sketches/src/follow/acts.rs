@@ -56,7 +56,7 @@ impl Follower {
             self.store.edge(Edge::of_thread(cause, life, key, since_ns));
             self.made_for(thread, end, cause);
         }
-        self.meet(end.out, HalfConnection { life, at_ns: since_ns, key }, true);
+        self.meet(end.out, HalfConnection { life, at_ns: since_ns, key, connects: true });
     }
 
     fn accepted(&mut self, thread: ThreadId, now_ns: u64, end: &Endpoint) {
@@ -64,17 +64,22 @@ impl Follower {
         let from = person.mark(now_ns, false);
         let marker = Marker::Accept(end.protocol.into());
         let Some((life, key)) = self.begin_life(thread, end, marker, from) else { return };
-        self.meet(end.into, HalfConnection { life, at_ns: now_ns, key }, false);
+        self.meet(end.into, HalfConnection { life, at_ns: now_ns, key, connects: false });
     }
 
     /// The two sides of a connection, in whatever order they come.
-    fn meet(&mut self, flow: u64, side: HalfConnection, connects: bool) {
+    fn meet(&mut self, flow: u64, side: HalfConnection) {
         if flow == 0 {
             return;
         }
-        let Some(other) = self.connects.remove(&flow) else {
+        let other = self.connects.remove(&flow);
+        let both = other.map(|other| if side.connects { (side, other) } else { (other, side) });
+        // Addresses come again: what is known of a connection before, whose other side was not seen, is not of this one.
+        let Some((from, to)) = both.filter(|(from, to)| self.may_meet(from, to)) else {
             self.connects.insert(flow, side);
-            self.connect_order.push_back(flow);
+            if other.is_none() {
+                self.connect_order.push_back(flow);
+            }
             if self.connect_order.len() > MAX_CONNECTS
                 && let Some(oldest) = self.connect_order.pop_front()
             {
@@ -82,9 +87,15 @@ impl Follower {
             }
             return;
         };
-        let (from, to) = if connects { (side, other) } else { (other, side) };
         let [one, other] = [from, to].map(|side| (side.life, side.at_ns));
         self.store
             .edge(Edge { opens: true, ..Edge::new(MarkerRule::Connection, one, other, to.key) });
+    }
+
+    fn may_meet(&self, from: &HalfConnection, to: &HalfConnection) -> bool {
+        let accepted = self.store.get(to.life);
+        let was_over =
+            accepted.is_some_and(|life| !self.store.is_open(to.life) && life.to_ns < from.at_ns);
+        from.connects && !to.connects && !was_over
     }
 }

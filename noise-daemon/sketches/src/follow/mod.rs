@@ -45,6 +45,8 @@ struct HalfConnection {
     life: SliceId,
     at_ns: u64,
     key: u32,
+    /// It is the side that connects.
+    connects: bool,
 }
 
 /// Follows all events, and gives slices and edges.
