@@ -580,8 +580,8 @@ impl Follower {
             self.forget_end(place, Some((thread, &mark)));
             return;
         }
+        self.ends.bound(place, thread, &mark);
         for other in mine {
-            self.ends.bound(place, other, &mark);
             self.over(place, other, SliceEndReason::Over);
         }
         if is_life_mine {

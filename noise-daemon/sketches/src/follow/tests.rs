@@ -204,6 +204,24 @@ fn a_connection_that_a_stranger_closes_is_counted() {
 }
 
 #[test]
+fn what_a_thread_did_is_not_counted_up_to_where_another_one_closes() {
+    let mut scene = Scene::default();
+    let server = end(5, 50, 51);
+    // That of thread 3 is another process, which inherited the connection.
+    for (tid, pid) in [(1, 1), (2, 1), (3, 3)] {
+        scene.run(tid).at(tid, What::Known(Known { tid, pid, ..Known::default() }));
+    }
+    scene.wait(1, Purpose::Other, None).run(1).at(1, What::Leaves);
+    for tid in [2, 3] {
+        scene.enter(tid, Purpose::Receive, None).done(tid, Act::Received(server, bytes(0, 5)));
+    }
+    scene.enter(1, Purpose::Other, None).done(1, Act::Closed(server));
+    scene.wait(2, Purpose::Receive, None).wait(3, Purpose::Receive, None);
+    let system = scene.finish();
+    assert_eq!(slices(&system), [(3, "tcp_receive")]);
+}
+
+#[test]
 fn requests_of_several_on_one_connection_are_left_out() {
     let mut scene = Scene::default();
     let (one, two, behind) = (end(1, 11, 12), end(2, 21, 22), end(3, 31, 32));
