@@ -79,8 +79,8 @@ pub fn analyse<A: Analysis>(
     let mut analysis = A::new(begin);
     let is_part = select.is_part();
     let mut is_empty = true;
-    let (mut wanted, mut crowd) = (BTreeSet::new(), Crowd::default());
     let mut from_ns = select.from_ns;
+    let (mut wanted, mut crowd) = (BTreeSet::new(), Crowd::since(from_ns));
     while let Some(record) = source.read() {
         if from_ns.is_some_and(|from_ns| record.time_ns >= from_ns) {
             analysis.begin(from_ns.take().unwrap_or_default());
@@ -90,11 +90,14 @@ pub fn analyse<A: Analysis>(
         }
         is_empty &= from_ns.is_some() || record.loss().is_some();
         let event = record.event();
-        crowd.follow(0, &event)?;
+        let ended = crowd.follow(0, &event)?;
         if select.follows() {
             select.note(&event, &mut wanted);
         }
         analysis.follow(&event);
+        if let Some(tid) = ended {
+            analysis.forget(tid);
+        }
     }
     if let Some(from_ns) = from_ns {
         analysis.begin(from_ns);

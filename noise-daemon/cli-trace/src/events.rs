@@ -90,7 +90,7 @@ fn go(
     mut summary: TraceSummary,
 ) -> anyhow::Result<(Damage, Reach)> {
     let selects = select.is_part();
-    let (mut is_empty, mut crowd) = (true, Crowd::default());
+    let (mut is_empty, mut crowd) = (true, Crowd::alive());
     summary.begin(select.from_ns.unwrap_or(0));
     // What lies before the part may be passed over unread.
     let mut reach =

@@ -13,6 +13,8 @@ pub trait Analysis {
     /// Waits of threads that are woken begin with that event.
     fn new(begin: Begin) -> Self;
     fn follow(&mut self, event: &Event<'_>);
+    /// A thread has ended, before what counts began: nothing of it is needed any more.
+    fn forget(&mut self, tid: i32);
     /// Counts from now on only.
     fn begin(&mut self, from_ns: u64);
     /// The document, with those threads alone, and with what is said of lines that were not read.

@@ -26,6 +26,7 @@ pub mod export;
 pub mod fixtures;
 pub mod follow;
 pub mod ftrace;
+mod ids;
 pub mod ipc;
 pub mod json;
 pub mod reach;

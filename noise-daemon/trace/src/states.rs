@@ -15,6 +15,7 @@ use crate::follow::{
     Begin, MAX_CPUS, PassedStretch, ThreadSight, ThreadState, ThreadStep, ThreadStretch, steps,
 };
 use crate::ftrace::UnreadLines;
+use crate::ids::Ids;
 use crate::reach::Reach;
 use crate::state::Left;
 use crate::threads::MAX_TID;
@@ -114,6 +115,8 @@ impl TimedThread {
 #[derive(Debug, Default)]
 pub struct StatesOfThreads {
     threads: HashMap<i32, TimedThread>,
+    /// Ids whose threads ended and were forgotten.
+    gone: Ids,
     sight: ThreadSight,
     begin: Begin,
     from_ns: Option<u64>,
@@ -193,7 +196,8 @@ impl Analysis for StatesOfThreads {
             if task.comm != Comm::default() {
                 thread.comm = task.comm;
             }
-            let is_other = thread.stretch.state == ThreadState::Gone;
+            let is_other =
+                self.gone.remove(task.tid) || thread.stretch.state == ThreadState::Gone;
             // What is known of one that is new is of another thread, whose end was not seen.
             if step == ThreadStep::Begins {
                 thread.end(now_ns);
@@ -213,6 +217,11 @@ impl Analysis for StatesOfThreads {
         {
             self.rename(*old_tid, *tid, now_ns, from_ns);
         }
+    }
+
+    fn forget(&mut self, tid: i32) {
+        self.threads.remove(&tid);
+        self.gone.insert(tid);
     }
 
     /// What threads do at that time is known.

@@ -1,5 +1,7 @@
 //! Who is who while a trace is read: the thread that runs on each CPU, names, and processes.
 
+use std::collections::VecDeque;
+
 use foldhash::HashMap;
 
 use crate::event::{Comm, Event, Task, TraceKind};
@@ -7,6 +9,8 @@ use crate::follow::{PerCpu, Processor};
 
 /// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
 pub const MAX_TID: i32 = 1 << 22;
+/// Threads that ended, and are known until the kernel frees them, which not every recording says.
+const MAX_ENDED: usize = 65_536;
 /// Cgroups whose paths are kept, and the longest path.
 const MAX_CGROUPS: usize = 65_536;
 const MAX_PATH_BYTES: usize = 4096;
@@ -28,6 +32,8 @@ pub struct Threads {
     known: HashMap<i32, Thread>,
     /// By process, how many threads it has beside its first.
     others: HashMap<i32, u32>,
+    /// Those that ended, the first ones first.
+    ended: VecDeque<i32>,
     cpus: PerCpu<Processor>,
     /// Paths of cgroups, and their places by path.
     cgroups: Vec<Box<[u8]>>,
@@ -113,6 +119,9 @@ impl Threads {
             *count = count.saturating_sub(1);
             if *count == 0 {
                 self.others.remove(&pid);
+                if self.known.get(&pid).is_some_and(|first| first.has_ended) {
+                    self.ended.push_back(pid);
+                }
             }
         }
     }
@@ -121,6 +130,22 @@ impl Threads {
         let thread = self.known.remove(&tid)?;
         self.leaves(tid, thread.pid);
         Some(thread)
+    }
+
+    fn ends(&mut self, tid: i32) {
+        let Some(thread) = self.thread(tid).filter(|thread| !thread.has_ended) else { return };
+        thread.has_ended = true;
+        // While others of its process go on, it is known what that is called.
+        if !self.others.contains_key(&tid) {
+            self.ended.push_back(tid);
+        }
+        while self.ended.len() > MAX_ENDED
+            && let Some(first) = self.ended.pop_front()
+        {
+            if self.known.get(&first).is_some_and(|thread| thread.has_ended) {
+                self.forget(first);
+            }
+        }
     }
 
     fn named(&mut self, task: &Task) {
@@ -140,10 +165,13 @@ impl Threads {
 
     pub fn follow(&mut self, event: &Event<'_>) {
         match &event.kind {
-            TraceKind::SchedSwitch { prev, next, .. } => {
+            TraceKind::SchedSwitch { prev, prev_state, next } => {
                 self.named(prev);
                 self.named(next);
                 self.runs(event);
+                if prev_state.has_ended() {
+                    self.ends(prev.tid);
+                }
             }
             TraceKind::Lost(_) => self.runs(event),
             TraceKind::SchedWaking(woken) | TraceKind::SchedWakeup(woken) => {
@@ -193,9 +221,7 @@ impl Threads {
             }
             TraceKind::SchedProcessExit(task) => {
                 self.named(task);
-                if let Some(thread) = self.thread(task.tid) {
-                    thread.has_ended = true;
-                }
+                self.ends(task.tid);
             }
             TraceKind::CgroupAttach { tid, path } => self.attach(*tid, path),
             _ => {}
@@ -207,7 +233,7 @@ impl Threads {
 mod tests {
     use super::*;
     use crate::event::Dumped;
-    use crate::fixtures::task;
+    use crate::fixtures::{switch, task, wakeup};
 
     #[test]
     fn a_process_of_one_thread_is_known_whatever_comes_and_goes() {
@@ -247,5 +273,45 @@ mod tests {
             assert_eq!(only(kind), expected, "{kind:?}");
         }
         assert!(threads.others.is_empty());
+    }
+
+    #[test]
+    fn threads_that_ended_are_forgotten_where_no_event_says_that_they_are_freed() {
+        let mut threads = Threads::default();
+        let most = i32::try_from(MAX_ENDED).unwrap();
+        let mut follow = |kind| threads.follow(&Event { time_ns: 0, cpu: 0, kind });
+        for tid in 1..=2 * most {
+            let end = match tid % 2 {
+                0 => TraceKind::SchedProcessExit(task(tid)),
+                _ => switch(tid, 0x20, 0),
+            };
+            follow(wakeup(tid, 0));
+            follow(end);
+        }
+        follow(wakeup(2 * most + 1, 0));
+        assert_eq!(threads.known.len(), MAX_ENDED + 1);
+        assert!(threads.get(most).is_none() && threads.get(most + 1).is_some());
+    }
+
+    #[test]
+    fn the_first_thread_of_a_process_that_goes_on_is_known_after_its_end() {
+        let most = i32::try_from(MAX_ENDED).unwrap();
+        let dumped = Dumped { tid: 2, pid: 1, ..Dumped::default() };
+        let mut threads = Threads::default();
+        let mut follow = |kind| threads.follow(&Event { time_ns: 0, cpu: 0, kind });
+        follow(TraceKind::StatedumpProcess(dumped));
+        (1..=1 + 2 * most).filter(|tid| *tid != 2).for_each(|tid| {
+            follow(TraceKind::SchedProcessExit(task(tid)));
+        });
+        assert!(threads.get(1).is_some() && threads.get(3).is_none());
+        // Once all of it has ended, it is one of those.
+        for tid in [2].into_iter().chain(3..=3 + 4 * most) {
+            threads.follow(&Event {
+                time_ns: 0,
+                cpu: 0,
+                kind: TraceKind::SchedProcessExit(task(tid)),
+            });
+        }
+        assert!(threads.get(1).is_none() && threads.get(2).is_none());
     }
 }

@@ -253,6 +253,10 @@ impl Analysis for Delays {
         }
     }
 
+    fn forget(&mut self, tid: i32) {
+        self.waits.forget(tid);
+    }
+
     /// Delays that ended before are left out, those under way are not.
     fn begin(&mut self, from_ns: u64) {
         // A recording has no time before its first event.

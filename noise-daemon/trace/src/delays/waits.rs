@@ -179,6 +179,12 @@ impl Waits {
         }
     }
 
+    /// A thread has ended, and what it waited is not asked for.
+    pub fn forget(&mut self, tid: i32) {
+        self.threads.remove(&tid);
+        self.unseen.remove(&tid);
+    }
+
     /// Forgets what was counted.
     pub fn begin(&mut self, from_ns: u64) {
         for thread in self.threads.values_mut() {

@@ -84,7 +84,7 @@ impl Export {
         Self {
             select,
             delays: Delays::new(begin),
-            crowd: Crowd::default(),
+            crowd: Crowd::alive(),
             perfetto,
             tables,
             lines,
@@ -108,9 +108,7 @@ impl Export {
     pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) -> Result<bool, TooManyThreads> {
         let event = record.event();
         let has_threads = self.select.follows() || self.perfetto.is_some() || self.tables.is_some();
-        if has_threads {
-            self.crowd.follow(0, &event)?;
-        }
+        let ended = if has_threads { self.crowd.follow(0, &event)? } else { None };
         let is_wanted = self.select.wants(&event);
         if let Some(lines) = self.lines.as_mut().filter(|_| is_wanted) {
             self.line.clear();
@@ -143,7 +141,21 @@ impl Export {
             }
             tables.follow(&event, |tid| is_wanted && select.wants_thread(tid));
         }
+        if let Some(tid) = ended {
+            self.forget(tid);
+        }
         Ok(is_wanted)
+    }
+
+    /// What a thread did that has ended is written.
+    fn forget(&mut self, tid: i32) {
+        self.delays.forget(tid);
+        if let Some(perfetto) = &mut self.perfetto {
+            perfetto.forget(tid);
+        }
+        if let Some(tables) = &mut self.tables {
+            tables.forget(tid);
+        }
     }
 
     /// Takes what is there at the end of the recording.

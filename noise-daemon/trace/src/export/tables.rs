@@ -262,6 +262,11 @@ impl Tables {
         }
     }
 
+    /// A thread has ended.
+    pub(super) fn forget(&mut self, tid: i32) {
+        self.open.remove(&tid);
+    }
+
     fn passed(&mut self, tid: i32, passed: PassedStretch, ended: bool) {
         let PassedStretch { state, cpu, from_ns, to_ns, .. } = passed;
         if let Some(name) = named(state) {

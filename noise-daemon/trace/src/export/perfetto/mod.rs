@@ -207,6 +207,11 @@ impl Perfetto {
         }
     }
 
+    /// A thread has ended.
+    pub fn forget(&mut self, tid: i32) {
+        self.parents.remove(&tid);
+    }
+
     /// A critical path, with the name of its execution.
     pub fn path(&mut self, name: &str, parts: &[PathPart]) {
         let Some(first) = parts.first() else { return };

@@ -250,3 +250,64 @@ fn waits_are_grouped_by_process_with_the_names_of_their_time() {
     let named = |name: &str| (Some(7), Some(3), name.to_owned());
     assert_eq!(processes, [named("pyenv-exec"), named("python3")]);
 }
+
+/// Tracks of waits, and slices on them, of threads with these names and ids, one after the other.
+fn waits(threads: impl Iterator<Item = (String, i32)>) -> (Vec<String>, Vec<(String, bool)>) {
+    let mut text = String::new();
+    for (number, (name, tid)) in (10_000_000_u64..).step_by(10).zip(threads) {
+        for (at, line) in [
+            format!("sched_wakeup: comm={name} pid={tid} prio=120 target_cpu=001"),
+            format!(
+                "sched_switch: prev_comm=i prev_pid=0 prev_prio=120 prev_state=R ==> next_comm={name} next_pid={tid} next_prio=120"
+            ),
+            format!(
+                "sched_switch: prev_comm={name} prev_pid={tid} prev_prio=120 prev_state=S ==> next_comm=i next_pid=0 next_prio=120"
+            ),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let micros = number + at as u64;
+            text += &format!(
+                " i-0 [001] d.... {}.{:06}: {line}\n",
+                micros / 1_000_000,
+                micros % 1_000_000
+            );
+        }
+    }
+    let (bytes, _) = packets(text.as_bytes(), Select::default());
+    let file = Message::read(&bytes);
+    let mut names = BTreeMap::new();
+    let mut slices = Vec::new();
+    for packet in file.messages(1) {
+        if let Some(track) = packet.message(60) {
+            names.insert(track.number(1).unwrap(), track.text(2).unwrap().to_owned());
+        }
+        let Some(event) = packet.message(11).filter(|event| event.number(9) == Some(1)) else {
+            continue;
+        };
+        let has_thread = event.messages(4).any(|note| note.text(10) == Some("thread"));
+        slices.push((names[&event.number(11).unwrap()].clone(), has_thread));
+    }
+    (names.into_values().collect(), slices)
+}
+
+#[test]
+fn names_without_end_make_no_tracks_without_end() {
+    let (tracks, slices) = waits((0..99).map(|name| (format!("n{name}"), 7)));
+    // Those of all waits, of 16 names, and of all others of the thread.
+    assert_eq!((tracks.len(), slices.len()), (18, 99));
+    assert_eq!((&*slices[15].0, slices[15].1), ("n15 7", false));
+    assert_eq!((&*slices[16].0, slices[98].1), ("~other 7", true));
+    // A name that it had before still has its track.
+    let again = (0..99).chain([3]).map(|name| (format!("n{name}"), 7));
+    assert_eq!(waits(again).1.last(), Some(&("n3 7".to_owned(), false)));
+}
+
+#[test]
+fn threads_without_end_make_no_tracks_without_end() {
+    let (tracks, slices) = waits((1..999).map(|tid| ("a".to_owned(), tid)));
+    assert_eq!((tracks.len(), slices.len()), (258, 998));
+    assert_eq!(slices[255], ("a 256".to_owned(), false));
+    assert!(slices[256..].iter().all(|slice| *slice == ("~other".to_owned(), true)));
+}

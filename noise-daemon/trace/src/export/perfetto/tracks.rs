@@ -3,7 +3,6 @@
 //! A track holds what does not overlap. Requests of one device do: each goes on the first of its tracks that
 //! is free; those of one name are drawn as one.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
@@ -30,6 +29,12 @@ const LAST_OF_FLOW: u32 = 48;
 pub(super) const MAX_LANES: usize = 256;
 /// Groups of such tracks.
 const MAX_GROUPS: usize = 4096;
+/// Tracks of threads and processes that wait; waits of others are on those of all others. Perfetto shows no more.
+const MAX_WAITERS: u64 = if cfg!(test) { 256 } else { 1 << 16 };
+/// Names of one thread or process that have tracks of their own.
+const MAX_NAMES: usize = 16;
+/// What stands for all other names.
+const OTHER: &str = "~other";
 /// Parts of a wait that are shown.
 const SHOWN_PARTS: usize = 8;
 
@@ -64,8 +69,9 @@ type TrackGroup = (Signal, String);
 pub struct Tracks {
     has_waits: bool,
     has_lost: bool,
-    /// Tracks of threads and, below no thread's id, of processes, each by the name that it had: another name is another track.
-    waiters: HashMap<(i32, String), u64>,
+    /// Tracks of threads and, below no thread's id, of processes, by the names that each had: another name is another track.
+    waiters: HashMap<i32, Vec<(String, u64)>>,
+    next_waiter: u64,
     /// By what they show: tracks, and until when each is taken.
     lanes: BTreeMap<TrackGroup, Vec<(u64, u64)>>,
     next_lane: u64,
@@ -100,12 +106,16 @@ impl Tracks {
         if !std::mem::replace(&mut self.has_waits, true) {
             describe(packets, stamp, WAITS, None, "Waits for a CPU");
         }
-        let of = match process {
-            Some((pid, name)) => self.waiter(packets, stamp, WAITS, (-pid, name)),
-            None => WAITS,
-        };
+        let stamps = [stamp, wait.to_ns.saturating_sub(offset_ns)];
+        let of = process.and_then(|(pid, name)| self.waiter(packets, stamp, WAITS, (-pid, &name)));
+        let of = of.map(|(track, _)| track);
         let name = format!("{} {}", as_text(wait.comm.bytes()), wait.tid);
-        let track = self.waiter(packets, stamp, of, (wait.tid, name));
+        let track = self.waiter(packets, stamp, of.unwrap_or(WAITS), (wait.tid, &name));
+        let Some((track, is_own)) = track
+            .or_else(|| Some((self.lane(packets, others(), Some(WAITS), stamps)?, false)))
+        else {
+            return;
+        };
         // The live division, interrupts apart.
         let parts: Vec<_> = wait.parts().filter(|(way, _)| *way == "charges").collect();
         let named: Vec<(String, u64)> = parts
@@ -116,27 +126,38 @@ impl Tracks {
             .collect();
         let first = named.first().map_or("", |(name, _)| name.as_str());
         let mut notes = vec![Note::Text("wait", wait.signal), Note::Number("cpu", wait.cpu.into())];
+        notes.extend((!is_own).then_some(Note::Text("thread", &name)));
         let parts = named.iter().take(SHOWN_PARTS).map(|(name, ns)| Note::Number(name, *ns));
         notes.extend(parts);
-        slice(packets, track, [stamp, wait.to_ns.saturating_sub(offset_ns)], first, &notes);
+        slice(packets, track, stamps, first, &notes);
     }
 
-    /// The track of a thread or a process of that name, which is made where it is new.
+    /// The track of a thread or a process of that name, which is made where it is new, and whether it is of that name alone.
+    /// `None` where there are too many.
     fn waiter(
         &mut self,
         packets: &mut Message,
         stamp: u64,
         parent: u64,
-        waiter: (i32, String),
-    ) -> u64 {
-        let next = WAITERS_FROM + self.waiters.len() as u64;
-        match self.waiters.entry(waiter) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(new) => {
-                describe(packets, stamp, next, Some(parent), &new.key().1);
-                *new.insert(next)
-            }
+        (id, name): (i32, &str),
+    ) -> Option<(u64, bool)> {
+        let known = self.waiters.get(&id).map_or(&[][..], Vec::as_slice);
+        if let Some((_, track)) = known.iter().find(|(known, _)| known == name) {
+            return Some((*track, true));
         }
+        let is_own = known.len() < MAX_NAMES;
+        if !is_own && let Some((_, track)) = known.get(MAX_NAMES) {
+            return Some((*track, false));
+        }
+        if self.next_waiter >= MAX_WAITERS {
+            return None;
+        }
+        let name = if is_own { name.to_owned() } else { format!("{OTHER} {}", id.abs()) };
+        let track = WAITERS_FROM + self.next_waiter;
+        self.next_waiter += 1;
+        describe(packets, stamp, track, Some(parent), &name);
+        self.waiters.entry(id).or_default().push((name, track));
+        Some((track, is_own))
     }
 
     /// A block request on a device's tracks, a vector on its CPU's.
@@ -154,14 +175,21 @@ impl Tracks {
             _ => return,
         };
         let stamps = [delay.from_ns, delay.to_ns].map(|time_ns| time_ns.saturating_sub(offset_ns));
-        let Some(track) = self.lane(packets, (delay.signal, name), stamps) else { return };
+        let Some(track) = self.lane(packets, (delay.signal, name), None, stamps) else { return };
         slice(packets, track, stamps, &shown, &[]);
     }
 
     /// The first track of a group that is free by then.
-    fn lane(&mut self, packets: &mut Message, group: TrackGroup, stamps: [u64; 2]) -> Option<u64> {
+    fn lane(
+        &mut self,
+        packets: &mut Message,
+        group: TrackGroup,
+        parent: Option<u64>,
+        stamps: [u64; 2],
+    ) -> Option<u64> {
         let [from, to] = stamps;
-        if self.lanes.len() >= MAX_GROUPS && !self.lanes.contains_key(&group) {
+        let has_room = self.lanes.len() < MAX_GROUPS || parent.is_some();
+        if !has_room && !self.lanes.contains_key(&group) {
             return None;
         }
         let name = group.1.clone();
@@ -176,7 +204,7 @@ impl Tracks {
         let track = LANES_FROM + self.next_lane;
         self.next_lane += 1;
         lanes.push((track, to));
-        describe(packets, from, track, None, &name);
+        describe(packets, from, track, parent, &name);
         Some(track)
     }
 
@@ -256,6 +284,11 @@ impl Tracks {
         ];
         put_packet(packets, stamp, |packet| track_event(packet, LOST, INSTANT, "lost", &notes));
     }
+}
+
+/// The tracks of all threads that have none of their own.
+fn others() -> TrackGroup {
+    (Signal::RunqueueWait, OTHER.to_owned())
 }
 
 /// Who took a part of a wait.
