@@ -40,6 +40,50 @@ fn recording(threads: u32) -> TempDir {
     folder
 }
 
+/// One CPU, on which so many processes are created, run and end, one after the other.
+fn short_processes(count: i32) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = Origin { recorder: "noised".to_owned(), ..Origin::default() };
+    fs::write(folder.path().join("metadata"), metadata([1; 16], &origin)).unwrap();
+    let mut writer = StreamWriter::new([1; 16], 0, 1 << 16, 1_000);
+    let (mut bytes, mut now_ns) = (Vec::new(), 1_000);
+    let task = |tid| Task { comm: Comm::new(b"sh"), tid, prio: 20 };
+    let switch = |prev, prev_state, next| TraceKind::SchedSwitch {
+        prev: task(prev),
+        prev_state: LeftIn::of(prev_state),
+        next: task(next),
+    };
+    for tid in 6..6 + count {
+        let fork = TraceKind::SchedProcessFork {
+            parent: task(5),
+            parent_pid: 5,
+            child: task(tid),
+            child_pid: tid,
+        };
+        let woken = Woken { task: task(tid), target_cpu: 0 };
+        let waker = Woken { task: task(5), target_cpu: 0 };
+        for kind in [
+            fork,
+            TraceKind::SchedWakeupNew(woken),
+            switch(5, 1, tid),
+            TraceKind::SchedProcessExit(task(tid)),
+            TraceKind::SchedWaking(waker),
+            switch(tid, 0x20, 5),
+            TraceKind::SchedProcessFree(task(tid)),
+        ] {
+            now_ns += 1_000;
+            writer.event(now_ns, &kind);
+        }
+        if tid % 1024 == 0 {
+            bytes.extend_from_slice(writer.take().bytes());
+        }
+    }
+    writer.end(now_ns + 1_000);
+    bytes.extend_from_slice(writer.take().bytes());
+    fs::write(folder.path().join("channel0_0"), bytes).unwrap();
+    folder
+}
+
 /// What an analysis of it said, with no more memory than so many bytes.
 fn analysed(arguments: &[&str], recording: &Path, most_bytes: u64) -> Output {
     let limited = format!("ulimit -v {}; exec \"$0\" trace \"$@\"", most_bytes / 1024);
@@ -84,4 +128,36 @@ fn the_threads_of_a_large_host_are_all_there() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["threads"].as_array().unwrap().len(), 100_000);
+}
+
+#[test]
+fn a_part_of_a_recording_of_very_many_short_processes_is_analysed() {
+    const MOST_BYTES: u64 = 300 * MIB;
+    // Each takes 7 us.
+    let folder = short_processes(MOST_THREADS.cast_signed() + 20_000);
+    let commands: [&[&str]; 7] = [
+        &["delays", "--from=+1.9s"],
+        &["states", "--from=+1.9s"],
+        &["critical-path", "--execution", "thread:5", "--from=+1.9s"],
+        &["critical-path", "--execution", "thread:5"],
+        &["export", "--perfetto", "out"],
+        &["export", "--csv", "tables"],
+        &["events", "--thread", "5", "--from=+1.9s", "--summary"],
+    ];
+    for arguments in commands {
+        let output = analysed(arguments, folder.path(), MOST_BYTES);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+    }
+    // All of it at once has too many, and it is said in which parts it can be analysed.
+    let output = analysed(&["delays"], folder.path(), 700 * MIB);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for option in ["--to=", "--from="] {
+        let part = said.split(' ').find(|word| word.starts_with(option)).unwrap();
+        let part = part.trim_end_matches([',', '\n']);
+        let output = analysed(&["states", part], folder.path(), 700 * MIB);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{part}: {said}");
+    }
 }

@@ -129,3 +129,64 @@ fn print_analysis<D: Serialize>(
     report(recording, &found.damage);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use noise_trace::delays::Delays;
+    use noise_trace::event::TraceKind;
+    use noise_trace::fixtures::{MadeEvent, MadeRecording, switch, task, wakeup};
+    use noise_trace::states::StatesOfThreads;
+
+    use super::*;
+
+    const EXITS: i64 = 0x20;
+
+    /// Two threads that stay, and so many that are there one after the other, with ids that come again.
+    fn recording(count: i32) -> Vec<(u64, MadeEvent)> {
+        let of = |number: i32| {
+            let (at_ns, tid) = (1_000 + 100 * number.unsigned_abs() as u64, 10 + number % 7);
+            let kinds = [
+                wakeup(tid, 0),
+                switch(1, 0, tid),
+                wakeup(2, 0),
+                switch(tid, 0, 2),
+                switch(2, 1, tid),
+                TraceKind::SchedProcessExit(task(tid)),
+                switch(tid, EXITS, 1),
+                TraceKind::SchedProcessFree(task(tid)),
+            ];
+            (at_ns..).step_by(10).zip(kinds.map(|kind| MadeEvent::new("", kind)))
+        };
+        (0..count).flat_map(of).collect()
+    }
+
+    fn same_without_what_ended_before<A: Analysis>() {
+        let events = recording(40);
+        for from_ns in (900..5_100).step_by(10) {
+            let select = Select { from_ns: Some(from_ns), ..Select::default() };
+            let source = MadeRecording::new(events.clone());
+            let (found, _) = analyse::<A>(source, Begin::Wakeup, select, None).unwrap();
+            let mut whole = A::new(Begin::Wakeup);
+            let mut source = MadeRecording::new(events.clone());
+            let mut has_begun = false;
+            while let Some(record) = source.read() {
+                if !has_begun && record.time_ns >= from_ns {
+                    whole.begin(from_ns);
+                    has_begun = true;
+                }
+                whole.follow(&record.event());
+            }
+            if !has_begun {
+                whole.begin(from_ns);
+            }
+            let shown = |document: &A::Document| serde_json::to_value(document).unwrap();
+            assert_eq!(shown(&found), shown(&whole.finish(|_| true, None)), "{from_ns}");
+        }
+    }
+
+    #[test]
+    fn what_ended_before_the_part_changes_nothing_in_it() {
+        same_without_what_ended_before::<Delays>();
+        same_without_what_ended_before::<StatesOfThreads>();
+    }
+}

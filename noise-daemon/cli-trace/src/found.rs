@@ -14,7 +14,7 @@ use noise_paths::graph::{Graph, Who};
 use noise_paths::several::Merged;
 use noise_paths::walk::Walks;
 use noise_trace::clock::TraceClock;
-use noise_trace::crowd::Crowd;
+use noise_trace::crowd::{Crowd, MOST_THREADS, TooManyThreads};
 use noise_trace::ctf::CtfReader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
@@ -43,6 +43,8 @@ const LATE_MARK_NS: u64 = 2 * OLDEST_MARK_NS + 1_000_000_000;
 /// After so many of them it is looked whether any more are needed.
 const LOOK_EVENTS: u64 = 1 << 10;
 
+/// Threads that the graph holds at a time.
+const MAX_HELD: u32 = if cfg!(test) { 1 << 8 } else { MOST_THREADS };
 /// Parts of all paths together: about a gigabyte.
 const MAX_PARTS: usize = if cfg!(test) { 1000 } else { 1 << 22 };
 
@@ -117,7 +119,8 @@ fn all<S: Source>(
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
     let (mut beyond, mut number, mut has_calls) = (0, 0u64, false);
     let marks_until_ns = marks_until(sought);
-    let (mut grows, mut crowd) = (true, Crowd::default());
+    let (mut grows, mut crowd) = (true, Crowd::alive());
+    let (mut first_ns, mut few_ns) = (None, 0);
     let (mut is_whole, mut parts) = (true, 0usize);
     let finder = |sought: &Sought<'_>| {
         let (from_ns, to_ns) = (sought.from_ns.unwrap_or(0), sought.to_ns.unwrap_or(u64::MAX));
@@ -131,6 +134,7 @@ fn all<S: Source>(
         sought.iter().map(|_| WalkedExecutions::default()).collect();
     while let Some((machine, record)) = source.read_from() {
         last_ns = record.time_ns;
+        let begin_ns = *first_ns.get_or_insert(last_ns);
         if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
             is_whole = false;
             // Who ends a sleep that is under way is worth a look, but not at all the rest.
@@ -163,12 +167,16 @@ fn all<S: Source>(
                 needed_ns = needed_ns.min(own_ns.or(of_over).or(sought.from_ns).unwrap_or(0));
             }
             builder.forget_before(needed_ns);
+            if builder.graph().held() > MAX_HELD {
+                bail!(TooManyThreads::needed(MAX_HELD, few_ns));
+            }
+            few_ns = last_ns.saturating_sub(begin_ns).saturating_sub(1);
         }
         number += 1;
         let event = record.event();
         match crowd.follow(machine, &event) {
-            Ok(()) => {}
             // What ends the sleeps of the asked time is not among so many.
+            Ok(_) => grows &= beyond == 0 || builder.graph().held() <= MAX_HELD,
             Err(_) if beyond > 0 => grows = false,
             Err(error) => bail!(error),
         }

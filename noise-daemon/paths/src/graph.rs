@@ -111,6 +111,10 @@ pub struct Worker {
     began_ns: Option<u64>,
     /// Whether it is on a path: it is not forgotten.
     is_kept: bool,
+    /// Whether another thread has its id: it has ended, and that was not seen.
+    is_replaced: bool,
+    /// Whether all but who it is was forgotten.
+    is_apart: bool,
 }
 
 impl Worker {
@@ -173,7 +177,7 @@ impl Worker {
 
     /// Whether it has ended.
     pub fn is_gone(&self) -> bool {
-        self.now.status == Status::Gone
+        self.now.status == Status::Gone || self.is_replaced
     }
 
     /// Its first and last time that are there, in nanoseconds.
@@ -183,7 +187,7 @@ impl Worker {
 }
 
 /// Workers that lie beside each other.
-const BLOCK: usize = 64;
+const BLOCK: usize = 16;
 
 /// All workers, in blocks in the order in which they came: of those that end soon whole blocks are forgotten.
 #[derive(Clone, Debug, Default)]
@@ -191,6 +195,10 @@ pub struct Graph {
     blocks: Vec<Option<Vec<Worker>>>,
     /// How many workers there were.
     count: u32,
+    /// Blocks that are there.
+    held: u32,
+    /// Of those that are forgotten, workers that are on paths.
+    on_paths: HashMap<WorkerId, Worker>,
     /// What links workers, each once, and its number.
     vias: Vec<Via>,
     numbers: HashMap<Via, ViaId>,
@@ -211,6 +219,7 @@ impl Graph {
             .is_none_or(|last| last.as_ref().is_none_or(|last| last.len() >= BLOCK))
         {
             self.blocks.push(Some(Vec::with_capacity(BLOCK)));
+            self.held = self.held.saturating_add(1);
         }
         if let Some(Some(last)) = self.blocks.last_mut() {
             last.push(Worker {
@@ -227,6 +236,8 @@ impl Graph {
                 first: 0,
                 began_ns: None,
                 is_kept: false,
+                is_replaced: false,
+                is_apart: false,
             });
         }
         id
@@ -234,14 +245,21 @@ impl Graph {
 
     /// A worker, unless it ended before what was forgotten.
     pub fn get(&self, id: WorkerId) -> Option<&Worker> {
-        self.blocks.get(id.0 as usize / BLOCK)?.as_ref()?.get(id.0 as usize % BLOCK)
+        match self.blocks.get(id.0 as usize / BLOCK)? {
+            Some(block) => block.get(id.0 as usize % BLOCK),
+            None => self.on_paths.get(&id),
+        }
     }
 
     /// A worker, to note what is known of it beside its points.
     pub fn get_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
-        self.blocks.get_mut(id.0 as usize / BLOCK)?.as_mut()?.get_mut(id.0 as usize % BLOCK)
+        match self.blocks.get_mut(id.0 as usize / BLOCK)? {
+            Some(block) => block.get_mut(id.0 as usize % BLOCK),
+            None => self.on_paths.get_mut(&id),
+        }
     }
 
+    /// All workers of which something may be known beside who they are.
     pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
         let numbered = (0..).step_by(BLOCK).zip(&self.blocks);
         numbered.flat_map(|(first, block)| (first..).map(WorkerId).zip(block.iter().flatten()))
@@ -261,7 +279,9 @@ impl Graph {
         state: Option<State>,
         cpu: u32,
     ) -> PointPlace {
-        let Some(worker) = self.get_mut(id) else {
+        // One that is on a path and else forgotten gets none any more.
+        let worker = self.get_mut(id).filter(|worker| !worker.is_apart);
+        let Some(worker) = worker else {
             return PointPlace { worker: id, number: u32::MAX };
         };
         let last = worker.points.back();
@@ -345,6 +365,13 @@ impl Graph {
         worker.points.get_mut(inside as usize)
     }
 
+    /// Another thread has that one's id from now on.
+    pub fn replace(&mut self, before: Option<WorkerId>) {
+        if let Some(worker) = before.and_then(|id| self.get_mut(id)) {
+            worker.is_replaced = true;
+        }
+    }
+
     /// Does not forget who workers are.
     pub fn keep(&mut self, workers: impl Iterator<Item = WorkerId>) {
         for id in workers {
@@ -364,12 +391,22 @@ impl Graph {
             let mut is_over = is_full;
             for worker in block.iter_mut() {
                 worker.forget_before(time_ns);
-                is_over &= worker.is_gone() && worker.points.is_empty() && !worker.is_kept;
+                is_over &= worker.is_gone() && worker.points.is_empty();
             }
             if is_over {
-                *place = None;
+                let first = (number * BLOCK) as u32;
+                let numbered = (first..).map(WorkerId).zip(place.take().into_iter().flatten());
+                let kept = numbered.filter(|(_, worker)| worker.is_kept);
+                self.on_paths.extend(kept.map(|(id, of)| (id, Worker { is_apart: true, ..of })));
+                self.held = self.held.saturating_sub(1);
             }
         }
+    }
+
+    /// How many workers take memory, those on paths apart: that ended do, too, as long as they are needed, or lie beside one
+    /// that is.
+    pub const fn held(&self) -> u32 {
+        self.held.saturating_mul(BLOCK as u32)
     }
 
     /// Points of all workers that are there.

@@ -245,3 +245,38 @@ fn paths_of_very_many_executions_are_left_out() {
     let error = all(source, Builder::default(), Select::default(), &[sought, absent]).unwrap_err();
     assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
 }
+
+#[test]
+fn threads_that_are_not_needed_leave_room_for_others() {
+    let fork = |tid| TraceKind::SchedProcessFork {
+        parent: fixtures::task(1),
+        parent_pid: 1,
+        child: fixtures::task(tid),
+        child_pid: tid,
+    };
+    // Ids come again, and no event says that a thread ends.
+    let events = (0..4_000u64).flat_map(|number| {
+        let (at, tid) = (1_000_000 + 1_000 * number, 7 + (number % 9) as i32);
+        let of = |more, kind| (at + more, MadeEvent::new("", kind));
+        [
+            of(0, fork(tid)),
+            of(1, fixtures::switch(1, 0, tid)),
+            of(2, fixtures::switch(tid, ASLEEP, 1)),
+        ]
+    });
+    let recording = || Merged::one(MadeRecording::new(events.clone()));
+    let find = |name: &str, to_ns| {
+        let wanted = name.parse().unwrap();
+        let sought = Sought { name, wanted: &wanted, from_ns: None, to_ns };
+        let found = all(recording(), Builder::default(), Select::default(), &[sought]);
+        found.map(|(document, ..)| document.executions.len())
+    };
+    assert_eq!(find("thread:1", None).unwrap(), 1);
+    let refused = find("process:none", None).unwrap_err().to_string();
+    let words = "more than 256 threads that critical paths may need";
+    assert!(refused.contains(words), "{refused}");
+    let to = refused.split("--to=+0.").nth(1).and_then(|to| to.split('s').next()).unwrap();
+    let to_ns = 1_000_000 + to.parse::<u64>().unwrap();
+    let refused = find("process:none", Some(to_ns)).unwrap_err().to_string();
+    assert!(refused.contains("did not run"), "{refused}");
+}

@@ -268,6 +268,7 @@ impl Builder {
         if let (Some(pid), Some(worker)) = (dumped, self.graph.get_mut(id)) {
             (worker.was_there, worker.pid) = (true, pid);
         }
+        self.graph.replace(before);
         self.machine(machine).born(task.tid, id);
         id
     }
@@ -521,6 +522,8 @@ impl Builder {
         let is_named = self.is_named(at);
         if (1..MAX_TID).contains(&tid) && old_tid > 0 && old_tid != tid {
             let id = self.machine(at.machine).thread(old_tid);
+            let first = self.machine(at.machine).thread(tid).filter(|_| id.is_some());
+            self.graph.replace(first);
             if let Some(id) = id
                 && let Some(worker) = self.graph.get_mut(id)
             {

@@ -332,6 +332,50 @@ fn memory_does_not_grow_with_events_before_the_asked_time() {
 }
 
 #[test]
+fn memory_does_not_grow_with_ids_that_are_given_again() {
+    let mut builder = Builder::default();
+    let mut most = 0;
+    for round in 0..20_000u64 {
+        let (time_ns, tid) = (round * 100, 2 + (round % 3) as i32);
+        let fork = TraceKind::SchedProcessFork {
+            parent: task(1),
+            parent_pid: 1,
+            child: task(tid),
+            child_pid: tid,
+        };
+        // No event says that the child ends.
+        for (after, kind) in [(0, fork), (10, switch(1, 0, tid)), (20, switch(tid, 1, 1))] {
+            builder.follow(&Event { time_ns: time_ns + after, cpu: 0, kind });
+        }
+        if round % 10 == 0 {
+            builder.forget_before(time_ns);
+            most = most.max(builder.graph().held());
+        }
+    }
+    assert!(most < 200, "{most}");
+}
+
+#[test]
+fn threads_on_paths_are_known_and_leave_room() {
+    let mut builder = Builder::default();
+    for number in 0..1_000u64 {
+        let (time_ns, tid) = (number * 100, 2 + number as i32);
+        let kinds = [(0, switch(1, 1, tid)), (10, waking(1)), (20, switch(tid, 0x20, 1))];
+        for (after, kind) in kinds {
+            builder.follow(&Event { time_ns: time_ns + after, cpu: 0, kind });
+        }
+        let id = builder.thread(0, tid).unwrap();
+        builder.keep(std::iter::once(id));
+        builder.forget_before(time_ns);
+        assert!(builder.graph().held() < 100, "{number}");
+        assert!(builder.graph().get(id).is_some());
+    }
+    let first = builder.thread(0, 2).unwrap();
+    let worker = builder.graph().get(first).unwrap();
+    assert_eq!((worker.who, worker.span()), (Who::Thread { machine: 0, tid: 2 }, None));
+}
+
+#[test]
 fn a_thread_that_is_woken_on_its_way_to_sleep_waits() {
     let after = |waker_cpu: u32, between: &[(u64, u32, TraceKind<'static>)]| {
         let mut all = vec![

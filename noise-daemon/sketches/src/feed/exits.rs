@@ -4,7 +4,7 @@ use super::calls::{Does, is_wait};
 use super::descriptors::Descriptors;
 use super::fields::Fields;
 use super::sockets::{kind, of_descriptor};
-use super::{CallReader, CallSink, EventStamp, PendingCall};
+use super::{CallReader, CallSink, EventStamp, PendingCall, note};
 use crate::input::{Act, Bytes, ChannelObject, Endpoint, Local, Much, Protocol, What};
 
 /// A connection is under way.
@@ -113,7 +113,7 @@ impl<S: CallSink> CallReader<S> {
             | (Does::QueueSend, Some(ChannelObject::Local(local))) => Some(local),
             _ => None,
         };
-        self.machine(machine).calls.insert(tid, call_in);
+        note(&mut self.machine(machine).calls, tid, call_in);
         if let Some(local) = posts {
             self.emit(at, tid, What::Act(Act::Posted(local)));
         }
@@ -146,7 +146,7 @@ impl<S: CallSink> CallReader<S> {
         if RESTARTS.contains(&ret)
             && let Some(call) = found
         {
-            self.machine(machine).interrupted.insert(tid, call);
+            note(&mut self.machine(machine).interrupted, tid, call);
             self.emit(at, tid, What::Leaves);
             return;
         }

@@ -20,7 +20,7 @@ use noise_trace::follow::PerCpu;
 use noise_trace::ipc::read::call_name;
 use noise_trace::record::{Record, Stored};
 use noise_trace::sight::Sight;
-use noise_trace::threads::Threads;
+use noise_trace::threads::{MAX_TID, Threads};
 
 use self::calls::Does;
 use self::descriptors::Descriptors;
@@ -36,8 +36,10 @@ const KTHREADD: i32 = 2;
 const MAX_NAMES: usize = 1 << 16;
 /// Objects that were seen.
 const MAX_SEEN: usize = 1 << 20;
+/// Threads that are in a call at a time; calls of others are not followed.
+const MAX_CALLS: usize = if cfg!(test) { 64 } else { 1 << 18 };
 /// Files that a state dump lists; of one that has so many, some may be missing.
-const MAX_DUMPED: usize = 65_536;
+const MAX_DUMPED: usize = if cfg!(test) { 64 } else { 65_536 };
 /// `IPPROTO_TCP`.
 const TCP: u64 = 6;
 
@@ -189,6 +191,22 @@ struct MachineState {
     /// When events of all its CPUs are there.
     sight: Sight,
     sorts: Vec<Option<SketchEventKind>>,
+}
+
+impl MachineState {
+    /// A state dump lists a pipe or a socket.
+    fn lists(&mut self, id: u64) {
+        if self.dumped.len() < MAX_DUMPED {
+            self.dumped.insert(id);
+        }
+    }
+}
+
+/// Notes the call that a thread is in, where there is room for it.
+fn note(calls: &mut HashMap<i32, PendingCall>, tid: i32, call: PendingCall) {
+    if calls.len() < MAX_CALLS || calls.contains_key(&tid) {
+        calls.insert(tid, call);
+    }
 }
 
 /// Hands on what events say of calls.
@@ -391,7 +409,7 @@ impl<S: CallSink> CallReader<S> {
             return;
         }
         let fields = Fields::of(record);
-        let named = i32::try_from(fields.tid).ok().filter(|tid| *tid > 0);
+        let named = i32::try_from(fields.tid).ok().filter(|tid| (1..MAX_TID).contains(tid));
         let current = self.machine(machine).threads.current(at.cpu);
         let Some(tid) = named.or(current).filter(|tid| *tid > 0) else {
             // No thread that runs makes the state dump.
@@ -480,7 +498,7 @@ impl<S: CallSink> CallReader<S> {
     fn file_dumped(&mut self, machine: u16, fields: &Fields) {
         // A pipe that has a name in a file system has none of these.
         if fields.is_ours {
-            self.machine(machine).dumped.insert(fields.noised.id);
+            self.machine(machine).lists(fields.noised.id);
         }
         if fields.noised.kind == sockets::kind::UNIX {
             self.sink.is_bound(sockets::unix(machine, fields.noised.id));
@@ -488,7 +506,7 @@ impl<S: CallSink> CallReader<S> {
         let Some(object) = descriptors::dumped(&fields.name) else { return };
         let of = self.machine(machine);
         if let Some((_, id)) = numbered(&object) {
-            of.dumped.insert(id);
+            of.lists(id);
         }
         let pid = i32::try_from(fields.pid).unwrap_or(0);
         of.descriptors.set(pid, fields.fd, object);

@@ -309,3 +309,26 @@ fn what_one_machine_sends_has_the_key_of_what_the_other_one_receives() {
     let expected = TransferSide { is_sent: false, key, time_ns: 40 };
     assert!(received[0].key != key && received[1] == expected, "{received:?}");
 }
+
+#[test]
+fn calls_under_way_and_files_of_a_dump_have_bounds() {
+    let mut scene = Scene::default();
+    for number in 2_000..3_000 {
+        scene.call(1, "syscall_entry_read", &[("noised_tid", number), ("fd", 3)]);
+        scene.call(1, "syscall_exit_read", &[("noised_tid", number), ("ret", -512)]);
+    }
+    for number in 1..1_000 {
+        scene.call(1, "syscall_entry_read", &[("noised_tid", number), ("fd", 3)]);
+        let texts = vec![("filename", &*format!("pipe:[{number}]").leak())].leak();
+        let dumped = MadeEvent::other("lttng_statedump_file_descriptor", &[("pid", 1), ("fd", 3)]);
+        scene.make(1, MadeEvent { texts, ..dumped });
+    }
+    let of = &scene.feed.machines[0];
+    let counts = [of.calls.len(), of.interrupted.len(), of.dumped.len()];
+    assert_eq!(counts, [MAX_CALLS, MAX_CALLS, MAX_DUMPED]);
+    // Ids that no thread has are not followed.
+    let beyond = i64::from(MAX_TID);
+    let mut scene = Scene::default();
+    scene.call(1, "syscall_entry_read", &[("noised_tid", beyond), ("fd", 3)]);
+    assert!(scene.feed.machines[0].calls.is_empty());
+}
