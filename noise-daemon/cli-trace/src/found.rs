@@ -150,7 +150,7 @@ fn all<S: Source>(
         }
         if number.is_multiple_of(FORGET_EVENTS) && beyond == 0 {
             let mut needed_ns = record.time_ns;
-            let each = sought.iter().zip(&mut growing).zip(finders.iter().zip(&mut walked));
+            let each = sought.iter().zip(&mut growing).zip(finders.iter_mut().zip(&mut walked));
             for ((sought, growing), (finder, walked)) in each {
                 let own_ns = growing.as_mut().map(|growing| {
                     let found = begun(builder.graph(), sought);
@@ -158,7 +158,7 @@ fn all<S: Source>(
                     builder.keep(growing.new_workers());
                     own_ns.max(sought.from_ns.unwrap_or(0))
                 });
-                let of_over = finder.as_ref().and_then(|finder| {
+                let of_over = finder.as_mut().and_then(|finder| {
                     let needed_ns =
                         walked.walk(builder.graph(), finder, record.time_ns, &mut walks)?;
                     Some(needed_ns.max(sought.from_ns.unwrap_or(0)))

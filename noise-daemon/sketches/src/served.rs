@@ -14,6 +14,7 @@
 //! Memory grows with open connections, with bytes that arrived and that no call has read, and with what is found; all have
 //! bounds, and what is beyond is counted.
 
+mod over;
 mod unread;
 
 use std::collections::VecDeque;
@@ -61,6 +62,13 @@ pub struct PortWork {
     /// The thread that read a request first, and when that call returned.
     pub read_by: i32,
     pub read_ns: u64,
+}
+
+impl PortWork {
+    /// They are sorted by this.
+    pub const fn order(&self) -> (u64, u64, i32) {
+        (self.to_ns, self.from_ns, self.tid)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,12 +197,18 @@ impl PortFollower {
     }
 
     /// All that was found, by when it ended.
-    pub fn finish(mut self) -> (Vec<PortWork>, u64) {
+    pub fn finish(self) -> (Vec<PortWork>, u64) {
+        let (mut works, beyond) = self.finish_unsorted();
+        works.sort_by_key(PortWork::order);
+        (works, beyond)
+    }
+
+    /// The same, those first that [were over](Self::over).
+    pub fn finish_unsorted(mut self) -> (Vec<PortWork>, u64) {
         let keys: Vec<(u16, u64)> = self.connections.keys().copied().collect();
         for key in keys {
             self.settle(key);
         }
-        self.works.sort_by_key(|work| (work.to_ns, work.from_ns, work.tid));
         (self.works, self.beyond)
     }
 

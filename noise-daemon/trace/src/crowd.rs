@@ -303,7 +303,10 @@ mod tests {
         // Up to 2.9 ms behind the first event: 900 end before the part, and three more are too many.
         let refused = passing(&mut crowd, 2..);
         let sentence = refused.unwrap_err().to_string();
-        assert!(sentence.contains("--to=+0.000902999s, and what follows with --from=+"), "{sentence}");
+        assert!(
+            sentence.contains("--to=+0.000902999s, and what follows with --from=+"),
+            "{sentence}"
+        );
         let mut crowd = Crowd { most: 4, ..Crowd::since(Some(u64::MAX)) };
         let mut name = |tid| crowd.follow(0, &Event { time_ns: 0, cpu: 0, kind: wakeup(tid, 0) });
         let refused = (1..6).map(&mut name).find_map(Result::err).unwrap().to_string();

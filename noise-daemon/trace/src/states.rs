@@ -196,8 +196,7 @@ impl Analysis for StatesOfThreads {
             if task.comm != Comm::default() {
                 thread.comm = task.comm;
             }
-            let is_other =
-                self.gone.remove(task.tid) || thread.stretch.state == ThreadState::Gone;
+            let is_other = self.gone.remove(task.tid) || thread.stretch.state == ThreadState::Gone;
             // What is known of one that is new is of another thread, whose end was not seen.
             if step == ThreadStep::Begins {
                 thread.end(now_ns);

@@ -49,6 +49,8 @@ impl DelimiterTally {
 pub struct Delimited {
     /// Of whom, from when until when: of the thread that ended it.
     pub execution: Execution,
+    /// Its place among those that were over before the end; `None` of one that was not.
+    pub number: Option<usize>,
     /// The key that marks gave it.
     pub key: Option<String>,
 }

@@ -182,9 +182,24 @@ impl Finder {
         if time_ns >= self.from_ns { &mut self.tally } else { &mut self.before }
     }
 
-    /// Those that are over, in the order of their ends; `None` where that is known only in the end.
-    pub fn over(&self) -> Option<&[Delimited]> {
-        matches!(self.wanted, Wanted::Events(_) | Wanted::Mark { .. }).then_some(&self.found)
+    /// Whether packets say what executions are, and not calls.
+    pub const fn is_by_packets(&self) -> bool {
+        self.port.has_headers
+    }
+
+    /// Calls on sockets, where they say what executions are.
+    fn calls(&self) -> Option<&SocketCalls> {
+        let is_of_port = matches!(self.wanted, Wanted::Request(_) | Wanted::Connection(_));
+        self.sockets.as_deref().filter(|_| is_of_port && !self.port.has_headers)
+    }
+
+    /// Those that are over, in the order in which that became known.
+    pub fn over(&mut self, graph: &Graph) -> &[Delimited] {
+        let span = (self.from_ns, self.to_ns);
+        match self.calls().is_some() {
+            true => self.sockets.as_mut().map_or(&[], |calls| calls.over(graph, span)),
+            false => &self.found,
+        }
     }
 
     /// Since when something is under way that may become an execution: what begins later counts from `now_ns` on, but for marks
@@ -196,7 +211,9 @@ impl Finder {
         };
         let may_be = |open: &&OngoingExecution| !open.is_lost && open.begins == 1;
         let open = self.open.values().filter(may_be).map(|open| open.from_ns).min();
-        open.unwrap_or(u64::MAX).min(now_ns.saturating_sub(late_ns))
+        let called = self.calls().and_then(SocketCalls::needed_ns);
+        let under_way = open.into_iter().chain(called).min().unwrap_or(u64::MAX);
+        under_way.min(now_ns.saturating_sub(late_ns))
     }
 
     /// The executions, and what is none; of the threads of that graph.
@@ -422,7 +439,8 @@ impl Finder {
             ExecutionKey::Key { key, .. } => Some(as_text(key).into_owned()),
         };
         let execution = Execution { worker, from_ns, to_ns, has_begin: true, has_end: true };
-        self.found.push(Delimited { execution, key });
+        let number = Some(self.found.len());
+        self.found.push(Delimited { execution, number, key });
     }
 }
 

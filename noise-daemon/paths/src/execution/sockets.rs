@@ -19,7 +19,12 @@ const INTERNET: [u64; 2] = [1, 2];
 
 /// Follows calls on sockets.
 #[derive(Clone, Debug)]
-pub struct SocketCalls(CallReader<PortFollower>);
+pub struct SocketCalls {
+    calls: CallReader<PortFollower>,
+    /// Executions that are over, and of each request or connection that is, the place among them.
+    over: Vec<Delimited>,
+    seen: Vec<Option<usize>>,
+}
 
 impl SocketCalls {
     /// Where what is wanted needs them.
@@ -32,11 +37,12 @@ impl SocketCalls {
             }
             _ => return None,
         };
-        Some(Self(CallReader::new(follower)))
+        let calls = CallReader::new(follower);
+        Some(Self { calls, over: Vec::new(), seen: Vec::new() })
     }
 
     pub fn follow<'t>(&mut self, record: &Record<impl Stored<'t>>, event: &Event<'t>) {
-        self.0.follow(0, record, event);
+        self.calls.follow(0, record, event);
     }
 
     /// The ports of a socket: of the one that an event is about, else of that of the call that its thread is in.
@@ -48,17 +54,17 @@ impl SocketCalls {
         let mut fields = PortFields::default();
         record.visit(&mut fields);
         let headers = || ends(record).map(|ends| [ends.from_port, ends.to_port]);
-        let call = || self.0.ports(0, tid?);
+        let call = || self.calls.ports(0, tid?);
         fields.ports().or_else(headers).or_else(call)
     }
 
     pub const fn has_ports(&self) -> bool {
-        self.0.sink().has_ports
+        self.calls.sink().has_ports
     }
 
     /// Where a server did nothing at a port: why that may be.
     pub fn lacks(&self, port: u16) -> Option<String> {
-        let calls = self.0.sink();
+        let calls = self.calls.sink();
         let io_uring = match calls.has_io_uring {
             true => "; what a server does with io_uring is not recorded",
             false => "",
@@ -67,17 +73,47 @@ impl SocketCalls {
             .then(|| format!("this recording has no connection of port {port}{io_uring}"))
     }
 
+    /// Executions that are over, in the order in which that became known.
+    pub fn over(&mut self, graph: &Graph, (from_ns, to_ns): (u64, u64)) -> &[Delimited] {
+        let works = self.calls.sink().over();
+        let new = works.get(self.seen.len()..).unwrap_or_default();
+        let threads = if new.is_empty() { HashMap::new() } else { threads(graph) };
+        for work in new {
+            let is_whole = work.end == PortWorkEnd::Whole
+                && work.from_ns < work.to_ns
+                && (from_ns <= work.from_ns && work.to_ns <= to_ns)
+                && self.over.len() < MAX_FOUND;
+            let number = worker(&threads, work).filter(|_| is_whole).map(|worker| {
+                let (number, execution) = (self.over.len(), execution(work, worker));
+                self.over.push(Delimited { execution, number: Some(number), key: None });
+                number
+            });
+            self.seen.push(number);
+        }
+        &self.over
+    }
+
+    /// Since when something is under way that is not over.
+    pub fn needed_ns(&self) -> Option<u64> {
+        self.calls.sink().needed_ns()
+    }
+
     /// What a server did between two times, and what is no execution.
     pub fn finish(
         self,
         graph: &Graph,
         (from_ns, to_ns): (u64, u64),
     ) -> (Vec<Delimited>, DelimiterTally) {
-        let (works, beyond) = self.0.into_sink().finish();
+        let Self { calls, over, seen } = self;
+        let (works, beyond) = calls.into_sink().finish_unsorted();
+        let mut works: Vec<_> = works.into_iter().enumerate().collect();
+        works.sort_by_key(|(_, work)| work.order());
         let mut tally = DelimiterTally { beyond, ..DelimiterTally::default() };
         let threads = if works.is_empty() { HashMap::new() } else { threads(graph) };
         let mut found = Vec::new();
-        for work in works {
+        for (place, work) in works {
+            let number = seen.get(place).copied().flatten();
+            let known = number.and_then(|number| over.get(number)).map(|of| of.execution.worker);
             if work.from_ns < from_ns || work.to_ns > to_ns {
                 continue;
             }
@@ -87,14 +123,12 @@ impl SocketCalls {
                 PortWorkEnd::Unbegun => &mut tally.unbegun,
                 PortWorkEnd::Lost => &mut tally.lost,
                 PortWorkEnd::Whole if work.from_ns >= work.to_ns => &mut tally.momentary,
-                PortWorkEnd::Whole => match worker(&threads, &work) {
+                PortWorkEnd::Whole => match known.or_else(|| worker(&threads, &work)) {
                     None => &mut tally.strangers,
                     Some(_) if found.len() >= MAX_FOUND => &mut tally.beyond,
                     Some(worker) => {
-                        let PortWork { from_ns, to_ns, .. } = work;
-                        let (has_begin, has_end) = (true, true);
-                        let execution = Execution { worker, from_ns, to_ns, has_begin, has_end };
-                        found.push(Delimited { execution, key: None });
+                        let execution = execution(&work, worker);
+                        found.push(Delimited { execution, number, key: None });
                         continue;
                     }
                 },
@@ -103,6 +137,11 @@ impl SocketCalls {
         }
         (found, tally)
     }
+}
+
+fn execution(work: &PortWork, worker: WorkerId) -> Execution {
+    let PortWork { from_ns, to_ns, .. } = *work;
+    Execution { worker, from_ns, to_ns, has_begin: true, has_end: true }
 }
 
 /// The threads of the first recording by their ids. Each has the time by which it, or a later one with its id, was there:

@@ -35,6 +35,11 @@ impl UnreadBytes {
         }
     }
 
+    /// When the first of those that are there came.
+    pub(super) fn first_ns(&self) -> Option<u64> {
+        self.all.front().map(|(_, time_ns)| *time_ns)
+    }
+
     pub(super) fn held(&self) -> usize {
         self.all.len()
     }

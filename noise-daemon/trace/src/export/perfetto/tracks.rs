@@ -111,8 +111,8 @@ impl Tracks {
         let of = of.map(|(track, _)| track);
         let name = format!("{} {}", as_text(wait.comm.bytes()), wait.tid);
         let track = self.waiter(packets, stamp, of.unwrap_or(WAITS), (wait.tid, &name));
-        let Some((track, is_own)) = track
-            .or_else(|| Some((self.lane(packets, others(), Some(WAITS), stamps)?, false)))
+        let Some((track, is_own)) =
+            track.or_else(|| Some((self.lane(packets, others(), Some(WAITS), stamps)?, false)))
         else {
             return;
         };
