@@ -5,11 +5,11 @@
 //! least of the real-time threads (`SCHED_RR`, priority 1), for a bounded time. It is said. Where the kernel refuses (other users,
 //! cgroups without real-time), nothing changes.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use nix::unistd::gettid;
 use noise_command::output;
 use noise_system::procfs;
 use noise_text::units::duration;
@@ -31,7 +31,7 @@ struct CpuTime {
 }
 
 impl CpuTime {
-    /// As `/proc/PID/task/TID/schedstat` has it.
+    /// As `/proc/self/task/TID/schedstat` has it.
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text.split_ascii_whitespace().map(str::parse);
         let mut next = || fields.next()?.ok();
@@ -41,6 +41,22 @@ impl CpuTime {
     fn is_starved(self) -> bool {
         self.waited_ns >= PATIENCE_NS && self.waited_ns / STARVED >= self.ran_ns
     }
+}
+
+/// The threads of this process, and their times; none where the kernel keeps no such times.
+fn threads() -> BTreeMap<i32, CpuTime> {
+    let Ok(folders) = fs::read_dir("/proc/self/task") else { return BTreeMap::new() };
+    let time = |folder: fs::DirEntry| {
+        let tid = folder.file_name().to_str()?.parse().ok()?;
+        let text = procfs::text(folder.path().join("schedstat")).ok()?;
+        Some((tid, CpuTime::parse(&text)?))
+    };
+    folders.flatten().filter_map(time).collect()
+}
+
+/// How long threads ran, together, ns.
+fn ran_ns(threads: &BTreeMap<i32, CpuTime>) -> u64 {
+    threads.values().fold(0, |sum, time| sum.saturating_add(time.ran_ns))
 }
 
 /// How a thread is scheduled.
@@ -75,37 +91,46 @@ impl Policy {
     }
 }
 
-/// From now on, the calling thread goes first where it is starved. It is looked after by a thread of its own; where there can be none,
-/// and where the kernel keeps no such times, it waits as others do.
+/// From now on, this process goes first where one of its threads is starved. A thread of its own looks after it; where there can be
+/// none, and where the kernel keeps no such times, it waits as others do.
 pub fn watch() {
-    let tid = gettid().as_raw();
-    let work = move || look_after(tid);
-    let _ = thread::Builder::new().name("starved".to_owned()).spawn(work);
+    let _ = thread::Builder::new().name("starved".to_owned()).spawn(look_after);
 }
 
-fn look_after(tid: i32) {
-    let path = PathBuf::from(format!("/proc/self/task/{tid}/schedstat"));
-    let now = || procfs::text(&path).ok().and_then(|text| CpuTime::parse(&text));
-    let waited = loop {
+fn look_after() {
+    let (before_ns, waited_ns) = loop {
         thread::sleep(LOOK);
-        let Some(now) = now() else { return };
-        if now.is_starved() {
-            break now;
+        let threads = threads();
+        if threads.is_empty() {
+            return;
+        }
+        let starved = threads.values().filter(|time| time.is_starved());
+        if let Some(longest) = starved.map(|time| time.waited_ns).max() {
+            break (ran_ns(&threads), longest);
         }
     };
     // This thread, too: it has to be there to take that back.
-    if !Policy::First.give(0) || !Policy::First.give(tid) {
+    if !Policy::First.give(0) {
         return;
     }
     output::say(&format!(
         "noised itself waited {} for a CPU, and goes before other programs now, for at most {} of CPU time",
-        duration(waited.waited_ns as f64),
+        duration(waited_ns as f64),
         duration(MOST_FIRST_NS as f64),
     ));
-    while now().is_some_and(|now| now.ran_ns.saturating_sub(waited.ran_ns) < MOST_FIRST_NS) {
+    loop {
+        let threads = threads();
+        let is_over = ran_ns(&threads).saturating_sub(before_ns) >= MOST_FIRST_NS;
+        let policy = if is_over { Policy::Usual } else { Policy::First };
+        // Those that began meanwhile, too.
+        for tid in threads.keys() {
+            policy.give(*tid);
+        }
+        if is_over {
+            return;
+        }
         thread::sleep(LOOK);
     }
-    Policy::Usual.give(tid);
 }
 
 #[cfg(test)]
