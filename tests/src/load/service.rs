@@ -23,8 +23,8 @@ use crate::task::{monotonic_ns, set_name, thread_cpu_ns};
 pub const MESSAGE: usize = 64;
 /// How long a name server is waited for.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a client waits for an answer before it gives up.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a client waits for an answer before it gives up: behind a storm of processes, one came after more than 20 s.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a load looks whether it is still wanted.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
