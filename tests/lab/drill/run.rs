@@ -155,8 +155,10 @@ pub fn play(drill: &Drill, plan: &Plan) -> Result<Outcome> {
         }
     };
     let known = before.iter().filter_map(|one| one["id"].as_u64()).collect();
-    let (planted, planted_ns) = (Instant::now(), monotonic_ns()?);
+    let planted_ns = monotonic_ns()?;
     stage.plant().context("planting")?;
+    // The first processes of a storm keep the last ones from beginning for half a minute.
+    let planted = Instant::now();
     let length = if stage.truth().is_planted() { plan.watch } else { plan.quiet };
     let truth = stage.truth();
     let (noised, lookers, victim, known) = (&noised, &lookers, victim.as_str(), &known);
