@@ -14,23 +14,19 @@ use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
-/// One CPU, on which so many threads are woken, run and sleep, one after the other.
-fn recording(threads: u32) -> TempDir {
+/// A recording of one CPU with these events, some at a time, a microsecond apart.
+fn written<'t, const N: usize>(events: impl Iterator<Item = [TraceKind<'t>; N]>) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let origin = Origin { recorder: "noised".to_owned(), ..Origin::default() };
     fs::write(folder.path().join("metadata"), metadata([1; 16], &origin)).unwrap();
     let mut writer = StreamWriter::new([1; 16], 0, 1 << 16, 1_000);
     let (mut bytes, mut now_ns) = (Vec::new(), 1_000);
-    let task = |tid: u32| Task { comm: Comm::new(b"t"), tid: tid.cast_signed(), prio: 20 };
-    for tid in 1..=threads {
-        let woken = Woken { task: task(tid), target_cpu: 0 };
-        let prev_state = LeftIn::of(1);
-        let runs = TraceKind::SchedSwitch { prev: task(tid - 1), prev_state, next: task(tid) };
-        for kind in [TraceKind::SchedWaking(woken), runs] {
+    for (number, kinds) in events.enumerate() {
+        for kind in kinds {
             now_ns += 1_000;
             writer.event(now_ns, &kind);
         }
-        if tid % 4096 == 0 {
+        if number % 1024 == 0 {
             bytes.extend_from_slice(writer.take().bytes());
         }
     }
@@ -40,20 +36,26 @@ fn recording(threads: u32) -> TempDir {
     folder
 }
 
+/// One CPU, on which so many threads are woken, run and sleep, one after the other.
+fn recording(threads: u32) -> TempDir {
+    let task = |tid: u32| Task { comm: Comm::new(b"t"), tid: tid.cast_signed(), prio: 20 };
+    written((1..=threads).map(|tid| {
+        let woken = Woken { task: task(tid), target_cpu: 0 };
+        let prev_state = LeftIn::of(1);
+        let runs = TraceKind::SchedSwitch { prev: task(tid - 1), prev_state, next: task(tid) };
+        [TraceKind::SchedWaking(woken), runs]
+    }))
+}
+
 /// One CPU, on which so many processes are created, run and end, one after the other.
 fn short_processes(count: i32) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let origin = Origin { recorder: "noised".to_owned(), ..Origin::default() };
-    fs::write(folder.path().join("metadata"), metadata([1; 16], &origin)).unwrap();
-    let mut writer = StreamWriter::new([1; 16], 0, 1 << 16, 1_000);
-    let (mut bytes, mut now_ns) = (Vec::new(), 1_000);
     let task = |tid| Task { comm: Comm::new(b"sh"), tid, prio: 20 };
     let switch = |prev, prev_state, next| TraceKind::SchedSwitch {
         prev: task(prev),
         prev_state: LeftIn::of(prev_state),
         next: task(next),
     };
-    for tid in 6..6 + count {
+    written((6..6 + count).map(|tid| {
         let fork = TraceKind::SchedProcessFork {
             parent: task(5),
             parent_pid: 5,
@@ -62,7 +64,7 @@ fn short_processes(count: i32) -> TempDir {
         };
         let woken = Woken { task: task(tid), target_cpu: 0 };
         let waker = Woken { task: task(5), target_cpu: 0 };
-        for kind in [
+        [
             fork,
             TraceKind::SchedWakeupNew(woken),
             switch(5, 1, tid),
@@ -70,18 +72,8 @@ fn short_processes(count: i32) -> TempDir {
             TraceKind::SchedWaking(waker),
             switch(tid, 0x20, 5),
             TraceKind::SchedProcessFree(task(tid)),
-        ] {
-            now_ns += 1_000;
-            writer.event(now_ns, &kind);
-        }
-        if tid % 1024 == 0 {
-            bytes.extend_from_slice(writer.take().bytes());
-        }
-    }
-    writer.end(now_ns + 1_000);
-    bytes.extend_from_slice(writer.take().bytes());
-    fs::write(folder.path().join("channel0_0"), bytes).unwrap();
-    folder
+        ]
+    }))
 }
 
 /// What an analysis of it said, with no more memory than so many bytes.
